@@ -18,7 +18,7 @@ from dsgmcmc.data.arrays import has_times, ratings_source, read_features
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError, StoppedError
 from dsgmcmc.parallel.comm import Alone, on_root
-from dsgmcmc.parallel.mpirun import processes_wanted, sample_apart
+from dsgmcmc.parallel.mpirun import number_of_processes, run_sample
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.progress import in_notebook
@@ -258,13 +258,13 @@ class BPMF(Estimator, FittedModel):
         out = folder / "run" if self.out is None else Path(self.out)
         stored = folder / "ratings.h5" if self.out is None else out.with_name(f"{out.name}.ratings.h5")
         comm = self.comm or Alone()
-        processes = processes_wanted(self.n_jobs) if self.comm is None else 1
+        processes = number_of_processes(self.n_jobs) if self.comm is None else 1
         data = self._prepare(X, y, stored, comm, settings["seed"])
         show_progress = in_notebook() if self.verbose is None else bool(self.verbose)
         try:
             if processes > 1:
                 options = (self.warm_start, processes, show_progress, folder, earlier_run, command, self.model)
-                sample_apart(data, out, settings, *options)
+                run_sample(data, out, settings, *options)
             else:
                 from dsgmcmc.runs.compare import sample_recommended
                 from dsgmcmc.runs.job import Job  # loads Numba's compiler, which reading a model does not need

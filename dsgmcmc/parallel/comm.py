@@ -1,7 +1,7 @@
 """The processes of a job: their communicator, the machine that they share, agreement on errors, and how they end.
 
-Without a launcher there is a single process, which needs no MPI. The command line imports this module first, so the
-module loads neither NumPy nor, before it is needed, MPI.
+Without a launcher there is a single process, which needs no MPI. The command line imports this module first, so this
+module does not load NumPy, and loads MPI only when it is needed.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Environment variables in which launchers pass the number of processes, and for each of them the variable with the
-#: rank of this process.
+#: Environment variables in which launchers pass the number of processes, each with the variable for the rank of this
+#: process.
 LAUNCHERS = {
     "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK",
     "PMI_SIZE": "PMI_RANK",
@@ -50,12 +50,14 @@ LAUNCHERS = {
 #: Environment variables that set the number of threads of numerical libraries.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 #: Environment variable by which `launch/mpirun.sh` asks process 0 to print the exit status. The status of mpirun is not
-#: reliable: it may be 0 after mpirun has lost a host, and that of a signal after a complete run.
+#: reliable: it may be 0 after mpirun has lost a host, and the status for a signal after a complete run.
 TELL_STATUS = "DSGMCMC_TELL_STATUS"
-#: The environment variable that selects Open MPI's transports, and two values of it. The first value excludes network
-#: cards (openib in version 4). The second value is for a single process: with messages to itself alone, it neither
-#: listens on a port nor leaves a file in /dev/shm.
-TRANSPORT_VARIABLE, NO_NETWORK_CARDS, NO_TRANSPORT = "OMPI_MCA_btl", "^ofi,uct,openib", "self"
+#: Environment variable that selects Open MPI's transports.
+TRANSPORT_VARIABLE = "OMPI_MCA_btl"
+#: Its value without network cards; openib is their transport in version 4.
+NO_NETWORK_CARDS = "^ofi,uct,openib"
+#: Its value for a single process, which then listens on no port and leaves no file in /dev/shm.
+NO_TRANSPORT = "self"
 
 
 # ---------------------------------------------------------------------- variables of the launcher
@@ -73,16 +75,16 @@ def _launcher_sizes() -> dict[str, int]:
 
 
 def on_one_host() -> bool:
-    """Whether it is certain, before MPI is loaded, that all processes are on this host.
+    """Whether all processes are certain to be on this host; needs no MPI.
 
-    True if no launcher started this process, or if Open MPI's ``mpirun`` has started all processes on this host.
+    True if no launcher started this process, or if Open MPI's ``mpirun`` started all processes on this host.
     """
     size, local_size = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))
     return without_launcher() or (size is not None and size == local_size)
 
 
 def without_launcher() -> bool:
-    """Whether it is certain, before MPI is loaded, that no launcher started this process."""
+    """Whether it is certain that no launcher started this process; needs no MPI."""
     return not any(name in os.environ for name in (*LAUNCHERS, "PMIX_RANK"))
 
 
@@ -125,37 +127,37 @@ class Alone:
         os._exit(errorcode)
 
     def _no_other(self, *_: Any, **__: Any) -> Any:
-        raise RuntimeError("a single process has no other to exchange messages with")
+        raise RuntimeError("a single process has no other process to exchange messages with")
 
     Isend = Irecv = Gatherv = Igatherv = Bcast = Iallreduce = Ibarrier = _no_other
     Send_init = Recv_init = Split_type = _no_other
 
 
 def processes() -> Comm:
-    """Return the communicator of all processes of the job; without a launcher this needs no MPI.
+    """Return the communicator of all processes of the job; a process without a launcher needs no MPI.
 
     Raises
     ------
     InputError
-        If a launcher was used, and `world_comm` raises an error.
+        As `world_comm`, if a launcher was used.
     """
     return Alone() if without_launcher() else world_comm()
 
 
 @contextmanager
-def sparing_network_cards() -> Iterator[None]:
-    """Context for loading MPI in which, on one host, Open MPI does not look for network cards.
+def ignoring_network_cards() -> Iterator[None]:
+    """Context for loading MPI in which Open MPI does not look for network cards if all processes are on one host.
 
     Open MPI as installed by pip waits one second for absent network cards. A transport that the user has set is kept.
     The environment is restored at the end, so that processes started later inherit it unchanged.
     """
-    spare = TRANSPORT_VARIABLE not in os.environ and on_one_host()
-    if spare:
+    is_set_here = TRANSPORT_VARIABLE not in os.environ and on_one_host()
+    if is_set_here:
         os.environ[TRANSPORT_VARIABLE] = NO_TRANSPORT if without_launcher() else NO_NETWORK_CARDS
     try:
         yield
     finally:
-        if spare:
+        if is_set_here:
             del os.environ[TRANSPORT_VARIABLE]
 
 
@@ -174,10 +176,10 @@ def world_comm() -> MPI.Intracomm:
     Raises
     ------
     InputError
-        If there is no MPI library, or if the launcher started several processes but MPI sees only one.
+        If there is no MPI library, or if the launcher started several processes but MPI sees only this process.
     """
     try:
-        with sparing_network_cards(), warnings.catch_warnings():
+        with ignoring_network_cards(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)  # reported below
             from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -195,7 +197,7 @@ def world_comm() -> MPI.Intracomm:
             sys.exit(EXIT_USAGE)  # process 0 reports the error
         raise InputError(
             f"{name}={value}, but this process sees only itself: its launcher and its MPI library "
-            f"({mpi_library()}) belong to different MPIs. With Slurm use `srun --mpi=pmix`, "
+            f"({mpi_library()}) belong to different MPI installations. With Slurm use `srun --mpi=pmix`, "
             "otherwise the mpirun of this library"
         )
     return comm
@@ -228,13 +230,13 @@ def cpu_name() -> str:
 
 
 def cpu_quota() -> float | None:
-    """Return the CPU quota in cores, the smallest quota of this process's cgroups; None without a quota."""
+    """Return the smallest CPU quota of this process's cgroups, in cores; None without a quota."""
     limits = [*_cgroup_values("cpu", "cpu.max"), *_cgroup_values("cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us")]
     return min((int(quota) / int(period) for quota, period in limits if quota.isdigit()), default=None)
 
 
 def usable_cores() -> int:
-    """Return how many processes can compute at once: cores in the affinity mask, or the CPU quota if it is smaller."""
+    """Return the number of usable cores: cores in the affinity mask, or the CPU quota if it is smaller."""
     return _within_quota(len(os.sched_getaffinity(0)))
 
 
@@ -264,7 +266,7 @@ def _cgroup_values(controller: str, *files: str) -> Iterator[list[str]]:
             continue
         top = FILESYSTEM / "sys/fs/cgroup" / (controller if controllers else "")
         group = top / name.lstrip("/")
-        # a container sees its cgroup at the top, under whatever name the host gives it
+        # a container sees its cgroup at the top, although the name in the file is the host's
         for folder in (group, *group.parents):
             with suppress(OSError):
                 yield " ".join((folder / file).read_text() for file in files).split()
@@ -302,7 +304,7 @@ def oversubscription(comm: Comm) -> str:
         yielding = os.environ.get("OMPI_MCA_mpi_yield_when_idle") == "1"  # noqa: SIM112
         text = (
             f"{host.size} processes share {cores} core(s) of {platform.node()}: they wait for each other. Start fewer"
-            + ("" if yielding else ", or set OMPI_MCA_mpi_yield_when_idle=1 (Open MPI) so that waiting costs less")
+            + ("" if yielding else ", or set OMPI_MCA_mpi_yield_when_idle=1 (Open MPI), so that waiting costs less")
         )
     host.Free()
     return next(filter(None, comm.gather(text) or []), "")
@@ -312,7 +314,7 @@ def oversubscription(comm: Comm) -> str:
 
 
 def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedError] = AgreedError) -> T:
-    """Do local work that may fail; if it fails on any process, all processes raise one error. Collective.
+    """Do local work that may fail; if it fails on any process, all processes raise the same error. Collective.
 
     The message names the processes on which the work failed.
 
@@ -335,12 +337,13 @@ def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedE
     Raises
     ------
     AgreedError
-        Or `error`, if the work raised an `InputError`, an `OSError` or a `MemoryError` on any process.
+        Or `error`, if the work raises an `InputError`, an `OSError` or a `MemoryError` on any process.
     WriteError
-        If the work raised this error, or an `OSError` because a disk is full or has failed.
+        If the work raises this error, or an `OSError` because a disk is full or has failed.
     """
     result: Any = None
-    message, kind, cause = "", error, None
+    message, kind = "", error
+    cause: Exception | None = None
     try:
         result = work()
     except (InputError, OSError, MemoryError) as failure:
@@ -373,16 +376,11 @@ def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
     An `AgreedError` or a `DivergenceError`, which all processes raise together, is printed once. Any other error ends
     the whole job at once, because the other processes would wait for ever.
     """
-    at_root = comm.rank == 0
     try:
         code = work()
-    except DivergenceError as error:
-        code = EXIT_FAILURE
-        if at_root:
-            complain(error)
-    except AgreedError as error:
-        code = EXIT_FAILURE if isinstance(error, WriteError) else EXIT_USAGE
-        if at_root:
+    except (AgreedError, DivergenceError) as error:
+        code = EXIT_FAILURE if isinstance(error, WriteError | DivergenceError) else EXIT_USAGE
+        if comm.rank == 0:
             complain(error)
     except BaseException as error:
         if comm.size == 1 and isinstance(error, InputError | OSError):
@@ -396,7 +394,7 @@ def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
 def run_for_caller(comm: Comm, work: Callable[[], T]) -> T:
     """Run a command on all processes of a program that continues afterwards, and return its result.
 
-    An error that all processes raise together, and Ctrl-C, are passed on. Another error on one of several processes
+    Errors that all processes raise together, and Ctrl-C, are passed on. Any other error on one of several processes
     ends the whole job.
     """
     try:
@@ -418,8 +416,9 @@ def _abort(comm: Comm, error: BaseException) -> None:
 
 
 def tell_status(code: object) -> None:
-    """Print the exit status of the command on standard error of process 0; `code` is the code of a `SystemExit`."""
+    """Print the command's exit status on standard error of process 0; `code` is the code of a `SystemExit`."""
     rank = next((os.environ[name] for name in LAUNCHERS.values() if name in os.environ), "0")
     if rank == "0":
-        status = code if isinstance(code, int) else EXIT_FAILURE if code else 0
-        say(f"dsgmcmc: ended with status {status}", file=sys.stderr)
+        if not isinstance(code, int):
+            code = EXIT_FAILURE if code else 0
+        say(f"dsgmcmc: ended with status {code}", file=sys.stderr)

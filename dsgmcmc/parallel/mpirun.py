@@ -1,4 +1,4 @@
-"""Finds ``mpirun``, and starts ``dsgmcmc`` with it from Python."""
+"""Finds ``mpirun``, and runs ``dsgmcmc`` in separate processes from Python."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dsgmcmc.parallel.comm import usable_cores
 
 #: Environment variable that passes the user's command, for the log, to a process started here.
 COMMAND_VARIABLE = "DSGMCMC_COMMAND"
-#: Largest number of processes per core: more would be extremely slow.
+#: Largest number of processes per core; more would be extremely slow.
 PROCESSES_PER_CORE = 4
 #: Beginning of a line with an error message of ``dsgmcmc``.
 ERROR_PREFIX = "dsgmcmc: "
@@ -31,13 +31,13 @@ ENDING_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os
 
 
 def find_mpirun() -> str | None:
-    """Return the path of ``mpirun`` in the environment of this Python, or else on the PATH; None if it is missing."""
+    """Return the path of ``mpirun`` in this Python's environment, or else on the PATH; None if there is none."""
     folders = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", "")))
     return shutil.which("mpirun", path=folders) or shutil.which("mpiexec", path=folders)
 
 
 def openmpi_environment(oversubscribe: bool) -> dict[str, str]:
-    """Return environment variables that let Open MPI run as root and, if asked, start more processes than cores."""
+    """Return environment variables that let Open MPI run as root and, with `oversubscribe`, share cores."""
     allowed = dict.fromkeys(("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1")
     if not oversubscribe:
         return allowed
@@ -62,7 +62,7 @@ def run_dsgmcmc(
     processes : int
         Number of processes; more than one are started with ``mpirun``.
     variables : mapping of str to str
-        Environment variables that are added to those of this process, or replace them.
+        Environment variables that are added to the environment of this process, or replace variables in it.
     relay : bool
         Whether to drop standard output, and to copy each line of standard error to `sys.stderr` at once. Copying ends
         before an error message, which the caller raises. In a notebook `sys.stderr` differs from the standard error of
@@ -111,8 +111,8 @@ def run_dsgmcmc(
     return subprocess.CompletedProcess(command, process.returncode, output, "".join(lines) + errors)
 
 
-def processes_wanted(n_jobs: int) -> int:
-    """Return the number of processes for a given `n_jobs`; -1 stands for one process per core.
+def number_of_processes(n_jobs: int) -> int:
+    """Return the number of processes for `n_jobs`; -1 stands for one process per core.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def processes_wanted(n_jobs: int) -> int:
     return jobs
 
 
-def sample_apart(
+def run_sample(
     data: Path,
     out: Path,
     settings: dict[str, Any],
@@ -170,8 +170,8 @@ def sample_apart(
     InputError
         If ratings or settings are invalid.
     RuntimeError
-        If sampling failed otherwise. The message contains the command's last error message, or the end of standard
-        error if there is none.
+        If sampling fails for another reason. The message contains the command's last error message, or the end of
+        standard error if there is none.
     """
     with tempfile.NamedTemporaryFile("w", suffix=".toml", dir=folder, encoding="utf-8") as file:
         file.write(tomli_w.dumps(settings))
@@ -180,12 +180,12 @@ def sample_apart(
         arguments += ["--from", str(start)] if start is not None else []
         arguments += ["--model", model] if model is not None else []
         variables = {COMMAND_VARIABLE: command, "FORCE_COLOR": ""}  # notebooks set FORCE_COLOR
-        done = run_dsgmcmc(arguments, jobs, variables, relay=verbose)
-    if done.returncode:
-        output = done.stderr.strip()
+        completed = run_dsgmcmc(arguments, jobs, variables, relay=verbose)
+    if completed.returncode:
+        output = completed.stderr.strip()
         _, prefix, error = f"\n{output}".rpartition(f"\n{ERROR_PREFIX}")
-        error = error.partition("\n----")[0]  # lines of mpirun follow
+        error = error.partition("\n----")[0]  # without the lines of mpirun that follow
         message = (error if prefix else output[-2000:]) or "see standard error"
-        if done.returncode == EXIT_USAGE:
+        if completed.returncode == EXIT_USAGE:
             raise InputError(message)
-        raise RuntimeError(f"sampling ended with status {done.returncode}: {message}")
+        raise RuntimeError(f"sampling ended with status {completed.returncode}: {message}")

@@ -15,13 +15,13 @@ import numpy as np
 
 from dsgmcmc.types import Int64
 
-#: Cost of a message, in units of the time in which a process receives and adds one float64. Measured within a node, a
-#: message takes 1.4 microseconds, and a float64 takes 0.9 ns. The ratio is similar in networks between nodes.
+#: Cost of a message, in units of the time in which a process receives and adds one float64. Within a node, a message
+#: took 1.4 microseconds, and a float64 took 0.9 ns. The ratio is similar in networks between nodes.
 MESSAGE_COST = 1600
 
 
 def block_bounds(prefix: Int64, grid: int) -> Int64:
-    """Cut entities into `grid` contiguous ranges of nearly equal numbers of ratings.
+    """Cut entities into `grid` contiguous ranges with nearly equal numbers of ratings.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def block_bounds(prefix: Int64, grid: int) -> Int64:
     targets = [(int(prefix[-1]) * b) // grid for b in range(grid + 1)]
     bounds = np.searchsorted(prefix, targets, side="left").astype(np.int64)
     bounds[0], bounds[-1] = 0, n
-    for b in range(1, grid):  # every range has an entity, even if a single entity has most of the ratings
+    for b in range(1, grid):  # every range needs an entity, even if one entity has most of the ratings
         bounds[b] = min(max(bounds[b], bounds[b - 1] + 1), n - (grid - b))
     return bounds
 
@@ -57,7 +57,7 @@ def blocks_of(rank: int, size: int, grid: int) -> range:
 
 
 def owner(block: int, size: int, grid: int) -> int:
-    """Return which of `size` processes owns row block `block`; the inverse of `blocks_of`."""
+    """Return the process, of `size` processes, that owns row block `block`; the inverse of `blocks_of`."""
     return ((block + 1) * size - 1) // grid
 
 
@@ -81,7 +81,7 @@ class Route(NamedTuple):
     departing : dict of int to int
         Destination process of every column block that departs to another process.
     order : tuple of int
-        Row blocks of this process in working order: row blocks whose column blocks depart come first.
+        Row blocks of this process in working order: first the row blocks whose column blocks depart.
     """
 
     arriving: dict[int, int]
@@ -119,10 +119,10 @@ class Slice(NamedTuple):
 def slices_of(width: int, addends: int, size: int) -> tuple[Slice, ...]:
     """Cut a sum over blocks into slices, each added by one process; the root adds the first slice.
 
-    If the root adds the whole sum, it receives `size` messages, with addends * width elements in all. With n slices, a
+    If the root adds the whole sum, it receives `size` messages with addends * width elements in total. With n slices, a
     process receives addends * width / n elements, but every process sends n more messages, and the root receives n more
-    messages. The total cost is least for n^2 = addends * width / (2 `MESSAGE_COST`). If this n is 2 or more, n slices
-    cost less than one slice.
+    messages. The total cost is smallest for n^2 = addends * width / (2 `MESSAGE_COST`). If this n is 2 or more, n
+    slices cost less than one slice.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def slices_of(width: int, addends: int, size: int) -> tuple[Slice, ...]:
 def chain_group(rank: int, size: int, chains: int) -> tuple[int, int]:
     """Return the group of process `rank`, and the number of groups, if `chains` chains share `size` processes.
 
-    There are min(size, chains) groups of consecutive processes. Of G groups, group g runs the chains g, g + G, ...
+    There are G = min(size, chains) groups of consecutive processes. Group g runs the chains g, g + G, ...
     """
     groups = min(size, chains)
     return owner(rank, groups, size), groups

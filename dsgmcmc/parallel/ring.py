@@ -7,7 +7,7 @@ Within a node, blocks in shared memory (`dsgmcmc.parallel.shared_buffers`) are h
 
 In a sum over blocks, float64 partial sums are added in block order. The root adds a narrow sum; a wide sum is cut into
 slices, each added by one process (`dsgmcmc.parallel.partition.slices_of`), and the root gathers the slices. Only the
-root computes functions of a sum. Therefore no result depends on the number of processes or on the MPI library.
+root computes functions of a sum. So no result depends on the number of processes or on the MPI library.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Phases:
             self.leave(name, begin)
 
     def enter(self) -> float:
-        """Begin a phase, and return its start; for hot loops, where a ``with`` block costs more than the work."""
+        """Begin a phase, and return the time; for hot loops, in which a ``with`` block costs more than the work."""
         self._inside.append(0.0)
         return perf_counter()
 
@@ -102,14 +102,14 @@ class Ring:
     ) -> Iterator[tuple[int, int, Float32]]:
         """Pass column buffers once round the ring, yielding each buffer at every row block. Collective.
 
-        The caller may change a buffer after each yield, for example to accumulate sums. Blocks that depart are yielded
-        first, and travel while the caller works on other blocks.
+        The caller may change each buffer that it gets, for example to accumulate sums. Blocks that depart are yielded
+        first, and travel while the caller works on the other blocks.
 
         Parameters
         ----------
         home : dict of int to (length,) float32
-            Buffer of column block b for every row block b that this process owns, as during part 0. The dict is
-            emptied at the start, so that blocks that have left take no memory.
+            Buffer of column block b for every row block b that this process owns, as in part 0. The dict is emptied at
+            the start, so that blocks that have departed take no memory.
         length : callable
             Number of float32 values in the buffer of a column block.
         come_home : bool
@@ -150,7 +150,7 @@ class Ring:
         Returns
         -------
         SharedColumnBuffers or None
-            None if the memory cannot be allocated, if no node has two processes, or if a block is too large.
+            None if the memory cannot be allocated, no node has two processes, or a block is too large.
         """
         if self.size == 1 or 4 * max(sizes) > MAX_BLOCK_BYTES:
             return None
@@ -169,7 +169,7 @@ class Ring:
         Parameters
         ----------
         partials : (addends of this process, n) float64
-            Rows in block order; the number of rows per row block is the same on all processes.
+            Rows in block order, with an equal number for every row block.
         finish : callable
             Maps the (n,) sum to a (width,) float64 result. Only the root calls it, so that the result does not
             depend on the processor of a process.
@@ -198,8 +198,8 @@ class Ring:
         per_block, length = len(partials) // len(self.blocks), partials.shape[1]
         addends, n_addends = [per_block * n for n in self._block_counts], per_block * self.grid
         slices = slices_of(length, n_addends, self.size)
-        mine = next((piece for piece in slices if piece.process == self.rank), None)
-        received = None if mine is None else np.empty((n_addends, mine.width))
+        local = next((piece for piece in slices if piece.process == self.rank), None)
+        received = None if local is None else np.empty((n_addends, local.width))
         if len(slices) == 1:
             self.comm.Gatherv(partials, [received, [n * length for n in addends]], root=0)
         else:
@@ -217,8 +217,8 @@ class Ring:
     ) -> None:
         """Send every slice of the partial sums to the process that combines it, in block order. Collective.
 
-        `addends` are the numbers of addends of all processes. A process that combines a slice gets its addends in
-        `received`.
+        `addends` has the number of addends of every process. A process that combines a slice gets the addends of the
+        slice in `received`.
         """
         from mpi4py import MPI
 
@@ -240,12 +240,12 @@ class Ring:
         finish: Callable[[dict[str, Float64]], Named] | None = None,
         result: Shapes | None = None,
     ) -> dict[str, Float64]:
-        """Add named arrays in block order, and return the sums, or a function of the sums, everywhere. Collective.
+        """Add named arrays in block order; return the sums, or a function of the sums, on all processes. Collective.
 
         Parameters
         ----------
         partials : named arrays
-            (addends of this process, ...) each, in block order; as many per row block on all processes.
+            (addends of this process, ...) each, in block order, with an equal number for every row block.
         finish : callable, optional
             Maps the sums to the result. Only the root calls it, so that the result does not depend on the processor
             of a process.
@@ -258,18 +258,18 @@ class Ring:
             All NaN if the chain has diverged and `finish` fails on its sums.
         """
         shapes = {name: array.shape[1:] for name, array in partials.items()}
-        wanted = result or shapes
+        result_shapes = result or shapes
 
         def packed(total: Float64) -> Float64:
-            return total if finish is None else pack(finish(unpack(total, shapes)), wanted)
+            return total if finish is None else pack(finish(unpack(total, shapes)), result_shapes)
 
         rows = np.concatenate([array.reshape(len(array), -1) for array in partials.values()], axis=1, dtype=np.float64)
-        return unpack(self.reduce(rows, packed, size_of(wanted)), wanted)
+        return unpack(self.reduce(rows, packed, size_of(result_shapes)), result_shapes)
 
     # ------------------------------------------------------------------ agreement
 
     def agree(self, work: Callable[[], T], what: str = "") -> T:
-        """Do local work that may fail; if it fails on any process, raise one error on all. Collective."""
+        """Do local work that may fail; if it fails on any process, all processes raise the same error. Collective."""
         return agree(self.comm, work, what)
 
 
@@ -295,7 +295,7 @@ def pack(arrays: Named, shapes: Shapes) -> Float64:
         If names or shapes differ from `shapes`.
     """
     if shapes_of(arrays) != dict(shapes):
-        raise ValueError(f"expected arrays of the shapes {dict(shapes)}; found {shapes_of(arrays)}")
+        raise ValueError(f"expected arrays with the shapes {dict(shapes)}; found {shapes_of(arrays)}")
     return np.concatenate([arrays[name].ravel() for name in shapes]).astype(np.float64, copy=False)
 
 
@@ -316,7 +316,7 @@ def unpack(vector: Float64, shapes: Shapes) -> dict[str, Float64]:
 
 
 def _finish(finish: Callable[[Float64], Float64], total: Float64, width: int) -> Float64:
-    """Apply `finish`; return NaN if it fails on a diverged chain's sums, so that all processes see the divergence."""
+    """Apply `finish`; if it fails on the sums of a diverged chain, return NaN, so that all processes detect this."""
     try:
         return finish(total)
     except (ArithmeticError, ValueError):  # LinAlgError is a ValueError
@@ -326,7 +326,7 @@ def _finish(finish: Callable[[Float64], Float64], total: Float64, width: int) ->
 
 
 class Move:
-    """Moves column blocks from their processes in part `part` to their processes in part `after`.
+    """Moves column blocks from the processes that hold them in part `part` to the processes that need them in `after`.
 
     Parameters
     ----------
@@ -356,7 +356,7 @@ class Move:
         self._arriving: dict[int, Float32] = {}
         self._receives: list[MPI.Request] = []
         self._sends: list[MPI.Request] = []
-        #: Row blocks of this process in working order: row blocks whose column blocks depart come first.
+        #: Row blocks of this process in working order: first the row blocks whose column blocks depart.
         self.order = way.order
         if way.arriving:
             begin = ring.phases.enter()
@@ -367,7 +367,7 @@ class Move:
             ring.phases.leave("exchange", begin)
 
     def depart(self, column_block: int) -> None:
-        """Send a column block, whose work in this part is done, to its next process, unless it stays here."""
+        """Send a column block to its next process, unless it stays here; the work on it in this part must be done."""
         ring, way = self._ring, self._route
         if not way.arriving and not way.departing:
             return
@@ -382,7 +382,7 @@ class Move:
         ring.phases.leave("exchange", begin)
 
     def finish(self) -> dict[int, Float32]:
-        """Wait for all messages, and return the column blocks that this process has in the next part."""
+        """Wait for all messages, and return the column blocks that this process holds in the next part."""
         begin = self._ring.phases.enter()
         if self._receives or self._sends:
             from mpi4py import MPI
@@ -399,8 +399,8 @@ class _Leg(NamedTuple):
     Attributes
     ----------
     pairs : list of (int, int, request or None, request or None)
-        Row block, column block, the request by which the column block arrives (None if it is here already), and the
-        request by which it departs (None if it stays).
+        Row block; column block; the request by which the column block arrives, None if it is already here; the request
+        by which it departs, None if it stays.
     receives, sends : list of request
         Requests for the messages between this step and the next.
     filled : list of request
@@ -414,7 +414,7 @@ class _Leg(NamedTuple):
 
 
 class SharedTour:
-    """Tours of column blocks in shared memory, with persistent requests, which are made once and started in every tour.
+    """Tours of column blocks in shared memory. Persistent requests are made once, and started in every tour.
 
     A process waits for a block only when it needs the block.
 
@@ -437,20 +437,20 @@ class SharedTour:
         atexit.register(_free, [message for leg in self._legs for message in (*leg.receives, *leg.sends)])
 
     def _add_leg(self, step: int, arriving: dict[int, MPI.Prequest]) -> dict[int, MPI.Prequest]:
-        """Add a step, given the requests by which its column blocks arrive; return the requests for the next."""
+        """Add a step, given the requests by which its column blocks arrive; return the requests for the next step."""
         ring, comm = self._ring, self._ring.comm
         way = route(ring.rank, ring.size, ring.grid, step, (step + 1) % ring.grid)
         coming = {c: comm.Recv_init(self._message(c, p), source=p, tag=c) for c, p in way.arriving.items()}
         going = {c: comm.Send_init(self._message(c, p), dest=p, tag=c) for c, p in way.departing.items()}
-        here = [(b, column_of(b, step, ring.grid)) for b in way.order]
-        pairs = [(b, c, arriving.get(c), going.get(c)) for b, c in here]
+        cells = [(b, column_of(b, step, ring.grid)) for b in way.order]
+        pairs = [(b, c, arriving.get(c), going.get(c)) for b, c in cells]
         filled = [coming[c] for c, p in way.arriving.items() if p not in self._shared.peers]
         filled += [going[c] for c, p in way.departing.items() if p not in self._shared.peers]
         self._legs.append(_Leg(pairs, [*coming.values()], [*going.values()], filled))
         return coming
 
     def _message(self, c: int, peer: int) -> Float32:
-        """Return the buffer for a message with block `c` to or from `peer`: empty if that process shares the memory."""
+        """Return the buffer for a message with block `c` to or from `peer`; empty if `peer` shares the memory."""
         return EMPTY_MESSAGE if peer in self._shared.peers else self._shared.buffer(c, self._length(c))
 
     def __call__(self, come_home: bool) -> Iterator[tuple[int, int]]:
@@ -459,7 +459,7 @@ class SharedTour:
         Parameters
         ----------
         come_home : bool
-            Whether column blocks return to their first processes at the end.
+            Whether column blocks return at the end to the processes where they began.
         """
         from mpi4py import MPI
 
@@ -490,6 +490,6 @@ class SharedTour:
 
 
 def _free(messages: list[MPI.Prequest]) -> None:
-    """Free persistent requests before MPI_Finalize, which may report them as leaks."""
+    """Free persistent requests before MPI_Finalize, which may otherwise report them as leaks."""
     for message in messages:
         message.Free()

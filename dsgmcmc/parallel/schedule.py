@@ -1,7 +1,7 @@
 """The schedule: the part that an iteration visits, a pure function of seed, chain and iteration.
 
-All processes therefore agree on the part without communication. The block schedule is from [Ahn 2015, section 3];
-drawing parts with probability proportional to their size is from [Simsekli 2016, 4.3].
+All processes therefore agree on the part without communication. The block schedule is from [Ahn 2015, section 3]; the
+draw of parts with probabilities proportional to their sizes is from [Simsekli 2016, 4.3].
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Schedule:
         self._cumulative = np.cumsum(np.asarray(part_sizes, dtype=np.int64))
         self._chain = chain
         self._generator = np.random.Philox(key=[seed, Purpose.SCHEDULE])
-        self._state = self._generator.state  # resetting the state is eight times as fast as a new generator
-        self._orders: tuple[tuple[int, int], Int64] = ((-1, 0), np.zeros((0, 0), np.int64))  # key: sweep, rows
+        self._state = self._generator.state  # resetting the state is eight times as fast as making a generator
+        self._orders: tuple[tuple[int, int], Int64] = ((-1, 0), np.zeros((0, 0), np.int64))  # of (sweep, rows)
         #: (B,) float64: the probability p_t of a visit to part t; for ``cyclic``, its frequency.
         self.probability = np.full(self.grid, 1.0 / self.grid)
         if name == "random":
@@ -70,7 +70,7 @@ class Schedule:
         return np.asarray(self._orders[1][:, iteration % self.grid], np.int64)
 
     def _raw(self, index: int, count: int) -> npt.NDArray[np.uint64]:
-        """Return `count` random 64-bit words for `index`; NumPy guarantees that the stream of `Philox` is stable."""
+        """Return `count` random 64-bit words for `index`; NumPy guarantees that `Philox` does not change."""
         self._state["state"]["counter"][:] = 0, 0, index, self._chain
         self._generator.state = self._state
         return self._generator.random_raw(count)

@@ -1,10 +1,10 @@
 """Shared memory on a node with a buffer for every column block, so that blocks are passed on without a copy.
 
-A block is sent to another node as a message, and received in its buffer in the memory of that node. Within a node, an
-empty message hands over the block: everything written before a message is sent can be read once it has arrived. At any
-time only one process reads and writes a block.
+A block for another node is sent as a message, and received in its buffer in the memory of that node. Within a node, an
+empty message hands over the block: data written before the message is sent can be read once it has arrived. At any time
+only one process reads and writes a block.
 
-The memory is a file in ``/dev/shm``, which is unlinked as soon as all processes have opened it, so that no file is left
+The memory is a file in ``/dev/shm``, which is unlinked as soon as all processes have opened it. So no file is left
 behind, however the job ends. Without ``/dev/shm``, or without room in it, all blocks travel as messages.
 """
 
@@ -23,8 +23,8 @@ import numpy as np
 from dsgmcmc.types import Comm, Float32
 
 FOLDER = Path("/dev/shm")
-#: Bytes of the largest block in shared memory. Copying a larger block costs little compared with the work on it, and
-#: a copy lies in huge pages, which shared memory lacks.
+#: Bytes of the largest block in shared memory. A copy of a larger block costs little compared with the work on it, and
+#: lies in huge pages, which shared memory lacks.
 MAX_BLOCK_BYTES = 1 << 22
 CACHE_LINE = 16  # float32 values per cache line; no two blocks share a line
 
@@ -50,7 +50,7 @@ class SharedColumnBuffers:
 
     @classmethod
     def allocate(cls, comm: Comm, node: Comm, sizes: Sequence[int]) -> SharedColumnBuffers | None:
-        """Allocate buffers on every node; None if this fails on any node, or no node has two processes. Collective.
+        """Allocate buffers on every node; None if this fails on a node, or if no node has two processes. Collective.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class SharedColumnBuffers:
         self._in_use = True
 
     def release(self) -> None:
-        """Note that every block has returned to the process where it began, so that the next `claim` need not wait."""
+        """Record that every block is back at the process where it began, so that the next `claim` need not wait."""
         self._in_use = False
 
 
@@ -90,7 +90,7 @@ def _shared_memory(node: Comm, count: int) -> Float32 | None:
     path = ""
     with ExitStack() as stack:
         if node.rank == 0:
-            with suppress(OSError):  # no such folder, or no room in it
+            with suppress(OSError):  # if there is no such folder, or no room in it
                 file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="dsgmcmc-", dir=FOLDER))
                 file.truncate(count * 4)
                 path = file.name
@@ -101,7 +101,7 @@ def _shared_memory(node: Comm, count: int) -> Float32 | None:
 
 
 def _map(path: str, size: int, node: Comm) -> mmap.mmap | None:
-    """Map the file, after reserving this process's share of it near this process; None if that is impossible."""
+    """Reserve this process's share of the file in nearby memory, and map the file; None if this fails."""
     begin, end = (size * rank // node.size for rank in (node.rank, node.rank + 1))
     try:
         with os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW), "r+b", buffering=0) as file:

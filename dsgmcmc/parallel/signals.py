@@ -23,10 +23,10 @@ _interrupted_at = 0.0  # time of the last Ctrl-C
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """Handler that raises KeyboardInterrupt; it ends the process at a second Ctrl-C, or while a module is imported.
+    """Handler that raises KeyboardInterrupt; at a second Ctrl-C, or during an import, it ends the process.
 
-    During an import no exception is raised, because C++ libraries abort with a traceback if one is raised while they
-    are loaded.
+    During an import it raises no exception, because C++ libraries abort with a traceback if an exception is raised
+    while they are loaded.
     """
     global _interrupted_at
     previous, _interrupted_at = _interrupted_at, monotonic()
@@ -77,7 +77,7 @@ class Signals:
 
     @contextmanager
     def borrowed(self) -> Iterator[None]:
-        """Context with this object's handlers; at its end the caller's handlers return, and get all signals received.
+        """Context with this object's handlers; at its end the caller's handlers return, and get all received signals.
 
         If the caller has no handler for a signal, the signal does not end the program: an exception tells the caller
         that the job was stopped.

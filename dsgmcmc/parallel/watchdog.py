@@ -19,8 +19,8 @@ TICKS = 20  # ticks in the time without progress that ends the job
 class Watchdog:
     """Ends this process with status 70 if `progress` is not called for a given time. Use as a context manager.
 
-    A process that waits for a slow disk sets `writing`, and goes on calling `progress`. After the given time the
-    watchdog then prints a message, and does not end the process.
+    A process that waits for a slow disk sets `writing`, and continues to call `progress`. After the given time the
+    watchdog then prints a message, but does not end the process.
 
     The time is counted in ticks of the watchdog's thread, so a job that is suspended and resumed is not ended.
 
@@ -35,7 +35,7 @@ class Watchdog:
     def __init__(self, seconds: float, who: str) -> None:
         self._seconds, self._who = seconds, who
         self._beats = 0
-        #: Whether this process waits for its disk; a wait for the given time is reported.
+        #: Whether this process waits for its disk; a wait of the given time is reported.
         self.writing = False
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
@@ -49,7 +49,7 @@ class Watchdog:
         self.stop()
 
     def progress(self) -> None:
-        """Note that this process makes progress."""
+        """Record that this process makes progress."""
         self._beats += 1
 
     def stop(self) -> None:
@@ -57,7 +57,8 @@ class Watchdog:
         self._end.set()
 
     def _watch(self) -> None:
-        last_beats, idle, writing = self._beats, 0, 0
+        last_beats = self._beats
+        idle = writing = 0  # ticks
         while not self._end.wait(self._seconds / TICKS):
             idle = idle + 1 if self._beats == last_beats else 0
             last_beats = self._beats

@@ -25,7 +25,7 @@ MAX_TOML_DOTS = 200  # in a line; the parser's time and memory grow with the squ
 
 
 def check_target(path: Path, force: bool) -> None:
-    """Raise InputError if `path` cannot be written, or exists; with `force`, a file may exist, but not a folder."""
+    """Raise InputError if `path` cannot be written or exists; with `force` it may be an existing file."""
     if not os.access(path.parent, os.W_OK):
         reason = "is not writable" if path.parent.exists() else "does not exist"
         raise InputError(f"{path} cannot be written: the folder {path.parent} {reason}")
@@ -41,7 +41,7 @@ def write_array(path: Path, array: Array) -> None:
 
 
 def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:
-    """Write a file, or replace it, atomically, and sync it: a reader finds either the old file or the new file.
+    """Write or replace a file atomically, and sync it: a reader finds either the old file or the new file.
 
     Raises OSError if the file cannot be written; no temporary file remains.
     """
@@ -54,7 +54,7 @@ def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:
                 os.fsync(file.fileno())
             temporary.replace(path)
     finally:
-        with suppress(OSError):  # an earlier error matters more
+        with suppress(OSError):  # it must not hide an earlier error
             temporary.unlink()
 
 
@@ -73,11 +73,11 @@ def read_plain(path: Path, max_bytes: int) -> bytes:
     Raises InputError if the file is larger, or is a directory, a pipe or a device, and OSError if it is missing or
     cannot be opened.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe would wait for its writer
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # so that opening a pipe does not wait for its writer
     status = os.fstat(handle)
     if stat.S_ISREG(status.st_mode) and status.st_size <= max_bytes:
         with os.fdopen(handle, "rb") as file:
-            return file.read(status.st_size)  # `max_bytes` would be allocated at once
+            return file.read(status.st_size)  # `read(max_bytes)` would allocate `max_bytes` at once
     os.close(handle)
     if stat.S_ISREG(status.st_mode):
         raise InputError(f"{path} has {status.st_size:,} bytes, but may have at most {max_bytes:,}")

@@ -1,12 +1,12 @@
 """HDF5 files: writing without overlooked errors, reading without opening any other file.
 
 **Writing.** HDF5 writes small data sets when they are closed, and h5py hides errors at this point. A file that cannot
-be flushed stays open, and crashes the program at exit. HDF5 therefore writes to a Python file, which stores the first
-error and lets HDF5 continue and close.
+be flushed stays open, and crashes the program at exit. HDF5 therefore writes to a Python file object, which stores the
+first error and lets HDF5 continue and close.
 
 **Reading.** An HDF5 file can refer to other files, and can declare terabytes that it does not contain. A reader that
-followed the references would open any file that the author of the HDF5 file chose. Only data sets in the file itself
-are read, if they are stored contiguously without filters, or in chunks with checksums.
+followed such references would open any file that the author of the HDF5 file chose. Therefore only data sets in the
+file itself are read, stored either contiguously without filters or in chunks with checksums.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from dsgmcmc.errors import naming
 
 @contextmanager
 def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
-    """Create an HDF5 file and open it for writing within the context; the file is not synced.
+    """Context with a new HDF5 file that is open for writing; the file is not synced.
 
-    Raises OSError when the context ends, if any write of HDF5 failed.
+    Raises OSError at the end of the context if HDF5 could not write the file.
 
     Yields
     ------
@@ -39,7 +39,7 @@ def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
     """
     disk = _Disk(path)
     try:
-        # the HDF5 1.10 format has checksums of all metadata
+        # the format of HDF5 1.10 has checksums of all metadata
         with h5py.File(path, "w", libver="v110", driver="fileobj", fileobj=disk) as file:
             yield file, disk.check
     except Exception:
@@ -51,14 +51,14 @@ def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
 
 
 class _Disk(io.FileIO):
-    """A new file that HDF5 writes; its methods raise nothing: they store the first error, which `check` raises."""
+    """A new file that HDF5 writes. Methods that HDF5 calls raise nothing: they store the first error for `check`."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "x+")
         self._error: BaseException | None = None
 
     def check(self) -> None:
-        """Raise the first error, or the Ctrl-C, that a method has stored, if any; after it, no data are written."""
+        """Raise the stored error or Ctrl-C, if any; no data are written after it."""
         if self._error is not None:
             raise self._error
 
@@ -102,8 +102,8 @@ class _Disk(io.FileIO):
 def plain_dataset(file: Any, name: str, file_bytes: int) -> Any:
     """Return a data set of an open file of `file_bytes` bytes, checked so that memory may be allocated for it.
 
-    Raises ValueError if the data set is missing, a link, or not stored in this file in one piece. Virtual, external,
-    chunked and compressed data sets are not stored in one piece.
+    Raises ValueError if the data set is missing, is a link, or is not stored in this file in one piece; virtual,
+    external, chunked and compressed data sets are not.
 
     Parameters
     ----------
@@ -113,12 +113,12 @@ def plain_dataset(file: Any, name: str, file_bytes: int) -> Any:
     data = _dataset_in_file(file, name)
     offset, stored = data.id.get_offset(), data.id.get_storage_size()
     if data.nbytes and (offset is None or stored != data.nbytes or offset + stored > file_bytes):
-        raise ValueError(f"/{name} is not stored in this file, plainly and in one piece of {data.nbytes} bytes")
+        raise ValueError(f"/{name} is not stored in this file in one plain piece of {data.nbytes} bytes")
     return data
 
 
 def checked_dataset(file: Any, name: str, longest: int) -> Any:
-    """Return a data set that is stored in chunks with checksums; HDF5 checks them at every read (OSError).
+    """Return a data set that is stored in chunks with checksums; HDF5 checks them at every read, and raises OSError.
 
     Raises ValueError if the data set is missing, a link, virtual, external, incomplete or without checksums, or if its
     chunks have more than `longest` entries. An empty data set needs no chunks.
@@ -140,15 +140,15 @@ def checked_dataset(file: Any, name: str, longest: int) -> Any:
         raise ValueError(f"/{name} has chunks of {chunk} entries, more than {longest}")
     count = math.prod(-(-n // part) for n, part in zip(data.shape, data.chunks, strict=True))
     if data.id.get_storage_size() != count * (chunk * data.dtype.itemsize + _CHECKSUM_BYTES):
-        raise ValueError(f"/{name} declares {data.nbytes} bytes, not all of which are there: was the file cut short?")
+        raise ValueError(f"/{name} declares {data.nbytes} bytes, but some are missing: was the file cut short?")
     return data
 
 
 def _dataset_in_file(file: Any, name: str) -> Any:
-    """Return the data set at a path; raises ValueError if it is missing, is not a data set, or is reached by a link."""
-    for where in accumulate(name.split("/"), "{}/{}".format):
-        if not _is_hard_link(file, where):
-            raise ValueError(f"/{where} is missing, or a link elsewhere")
+    """Return the data set at a path. Raises ValueError if it is missing, is not a data set, or is behind a link."""
+    for ancestor in accumulate(name.split("/"), "{}/{}".format):
+        if not _is_hard_link(file, ancestor):
+            raise ValueError(f"/{ancestor} is missing, or a link elsewhere")
     data = file[name]
     if not isinstance(data, h5py.Dataset):
         raise ValueError(f"/{name} is not a dataset")
@@ -160,7 +160,7 @@ _CHECKSUM_BYTES = 4  # per chunk
 
 
 def _is_hard_link(file: Any, name: str) -> bool:
-    """Whether a name in a file exists in the file itself; 30 times as fast as h5py's `get`, which opens the object."""
+    """Whether a name in a file is an object of this file; 30 times as fast as h5py's `get`, which opens the object."""
     try:
         return bool(file.id.links.get_info(name.encode()).type == h5py.h5l.TYPE_HARD)
     except (KeyError, RuntimeError):  # there is no such name, or its parent is not a group

@@ -1,8 +1,8 @@
 """The lock of a run directory: one job at a time.
 
 The operating system locks a file in the directory (``flock``), and releases the lock however its holder ends. The file
-names its last holder, and stays. If a holder dies with its host, the file server may notice only later; another job
-therefore waits up to `WAIT_SECONDS` for the lock. If a file system has no locks, a warning is logged.
+names its last holder, and is not removed. If a holder dies with its host, the file server may notice it only later;
+another job therefore waits up to `WAIT_SECONDS` for the lock. If a file system has no locks, a warning is logged.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.terminal import plain
 
 WAIT_SECONDS = 120.0  # for a holder on another host
-GRACE_SECONDS = 1.0  # for a holder on this host, which may be about to end, or may be a short check by `is_held`
-LOOK_SECONDS = 0.05  # between attempts to lock the file
+GRACE_SECONDS = 1.0  # for a holder on this host: it may be about to end, or be a short check by `is_held`
+ATTEMPT_SECONDS = 0.05  # between attempts to lock the file
 #: Errors by which a file system shows that it has no locks.
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 
@@ -44,17 +44,17 @@ class Lock:
         on_host = f"on {socket.gethostname()}"
         begin, warned = monotonic(), False
         while _fails_to_lock(self._file, fcntl.LOCK_EX):
-            owner = os.pread(self._file, 200, 0).decode(errors="replace") or "another process"
+            holder = os.pread(self._file, 200, 0).decode(errors="replace") or "another process"
             waited = monotonic() - begin
-            if waited > (GRACE_SECONDS if owner.endswith(on_host) else WAIT_SECONDS):
+            if waited > (GRACE_SECONDS if holder.endswith(on_host) else WAIT_SECONDS):
                 self.release()
                 raise InputError(
-                    f"{self._path.parent} is in use: {plain(owner)} holds its lock. Wait for it, or stop it"
+                    f"{self._path.parent} is in use: {plain(holder)} holds its lock. Wait for it, or stop it"
                 )
             if waited > GRACE_SECONDS and not warned:
-                log.warning("%s: %s holds its lock; waiting for up to %g s", self._path.parent, owner, WAIT_SECONDS)
+                log.warning("%s: %s holds its lock; waiting for up to %g s", self._path.parent, holder, WAIT_SECONDS)
                 warned = True
-            sleep(LOOK_SECONDS)
+            sleep(ATTEMPT_SECONDS)
         with suppress(OSError):  # the content is only for messages
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, f"process {os.getpid()} {on_host}".encode(), 0)
@@ -67,7 +67,7 @@ class Lock:
 
 
 def _fails_to_lock(file: int, kind: int) -> bool:
-    """Lock an open file, unless another process has locked it; return whether it has. `kind` is as for ``flock``.
+    """Try to lock an open file; return whether another process holds the lock. `kind` is as for ``flock``.
 
     On a file system without locks, nothing is locked, and the result is False.
     """
@@ -79,7 +79,7 @@ def _fails_to_lock(file: int, kind: int) -> bool:
         if error.errno not in NO_LOCKS:
             raise
         if kind == fcntl.LOCK_EX:
-            log.warning("the file system of this run has no locks; make sure that no other job works on it")
+            log.warning("the file system of this run has no locks; make sure that no other job works on this run")
     return False
 
 

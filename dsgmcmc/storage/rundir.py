@@ -3,29 +3,30 @@
 =========================  ============================================================================
 ``run.toml``               resolved configuration and, in section ``[run]``, facts: hashes, versions, ...
 ``index/``                 original names of users and items (a snapshot)
-``exposure-HASH.npy``      exposure of users to items, from the ratings with this hash; written by the first ranking
+``exposure-HASH.npy``      exposure of users to items in the ratings with this hash; written by the first ranking
 ``comparison.json``        models that were compared, if the model was chosen by comparison
-``start/chain-c``          states that the chains start from, if they start from another run (snapshots)
+``start/chain-c``          starting states of the chains, if they start from another run (snapshots)
 ``metrics.jsonl``          metrics of chain 0, one object per line; chain c > 0 has ``metrics-chain-c.jsonl``
 ``checkpoints/chain-c/``   snapshots of the chain's state, ``step-000000012000``
 ``draws/chain-c/``         snapshots of the draws saved since the previous checkpoint, ``step-000000012000``
-``posterior/chain-c/``     moments and traces of the posterior, only the newest snapshot
+``posterior/chain-c/``     moments and traces of the posterior; only the newest snapshot is kept
 ``summary.json``           the result
 ``events.jsonl``           jobs and the commands that started them; events such as resumed, fell back, diverged
 ``lock``                   process number and host of the last process that has worked in the directory
-``listening``              present while a signal can ask all processes of a job to stop
+``listening``              exists while a signal can ask all processes of a job to stop
 =========================  ============================================================================
 
-The manifest of every snapshot has the hashes of the configuration and of the data. It also has, in
-``about.made_with``, facts about the data on which results depend, such as centre, range and levels of the ratings, and
-whether the ratings are transposed. A reader compares both with ``run.toml``, and refuses a run if they differ.
+The manifest of every snapshot has the hashes of the configuration and of the data. Its ``about.made_with`` has facts
+about the data on which results depend: centre, range and levels of the ratings, whether the ratings are transposed, and
+so on. A reader compares the hashes and the facts with ``run.toml``, and refuses a run if they differ.
 
-A snapshot of draws contains the draws up to its iteration that are not in an earlier snapshot. A data set
-``draw/FACTOR/BLOCK/FIELD`` has one entry per draw along its first axis, in order; ``draw/run/000000/NAME`` has shared
-parameters. A snapshot of draws is never rewritten, and is kept as long as a checkpoint refers to one of its draws.
+A snapshot of draws contains the draws up to its iteration that are not in an earlier snapshot. Its data sets
+``draw/FACTOR/BLOCK/FIELD`` have one entry per draw along the first axis, in order; ``draw/run/000000/NAME`` has a
+shared parameter. A snapshot of draws is never rewritten, and is kept as long as a checkpoint refers to one of its
+draws.
 
-The logs, ``metrics.jsonl`` and ``events.jsonl``, are not part of a chain. A reader skips a damaged line: a process that
-was killed may leave a torn line, and some file systems mix the lines of several hosts.
+The logs, ``metrics.jsonl`` and ``events.jsonl``, are not part of a chain. Readers skip damaged lines: a process that
+was killed may leave a partial line, and some file systems mix the lines of several hosts.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ Line = dict[str, Any]  # a line of a log
 
 #: Hashes that identify a run; every manifest has separate fields for them.
 IDENTITY_FACTS = ("data_hash", "config_hash")
-#: Facts that are not in `made_with`: path of the data and warnings about them, which may change from job to job; hashes
-#: and versions, which have other places in a manifest.
+#: Facts that are not in `made_with`. The path of the data and the warnings about them may differ between jobs; hashes
+#: and versions have other places in a manifest.
 OTHER_FACTS = ("data", "cautions", *IDENTITY_FACTS, "versions")
 MAX_LINE_BYTES, MAX_LOG_BYTES = 1 << 16, 1 << 25
 INDEX, START = "index", "start"
@@ -87,7 +88,7 @@ _CHAIN = re.compile(r"chain-(0|[1-9][0-9]{0,4})")
 
 
 class FactsModel(BaseModel):
-    """Section ``[run]`` of ``run.toml``: the facts whose types are checked here, and any other facts."""
+    """Section ``[run]`` of ``run.toml``: facts with types that are checked here, and any other facts."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -101,14 +102,14 @@ class FactsModel(BaseModel):
 
 
 def made_with(facts: Mapping[str, Any]) -> Facts:
-    """Return the facts of a run with which its snapshots must agree."""
+    """Return those facts of a run that its snapshots record, and that must not change."""
     return {name: value for name, value in facts.items() if name not in OTHER_FACTS}
 
 
 def header(
     kind: str, chain: int, iteration: int, grid: int, facts: Facts, state: Mapping[str, Any] | None = None, **about: Any
 ) -> dict[str, Any]:
-    """Return the fields of a manifest except its blocks; `about` has further facts that are not in the digest."""
+    """Return the fields of a manifest except its blocks; `about` has further facts that the digest does not cover."""
     about = {"versions": versions(), "made_with": made_with(facts), **about}
     fields = {"kind": kind, "chain": chain, "iteration": iteration, "grid": grid, "state": state or {}, "about": about}
     return fields | {name: facts[name] for name in IDENTITY_FACTS}
@@ -117,7 +118,7 @@ def header(
 def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) -> None:
     """Compare the manifest of a snapshot at `path` with the facts in its run's ``run.toml``.
 
-    Raises InputError naming the facts that differ.
+    Raises InputError that names the facts that differ.
     """
     hashes = {name: getattr(manifest, name) for name in IDENTITY_FACTS if facts.get(name)}
     recorded = manifest.about.get("made_with", {}) | hashes
@@ -128,7 +129,7 @@ def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) ->
 
 def versions() -> dict[str, str]:
     """Return the versions of the software and the name of the processor: the bits of a chain may depend on them."""
-    import numba  # slow to import; readers of a run do not need it
+    import numba  # here, because it is slow to import and readers of a run do not need it
 
     return {
         "dsgmcmc": __version__,
@@ -182,14 +183,14 @@ def read_log(path: Path, is_line: Callable[[Line], bool]) -> list[Line]:
 
 
 def is_metrics(line: Line) -> bool:
-    """Whether a line has all required metrics, and its other values are numbers, texts or null."""
+    """Whether a line has all required metrics, and all its values are numbers, texts or null."""
     plain = all(isinstance(value, int | float | str | None) for value in line.values())
     numbers = all(isinstance(line.get(name), int | float | None) for name in ("rmse", "rmse_mean"))
     return plain and numbers and _has(line, chain=int, iteration=int, sweep=int | float, time_s=int | float)
 
 
 def is_event(line: Line) -> bool:
-    """Whether a line has a time and an event, as texts; and valid ``command`` and ``processes``, if it has them."""
+    """Whether a line has the texts ``time`` and ``event``, and a valid ``command`` and ``processes`` if it has them."""
     return _has({"command": "", "processes": 1, **line}, time=str, event=str, command=str, processes=int)
 
 
@@ -238,7 +239,7 @@ class RunDirectory:
         return sorted({chain for name in SERIES for chain in _chains_in(self.path / name)})
 
     def cut(self, chain: int, iteration: int) -> None:
-        """Remove a chain's metrics and snapshots after an iteration, newest snapshots first, and unfinished writes."""
+        """Remove a chain's unfinished writes, and its snapshots and metrics after an iteration, the newest first."""
         for name in SERIES:
             parent = self.series(name, chain)
             clean(parent)
@@ -248,13 +249,13 @@ class RunDirectory:
         self.cut_metrics(chain, iteration)
 
     def forget(self) -> None:
-        """Remove all files with results, names and settings of the run, the settings first, so that it can start anew.
+        """Remove the settings, then the results and names of the run, so that it can start again.
 
         Events, the comparison of models, starting values and the lock remain.
         """
         self.settings_file.unlink(missing_ok=True)
         for chain in self.chains():
-            self.cut(chain, -1)  # so that a job that is killed leaves no snapshot that cannot be read
+            self.cut(chain, -1)  # snapshot by snapshot: a job that is killed leaves no damaged snapshot
         for folder in (INDEX, *SERIES):
             shutil.rmtree(self.path / folder, ignore_errors=True)
         for file in (self.summary_file, *self._metrics_files(), *self.path.glob("exposure-*.npy")):
@@ -265,7 +266,7 @@ class RunDirectory:
         return [max(steps(self.series("checkpoints", chain)), default=0) for chain in range(chains)]
 
     def prune_draws(self, chain: int) -> None:
-        """Remove snapshots of draws to which no remaining checkpoint refers; a run may fall back to any checkpoint."""
+        """Remove the snapshots of draws to which no checkpoint refers; a job may resume from any checkpoint."""
         checkpoints, draws = self.series("checkpoints", chain), self.series("draws", chain)
         try:
             manifests = [read_manifest(checkpoints / step_name(iteration)) for iteration in steps(checkpoints)]
@@ -273,7 +274,7 @@ class RunDirectory:
             return
         written = steps(draws)
         saved = sorted({iteration for manifest in manifests for iteration in manifest.saved_draws})
-        needed = set(np.searchsorted(written, saved).tolist())  # a draw is in the first step at or after its iteration
+        needed = set(np.searchsorted(written, saved).tolist())  # a draw is in the first step from its iteration on
         for number, step in enumerate(written):
             if number not in needed:
                 remove(draws / step_name(step))
@@ -306,7 +307,7 @@ class RunDirectory:
         return snapshot
 
     def start(self, chain: int | None = None) -> Path:
-        """Directory of all starting values that come from another run; given a `chain`, of those in ``chain-c``."""
+        """Directory of the starting values from another run, for one `chain` or for all chains."""
         return self.path / START / ("" if chain is None else f"chain-{chain}")
 
     def starts(self) -> list[Path]:
@@ -336,8 +337,8 @@ class RunDirectory:
             raise InputError(f"{self.path} is not a run directory: {self.settings_file} has no section [run]")
         if section.pop("format", 1) != VERSION:
             raise InputError(
-                f"{self.path} is of another version of dsgmcmc, and this version cannot read it: sample again, in a "
-                "new directory; the same ratings and settings give the same draws"
+                f"{self.path} was written by another version of dsgmcmc, and this version cannot read it: sample again "
+                "in a new directory; the same ratings and settings give the same draws"
             )
         try:
             facts = FactsModel.model_validate(section).model_dump(exclude_unset=True)
@@ -444,7 +445,7 @@ class SavedDraws:
         return self._opened[step]
 
     def place(self, iteration: int) -> DrawPlace:
-        """Find the draw of an iteration; raises as `open`, and GoneError if there is no such draw."""
+        """Return the place of the draw of an iteration; raises as `open`, and GoneError if there is no such draw."""
         later = bisect_left(self.steps, iteration)
         if later < len(self.steps):
             self.open(self.steps[later])
@@ -455,7 +456,7 @@ class SavedDraws:
         return self._places[iteration]
 
     def snapshots(self, iterations: Iterable[int]) -> list[Snapshot]:
-        """Open the snapshots with the draws of `iterations`, in order and without repeats; raises as `place`."""
+        """Open the snapshots with the draws of `iterations`, in order, each only once; raises as `place`."""
         return list(dict.fromkeys(self.place(iteration).snapshot for iteration in iterations))
 
 
@@ -463,7 +464,7 @@ class SavedDraws:
 
 
 def snapshot_lines(snapshot: Snapshot, label: str) -> list[str]:
-    """Return one line for every array in a snapshot, sorted: chain, `label`, name and hash."""
+    """Return a line with chain, `label`, name and hash for every array in a snapshot, sorted as text."""
     manifest = snapshot.manifest
     hashes = [(" ".join(map(str, entry.key)), entry.sha256) for entry in manifest.blocks]
     hashes += [(f"replicated {name}", block_hash(array.array())) for name, array in manifest.state.items()]
@@ -477,8 +478,8 @@ def verify_run(run: RunDirectory) -> str:
     draws in the order of their iterations, and the posterior, each sorted as text. It does not depend on times,
     versions, the number of processes, or the division of draws into snapshots.
 
-    Raises InputError naming the first bad file. Raises GoneError if the run is being sampled and has removed a snapshot
-    in the meantime; a second call may succeed.
+    Raises InputError that names the first bad file. Raises GoneError if the run is being sampled and has removed a
+    snapshot in the meantime; a second call may succeed.
     """
     _, facts = run.read_settings()
     for snapshot in (run.open_index(facts), *map(Snapshot, run.starts())):
@@ -495,17 +496,17 @@ def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> Iterator[str]:
     for snapshot in map(draws.open, draws.steps):
         snapshot.verify()
     for series in ("checkpoints", "posterior"):
-        found = steps(run.series(series, chain))
-        for step in found[:-1]:
+        on_disk = steps(run.series(series, chain))
+        for step in on_disk[:-1]:
             with suppress(GoneError):  # a run that is being sampled removes its older checkpoints
                 run.open_snapshot(series, chain, step, facts).verify()
-        for step in found[-1:]:
+        for step in on_disk[-1:]:
             newest = run.open_snapshot(series, chain, step, facts)
             newest.verify()
             yield from snapshot_lines(newest, f"{series} {newest.manifest.iteration}")
             if series == "checkpoints":
                 for iteration in newest.manifest.saved_draws:
-                    holder, number = draws.place(iteration)
-                    arrays = zip(holder.block_keys(), holder.read_all(holder.block_keys(), number), strict=True)
+                    saved, number = draws.place(iteration)
+                    arrays = zip(saved.block_keys(), saved.read_all(saved.block_keys(), number), strict=True)
                     label = f"{chain} draws {iteration}"
                     yield from sorted(f"{label} {key.path} {block_hash(array)}" for key, array in arrays)

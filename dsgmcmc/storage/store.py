@@ -3,9 +3,10 @@
 Format ``dsgmcmc-snapshot``, version 2: a directory with HDF5 files (the shards) and ``manifest.json``. A shard is
 written by one process and holds whole blocks (data sets ``/OBJECT/FACTOR/BLOCK/FIELD``). In this module a block is one
 array, for example one field of a numbered block of rows. The manifest is plain JSON: it lists the shard and the SHA-256
-of every block, and holds small arrays of the chain's state. Its last member, ``sha256``, is the hash of the text before
-it. A snapshot is written into ``NAME.tmp-XXXXXXXX``, synced, agreed on by all processes, and renamed. A reader
-rejects an incomplete or damaged snapshot with an error. Nothing in a snapshot is executed or unpickled.
+of every block, and holds small arrays of the chain's state. Its last member, ``sha256``, is the hash of the preceding
+text. The files are first written to ``NAME.tmp-XXXXXXXX`` and synced; once all processes agree that this has succeeded,
+the directory is renamed. A reader rejects an incomplete or damaged snapshot with an error. Nothing in a snapshot is
+executed or unpickled.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ Lazy = Array | Callable[[], Array]  # an array, or a function that computes it, 
 log = logging.getLogger(__name__)
 
 MAX_WRITERS = 64
-_VISIBLE_SECONDS = 60.0  # maximum delay with which a network file system shows a new directory to other hosts
-_PIECE = 1 << 22  # bytes of a block that are read at a time to check it
+_VISIBLE_SECONDS = 60.0  # longest wait until a network file system shows a new directory to other hosts
+_PIECE_BYTES = 1 << 22  # part of a block that is read at a time to check the block
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 1 << 28
@@ -134,9 +135,9 @@ class Manifest(_Strict):
     config_hash, data_hash : str
         Hashes of the configuration and of the ratings.
     state : dict of str to SmallArray
-        Small arrays that are equal on all processes; part of the content digest.
+        Small arrays that are equal on all processes; the digest of the run covers them.
     about : About
-        Facts that the digest of the run does not cover: versions, seconds, number of processes, and facts about the
+        Facts that the digest of the run does not cover: versions, number of processes, seconds, and facts about the
         data (`dsgmcmc.storage.rundir`).
     """
 
@@ -165,7 +166,7 @@ class Manifest(_Strict):
 
     @property
     def diverged(self) -> tuple[int, ...]:
-        """Iterations at which the chain diverged and was restarted."""
+        """Iterations at which the chain diverged and restarted."""
         diverged = self.state.get(DIVERGED)
         return tuple(map(int, diverged.values)) if diverged else ()
 
@@ -182,7 +183,7 @@ def seal(text: str) -> str:
 
 
 def unseal(text: str, path: Path) -> str:
-    """Return the JSON object that was sealed. Raises InputError if the text does not match its hash."""
+    """Return the original text of a sealed JSON object. Raises InputError if the text does not match its hash."""
     body = text[: text.rfind(',\n "sha256"')] + "}"
     if seal(body) != text:
         raise InputError(f"{path} is incomplete or damaged: it does not match its own checksum")
@@ -192,7 +193,7 @@ def unseal(text: str, path: Path) -> str:
 def read_snapshot_file(path: Path, read: Callable[[], T]) -> T:
     """Read a file of a snapshot; if it is missing or damaged, raise an InputError that names the file.
 
-    Raises GoneError if the whole snapshot is gone. As a snapshot is renamed before it is removed, a file that is
+    Raises GoneError if the whole snapshot is gone. A snapshot is renamed before it is removed, so a file that is
     missing in an existing directory means damage. If another host has just renamed the directory, a network file system
     may have cached that a name was missing or belonged to another file; listing the directory refreshes the cache.
     """
@@ -233,10 +234,10 @@ def block_hash(array: Array) -> str:
 
 
 def _hash(data: Any) -> str:
-    """Return the SHA-256 of an array or data set, which is read piece by piece."""
+    """Return the SHA-256 of an array, or of a data set, which is read piece by piece."""
     digest = hashlib.sha256(f"{data.dtype.str} {data.shape}\n".encode())
     rows = len(data) if data.shape else 1
-    step = max(1, _PIECE * rows // max(1, data.nbytes))
+    step = max(1, _PIECE_BYTES * rows // max(1, data.nbytes))
     for start in range(0, rows, step):
         piece = data[start : start + step] if data.shape else data[...]
         digest.update(piece.reshape(-1).view(np.uint8).data)
@@ -246,7 +247,7 @@ def _hash(data: Any) -> str:
 class Snapshot:
     """A snapshot, read block by block; every block is checked against its hash.
 
-    Raises InputError if the manifest is missing, damaged, or of another version; shards are checked as they are read.
+    Raises InputError if the manifest is missing, damaged, or of another version; shards are checked when they are read.
 
     Parameters
     ----------
@@ -271,8 +272,8 @@ class Snapshot:
     def read_all(self, keys: Iterable[Key], index: int | None = None) -> list[Array]:
         """Read blocks and check them; a shard is opened once for consecutive blocks.
 
-        With `index`, only that entry along the first axis of each block is kept in memory. The whole block is
-        checked when it, or one of its entries, is first read.
+        With `index`, only this entry along the first axis of each block is kept in memory. The whole block is checked
+        when it, or one of its entries, is first read.
 
         Raises InputError if a block is missing, differs from the manifest, or is not stored in its shard.
         """
@@ -285,19 +286,18 @@ class Snapshot:
         """Read a field of an object and factor, and join its blocks; raises the same errors as `read_all`."""
         return self.read_fields(thing, [(factor, field)])[0]
 
-    def read_fields(self, thing: str, wanted: Sequence[tuple[str, str]], index: int | None = None) -> list[Array]:
-        """Read several fields, each given as (factor, field), like `read_field`.
+    def read_fields(self, thing: str, fields: Sequence[tuple[str, str]], index: int | None = None) -> list[Array]:
+        """Read several fields, each given as (factor, field), like `read_field`; `index` is as in `read_all`.
 
-        A shard is opened once for consecutive blocks. With `index`, only that entry of every block is kept in memory,
-        as in `read_all`.
+        A shard is opened once for consecutive blocks.
         """
-        blocks: dict[str, set[int]] = {factor: set() for factor, _ in wanted}
+        blocks: dict[str, set[int]] = {factor: set() for factor, _ in fields}
         for key in self._entries:
             if key.object == thing and key.factor in blocks:
                 blocks[key.factor].add(key.block)
-        keys = [[Key(thing, factor, b, field) for b in sorted(blocks[factor])] for factor, field in wanted]
-        arrays = iter(self.read_all([key for of_field in keys for key in of_field], index))
-        return [np.concatenate([next(arrays) for _ in of_field]) for of_field in keys]
+        keys = [[Key(thing, factor, b, field) for b in sorted(blocks[factor])] for factor, field in fields]
+        arrays = iter(self.read_all([key for field_keys in keys for key in field_keys], index))
+        return [np.concatenate([next(arrays) for _ in field_keys]) for field_keys in keys]
 
     def _entry(self, key: Key) -> BlockEntry:
         entry = self._entries.get(key)
@@ -306,7 +306,7 @@ class Snapshot:
         return entry
 
     def _read_shard(self, shard: Path, entries: list[BlockEntry], part: Any) -> list[Array]:
-        """Read a part of each block, and check the blocks that have not been checked."""
+        """Read a part of each block, and check the blocks that have not yet been checked."""
 
         def read() -> list[Array]:
             status = shard.stat()
@@ -331,14 +331,17 @@ class Snapshot:
         return np.asarray(data[part])
 
     def verify(self) -> None:
-        """Check every block not yet checked, in bounded memory. Raises InputError that names the first bad file."""
+        """Check all blocks that have not yet been checked, in bounded memory.
+
+        Raises InputError that names the first bad file.
+        """
         for shard in self.manifest.shards:
             self.check_shard(shard)
 
     def check_shard(self, shard: str) -> None:
         """Check the blocks in a shard against their hashes; raises the same errors as `verify`."""
         entries = [entry for entry in self._entries.values() if entry.shard == shard]
-        self._read_shard(self.path / shard, entries, slice(0))  # keep nothing: the blocks are only checked
+        self._read_shard(self.path / shard, entries, slice(0))  # an empty slice: the blocks are only checked
 
 
 # ---------------------------------------------------------------------- writing
@@ -347,8 +350,8 @@ class Snapshot:
 class SnapshotWriter:
     """A snapshot that is being written: it appears complete, or not at all.
 
-    `make`, `shard` and `commit` make no MPI calls, so a thread can run them while the chain continues. Constructing a
-    writer is collective and does not touch the disk.
+    `make`, `shard` and `commit` make no MPI calls, so a thread can run them while the chain continues. The constructor
+    is collective, and does not touch the disk.
 
     Parameters
     ----------
@@ -357,8 +360,8 @@ class SnapshotWriter:
     name : str
         Name of the snapshot in `parent`.
     blocks : mapping of Key to array, or to a function that computes the array when it is written
-        The blocks of this process; no two processes have the same key. The arrays must not change until `shard` is
-        done.
+        The blocks of this process; no two processes have the same key. The arrays must not change until `shard`
+        returns.
     header : mapping
         The remaining fields of the manifest (`dsgmcmc.storage.rundir.header`); needed on process 0.
     comm : MPI.Comm
@@ -392,10 +395,10 @@ class SnapshotWriter:
     def gather(self) -> None:
         """Send the entries of all shards to process 0. Collective."""
         entries = self._comm.gather(self._entries, root=0)
-        self._entries = [entry for of_shard in entries or [] for entry in of_shard]
+        self._entries = [entry for shard_entries in entries or [] for entry in shard_entries]
 
     def commit(self) -> None:
-        """Write the manifest and rename the snapshot, replacing any earlier one of its name; on process 0."""
+        """Write the manifest, and rename the snapshot; it replaces an earlier one with this name. On process 0."""
         manifest = Manifest(blocks=sorted(self._entries, key=lambda entry: entry.key), **self._header)
         write_whole(self._temporary / MANIFEST, seal(manifest.model_dump_json(indent=1)))
         if self.final.exists():
@@ -424,7 +427,7 @@ def write_snapshot(parent: Path, name: str, blocks: Mapping[Key, Lazy], header: 
 
 
 def is_whole(path: Path, consequence: str) -> bool:
-    """Whether a snapshot exists and is intact; damage is logged together with its `consequence`."""
+    """Whether a snapshot exists and is intact; damage and its `consequence` are logged."""
     try:
         if path.exists():
             Snapshot(path).verify()
@@ -470,8 +473,8 @@ def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
 # ---------------------------------------------------------------------- series of snapshots
 
 
-_STEP = re.compile(r"step-([0-9]{12,})")  # only names that this module gives
-_LEFT = re.compile(r".+\.(tmp|trash)-[0-9a-f]{8}")
+_STEP = re.compile(r"step-([0-9]{12,})")  # only names from `step_name`
+_REMAINS = re.compile(r".+\.(tmp|trash)-[0-9a-f]{8}")
 
 
 def step_name(iteration: int) -> str:
@@ -488,21 +491,21 @@ def steps(parent: Path) -> list[int]:
 
 
 def remove(path: Path) -> None:
-    """Delete a snapshot so that no reader sees a part of it."""
+    """Delete a snapshot; no reader sees a part of it."""
     trash = path.with_name(f"{path.name}.trash-{secrets.token_hex(4)}")
     path.rename(trash)
     shutil.rmtree(trash, ignore_errors=True)
 
 
 def prune(parent: Path, keep: int, spare: int | None = None) -> None:
-    """Delete all snapshots except the newest `keep` (at least 1) and the snapshot of iteration `spare`."""
+    """Delete all snapshots except the `keep` newest (at least 1) and the snapshot of iteration `spare`."""
     for iteration in steps(parent)[:-keep]:
         if iteration != spare:
             remove(parent / step_name(iteration))
 
 
 def clean(parent: Path) -> None:
-    """Delete remains of interrupted writes and deletions; other names are kept."""
+    """Delete the remains of interrupted writes and deletions; keep all other files."""
     for path in parent.iterdir() if parent.is_dir() else ():
-        if _LEFT.fullmatch(path.name):
+        if _REMAINS.fullmatch(path.name):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()

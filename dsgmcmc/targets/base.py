@@ -61,14 +61,14 @@ class Information(NamedTuple):
     c : dict of Factor to (D,) float64
         Mean squares, over the data, of the covariates: the numbers that multiply a row's elements in the predictor.
     lambda_ : dict of Factor to (D,) float64
-        Precision that all rows share: of the prior, plus that of the sum over all pairs if the likelihood has one.
+        Precision that all rows share: the prior's, plus the precision from the likelihood's sum over all pairs, if any.
     tau : float
         Precision of the noise.
     n, squares : dict of ParameterBlock to (n,) array
         For every row, sums over its data of their weights and of the squared weights. A weight is 1, or the product of
         the noise scales.
     bound : dict of ParameterBlock to (n,) float64, or None
-        l_i for the diagonal metric, from averages over the other factor; None if it was not requested and the size of
+        l_i for the diagonal metric, from averages over the other factor; None if it was not requested, and the size of
         no row is above the row's field ``reach``.
     common : dict of Factor to (D,) or (D, D) float64
         The precision whose diagonal is `lambda_`; (D,) if it is diagonal.
@@ -87,7 +87,7 @@ class Information(NamedTuple):
     sizes: dict[ParameterBlock, Float64]
 
 
-SHARE = Formula(
+INFORMATION_SHARES = Formula(
     """
 information = tau * n * c
 p = information / (information + lambda_)
@@ -100,14 +100,14 @@ largest = p
 )
 
 
-ALONG = Formula(
+CURVATURE_ALONG_MEAN = Formula(
     "share = (tau * aligned) * (tau * aligned) / (tau * n * c + lambda_)",
     columns=("c", "lambda_"),
     rows=("n",),
     row_sums=("share",),
 )
 
-#: Field with the size of a row above which the bounds on its curvature are computed again.
+#: Field with the row size above which the bound on the row's curvature is computed again.
 REACH = "reach"
 
 
@@ -129,7 +129,7 @@ def curvature_bound(rows: Rows, n: Array, squares: Array, **metric: Any) -> Floa
     -------
     (n,) float64
     """
-    shares = rows.update(SHARE, **metric, n=n)
+    shares = rows.update(INFORMATION_SHARES, **metric, n=n)
     effective = np.maximum(n * n / np.maximum(squares, 1e-30), 1e-30)
     per_datum = np.where(n > 0, shares["p"] / effective, 0.0)
     return np.asarray(1 + per_datum + 2 * np.sqrt(shares["largest"] * per_datum))
@@ -138,7 +138,7 @@ def curvature_bound(rows: Rows, n: Array, squares: Array, **metric: Any) -> Floa
 def alignment(rows: Rows, aligned: str, n: Array, tau: float, **metric: Any) -> Float64:
     """Curvature of every row's energy along the mean of its covariates, in the metric P.
 
-    If a row's covariates are similar to each other, this is far above 1, and close to the largest curvature.
+    If a row's covariates are similar to each other, this curvature is far above 1, and close to the largest curvature.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def alignment(rows: Rows, aligned: str, n: Array, tau: float, **metric: Any) -> 
     -------
     (n,) float64
     """
-    shares: Float64 = rows.update(ALONG, tau=tau, **metric, n=n, aligned=aligned)["share"]
+    shares: Float64 = rows.update(CURVATURE_ALONG_MEAN, tau=tau, **metric, n=n, aligned=aligned)["share"]
     return 1 + shares / np.maximum(tau * n, 1e-30)
 
 
@@ -303,14 +303,17 @@ class Target(Protocol):
         counts : dict of ParameterBlock to (n,) array
             `Information.n`.
         finish : callable
-            Maps the moments, (D, D) for each factor, to the result. Runs on the root only, so that all processes get
+            Maps the moments, (D, D) for each factor, to the result. Only the root calls it, so that all processes get
             the same bits even if their processors differ.
         result : shapes by name
             Shapes of the arrays that `finish` returns, which are sent to all processes.
         """
 
     def covariate_sums(self, position: str, out: str) -> None:
-        """Set field `out` of every row i to the sum over its data of w_ij phi_j (`multiply_by_moments`). Collective."""
+        """Set field `out` of every row i to the sum over its data of w_ij phi_j. Collective.
+
+        The notation is as in `multiply_by_moments`.
+        """
 
     def multiply_by_moments(self, position: str, field: str) -> None:
         """Multiply every row y_i of a field by the second moments of the row's covariates. Collective.
@@ -414,16 +417,16 @@ class Recorder(Protocol):
         """Record the state in field `position`; add it to the averages unless `draw` is None. Collective."""
 
     def metrics(self) -> dict[str, float | None]:
-        """Values for a line of metrics, on the last recorded state and on all draws. Collective."""
+        """Values for a line of metrics, from the last recorded state and from all draws. Collective."""
 
     def followed(self) -> dict[int, Followed]:
-        """Values from which ESS and R-hat are computed, for blocks of this process; may be empty."""
+        """Values from which ESS and R-hat are computed, by block of this process; may be empty."""
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """Accumulators of this process, for a checkpoint."""
 
     def small(self) -> dict[str, Float64]:
-        """Accumulators that are the same on all processes."""
+        """Accumulators that are equal on all processes."""
 
     def load(self, snapshot: Snapshot) -> None:
         """Load the accumulators of a checkpoint."""

@@ -1,7 +1,7 @@
 """The state of a target: blocks of parameters with named fields, and the small state that all processes share.
 
-The fields of a block are views of one contiguous buffer, which is sent as one message. Checkpoints iterate over the
-fields of blocks without depending on the sampler.
+The fields of a block are views of one contiguous buffer, which is sent as one message. A checkpoint saves all fields of
+blocks, whatever the sampler.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class BlockLayout:
         return result
 
 
-#: Largest numbers of chains in a run and of iterations in a chain, which must fit into the counters of random numbers
+#: Largest number of chains in a run, and of iterations in a chain. Both must fit into the counters of random numbers,
 #: together with the number of restarts of a chain.
 MAX_CHAINS, MAX_ITERATIONS = 1 << 16, 1 << 44
 
@@ -95,7 +95,7 @@ class RandomStream:
 
 
 class Rows:
-    """Rows of one factor that are updated in one call: the rows of one or more blocks with equal fields.
+    """Rows of one factor that are updated in one call: the rows of one or more blocks with the same fields.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ class ParameterBlock(Rows):
 
 @functools.cache
 def gradient_in(out: str, prior: bool) -> Gradient:
-    """Meaning of `grad` if field `out` has the gradient of the likelihood, including that of the prior if `prior`."""
+    """Meaning of `grad` if field `out` has the likelihood's gradient, to which the prior's was added if `prior`."""
     return Gradient(out) if prior else Gradient(f"{out} + grad_prior", out)
 
 
@@ -273,12 +273,12 @@ def _labels(name: str) -> dict[Factor, str]:
 
 
 class Replicated:
-    """Small float64 arrays that are the same on all processes; a base class of dataclasses.
+    """Small float64 arrays that are equal on all processes; a base class of dataclasses.
 
     A field is an array, a dict of arrays by factor, or None if there is no array yet.
     """
 
-    #: Names on disk of the fields; ``{}`` stands for the factor, if each factor has an array.
+    #: Names on disk of the fields; ``{}`` stands for the factor, if every factor has an array.
     saved_as: ClassVar[dict[str, str]] = {}
 
     def arrays(self) -> dict[str, Float64]:

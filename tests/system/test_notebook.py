@@ -11,7 +11,7 @@ import pytest
 from support import planted, run, write_planted
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.mpirun import sample_apart
+from dsgmcmc.parallel.mpirun import run_sample
 
 FIT = """
 import numpy as np
@@ -32,7 +32,7 @@ def test_lines_come_without_control_characters(tmp_path: Path, capsys, monkeypat
     monkeypatch.setenv("FORCE_COLOR", "1")
     data = write_planted(tmp_path / "r.h5")
     settings = {"rank": 2, "iterations": 600, "burn_in": 20, "grid": 3}
-    sample_apart(data, tmp_path / "run", settings, False, 2, True, tmp_path)
+    run_sample(data, tmp_path / "run", settings, False, 2, True, tmp_path)
     shown = capsys.readouterr().err.splitlines()
     assert all(line.isprintable() for line in shown)
     assert any("iteration 600/600" in line for line in shown)
@@ -41,10 +41,10 @@ def test_lines_come_without_control_characters(tmp_path: Path, capsys, monkeypat
 def test_an_error_is_said_once_and_whole(tmp_path: Path, capsys) -> None:
     """The exception has all its lines, and nothing else prints them."""
     data = write_planted(tmp_path / "r.h5")
-    sample_apart(data, tmp_path / "run", {"rank": 2, "iterations": 30, "burn_in": 5}, False, 1, False, tmp_path)
+    run_sample(data, tmp_path / "run", {"rank": 2, "iterations": 30, "burn_in": 5}, False, 1, False, tmp_path)
     changed = {"rank": 3, "iterations": 60}
     with pytest.raises(InputError, match=r"other settings.*\n  rank: 2 in the run, 3 requested\n  Leave"):
-        sample_apart(data, tmp_path / "run", changed, True, 1, True, tmp_path)
+        run_sample(data, tmp_path / "run", changed, True, 1, True, tmp_path)
     assert "rank: 2" not in capsys.readouterr().err
 
 

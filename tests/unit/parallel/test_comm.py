@@ -13,8 +13,8 @@ from dsgmcmc.parallel.comm import (
     NO_NETWORK_CARDS,
     NO_TRANSPORT,
     TRANSPORT_VARIABLE,
+    ignoring_network_cards,
     on_one_host,
-    sparing_network_cards,
 )
 
 MACHINE_MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -44,13 +44,13 @@ def test_one_host_is_assumed_only_where_it_is_certain(monkeypatch, variables, ce
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert on_one_host() == certain
-    with sparing_network_cards():
+    with ignoring_network_cards():
         assert os.environ.get(TRANSPORT_VARIABLE) == (
             (NO_NETWORK_CARDS if variables else NO_TRANSPORT) if certain else None
         )
     assert TRANSPORT_VARIABLE not in os.environ  # a process started from here may run on several hosts
     monkeypatch.setenv(TRANSPORT_VARIABLE, "tcp,self")  # a setting of the user stays
-    with sparing_network_cards():
+    with ignoring_network_cards():
         assert os.environ[TRANSPORT_VARIABLE] == "tcp,self"
     assert os.environ[TRANSPORT_VARIABLE] == "tcp,self"
 
