@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dsgmcmc._version import __version__
 
-TYPE_CHECKING = False  # importing `typing` takes time, in which Ctrl-C would print a traceback
+TYPE_CHECKING = False  # importing `typing` takes time, during which Ctrl-C would print a traceback
 if TYPE_CHECKING:
     from typing import Any
 

@@ -1,7 +1,7 @@
 """Entry point of ``dsgmcmc`` and ``python -m dsgmcmc``: sets up signals, streams and threads before heavy imports.
 
-If a write to a standard stream fails, the command continues, and reports the failure at the end. So neither a full disk
-nor a reader that ends early, such as `head`, causes a traceback or ends a run.
+If a write to a standard stream fails, the command continues, and reports the failure at the end. A full disk, or a
+reader that ends early, such as `head`, therefore neither causes a traceback nor ends a run.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Run the command line with one compute thread per process, unless the environment sets another number."""
-    handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not if the shell ignores SIGINT
-    if handled:
+    handles_sigint = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a shell may ignore SIGINT
+    if handles_sigint:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback during the first imports
     from dsgmcmc.errors import EXIT_INTERRUPTED
     from dsgmcmc.parallel.signals import interrupt
 
     with _standard_streams():
         try:
-            if handled:
+            if handles_sigint:
                 signal.signal(signal.SIGINT, interrupt)
             try:
                 _main()
@@ -41,26 +41,26 @@ def main() -> None:
             print("dsgmcmc: interrupted", file=sys.stderr)
             sys.exit(EXIT_INTERRUPTED)
         finally:
-            if "_duckdb" not in sys.modules:  # DuckDB reports objects that are not freed
-                gc.freeze()  # saves a tenth of a second of garbage collection at exit
+            if "_duckdb" not in sys.modules:  # DuckDB would report objects that are not freed
+                gc.freeze()  # saves 0.1 s of garbage collection at exit
 
 
 def _main() -> None:
     from dsgmcmc.parallel.signals import install_early
 
-    if sys.argv[1:2] == ["sample"]:  # a batch system may send its signal while NumPy and Numba load
+    if sys.argv[1:2] == ["sample"]:  # a batch system may send its signal during the import of NumPy and Numba
         install_early()
     from dsgmcmc.parallel.comm import TELL_STATUS, THREAD_VARIABLES, tell_status
 
     for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, "1")
-    asked = os.environ.pop(TELL_STATUS, None)  # child processes must not see this variable
+    tells_status = os.environ.pop(TELL_STATUS, None)  # child processes must not see this variable
     from dsgmcmc.cli.app import main as command_line
 
     try:
         command_line()
     except SystemExit as end:
-        if asked:
+        if tells_status:
             tell_status(end.code)
         raise
 
@@ -82,7 +82,7 @@ class _Descriptor(io.FileIO):
 def _text_stream(file: _Descriptor, original: Any) -> io.TextIOWrapper:
     """Make a text stream for a file descriptor, with the encoding and buffering of the stream `original`.
 
-    Letters outside the encoding, which names may have, become Python's escapes.
+    Characters outside the encoding, which names may contain, become Python's escapes.
     """
     at_once = getattr(original, "line_buffering", False) or getattr(original, "write_through", False)
     file_buffer, encoding = io.BufferedWriter(file), getattr(original, "encoding", None)
@@ -101,7 +101,7 @@ def _standard_streams() -> Iterator[None]:
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
-        except OSError:  # closed: occupy its number; writes to 1 fail, and those to 2 are lost
+        except OSError:  # a closed stream: occupy its number; writes to 1 fail, and writes to 2 are lost
             os.open(os.devnull, mode)
     output, errors = (_Descriptor(number, "w", closefd=False) for number in (1, 2))
     sys.stdout, sys.stderr = _text_stream(output, sys.stdout), _text_stream(errors, sys.stderr)

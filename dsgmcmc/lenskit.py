@@ -17,7 +17,7 @@ from dsgmcmc.posterior.rank import By
 
 
 class BPMFConfig(BaseModel, extra="allow"):
-    """Configuration of `BPMFScorer`; every field except `by` is a parameter of `dsgmcmc.BPMF`.
+    """Configuration of `BPMFScorer`; all fields except `by` are parameters of `dsgmcmc.BPMF`.
 
     Attributes
     ----------

@@ -47,7 +47,7 @@ def setting(
     return Field(default, description=description, json_schema_extra={"option": option}, **bounds)
 
 
-#: Names in Python of options that are not parameters of `BPMF` by their own names. `on_divergence` is only an option.
+#: Python names of options that have another name, or none, among the parameters of `BPMF`.
 BPMF_NAMES = {
     "resume": "warm_start=True",
     "from": "start",

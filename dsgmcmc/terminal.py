@@ -1,8 +1,8 @@
 """Output for people: all lines and tables that commands print.
 
 Names of users, items and features, titles, paths and settings are untrusted data. They must not control a terminal,
-break a line, reverse the direction of text, or be read as rich's markup. Output to files and to other programs is left
-unchanged.
+break a line, reverse the direction of text, or be read as rich's markup. Output to files and to other programs is not
+changed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # the command line loads this module first, and only tables need rich
+if TYPE_CHECKING:  # the command line imports this module first, and only tables need rich
     from rich.console import Console
 
 
@@ -24,7 +24,7 @@ def plain(text: str) -> str:
     Python's escapes, such as ``\x1b``, replace control characters (including line ends), characters that change the
     direction of text, and other invisible characters.
     """
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def say(*lines: str, file: IO[str] | None = None) -> None:
@@ -51,13 +51,13 @@ def say_json(content: Any, indent: int | None = 1, file: IO[str] | None = None) 
 
 
 def complain(error: object) -> None:
-    """Print an error on standard error, and indent its further lines, so that none looks like another message."""
+    """Print an error on standard error; its further lines are indented, so that none looks like another message."""
     first, *others = str(error).split("\n")
     say(f"dsgmcmc: {first}", *(f"  {line.strip()}" for line in others), file=sys.stderr)
 
 
 def pass_on(lines: Iterable[bytes]) -> None:
-    """Print lines for programs, such as CSV or a path: unchanged to a file or a pipe, made `plain` elsewhere.
+    """Print lines for programs, such as CSV or a path: unchanged to a file or a pipe, but `plain` elsewhere.
 
     Parameters
     ----------

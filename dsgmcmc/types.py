@@ -1,4 +1,4 @@
-"""Types that several packages share: arrays, admitted values, factors, purposes of random numbers, communicators."""
+"""Types that several packages share: arrays, values of settings, factors, purposes of random numbers, communicators."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ T = TypeVar("T")
 class Purpose(IntEnum):
     """Purposes of random numbers: different purposes never share random numbers.
 
-    Values below HYPERPARAMETERS are parts of counters. HYPERPARAMETERS and larger values are keys of NumPy's Philox
-    generator, for random numbers that do not belong to elements of a factor.
+    Values below HYPERPARAMETERS are parts of counters. HYPERPARAMETERS and larger values are parts of keys of NumPy's
+    Philox generator, for random numbers that do not belong to elements of a factor.
     """
 
     STEP = 0

@@ -36,7 +36,7 @@ numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
 #: divergence shows in sums. Divisions and roots are exact: the approximate instructions ("arcp", "afn") differ between
 #: makers of processors, turn 1 / sqrt(0) into NaN, and save no time.
 FAST = set(vectors.FAST)
-#: Flags of kernels that must be computed as written, whose bits do not depend on the surrounding code.
+#: Flags of kernels that must be computed as written: their bits do not depend on the surrounding code.
 EXACT = {"contract"}
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -79,7 +79,7 @@ def wide_vectors(typing_context: Any) -> Any:
 
 
 def vector_width() -> int:
-    """Return how many float32 a vector register of this processor holds: 16 or 8."""
+    """Return the number of float32 in a vector register of this processor: 16 or 8."""
     features = numba.config.CPU_FEATURES  # type: ignore[attr-defined]
     if features is None:
         features = llvmlite.binding.get_host_cpu_features().flatten()
@@ -90,7 +90,7 @@ class _Cache(FunctionCache):
     """Numba's cache, which loads cached code without preparing the compiler.
 
     Numba's class first registers all of its typing rules, which takes a third of a second even if the machine code
-    is in the cache. The compiler registers them itself when it starts.
+    is in the cache. The compiler registers them anyway when it starts.
     """
 
     def load_overload(self, sig: str, target_context: Any) -> Any:
@@ -105,7 +105,7 @@ class _Cache(FunctionCache):
 @functools.cache
 def _announce() -> None:
     """Log once that this process compiles."""
-    log.info("compiling kernels for this processor, which takes some 20 s once")
+    log.info("compiling kernels for this processor; this takes about 20 s, but only once")
 
 
 @functools.cache

@@ -7,10 +7,10 @@ Let e(eta) = d log p / d eta be the score of a rating with predictor eta, which 
     S = sum e(eta + c)      I = sum max(i(eta + c), e(eta + c)^2 / 4)      L = sum [log p(eta + c) - log p(eta)]
 
 where i(x) = [e(x - H) - e(x)] / H is the curvature. It can be small compared with the score in the tails, and negative
-for densities that are not log-concave, so I has e^2 / 4 as a lower bound. L is the integral of the score from eta
-to eta + c by Gauss-Legendre quadrature. For logistic levels and a change of 1, the error with 3 nodes is 3e-7, as small
-as that of float32. Scores given as formulas have 6 nodes, because heavy tails allow large changes. `LANES` scores are
-computed side by side.
+for densities that are not log-concave. Therefore each term of I is at least e^2 / 4. L is the integral of the score
+from eta to eta + c, by Gauss-Legendre quadrature. For logistic levels and a change of 1, the error with 3 nodes is
+3e-7, as small as the rounding error of float32. Scores given as formulas have 6 nodes, because heavy tails allow large
+changes. `LANES` scores are computed side by side.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def formula_score(score: str) -> Score:
 
 
 def level_score(scaled: bool) -> Score:
-    """Make the score of a level (`dsgmcmc.kernels.ordinal`), from the thresholds above and below it and its scale."""
+    """Make the score of a level (`dsgmcmc.kernels.ordinal`) from the thresholds above and below it, and its scale."""
     scale = "" if scaled else "s = float32(1)\n"
     return Score("levels", f"{scale}{DERIVATIVES[True]}e = -s * both", ("upper", "lower", *("s" * scaled)), 3)
 
@@ -99,7 +99,7 @@ def effects(groups, predictors, terms, nodes, sums):
 
 
 def _nodes(n: int) -> Float32:
-    """Return points and weights of scores, (n + 2, 5): factor of c, shift, and weights in S, I and L / c."""
+    """Return the points at which scores are computed, (n + 2, 5): factor of c, shift, and weights in S, I and L / c."""
     nodes, weights = np.polynomial.legendre.leggauss(n)
     inside = [((node + 1) / 2, 0, 0, 0, weight / 2) for node, weight in zip(nodes, weights, strict=True)]
     return np.array([*inside, (1, 0, 1, -1 / STEP, 0), (1, -STEP, 0, 1 / STEP, 0)], np.float32)

@@ -63,8 +63,8 @@ class Table(NamedTuple):
     Attributes
     ----------
     numbers : (blocks, 3 + arrays of a block) int64
-        For every block: how many rows it has, the index of its first row (`Batch`), how many rows all earlier blocks
-        have, and the addresses of its arrays.
+        For every block: its number of rows, the index of its first row (`Batch`), the number of rows of all earlier
+        blocks, and the addresses of its arrays.
     rows, width : int
         Number of rows of all blocks, and number of columns D of their fields.
     dtype : dtype
@@ -90,8 +90,8 @@ class Batch:
     blocks : sequence of mapping of str to array
         The arrays of each block, with equal names in all blocks. Arrays may be replaced between two calls.
     starts : sequence of int, optional
-        Index of the first row of each block in its factor, which determines where its noise begins; by default there is
-        one block, which begins at row 0.
+        Index of each block's first row in its factor, which determines where the block's noise begins. Default: one
+        block, which begins at row 0.
     """
 
     def __init__(self, blocks: Sequence[Mapping[str, Array]], starts: Sequence[int] = (0,)) -> None:
@@ -235,7 +235,7 @@ class Formula(DeclaredFormula):
             if prior is None:
                 raise ValueError("the formula reads the prior: pass prior=lambda: [RowPrior(mean, precision)]")
             priors = prior()
-        shifts = [of_block.shift for of_block in priors if of_block.shift is not None]
+        shifts = [block_prior.shift for block_prior in priors if block_prior.shift is not None]
         table = batch.table(layout, shifts)
         arguments: list[Any] = [table.numbers, table.width]
         arguments += [_vector(name, given, table.width) for name in self.columns]
@@ -243,8 +243,8 @@ class Formula(DeclaredFormula):
         arguments += [given[name] for name in layout.scalars]
         kind = None
         if priors:
-            kind, arrays_of_prior = _checked(priors[0], table.width, bool(shifts))
-            arguments += arrays_of_prior
+            kind, prior_arrays = _checked(priors[0], table.width, bool(shifts))
+            arguments += prior_arrays
         if layout.reads_noise:
             if noise is None:
                 raise ValueError("the formula reads z: pass noise=NoiseKey(...)")
@@ -281,11 +281,7 @@ class Formula(DeclaredFormula):
         return layout
 
     def _new_layout(
-        self,
-        arrays: Mapping[str, Array],
-        given: Mapping[str, Any],
-        aliases: dict[str, str],
-        gradient: Gradient | None,
+        self, arrays: Mapping[str, Array], given: Mapping[str, Any], aliases: dict[str, str], gradient: Gradient | None
     ) -> Layout:
         body = self._body
         for name, expression in (("grad", gradient and gradient.total), ("grad_likelihood", gradient and gradient[1])):
@@ -320,7 +316,7 @@ class Formula(DeclaredFormula):
 
 
 def _kernel(layout: Layout, dtype: np.dtype[Any], prior: PriorKind | None) -> Any:
-    """Return the compiled function for one dtype and kind of prior, compiling it where needed."""
+    """Return the compiled function for one dtype and kind of prior; compile it if necessary."""
     kernel = layout.kernels.get((dtype.char, prior))  # `char` is faster than the dtype, and calls are frequent
     if kernel is None:
         if dtype not in (np.float32, np.float64):
@@ -333,14 +329,14 @@ def _kernel(layout: Layout, dtype: np.dtype[Any], prior: PriorKind | None) -> An
 
 def _checked(prior: RowPrior, D: int, shifted: bool) -> tuple[PriorKind, list[Array]]:
     """Check the shapes of a prior; return its kind and its arrays."""
-    mean, precision, _ = prior
+    mean, precision = prior.mean, prior.precision
     if mean.shape != (D,) or precision.shape not in ((D,), (D, D)):
-        raise ValueError(f"prior of shapes {mean.shape} and {precision.shape} where D = {D}")
+        raise ValueError(f"the prior's mean and precision have shapes {mean.shape} and {precision.shape}, but D = {D}")
     return PriorKind(precision.ndim == 2, shifted), [mean, precision]
 
 
 def _vector(name: str, given: Mapping[str, Any], length: int) -> Array:
-    """Return a declared vector, or raise `ValueError` if it is missing or has a wrong shape."""
+    """Return a declared vector; raise ValueError if it is missing or has the wrong shape."""
     vector: Array | None = given.get(name)
     if vector is None or vector.shape != (length,):
         problem = "is missing" if vector is None else f"has shape {vector.shape}"

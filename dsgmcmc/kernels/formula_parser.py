@@ -1,4 +1,4 @@
-"""Parser for formulas: checks them, and writes them as Python source with typed literals."""
+"""The parser of formulas: it checks them, and writes them as Python source with typed literals."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Assignments(NamedTuple):
         Raises
         ------
         ValueError
-            If a line before that one assigns a name in the expression.
+            If an earlier line assigns a name in the expression.
         """
         definition = parse(f"{name} = {expression}", definable=(name,))
         first = next(k for k, line in enumerate(self.lines) if name in _names(line.partition(" = ")[2]))

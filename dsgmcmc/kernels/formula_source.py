@@ -1,11 +1,11 @@
-"""Generate the source of a formula's compiled function: a loop over blocks, over chunks of rows, and over elements.
+"""Generates the source of a formula's compiled function: loops over blocks, over chunks of rows, and over elements.
 
 A table contains the addresses of the arrays of every block (`dsgmcmc.kernels.formula.Batch`). The function divides a
-block into chunks of whole rows, about `CHUNK` elements, which fit the first-level cache. For each chunk it computes the
-noise and the gradient of a dense prior, and repeats the elements of row vectors along their rows; column vectors are
-repeated to the length of a chunk only once. Then one unit-stride loop evaluates the formula. Its loads all precede its
-stores, so the compiler can use vector instructions. Sums are float64. Sums per column are accumulated for each position
-in a chunk, and combined at the end of a block; totals per row are computed after each chunk.
+block into chunks of whole rows, about `CHUNK` elements, which fit into the first-level cache. For each chunk it
+computes the noise and the gradient of a dense prior, and repeats the elements of row vectors along their rows. Column
+vectors are repeated to the length of a chunk only once. Then one unit-stride loop evaluates the formula. All its loads
+precede its stores, so the compiler can use vector instructions. Sums are float64. Sums per column are accumulated for
+each position in a chunk, and combined at the end of a block; totals per row are computed after each chunk.
 
 Chunks and the order of sums depend only on the shape, so a block's result does not depend on the other blocks.
 """
@@ -103,7 +103,7 @@ class Layout(NamedTuple):
 
 
 def formula_source(layout: Layout) -> str:
-    """Source of ``formula(table, D, columns, rows, scalars, prior, noise, totals)``, names in their declared order."""
+    """Source of ``formula(table, D, columns, rows, scalars, prior, noise, totals)``; names are in declared order."""
     parts = [functions(layout.dtype), "from numba import carray\nfrom dsgmcmc.kernels.vectors import pointer\n"]
     if layout.reads_noise:
         parts.append(f"from {groups_module()} import normal_groups\n")
@@ -216,7 +216,7 @@ def _element(layout: Layout) -> list[str]:
 
 
 def _deviation(layout: Layout, theta: str) -> str:
-    """Expression for an element, given as the expression `theta`, minus its prior mean."""
+    """Expression for an element minus its prior mean; `theta` is the expression for the element."""
     shift = " - _x__shift[_i]" if layout.prior and layout.prior.shift else ""
     return f"{theta} - _t_mean[_i]{shift}"
 

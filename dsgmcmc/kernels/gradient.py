@@ -62,7 +62,7 @@ def gradient_kernel(
     return compile_gradient("gradient", record, passes, more, functions("float32"), ["total = 0.0"], offset, total=True)
 
 
-#: With noise scales: ``others`` are g'_j of the ratings in a group, and ``squares`` their squared scores.
+#: With noise scales: ``others`` has g'_j of the ratings in a group, and ``squares`` their squared scores.
 _WEIGHTED = Passes(
     scores=["squares[t] = e * e", "errors[t] = e * scale * others[t]"],
     kept=("others", "squares"),
@@ -82,7 +82,7 @@ _PLAIN = Passes(scores=["group_total += e * e", "errors[t] = e * scale"])
 
 
 def _passes(weighted: bool, score: str, offset: bool) -> Passes:
-    """Return passes whose scores are multiplied by the scale; squares are summed in float32, then in float64."""
+    """Return passes with scores times the scale; squared scores are summed in float32 by group, then in float64."""
     passes = _WEIGHTED if weighted else _PLAIN
     lines = ["x = given[t]", f"eta = errors[t]{' + offsets[base + t]' if offset else ''}", f"e = {score}"]
     loop = ["group_total = float32(0)", "for t in range(count):", *indented([*lines, *passes.scores])]

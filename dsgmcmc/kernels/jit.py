@@ -1,19 +1,20 @@
-"""Compile generated source once per CPU, and load it from the cache afterwards.
+"""Compiles generated source once per CPU, and loads it from the cache afterwards.
 
-The kernels are Python source, generated for a rank, a formula or a dtype. Numba's cache cannot store functions defined
-by ``exec``, and its key contains neither SLP vectorisation nor the generated text. So the source is written to a folder
+Kernels are Python source that is generated for a rank, a formula or a dtype. Numba's cache cannot store functions
+defined by ``exec``, and its key contains neither SLP vectorisation nor the generated text. So the source is written to
+a folder
 
     CACHE / <SHA-256 of source, name, compiler flags, versions, CPU> / <module>.py
 
 and imported from there, and Numba's ``cache=True`` keeps the machine code in the same folder. A folder appears by an
-atomic rename and never changes, so many processes can start at once on a shared file system; those that find no machine
-code compile it.
+atomic rename, and its source never changes, so many processes can start at once on a shared file system. A process that
+finds no machine code compiles the source.
 
 CACHE is ``DSGMCMC_CACHE_DIR``, or else ``$XDG_CACHE_HOME/dsgmcmc``, or else ``~/.cache/dsgmcmc``. If that folder cannot
 be written or its disk is full, the process uses a private temporary folder and removes it at exit. Numba's cache files
 are pickles: whoever can write them can run code as the user, so the folder is created with mode 0700.
 
-Numba is imported with the first kernel (`kernels.compiler`), so commands that compute nothing start without it.
+Numba is imported with the first kernel (`kernels.compiler`), so commands without kernels start without it.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ from numpy import float32, float64, int32, int64, uint32, uint64
 
 """
 
-_NEEDED = 1 << 18  # bytes, enough for nearly every kernel
+_REQUIRED_BYTES = 1 << 18  # sufficient for nearly every kernel
 
 
 @functools.cache
 def compile_source(name: str, source: str) -> ModuleType:
-    """Import generated source from the cache, after writing it there if it is new.
+    """Write generated source to the cache, if it is new, and import it from there.
 
     Parameters
     ----------
@@ -83,13 +84,12 @@ def compile_source(name: str, source: str) -> ModuleType:
 @functools.cache
 def cache_directory() -> Path:
     """Return the folder of compiled kernels. The first call creates it if it is missing."""
-    given = os.environ.get("DSGMCMC_CACHE_DIR")
-    home = os.environ.get("XDG_CACHE_HOME")
+    requested, caches = os.environ.get("DSGMCMC_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME")
     try:
-        folder = Path(given) if given else (Path(home) if home else Path.home() / ".cache") / "dsgmcmc"
+        folder = Path(requested or Path(caches or Path.home() / ".cache", "dsgmcmc"))
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(_NEEDED))  # a full quota still lets empty files be created
+            file.write(bytes(_REQUIRED_BYTES))  # with a full quota, empty files can still be created
     except (OSError, RuntimeError):
         private = tempfile.mkdtemp(prefix="dsgmcmc-kernels-")
         atexit.register(shutil.rmtree, private, ignore_errors=True)
@@ -98,7 +98,7 @@ def cache_directory() -> Path:
 
 
 def _publish(folder: Path, file_name: str, source: str) -> Path:
-    """Write source into a new folder by an atomic rename, unless the folder exists, and return the file's path."""
+    """Write source to a file in a new folder, unless it exists, and return its path; an atomic rename shows both."""
     path = folder / file_name
     if path.exists():
         return path
@@ -112,7 +112,7 @@ def _publish(folder: Path, file_name: str, source: str) -> Path:
     except OSError:
         if not path.exists():
             raise
-        shutil.rmtree(draft, ignore_errors=True)  # another process wrote the same text first
+        shutil.rmtree(draft, ignore_errors=True)  # another process has written the same source earlier
     return path
 
 

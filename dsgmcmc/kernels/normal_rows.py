@@ -13,7 +13,7 @@ This symmetric update of rank n takes most of the time of a Gibbs sweep. The fea
 sqrt(g'), are gathered in a panel that stays in the first-level cache and is padded to a multiple of `WIDE` columns.
 Tiles of `TALL` x `WIDE` sums, on and below the diagonal only, then pass over the panel. A tile is `TALL` vectors of
 `WIDE` sums that stay in registers (`dsgmcmc.kernels.vectors`). If a tile is written as scalar variables, the compiler
-finds these vectors for some processors only; on others (AMD, and those without AVX-512) the code takes 8 times as long.
+makes these vectors for some processors only; on AMD processors, and without AVX-512, the code takes 8 times as long.
 
 Products are added in float32: over a chunk, over the chunks of a cell, and over the cells. On MovieLens 1M with K = 32,
 rows drawn from these sums differ from rows drawn from float64 sums by 1e-7 of their norm, and by 7e-7 at most.
@@ -47,7 +47,8 @@ from dsgmcmc.types import Array, Float32, Float64
 
 # ---------------------------------------------------------------------- statistics
 
-TALL, WIDE, CHUNK = 4, 16, 64  # rows and columns of a tile, and ratings in a panel
+TALL, WIDE = 4, 16  # rows and columns of a tile
+CHUNK = 64  # ratings in a panel
 
 _STATISTICS = '''\
 from dsgmcmc.kernels.vectors import load, spread, store, times_plus
@@ -228,7 +229,7 @@ def _lanes(line: str) -> list[str]:
 
 
 def _places(rows: str) -> list[str]:
-    """Lines that compute where `ROWS` rows of the packed triangles begin; `rows` is the variable of the first."""
+    """Lines that compute where `ROWS` rows of the packed triangles begin; `rows` is the variable of the first row."""
     return [
         f"p{r} = ({rows} + uint64({r})) * ({rows} + uint64({r + 1})) // uint64(2) * uint64({LANES})"
         for r in range(ROWS)
@@ -274,7 +275,7 @@ def _corner() -> str:
 
 
 def _substitute() -> str:
-    """Source of the function that computes element k of the solution, and subtracts it from those before k."""
+    """Source of the function that computes element k of the solution, and subtracts its part in earlier elements."""
     lines = [f"p = k * (k + uint64(1)) // uint64(2) * uint64({LANES})", f"d = k * uint64({LANES})"]
     lines += _lanes("v{i} = x[d + uint64({i})] * inverse[d + uint64({i})]")
     lines += _lanes("x[d + uint64({i})] = v{i}")

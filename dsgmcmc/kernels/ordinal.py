@@ -33,7 +33,7 @@ from dsgmcmc.types import Array, Factor, Float32, Float64, Int32
 
 int32, float32 = np.int32, np.float32
 
-#: Absolute value of the thresholds below the first level and above the last.
+#: Absolute value of the thresholds below the first level and above the last level.
 END = 1e30
 
 #: Number of ratings whose scores are computed side by side.
@@ -118,7 +118,7 @@ def ordinal_kernel(
         If K is outside 0 to 512, or 0 without biases, or `cut_by` is given without `scaled`.
     """
     if cut_by is not None and not scaled:
-        raise ValueError("thresholds of rows come with scales of rows")
+        raise ValueError("separate thresholds of rows need scales of rows")
     more = {"tables": "float32[:, ::1]", "sums": "float64[:, ::1]"}
     more |= dict.fromkeys(("scale_w", "scale_h", "slope_w", "slope_h"), "float32[::1]") if scaled else {}
     kept = (*(("scales", "slopes") if scaled else ()), *(() if cut_by is None else ("uppers", "lowers")))
@@ -148,7 +148,7 @@ def _cuts(cut_by: Factor) -> list[str]:
 
 
 def _cut_slopes(cut_by: Factor) -> list[str]:
-    """Lines that add du of rating r, which is in ``uppers``, and dl to the sums of its thresholds."""
+    """Lines that add du of rating r, which is in ``uppers``, and dl to the sums of the rating's thresholds."""
     return [
         "level = uint64(given[r - base])",
         f"sums[{OWNER[cut_by]}, level] -= errors[r - base] + uppers[r - base]",
@@ -193,8 +193,8 @@ def _scores(scaled: bool, cut_by: Factor | None) -> list[str]:
 def level_tables(scaled: bool, thresholds: Float64) -> Float32:
     """Make the tables that `ordinal_kernel` reads, (3, R) float32, from the thresholds (R - 1,).
 
-    With scales the tables are the thresholds above and below each level, and zeros. Without scales they are exp of
-    minus these thresholds, and the constant c of du = c - F(z_u).
+    With scales, the tables are the thresholds above and below each level, and zeros. Without scales, they are the
+    exponentials of minus these thresholds, and the constant c of du = c - F(z_u).
     """
     upper, lower = np.append(thresholds, END), np.append(-END, thresholds)
     rise = np.zeros(len(upper))

@@ -11,8 +11,8 @@ counter are
     c mod 2^32 | c >> 32 (16 bits), purpose (8), factor (8) | iteration mod 2^32 | iteration >> 32 (16), chain (16)
 
 The Box-Muller transform turns words 0 and 1 into two normals, and words 2 and 3 into two more. The radius comes from
-the uniform (x + 1/2) 2^-32 in float32, which is precise near zero, so normals reach 6.76 standard deviations (5.8 with
-uniforms of 24 bits).
+the uniform (x + 1/2) 2^-32 in float32, which is precise near zero, so normals reach 6.76 standard deviations; with
+uniforms of 24 bits they would reach 5.8.
 
 Gamma variables are made by the rejection sampler of [Marsaglia & Tsang 2000]. Attempt a for row i uses counter
 64 i + a, so that a variable depends only on its key and row.
@@ -29,12 +29,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import float32, int32, uint32
 from numpy.typing import NDArray
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.types import Float64
-
-uint32, uint64, int32, int64, float32 = np.uint32, np.uint64, np.int32, np.int64, np.float32
 
 
 class NoiseKey(NamedTuple):
@@ -62,12 +61,13 @@ _BITS = NoiseKey(first=49, seed=64, chain=16, purpose=8, iteration=48, factor=8)
 
 
 def noise_words(key: NoiseKey) -> tuple[int, int, int, int, int, int]:
-    """Pack a key for the kernels: first element, fixed part of the counter's second word, third and fourth word, key.
+    """Pack a key for the kernels: the first element, words of the counter, and the key of Philox.
 
     Returns
     -------
     first, c1, c2, c3, k0, k1 : int
-        `c1` still lacks the high bits of the counter number.
+        The first element; the second, third and fourth word of the counter; and the two words of the key. The kernels
+        add the high bits of the counter number to `c1`.
 
     Raises
     ------
@@ -75,20 +75,13 @@ def noise_words(key: NoiseKey) -> tuple[int, int, int, int, int, int]:
         If a member is negative or too large for its bits.
     """
     first, seed, chain, purpose, iteration, factor = key
-    if (
-        (first >> 49) | (seed >> 64) | (chain >> 16) | (purpose >> 8) | (iteration >> 48) | (factor >> 8)
-    ):  # a negative number shifts to -1
+    excess = first >> 49 | seed >> 64 | chain >> 16 | purpose >> 8 | iteration >> 48 | factor >> 8
+    if excess:  # a negative number shifts to -1
         for name, value, bits in zip(NoiseKey._fields, key, _BITS, strict=True):
             if not 0 <= value < 1 << bits:
                 raise ValueError(f"noise {name} = {value} is outside [0, 2^{bits})")
-    return (
-        first,
-        purpose << 16 | factor << 24,
-        iteration & 0xFFFFFFFF,
-        iteration >> 32 | chain << 16,
-        seed & 0xFFFFFFFF,
-        seed >> 32,
-    )
+    counter = purpose << 16 | factor << 24, iteration & 0xFFFFFFFF, iteration >> 32 | chain << 16
+    return first, *counter, seed & 0xFFFFFFFF, seed >> 32
 
 
 def radius(word: Any) -> Any:
@@ -182,7 +175,7 @@ def _pair(x: str, y: str, word: int) -> str:
 
 
 def transform() -> str:
-    """Return the source of the transform, read on demand: `inspect` is too slow for commands without noise.
+    """Return the source of the transform; it is read on demand, because `inspect` takes time.
 
     Only the fast-math flag `contract` is set, so that the bits do not depend on the kernel that contains it.
     """
@@ -260,7 +253,7 @@ def normals(out: NDArray[np.float32], key: NoiseKey) -> None:
     jit.compile_source("philox", source).normals(out, *noise_words(key))
 
 
-ATTEMPTS = 64  # all of them are rejected with a probability below 1e-80
+ATTEMPTS = 64  # the probability that all are rejected is below 1e-80
 
 _GAMMAS = f'''\
 @kernel("void(float64[::1], float64[::1], int64, uint64, uint64, uint64, uint64, uint64)", EXACT)

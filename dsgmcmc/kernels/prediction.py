@@ -1,6 +1,6 @@
 """Predictions for pairs of a row and a column, the normal distribution function, and summaries of normal mixtures.
 
-SciPy's distribution function is not used: its import takes longer than a prediction, and it is half as fast.
+SciPy's distribution function is not used: its import takes longer than a prediction, and it runs at half the speed.
 
 Quantiles of mixtures are found by Newton's method, to 2e-6 in probability, and stay between the smallest and the
 largest quantile of the components.
@@ -89,7 +89,9 @@ def _pairs(K: int, biases: bool, name: str, more: dict[str, str], centre: str, l
 
 # ---------------------------------------------------------------------- normal distributions
 
-EXTENT, PER_UNIT = 9, 256  # linear interpolation errs by less than 5e-7
+#: Extent of the table of the normal distribution on both sides of 0, and its points per unit. Linear interpolation errs
+#: by less than 5e-7.
+EXTENT, PER_UNIT = 9, 256
 
 _NORMAL = f'''\
 @kernel("void(float64[::1], float64[::1], float64[::1], float64[::1])")
@@ -218,18 +220,14 @@ def _tables() -> tuple[Float64, Float64]:
 
 
 def summarise(
-    centre: Float32,
-    variance: Float32,
-    weights: Float64,
-    levels: tuple[float, float],
-    z: tuple[float, float],
+    centre: Float32, variance: Float32, weights: Float64, levels: tuple[float, float], z: tuple[float, float]
 ) -> tuple[Float32, Float32, Float32, Float32]:
     """Compute the mean, the sd and two quantiles of mixtures of normals.
 
     Parameters
     ----------
     centre, variance : (q, draws) float32
-        Components of each mixture. If a variance is 0, quantiles are those of the weighted centres.
+        Components of each mixture. If a variance is 0, the quantiles of the weighted centres are returned.
     weights : (draws,) float64
         Weights of the components, whose sum is 1.
     levels, z : pair of float

@@ -1,7 +1,7 @@
 """Products of a block's rows with small matrices, and Gram matrices of its columns, without BLAS.
 
 The last bits of BLAS results depend on the processor, the version and the number of threads. Here 64 rows at a time are
-transposed, so that inner loops run over rows for any number of columns.
+transposed, so that inner loops run over rows, whatever the number of columns.
 """
 
 from __future__ import annotations

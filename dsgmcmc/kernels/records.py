@@ -46,10 +46,10 @@ AHEAD = 16
 ROWS_AHEAD = 4
 
 #: Number of float32 that fit into any second-level cache: if all records fit, they are not prefetched.
-NEAR = 1 << 18
+SECOND_LEVEL = 1 << 18
 
 #: Number of float32 in half a first-level cache, which the columns of a group of ratings may fill.
-CACHE = 1 << 12
+HALF_FIRST_LEVEL = 1 << 12
 
 
 #: Expression for the column of a rating.
@@ -95,7 +95,9 @@ class Record:
 
         length, widest = self.rank + 2 * self.inside, vector_width()
         whole, rest = divmod(length, widest)
-        widths = [widest] * whole + ([8 if rest <= 8 else 16] if rest else [])
+        widths = [widest] * whole
+        if rest:
+            widths.append(8 if rest <= 8 else 16)
         return list(zip(itertools.accumulate([0, *widths[:-1]]), widths, strict=True))
 
     @property
@@ -112,7 +114,7 @@ class Record:
     @property
     def group(self) -> int:
         """Number of ratings in a group: a multiple of `LINE`, for kernels that score `LINE` ratings at once."""
-        return min(max(CACHE // self.half // LINE * LINE, 32), 128)
+        return min(max(HALF_FIRST_LEVEL // self.half // LINE * LINE, 32), 128)
 
     @property
     def _copied(self) -> tuple[list[tuple[int, int]], range]:
@@ -174,7 +176,7 @@ class Record:
             f"records = np.empty(columns * uint64({self.size + 2}) + uint64({LINE}), np.float32)",
             f"aligned = {_aligned('records')}",
             f"pairs = aligned + columns * uint64({self.size})",
-            f"far = columns * uint64({self.size}) > uint64({NEAR})",
+            f"far = columns * uint64({self.size}) > uint64({SECOND_LEVEL})",
             f"row_record = np.zeros({self.size + LINE}, np.float32)",
             f"row_start = {_aligned('row_record')}",
             "final = uint64(indptr[theta_w.shape[0]])",
@@ -212,10 +214,10 @@ class Record:
         also = [*(["errors[r - base] += bias + records[pairs + j + j]"] if self._apart else []), *also]
         for number, block in enumerate(self._blocks):
             lines += [f"w{at} = load(row_record, q + uint64({at}), {n})" for at, n in block]
-            of_ratings = block, column, number > 0, also if number == last else []
-            four = [*([] if number else self._prefetches()), *self._ratings(4, *of_ratings), "s += uint64(4)"]
+            arguments = block, column, number > 0, also if number == last else []
+            four = [*([] if number else self._prefetches()), *self._ratings(4, *arguments), "s += uint64(4)"]
             lines += ["s = begin", "while s + uint64(4) <= end:", *indented(four)]
-            lines += ["while s < end:", *indented([*self._ratings(1, *of_ratings), "s += uint64(1)"])]
+            lines += ["while s < end:", *indented([*self._ratings(1, *arguments), "s += uint64(1)"])]
         return lines
 
     def _ratings(
@@ -297,14 +299,14 @@ PASSES = (
 
 
 class Passes(NamedTuple):
-    """Lines of a kernel that processes `Record.group` ratings at a time: predictors, then scores, then gradients.
+    """Lines of a kernel that computes, for `Record.group` ratings at a time, predictors, then scores, then gradients.
 
     Attributes
     ----------
     scores : list of str
         Lines that replace the first `count` elements of ``errors``, which are predictors, by scores.
     kept : sequence of str
-        Names of further arrays, (group,) float32, with a number for each rating of a group.
+        Names of further arrays, (group,) float32, with one value for each rating of a group.
     before, after : list of str
         Lines for rating r of row i and column j, before and after the scores are computed. Its index in the arrays of a
         group is r - `base`, and the rating itself is in ``given``.

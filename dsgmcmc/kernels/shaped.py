@@ -1,8 +1,8 @@
-"""The gradient of a cell's energy for likelihoods with shape parameters, and sums for drawing these parameters.
+"""The gradient of a cell's energy for likelihoods with shape parameters, and sums for draws of these parameters.
 
-The gradient is that of `dsgmcmc.kernels.gradient`, but the score e depends on parameters that change from sweep to
-sweep. Further expressions of each rating are summed, in float32 over a group of ratings and in float64 over groups. If
-rows have scales, the derivatives of log p with respect to their logarithms are summed, too.
+The gradient is computed as in `dsgmcmc.kernels.gradient`, but the score e depends on parameters that change from sweep
+to sweep. Further expressions of each rating are summed, in float32 over a group of ratings and in float64 over groups.
+If rows have scales, the derivatives of log p with respect to their logarithms are summed, too.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def shaped_kernel(K: int, biases: bool, law: Shaped, scaled: bool = False, offse
     biases : bool
         Whether the factors have biases in one more column: D = K + 1, otherwise D = K.
     law : Shaped
-        The likelihood.
+        The likelihood, as source.
     scaled : bool
         Whether rows and columns have scales.
     offset : bool

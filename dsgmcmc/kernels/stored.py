@@ -1,8 +1,8 @@
 """Storage of a cell's ratings in memory, with three to eight bytes per rating; splitting and transposing them.
 
-A column index takes two bytes in a block of at most 65,536 columns, and otherwise four. If at most `FEW` values differ,
-a value takes one byte, which is its index in a table; otherwise it takes four bytes. Results do not depend on this
-choice: kernels look values up, and one compiled kernel reads all kinds.
+A column index takes two bytes in a block of at most 65,536 columns, and otherwise four. With at most `MAX_DISTINCT`
+distinct values, a value takes one byte, which is its index in a table; otherwise it takes four bytes. Results do not
+depend on this choice: kernels look values up, and one compiled kernel reads all kinds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dsgmcmc.kernels import jit
 from dsgmcmc.types import Array, Float32, Int32, Int64, UInt8
 
 #: Number of distinct values that one byte can index.
-FEW = 256
+MAX_DISTINCT = 256
 
 #: Types of the arrays ``indptr, indices, codes, values`` that `kernel_arguments` returns.
 RATINGS = "int64[::1], uint16[::1], uint8[::1], float32[::1]"
@@ -82,23 +82,24 @@ def number(values, table, slots, known, codes):
 
 
 class Numbering:
-    """Indices of distinct values, in the order in which they first occur, as long as there are at most `FEW`."""
+    """Indices of at most `MAX_DISTINCT` distinct values, in the order of their first occurrence."""
 
     def __init__(self) -> None:
-        self._table, self._slots, self._known = np.zeros(FEW, np.float32), np.full(4 * FEW, -1, np.int64), 0
+        self._table, self._known = np.zeros(MAX_DISTINCT, np.float32), 0
+        self._slots = np.full(4 * MAX_DISTINCT, -1, np.int64)
 
     @property
     def values(self) -> Float32:
-        """The distinct values, (n,) float32, n at most `FEW`."""
+        """The distinct values, (n,) float32, n at most `MAX_DISTINCT`."""
         return self._table[: self._known]
 
     def numbers(self, values: Float32) -> UInt8 | None:
-        """Return the indices of values, (n,) uint8, or None if more than `FEW` are distinct so far; -0 is not 0."""
+        """Return the indices of values, (n,) uint8, or None after more than `MAX_DISTINCT` values; -0 is not 0."""
         codes = np.empty(len(values), np.uint8)
-        if self._known <= FEW:
+        if self._known <= MAX_DISTINCT:
             bits = values.view(np.uint32), self._table.view(np.uint32)
             self._known = jit.compile_source("number", _NUMBER).number(*bits, self._slots, self._known, codes)
-        return codes if self._known <= FEW else None
+        return codes if self._known <= MAX_DISTINCT else None
 
 
 _SPLIT = '''\
@@ -176,7 +177,7 @@ def split_columns(indptr: Int64, indices: Int32, values: Array, bounds: Int64) -
 
 
 def transposed(indptr: Int64, indices: Array, values: Array, columns: int) -> Ratings:
-    """Transpose ratings in CSR with `columns` columns; return arrays of the types that `split_columns` returns."""
+    """Transpose ratings in CSR with `columns` columns; the types of the arrays are as in `split_columns`."""
     rows = np.repeat(np.arange(len(indptr) - 1, dtype=index_type(len(indptr) - 1)), np.diff(indptr))
     begins = np.zeros(columns + 1, np.int64)
     np.cumsum(np.bincount(indices, minlength=columns), out=begins[1:])

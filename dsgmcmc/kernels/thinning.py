@@ -1,4 +1,4 @@
-"""Metropolis steps for regressions that evaluate few data, in one compiled loop over iterations [Cornish 2019].
+"""Metropolis steps that evaluate few data, for regressions: one compiled loop over iterations [Cornish 2019].
 
 Energies U_i(theta) = u(x_i . theta, y_i) are expanded to order k about an anchor theta^. Let v = theta - theta^,
 d = x_i . v, and R_i the remainder of U_i after the terms of orders 0 to k. The factor of a datum rejects at the rate
@@ -7,13 +7,13 @@ d = x_i . v, and R_i the remainder of U_i after the terms of orders 0 to k. The 
 
 where psi_i = sup |u^(k + 1)| c_i^(k + 1) / (k + 1)!, and phi = |v|^(k + 1) + |v'|^(k + 1). The norm and the lengths c_i
 satisfy |x_i . v| <= c_i |v|. Candidates form a Poisson process of rate phi sum psi in a unit of time. A candidate is
-datum i with probability psi_i / sum psi (alias table), and rejects with probability lambda_i / (phi psi_i). So the
-probability that no candidate rejects is exp(-sum lambda_i).
+datum i with probability psi_i / sum psi (alias table), and rejects with probability lambda_i / (phi psi_i). The
+probability that no candidate rejects is therefore exp(-sum lambda_i).
 
 If phi sum psi reaches a limit, the step is plain Metropolis-Hastings, which evaluates all data.
 
 Noise: one Philox counter for each (chain, iteration, draw), with the row of theta in its second word. The first draws
-make the proposal, the next one decides on the factor without data, and one more draw belongs to each candidate.
+make the proposal, the next draw decides on the factor without data, and each candidate has one further draw.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def free_energy(linear: Any, quadratic: Any, v: Any) -> Any:
 
 
 def norm_of(white: Any, euclidean: Any, v: Any) -> Any:
-    """Length of white v: Euclidean, or the sum of sizes."""
+    """Norm of white v: Euclidean, or the sum of absolute values."""
     total = 0.0
     for k in range(v.shape[0]):
         part = dot(white[k], v)
@@ -116,7 +116,7 @@ def reach(order, euclidean, v, w, white):
 def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclidean, limit, shape,
             features, responses, taylor, psi, chance, alias, total, anchor, white, linear, quadratic,
             keep, centre, root):
-    """Move every row of theta; energies has sums of U_i where they are known, counts moves and evaluations."""
+    """Move every row of theta; energies has the sums of U_i that are known, and counts the moves and evaluations."""
     rows, dimension = theta.shape
     n = features.shape[0]
     v, w = np.empty(dimension), np.empty(dimension)
@@ -138,7 +138,7 @@ def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclid
             for k in range(dimension):
                 w[k] = centre[k] + keep * (v[k] - centre[k]) + dot(root[k], z)
             x0, x1, x2, x3 = words(draw, low, c2, high, k0, k1)
-            bar = -np.log(uniform(x0, x1))
+            threshold = -np.log(uniform(x0, x1))
             expected = reach(order, euclidean, v, w, white) * total
             plain = not expected < limit
             a = 0 if plain else 1
@@ -150,10 +150,10 @@ def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclid
                     counts[row, 1] += n
                 new = energy(w, features, responses, taylor, shape)
                 counts[row, 1] += n
-                accepted = change + new - energies[row] <= bar
+                accepted = change + new - energies[row] <= threshold
                 counts[row, 2] += 1
             else:
-                accepted = change <= bar
+                accepted = change <= threshold
                 time = 0.0
                 while accepted:
                     draw += uint64(1)
@@ -221,8 +221,8 @@ class Tables(NamedTuple):
     white : (D, D) float64
         Matrix whose product with v has the norm |v|.
     linear, quadratic : (2, D) and (2, D, D) float64
-        b and A of the energy without data, b.v + v.A v / 2, for plain Metropolis-Hastings and for order k. The energy
-        with respect to which the proposal is reversible is subtracted.
+        b and A of the energy without data, b.v + v.A v / 2, for plain Metropolis-Hastings and for order k, minus the
+        energy with respect to which the proposal is reversible.
     keep, centre, root : float64, (D,) and (D, D) float64
         Proposal v' = centre + keep (v - centre) + root z.
     """
@@ -280,8 +280,8 @@ class Thinning(NamedTuple):
         energies : (n,) float64
             Energy of all data at theta; NaN if unknown.
         counts : (n, 3) float64
-            Counts of accepted proposals, of evaluations of single energies, and of plain Metropolis-Hastings steps, to
-            which those of these iterations are added.
+            Numbers of accepted proposals, of evaluations of single energies, and of plain Metropolis-Hastings steps;
+            the numbers of these iterations are added.
         key : NoiseKey
             Key of the first iteration.
         count : int

@@ -1,8 +1,8 @@
 """Vectors of float32 for generated kernels: loads, stores, products, and sums of four vectors at a time.
 
 Compilers vectorise scalar source, but they do not know that a row begins on a cache line, and they do not sum four dot
-products with shared shuffles. So kernels over rows of factors use explicit vectors of 4, 8 or 16 elements. The compiler
-splits vectors that are wider than the processor's registers.
+products with shared shuffles. Kernels over rows of factors therefore use explicit vectors of 4, 8 or 16 elements. The
+compiler splits vectors that are wider than the processor's registers.
 
 This module imports Numba, like `dsgmcmc.kernels.compiler`, so only generated modules import it.
 """
@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
-#: Fast-math flags, see `dsgmcmc.kernels.compiler.FAST`.
+#: Fast-math flags, which `dsgmcmc.kernels.compiler.FAST` explains.
 FAST = ("contract", "reassoc", "nsz")
 
 _FLOAT, _INDEX = ir.FloatType(), ir.IntType(32)
@@ -126,7 +126,7 @@ def sum_of(typing: Any, a: Any) -> Any:
 
 @intrinsic
 def sums_of(typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """Sum the elements of each of four vectors, and return the four sums as a vector. It takes half the shuffles."""
+    """Sum the elements of each of four vectors, with half the shuffles of `sum_of`; return the sums as a vector."""
 
     def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         pairs = [_folded(builder, given[k], given[k + 1], turns=True) for k in (0, 2)]

@@ -95,10 +95,7 @@ class Ring:
     # ------------------------------------------------------------------ moving column blocks
 
     def tour(
-        self,
-        home: dict[int, Float32],
-        length: Callable[[int], int],
-        come_home: bool = False,
+        self, home: dict[int, Float32], length: Callable[[int], int], come_home: bool = False
     ) -> Iterator[tuple[int, int, Float32]]:
         """Pass column buffers once round the ring, yielding each buffer at every row block. Collective.
 
@@ -351,7 +348,8 @@ class Move:
         buffer: Callable[[int], Float32],
         peers: Collection[int] = (),
     ) -> None:
-        self._ring, self._columns, self._peers = ring, columns, peers
+        self._ring, self._peers = ring, peers
+        self._columns = columns
         self._route = way = route(ring.rank, ring.size, ring.grid, part, after)
         self._arriving: dict[int, Float32] = {}
         self._receives: list[MPI.Request] = []
@@ -429,7 +427,8 @@ class SharedTour:
     """
 
     def __init__(self, ring: Ring, shared: SharedColumnBuffers, length: Callable[[int], int]) -> None:
-        self._ring, self._shared, self._length = ring, shared, length
+        self._ring, self._shared = ring, shared
+        self._length = length
         self._legs: list[_Leg] = []
         arriving: dict[int, MPI.Prequest] = {}
         for step in range(ring.grid):

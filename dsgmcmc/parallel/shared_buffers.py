@@ -45,7 +45,8 @@ class SharedColumnBuffers:
     """
 
     def __init__(self, comm: Comm, peers: frozenset[int], offsets: Sequence[int], memory: Float32) -> None:
-        self._comm, self.peers, self._offsets, self._memory = comm, peers, offsets, memory
+        self._comm, self.peers = comm, peers
+        self._offsets, self._memory = offsets, memory
         self._in_use = False
 
     @classmethod

@@ -101,9 +101,11 @@ class Chain:
         policy: Policy,
         fallbacks: Sequence[Fallback],
     ) -> None:
-        self.config, self.ring, self.run_directory, self.chain = config, ring, run, chain
+        self.config, self.ring = config, ring
+        self.run_directory, self.chain = run, chain
         self._make_target, self._move_to_start = make_target, move_to_start
-        self._facts, self._control, self._policy, self._fallbacks = facts, control, policy, fallbacks
+        self._facts, self._control = facts, control
+        self._policy, self._fallbacks = policy, fallbacks
         self.sampled = 0
         self._seconds_before = 0.0  # sampling time before the current call of `advance`, including earlier jobs
         self._began_at: float | None = None
@@ -116,7 +118,8 @@ class Chain:
 
         `diverged` lists the iterations at which the chain has diverged.
         """
-        config, ring, n_diverged = self.config, self.ring, len(diverged)
+        config, ring = self.config, self.ring
+        n_diverged = len(diverged)
         section = self._fallbacks[n_diverged - 1].sampler if n_diverged else config.sampler
         self.sampler = section.kind(section.config, config.burn_in)
         self.target = self._make_target(restarted_chain(self.chain, n_diverged), self.sampler)
@@ -200,7 +203,8 @@ class Chain:
 
     def _iterate(self, report: Report) -> None:
         """Make one iteration; check and record the state if it is a draw or a line of metrics is due. Collective."""
-        target, sampler, iteration, config = self.target, self.sampler, self.iteration, self.config
+        target, sampler = self.target, self.sampler
+        iteration, config = self.iteration, self.config
         self.iteration = finished = iteration + 1
         self.sampled += 1
         sampler.advance(target, iteration, 1)

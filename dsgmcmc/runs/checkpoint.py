@@ -212,8 +212,10 @@ class Checkpoints:
         control: Control,
         kept_iteration: int | None = None,
     ) -> None:
-        self._ring, self._state, self._run, self._chain = ring, state, run, chain
-        self._draws, self._facts, self._control, self._kept_iteration = state.draws, facts, control, kept_iteration
+        self._ring, self._control = ring, control
+        self._state, self._draws = state, state.draws
+        self._run, self._chain = run, chain
+        self._facts, self._kept_iteration = facts, kept_iteration
         self._at_root = self._ring.rank == 0
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._write: _Write | None = None

@@ -357,8 +357,10 @@ class Comparing:
         signals: Signals | None = None,
         quiet: bool = False,
     ) -> None:
-        self._comm, self._folder, self._given, self._metric = comm, folder, given, metric
-        self._policy, self._signals, self._quiet = policy or Policy(), signals, quiet
+        self._comm, self._folder = comm, folder
+        self._given, self._metric = given, metric
+        self._policy, self._signals = policy or Policy(), signals
+        self._quiet = quiet
         self._at_root = comm.rank == 0
         self._source = source
         self._measured: dict[int, Measured | None] = {}  # None if the chain diverged

@@ -45,7 +45,8 @@ class Control:
         watchdog: Watchdog | None = None,
     ) -> None:
         self._comm, self._signals = comm, signals
-        self._checkpoint_seconds, self._deadline, self._watchdog = checkpoint_seconds, deadline, watchdog
+        self._checkpoint_seconds, self._deadline = checkpoint_seconds, deadline
+        self._watchdog = watchdog
         #: Seconds reserved for writing one chain before the end of the wall time.
         self.write_seconds = 0.0
         #: Number of open chains of these processes; all must be written before the end.

@@ -110,10 +110,11 @@ class Job:
         quiet: bool = False,
         usual: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        self.comm, self.source, self.run_directory = comm, source, RunDirectory(out)
-        self.policy = policy or Policy()
+        self.comm, self.source = comm, source
+        self.run_directory, self.policy = RunDirectory(out), policy or Policy()
         self.given, self._usual = given, usual
-        self.resume, self._command, self.quiet = resume, command, quiet
+        self.resume, self.quiet = resume, quiet
+        self._command = command
         self._at_root = comm.rank == 0
         self._signals, self._since_start = Signals(), seconds_since_start
         #: Lines that tell the user the result at the end; used only on process 0.
@@ -431,7 +432,8 @@ class Job:
         WriteError
             If the file cannot be written.
         """
-        comm, run, config = self.comm, self.run_directory, self._config
+        comm, run = self.comm, self.run_directory
+        config = self._config
         phases = np.array(comm.allgather([ring.phases.seconds[name] for name in PHASES]))
         rss, hosts, seconds = comm.allgather(peak_memory()), comm.allgather(platform.node()), comm.allgather(sampling)
         # all processes of a group have made the same iterations

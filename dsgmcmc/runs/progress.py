@@ -40,7 +40,8 @@ class Progress:
     """
 
     def __init__(self, iterations: int, data: float, quiet: bool = False) -> None:
-        self._iterations, self._data, self._quiet = iterations, data, quiet
+        self._iterations, self._data = iterations, data
+        self._quiet = quiet
         stderr = console(stderr=True)
         self._live = Live(console=stderr, refresh_per_second=8) if stderr.is_terminal and not quiet else None
         self._notebook = in_notebook()

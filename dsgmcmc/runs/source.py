@@ -58,13 +58,9 @@ class RatingsSource:
         Returns the ratings to use, for example a subset, given the open ratings.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        start: Path | None = None,
-        view: Callable[[Ratings], Ratings] | None = None,
-    ) -> None:
-        self.path, self.start, self._view = path, start, view
+    def __init__(self, path: Path, start: Path | None = None, view: Callable[[Ratings], Ratings] | None = None) -> None:
+        self.path, self.start = path, start
+        self._view = view
         self._earlier: WarmStart | None = None
 
     @cached_property

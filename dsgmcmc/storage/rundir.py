@@ -429,7 +429,8 @@ class SavedDraws:
     """
 
     def __init__(self, run: RunDirectory, chain: int, facts: Facts) -> None:
-        self._run, self._chain, self._facts = run, chain, facts
+        self._run, self._chain = run, chain
+        self._facts = facts
         self.path = run.series("draws", chain)
         #: Iterations at which the snapshots were written, in order.
         self.steps = steps(self.path)

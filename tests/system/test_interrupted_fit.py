@@ -44,7 +44,7 @@ def test_an_interrupted_fit_goes_on(fitting: Running, tmp_path: Path) -> None:
     """In a terminal Ctrl-C goes to all processes, in a notebook to one: nothing is lost, and no temporary file left."""
     fitting.signal(signal.SIGINT)
     output = fitting.wait().expect().out
-    assert "warm_start=True goes on" in output
+    assert "warm_start=True continues" in output
     assert output.splitlines()[-1] == "True"
     assert not [path for path in (tmp_path / "scratch").iterdir() if not path.name.startswith("ompi")]
 

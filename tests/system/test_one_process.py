@@ -124,7 +124,7 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path, whole) -> None:
     before, threads = state(), threading.active_count()
     with injected_here("iteration=int,at=40"), pytest.raises(KeyboardInterrupt) as stopped:
         fit(tmp_path / "run")
-    assert "warm_start=True goes on" in "".join(stopped.value.__notes__)
+    assert "warm_start=True continues" in "".join(stopped.value.__notes__)
     assert state() == before
     expect_ended(threads)
     assert steps(tmp_path / "run/checkpoints/chain-0") == [BURN_IN, 40]
