@@ -1,28 +1,28 @@
 #!/usr/bin/env python3
-"""Make synthetic ratings with a known truth, shaped like MovieLens, of any size.
+"""Makes synthetic ratings with a known truth, of any size and as skewed as MovieLens.
 
     python data/synthetic.py ratings.csv
     python data/synthetic.py large.parquet --rows 138493 --cols 26744 --ratings 20000000
 
-**Pairs.** User i has 20 ratings (half the mean where that is less) plus a share of the rest that follows the
-quantiles of Gamma(0.6); item j has one plus a share that follows those of Gamma(0.5), the chi-square distribution
-with one degree of freedom. Nobody rates more than 60 % of the items, nor is any item rated by more than 60 % of the
-users. Both shapes were fitted to the percentiles of MovieLens 1M. Given their number, a user's items are drawn one
-after the other without replacement, with weights that give items the wanted expected numbers: the most popular items
-weigh more than their share, since nobody rates them twice. Ratings are missing at random. A user's ratings are some
-seconds apart.
+**Pairs.** Every user has at least 20 ratings, or half the mean number if that is smaller. The remaining ratings are
+divided among users in proportion to quantiles of Gamma(0.6). Every item has at least one rating; the remaining ratings
+are divided among items in proportion to quantiles of Gamma(0.5). No user rates more than 60 % of the items, and no item
+is rated by more than 60 % of the users. Both shapes were fitted to the percentiles of MovieLens 1M. The items of a user
+are drawn one after the other without replacement, by weight. The weights give every item its expected number of
+ratings: the most popular items weigh more than their share, because no user rates them twice. Ratings are missing at
+random. The ratings of a user are seconds apart.
 
-**Ratings.** User i and item j have factors W_i, H_j ~ N(0, s^2 I), s^4 = 0.5^2 / K, so that their product has
-sd 0.5 at any rank K, and biases a_i ~ N(0, 0.4^2), b_j ~ N(0, 0.5^2). A rating is
+**Ratings.** User i and item j have factors W_i, H_j ~ N(0, s^2 I) with s^4 = 0.5^2 / K, so that W_i . H_j has the
+standard deviation 0.5 for any rank K. Their biases are a_i ~ N(0, 0.4^2) and b_j ~ N(0, 0.5^2). A rating is
 
     x_ij = 3.5 + a_i + b_j + W_i . H_j + noise,   noise ~ N(0, sigma^2 / (g_i g'_j)),
 
-where g = g' = 1, or with a noise spread nu, g_i, g'_j ~ Gamma(nu / 2, rate nu / 2). Half-star ratings are x
-rounded to the nearest of 0.5, 1, ... 5. The best possible prediction of half-star ratings is therefore not the
-predictor but E[rounded | truth], see `best_prediction`.
+with g = g' = 1 or, given a noise spread nu, g_i, g'_j ~ Gamma(nu / 2, rate nu / 2). Half-star ratings are x rounded to
+the nearest of 0.5, 1, ... 5. Their best possible prediction is therefore not the predictor but E[rounded | truth]
+(`best_prediction`).
 
-Everything is drawn user by user in chunks: memory grows with rows and columns, not with ratings. A file is
-a function of the arguments, the release, and the versions of NumPy and DuckDB.
+Ratings are drawn in chunks of users, so memory grows with the numbers of rows and columns, but not with the number of
+ratings. A file depends only on the arguments, the release, and the versions of NumPy and DuckDB.
 """
 
 from __future__ import annotations
@@ -48,16 +48,22 @@ from dsgmcmc.errors import EXIT_FAILURE, EXIT_USAGE, InputError, WriteError, wri
 from dsgmcmc.terminal import complain, console, say
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
-USER_SHAPE, ITEM_SHAPE, MIN_RATINGS, MAX_SHARE = 0.6, 0.5, 20, 0.6
-MEAN, FACTOR_SD, USER_SD, ITEM_SD = 3.5, 0.5, 0.4, 0.5
+#: Shapes of the Gamma distributions of ratings per user and per item.
+USER_SHAPE, ITEM_SHAPE = 0.6, 0.5
+#: Smallest number of ratings of a user, and largest share of items that a user rates, or of users who rate an item.
+MIN_RATINGS, MAX_SHARE = 20, 0.6
+#: Mean rating, and standard deviation of W_i . H_j.
+MEAN, FACTOR_SD = 3.5, 0.5
+#: Standard deviations of the biases.
+USER_SD, ITEM_SD = 0.4, 0.5
 STARS = np.arange(1, 11) / 2
-_CHUNK = 1 << 18  # ratings drawn at a time
-_START, _PERIOD = 946_684_800, 3 * 365 * 86_400  # timestamps: from 2000 on, three years
+_CHUNK = 1 << 18  # number of ratings that are drawn at a time
+_START, _PERIOD = 946_684_800, 3 * 365 * 86_400  # timestamps begin in the three years from 2000 on, in seconds
 
 
 @dataclass(frozen=True)
 class SyntheticOptions:
-    """Sizes and distribution of synthetic ratings; the module's docstring explains them.
+    """Size and distribution of synthetic ratings; the head of this module explains them.
 
     Attributes
     ----------
@@ -66,11 +72,11 @@ class SyntheticOptions:
     rank : int
         Length K of the planted factors.
     noise : float
-        sigma, standard deviation of the noise where g = 1.
+        sigma, the standard deviation of the noise if g = 1.
     noise_spread : float or None
-        nu of the users' and items' own noise, above 2; None for the same noise everywhere.
+        nu, above 2, if the noise differs between users and items; None for one noise level.
     half_stars : bool
-        Round to half stars, or leave real numbers.
+        Whether ratings are rounded to half stars; otherwise they are real numbers.
     seed : int
     """
 
@@ -95,7 +101,7 @@ class Truth:
     a, b : (I,) and (J,) float32
         Biases.
     g_rows, g_cols : (I,) and (J,) float32
-        Noise precisions relative to the mean one.
+        Noise precisions relative to their mean.
     mean, sigma : float
     half_stars : bool
     """
@@ -118,11 +124,11 @@ def generate(
     force: bool = False,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Truth:
-    """Write ratings to `out`, CSV or Parquet by its suffix, and the truth beside them, at `truth_path`.
+    """Write ratings to `out`, as CSV or Parquet depending on the suffix, and the truth to `truth_path(out)`.
 
-    Columns are userId, movieId, rating and timestamp (seconds), by user. `progress` is called with the number of
-    ratings drawn so far. Raises InputError if options are impossible, or `out` exists without `force`, has another
-    suffix, or cannot be written.
+    The columns are userId, movieId, rating and timestamp (seconds); rows are sorted by user. `progress` is called with
+    the number of ratings drawn so far. Raises InputError if options are impossible, or if `out` exists without `force`,
+    has another suffix, or cannot be written.
     """
     _check(out, options, force)
     truth = draw_truth(options)
@@ -164,9 +170,10 @@ def draw_truth(options: SyntheticOptions) -> Truth:
 
 
 def best_prediction(truth: Truth, rows: NDArray[np.integer[Any]], cols: NDArray[np.integer[Any]]) -> Float64:
-    """Prediction with the least expected squared error that anyone could make who knows the truth, (n,) float64.
+    """Return the predictions with the smallest expected squared error given the truth, (n,) float64.
 
-    It is the predictor; for half stars E[rounded | truth] = 0.5 + sum over the other stars s of 0.5 P(x > s - 0.25).
+    They are the predictors or, for half stars, E[rounded | truth] = 0.5 + sum_s 0.5 P(x > s - 0.25), where s takes all
+    stars except the first.
     """
     best = np.empty(len(rows))
     for start in range(0, len(rows), _CHUNK):
@@ -179,7 +186,7 @@ def best_prediction(truth: Truth, rows: NDArray[np.integer[Any]], cols: NDArray[
 
 
 def chunks(options: SyntheticOptions, truth: Truth) -> Iterator[tuple[Int32, Int32, Float32, Int64]]:
-    """Draw users (from 0, ascending), items (from 0), ratings and timestamps of some ratings at a time."""
+    """Yield users (from 0, ascending), items (from 0), values and timestamps of about `_CHUNK` ratings at a time."""
     activity, popularity = marginals(options.rows, options.cols, options.ratings, _generator(options, 3))
     order = _generator(options, 1).permutation(options.cols).astype(np.int32)
     cdf = np.cumsum(item_weights(activity, popularity))
@@ -200,14 +207,14 @@ def chunks(options: SyntheticOptions, truth: Truth) -> Iterator[tuple[Int32, Int
         if truth.half_stars:
             values = np.clip(np.round(2 * values) / 2, 0.5, 5.0)
         pauses = np.cumsum(rng.integers(1, 60, len(rows)))
-        begins = np.cumsum(counts) - counts
-        began = _START + rng.integers(0, _PERIOD, last - first)
-        yield rows, cols, values, np.repeat(began - pauses[begins], counts) + pauses
+        first_ratings = np.cumsum(counts) - counts
+        start_times = _START + rng.integers(0, _PERIOD, last - first)
+        yield rows, cols, values, np.repeat(start_times - pauses[first_ratings], counts) + pauses
         first = last
 
 
 def _predictor(truth: Truth, rows: Array, cols: Array) -> tuple[Float64, Float64]:
-    """Mean and standard deviation of x at the given pairs."""
+    """Return the mean and the standard deviation of x for the given pairs."""
     product = np.einsum("rk,rk->r", truth.W[rows], truth.H[cols]).astype(np.float64)
     sd = truth.sigma / np.sqrt(truth.g_rows[rows].astype(np.float64) * truth.g_cols[cols])
     mean: Float64 = truth.mean + truth.a[rows] + truth.b[cols] + product
@@ -215,12 +222,12 @@ def _predictor(truth: Truth, rows: Array, cols: Array) -> tuple[Float64, Float64
 
 
 def _generator(options: SyntheticOptions, *purpose: int) -> np.random.Generator:
-    """Make independent random numbers for every purpose."""
+    """Return a random generator; generators for different purposes are independent."""
     return np.random.default_rng(np.random.SeedSequence(options.seed, spawn_key=purpose))
 
 
 def _write(path: Path, drawn: Iterator[tuple[Any, ...]], progress: Callable[[int], None]) -> None:
-    """Collect chunks in a temporary database, which bounds memory, and copy it to CSV or Parquet."""
+    """Collect chunks in a temporary database, which limits memory, and copy the database to CSV or Parquet."""
     with duckdb.connect(path.with_suffix(".duckdb")) as database:
         database.execute("SET memory_limit = '400MB'; SET threads = 2")
         database.execute("CREATE TABLE r (userId INTEGER, movieId INTEGER, rating FLOAT, timestamp BIGINT)")
@@ -246,18 +253,18 @@ def _check(out: Path, options: SyntheticOptions, force: bool) -> None:
             raise InputError(f"{path} exists; give --force to replace it")
     if min(rows, cols) < 2 or options.rank < 1 or options.seed < 0:
         given = f"{rows} rows, {cols} columns, rank {options.rank}, seed {options.seed}"
-        raise InputError(f"{given}: at least 2, 2, 1 and 0")
+        raise InputError(f"{given}: expected at least 2, 2, 1 and 0")
     if max(rows, cols) >= 2**31:
-        raise InputError(f"{rows} rows, {cols} columns: at most {2**31 - 1}")
+        raise InputError(f"{rows} rows, {cols} columns: expected at most {2**31 - 1}")
     if not least <= total <= most:
         raise InputError(
-            f"{total} ratings of {rows} rows and {cols} columns: give {least} (every row and column has one) "
+            f"{total} ratings in {rows} rows and {cols} columns: expected {least} (every row and column has one) "
             f"to {most} (a quarter of all pairs)"
         )
     if not 0 < options.noise < np.inf:
         raise InputError(f"noise {options.noise}: expected a standard deviation above 0")
     if options.noise_spread is not None and not 2 < options.noise_spread < np.inf:
-        raise InputError(f"noise spread {options.noise_spread}: above 2, where the noise has a finite variance")
+        raise InputError(f"noise spread {options.noise_spread}: expected above 2, for a finite variance")
 
 
 @njit
@@ -273,11 +280,11 @@ def draw_distinct(
 ) -> None:
     """Draw distinct items for consecutive users, by weight without replacement.
 
-    User ``first_user + i`` gets ``counts[i]`` distinct items, written one user after the other into `out` (int32):
-    first the items ``order[first_user + i :: stride]`` (no more than its count), then items drawn with the
-    probabilities of `cdf` (J,) float64, whose last element is 1, until enough are new. `guide` (J,) int32 holds the
-    first index at which the cdf exceeds k / J [Chen & Asau 1974], so that a draw takes two steps on average. Uniforms
-    are SplitMix64 [Steele 2014] from `seed` (uint64).
+    User ``first_user + i`` gets ``counts[i]`` distinct items, which are written to `out` (int32), user by user. The
+    first are the items ``order[first_user + i :: stride]``, of which there are at most ``counts[i]``. Further items are
+    drawn until there are enough distinct ones. `cdf` (J,) float64 has their cumulative probabilities; its last element
+    is 1. `guide` (J,) int32 has the first index at which the cdf exceeds k / J [Chen & Asau 1974], so that a draw takes
+    two steps on average. Uniform numbers come from SplitMix64 [Steele 2014] with `seed` (uint64).
     """
     n_items = cdf.shape[0]
     seen = np.zeros(n_items, np.int32)
@@ -306,21 +313,22 @@ def draw_distinct(
 
 
 def marginals(rows: int, cols: int, ratings: int, rng: np.random.Generator) -> tuple[Int64, Float64]:
-    """Number of ratings of every user, and expected number of every item, both in random order.
+    """Return the number of ratings of every user, and the expected number for every item, both in random order.
 
     Parameters
     ----------
     rows, cols, ratings : int
-        Users, items, ratings: at least one of each user and item, a quarter of all pairs at most.
+        Numbers of users, items and ratings. Every user and item has at least one rating; at most a quarter of all pairs
+        are rated.
     rng : numpy Generator
-        Puts users and items in order.
+        Random numbers for the order of users and items.
 
     Returns
     -------
     activity : (I,) int64
-        Adds up to the number of ratings.
+        Its sum is the number of ratings.
     popularity : (J,) float64
-        Adds up to it too.
+        Its sum is also the number of ratings.
     """
     fewest = max(min(MIN_RATINGS, ratings // (2 * rows)), -(-cols // rows))
     spare = rng.permutation(_spread(rows, ratings - rows * fewest, USER_SHAPE, MAX_SHARE * cols - fewest))
@@ -330,31 +338,31 @@ def marginals(rows: int, cols: int, ratings: int, rng: np.random.Generator) -> t
 
 
 def item_weights(activity: Int64, popularity: Float64) -> Float64:
-    """Weights with which users draw items so that items are rated as often as wanted.
+    """Return the weights by which users draw items, so that every item has its expected number of ratings.
 
-    A user who draws until n items are distinct has item j with probability 1 - exp(-w_j t) to a good
-    approximation, t such that these add up to n. Users of like activity share one t. Each pass corrects the
-    weights by wanted over expected and takes a Newton step for every t.
+    If a user draws until n items are distinct, the probability that item j is among them is approximately
+    1 - exp(-w_j t), with t such that these probabilities sum to n. Users with similar activity share one t. Each pass
+    multiplies the weights by the ratio of target to expected numbers, and makes a Newton step for every t.
 
     Parameters
     ----------
     activity : (I,) int64
         Ratings of every user.
     popularity : (J,) float64
-        Wanted ratings of every item, one of which is given and not drawn.
+        Expected number of ratings of every item; the first is assigned to a user, and the others are drawn.
     """
-    given = len(popularity) / len(activity)
-    target = popularity - 1 + 1e-9  # positive also where nothing is to be drawn
+    assigned = len(popularity) / len(activity)  # mean number for a user
+    target = popularity - 1 + 1e-9  # positive even if nothing is drawn
     groups = [group for group in np.array_split(np.sort(activity), 64) if len(group)]
-    wanted = [max(group.mean() - given, 1e-9) for group in groups]
+    drawn = [max(group.mean() - assigned, 1e-9) for group in groups]
     weights: Float64 = target / target.sum()
-    times = list(wanted)
+    times = list(drawn)
     for _ in range(40):
         expected = np.zeros_like(weights)
         for k, group in enumerate(groups):
             absent = np.exp(-weights * times[k])
             expected += len(group) * (1 - absent)
-            newton = times[k] + (wanted[k] - (1 - absent).sum()) / (weights @ absent)
+            newton = times[k] + (drawn[k] - (1 - absent).sum()) / (weights @ absent)
             times[k] = min(max(newton, times[k] / 2), 2 * times[k])
         weights *= target / expected
         weights /= weights.sum()
@@ -362,7 +370,7 @@ def item_weights(activity: Int64, popularity: Float64) -> Float64:
 
 
 def _spread(n: int, total: float, shape: float, most: float) -> Float64:
-    """Add up to `total` by n ascending numbers in the ratios of Gamma(shape)'s quantiles, capped at `most`."""
+    """Return n ascending numbers with the sum `total`: multiples of quantiles of Gamma(shape), limited to `most`."""
     quantiles = gammaincinv(shape, (np.arange(n) + 0.5) / n)
     if total == 0:
         return np.zeros(n)
@@ -382,7 +390,7 @@ def synthetic(
         float | None,
         typer.Option(
             metavar="NU",
-            help="Users and items have their own noise: precisions times Gamma(NU/2, NU/2).",
+            help="Noise differs between users and items: precisions are multiplied by Gamma(NU/2, NU/2) variables.",
             show_default="none",
         ),
     ] = None,
@@ -394,7 +402,7 @@ def synthetic(
 ) -> None:
     """Make synthetic ratings shaped like MovieLens, from planted factors, biases and noise.
 
-    The truth goes to NAME.truth.npz beside OUT. The defaults have the size of MovieLens 1M.
+    The truth is written to NAME.truth.npz next to OUT. The default size is that of MovieLens 1M.
     """
     from rich.progress import Progress
 
@@ -412,6 +420,6 @@ def synthetic(
 if __name__ == "__main__":
     try:
         typer.run(synthetic)
-    except InputError as refused:
-        complain(refused)
-        sys.exit(EXIT_FAILURE if isinstance(refused, WriteError) else EXIT_USAGE)
+    except InputError as error:
+        complain(error)
+        sys.exit(EXIT_FAILURE if isinstance(error, WriteError) else EXIT_USAGE)
