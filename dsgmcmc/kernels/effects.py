@@ -227,7 +227,7 @@ def propose(effects: Float32, here: Float32, tau: float, precision: float, noise
 def accept(effects: Float32, here: Float32, there: Float32, tau: float, precision: float, noise: Float32) -> None:
     """Accept or reject the changes in the first column of `there`.
 
-    A rejected change is replaced by 0, and its S and I by those of `here`.
+    A rejected change is replaced by 0, and its S and I by the values in `here`.
 
     Parameters
     ----------

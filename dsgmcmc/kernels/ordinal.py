@@ -101,7 +101,7 @@ def ordinal_kernel(
     Returns
     -------
     f(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, tables, sums, scale) -> None
-        Arguments are those of `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included; values are levels.
+        Arguments are as in `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included; values are levels.
         `tables` (3, R) float32 comes from `level_tables`. The sums of s du and of -s (du + dl) over the ratings of each
         level, times `scale`, are added to `sums` (R, 2) float64.
 

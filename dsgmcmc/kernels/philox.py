@@ -2,7 +2,7 @@
 
 Philox 4x32-10 [Salmon 2011] turns a counter of four words and a key of two words into four random words. The counter
 contains purpose, iteration, factor, chain and the index of the element in its factor (e = global row * D + k); the key
-is the seed. So every process can compute any slice of the noise, with identical bits.
+is the seed. Every process can therefore compute any slice of the noise, with identical bits.
 
 The layout of the elements allows 16 counters to be computed side by side. Element e belongs to group e >> 6 of 64
 elements and 16 counters. It is word (e >> 4) & 3 of counter number c = (group << 4) + (e & 15). The words of the

@@ -239,7 +239,7 @@ class Record:
         return ["if far:", *indented(lines)]
 
     def _products(self, block: list[tuple[int, int]], count: int, column: str) -> list[str]:
-        """Lines that multiply the row's vectors by those of `count` ratings, and sum the products of equal width."""
+        """Lines that multiply the row's vectors by the vectors of `count` ratings, and add products of equal width."""
         lines = []
         for x in range(count):
             lines += [f"j{x} = {column.format(f's + uint64({x})')}", f"c = aligned + j{x} * uint64({self.size})"]

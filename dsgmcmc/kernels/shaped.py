@@ -112,7 +112,7 @@ def shaped_kernel(K: int, biases: bool, law: Shaped, scaled: bool = False, offse
     Returns
     -------
     f(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, parameters, sums, scale) -> None
-        Arguments are those of `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included. `parameters` (p,) float32
+        Arguments are as in `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included. `parameters` (p,) float32
         are the values of the shape parameters; the tallies are added to `sums` (t,) float64.
 
         With scales four arguments precede `scale`: `scale_w` (n,) and `scale_h` (m,) float32, and `slope_w` (n,) and

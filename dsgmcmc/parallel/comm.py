@@ -313,7 +313,7 @@ def oversubscription(comm: Comm) -> str:
 # ---------------------------------------------------------------------- errors, and the end of a command
 
 
-def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedError] = AgreedError) -> T:
+def agree(comm: Comm, work: Callable[[], T], activity: str = "", error: type[AgreedError] = AgreedError) -> T:
     """Do local work that may fail; if it fails on any process, all processes raise the same error. Collective.
 
     The message names the processes on which the work failed.
@@ -324,8 +324,8 @@ def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedE
         The processes that must agree.
     work : callable
         Local work: files, parsing, memory. It must not communicate.
-    what : str, optional
-        Description of the work, at the beginning of the message.
+    activity : str, optional
+        Description of the work, such as "reading a file"; the message begins with it.
     error : type of AgreedError
         Type of the error to raise, unless it is a `WriteError`.
 
@@ -351,22 +351,22 @@ def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedE
         cause = failure
         if isinstance(failure, WriteError) or (isinstance(failure, OSError) and failure.errno in DISK_ERRORS):
             kind = WriteError
-    everyone = comm.allgather((message, kind))
-    failed = [rank for rank, (text, _) in enumerate(everyone) if text]
+    outcomes = comm.allgather((message, kind))
+    failed = [rank for rank, (text, _) in enumerate(outcomes) if text]
     if failed:
-        distinct = "; ".join(dict.fromkeys(everyone[rank][0] for rank in failed))
+        distinct = "; ".join(dict.fromkeys(outcomes[rank][0] for rank in failed))
         where = f" (process {', '.join(map(str, failed))} of {comm.size})" if len(failed) < comm.size else ""
-        kind = next((kind for _, kind in everyone if kind is not error), error)
-        raise kind(f"{what}{': ' if what else ''}{distinct}{where}") from cause
+        kind = next((kind for _, kind in outcomes if kind is not error), error)
+        raise kind(f"{activity}{': ' if activity else ''}{distinct}{where}") from cause
     return result  # type: ignore[no-any-return]
 
 
-def on_root(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedError] = AgreedError) -> T:
+def on_root(comm: Comm, work: Callable[[], T], activity: str = "", error: type[AgreedError] = AgreedError) -> T:
     """Do work on process 0, and return its result or raise its error on all processes. Collective.
 
     Parameters and errors are as for `agree`.
     """
-    result: Any = agree(comm, work if comm.rank == 0 else lambda: None, what, error)
+    result: Any = agree(comm, work if comm.rank == 0 else lambda: None, activity, error)
     return comm.bcast(result)  # type: ignore[no-any-return]
 
 

@@ -7,7 +7,7 @@ Within a node, blocks in shared memory (`dsgmcmc.parallel.shared_buffers`) are h
 
 In a sum over blocks, float64 partial sums are added in block order. The root adds a narrow sum; a wide sum is cut into
 slices, each added by one process (`dsgmcmc.parallel.partition.slices_of`), and the root gathers the slices. Only the
-root computes functions of a sum. So no result depends on the number of processes or on the MPI library.
+root computes functions of a sum. Therefore no result depends on the number of processes or on the MPI library.
 """
 
 from __future__ import annotations
@@ -265,9 +265,9 @@ class Ring:
 
     # ------------------------------------------------------------------ agreement
 
-    def agree(self, work: Callable[[], T], what: str = "") -> T:
+    def agree(self, work: Callable[[], T], activity: str = "") -> T:
         """Do local work that may fail; if it fails on any process, all processes raise the same error. Collective."""
-        return agree(self.comm, work, what)
+        return agree(self.comm, work, activity)
 
 
 # ---------------------------------------------------------------------- named arrays
@@ -298,8 +298,8 @@ def pack(arrays: Named, shapes: Shapes) -> Float64:
 
 def stacked(addends: Iterable[Named]) -> dict[str, Float64]:
     """Stack the arrays of several addends with equal names and shapes: (addends, ...) each."""
-    several = list(addends)
-    return {name: np.array([addend[name] for addend in several]) for name in several[0]}
+    listed = list(addends)
+    return {name: np.array([addend[name] for addend in listed]) for name in listed[0]}
 
 
 def unpack(vector: Float64, shapes: Shapes) -> dict[str, Float64]:
@@ -350,15 +350,15 @@ class Move:
     ) -> None:
         self._ring, self._peers = ring, peers
         self._columns = columns
-        self._route = way = route(ring.rank, ring.size, ring.grid, part, after)
+        self._route = plan = route(ring.rank, ring.size, ring.grid, part, after)
         self._arriving: dict[int, Float32] = {}
         self._receives: list[MPI.Request] = []
         self._sends: list[MPI.Request] = []
         #: Row blocks of this process in working order: first the row blocks whose column blocks depart.
-        self.order = way.order
-        if way.arriving:
+        self.order = plan.order
+        if plan.arriving:
             begin = ring.phases.enter()
-            for c, source in way.arriving.items():  # receives are posted before anything is sent
+            for c, source in plan.arriving.items():  # receives are posted before anything is sent
                 self._arriving[c] = buffer(c)
                 message = EMPTY_MESSAGE if source in self._peers else self._arriving[c]
                 self._receives.append(ring.comm.Irecv(message, source=source, tag=c))
@@ -366,13 +366,13 @@ class Move:
 
     def depart(self, column_block: int) -> None:
         """Send a column block to its next process, unless it stays here; the work on it in this part must be done."""
-        ring, way = self._ring, self._route
-        if not way.arriving and not way.departing:
+        ring, plan = self._ring, self._route
+        if not plan.arriving and not plan.departing:
             return
         from mpi4py import MPI
 
         begin = ring.phases.enter()
-        to = way.departing.get(column_block)
+        to = plan.departing.get(column_block)
         if to is not None:
             message = EMPTY_MESSAGE if to in self._peers else self._columns[column_block]
             self._sends.append(ring.comm.Isend(message, dest=to, tag=column_block))
@@ -438,13 +438,13 @@ class SharedTour:
     def _add_leg(self, step: int, arriving: dict[int, MPI.Prequest]) -> dict[int, MPI.Prequest]:
         """Add a step, given the requests by which its column blocks arrive; return the requests for the next step."""
         ring, comm = self._ring, self._ring.comm
-        way = route(ring.rank, ring.size, ring.grid, step, (step + 1) % ring.grid)
-        coming = {c: comm.Recv_init(self._message(c, p), source=p, tag=c) for c, p in way.arriving.items()}
-        going = {c: comm.Send_init(self._message(c, p), dest=p, tag=c) for c, p in way.departing.items()}
-        cells = [(b, column_of(b, step, ring.grid)) for b in way.order]
+        plan = route(ring.rank, ring.size, ring.grid, step, (step + 1) % ring.grid)
+        coming = {c: comm.Recv_init(self._message(c, p), source=p, tag=c) for c, p in plan.arriving.items()}
+        going = {c: comm.Send_init(self._message(c, p), dest=p, tag=c) for c, p in plan.departing.items()}
+        cells = [(b, column_of(b, step, ring.grid)) for b in plan.order]
         pairs = [(b, c, arriving.get(c), going.get(c)) for b, c in cells]
-        filled = [coming[c] for c, p in way.arriving.items() if p not in self._shared.peers]
-        filled += [going[c] for c, p in way.departing.items() if p not in self._shared.peers]
+        filled = [coming[c] for c, p in plan.arriving.items() if p not in self._shared.peers]
+        filled += [going[c] for c, p in plan.departing.items() if p not in self._shared.peers]
         self._legs.append(_Leg(pairs, [*coming.values()], [*going.values()], filled))
         return coming
 

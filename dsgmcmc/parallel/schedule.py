@@ -52,7 +52,7 @@ class Schedule:
         return int(self._shuffled(iteration, 1)[0])
 
     def parts(self, iteration: int, rows: int) -> Int64:
-        """Return the part that each of `rows` rows visits, (rows,) int64; unless cyclic, each row has its own order."""
+        """Return the part that each of `rows` rows visits, (rows,) int64; unless cyclic, orders differ between rows."""
         if self.name == "cyclic" or rows == 1:
             return np.full(rows, self.part(iteration), np.int64)
         if self.name == "random":

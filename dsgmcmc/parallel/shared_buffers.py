@@ -4,7 +4,7 @@ A block for another node is sent as a message, and received in its buffer in the
 empty message hands over the block: data written before the message is sent can be read once it has arrived. At any time
 only one process reads and writes a block.
 
-The memory is a file in ``/dev/shm``, which is unlinked as soon as all processes have opened it. So no file is left
+The memory is a file in ``/dev/shm``, which is unlinked as soon as all processes have opened it: no file is left
 behind, however the job ends. Without ``/dev/shm``, or without room in it, all blocks travel as messages.
 """
 

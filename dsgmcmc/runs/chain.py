@@ -85,7 +85,7 @@ class Chain:
     iteration : int
         Iterations since the chain was last started or restarted.
     sampled : int
-        Iterations in this job, including those with samplers that diverged.
+        Iterations in this job, including iterations with samplers that diverged.
     """
 
     def __init__(

@@ -236,8 +236,8 @@ def scores_of(run: Run, metric: Metric, values: Float64 | None) -> Scores:
     return Scores(score(test.rating), owners)
 
 
-def ranking_scores(run: Run, rated: Rated, most: int = ranking.MAX_USERS) -> Scores:
-    """Return the NDCG@10 of at most `most` users, evenly spaced among the users who like a held-out item.
+def ranking_scores(run: Run, rated: Rated, max_users: int = ranking.MAX_USERS) -> Scores:
+    """Return the NDCG@10 of at most `max_users` users, evenly spaced among the users who like a held-out item.
 
     Items are ranked by the default rule, ``likely``, with the exposure estimated from `rated`.
     """
@@ -246,7 +246,7 @@ def ranking_scores(run: Run, rated: Rated, most: int = ranking.MAX_USERS) -> Sco
     liked_users, liked_items = (side[liked] for side in run.test_pairs())
     if not len(liked_users):
         raise InputError("no user likes a held-out item, so rankings cannot be compared: choose another metric")
-    users = ranking.evenly_spaced(np.unique(liked_users), most)
+    users = ranking.evenly_spaced(np.unique(liked_users), max_users)
     lists = ranking.recommended(run, users, Ranking(LIST_LENGTH), rated)
     return Scores(ranking.measures(users, lists, liked_users, liked_items)["ndcg"], users)
 
@@ -273,10 +273,10 @@ def recommended(scores: Mapping[int, Scores]) -> int:
     return next(number for number, gap in gaps.items() if gap.mean <= gap.error)
 
 
-def helpful(scores: Mapping[int, Scores], bare: int, others: Sequence[int]) -> list[int]:
-    """List the candidates in `others` with a larger mean score than candidate `bare`; all, if `bare` has no score."""
+def helpful(scores: Mapping[int, Scores], bare: int, numbers: Sequence[int]) -> list[int]:
+    """List the candidates in `numbers` with a larger mean score than candidate `bare`; all, if `bare` has no score."""
     threshold = scores[bare].values.mean() if bare in scores else -np.inf
-    return [number for number in others if number in scores and scores[number].values.mean() > threshold]
+    return [number for number in numbers if number in scores and scores[number].values.mean() > threshold]
 
 
 # ---------------------------------------------------------------------- comparing the candidates
@@ -395,10 +395,10 @@ class Comparing:
 
     def _make_plan(self) -> Plan:
         """Choose the seed, candidates, metric and number of sweeps; on process 0."""
-        asked = self._source.build({}, self._given)
-        whole, inner_source = self._source.ratings, self._inner_source(asked.seed)
+        requested = self._source.build({}, self._given)
+        whole, inner_source = self._source.ratings, self._inner_source(requested.seed)
         ratings = inner_source.ratings
-        fixed = {"rank": asked.rank, "chains": 1, "until": "none", "burn_in": f"{BURN_IN_SWEEPS}sweeps"}
+        fixed = {"rank": requested.rank, "chains": 1, "until": "none", "burn_in": f"{BURN_IN_SWEEPS}sweeps"}
         fixed |= {"evaluate_every": "10sweeps", "save_draws": 0, "checkpoint_every": "10min"}
         rank_is_given = self._given.get("rank", "auto") != "auto"
         models = candidates(
@@ -423,7 +423,7 @@ class Comparing:
         sweeps = length_of(ratings.nnz, list(admitted.values()))
         identities = [f"{ratings.digest} {config.hash()} {metric} {sweeps}" for config in admitted]
         runs = [hashlib.sha256(identity.encode()).hexdigest() for identity in identities]
-        return Plan(asked.seed, metric, list(admitted.values()), runs, fixed, sweeps)
+        return Plan(requested.seed, metric, list(admitted.values()), runs, fixed, sweeps)
 
     def _criterion(self, ratings: Ratings, configs: Sequence[ResolvedConfig]) -> Metric:
         """Return the requested metric, or the default for the ratings."""

@@ -96,15 +96,15 @@ class Control:
             sleep(POLL)
         self._progress()
 
-    def meet(self, everyone: Comm) -> None:
-        """Wait for the processes of all chains. Collective over `everyone`.
+    def meet(self, all_processes: Comm) -> None:
+        """Wait for the processes of all chains. Collective over `all_processes`.
 
         During the wait, the watchdogs do not end the job, however slow another chain is.
         """
         self._progress()
-        if everyone.size == self._comm.size:
+        if all_processes.size == self._comm.size:
             return
-        arrival = everyone.Ibarrier()
+        arrival = all_processes.Ibarrier()
         while not arrival.Test():
             self._progress()
             sleep(POLL)

@@ -84,14 +84,14 @@ class Costs(NamedTuple):
         # a snapshot of draws is removed once none of its draws is kept; the spacing of kept draws doubles
         doublings = ceil(log2(draws / max_saved)) if draws > max_saved > 0 else 0
         most_draws = min(draws, max_saved + doublings * max(config.save_draws - 1, 0))
-        kept = checkpoint + moments + tested  # a checkpoint and the posterior
+        permanent = checkpoint + moments + tested  # a checkpoint and the posterior
         return cls(
             memory_per_process=INTERPRETER_BYTES + int(shared + open_chains * per_chain),
             sent_per_sweep=round(_sent(config, ratings, size, quantities)),
             checkpoint=checkpoint,
             files_per_checkpoint=2 * config.chains * (min(size, MAX_WRITERS) + 1),
-            disk_least=config.chains * (kept + min(config.save_draws, draws) * draw_bytes),
-            disk_most=config.chains * (kept + KEPT_CHECKPOINTS * checkpoint + most_draws * draw_bytes),
+            disk_least=config.chains * (permanent + min(config.save_draws, draws) * draw_bytes),
+            disk_most=config.chains * (permanent + KEPT_CHECKPOINTS * checkpoint + most_draws * draw_bytes),
         )
 
 
@@ -103,9 +103,9 @@ def _ratings(config: ResolvedConfig, ratings: Ratings, share: float) -> float:
     """
     grid, rows, columns = config.grid, ratings.n_rows, ratings.n_cols
 
-    def cells(n: int, others: int) -> float:
-        index = np.dtype(index_type(-(-others // grid))).itemsize  # a rating's column (or row) within its cell
-        return float(ratings.nnz * (index + ratings.value_bytes) + (n + grid) * grid * 8)  # and the start of each row
+    def cells(n_rows: int, n_columns: int) -> float:
+        index = np.dtype(index_type(-(-n_columns // grid))).itemsize  # a rating's column (or row) within its cell
+        return float(ratings.nnz * (index + ratings.value_bytes) + (n_rows + grid) * grid * 8)  # with row starts
 
     counts = 2 * (rows + columns) * 8  # of all rows and columns, on every process
     total = float(share * (cells(rows, columns) + ratings.nnz_test * TEST_RATING_BYTES) + counts)

@@ -488,10 +488,10 @@ def _check_disk(run: RunDirectory, costs: Costs) -> None:
     folder = next(path for path in (run.path, *run.path.absolute().parents) if path.exists())
     free = shutil.disk_usage(folder).free
     if free < costs.disk_least:
-        least, room = (f"{size / 1e6:,.0f} MB" for size in (costs.disk_least, free))
+        needed, available = (f"{size / 1e6:,.0f} MB" for size in (costs.disk_least, free))
         raise InputError(
-            f"a run with these settings takes at least {least} on disk, but {folder} has {room} free: choose another "
-            f"{named('out')}, or a smaller {named('save_draws')} or {named('chains')} (--dry-run shows the costs)"
+            f"a run with these settings takes at least {needed} on disk, but {folder} has {available} free: choose "
+            f"another {named('out')}, or a smaller {named('save_draws')} or {named('chains')} (--dry-run shows costs)"
         )
 
 

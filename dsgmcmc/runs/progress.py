@@ -95,9 +95,9 @@ class Progress:
         parts += [f"RMSE: {', '.join(rmses)}"] if rmses else []
         parts += [f"tau {line['tau']:.4g}"] if line.get("tau") is not None else []
         if speed:
-            left = (self._iterations - line["iteration"]) / speed
-            most = "at most " if self.look else ""
-            parts += [f"{in_units(speed * self._data)} ratings/s", f"{most}{left:.0f} s left"]
+            seconds = (self._iterations - line["iteration"]) / speed
+            limit = "at most " if self.look else ""
+            parts += [f"{in_units(speed * self._data)} ratings/s", f"{limit}{seconds:.0f} s left"]
         return "  ".join(parts)
 
 

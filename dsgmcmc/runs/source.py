@@ -83,16 +83,16 @@ class RatingsSource:
         if self.start is not None and not saved:
             self._earlier = WarmStart(self.start)
             saved = self._earlier.model()
-        asked = build(saved, *layers)
+        requested = build(saved, *layers)
         ratings = self.ratings
         n, rows = ratings.nnz, ratings.n_rows + ratings.n_cols
-        rank = automatic_rank(n, rows) if asked.rank == "auto" else asked.rank
-        config = asked.sampler.kind.suited(asked.sampler.config, n, n / (rows * (rank + asked.biases)))
-        suited: dict[str, Any] = {"sampler": asked.sampler.model_copy(update={"config": config}), "rank": rank}
-        if asked.until is None and asked.iterations is None and not ratings.nnz_test:
+        rank = automatic_rank(n, rows) if requested.rank == "auto" else requested.rank
+        config = requested.sampler.kind.suited(requested.sampler.config, n, n / (rows * (rank + requested.biases)))
+        suited: dict[str, Any] = {"sampler": requested.sampler.model_copy(update={"config": config}), "rank": rank}
+        if requested.until is None and requested.iterations is None and not ratings.nnz_test:
             log.info("without test ratings a run has no target accuracy: it ends after %s", DEFAULT_LENGTH)
             suited["iterations"] = DEFAULT_LENGTH
-        return asked.model_copy(update=suited)
+        return requested.model_copy(update=suited)
 
     def resolve(self, processes: int, saved: Mapping[str, Any], *layers: Mapping[str, Any]) -> ResolvedConfig:
         """Resolve the settings of `build` for `processes` processes in all chains together, and check them.
@@ -102,9 +102,9 @@ class RatingsSource:
         InputError
             If settings are wrong, or the ratings do not admit them.
         """
-        asked = self.build(saved, *layers)
-        per_chain = -(-processes // min(processes, asked.chains))
-        config = asked.resolved(per_chain, self.ratings.n_cols)
+        requested = self.build(saved, *layers)
+        per_chain = -(-processes // min(processes, requested.chains))
+        config = requested.resolved(per_chain, self.ratings.n_cols)
         self._check(config, per_chain)
         return config
 

@@ -195,7 +195,7 @@ def is_event(line: Line) -> bool:
 
 
 def _has(line: Line, **types: Any) -> bool:
-    return all(isinstance(line.get(name), of_type) for name, of_type in types.items())
+    return all(isinstance(line.get(name), expected) for name, expected in types.items())
 
 
 # ---------------------------------------------------------------------- the directory
@@ -243,9 +243,9 @@ class RunDirectory:
         for name in SERIES:
             parent = self.series(name, chain)
             clean(parent)
-            for later in reversed(steps(parent)):
-                if later > iteration:
-                    remove(parent / step_name(later))
+            for step in reversed(steps(parent)):
+                if step > iteration:
+                    remove(parent / step_name(step))
         self.cut_metrics(chain, iteration)
 
     def forget(self) -> None:
@@ -447,9 +447,9 @@ class SavedDraws:
 
     def place(self, iteration: int) -> DrawPlace:
         """Return the place of the draw of an iteration; raises as `open`, and GoneError if there is no such draw."""
-        later = bisect_left(self.steps, iteration)
-        if later < len(self.steps):
-            self.open(self.steps[later])
+        position = bisect_left(self.steps, iteration)
+        if position < len(self.steps):
+            self.open(self.steps[position])
         if iteration not in self._places:
             raise GoneError(
                 f"{self.path} has no draw of iteration {iteration}: the run has since removed it. Open the run again"

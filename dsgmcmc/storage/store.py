@@ -282,20 +282,20 @@ class Snapshot:
             arrays += self._read_shard(self.path / shard, list(entries), ... if index is None else index)
         return arrays
 
-    def read_field(self, thing: str, factor: str, field: str) -> Array:
+    def read_field(self, object_name: str, factor: str, field: str) -> Array:
         """Read a field of an object and factor, and join its blocks; raises the same errors as `read_all`."""
-        return self.read_fields(thing, [(factor, field)])[0]
+        return self.read_fields(object_name, [(factor, field)])[0]
 
-    def read_fields(self, thing: str, fields: Sequence[tuple[str, str]], index: int | None = None) -> list[Array]:
+    def read_fields(self, object_name: str, fields: Sequence[tuple[str, str]], index: int | None = None) -> list[Array]:
         """Read several fields, each given as (factor, field), like `read_field`; `index` is as in `read_all`.
 
         A shard is opened once for consecutive blocks.
         """
         blocks: dict[str, set[int]] = {factor: set() for factor, _ in fields}
         for key in self._entries:
-            if key.object == thing and key.factor in blocks:
+            if key.object == object_name and key.factor in blocks:
                 blocks[key.factor].add(key.block)
-        keys = [[Key(thing, factor, b, field) for b in sorted(blocks[factor])] for factor, field in fields]
+        keys = [[Key(object_name, factor, b, field) for b in sorted(blocks[factor])] for factor, field in fields]
         arrays = iter(self.read_all([key for field_keys in keys for key in field_keys], index))
         return [np.concatenate([next(arrays) for _ in field_keys]) for field_keys in keys]
 
