@@ -1,6 +1,6 @@
 """Storage of a cell's ratings in memory, with three to eight bytes per rating; splitting and transposing them.
 
-A column index takes two bytes in a block of at most 65,536 columns, and otherwise four. With at most `MAX_DISTINCT`
+A column index takes two bytes in a block of at most 65,536 columns, and otherwise four. With at most `FEW`
 distinct values, a value takes one byte, which is its index in a table; otherwise it takes four bytes. Results do not
 depend on this choice: kernels look values up, and one compiled kernel reads all kinds.
 """
@@ -15,7 +15,7 @@ from dsgmcmc.kernels import jit
 from dsgmcmc.types import Array, Float32, Int32, Int64, UInt8
 
 #: Number of distinct values that one byte can index.
-MAX_DISTINCT = 256
+FEW = 256
 
 #: Types of the arrays ``indptr, indices, codes, values`` that `kernel_arguments` returns.
 RATINGS = "int64[::1], uint16[::1], uint8[::1], float32[::1]"
@@ -82,24 +82,24 @@ def number(values, table, slots, known, codes):
 
 
 class Numbering:
-    """Indices of at most `MAX_DISTINCT` distinct values, in the order of their first occurrence."""
+    """Indices of at most `FEW` distinct values, in the order of their first occurrence."""
 
     def __init__(self) -> None:
-        self._table, self._known = np.zeros(MAX_DISTINCT, np.float32), 0
-        self._slots = np.full(4 * MAX_DISTINCT, -1, np.int64)
+        self._table, self._known = np.zeros(FEW, np.float32), 0
+        self._slots = np.full(4 * FEW, -1, np.int64)
 
     @property
     def values(self) -> Float32:
-        """The distinct values, (n,) float32, n at most `MAX_DISTINCT`."""
+        """The distinct values, (n,) float32, n at most `FEW`."""
         return self._table[: self._known]
 
     def numbers(self, values: Float32) -> UInt8 | None:
-        """Return the indices of values, (n,) uint8, or None after more than `MAX_DISTINCT` values; -0 is not 0."""
+        """Return the indices of values, (n,) uint8, or None after more than `FEW` values; -0 is not 0."""
         codes = np.empty(len(values), np.uint8)
-        if self._known <= MAX_DISTINCT:
+        if self._known <= FEW:
             bits = values.view(np.uint32), self._table.view(np.uint32)
             self._known = jit.compile_source("number", _NUMBER).number(*bits, self._slots, self._known, codes)
-        return codes if self._known <= MAX_DISTINCT else None
+        return codes if self._known <= FEW else None
 
 
 _SPLIT = '''\

@@ -59,32 +59,31 @@ class Costs(NamedTuple):
     def of(cls, config: ResolvedConfig, ratings: Ratings, processes: int) -> Costs:
         """Estimate the costs of a run on `processes` processes in total."""
         grid, rows, columns = config.grid, ratings.n_rows, ratings.n_cols
-        size = -(-processes // min(processes, config.chains))
-        share = -(-grid // size) / grid
+        size = -(-processes // min(processes, config.chains))  # processes per chain
+        share = -(-grid // size) / grid  # of the blocks, on the process with the most blocks
         quantities = config.quantities_for(ratings)
         draw_bytes = quantities.drawn_elements({Factor.W: rows, Factor.H: columns}) * 4
-        noises = TEST_NOISE_BYTES * int(config.noise != "shared")
+        noise_bytes = TEST_NOISE_BYTES * int(config.noise != "shared")
         levels = config.law.levels_of(ratings)
         if levels is not None:  # the variance of each rating, and the probabilities of its levels
-            noises = TEST_NOISE_BYTES * (1 + len(levels))
-        moments, saved = MOMENTS * draw_bytes, TEST_SAVED_BYTES + noises
+            noise_bytes = TEST_NOISE_BYTES * (1 + len(levels))
+        moments, test_bytes = MOMENTS * draw_bytes, ratings.nnz_test * (TEST_SAVED_BYTES + noise_bytes)
         normal = config.law.is_conditionally_gaussian()
         grouped, effects = costs_of(time_levels_of(config.time_levels, ratings.transposed), ratings, normal)
-        tested = ratings.nnz_test * saved
         width = row_width(config, quantities)
-        checkpoint = (rows + columns) * width * 4 + moments + tested + effects
+        checkpoint = (rows + columns) * width * 4 + moments + test_bytes + effects
         draws = max(config.iterations - config.burn_in, 0) // config.thin
         max_saved = max(2 * config.save_draws - 1, 0)
         pending = min(min(max_saved, draws) * draw_bytes, max(DRAWS_PER_STATE * checkpoint, MIN_DRAW_BYTES))
         open_chains = -(-config.chains // min(processes, config.chains)) if config.until else 1
-        accumulators = moments + ratings.nnz_test * (TEST_BYTES + 2 * noises)
+        accumulators = moments + ratings.nnz_test * (TEST_BYTES + 2 * noise_bytes)
         row_values = width + config.dimension * len(config.make_sampler().working)
         per_chain = share * (rows + columns) * row_values * 4 + share * (accumulators + pending)
         shared = grouped + share * checkpoint + _ratings(config, ratings, share)
         # a snapshot of draws is removed once none of its draws is kept; the spacing of kept draws doubles
         doublings = ceil(log2(draws / max_saved)) if draws > max_saved > 0 else 0
         most_draws = min(draws, max_saved + doublings * max(config.save_draws - 1, 0))
-        permanent = checkpoint + moments + tested  # a checkpoint and the posterior
+        permanent = checkpoint + moments + test_bytes  # a checkpoint and the posterior
         return cls(
             memory_per_process=INTERPRETER_BYTES + int(shared + open_chains * per_chain),
             sent_per_sweep=round(_sent(config, ratings, size, quantities)),

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from dsgmcmc.kernels.gradient import gradient_kernel, spread_kernel, weigh_kernel
 from dsgmcmc.kernels.ordinal import ordinal_kernel
-from dsgmcmc.kernels.stored import MAX_DISTINCT, Numbering, index_type, kernel_arguments, split_columns, transposed
+from dsgmcmc.kernels.stored import FEW, Numbering, index_type, kernel_arguments, split_columns, transposed
 from dsgmcmc.types import Factor
 
 ROWS, COLUMNS, LEVELS, K = 40, 30, 5, 3
@@ -78,18 +78,18 @@ def test_columns_past_two_bytes() -> None:
 def test_numbers_stand_for_values() -> None:
     """256 different ones have numbers, in pieces as at once, and -0 is one of them; one more ends that."""
     rng = np.random.default_rng(5)
-    values = np.concatenate([[0.0, -0.0], rng.normal(size=MAX_DISTINCT - 2), [0.0, -0.0]]).astype(np.float32)
+    values = np.concatenate([[0.0, -0.0], rng.normal(size=FEW - 2), [0.0, -0.0]]).astype(np.float32)
     numbering, codes = Numbering(), []
     for piece in np.split(values, [1, 100]):
         codes.append(numbering.numbers(piece))
         assert codes[-1] is not None
     found = numbering.values[np.concatenate(codes)]
     assert found.tobytes() == values.tobytes()
-    assert len(numbering.values) == MAX_DISTINCT
+    assert len(numbering.values) == FEW
     assert numbering.numbers(values[:0]) is not None
     assert numbering.numbers(np.float32([1, 77])) is None
     assert numbering.numbers(values[:1]) is None
-    assert numbering.values.tobytes() == values[:MAX_DISTINCT].tobytes()
+    assert numbering.values.tobytes() == values[:FEW].tobytes()
 
 
 def ratings(n: int, m: int, density: float = 0.2) -> sparse.csr_array:
