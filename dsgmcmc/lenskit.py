@@ -84,7 +84,7 @@ class BPMFScorer(Component[ItemList], Trainable):
         return ItemList(items, scores=np.array([scores.get(item, np.nan) for item in ids.tolist()]))
 
     def _model_of(self, query: RecQuery) -> tuple[FittedModel | None, Any]:
-        """Return a model that includes the user of a query, and the user's name in this model; or two None."""
+        """Return a model that knows the user of a query, and the user's name in it; None and None if there is none."""
         users = self.model_.run_.users
         try:
             if query.user_id is not None and users.index_of([query.user_id])[0] >= 0:

@@ -162,7 +162,7 @@ class Record:
         return self.biases and not self.inside
 
     def begin(self, gradients: bool = True) -> list[str]:
-        """Lines that begin a kernel: records of all columns, and flat arrays, for gradients only if asked for."""
+        """Lines that begin a kernel: records of all columns, and flat views; views of gradients only if `gradients`."""
         column = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.size})"]
         column += self._filled("h", "th", "records")
         if self._apart:
@@ -186,7 +186,7 @@ class Record:
         ]
 
     def end(self) -> list[str]:
-        """Lines that end a kernel: they add the gradients in the records of all columns to `out_h`."""
+        """Lines that end a kernel: they add the gradients in the records of columns to `out_h`."""
         column = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.size})"]
         column += self._emptied("h", "records", "oh")
         if self._apart:
