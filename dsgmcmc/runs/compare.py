@@ -71,8 +71,7 @@ MANY_RATINGS = 500_000
 TRIAL_LIKELIHOODS = {"logistic": "noise", "ordinal": "noise"}
 #: Smallest number of saved draws of a candidate, if rankings are the criterion.
 RANKING_DRAWS = 20
-#: Share of the training ratings that is held out, and smallest number of held-out ratings; at most a quarter is held
-#: out.
+#: Share of the training ratings that is held out, at least `HELD_OUT_MIN` ratings, but at most a quarter of them.
 HELD_OUT_SHARE, HELD_OUT_MIN = 0.1, 1000
 #: Folder in a run's directory for the candidates' runs, during the comparison.
 FOLDER = "compare"
@@ -256,7 +255,7 @@ def ranking_scores(run: Run, rated: Rated, max_users: int = ranking.MAX_USERS) -
 
 def length_of(ratings: int, models: Sequence[Candidate]) -> int:
     """Return the number of sweeps of every candidate's chain, burn-in included, given a number of training ratings."""
-    bare = sum(not model.added and model.likelihood != BIASES_ONLY for model in models)  # biases only take little time
+    bare = sum(not model.added and model.likelihood != BIASES_ONLY for model in models)  # the others take little time
     additions = len({model.added for model in models if len(model.added) == 1})
     return min(MAX_SWEEPS, (ALL_SWEEPS_MANY if ratings >= MANY_RATINGS else ALL_SWEEPS) // (bare + additions + 1))
 
@@ -429,11 +428,11 @@ class Comparing:
         """Return the requested metric, or the default for the ratings."""
         if not all(config.law.can_be_evaluated for config in configs):
             if self._metric not in (None, "ndcg"):
-                raise InputError(f"{named('metric')} {self._metric}: clicks have no values: leave it out, or use ndcg")
+                raise InputError(f"{named('metric')} {self._metric}: clicks have no values; leave it out or use ndcg")
             return "ndcg"
         recorded = recorded_values(ratings) is not None
         if self._metric == "log-probability" and not recorded:
-            raise InputError(f"{named('metric')} log-probability: the ratings have no levels: use log-density or rmse")
+            raise InputError(f"{named('metric')} log-probability needs ratings with levels: use log-density or rmse")
         return self._metric or ("log-probability" if recorded else "log-density")
 
     def _given_to(self, candidate: Candidate, last: Mapping[str, Any]) -> dict[str, Any]:
