@@ -17,6 +17,8 @@ from support import factor_target
 from dsgmcmc import densities, samplers
 from dsgmcmc.config.run import build
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.parts.base import DrawContext
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import GRADIENTS
@@ -26,8 +28,20 @@ STEPS = {"baoab": 0.02}  # the default is for real data, not for 250 ratings
 
 
 @pytest.mark.parametrize(("name", "gradient"), [(name, each) for name in SAMPLERS for each in SAMPLERS[name].gradients])
-def test_it_moves_every_row_of_every_position(name: str, gradient: str, data: Path) -> None:
-    """Also rows without a rating, which the prior and the noise move; all numbers stay sane, and sweeps are counted."""
+def test_it_moves_every_row_and_has_hyperparameters_drawn_once_a_sweep(
+    name: str, gradient: str, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every row moves in every position, also without a rating, and stays finite.
+
+    A sampler that visits the parts by itself must neither forget to have hyperparameters drawn, nor do it twice.
+    """
+    drawn, draw = [], FactorTarget.draw_shared
+
+    def note(target: FactorTarget, context: DrawContext) -> None:
+        drawn.append(context.stream.iteration)
+        draw(target, context)
+
+    monkeypatch.setattr(FactorTarget, "draw_shared", note)
     kind, section = SAMPLERS[name], {"step_size": STEPS[name]} if name in STEPS else {}
     sampler = kind(kind.Config(gradient=gradient, **section), 0)
     target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
@@ -38,7 +52,9 @@ def test_it_moves_every_row_of_every_position(name: str, gradient: str, data: Pa
     before = {
         key: {position: block[position].copy() for position in sampler.positions} for key, block in blocks.items()
     }
-    sampler.advance(target, 0, 2 * GRID * len(sampler.positions))
+    iterations = 2 * GRID * len(sampler.positions)
+    sampler.advance(target, 0, iterations)
+    assert drawn == list(range(target.sweep_length - 1, iterations, target.sweep_length))
     assert any((block.counts == 0).any() for block in target.blocks())
     for block in target.blocks():
         for position, old in before[block.factor, block.index].items():
