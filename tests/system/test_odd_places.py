@@ -100,11 +100,18 @@ def test_standard_output_that_is_full_or_closed(
     assert result.err == f"dsgmcmc: standard output cannot be written: {reason}\n"
 
 
-def test_a_run_whose_result_cannot_be_printed_is_complete(data: Path, tmp_path: Path) -> None:
-    """Status 1 and one line; the summary has the result."""
+@pytest.mark.parametrize(
+    ("where", "last"),
+    [
+        (">/dev/full", "dsgmcmc: standard output cannot be written: No space left on device\n"),
+        (">&- 2>&- <&-", ""),  # no file of the run takes the place of a closed stream, to have what is printed in it
+    ],
+)
+def test_a_run_whose_result_cannot_be_printed_is_complete(data: Path, tmp_path: Path, where: str, last: str) -> None:
+    """The command ends with status 1 and one line; the summary has the result, and all files are whole."""
     out = tmp_path / "run"
-    result = redirected(">/dev/full", *command(data, out, iterations=20)).expect(1)
-    assert result.err.endswith("dsgmcmc: standard output cannot be written: No space left on device\n")
+    result = redirected(where, *command(data, out, iterations=20)).expect(1)
+    assert result.err.endswith(last)
     assert json.loads((out / "summary.json").read_text())["iterations"] == 20
     digest(out)
 
@@ -113,10 +120,3 @@ def test_a_run_goes_on_though_it_cannot_say_how(data: Path, tmp_path: Path) -> N
     """Progress is no result: without standard error all else is as ever."""
     result = redirected("2>/dev/full", *command(data, tmp_path / "run", iterations=20)).expect(0)
     assert "finished: 20 iterations" in result.out
-
-
-def test_no_file_takes_the_place_of_a_closed_stream(data: Path, tmp_path: Path) -> None:
-    """Otherwise whatever is printed would go into a file of the run."""
-    out = tmp_path / "run"
-    redirected(">&- 2>&- <&-", *command(data, out, iterations=20)).expect(1)
-    digest(out)

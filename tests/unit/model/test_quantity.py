@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from mpi4py import MPI
 from support import sample, write_planted
@@ -13,10 +14,12 @@ from dsgmcmc.config.run import build
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.quantity import THETA
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels, scalar_traces
 from dsgmcmc.runs.source import RatingsSource, targets_of
 
+BIASES: dict[str, Any] = {"rank": 0, "sampler": {"name": "baoab", "step_size": 0.02}}
 MODELS: dict[str, dict[str, Any]] = {
     "shared": {"sampler": "gibbs"},
     "dense": {"prior": "normal-wishart", "noise": "by-user"},
@@ -29,6 +32,11 @@ MODELS: dict[str, dict[str, Any]] = {
         "time_levels": "item:3",
     },
     "sub-chains": {"sampler": "hamcmc", "features": "no", "iterations": 26, "thin": 5},
+    # rank 0: every part acts on the biases alone
+    "biases, parts": BIASES | {"noise": "both", "implicit_features": "both", "time_levels": "user,item"},
+    "biases, levels": BIASES | {"likelihood": "ordinal-logit", "thresholds": "user", "noise": "both"},
+    "biases, counts": BIASES | {"likelihood": "negative-binomial", "implicit_features": "both"},
+    "biases, dense": BIASES | {"prior": "normal-wishart", "standardise": False},
 }
 SETTINGS = {"rank": 2, "grid": 2, "iterations": 12, "burn_in": 2, "thin": 2, "evaluate_every": 4, "save_draws": 2}
 
@@ -68,7 +76,7 @@ def test_a_chain_keeps_what_its_model_says(data: Path, name: str) -> None:
 
 
 def test_all_of_it_can_be_read_and_shown(data: Path, tmp_path: Path, name: str) -> None:
-    """A run opens, which checks what it has against what its model says; nothing is left out on the way to users."""
+    """A run opens, which compares its arrays with those of its model; users see all of them, and finite predictions."""
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", **SETTINGS | MODELS[name]) == 0
     run = Run(tmp_path / "run")
     stored = {key.field for key in run.open_draw(0).snapshot.block_keys()}
@@ -76,6 +84,7 @@ def test_all_of_it_can_be_read_and_shown(data: Path, tmp_path: Path, name: str) 
     traces = scalar_traces(run)
     assert set(traces) <= set(labels(run, traces))
     assert not [label for label in labels(run, traces).values() if "{" in label]
+    assert all(np.isfinite(moments).all() for moments in (predict_test(run).mean, predict_test(run).variance))
 
 
 def test_a_warm_start_takes_what_is_marked(tmp_path: Path) -> None:

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import digest, metrics, sample
+from support import metrics, sample
 
-from dsgmcmc.errors import DivergenceError, InputError
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.errors import DivergenceError
 from dsgmcmc.storage.store import Snapshot, step_name, steps
 
 
@@ -59,25 +58,6 @@ def test_the_newest_checkpoints_are_kept(data: Path, tmp_path: Path) -> None:
     section = {"name": "psgld", "step_size": 0.01}  # named, so that no chain begins again
     named = go(data, tmp_path / "named", checkpoint_every=7, sampler=section)
     assert saved(named) == [35, 40]
-
-
-def test_draws_follow_from_the_number_of_iterations(data: Path, tmp_path: Path) -> None:
-    """Which draws are saved depends neither on checkpoints nor on the end of the run."""
-    whole = go(data, tmp_path / "whole")
-    assert [iteration for _, iteration in Run(whole).draws] == [12, 20, 28, 36]
-    assert saved(whole, "draws") == [40]
-    often = go(data, tmp_path / "often", checkpoint_every=3)
-    assert saved(often, "draws") == [12, 21, 30, 36]
-    assert Run(often).draws == Run(whole).draws
-    assert digest(often) == digest(whole)
-
-
-def test_a_missing_draw_is_found(data: Path, tmp_path: Path) -> None:
-    """`verify` misses a draw that the newest checkpoint counts."""
-    out = go(data, tmp_path / "run", checkpoint_every=10)
-    shutil.rmtree(out / "draws" / "chain-0" / step_name(20))
-    with pytest.raises(InputError, match="no draw of iteration 12"):
-        digest(out)
 
 
 def test_metrics_are_cut_back_to_the_checkpoint(data: Path, tmp_path: Path) -> None:
