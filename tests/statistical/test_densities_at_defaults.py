@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from chain_states import states
 
 from dsgmcmc.densities.density import Density, DoubleWell, Gaussian
-from dsgmcmc.densities.sample import DensityConfig, sample, vector_target
+from dsgmcmc.densities.sample import DensityConfig
 from dsgmcmc.samplers import SAMPLERS
 
 pytestmark = pytest.mark.statistical
@@ -31,6 +32,5 @@ def test_default_steps_leave_the_right_spread(name: str, density: Density, sd: n
     """
     section = DensityConfig.build({"sampler": {"name": name}, "grid": 1}).resolved().sampler
     sampler = section.kind(section.config, BURN_IN)
-    target = vector_target(density, sampler, rows=CHAINS, seed=1)
-    draws = np.array([theta.copy() for theta in sample(target, sampler, ITERATIONS)])[BURN_IN::10]
+    draws = states(density, sampler, ITERATIONS, rows=CHAINS, seed=1)[BURN_IN::10]
     np.testing.assert_allclose(draws.std(axis=(0, 1)) / sd, 1.0, atol=0.05)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from chain_states import make_sampler, states
 from recipe_fig2 import EDGES, OnePeak, TwoPeaks, cells, divergence
 
 from dsgmcmc.densities.density import DoubleWell
-from dsgmcmc.densities.riemannian import GSGRHMC, GSGRLD, GSGRHMCConfig, GSGRLDConfig
-from dsgmcmc.densities.sample import sample, vector_target
 
 STEP, CHAINS = 0.02, 4000
 
@@ -23,20 +22,19 @@ class Mild(DoubleWell):
 
 def draws(density, sampler, step: float) -> np.ndarray:
     """Draws of 4,000 chains, over times 10 to 60 of the dynamics, half a unit apart."""
-    target = vector_target(density, sampler, rows=CHAINS)
-    states = [theta.copy() for theta in sample(target, sampler, int(60 / step), sd=0.5)]
-    return np.concatenate(states[int(10 / step) :: int(0.5 / step)])
+    every = states(density, sampler, int(60 / step), sd=0.5, rows=CHAINS)
+    return np.concatenate(every[int(10 / step) :: int(0.5 / step)])
 
 
 @pytest.mark.parametrize(("density", "exact"), [(OnePeak(), 1.0), (TwoPeaks(), DoubleWell.square)])
 def test_second_moments(density, exact: float) -> None:
     """1 % at step .02: four standard errors are .5 %, the bias of the step was measured at .2 %; divergence .0002."""
-    theta = draws(density, GSGRHMC(GSGRHMCConfig(step_size=STEP), 0), STEP)
+    theta = draws(density, make_sampler("gsgrhmc", step_size=STEP), STEP)
     assert np.mean(theta**2) == pytest.approx(exact, rel=0.01)
     assert divergence(np.histogram(theta, EDGES)[0], cells(density, EDGES)) < 0.001
 
 
 def test_langevin_dynamics_in_a_metric_that_depends_on_the_state() -> None:
     """E x^2 of the double well to 1 % at step .01: four standard errors are .5 %."""
-    theta = draws(Mild(), GSGRLD(GSGRLDConfig(step_size=0.01), 0), 0.01)
+    theta = draws(Mild(), make_sampler("gsgrld", step_size=0.01), 0.01)
     assert np.mean(theta**2) == pytest.approx(DoubleWell.square, rel=0.01)

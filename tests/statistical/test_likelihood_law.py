@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hamiltonian import CHAINS, Factorisation, hamiltonian
+from chain_states import make_sampler, states
 from mpi4py import MPI
 from scipy import stats
 from scipy.special import expit
 from support import sample, write_cells
 
+from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.likelihoods.negative_binomial import NODES, PRIOR_SD, START_DISPERSION, draw_dispersion
 from dsgmcmc.model.likelihoods.ordinal import GAP_SD, MIDDLE_SD, values_of
@@ -32,6 +33,44 @@ def sample_run(folder: Path, **settings: Any) -> Run:
     return Run(folder / "run")
 
 
+class FactorisedLevels:
+    """Levels with two thresholds, by one latent dimension and biases: a density for the samplers of densities.
+
+    theta has (w, a) of every row, then (h, b) of every column, then the coordinates of the thresholds.
+    """
+
+    n_data, dimension = 1, 2 * (ROWS + COLUMNS) + 2
+    curvature, prior_mean = np.ones(dimension), np.zeros(dimension)
+    prior_precision = np.append(np.ones(dimension - 2), [GAP_SD**-2, MIDDLE_SD**-2])
+
+    def __init__(self, i: np.ndarray, j: np.ndarray, level: np.ndarray) -> None:
+        self.i, self.j, self.level = i, j, level
+
+    def parts(self, theta: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Rows and columns of the ratings (n, ratings, 2), gaps (n,), and the probabilities up to either threshold."""
+        w, h = np.split(theta[:, :-2].reshape(len(theta), -1, 2), [ROWS], axis=1)
+        w, h, cuts = w[:, self.i], h[:, self.j], values_of(theta[:, -2:])
+        eta, gap = w[..., 0] * h[..., 0] + w[..., 1] + h[..., 1], cuts[:, 1] - cuts[:, 0]
+        cuts = np.pad(cuts, ((0, 0), (1, 1)), constant_values=((0, 0), (-1e9, 1e9)))
+        return w, h, gap, expit(cuts[:, self.level + 1] - eta), expit(cuts[:, self.level] - eta)
+
+    def energy(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
+        """Minus the log probability of all levels."""
+        *_, up, down = self.parts(theta)
+        return -np.log(up - down).sum(axis=1)
+
+    def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
+        """Gradient of `energy`."""
+        w, h, gap, up, down = self.parts(theta)
+        d_up, d_down = up * (1 - up) / (up - down), -down * (1 - down) / (up - down)
+        slope = (d_up + d_down)[..., None]
+        w[..., 1] = h[..., 1] = 1.0  # the partner of a bias
+        of_rows, of_columns = np.eye(ROWS)[:, self.i] @ (slope * h), np.eye(COLUMNS)[:, self.j] @ (slope * w)
+        first, second = ((d_up * (self.level == r) + d_down * (self.level == r + 1)).sum(axis=1) for r in range(2))
+        factors = np.concatenate([of_rows, of_columns], axis=1).reshape(len(theta), -1)
+        return np.column_stack([factors, gap * first, -(first + second)])
+
+
 def test_thresholds_of_levels(tmp_path: Path) -> None:
     """By HMC: means within 0.15 posterior sds, sds within 12 %: about three times what the draws of both err by."""
     rng, cuts = np.random.default_rng(5), np.array([-1.0, 1.2])
@@ -40,23 +79,8 @@ def test_thresholds_of_levels(tmp_path: Path) -> None:
     eta = w[i] * h[j] + rng.normal(0, 0.7, ROWS)[i] + rng.normal(0, 0.7, COLUMNS)[j]
     level = (rng.logistic(size=60) + eta > cuts[:, None]).sum(axis=0)
     write_cells(tmp_path / "r.h5", SHAPE, i, j, 1.0 + level)
-    model, sds = Factorisation(i, j, SHAPE), np.array([GAP_SD, MIDDLE_SD])
-
-    def energy(states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        theta, phi = states[:, :-2], states[:, -2:]
-        cuts = np.pad(values_of(phi), ((0, 0), (1, 1)), constant_values=((0, 0), (-1e9, 1e9)))
-        eta = model.eta(theta)
-        up, down = expit(cuts[:, level + 1] - eta), expit(cuts[:, level] - eta)
-        d_up, d_down = up * (1 - up) / (up - down), -down * (1 - down) / (up - down)
-        prior, gradient = model.energy(theta, -(d_up + d_down))
-        first, second = ((d_up * (level == r) + d_down * (level == r + 1)).sum(axis=1) for r in range(2))
-        g_phi = phi / sds**2 - np.stack([-(cuts[:, 2] - cuts[:, 1]) * first, first + second], axis=1)
-        value = prior - np.log(up - down).sum(axis=1) + (phi**2 / sds**2).sum(axis=1) / 2
-        return value, np.concatenate([gradient, g_phi], axis=1)
-
-    start = np.random.default_rng(1).normal(0, 0.3, (CHAINS, model.dimension))
-    start = np.hstack([start, np.full((CHAINS, 2), 0.5)])
-    exact = np.concatenate([values_of(states[:, -2:]) for states in hamiltonian(energy, start, 0.08, 1500)])
+    theta = states(FactorisedLevels(i, j, level), make_sampler("hmc", 300), 400, sd=0.3, rows=20)[300:]
+    exact = values_of(np.concatenate(theta)[:, -2:])
     run = sample_run(tmp_path, likelihood="ordinal-logit", prior_precision=1.0, thin=4, iterations=8000)
     draws, sd = run.traces[0]["thresholds"], exact.std(axis=0)
     np.testing.assert_allclose(draws.mean(axis=0) / sd, exact.mean(axis=0) / sd, atol=0.15)

@@ -10,7 +10,9 @@ import duckdb
 import numpy as np
 import pytest
 from runs import Made, make_run
-from support import dsgmcmc, run, typed
+from support import typed
+
+from dsgmcmc import open_run
 
 
 @pytest.fixture(scope="module")
@@ -57,33 +59,59 @@ def test_predict_keeps_rows_columns_and_their_order(which, request, tmp_path):
     assert again == pytest.approx([float(row["sd"]) for row in rows], rel=1e-6)
 
 
-def test_predict_writes_to_standard_output(made, tmp_path):
-    """Nothing but the table; what is said about it goes to standard error."""
-    (tmp_path / "pairs.csv").write_text(f"user,item\n{made.users[0]},{made.items[0]}\n")
-    done = run(*dsgmcmc("predict", made.path, tmp_path / "pairs.csv", "--json")).expect(0)
-    header, line = done.out.splitlines()
-    assert header == "user,item,mean,sd,q05,q95"
-    assert line.startswith(f"{made.users[0]},{made.items[0]},")
-    assert json.loads(done.err) == {"pairs": 1, "unknown": 0}
+PREDICT = ["predict", "RUN", "pairs.csv", "-o", "out.csv"]
 
 
-BAD_PAIRS = {
-    "": "is empty",
-    "user,item\n": "no pairs",
-    "user,item\n3,1000\n3\n3,1000,7\n": "line 3",
-    "user,item\n3,2.5\n": "not an integer like the .* names in the run.*\n  line 2: user 3, item 2.5",
-    "user,item,mean\n3,1000,1\n": "rename it",
-}
-
-
-@pytest.mark.parametrize("content", BAD_PAIRS)
-def test_bad_pairs_end_in_one_message_and_no_output(made, tmp_path, content):
-    """The message says what is wrong and in which line; the folder of the output holds nothing new."""
-    source = tmp_path / "pairs.csv"
-    source.write_text(content)
-    refused = typed("predict", made.path, source, "-o", tmp_path / "out.csv").expect(2)
-    assert re.search(BAD_PAIRS[content], refused.err)
+@pytest.mark.parametrize(
+    ("content", "arguments", "message"),
+    [
+        ("", PREDICT, "is empty"),
+        ("user,item\n", PREDICT, "no pairs"),
+        ("user,item\n3,1000\n3\n3,1000,7\n", PREDICT, "line 3"),
+        ("user,item\n3,2.5\n", PREDICT, "not an integer like the .* names in the run.*\n  line 2: user 3, item 2.5"),
+        ("user,item,mean\n3,1000,1\n", PREDICT, "rename it"),
+        ("sku,userId\n1000,3\n", PREDICT, r"cannot tell which column is item \(columns sku, userId\); name them with"),
+        ("", ["recommend", "RUN"], "--user ID"),
+        ("", ["recommend", "RUN", "--all"], "--out"),
+        ("", ["recommend", "RUN", "--user", "12345"], "one user is unknown to the run: 12345"),
+        ("", ["recommend", "RUN", "--all", "-o", "x.xlsx"], "suffix"),
+        ("", ["predict", "RUN", "nowhere.csv"], "does not exist"),
+        ("", ["predict", "RUN", "nowhere.csv", "--interval", "2"], "interval"),
+        ("", ["predict", "DATA", "nowhere.csv"], "is not a run directory"),
+    ],
+)
+def test_bad_pairs_and_arguments_are_refused(made, tmp_path, monkeypatch, content, arguments, message):
+    """One message says what is wrong and in which line, and no file is written."""
+    monkeypatch.chdir(tmp_path)
+    Path("pairs.csv").write_text(content)
+    places = {"RUN": str(made.path), "DATA": str(made.data)}
+    refused = typed(*(places.get(argument, argument) for argument in arguments)).expect(2)
+    assert re.search(message, refused.err)
     assert [path.name for path in tmp_path.iterdir()] == ["pairs.csv"]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("{user},{item}\n", []),
+        ("movie,userId\n{item},{user}\n", []),
+        ("sku,userId\n{item},{user}\n", ["--columns", "item=sku"]),
+        ("{item},{user}\n", ["--columns", "user=2,item=1"]),
+    ],
+)
+def test_columns_of_pairs(made, tmp_path, text, columns):
+    """Columns that are named come first, then known names; without a header a file has users, then items.
+
+    Standard output has the table alone; the number of pairs goes to standard error.
+    """
+    names = {"user": made.users[3], "item": made.items[5]}
+    expected = open_run(made.path).predict([[*names.values()]])
+    (tmp_path / "pairs.csv").write_text(text.format(**names))
+    done = typed("predict", made.path, tmp_path / "pairs.csv", *columns, "--json").expect()
+    header, line = done.out.splitlines()
+    assert header.endswith(",mean,sd,q05,q95")
+    assert float(line.split(",")[2]) == pytest.approx(expected[0], rel=1e-4)
+    assert json.loads(done.err) == {"pairs": 1, "unknown": 0}
 
 
 def test_recommend_writes_what_it_prints(made, tmp_path):
@@ -111,23 +139,3 @@ def test_diagnostics_are_printed_and_are_json(made):
     facts = json.loads(typed("info", made.path, "--diagnostics", "--json").expect().out)
     assert facts["convergence"]["chains"] == 2
     assert set(facts["calibration"]["coverage"]) == {"0.5", "0.8", "0.9", "0.95"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["recommend", "RUN"], "--user ID"),
-        (["recommend", "RUN", "--all"], "--out"),
-        (["recommend", "RUN", "--user", "12345"], "one user is unknown to the run: 12345"),
-        (["recommend", "RUN", "--all", "-o", "x.xlsx"], "suffix"),
-        (["predict", "RUN", "nowhere.csv"], "does not exist"),
-        (["predict", "RUN", "nowhere.csv", "--interval", "2"], "interval"),
-        (["predict", "DATA", "nowhere.csv"], "is not a run directory"),
-    ],
-)
-def test_bad_arguments(made, tmp_path, monkeypatch, arguments, message):
-    """One clear message, and no file."""
-    monkeypatch.chdir(tmp_path)
-    places = {"RUN": str(made.path), "DATA": str(made.data)}
-    assert message in typed(*(places.get(argument, argument) for argument in arguments)).expect(2).err
-    assert not list(tmp_path.iterdir())

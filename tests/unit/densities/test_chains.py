@@ -12,7 +12,7 @@ from dsgmcmc import sample_density
 from dsgmcmc.densities.density import ALL, Gaussian, prior_energy, with_curvature
 from dsgmcmc.densities.sample import DensityConfig, sample, vector_target
 from dsgmcmc.diagnostics.mixing import rhat
-from dsgmcmc.errors import DivergenceError, InputError
+from dsgmcmc.errors import InputError
 
 SETTINGS: dict[str, Any] = {"chains": 2, "iterations": 150, "burn_in": 50, "thin": 5, "grid": 4, "seed": 3}
 
@@ -64,13 +64,9 @@ def test_mixing_is_reported() -> None:
 
 
 def test_errors_are_exceptions() -> None:
-    """A notebook survives them: not SystemExit; and names are those of Python."""
-    with pytest.raises(InputError, match="nuts' is not known"):
-        sample_density(Logistic(), sampler="nuts")
+    """Settings that cannot be are exceptions, not an end of the program, and are named as in Python."""
     with pytest.raises(InputError, match=r"sgnht needs .* Use schedule=random"):
         sample_density(Logistic(), sampler="sgnht", schedule="shuffled")
-    with pytest.raises(DivergenceError, match=r"chain 0 diverged .* Use a smaller step_size of the sampler"):
-        sample_density(Logistic(), sampler={"name": "sgld", "step_size": 1e4}, iterations=500, burn_in=0)
     with pytest.raises(InputError, match="before the first draw"):
         sample_density(Logistic(), sampler="mala", iterations=100, burn_in=100)
     with pytest.raises(InputError, match="until is a setting of runs, and not of sample_density"):

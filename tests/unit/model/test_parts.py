@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mpi4py import MPI
+from chain_states import start_chain
 from support import write_planted
 
 from dsgmcmc.config.run import FactorConfig, ModelConfig, build
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts import PARTS, Part
-from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.source import targets_of
 from dsgmcmc.types import Factor
 
 #: Settings with which a run has the part.
@@ -44,6 +42,7 @@ AGAINST: list[tuple[dict[str, Any], str]] = [
     ({"likelihood": "ordinal-logit", "noise_precision": 2.0}, "no use for --noise-precision: leave it out"),
     ({"likelihood": "negative-binomial", "noise": "both"}, "no use for --noise: leave it out"),
     ({"likelihood": "negative-binomial", "biases": False}, "leave out --no-biases"),
+    ({"likelihood": "negative-binomial", "center": False}, "no use for --set center: leave it out"),
 ]
 THERE = {Factor.W: (4, 2), Factor.H: (3, 2)}
 
@@ -61,16 +60,11 @@ def test_a_part_declares_its_settings_itself(part: type[Part]) -> None:
 def test_a_chain_has_what_a_part_says(tmp_path: Path, part: type[Part], sampler: str) -> None:
     """It keeps these quantities, and draws all that belong to a draw at the first turn, with every kind of sampler."""
     path = write_planted(tmp_path / "r.h5", stars=True, features=(4, 3), timed=True)
-    config = build(
-        {"rank": 2, "grid": 2, "sampler": sampler, "features": "no", "hyper_start": 1} | WITH[part.__name__]
-    ).resolved()
-    algorithm, ring = config.make_sampler(), Ring(MPI.COMM_SELF, 2)
-    with Ratings(path) as ratings:
-        target = targets_of(config, ratings, ring)(0, algorithm)
+    settings = {"rank": 2, "grid": 2, "sampler": sampler, "features": "no", "hyper_start": 1}
+    config = build(settings | WITH[part.__name__])
+    target, algorithm = start_chain(path, 0.3, config)
     (present,) = (other for other in target.parts if type(other) is part)
-    assert present.quantities == part.quantities_of(config, False, THERE)
-    target.reset()
-    algorithm.start(target, 0.3)
+    assert present.quantities == part.quantities_of(config.resolved(), False, THERE)
     states = []
     for iteration in range(12):  # noise of two factors is drawn in turns
         blocks = {f"{b.factor.name}.{b.index}.{name}": b[name] for b in target.blocks() for name in target.layout.names}

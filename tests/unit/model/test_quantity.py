@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chain_states import start_chain
 from mpi4py import MPI
 from support import sample, write_planted
 
 from dsgmcmc.config.run import build
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.quantity import THETA
-from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels, scalar_traces
-from dsgmcmc.runs.source import RatingsSource, targets_of
 
 BIASES: dict[str, Any] = {"rank": 0, "sampler": {"name": "baoab", "step_size": 0.02}}
 MODELS: dict[str, dict[str, Any]] = {
@@ -56,13 +55,10 @@ def data(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_chain_keeps_what_its_model_says(data: Path, name: str) -> None:
     """Every array of a checkpoint and of a draw, by its name and shape, and no other; no two parts keep the same."""
-    config = build(SETTINGS | MODELS[name]).resolved()
-    source, ring = RatingsSource(data), Ring(MPI.COMM_SELF, config.grid)
-    sampler = config.make_sampler()
+    given = build(SETTINGS | MODELS[name])
+    config, (target, sampler) = given.resolved(), start_chain(data, 0.1, given)
     with Ratings(data) as ratings:
         said = config.quantities_for(ratings)
-    target = targets_of(config, source.ratings, ring)(0, sampler)
-    target.reset()
     assert target.layout.names == (*(field.name for field in sampler.kept), *(q.name for q in said.of_rows))
     assert len(set(target.layout.names)) == len(target.layout.names)
     assert target.layout.width - sum(f.width or config.dimension for f in sampler.kept) == said.width_of_rows()

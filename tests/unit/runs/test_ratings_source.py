@@ -131,16 +131,10 @@ def test_warnings_say_what_does_not_suit_the_data(tmp_path: Path, caplog: pytest
 
 @pytest.mark.parametrize(("value", "why"), [(-1.0, "rating of -1,"), (2.5, "rating of 2.5,"), (0.0, "all")])
 def test_ratings_that_are_no_counts_are_refused(tmp_path: Path, value: float, why: str) -> None:
-    """Negative ratings, fractions, zeros alone, and settings that counts do not have are refused."""
+    """Negative ratings, fractions and zeros alone are refused."""
     data = write(tmp_path / "r.h5", 9, 7, lambda x: np.where(x > 3.5, np.float32(value), 0.0))
     with pytest.raises(InputError, match=why):
         sampled(tmp_path / "run", data, likelihood="negative-binomial")
-    for settings, message in (
-        ({"center": False}, "for --set center: leave"),
-        ({"noise": "both"}, "for --noise: leave"),
-    ):
-        with pytest.raises(InputError, match=message):
-            sampled(tmp_path / "run", data, likelihood="negative-binomial", **settings)
 
 
 def test_measurements_are_no_levels(tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from math import gcd
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hamcmc import DenseHAMCMC
 from mpi4py import MPI
 from support import Model, factor_target
 
@@ -20,10 +20,6 @@ from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.types import Factor, Purpose
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "reference"))
-
-from hamcmc import DenseHAMCMC
 
 D, N, SEED = 4, 50, 3
 PARTS = 4
