@@ -164,13 +164,3 @@ def test_intel_mpi_is_started_by_its_hydra(batch):
     mpirun.write_text("#!/bin/sh\nexit 99\n")
     batch.run(write_script(batch.kind, batch.folder, iterations=40), 0)
     assert batch.calls("mpiexec.hydra --hostfile")
-
-
-@pytest.mark.long
-@pbs
-def test_a_refused_submission_prints_the_command_to_go_on(batch):
-    """Some sites allow no qsub on their nodes."""
-    (batch.home / "bin" / "qsub").write_text("#!/bin/sh\necho 'qsub: no jobs from here' >&2\nexit 1\n")
-    log = batch.run(write_script(batch.kind, batch.folder, iterations=100000), 1, warned=True, **SLOW)
-    assert "qsub: no jobs from here" in log
-    assert log.splitlines()[-1].endswith("&& qsub run.pbs.sh")

@@ -1,4 +1,4 @@
-"""The ring: sums have one order, and all processes raise the same errors."""
+"""What processes agree on: sums have one order, and errors and checkpoints are those of all."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from mpi4py import MPI
 from dsgmcmc.errors import AgreedError
 from dsgmcmc.parallel.partition import MESSAGE_COST, slices_of
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.signals import Request, Signals
+from dsgmcmc.runs.control import Control
 
 pytestmark = pytest.mark.mpi
 GRIDS = (4, 5, 7)
@@ -72,3 +74,18 @@ def test_an_error_of_one_process_is_raised_on_all(comm: MPI.Comm, together) -> N
         assert message.startswith("writing x: ")
         assert message.count("No space left on device") == 1
         assert (f"process {last} of {comm.size}" in message) == (comm.size > 1)
+
+
+def test_a_checkpoint_by_the_clock_is_agreed_on(comm: MPI.Comm, together) -> None:
+    """Process 0 has the clock; the others save in the same iteration, and then it begins anew."""
+    control = Control(comm, Signals(), 1e-9)
+    given = []
+    for _ in range(6):
+        given.append(control.ask(busy=False)[0])
+        if given[-1] == Request.CHECKPOINT:
+            control.saving()
+    control.finish()
+    everyone = comm.allgather(given)
+    with together():
+        assert all(other == given for other in everyone)
+        assert Request.CHECKPOINT in given

@@ -50,8 +50,3 @@ def iterate(target: FactorTarget, sampler: Sampler[Any, Any], iterations: int) -
         target.begin(iteration)
         sampler.step(target, iteration)
         yield iteration
-
-
-def z_scores(batches: np.ndarray, expected: np.ndarray | float) -> np.ndarray:
-    """Distance of the mean of independent batches from what is expected, in standard errors."""
-    return (batches.mean(axis=0) - expected) / (batches.std(axis=0, ddof=1) / np.sqrt(len(batches)))

@@ -1,4 +1,4 @@
-"""Plain Gibbs sampling with effects of groups: the oracle of `tests/statistical/test_group_effects_law.py`.
+"""Plain Gibbs sampling with effects of groups: the oracle of `tests/statistical/test_effects_law.py`.
 
 The factors are drawn as in `gibbs.py`, given what the effects leave of the ratings; effects and their precisions from
 their textbook conditionals, with lambda given d alone.

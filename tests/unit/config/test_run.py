@@ -10,6 +10,7 @@ from support import STEPPING
 
 from dsgmcmc.config.chain import CHANGEABLE
 from dsgmcmc.config.run import ResolvedConfig, build, parse_assignments, read_settings
+from dsgmcmc.config.units import format_accuracy, parse_accuracy
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
@@ -196,6 +197,35 @@ def test_smaller_steps_are_all_smaller(name: str) -> None:
 def test_checkpoint_intervals(text: int | str, expected: tuple[int | None, float | None]) -> None:
     """Iterations, or time as people and as Slurm write it."""
     assert build({"checkpoint_every": text}).resolved().checkpoint_interval() == expected
+
+
+def test_accuracies_are_read() -> None:
+    """In any order, and written so that they are read alike; nonsense is refused with an example."""
+    for text, wanted in (("ess=400", {"ess": 400.0}), (" ess = 4e2, rhat=1.1", {"ess": 400.0, "rhat": 1.1})):
+        assert parse_accuracy(text) == wanted == parse_accuracy(format_accuracy(wanted))
+    for text in ("", "ess", "400", "rhat=1", "ess=nan", "mess=4", "ess=4,ess=5", "ess=4,"):
+        with pytest.raises(InputError, match="until: must be like 'ess=400'"):
+            build({"until": text})
+
+
+@pytest.mark.parametrize(
+    ("settings", "end"),
+    [
+        ({"chains": 4}, ("ess=400", 5000)),
+        ({"sampler": "sgld"}, ("ess=100", 20_000)),
+        ({"iterations": 800}, (None, 800)),
+        ({"until": "none"}, (None, 700)),
+        ({"until": "ess=50", "iterations": 900}, ("ess=50", 900)),
+        ({"thin": "100sweeps"}, (None, 700)),
+        ({"sampler": {"name": "sgld", "decay_power": 0.33}}, (None, 2800)),
+    ],
+)
+def test_how_long_a_run_is(settings: dict[str, Any], end: tuple[str | None, int]) -> None:
+    """By accuracy if nothing is said, and where that can be told; as long as was said otherwise."""
+    config = build(settings).resolved()
+    assert (config.until, config.iterations) == end
+    again = build(config.table()).resolved()
+    assert (again.until, again.iterations) == end, "resumed without a word"
 
 
 # ---------------------------------------------------------------------- errors

@@ -9,7 +9,7 @@ import pytest
 from chain_states import start_chain
 from support import write_planted
 
-from dsgmcmc.config.run import FactorConfig, ModelConfig, build
+from dsgmcmc.config.run import build
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts import PARTS, Part
@@ -45,14 +45,6 @@ AGAINST: list[tuple[dict[str, Any], str]] = [
     ({"likelihood": "negative-binomial", "center": False}, "no use for --set center: leave it out"),
 ]
 THERE = {Factor.W: (4, 2), Factor.H: (3, 2)}
-
-
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
-def test_a_part_declares_its_settings_itself(part: type[Part]) -> None:
-    """Each is a field of the model's configuration, and no field of what every model has."""
-    names = set(part.Settings.model_fields)
-    assert names <= set(ModelConfig.model_fields)
-    assert not names & set(FactorConfig.model_fields)
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from chain_states import start_chain
 from mpi4py import MPI
-from support import sample, write_planted
+from support import Model, sample, write_planted
 
 from dsgmcmc.config.run import build
 from dsgmcmc.data.ratings import Ratings
@@ -17,6 +17,10 @@ from dsgmcmc.model.quantity import THETA
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels, scalar_traces
+from dsgmcmc.samplers.hamcmc import PairProducts
+from dsgmcmc.samplers.metrics import Fisher
+from dsgmcmc.targets.state import Replicated
+from dsgmcmc.types import Factor
 
 BIASES: dict[str, Any] = {"rank": 0, "sampler": {"name": "baoab", "step_size": 0.02}}
 MODELS: dict[str, dict[str, Any]] = {
@@ -93,3 +97,23 @@ def test_a_warm_start_takes_what_is_marked(tmp_path: Path) -> None:
     start = run.directory.open_start(0, run.facts)
     marked = {quantity.name for quantity in (THETA, *run.quantities.all) if quantity.started}
     assert {key.field for key in start.block_keys()} | set(start.manifest.state) == marked | {"known"}
+
+
+DRAWN = Model(heteroscedastic=(Factor.H,))
+METRIC = Fisher({f: np.ones(3) for f in Factor}, {f: np.ones(3) for f in Factor}, np.ones(1))
+ONE = np.zeros((1, 1))
+
+
+@pytest.mark.parametrize(
+    ("replicated", "names"),
+    [
+        (DRAWN.rows(2).parameters, {"W.mean", "H.mean", "W.precision", "H.precision"}),
+        (DRAWN.noise(subchains=2).parameters, {"tau", "H.nu"}),
+        (METRIC, {"metric.W.c", "metric.H.c", "metric.W.lambda", "metric.H.lambda", "metric.tau"}),
+        (PairProducts(ONE, ONE, ONE, np.zeros(1)), {"pairs.sy", "pairs.yhy", "pairs.sbs", "skipped_pairs"}),
+    ],
+)
+def test_names_on_disk_stay(replicated: Replicated, names: set[str]) -> None:
+    """Runs that an earlier version has begun can go on: the arrays of parts and samplers have the names on disk."""
+    assert set(replicated.arrays()) == names
+    assert all(array.dtype == np.float64 for array in replicated.arrays().values())

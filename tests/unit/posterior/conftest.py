@@ -6,8 +6,8 @@ import pytest
 from runs import Made, make_run
 
 
-@pytest.fixture(scope="package", params=[(40, 18), (18, 40)], ids=["users are rows", "items are rows"])
+@pytest.fixture(scope="package", params=[False, True], ids=["users are rows", "items are rows, names are text"])
 def finished(request, tmp_path_factory) -> Made:
-    """A run of two chains, whose rows are users or items."""
-    users, items = request.param
-    return make_run(tmp_path_factory.mktemp("run"), users=users, items=items, chains=2)
+    """A run of two chains, whose rows are users with numbers, or items with text as names."""
+    users, items = (18, 40) if request.param else (40, 18)
+    return make_run(tmp_path_factory.mktemp("run"), users=users, items=items, strings=request.param, chains=2)

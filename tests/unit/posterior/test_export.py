@@ -9,19 +9,10 @@ import duckdb
 import numpy as np
 import pytest
 import xarray
-from runs import Made, make_run
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.export import export
 from dsgmcmc.posterior.heldout import predict_test
-
-
-@pytest.fixture(scope="module", params=[False, True], ids=["integers", "text"])
-def finished(request, tmp_path_factory) -> Made:
-    """A run whose users are rows and have numbers, and one whose items are rows and have text as names."""
-    users, items = (18, 40) if request.param else (40, 18)
-    folder = tmp_path_factory.mktemp("run")
-    return make_run(folder, users=users, items=items, strings=request.param, iterations=60, chains=2)
 
 
 def test_parquet_has_moments_or_draws_by_name(finished, tmp_path):

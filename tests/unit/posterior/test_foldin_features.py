@@ -16,6 +16,7 @@ from dsgmcmc import open_run as open_model
 from dsgmcmc.data.features import Description
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.parts.features import explained
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.newcomers import NewRatings, describe_new, fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
@@ -192,3 +193,13 @@ def test_importance_of_features(run: Run) -> None:
     sizes = [abs(effect.mean) for effect in effects]
     assert sizes == sorted(sizes, reverse=True)
     assert "job=b" in typed("info", run.path).expect().out
+
+
+def test_a_group_explains_the_mean_square_of_its_part() -> None:
+    """The mean is over rows and columns, each column in units of its own precision; so in a dense metric."""
+    rng, groups, precision = np.random.default_rng(5), np.array([0, 0, 1, 1, 1]), np.diag([1.0, 2.0, 4.0])
+    x, effects = rng.normal(size=(23, 5)), rng.normal(size=(5, 3))
+    squares = explained(effects, x.T @ x / 23, groups, precision)
+    for g in (0, 1):
+        part = x[:, g == groups] @ effects[g == groups]
+        assert squares[g] == pytest.approx((part**2 @ np.diag(precision)).mean() / 3)

@@ -150,10 +150,13 @@ def test_biases_only_are_recommended_where_there_is_nothing_else(tmp_path):
 
 
 def test_settings_restrict_what_is_compared(tmp_path):
-    """Models that cannot have a given setting are left out of a comparison."""
+    """Models that cannot have a given setting are left out; a comparison removes its runs alone from its folder."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "precious").write_text("")
     data = write_planted(tmp_path / "r.h5", stars=True, features=(2, 2))
     result = compare(tmp_path, data, metric="rmse", likelihood="gaussian", implicit_features="no", features="no")
     assert [model.name for model in result.models] == ["plain", "noise"]
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["precious"]
     with pytest.raises(InputError, match="levels"):
         compare(tmp_path, write_noisy(tmp_path / "m.h5", [0.5]), likelihood="ordinal-logit")
 
@@ -169,14 +172,6 @@ def test_clicks_are_compared_by_rankings(tmp_path):
     assert all(0 < model.criterion <= 1 and model.rmse is None for model in result.models)
     with pytest.raises(InputError, match="use ndcg"):
         compare(tmp_path, data, metric="rmse")
-
-
-def test_a_folder_keeps_what_a_comparison_has_not_made(tmp_path):
-    """A comparison removes its runs alone, and recommends the simplest model where noise is the same for all."""
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "precious").write_text("")
-    assert compare(tmp_path, write_noisy(tmp_path / "r.h5", [0.5]), implicit_features="no").recommended == "plain"
-    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["precious"]
 
 
 # ---------------------------------------------------------------------- command and estimator

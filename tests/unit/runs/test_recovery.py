@@ -14,9 +14,12 @@ from support import copied, digest, diverging, metrics
 from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import build
 from dsgmcmc.diagnostics.summary import read_summary
+from dsgmcmc.kernels.philox import noise_words
 from dsgmcmc.runs.chain import fallbacks
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.store import Key, Snapshot, step_name
+from dsgmcmc.targets.state import RandomStream, restarted_chain
+from dsgmcmc.types import Factor, Purpose
 
 ALL = ["half the step", "a quarter of the step", "the Kronecker metric", "the sampler gibbs"]
 
@@ -57,6 +60,18 @@ def test_steps_are_those_of_the_settings_made_smaller() -> None:
 
 
 # ---------------------------------------------------------------------- where chains begin again
+
+
+def test_a_chain_that_begins_again_takes_other_numbers() -> None:
+    """Normals and draws on the root differ from those before, and from those of all other chains."""
+    keys, drawn = set(), set()
+    for chain in (0, 1, 65535):
+        for times in range(3):
+            stream = RandomStream(5, restarted_chain(chain, times), iteration=9)
+            keys.add(noise_words(stream.key(Purpose.STEP, Factor.W, 0)))
+            drawn.add(stream.generator(Purpose.HYPERPARAMETERS).random())
+    assert len(keys) == len(drawn) == 9
+
 
 BURN_IN = 20
 

@@ -158,21 +158,6 @@ def test_a_move_is_that_of_the_whole_matrix(target: FactorTarget) -> None:
             np.testing.assert_allclose(block["theta"][i] - before[i], expected, rtol=2e-3, atol=2e-5)
 
 
-def test_momenta_stay_what_they_are_when_the_coordinates_turn(target: FactorTarget) -> None:
-    """They are rotated along; else a refresh would scramble their directions, and with them what they are for."""
-    metric = Kronecker()
-    metric.take_from(target)
-
-    def momenta() -> np.ndarray:
-        return np.concatenate([block["r"] @ metric.axes[block.factor].T for block in target.blocks()])
-
-    before, vectors = momenta(), metric.vectors[Factor.W].copy()
-    move(target, np.random.default_rng(5))
-    metric.take_from(target)
-    assert np.abs(metric.vectors[Factor.W] - vectors).max() > 0.1
-    np.testing.assert_allclose(momenta(), before, atol=1e-4)
-
-
 @pytest.mark.parametrize("follows", [False, True])
 def test_the_diagonal_metric_has_what_was_drawn_last(target: FactorTarget, follows: bool) -> None:
     """(tau n_i c_k + lambda_k)^-1/2 r, of tau and lambda that were drawn after the metric was taken, where it follows.
