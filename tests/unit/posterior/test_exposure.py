@@ -38,9 +38,9 @@ def test_every_item_is_regressed_on_all_others(monkeypatch: pytest.MonkeyPatch, 
     np.testing.assert_allclose(exposure, expected, rtol=1e-4, atol=1e-7)
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> Made:
-    return make_run(tmp_path_factory.mktemp("run"), users=30, items=20, iterations=60)
+@pytest.fixture
+def finished(tmp_path) -> Made:
+    return make_run(tmp_path, users=30, items=20, iterations=60)
 
 
 @pytest.mark.parametrize("damaged", [b"", b"abc", "half", "narrower", "float64"])
