@@ -41,7 +41,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "biases, counts": BIASES | {"likelihood": "negative-binomial", "implicit_features": "both"},
     "biases, dense": BIASES | {"prior": "normal-wishart", "standardise": False},
 }
-SETTINGS = {"rank": 2, "grid": 2, "iterations": 12, "burn_in": 2, "thin": 2, "evaluate_every": 4, "save_draws": 2}
+#: The rank of most other tests of whole runs, whose kernels are compiled.
+SETTINGS = {"rank": 3, "grid": 2, "iterations": 12, "burn_in": 2, "thin": 2, "evaluate_every": 4, "save_draws": 2}
 
 
 @pytest.fixture(scope="module", params=MODELS)
