@@ -24,7 +24,7 @@ def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, m
     data, folder = mpi_tmp_path / "r.h5", mpi_tmp_path / "compare"
 
     def compare(processes: Comm, folder: Path) -> Comparison:
-        return Comparing(processes, RatingsSource(data), folder, {"grid": 5, "rank": 2}, quiet=True).run()
+        return Comparing(processes, RatingsSource(data), folder, {"grid": 5, "rank": 3}, quiet=True).run()
 
     with together():
         if comm.rank == 0:  # first, so that one process compiles the kernels of all

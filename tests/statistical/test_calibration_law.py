@@ -33,7 +33,7 @@ class Planted:
         out, held_out = folder / settings["likelihood"], self.rng.random(len(x)) < test
         data = out.with_suffix(".h5")
         write_cells(data, self.shape, self.i, self.j, x, held_out)
-        assert sample(MPI.COMM_SELF, data, out, rank=2, save_draws=2, **settings) == 0
+        assert sample(MPI.COMM_SELF, data, out, rank=3, save_draws=2, **settings) == 0
         return Run(out), held_out
 
 

@@ -85,7 +85,7 @@ def test_effects_have_their_law_given_all_else(tmp_path: Path, settings: dict[st
     That is three times what 4,000 draws err by. With ten times as many these agreed to 0.02 sds, 3 % and 0.5 %.
     """
     data = write_planted(tmp_path / "r.h5", stars=True, timed=True)
-    base = {"rank": 1, "grid": 2, "time_levels": "user:4", "hyper_start": 1, "sampler": "baoab"}
+    base = {"rank": 3, "grid": 2, "time_levels": "user:4", "hyper_start": 1, "sampler": "baoab"}
     target, _ = start_chain(data, 0.4, build(base | settings))
     rng = np.random.default_rng(0)
     for block in target.blocks():

@@ -34,7 +34,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def target_of(data: Path, scaled: bool = False, owner: Factor | None = None) -> FactorTarget:
     """A target away from its start: random factors, scales, thresholds and gaps."""
     sampler = SGLD(SGLDConfig(gradient="full"), 0)
-    model = replace(MODEL, noise_precision=1.0, heteroscedastic=tuple(Factor) if scaled else ())
+    model = replace(MODEL, rank=3, noise_precision=1.0, heteroscedastic=tuple(Factor) if scaled else ())
     given = {"model": model, "sampler": sampler, "likelihood": Ordinal, "cut_by": owner}
     target = factor_target(MPI.COMM_SELF, data, 3, **given)
     sampler.start(target, 0.6)

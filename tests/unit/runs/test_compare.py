@@ -103,7 +103,7 @@ def short(monkeypatch):
 
 def compare(tmp_path, data, metric=None, **settings):
     """Compare models of rank 2."""
-    given = {"rank": 2, "grid": 2, **settings}
+    given = {"rank": 3, "grid": 2, **settings}
     return Comparing(Alone(), RatingsSource(data), tmp_path / "folder", given, metric, quiet=True).run()
 
 
@@ -180,7 +180,7 @@ def test_clicks_are_compared_by_rankings(tmp_path):
 def test_the_command_writes_settings_for_sample(tmp_path):
     """The command prints a table as JSON and writes a file for `sample --config`, which it does not replace."""
     data, best = write_noisy(tmp_path / "r.h5", (0.1, 1.0)), tmp_path / "best.toml"
-    command = ("compare", data, "--out", best, "--set", "rank=2", "--set", "grid=2", "--json")
+    command = ("compare", data, "--out", best, "--set", "rank=3", "--set", "grid=2", "--json")
     table = json.loads(typed(*command).expect().out)
     assert table["recommended"].startswith(("noise", "tails"))
     assert table["metric"] == "log-density"
@@ -193,7 +193,7 @@ def test_the_command_writes_settings_for_sample(tmp_path):
 def test_a_run_keeps_its_choice(tmp_path, monkeypatch):
     """`--model auto` compares once, and a resumed run keeps its model."""
     data, out = write_noisy(tmp_path / "r.h5", (0.1, 1.0)), tmp_path / "run"
-    shared = ("sample", data, "--out", out, "--model", "auto", "--set", "rank=2", "--set", "grid=2")
+    shared = ("sample", data, "--out", out, "--model", "auto", "--set", "rank=3", "--set", "grid=2")
     typed(*shared, "--iterations", 60).expect()
     config, _ = ResolvedConfig.of_run(RunDirectory(out))
     assert config.noise == "both"
@@ -222,7 +222,7 @@ class Diverging(Job):
         return 0
 
 
-GIVEN = {"rank": 2, "grid": 2, "iterations": 60}
+GIVEN = {"rank": 3, "grid": 2, "iterations": 60}
 
 
 @pytest.fixture(scope="module")
@@ -270,7 +270,7 @@ def test_a_job_may_be_killed_between_two_models(job, fault):
     job.ended.extend(3 * job.ended)  # so that the next ones diverge at once
     assert copied(fault, partial(sample_recommended, job)) == -signal.SIGKILL
     assert not (out / "run.toml").exists()
-    options = ("--rank", 2, "--grid", 2, "--iterations", 60)
+    options = ("--rank", 3, "--grid", 2, "--iterations", 60)
     typed("sample", job.source.path, "--out", out, "--model", "auto", *options, "--resume").expect()
     typed("verify", out).expect()
     assert Comparison.read(out / "comparison.json") == comparison
@@ -293,7 +293,7 @@ def test_the_estimator_compares_and_fits(tmp_path):
     rng = np.random.default_rng(0)
     pairs = np.argwhere(rng.random((60, 40)) < 0.7)
     x = rng.normal(0, 0.5, 60)[pairs[:, 0]] + rng.normal(size=len(pairs)) * np.where(pairs[:, 0] % 2, 0.1, 1.0)
-    model = BPMF(2, iterations=60, burn_in=20, implicit_features="both", model="auto", options={"grid": 2})
+    model = BPMF(3, iterations=60, burn_in=20, implicit_features="both", model="auto", options={"grid": 2})
     comparison = model.compare(pairs, x)
     fitted = model.fit(pairs, x).run_.config
     assert comparison.settings["noise"] == fitted.noise == "both"
