@@ -50,7 +50,7 @@ class Case:
 
 @pytest.mark.parametrize(
     ("K", "biases", "scaled", "cut_by"),
-    [(3, True, False, None), (2, False, True, None), (2, True, True, Factor.W), (2, True, True, Factor.H)],
+    [(3, True, False, None), (2, False, True, None), (3, True, True, Factor.W), (3, True, True, Factor.H)],
 )
 def test_gradients_are_derivatives_of_the_log_probability(
     K: int, biases: bool, scaled: bool, cut_by: Factor | None
