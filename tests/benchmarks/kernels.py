@@ -73,8 +73,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--ranks", default="16,32,64")
     most = peak()
-    print(f"peak {most / 1e9:.0f} Gflop/s")
-    say_head("K", "gradient", "weighted", "outer", "Gflop/s", "% of the peak")
+    say_head("K", "gradient", "gradient, weighted", "outer products", "Gflop/s", "% of the peak")
     for k in map(int, parser.parse_args().ranks.split(",")):
         say(k, *(f"{figure:.1f}" for figure in measure(k, most)))
 

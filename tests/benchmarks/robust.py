@@ -2,13 +2,13 @@
 
     for K in 1 2; do python tests/benchmarks/robust.py robust.jsonl --part $K/2 & done
     python tests/benchmarks/robust.py robust.jsonl --shapes check-ins,few --models plain,auto --seeds 3
-    python tests/benchmarks/robust.py robust.jsonl --table docs/evidence/robust.md
+    python tests/benchmarks/robust.py robust.jsonl --tables
 
 A cell is a shape of `tests/shapes.py`, a model, and a seed of the ratings, the split and the chain. Its ratings are
 prepared and sampled by the command, with `LENGTH`, and the run is opened in Python. Each cell adds a line to the file,
 and a cell that is in the file is not sampled again. So the script can be stopped and started again, and its parts share
-a file. With ``--model auto`` there are three seeds at most. With --table nothing is sampled: the tables of the page are
-replaced by those of the file.
+a file. With ``--model auto`` there are three seeds at most. With --tables nothing is sampled: the tables of the file
+are printed.
 
 A cell has failed if the command does not end with status 0, or the run cannot be opened. A likelihood that refuses the
 values (status 2) is left out. Numbers that are not finite are counted in the summary and in the predictions of pairs,
@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterator
@@ -54,8 +55,6 @@ AUTO_SEEDS = 3
 
 #: Models that admit every data set: status 2 is a failure, and no refusal of the values.
 FOR_ALL = ("plain", "noise", "auto")
-
-MARK = "<!-- tests/benchmarks/robust.py writes what follows -->\n"
 
 
 @dataclass(frozen=True)
@@ -227,15 +226,9 @@ def chosen(lines: Lines) -> str:
     return table(("shape", "model that `auto` took, by seed"), rows)
 
 
-def page(lines: Lines) -> str:
-    """All tables; tables without rows are left out."""
-    tables = {
-        "Runs": by_model(lines),
-        "Log score less that of biases only": by_shape(lines),
-        "Coverage where the likelihood is the true one": by_truth(lines),
-        "Models that were chosen": chosen(lines),
-    }
-    return "\n\n".join(f"## {title}\n\n{text}" for title, text in tables.items() if text.count("\n") > 1) + "\n"
+def all_tables(lines: Lines) -> str:
+    """All tables, in the order of docs/evidence/robust.md."""
+    return "\n\n".join(make(lines) for make in (by_model, by_shape, by_truth, chosen))
 
 
 # ---------------------------------------------------------------------- from the command line
@@ -250,18 +243,17 @@ def names(text: str | None, known: Collection[str]) -> list[str]:
 
 
 def main() -> None:
-    """Sample cells that are not in the file, or write the tables of those that are."""
+    """Sample cells that are not in the file, or print the tables of those that are."""
     parser = arguments(__doc__)
     parser.add_argument("file", type=Path, help="JSON, a line for each cell")
     parser.add_argument("--shapes", help="names, separated by commas; default all")
     parser.add_argument("--models", help="names, separated by commas; default all")
     parser.add_argument("--seeds", type=int, default=10, help="their number")
     parser.add_argument("--part", default="1/1", metavar="K/N", help="the K-th of N parts")
-    parser.add_argument("--table", type=Path, metavar="PAGE.md", help="write the tables into this page")
+    parser.add_argument("--tables", action="store_true", help="sample nothing, print tables")
     given = parser.parse_args()
-    if given.table:
-        head = given.table.read_text(encoding="utf-8").partition(MARK)[0]
-        given.table.write_text(f"{head}{MARK}\n{page(read(given.file))}", encoding="utf-8")
+    if given.tables:
+        print(all_tables(read(given.file)))
         return
     part, parts = map(int, given.part.split("/"))
     wanted = names(given.shapes, SHAPES), names(given.models, MODELS)
@@ -277,7 +269,9 @@ def main() -> None:
             shutil.rmtree(Path(folder) / "run", ignore_errors=True)
             with given.file.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
-            print(f"{cell.shape}, {cell.model}, seed {cell.seed}: {line['outcome']}, {line['seconds']} s", flush=True)
+            print(
+                f"{cell.shape}, {cell.model}, seed {cell.seed}: {line['outcome']}, {line['seconds']} s", file=sys.stderr
+            )
 
 
 if __name__ == "__main__":

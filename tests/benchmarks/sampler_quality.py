@@ -36,8 +36,8 @@ ALL = (
 )
 CLOSE = 0.002
 TITLES = (
-    *("", "RMSE", "seconds, passes", f"until RMSE is within {CLOSE} of Gibbs", "tau", "mean sd / that of Gibbs"),
-    *("correlation", "50 / 90 % intervals hold", "ESS of predictions in 1,000 passes", "a second"),
+    *("sampler", "RMSE", "seconds", "passes", "seconds to Gibbs", "tau", "sd / Gibbs", "correlation", "50 %", "90 %"),
+    *("ESS in 1,000 passes", "ESS a second"),
 )
 
 
@@ -76,10 +76,9 @@ def line(word: str, data: Path, folder: Path, exact: Reference | None) -> tuple[
     median = float(np.median(ess)) if ess else float("nan")
     drawn = 1 - config.burn_in / config.iterations
     cells = [
-        *(f"`{word}`", f"{last:.4f}", f"{seconds:.0f} s, {passes:,.0f}"),
-        f"{near['time_s']:.0f} s, {near['iteration'] * passes_of_iteration:,.0f}" if near else "not reached",
+        *(f"`{word}`", f"{last:.4f}", f"{seconds:.1f}", f"{passes:,.0f}", f"{near['time_s']:.1f}" if near else "not"),
         *(f"{summary['tau']:.2f}", f"{sd.mean() / exact.sd.mean():.3f}", f"{np.corrcoef(sd, exact.sd)[0, 1]:.3f}"),
-        f"{100 * covered[0.5]:.1f} / {100 * covered[0.9]:.1f} %",
+        *(f"{100 * covered[level]:.1f}" for level in (0.5, 0.9)),
         *(f"{1000 * median / (passes * drawn):.0f}", f"{median / (seconds * drawn):.1f}"),
     ]
     return cells, Reference(last, sd)

@@ -5,8 +5,8 @@
 Each replicate draws hyperparameters, factors and noise from the model's own prior, ratings from them, and samples the
 posterior at the default step of so few data. The rank of the truth among thinned draws must then be uniform: of the
 predictor of pairs without a rating, of the mean squared predictor, and of tau. Prints for each the mean of rank / L
-with its standard error (0.5 if right; the posterior is too low if it is more), the chi-square of ten bins and its p,
-and the number of chains that diverged.
+with its standard error (0.5 if right; the posterior is too low if it is more), the chi-square of ten bins with nine
+degrees of freedom and its p, and the number of chains that diverged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench import arguments
+from bench import arguments, say, say_head
 from mpi4py import MPI
 from scipy.stats import chi2
 from support import rows_of, write_cells
@@ -116,14 +116,13 @@ def ranks(seed: int, noise: str, sampler: str, n: int, scale: float) -> Ranked |
     return below
 
 
-def tell(name: str, below: np.ndarray) -> str:
-    """One line on ranks (replicates, quantities): mean of rank / L, and the chi-square of bins."""
+def line(below: np.ndarray) -> tuple[str, ...]:
+    """Cells on ranks (replicates, quantities): mean of rank / L, its standard error, chi-square of bins, and p."""
     share = (below + 0.5) / (DRAWS + 1)
     error = share.mean(axis=1).std(ddof=1) / np.sqrt(len(below))
     counts, _ = np.histogram(share[:, 0], BINS, (0, 1))
     square = ((counts - len(below) / BINS) ** 2).sum() / (len(below) / BINS)
-    p = chi2.sf(square, BINS - 1)
-    return f"{name:22} mean rank {share.mean():.3f} +- {error:.3f}   chi-square {square:5.1f} of {BINS - 1}, p {p:.3f}"
+    return f"{share.mean():.3f}", f"{error:.3f}", f"{square:.1f}", f"{chi2.sf(square, BINS - 1):.3f}"
 
 
 def main() -> None:
@@ -134,12 +133,13 @@ def main() -> None:
     parser.add_argument("--sampler", default="baoab", help="one whose gradients are of all ratings, or gibbs")
     parser.add_argument("--step", type=float, default=1.0, help="times the default step")
     given = parser.parse_args()
+    say_head("noise, quantity", "mean rank", "standard error", "chi-square", "p", "diverged")
     for noise in NOISE:
         all_ranks = [ranks(seed, noise, given.sampler, given.ratings, given.step) for seed in range(given.replicates)]
         kept = [ranked for ranked in all_ranks if ranked is not None]
-        print(f"noise {noise}: {len(all_ranks) - len(kept)} of {len(all_ranks)} diverged")
         for name in kept[0]:
-            print(tell(f"  {name}", np.array([ranked[name] for ranked in kept])), flush=True)
+            cells = line(np.array([ranked[name] for ranked in kept]))
+            say(f"{noise}, {name}", *cells, f"{len(all_ranks) - len(kept)} of {len(all_ranks)}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,222 @@
+"""Measure the figures of the documents, and write them into the pages.
+
+    python tests/benchmarks/evidence.py DATASETS                  # the parts that have not been measured
+    python tests/benchmarks/evidence.py DATASETS accuracy-1m      # one part, also if it has been measured
+    python tests/benchmarks/evidence.py --fill                    # only write measured figures into the pages
+
+A part is a few commands of `PARTS`, which anybody can type; together they take some hours on two cores with no other
+work. A part that is stopped begins anew; those that have ended are kept. The tables that the commands print become
+docs/evidence/PART.json, with commands, date, version, commit, processor, cores and seconds.
+
+Pages have marks, up to ``<!-- end -->``, whose content is written from these files:
+
+    <!-- PART -->                   its first table
+    <!-- PART 2 -->                 its second table
+    <!-- PART: ROW, COLUMN -->      the cell of the first table with these titles
+    <!-- PART 2: ROW, COLUMN -->    the cell of the second table
+    <!-- parts -->                  a table of all parts: commands, date, commit, processor, minutes
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from bench import arguments
+
+import dsgmcmc
+
+ROOT = Path(__file__).resolve().parents[2]
+EVIDENCE = ROOT / "docs" / "evidence"
+Table = list[list[str]]
+
+ONE_MILLION = "dsgmcmc prepare DATASETS/ml-1m/ratings.dat ml-1m.h5"
+HUNDRED_THOUSAND = "dsgmcmc prepare DATASETS/ml-100k/u1.base ml-100k.h5 --test DATASETS/ml-100k/u1.test"
+QUALITY = "tests/benchmarks/sampler_quality.py"
+SYNTHETIC = "data/synthetic.py ratings.parquet --rows 120800 --ratings 20000000"
+#: Commands of every part: those of dsgmcmc, and Python programs of the repository.
+PARTS = {
+    "accuracy-100k": ["tests/benchmarks/accuracy.py DATASETS --only u1,folds,longer"],
+    "accuracy-1m": ["tests/benchmarks/accuracy.py DATASETS --only 1m,splits"],
+    "accuracy-latest": ["tests/benchmarks/accuracy.py DATASETS --only temporal"],
+    "calibration-100k": [HUNDRED_THOUSAND, f"{QUALITY} ml-100k.h5 --out quality --gibbs 1250 -- --rank 32"],
+    "calibration-1m": [ONE_MILLION, f"{QUALITY} ml-1m.h5 --out quality --gibbs 300 -- --rank 16"],
+    "calibration-prior": ["tests/benchmarks/sbc.py --replicates 100"],
+    "calibration-prior-gibbs": ["tests/benchmarks/sbc.py --replicates 100 --sampler gibbs"],
+    "densities": ["tests/benchmarks/oracle.py"],
+    "densities-parts": ["tests/benchmarks/oracle.py --parts"],
+    "kernels": ["tests/benchmarks/kernels.py"],
+    "processes": [
+        SYNTHETIC,
+        "dsgmcmc prepare ratings.parquet ratings.h5",
+        "launch/mpirun.sh -n 2 python tests/benchmarks/scaling.py ratings.h5",
+    ],
+    "comparison-100k": ["tests/benchmarks/comparison.py DATASETS ml-100k --out ../comparison"],
+    "comparison-1m": ["tests/benchmarks/comparison.py DATASETS ml-1m --out ../comparison"],
+    "comparison-lectures": ["tests/benchmarks/comparison.py DATASETS lectures --out ../comparison"],
+    "comparison-half-stars": ["tests/benchmarks/comparison.py DATASETS half-stars --out ../comparison"],
+    "comparison-books": ["tests/benchmarks/comparison.py DATASETS books --out ../comparison"],
+    "robust": [
+        "tests/benchmarks/robust.py ../robust.jsonl --seeds 3",
+        "tests/benchmarks/robust.py ../robust.jsonl --tables",
+    ],
+}
+MARK = re.compile(
+    r"<!-- (?P<part>[a-z0-9-]+)(?: (?P<number>\d+))?(?:: (?P<row>[^>]+), (?P<column>[^,>]+))? -->"
+    r"(?P<content>.*?)<!-- end -->",
+    re.DOTALL,
+)
+
+
+# ---------------------------------------------------------------------- measuring
+
+
+def measure(part: str, datasets: Path, work: Path) -> None:
+    """Run the commands of a part, and write its JSON file."""
+    folder = work.resolve() / part
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    begin, printed = time.monotonic(), ""
+    for command in PARTS[part]:
+        print(f"{part}: {command}", file=sys.stderr, flush=True)
+        done = subprocess.run(
+            words(command, datasets.resolve()), cwd=folder, check=False, stdout=subprocess.PIPE, text=True
+        )
+        if done.returncode:
+            raise SystemExit(f"{part}: ended with status {done.returncode}")
+        printed += done.stdout
+    facts = {
+        "commands": [typed(command) for command in PARTS[part]],
+        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        "version": dsgmcmc.__version__,
+        "commit": commit(),
+        "processor": processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "seconds": round(time.monotonic() - begin),
+        "tables": tables(printed),
+    }
+    text = json.dumps(facts, indent=1, ensure_ascii=False)
+    (EVIDENCE / f"{part}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def words(command: str, datasets: Path) -> list[str]:
+    """Words of a command as they are executed."""
+    given = [word.replace("DATASETS", str(datasets)) for word in shlex.split(command)]
+    given = [str(ROOT / word) if word.startswith(("tests/", "data/", "launch/")) else word for word in given]
+    if given[0] == "dsgmcmc":
+        return [sys.executable, "-m", *given]
+    return given if given[0].endswith(".sh") else [sys.executable, *given]
+
+
+def typed(command: str) -> str:
+    """Command as a reader types it."""
+    return command if command.startswith(("dsgmcmc", "launch/")) else f"python {command}"
+
+
+def tables(printed: str) -> list[Table]:
+    """Tables in Markdown, row by row; the first row has the titles."""
+    found: list[Table] = []
+    lines = [*printed.splitlines(), ""]
+    for before, line in zip(["", *lines], lines, strict=False):
+        if not line.startswith("|"):
+            continue
+        if not before.startswith("|"):
+            found.append([])
+        cells = [cell.strip() for cell in line.strip()[1:-1].split("|")]
+        if set("".join(cells)) != {"-"}:
+            found[-1].append(cells)
+    return found
+
+
+def commit() -> str:
+    """Newest commit that changed the package."""
+    git = ["git", "-C", str(ROOT), "log", "-1", "--abbrev=8", "--format=%h", "--", "dsgmcmc"]
+    return subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def processor() -> str:
+    """Name of the processor."""
+    names = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+    return str(names[0]) if names else "unknown"
+
+
+# ---------------------------------------------------------------------- pages
+
+
+def measured() -> dict[str, Any]:
+    """What the JSON files have, by part."""
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(EVIDENCE.glob("*.json"))}
+
+
+def pages() -> list[Path]:
+    """Pages that may have marks."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+
+
+def filled(text: str, facts: dict[str, Any]) -> str:
+    """Text of a page with the content of its marks written anew."""
+    return MARK.sub(lambda mark: mark[0].replace(f"-->{mark['content']}<!--", f"-->{content(mark, facts)}<!--"), text)
+
+
+def content(mark: re.Match[str], facts: dict[str, Any]) -> str:
+    """What stands between a mark and its end."""
+    if mark["part"] == "parts":
+        return f"\n{all_parts(facts)}\n"
+    table = facts[mark["part"]]["tables"][int(mark["number"] or 1) - 1]
+    if mark["row"] is None:
+        return f"\n{markdown(table)}\n"
+    (row,) = (row for row in table[1:] if row[0].replace("`", "") == mark["row"])
+    return str(row[table[0].index(mark["column"])])
+
+
+def markdown(table: Table) -> str:
+    """A table in Markdown."""
+    head, *rows = table
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+
+
+def all_parts(facts: dict[str, Any]) -> str:
+    """Table of the parts that have been measured."""
+    rows = [["part", "commands", "date", "commit", "processor, cores", "minutes"]]
+    for part, fact in facts.items():
+        commands = "; ".join(f"`{command}`" for command in fact["commands"])
+        machine = f"{fact['processor']}, {fact['cores']}"
+        rows.append([part, commands, fact["date"], fact["commit"], machine, f"{fact['seconds'] / 60:.0f}"])
+    return markdown(rows)
+
+
+def fill() -> None:
+    """Write measured figures into all pages."""
+    facts = measured()
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        page.write_text(filled(text, facts), encoding="utf-8")
+
+
+def main() -> None:
+    """Measure what is asked for, and fill the pages."""
+    parser = arguments(__doc__)
+    parser.add_argument("datasets", type=Path, nargs="?", help="folder of ml-100k and ml-1m")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--work", type=Path, default=Path("evidence"), help="folder for what the commands write")
+    parser.add_argument("--fill", action="store_true", help="measure nothing")
+    given = parser.parse_args()
+    if not given.fill:
+        if given.datasets is None:
+            parser.error("DATASETS is missing")
+        for part in given.parts or [part for part in PARTS if part not in measured()]:
+            measure(part, given.datasets, given.work)
+    fill()
+
+
+if __name__ == "__main__":
+    main()
