@@ -181,6 +181,15 @@ def test_the_page_of_settings_is_up_to_date():
     assert page() == (DOCS / "settings.md").read_text(encoding="utf-8")
 
 
+def test_figures_are_those_that_were_measured(monkeypatch):
+    """Nobody writes a figure by hand. Out of date? Run `python tests/benchmarks/evidence.py --fill`."""
+    monkeypatch.syspath_prepend(ROOT / "tests" / "benchmarks")
+    evidence = runpy.run_path(str(ROOT / "tests" / "benchmarks" / "evidence.py"))
+    facts = evidence["measured"]()
+    stale = [page for page in evidence["pages"]() if evidence["filled"](text := page.read_text("utf-8"), facts) != text]
+    assert not stale
+
+
 def test_what_the_reference_names_is_there():
     """Each with a docstring, from which its entry is made; what the package itself exports is among them."""
     named = re.findall(r"^::: ([\w.]+)\.(\w+)$", (DOCS / "api.md").read_text(encoding="utf-8"), re.MULTILINE)

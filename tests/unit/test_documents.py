@@ -15,12 +15,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("*/README.md"), *sorted(ROOT.glob("docs/**/*.md"))]
 
 
-def test_readme_names_every_command_and_sampler():
-    """A command that the README does not name is not found."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_every_command_and_sampler_is_documented():
+    """A command that the README does not name, or a sampler that its page does not name, is not found."""
+    readme, samplers = ((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/samplers.md"))
     commands = set(typer.main.get_command(app).commands)
     assert commands <= set(re.findall(r"^\| `dsgmcmc ([a-z-]+)", readme, flags=re.MULTILINE))
-    assert set(SAMPLERS) <= set(re.findall(r"^\| `([a-z]+)`", readme, flags=re.MULTILINE))
+    assert set(SAMPLERS) <= set(re.findall(r"^\| `([a-z]+)`", samplers, flags=re.MULTILINE))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
