@@ -32,7 +32,7 @@ MAX_AUTOMATIC_RANK = 32
 #: Sampler for models in which the metric of the default sampler may be unstable.
 ROBUST_SAMPLER = "psgld"
 
-#: Burn-in with the default sampler; docs/samplers.md gives the reasons.
+#: Burn-in with the default sampler; docs/evidence/dropped.md gives the reasons.
 BURN_IN = "50sweeps"
 
 

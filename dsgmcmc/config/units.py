@@ -1,6 +1,6 @@
 """Parses lengths, times and target accuracies in the notation of users.
 
-docs/samplers.md gives the reasons for the default target, an ESS of 100 per chain.
+docs/evidence/dropped.md gives the reasons for the default target, an ESS of 100 per chain.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ RHAT_LIMIT = 1.05
 RECOMMENDED_RHAT = 1.01  # target R-hat that a warning recommends
 #: Fraction of the predictions that may miss the target. With few ratings, up to one prediction in ten shifts its
 #: mean only once in thousands of sweeps: if 95 % had to reach the target, the end of a run would be a matter of chance
-#: (docs/samplers.md).
+#: (docs/evidence/dropped.md).
 SHARE_LEFT_OUT = 0.1
 MAX_SHARE_APART = 0.05  # if more than this fraction of predictions have R-hat > `RHAT_LIMIT`, the chains do not agree
 #: Checks ("looks") are due LOOK_SWEEPS * n sweeps after burn-in; n has at most LOOK_DIGITS significant binary digits.
