@@ -37,8 +37,8 @@ has changed.
 
 *Exactness.* The algorithm is exact as eps -> 0 for a quadratic U: H_t does not involve theta_{t-M}. It does depend on
 earlier states of that sub-chain through s_{t-1}, so that for other targets a small bias remains, contrary to the
-paper's theorem 1; docs/hamcmc.md gives its size. With the diagonal metric, v must be frozen when burn-in ends: a v that
-continued to adapt to the sub-chain's gradients would change the sampled distribution.
+paper's theorem 1; docs/papers/what-is-here.md gives its size. With the diagonal metric, v must be frozen when burn-in
+ends: a v that continued to adapt to the sub-chain's gradients would change the sampled distribution.
 
 A block is sent with M states, M - 1 vectors s and M - 1 vectors y (and v): 3M - 2 times as much as with SGLD. All of
 them are needed: s_tau requires theta_{tau-M}, which has been overwritten, and y_tau a gradient on an earlier part.

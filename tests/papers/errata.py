@@ -1,4 +1,4 @@
-"""The numbers of docs/papers/what-does-not-reproduce.md, computed anew: formulas as printed beside those that hold.
+"""The numbers of docs/papers/what-is-here.md, computed anew: formulas as printed beside those that hold.
 
     python tests/papers/errata.py
 

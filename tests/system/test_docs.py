@@ -28,7 +28,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 QUICK_COMMAND = re.compile(r"^ *python (tests/papers/\w+\.py)( mnist\.npz)? --quick", re.MULTILINE)
 QUICK = {
     experiment
-    for page in (*DOCS.glob("papers/*.md"), DOCS / "hamcmc.md")
+    for page in DOCS.glob("papers/*.md")
     for experiment in QUICK_COMMAND.findall(page.read_text(encoding="utf-8"))
 }
 ELSEWHERE = {"evidence/comparison.md", "own-part.md", "own-target.md"}  # whose Python is executed by tests of their own
@@ -36,8 +36,6 @@ ELSEWHERE = {"evidence/comparison.md", "own-part.md", "own-target.md"}  # whose 
 NOT_HERE = {
     "installation.md": "installs packages from an index",
     "own-target.md": "runs in a test of its own, under mpirun",
-    "papers/recipe.md": "its script runs in its quick form",
-    "papers/what-does-not-reproduce.md": "takes minutes",
 }
 TAKES_LONG = ("samplers.md", "check-a-run.md", "tutorial.md")
 #: What commands of a page take for given besides files of ratings.
