@@ -1,6 +1,6 @@
 """Accuracy on MovieLens: u1 and the five folds of 100K, random and temporal splits of 1M, by models of growing detail.
 
-    python tests/benchmarks/accuracy.py DATASETS [--only u1,folds,1m,longer,splits,temporal] [--processes 2]
+    python tests/benchmarks/accuracy.py DATASETS [--only u1,folds,1m,longer,splits,temporal] [--processes N]
 
 DATASETS has the folders ml-100k and ml-1m. Every table has RMSE, MAE, log probability of the level, and the share of
 test ratings, in per cent, inside central intervals of 50, 80, 90 and 95 %. For u1 the table also has
@@ -121,7 +121,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("datasets", type=Path)
     parser.add_argument("--only", default="u1,folds,1m,longer,splits,temporal")
-    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--processes", type=int, default=1)
     given = parser.parse_args()
     wanted = given.only.split(",")
     with tempfile.TemporaryDirectory(prefix="dsgmcmc-accuracy-") as folder:

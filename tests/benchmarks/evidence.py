@@ -66,7 +66,7 @@ PARTS = {
     "comparison-half-stars": ["tests/benchmarks/comparison.py DATASETS half-stars --out ../comparison"],
     "comparison-books": ["tests/benchmarks/comparison.py DATASETS books --out ../comparison"],
     "robust": [
-        "tests/benchmarks/robust.py ../robust.jsonl --seeds 3",
+        "tests/benchmarks/robust.py ../robust.jsonl --seeds 10",
         "tests/benchmarks/robust.py ../robust.jsonl --tables",
     ],
 }
