@@ -1,7 +1,7 @@
 """Declares settings, and names them in messages: as options of ``dsgmcmc sample``, or by their names in Python.
 
 A setting is declared once, by `setting`, in a Pydantic class. From the declaration, `dsgmcmc.cli.sample` makes an
-option, and ``python docs/settings.py`` makes a line of docs/settings.md.
+option, and ``python docs/reference.py`` makes a line of docs/settings.md.
 """
 
 from __future__ import annotations

@@ -173,10 +173,10 @@ def test_every_page_is_on_the_index():
     assert sorted(nav) == sorted(pages)
 
 
-def test_the_page_of_settings_is_up_to_date():
-    """Out of date? Run `python docs/settings.py`."""
-    page = runpy.run_path(str(DOCS / "settings.py"))["page"]
-    assert page() == (DOCS / "settings.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", ["settings", "cli"])
+def test_generated_pages_are_up_to_date(page):
+    """Out of date? Run `python docs/reference.py`."""
+    assert runpy.run_path(str(DOCS / "reference.py"))["PAGES"][page]() == (DOCS / f"{page}.md").read_text("utf-8")
 
 
 def test_figures_are_those_that_were_measured(monkeypatch):

@@ -39,9 +39,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = text.replace(before, after)
     names.write_text(text, encoding="utf-8")
     (root / "docs").mkdir()
-    shutil.copy(PART_PAGE.parent / "settings.py", root / "docs")
+    shutil.copy(PART_PAGE.parent / "reference.py", root / "docs")
     (root / "usage.py").write_text(usage, encoding="utf-8")
-    with_part(root, "docs/settings.py")
+    with_part(root, "docs/reference.py")
     return root
 
 

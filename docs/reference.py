@@ -1,0 +1,208 @@
+"""Writes docs/settings.md and docs/cli.md from the code: ``python docs/reference.py``.
+
+A test checks that both pages are up to date.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import typer
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from dsgmcmc.cli.app import app
+from dsgmcmc.cli.sample import declared, sections, with_settings
+from dsgmcmc.samplers import SAMPLERS
+
+SETTINGS = """# Settings
+
+Generated from the configuration classes by `python docs/reference.py`; do not edit.
+
+A setting is given to `dsgmcmc sample` as an option or with `--set NAME=VALUE`, in a file with `--config FILE.toml`, or
+to `BPMF` as a parameter or in `options={...}`. `dsgmcmc sample DATA.h5 --out RUN --dry-run` prints the values of
+all settings, and `RUN/run.toml` stores them. A length is a number of iterations, such as `2000`, or of sweeps, such as
+`"500sweeps"`.
+"""
+
+JOB = """These settings are given only as options. The draws do not depend on them, except that `on_divergence`
+decides what a chain does after divergence.
+"""
+
+SAMPLER = """## Samplers
+
+`--sampler NAME` chooses a sampler ([which one](samplers.md)), and `--set sampler.SETTING=VALUE` gives one of its
+settings; `--step-size` is short for `--set sampler.step_size`. Without settings: {without}.
+
+### Settings that several samplers share
+"""
+
+COMMANDS = """# Commands
+
+Generated from the commands by `python docs/reference.py`; do not edit. `dsgmcmc COMMAND --help` prints the same.
+"""
+
+Row = tuple[str, ...]
+
+
+def settings_page() -> str:
+    """Return the page on settings."""
+    parts = [SETTINGS]
+    for section, of_section in sections().items():
+        fields = {name: field for name, field in of_section.items() if name not in ("sampler", "step_size")}
+        rows = [(f"`{name}`", _option(name, field), *_about(field)) for name, field in fields.items()]
+        parts += [f"## The {section}\n", *([JOB] if section == "job" else [])]
+        parts.append(_table(("setting", "option", "values", "default", ""), rows))
+    return "\n".join(parts + _samplers())
+
+
+def _samplers() -> list[str]:
+    """Return the section on samplers: a table of settings that several take alike, and one of all others."""
+    takers: dict[Row, list[str]] = {}
+    for name, sampler in SAMPLERS.items():
+        for row in _settings_of(sampler):
+            takers.setdefault(row, []).append(name)
+    settings = list(dict.fromkeys(row[0] for row in takers))
+    alike = sorted((row for row in takers if len(takers[row]) > 1), key=lambda row: settings.index(row[0]))
+    shared = [(row[0], _listed(takers[row]), *row[1:]) for row in alike]
+    single = [(_listed(names), *row) for row, names in takers.items() if len(names) == 1]
+    without = [name for name in SAMPLERS if not any(name in names for names in takers.values())]
+    return [
+        SAMPLER.format(without=_listed(without)),
+        _table(("setting", "samplers", "values", "default", ""), shared),
+        "### Settings of single samplers\n",
+        _table(("sampler", "setting", "values", "default", ""), single),
+    ]
+
+
+def _settings_of(sampler: Any) -> Iterable[Row]:
+    """Yield rows for the settings that a sampler takes: its gradient is one if there is a choice."""
+    for name, field in sampler.Config.model_fields.items():
+        if name != "gradient":
+            yield f"`{name}`", *_about(field)
+        elif len(sampler.gradients) > 1:
+            yield "`gradient`", _listed(sampler.gradients), f"`{sampler.gradients[0]}`", "estimator of the gradient"
+
+
+def commands_page() -> str:
+    """Return the page on commands."""
+    with_settings()
+    return "\n".join([COMMANDS, *(_command(command.callback) for command in app.registered_commands)])
+
+
+def _command(function: Any) -> str:
+    """Return the section on a command: its help, usage and options; options of settings by name alone."""
+    text, _, examples = inspect.cleandoc(function.__doc__).partition("\b\nExamples:\n")
+    usage, rows, settings = [f"dsgmcmc {function.__name__}"], [], []
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        kind, about = get_args(parameter.annotation)
+        default = parameter.default
+        if isinstance(about, typer.models.ArgumentInfo):
+            name = flag = about.metavar or parameter.name.upper()
+            usage.append(name)
+        elif about.rich_help_panel:
+            settings.append(f"--{parameter.name.replace('_', '-')}")
+            continue
+        else:
+            flag = ", ".join(_flags(parameter.name, about))
+            name = f"{flag} {about.metavar or ''}".strip()
+            usage += [name.split(", ")[0] + name.removeprefix(flag)] if default is parameter.empty else []
+        rows.append(
+            (f"`{name}`", _values_of(kind, about), _default_of(default, about, flag), (about.help or "").rstrip("."))
+        )
+    parts = [f"## {function.__name__}", text.strip(), f"```text\n{' '.join(usage)} [OPTIONS]\n```"]
+    parts.append(_table(("argument or option", "values", "default", ""), rows).strip())
+    if settings:
+        parts.append(f"Its other options are [settings](settings.md): {_listed(settings)}.")
+    if examples:
+        parts.append(f"```text\n{inspect.cleandoc(examples)}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def _flags(name: str, about: Any) -> list[str]:
+    """Return the names of an option; typer has the first that is given to ``Option`` as its `default`."""
+    given = [about.default] if isinstance(about.default, str) else []
+    return [*given, *(about.param_decls or [])] or [f"--{name.replace('_', '-')}"]
+
+
+def _values_of(kind: Any, about: Any) -> str:
+    """Return the values of an option that its placeholder does not name: alternatives, or a type with its bound."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _listed(kind)
+    alternatives = dict.fromkeys(kinds(kind))
+    if about.metavar or set(alternatives) <= {"yes or no", "path"}:
+        return ""
+    return ", ".join(alternatives) + ("" if about.min is None else f" at least {about.min:g}")
+
+
+def _default_of(default: Any, about: Any, flag: str) -> str:
+    if isinstance(about.show_default, str):
+        return about.show_default
+    if default is inspect.Parameter.empty:
+        return "required"
+    if isinstance(default, bool):
+        return f"`{flag.split('/')[not default]}`" if "/" in flag else ""
+    return "" if default is None else f"`{default}`"
+
+
+# ---------------------------------------------------------------------- cells of tables
+
+
+def _table(headings: Row, rows: Iterable[Row]) -> str:
+    """Return a table."""
+    first, *others = [
+        "".join(f"| {cell.replace('|', chr(92) + '|')} " for cell in row) + "|" for row in (headings, *rows)
+    ]
+    return "\n".join([first.replace("|  |", "| |"), "|---" * len(headings) + "|", *others]) + "\n"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _option(name: str, field: FieldInfo) -> str:
+    return f"`--{name.replace('_', '-')}`" if declared(field)["offered"] else ""
+
+
+def _about(field: FieldInfo) -> Row:
+    """Return the values, the default and the description of a setting."""
+    return _values(field), _default(field), (field.description or "").rstrip(".")
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default is PydanticUndefined:
+        return "required"
+    if declared(field)["shown"] or field.default is None:
+        return declared(field)["shown"]
+    return "no" if field.default is False else "yes" if field.default is True else f"`{field.default}`"
+
+
+def _values(field: FieldInfo) -> str:
+    """Return the values that a setting admits: its alternatives, or its types and bounds."""
+    bounds = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+    limits = [(words, getattr(constraint, key, None)) for constraint in field.metadata for key, words in bounds.items()]
+    phrases = [f"{words} {bound}" for words, bound in limits if bound is not None]
+    types = ", ".join(dict.fromkeys(kinds(field.annotation)))
+    return " ".join([types, ", ".join(phrases)]).strip()
+
+
+def kinds(annotation: Any) -> Iterable[str]:
+    """Return the names of the types that a setting admits, or its alternatives in backquotes."""
+    if get_origin(annotation) is Literal:
+        return [f"`{value}`" for value in get_args(annotation)]
+    if get_args(annotation):
+        return [name for kind in get_args(annotation) for name in kinds(kind)]
+    names = {int: ["integer"], float: ["number"], str: ["text"], bool: ["yes or no"], Path: ["path"]}
+    return names.get(annotation, [])
+
+
+#: The pages, by file name.
+PAGES = {"settings": settings_page, "cli": commands_page}
+
+if __name__ == "__main__":
+    for name, page in PAGES.items():
+        Path(__file__).with_name(f"{name}.md").write_text(page(), encoding="utf-8")
