@@ -14,20 +14,28 @@ from support import ROOT, Result, fenced, run, write_planted
 import dsgmcmc
 
 PART_PAGE, TARGET_PAGE = ROOT / "docs" / "own-part.md", ROOT / "docs" / "own-target.md"
+PART = ROOT / "docs" / "examples" / "taste.py"
 
 # ---------------------------------------------------------------------- a part of the model
+
+
+def test_the_page_on_parts_shows_what_the_example_has() -> None:
+    """Line by line, so that an excerpt does not go stale."""
+    (excerpt,) = fenced(PART_PAGE, "py")
+    assert set(excerpt.splitlines()) <= set(PART.read_text(encoding="utf-8").splitlines())
+
 
 SETTINGS = ["--rank", "2", "--grid", "2", "--tastes", "yes", "--features", "no", "--iterations", "60sweeps"]
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package with the page's part, added as the page says."""
+    """The package with the example's part, added as the page says."""
     root = tmp_path_factory.mktemp("tree")
     package = root / "dsgmcmc"
     shutil.copytree(Path(dsgmcmc.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    part, usage = fenced(PART_PAGE, "python")
-    (package / "model" / "parts" / "taste.py").write_text(part, encoding="utf-8")
+    (usage,) = fenced(PART_PAGE, "python")
+    shutil.copy(PART, package / "model" / "parts")
     names = package / "model" / "parts" / "__init__.py"
     text = names.read_text(encoding="utf-8")
     for before, after in (
