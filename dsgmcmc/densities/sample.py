@@ -304,7 +304,8 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
         processes. By default one process runs all chains.
     **settings
         ``sampler`` (a name, or a dict with ``name`` and the sampler's settings), ``chains``, ``iterations``,
-        ``burn_in``, ``thin``, ``seed``, ``grid``, ``schedule`` and ``initial_sd``; docs/own-target-reference.md describes them.
+        ``burn_in``, ``thin``, ``seed``, ``grid``, ``schedule`` and ``initial_sd``. docs/own-target-reference.md
+        describes them.
 
     Returns
     -------
