@@ -23,15 +23,28 @@ def test_every_command_and_sampler_is_documented():
     assert set(SAMPLERS) <= set(re.findall(r"^\| `([a-z]+)`", samplers, flags=re.MULTILINE))
 
 
+def text_of(page: Path) -> str:
+    """Text of a page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """Anchors of the headings of a page, as GitHub and the site make them."""
+    headings = re.findall(r"^#+ (.*)$", text_of(page), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_points_to_exists(page):
-    """Links and paths in the text go stale when files move."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if not link.startswith("https://")]
-    paths = re.findall(r"`((?:dsgmcmc|launch|data|docker|tests)/[\w./-]*)`", text)
-    missing = [link for link in links if not (page.parent / link).exists()]
-    missing += [path for path in paths if not (ROOT / path).exists()]
-    assert not missing
+    """Links, their anchors, and paths in the text go stale when files move."""
+    missing = []
+    for link in re.findall(r"\]\(((?!https?:)[^)]+)\)", text_of(page)):
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            missing.append(link)
+    paths = re.findall(r"`((?:dsgmcmc|launch|data|docker|tests)/[\w./-]*)`", text_of(page))
+    assert not missing + [path for path in paths if not (ROOT / path).exists()]
 
 
 def test_the_tests_that_the_page_on_reliability_names_are_there():
