@@ -1,4 +1,4 @@
-"""Installation on nodes without a network: the commands of launch/README.md, with the network really cut."""
+"""Installation on nodes without a network: the commands of docs/clusters.md, with the network really cut."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TIMEOUT = 600
 
 def blocks() -> list[str]:
     """Shell blocks of the section about nodes without a network."""
-    text = (ROOT / "launch" / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
     section = text.split("### Nodes without a network")[1].split("\n## ")[0]
-    return re.findall(r"^```sh\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+    return re.findall(r"^```bash\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
 
 
 def shell(script: str, folder: Path, *before: str, **environment: str) -> str:
