@@ -90,9 +90,10 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, model):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
-    """A small data set in the place of MovieLens 1M, which is so not fetched, and what is made of it beforehand."""
+    """Small data sets in place of MovieLens 100K and 1M, so that these are not fetched, and files made from them."""
     folder = tmp_path_factory.mktemp("made")
     (folder / "ml-1m").mkdir()
+    (folder / "ml-100k").mkdir()
     users, items = [1, 2, *range(35, 51)], [*range(1, 14), 661, 1193]
     rng = np.random.default_rng(0)
     kind = dict(zip(items, (np.arange(len(items)) % 2).tolist(), strict=True))  # users like one of two kinds of items
@@ -102,6 +103,8 @@ def made(tmp_path_factory) -> Path:
         "ml-1m/ratings.dat": "".join(f"{u}::{i}::{r}::0\n" for u, i, r in rated),
         "ml-1m/movies.dat": "1::One (1995)::Drama\n2::Two (1996)::Drama\n3::Three (1997)::Comedy\n",
         "ml-1m/users.dat": "".join(f"{u}::{'FM'[u % 2]}::25::{u % 3}::12345\n" for u in users),
+        "ml-100k/u.data": "".join(f"{u}\t{i}\t{r}\t0\n" for u, i, r in rated),
+        "ml-100k/u.item": "1|One (1995)|01-Jan-1995||\n2|Two (1996)|01-Jan-1996||\n",
         "pairs.csv": "user,item\n1,2\n2,3\n",
         "grown.csv": "user,item,rating\n" + "".join(f"{u},{i},{r}\n" for u, i, r in [*rated, (60, 1, 3), (60, 2, 4)]),
     }
@@ -122,7 +125,7 @@ def made(tmp_path_factory) -> Path:
 def test_commands_run(name, made, tmp_path, monkeypatch):
     """A page's, one after the other, as they stand, where there is what the page takes for given."""
     monkeypatch.chdir(tmp_path)
-    for given in ("ml-1m", "pairs.csv", "grown.csv", *filter(None, [GIVEN.get(name)])):
+    for given in ("ml-100k", "ml-1m", "pairs.csv", "grown.csv", *filter(None, [GIVEN.get(name)])):
         (shutil.copytree if (made / given).is_dir() else shutil.copy)(made / given, tmp_path / given)
     for line in "\n".join(fenced(DOCS / name, "sh")).splitlines():
         given, _, command = line.rpartition(" | ")
