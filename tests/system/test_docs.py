@@ -39,7 +39,13 @@ NOT_HERE = {
 }
 TAKES_LONG = ("samplers.md", "check-a-run.md", "tutorial.md")
 #: What commands of a page take for given besides files of ratings.
-GIVEN = {"files.md": "run", "samplers.md": "ml-1m.h5", "serving.md": "run", "check-a-run.md": "ml-1m.h5"}
+GIVEN = {
+    "check-a-run.md": "ml-1m.h5",
+    "files.md": "run",
+    "predictions.md": "run",
+    "samplers.md": "ml-1m.h5",
+    "serving.md": "run",
+}
 
 
 def pages(language: str) -> set[str]:
