@@ -37,14 +37,20 @@ NOT_HERE = {
     "installation.md": "installs packages from an index",
     "own-target.md": "runs in a test of its own, under mpirun",
 }
-TAKES_LONG = ("samplers.md", "check-a-run.md", "tutorial.md")
-#: What commands of a page take for given besides files of ratings.
+TAKES_LONG = (
+    *("check-a-run.md", "features.md", "likelihoods.md", "samplers.md", "time.md", "tutorial.md", "which-model.md"),
+)
+#: Files of ratings, and of pairs, that commands of every page take for given.
+FILES = ("pairs.csv", "grown.csv", "clicks.csv", "plays.csv", "prices.csv")
+#: What commands of a page take for given besides these files.
 GIVEN = {
     "check-a-run.md": "ml-1m.h5",
     "files.md": "run",
+    "likelihoods.md": "ml-1m.h5",
     "predictions.md": "run",
     "samplers.md": "ml-1m.h5",
     "serving.md": "run",
+    "which-model.md": "ml-1m.h5",
 }
 
 
@@ -103,7 +109,7 @@ def made(tmp_path_factory) -> Path:
     users, items = [1, 2, *range(35, 51)], [*range(1, 14), 661, 1193]
     rng = np.random.default_rng(0)
     kind = dict(zip(items, (np.arange(len(items)) % 2).tolist(), strict=True))  # users like one of two kinds of items
-    liked = [(u, i, 0.95 if u % 2 == kind[i] else 0.05) for u in users for i in items if (u + i) % 3]
+    liked = [(u, i, 0.8 if u % 2 == kind[i] else 0.2) for u in users for i in items if (u + i) % 3]
     rated = [(u, i, 1 + int(rng.binomial(4, share))) for u, i, share in liked]
     files = {
         "ml-1m/ratings.dat": "".join(f"{u}::{i}::{r}::0\n" for u, i, r in rated),
@@ -113,6 +119,9 @@ def made(tmp_path_factory) -> Path:
         "ml-100k/u.item": "1|One (1995)|01-Jan-1995||\n2|Two (1996)|01-Jan-1996||\n",
         "pairs.csv": "user,item\n1,2\n2,3\n",
         "grown.csv": "user,item,rating\n" + "".join(f"{u},{i},{r}\n" for u, i, r in [*rated, (60, 1, 3), (60, 2, 4)]),
+        "clicks.csv": "user,item\n" + "".join(f"{u},{i}\n" for u, i, r in rated if r > 2),
+        "plays.csv": "user,item,plays\n" + "".join(f"{u},{i},{r**2}\n" for u, i, r in rated),
+        "prices.csv": "user,item,price\n" + "".join(f"{u},{i},{r + (u * i % 100) / 100}\n" for u, i, r in rated),
     }
     for name, text in files.items():
         (folder / name).write_text(text)
