@@ -20,9 +20,7 @@ size of predictions (median of 256) for a second of sampling after burn-in. Not 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -177,14 +175,9 @@ def recommended(model: Any, users: int) -> np.ndarray:
 def fit_tool(name: str, settings: dict[str, Any], train: Path, test: Path, out: Path) -> Fit:
     """Fit another package in its own environment."""
     python = python_with(out / f"env-{PACKAGES[name][0]}", *PACKAGES[name])
-    result, script, errors = out / "result.npz", Path(__file__).with_name("tools.py"), out / "errors.txt"
+    result, script = out / "result.npz", Path(__file__).with_name("tools.py")
     begin = time.time()
-    command = [python, script, name, json.dumps(settings), train, test, result, repr(begin)]
-    with errors.open("w", encoding="utf-8") as file:
-        started = subprocess.Popen([str(word) for word in command], stdout=file, stderr=file)
-        _, status, used = os.wait4(started.pid, 0)
-    if status:
-        raise RuntimeError("failed: " + (errors.read_text(encoding="utf-8").strip().splitlines() or ["?"])[-1][:200])
+    run_program(python, script, name, json.dumps(settings), train, test, result, repr(begin))
     seconds, ratings = time.time() - begin, read(test)
     with np.load(result) as found:
         curve, draws = found["curve"].reshape(-1, 2), found["draws"]
@@ -193,7 +186,7 @@ def fit_tool(name: str, settings: dict[str, Any], train: Path, test: Path, out: 
             rmse=rmse(ratings[2], found["predicted"]) if "predicted" in found else None,
             ndcg=ndcg(found["lists"], ratings) if "lists" in found else None,
             seconds=seconds - float(found["watching"]),
-            memory=1024 * used.ru_maxrss,
+            memory=1024 * int(found["peak"]),
             curve=curve,
             ess=ess,
         )

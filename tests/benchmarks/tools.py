@@ -6,7 +6,7 @@ Runs in the package's own environment, without dsgmcmc. SETTINGS is JSON, keywor
 defaults. Files have lines of user, item and rating, counted from 0. BEGAN is the time at which this program was
 started, so that seconds contain start-up and reading. OUT.npz gets what the package has of: `predicted` ratings of the
 test pairs; the ten best `lists` of items for every user; the `curve` of seconds and RMSE of the mean over draws; the
-`draws` of the first test pairs; and the seconds that were spent on `watching` alone.
+`draws` of the first test pairs; the seconds that were spent on `watching` alone; and the peak of memory, in KiB.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 from scipy import sparse
@@ -197,7 +198,8 @@ def main(name, settings, train_file, test_file, out, began):
     shape = tuple(int(max(train[side].max(), test[side].max())) + 1 for side in (0, 1))
     watch = Watch(test[2], float(began))
     results = TOOLS[name](train, test, shape, watch, **json.loads(settings))
-    np.savez(out, curve=watch.curve, draws=watch.draws, watching=watch.spent, **results)
+    peak = Path("/proc/self/status").read_text(encoding="utf-8").partition("VmHWM:")[2].split()[0]
+    np.savez(out, curve=watch.curve, draws=watch.draws, watching=watch.spent, peak=int(peak), **results)
 
 
 if __name__ == "__main__":
