@@ -14,7 +14,7 @@ factors, a precision of biases together with these biases. Any effect that the s
 shows in the log likelihood of the test ratings at each draw. This log likelihood is therefore monitored in place of the
 shared parameters. Its required ESS is smaller than the predictions' required ESS by the factor `LIKELIHOOD_ALLOWANCE`:
 the smaller ESS still distinguishes a converged chain from a drifting one. The log likelihood is ignored once the
-predictions are `ACCURACY_ALONE` times as accurate as the target; docs/samplers.md shows the gain from waiting for it.
+predictions are `ACCURACY_ALONE` times as accurate as the target; docs/evidence/dropped.md gives the reason for waiting.
 
 In this check, unlike in `diagnose`, a single chain is compared with itself: its halves count as chains, and R-hat
 splits each half again. 9 of 10 monitored quantities must reach the accuracy.
