@@ -45,7 +45,6 @@ from pydantic import Field, model_validator
 from dsgmcmc.samplers.metrics import MOMENTUM
 from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.samplers.underdamped import BAOA, MEASURE_EVERY, Temperatures, Underdamped
-from dsgmcmc.settings import setting
 from dsgmcmc.targets.base import Target
 
 #: Defaults with the Kronecker metric, which is for data and models for which the diagonal metric is not stable.
@@ -59,21 +58,13 @@ FRICTION = 0.95  # c if eps is the default and no limit lowers it
 class BAOABConfig(RisingStep):
     """Configuration of BAOAB; `step_size` is eps. The Kronecker metric has a smaller default and a slower rise."""
 
-    step_size: float = setting(
-        "eps: the step of a row is sqrt(2 eps / l), where l bounds its curvature",
-        0.35,
-        shown="0.35, less with few ratings; 0.2 with the Kronecker metric",
-        offered=False,
-        gt=0,
-        allow_inf_nan=False,
-    )
-    friction: float = setting(
-        "c: the fraction of the momentum that a sweep keeps",
+    step_size: float = Field(0.35, gt=0, allow_inf_nan=False, description="eps; 0.2 with the Kronecker metric")
+    friction: float = Field(
         0.9,
-        shown="0.95 if the step is 0.35 by default, else 0.9",
-        offered=False,
         ge=0,
         lt=1,
+        description="c, the fraction of the momentum that a sweep keeps; with the default metric and step, 0.95 if "
+        "there are at least 20,000 ratings, and at least 0.88 per parameter of the factors",
     )
     metric: Literal["fisher", "kronecker"] = Field(
         "fisher", description="diagonal, or a full matrix for the columns of a row"

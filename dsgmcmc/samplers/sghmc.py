@@ -72,12 +72,7 @@ NOISY_FADE = 0.9
 class SGHMCConfig(RisingStep):
     """Configuration of SGHMC; `step_size` is eps, half the square of the step h of the dynamics."""
 
-    step_size: float = Field(
-        0.01,
-        gt=0,
-        allow_inf_nan=False,
-        description="eps: the step of a row is sqrt(2 eps / l), where l bounds its curvature",
-    )
+    step_size: float = Field(0.01, gt=0, allow_inf_nan=False, description="eps; the step of a row is sqrt(2 eps / l)")
     splitting: Literal["baoa", "published"] = Field("baoa", description="order of kick, drift and friction")
     metric: Literal["fisher", "kronecker", "identity"] = Field("fisher", description="coordinates of the step")
     gamma: float = Field(0.5, gt=0, allow_inf_nan=False, description="friction in units of the step h")

@@ -13,7 +13,7 @@ from dsgmcmc.cli.app import app
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dsgmcmc"
 #: Lines of code that the package may have: those that it has.
-LIMIT = 19_889
+LIMIT = 19_882
 #: Parameters that all commands together may have, and `sample`: those that they have.
 PARAMETERS, PARAMETERS_OF_SAMPLE = 107, 33
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
