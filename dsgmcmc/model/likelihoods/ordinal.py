@@ -25,12 +25,19 @@ Thresholds are moved once a sweep, from the gradient at the same state as the fa
 
 P is the dense Fisher information on phi, at eta = 0 and at thresholds that fit the levels' shares in the training
 ratings, plus the prior's precision. It depends on the data alone, so the moves need no correction for a metric that
-changes. For the move, the middle coordinate is replaced by the threshold nearest the median rating, the *anchor* a, and
-the log gaps are unchanged: C_m is C_a plus or minus the gaps between them. Otherwise a precisely known threshold could
-be a sum of gaps on which few ratings carry information: the direction in which that sum is constant would rotate with
-every step, while P is constant. The prior still refers to C_m. A shift of all thresholds is equivalent to an opposite
-shift of all predictors; in the coordinates in which P is the identity, the coupling of this shift to each of the two
-biases is at most 1. With h^2 = 2 eps / l, eps = 0.35 and l = 2, curvatures of up to 11 are stable.
+changes. For the move, two of the coordinates are others:
+
+- The middle threshold is replaced by the threshold nearest the median rating, the *anchor* a; C_m is C_a plus or minus
+  the gaps between them. Otherwise a precisely known threshold could be a sum of gaps on which few ratings carry
+  information: the direction in which that sum is constant would rotate with every step, while P is constant.
+- A log gap is replaced by y: the gap is log(1 + exp(y)) times its initial value, so that it grows in proportion to y
+  where it is large. In log gaps, curvatures would grow with the square of the gap, without a bound, and chains would
+  diverge on nearly separable ratings, whose gaps are large.
+
+The prior is still that of phi; the energy in y therefore has the term -log(d phi / d y). A shift of all thresholds is
+equivalent to an opposite shift of all predictors; in the coordinates in which P is the identity, the coupling of this
+shift to each of the two biases is at most 1. With h^2 = 2 eps / l, eps = 0.35 and l = 2, curvatures of up to 11 are
+stable. Kicks are clipped at 3, as those of scales are.
 
 *Thresholds of each user.* User i has the coordinates phi + f(d_i): gaps between neighbours are exp(f(d_ik)) times the
 shared gaps, and f(d) = 2 tanh(d / 2) keeps this ratio between exp(-2) and exp(2), as scales are bounded
@@ -158,11 +165,15 @@ class ThresholdModel:
         fisher = self._fisher(start, share)
         self.information = float(fisher.sum())
         self.anchor = int(np.argmin(np.abs(cumulated - 0.5)))
-        jacobian = _jacobian(re_anchored(self.position, size // 2, self.anchor), self.anchor)
+        anchored = re_anchored(self.position, size // 2, self.anchor)
+        self._log_gaps = np.delete(anchored, self.anchor)
+        _, slope, _ = _bent(np.zeros(size - 1))
+        slopes = np.insert(slope, self.anchor, 1.0)
         self.prior_precision = np.full(size, GAP_SD**-2)
         self.prior_precision[size // 2] = MIDDLE_SD**-2
         anchored_precision = np.insert(np.delete(self.prior_precision, size // 2), self.anchor, MIDDLE_SD**-2)
-        metric = counts.sum() * (jacobian.T @ fisher @ jacobian) + np.diag(anchored_precision)
+        jacobian = _jacobian(anchored, self.anchor) * slopes
+        metric = counts.sum() * (jacobian.T @ fisher @ jacobian) + np.diag(anchored_precision * slopes**2)
         self._root = np.linalg.cholesky(metric)
 
     def start(self) -> Thresholds:
@@ -213,13 +224,18 @@ class ThresholdModel:
 
     def move(self, state: Thresholds, slopes: Float64, rng: np.random.Generator) -> dict[str, Float64]:
         """Make one step of BAOAB, given `slopes`; return the arrays of the new state by their names on disk."""
-        middle = len(slopes) // 2
+        middle, anchor = len(slopes) // 2, self.anchor
+        anchored = re_anchored(state.position, middle, anchor)
+        y, slope, change = _bent(np.delete(anchored, anchor) - self._log_gaps)
         gradient = self._anchored(state.position, self.gradient(state.position, slopes))
-        kicked = state.momentum - STEP * np.linalg.solve(self._root, gradient)
+        gradient = np.insert(np.delete(gradient, anchor) * slope - change, anchor, gradient[anchor])
+        kick = STEP * np.linalg.solve(self._root, gradient)
+        kicked = state.momentum - np.clip(kick, -MOVE["most"], MOVE["most"])
         momentum = FRICTION * kicked + SPREAD * rng.standard_normal(len(kicked))
-        position = re_anchored(state.position, middle, self.anchor)
-        position = position + STEP / 2 * np.linalg.solve(self._root.T, kicked + momentum)
-        return Thresholds(re_anchored(position, self.anchor, middle), momentum).arrays()
+        moved = STEP / 2 * np.linalg.solve(self._root.T, kicked + momentum)
+        log_gaps = self._log_gaps + np.log(np.logaddexp(0.0, y + np.delete(moved, anchor)))
+        position = np.insert(log_gaps, anchor, anchored[anchor] + moved[anchor])
+        return Thresholds(re_anchored(position, anchor, middle), momentum).arrays()
 
     def _anchored(self, position: Float64, gradient: Float64) -> Float64:
         """Convert the gradient at `position` from coordinates with the middle threshold to those with the anchor."""
@@ -250,6 +266,19 @@ def coordinates_of(values: Float64) -> Float64:
     middle = len(values) // 2
     log_gaps = np.log(np.maximum(np.diff(values), 1e-6))
     return np.insert(log_gaps, middle, values[middle])
+
+
+def _bent(log_ratio: Float64) -> tuple[Float64, Float64, Float64]:
+    """Coordinates y of gaps that are exp(`log_ratio`) = log(1 + exp(y)) times the initial ones, (R - 2,) each.
+
+    Returns y, the derivative s of `log_ratio` with respect to y, and that of log s.
+    """
+    from scipy.special import expit
+
+    ratio = np.exp(log_ratio)
+    y = ratio + np.log(-np.expm1(-ratio))
+    slope = expit(y) / ratio
+    return y, slope, expit(-y) - slope
 
 
 def _jacobian(position: Float64, middle: int | None = None) -> Float64:

@@ -86,7 +86,7 @@ THERMOSTAT = r"^the thermostat .* schedule=random, or take another sampler$"
         ("sghmc", CORRECTED | VARIATED, {}, "noise_correction is for the noise of plain parts"),
         ("sgnht", {}, {"schedule": "shuffled"}, THERMOSTAT),
         ("sgld", VARIATED, {"noise": "both"}, "noise scales"),
-        ("sgld", VARIATED, {"likelihood": "ordinal-logit"}, "thresholds change it"),
+        ("sgld", VARIATED, {"likelihood": "ordinal-logit"}, "thresholds would change"),
         ("hamcmc", {"memory": 2}, {"grid": 4, "schedule": "cyclic", "thin": 3}, "only 2 of the parts"),
         ("hamcmc", {"memory": 3}, {"grid": 9, "schedule": "cyclic", "thin": 2}, "only 3 of the parts"),
         ("hamcmc", {"memory": 2}, {"grid": 4, "schedule": "shuffled", "thin": 8}, "only 1 of the 2 sub-chains"),
