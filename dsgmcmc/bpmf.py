@@ -121,10 +121,10 @@ class BPMF(Estimator, FittedModel):
     noise : {"shared", "by-user", "by-item", "both"}, optional
         One noise level for all ratings, or one per user, per item, or both.
     implicit_features : {"no", "user", "item", "both"}, optional
-        Learn also from which items each user rated: about users, items, or both.
+        Learn also from who rated what: about users, items, or both.
     time_levels : str, optional
-        Ratings of a user (or item) that share a time effect: ratings of the same second (page), or N successive
-        ratings. `fit` then needs timestamps, in a column of X or in a file.
+        Ratings of a user (or item) that share a time effect: ratings of one second (page), or N successive ratings.
+        `fit` then needs timestamps, in a column of X or in a file.
     model : {"auto"}, optional
         With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and samples the
         recommended model; other parameters restrict the candidates.

@@ -60,7 +60,7 @@ def test_the_summary_has_rankings_and_no_errors(run: Run, data: Path) -> None:
     write_report(run.path, run.path.parent / "report.html")
     page = (run.path.parent / "report.html").read_text()
     assert f"<li>{verdict(summary).result[0]}</li>" in page
-    assert "RMSE" not in page.partition("<h2>Words")[0]
+    assert "RMSE" not in page.partition("<h2>Glossary")[0]
 
 
 def test_scores_are_neither_ratings_nor_probabilities(run: Run) -> None:
