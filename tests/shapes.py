@@ -363,6 +363,15 @@ def few(seed: int) -> Ratings:
     return Ratings(i, j, np.clip(np.round(3.5 + eta + 0.5 * rng.normal(size=size.n)), 1, 5))
 
 
+def two_camps(seed: int) -> Ratings:
+    """Users of two camps like items of one kind each: 178 ratings in five stars, nearly separable."""
+    rng = of("two camps", seed)
+    i, j = (side.ravel() for side in np.indices((18, 15)))
+    rated = (i + j) % 3 > 0
+    i, j = i[rated], j[rated]
+    return Ratings(i, j, 1.0 + rng.binomial(4, np.where(i % 2 == j % 2, 0.95, 0.05)))
+
+
 @dataclass(frozen=True)
 class Shape:
     """Ratings of one kind: a function of a seed, and the models of `robust.py` whose law they have by construction."""
@@ -396,4 +405,5 @@ SHAPES: dict[str, Shape] = {
     "values of 1e6": Shape(lambda seed: normal(seed, scale=1e6, offset=3e6), ("plain",)),
     "new items": Shape(new_items),
     "few": Shape(few),
+    "two camps": Shape(two_camps),
 }

@@ -55,9 +55,17 @@ def test_runs_end_well_and_predict_numbers(shape, options, tmp_path):
         assert np.isfinite(numbers).all()
 
 
-@pytest.mark.parametrize("options", [pytest.param(LEVELS, marks=pytest.mark.long), THRESHOLDS])
-def test_two_dozen_levels_of_which_most_have_a_rating_or_two(options, tmp_path):
-    """The first try holds: thresholds far from most ratings do not carry those among them along."""
-    data = SHAPES["check-ins"].make(9).prepare(tmp_path / "r.h5")
-    done = typed("sample", data, "--out", tmp_path / "run", "--iterations", "150sweeps", *options)
+@pytest.mark.parametrize(
+    ("shape", "seed", "sweeps", "options"),
+    [
+        pytest.param("check-ins", 9, 150, LEVELS, marks=pytest.mark.long),
+        ("check-ins", 9, 150, THRESHOLDS),
+        ("two camps", 0, 600, LEVELS),
+        ("two camps", 1, 600, THRESHOLDS),
+    ],
+)
+def test_thresholds_do_not_run_away(shape, seed, sweeps, options, tmp_path):
+    """The first try holds, with levels that hardly occur, and where gaps are large because ratings are separable."""
+    data = SHAPES[shape].make(seed).prepare(tmp_path / "r.h5")
+    done = typed("sample", data, "--out", tmp_path / "run", "--iterations", f"{sweeps}sweeps", *options)
     assert "diverged" not in done.expect(0).err
