@@ -42,6 +42,7 @@ Table = list[list[str]]
 ONE_MILLION = "dsgmcmc prepare DATASETS/ml-1m/ratings.dat ml-1m.h5"
 HUNDRED_THOUSAND = "dsgmcmc prepare DATASETS/ml-100k/u1.base ml-100k.h5 --test DATASETS/ml-100k/u1.test"
 QUALITY = "tests/benchmarks/sampler_quality.py"
+SHORT = "--rank 16 --iterations 400sweeps --burn-in 100sweeps --set evaluate_every=5sweeps"
 SYNTHETIC = "data/synthetic.py ratings.parquet --rows 120800 --ratings 20000000"
 #: Commands of every part: those of dsgmcmc, and Python programs of the repository.
 PARTS = {
@@ -49,7 +50,7 @@ PARTS = {
     "accuracy-1m": ["tests/benchmarks/accuracy.py DATASETS --only 1m,splits"],
     "accuracy-latest": ["tests/benchmarks/accuracy.py DATASETS --only temporal"],
     "calibration-100k": [HUNDRED_THOUSAND, f"{QUALITY} ml-100k.h5 --out quality --gibbs 1250 -- --rank 32"],
-    "calibration-1m": [ONE_MILLION, f"{QUALITY} ml-1m.h5 --out quality --gibbs 300 -- --rank 16"],
+    "calibration-1m": [ONE_MILLION, f"{QUALITY} ml-1m.h5 --out quality --gibbs 150 -- {SHORT}"],
     "calibration-prior": ["tests/benchmarks/sbc.py --replicates 100"],
     "calibration-prior-gibbs": ["tests/benchmarks/sbc.py --replicates 100 --sampler gibbs"],
     "densities": ["tests/benchmarks/oracle.py"],

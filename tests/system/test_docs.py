@@ -140,7 +140,7 @@ def made(tmp_path_factory) -> Path:
 def test_commands_run(name, made, tmp_path, monkeypatch):
     """A page's, one after the other, as they stand, where there is what the page takes for given."""
     monkeypatch.chdir(tmp_path)
-    for given in ("ml-100k", "ml-1m", "pairs.csv", "grown.csv", *filter(None, [GIVEN.get(name)])):
+    for given in ("ml-100k", "ml-1m", *FILES, *filter(None, [GIVEN.get(name)])):
         (shutil.copytree if (made / given).is_dir() else shutil.copy)(made / given, tmp_path / given)
     for line in "\n".join(fenced(DOCS / name, "sh")).splitlines():
         given, _, command = line.rpartition(" | ")
