@@ -190,8 +190,9 @@ def all_parts(facts: dict[str, Any]) -> str:
     rows = [["part", "commands", "date", "commit", "processor, cores", "minutes"]]
     for part, fact in facts.items():
         commands = "; ".join(f"`{command}`" for command in fact["commands"])
-        machine = f"{fact['processor']}, {fact['cores']}"
-        rows.append([part, commands, fact["date"], fact["commit"], machine, f"{fact['seconds'] / 60:.0f}"])
+        machine, seconds = f"{fact['processor']}, {fact['cores']}", fact["seconds"]
+        minutes = "not recorded" if seconds is None else f"{seconds / 60:.0f}"
+        rows.append([part, commands, fact["date"], fact["commit"], machine, minutes])
     return markdown(rows)
 
 
