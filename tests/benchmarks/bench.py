@@ -1,4 +1,4 @@
-"""Code that benchmarks share: commands, environments for other packages, ratings as arrays, tables."""
+"""Code that benchmarks share: commands, environments for other packages, tables."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import argparse
 import resource
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 
 TESTS = Path(__file__).parents[1]
@@ -69,32 +66,19 @@ def movielens(folder: Path, data: Path, ratings: str, *options: str) -> Path:
     return data
 
 
-def triplets(ratings: Ratings, part: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows, columns and values of a part of a ratings file, (n,) each."""
-    indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
-    return np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr)), columns, values
+def row(*cells: object) -> str:
+    """A line of a table in Markdown."""
+    return f"| {' | '.join(map(str, cells))} |"
 
 
-def export(data: Path, out: Path) -> dict[str, Any]:
-    """Write the split as plain arrays, users first, with the features of both sides if there are any."""
-    with Ratings(data) as ratings:
-        order = -1 if ratings.transposed else 1
-        arrays: dict[str, Any] = {"shape": (ratings.n_rows, ratings.n_cols)[::order], "mean": ratings.mean}
-        for part in ("train", "test"):
-            rows, columns, values = triplets(ratings, part)
-            users, items = (rows, columns)[::order]
-            arrays |= {f"{part}_users": users, f"{part}_items": items, f"{part}_values": values}
-        for side, name in zip(("rows", "cols")[::order], ("users", "items"), strict=True) if ratings.features else ():
-            features = ratings.feature_slab(side, 0, ratings.n_rows if side == "rows" else ratings.n_cols)
-            arrays |= {f"{name}_{field}": getattr(features, field) for field in ("indptr", "indices", "values")}
-            arrays[f"{name}_features"] = len(features.names)
-    np.savez(out, **arrays)
-    return arrays
+def markdown(titles: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown."""
+    return "\n".join(row(*cells) for cells in (titles, ["---"] * len(titles), *rows))
 
 
 def say(*cells: object) -> None:
     """Print a line of a table in Markdown."""
-    print(f"| {' | '.join(map(str, cells))} |", flush=True)
+    print(row(*cells), flush=True)
 
 
 def say_head(*titles: object) -> None:

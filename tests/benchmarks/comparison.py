@@ -30,11 +30,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from bench import arguments, python_with, quietly, run_program, say, say_head
 from shapes import book_ratings, half_stars
-from tools import FOLLOWED, LIKED, TOP, matrix
+from tools import FOLLOWED, LIKED, TOP, read
 
 from dsgmcmc import open_run
 from dsgmcmc.diagnostics.convergence import diagnose
 from dsgmcmc.diagnostics.mixing import ess_bulk
+from dsgmcmc.diagnostics.ranking import measures
 from dsgmcmc.diagnostics.scores import rmse
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.storage.rundir import RunDirectory
@@ -121,20 +122,11 @@ def divide(ratings: Triplets, folder: Path) -> dict[str, Path]:
     return {name: write(folder / f"{name}.csv", numbered, chosen) for name, chosen in parts.items()}
 
 
-def read(path: Path) -> Triplets:
-    """Users, items and values of a file, (n,) each."""
-    users, items, values = np.loadtxt(path, delimiter=",", skiprows=1, unpack=True)
-    return users.astype(np.int64), items.astype(np.int64), values
-
-
 def ndcg(lists: np.ndarray, test: Triplets) -> float:
-    """NDCG of lists (users, TOP) against test ratings of 4 or more, over users who have some."""
-    good = [part[test[2] >= LIKED] for part in test]
-    liked = matrix(good, (len(lists), max(lists.max(), good[1].max()) + 1)) > 0
-    gains = 1 / np.log2(np.arange(2, TOP + 2))
-    hits = np.array([liked[user, row].toarray()[0] for user, row in enumerate(lists)]) @ gains
-    number = np.minimum(np.asarray(liked.sum(axis=1)).ravel().astype(int), TOP)
-    return float((hits[number > 0] / np.cumsum(gains)[number[number > 0] - 1]).mean())
+    """Mean NDCG of lists (users, TOP) against test ratings of 4 or more, over users who have some."""
+    users, items = (side[test[2] >= LIKED] for side in test[:2])
+    some = np.unique(users)
+    return float(measures(some, lists[some], users, items)["ndcg"].mean())
 
 
 # ---------------------------------------------------------------------- fits
@@ -154,9 +146,9 @@ def fit_ours(options: str, files: dict[str, Path], folder: Path) -> Fit:
     lines = [line for line in directory.metrics() if line["rmse_mean"] is not None]
     before = seconds - lines[-1]["time_s"]
     ess = np.median(diagnose(opened.run_)["predictions"]["ess_bulk"])
-    test = read(files["test"])
+    test, predicted = read(files["test"]), predict_test(opened.run_)
     return Fit(
-        rmse=rmse(predict_test(opened.run_).rating, predict_test(opened.run_).mean),
+        rmse=rmse(predicted.rating, predicted.mean),
         ndcg=ndcg(recommended(opened, int(max(test[0].max(), read(files["train"])[0].max())) + 1), test),
         seconds=seconds,
         memory=sum(summary["peak_rss_bytes"]),

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import re
 import shlex
 import shutil
@@ -31,9 +30,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench import arguments
+from bench import arguments, markdown
 
 import dsgmcmc
+from dsgmcmc.parallel.comm import cpu_name, usable_cores
 
 ROOT = Path(__file__).resolve().parents[2]
 EVIDENCE = ROOT / "docs" / "evidence"
@@ -72,8 +72,8 @@ PARTS = {
     ],
 }
 MARK = re.compile(
-    r"<!-- (?P<part>[a-z0-9-]+)(?: (?P<number>\d+))?(?:: (?P<row>[^>]+), (?P<column>[^,>]+))? -->"
-    r"(?P<content>.*?)<!-- end -->",
+    r"(?P<head><!-- (?P<part>[a-z0-9-]+)(?: (?P<number>\d+))?(?:: (?P<row>[^>]+), (?P<column>[^,>]+))? -->)"
+    r".*?(?P<end><!-- end -->)",
     re.DOTALL,
 )
 
@@ -100,8 +100,8 @@ def measure(part: str, datasets: Path, work: Path) -> None:
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "version": dsgmcmc.__version__,
         "commit": commit(),
-        "processor": processor(),
-        "cores": len(os.sched_getaffinity(0)),
+        "processor": cpu_name(),
+        "cores": usable_cores(),
         "seconds": round(time.monotonic() - begin),
         "tables": tables(printed),
     }
@@ -144,12 +144,6 @@ def commit() -> str:
     return subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def processor() -> str:
-    """Name of the processor."""
-    names = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
-    return str(names[0]) if names else "unknown"
-
-
 # ---------------------------------------------------------------------- pages
 
 
@@ -165,7 +159,7 @@ def pages() -> list[Path]:
 
 def filled(text: str, facts: dict[str, Any]) -> str:
     """Text of a page with the content of its marks written anew."""
-    return MARK.sub(lambda mark: mark[0].replace(f"-->{mark['content']}<!--", f"-->{content(mark, facts)}<!--"), text)
+    return MARK.sub(lambda mark: mark["head"] + content(mark, facts) + mark["end"], text)
 
 
 def content(mark: re.Match[str], facts: dict[str, Any]) -> str:
@@ -173,27 +167,22 @@ def content(mark: re.Match[str], facts: dict[str, Any]) -> str:
     if mark["part"] == "parts":
         return f"\n{all_parts(facts)}\n"
     table = facts[mark["part"]]["tables"][int(mark["number"] or 1) - 1]
+    titles, *rows = table
     if mark["row"] is None:
-        return f"\n{markdown(table)}\n"
-    (row,) = (row for row in table[1:] if row[0].replace("`", "") == mark["row"])
-    return str(row[table[0].index(mark["column"])])
-
-
-def markdown(table: Table) -> str:
-    """A table in Markdown."""
-    head, *rows = table
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+        return f"\n{markdown(titles, rows)}\n"
+    (row,) = (row for row in rows if row[0].replace("`", "") == mark["row"])
+    return str(row[titles.index(mark["column"])])
 
 
 def all_parts(facts: dict[str, Any]) -> str:
     """Table of the parts that have been measured."""
-    rows = [["part", "commands", "date", "commit", "processor, cores", "minutes"]]
+    rows = []
     for part, fact in facts.items():
         commands = "; ".join(f"`{command}`" for command in fact["commands"])
         machine, seconds = f"{fact['processor']}, {fact['cores']}", fact["seconds"]
         minutes = "not recorded" if seconds is None else f"{seconds / 60:.0f}"
         rows.append([part, commands, fact["date"], fact["commit"], machine, minutes])
-    return markdown(rows)
+    return markdown(("part", "commands", "date", "commit", "processor, cores", "minutes"), rows)
 
 
 def fill() -> None:

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench import arguments
+from bench import arguments, markdown
 from shapes import SHAPES
 
 from dsgmcmc import open_run
@@ -170,11 +170,6 @@ def gain_cell(lines: Lines) -> str:
     return ", ".join(cell)
 
 
-def table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """A table in Markdown."""
-    return "\n".join(f"| {' | '.join(row)} |" for row in (titles, ("---",) * len(titles), *rows))
-
-
 def by_model(lines: Lines) -> str:
     """Numbers of runs of each model, by outcome."""
     rows = []
@@ -192,7 +187,7 @@ def by_model(lines: Lines) -> str:
         )
         rows += [(f"`{model}`", *map(str, numbers), worse)] if runs else []
     titles = ("model", "runs", "values refused", "failed", "with numbers that are not finite", "recovered")
-    return table((*titles, "worse than biases only on"), rows)
+    return markdown((*titles, "worse than biases only on"), rows)
 
 
 def by_shape(lines: Lines) -> str:
@@ -202,7 +197,7 @@ def by_shape(lines: Lines) -> str:
     for name in SHAPES:
         if runs := select(lines, shape=name):
             rows.append((name, *(gain_cell(select(runs, model=model)) for model in models)))
-    return table(("shape", *(f"`{model}`" for model in models)), rows)
+    return markdown(("shape", *(f"`{model}`" for model in models)), rows)
 
 
 def by_truth(lines: Lines) -> str:
@@ -216,14 +211,14 @@ def by_truth(lines: Lines) -> str:
             allowed = 0.02 + 2 * math.sqrt(0.9 * 0.1 / number)
             holds = "yes" if abs(share - 0.9) <= allowed else "**no**"
             rows.append((name, f"`{model}`", f"{number:,}", f"{share:.4f}", f"0.9 ± {allowed:.4f}", holds))
-    return table(("shape", "model", "test ratings", "in their 90 % intervals", "allowed", "holds"), rows)
+    return markdown(("shape", "model", "test ratings", "in their 90 % intervals", "allowed", "holds"), rows)
 
 
 def chosen(lines: Lines) -> str:
     """Models that `auto` took on every shape."""
     models = {name: [line["chosen"] for line in select(lines, shape=name) if line.get("chosen")] for name in SHAPES}
     rows = [(name, "; ".join(taken)) for name, taken in models.items() if taken]
-    return table(("shape", "model that `auto` took, by seed"), rows)
+    return markdown(("shape", "model that `auto` took, by seed"), rows)
 
 
 def all_tables(lines: Lines) -> str:
