@@ -70,9 +70,7 @@ def smurff(train, test, shape, watch, centre=False, adaptive=False, **settings):
 
     mean = train[2].mean() if centre else 0.0
     matrices = [sparse.coo_matrix((part[2] - mean, part[:2]), shape=shape).tocsc() for part in (train, test)]
-    session = package.TrainSession(
-        priors=["normal", "normal"], num_threads=THREADS, seed=1, verbose=0, **{"num_latent": 16, **settings}
-    )
+    session = package.TrainSession(priors=["normal", "normal"], num_threads=THREADS, seed=1, verbose=0, **settings)
     session.addTrainAndTest(*matrices, *([package.AdaptiveNoise(1.0, 10.0)] if adaptive else []))
     session.init()
     while session.step():
@@ -88,7 +86,7 @@ def smurff(train, test, shape, watch, centre=False, adaptive=False, **settings):
 
 
 def myfm(train, test, shape, watch, rank=10, n_iter=100, burn_in=20):
-    """MyFM's Gibbs sampler for factorisation machines, on the indicators of users and items."""
+    """MyFM's Gibbs sampler for factorisation machines, on indicators of users and items; rank has no default."""
     from myfm import MyFMGibbsRegressor
 
     def encode(users, items):
