@@ -109,7 +109,7 @@ def made(tmp_path_factory) -> Path:
     users, items = [1, 2, *range(35, 51)], [*range(1, 14), 661, 1193]
     rng = np.random.default_rng(0)
     kind = dict(zip(items, (np.arange(len(items)) % 2).tolist(), strict=True))  # users like one of two kinds of items
-    liked = [(u, i, 0.8 if u % 2 == kind[i] else 0.2) for u in users for i in items if (u + i) % 3]
+    liked = [(u, i, 0.95 if u % 2 == kind[i] else 0.05) for u in users for i in items if (u + i) % 3]
     rated = [(u, i, 1 + int(rng.binomial(4, share))) for u, i, share in liked]
     files = {
         "ml-1m/ratings.dat": "".join(f"{u}::{i}::{r}::0\n" for u, i, r in rated),

@@ -25,7 +25,7 @@ Thresholds are moved once a sweep, from the gradient at the same state as the fa
 
 P is the dense Fisher information on phi, at eta = 0 and at thresholds that fit the levels' shares in the training
 ratings, plus the prior's precision. It depends on the data alone, so the moves need no correction for a metric that
-changes. For the move, two of the coordinates are others:
+changes. The move uses other coordinates:
 
 - The middle threshold is replaced by the threshold nearest the median rating, the *anchor* a; C_m is C_a plus or minus
   the gaps between them. Otherwise a precisely known threshold could be a sum of gaps on which few ratings carry
