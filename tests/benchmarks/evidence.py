@@ -66,6 +66,7 @@ PARTS = {
     "comparison-lectures": ["tests/benchmarks/comparison.py DATASETS lectures --out ../comparison"],
     "comparison-half-stars": ["tests/benchmarks/comparison.py DATASETS half-stars --out ../comparison"],
     "comparison-books": ["tests/benchmarks/comparison.py DATASETS books --out ../comparison"],
+    "readme": ["tests/benchmarks/readme.py DATASETS/ml-100k/u.data"],
     "robust": [
         "tests/benchmarks/robust.py ../robust.jsonl --seeds 10",
         "tests/benchmarks/robust.py ../robust.jsonl --tables",
