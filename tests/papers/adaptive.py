@@ -207,26 +207,27 @@ def kernels(problem, variance, iterations):
 
 def against_calls(problem, long):
     """Figures 16 to 19: errors of mean and variance from the mode on, over calls of gradients or energies."""
-    n, curves = problem.density.n_data, {}
+    n, curves, ends = problem.density.n_data, {}, {}
     few = max(20, round(2 * long * SIZE / n))
 
     def show(label, states, each, first=0.0):
         stops = np.unique(np.geomspace(10, len(states), 16).astype(int))
         errors = np.array([problem.errors(states[:stop]) for stop in stops])
         curves[label] = first + each * stops, errors
-        row(label, f"{curves[label][0][-1] / 1e6:.2f}", f"{each:,.0f}", *map(short, errors[-1]))
+        ends[label] = f"{curves[label][0][-1] / 1e6:.2f}", f"{each:,.0f}", *map(short, errors[-1])
 
     print(f"\n{problem.size()}")
-    head("in 100 dimensions", "million calls", "calls a step", "error of mean", "error of variance")
     show("LD, all data", problem.chain("sgld", "full", EPS, few)[0], n)
     show("SGLD", problem.chain("sgld", "part", EPS, long)[0], SIZE)
     for name in MODIFIED:
         show(name, problem.chain(*LAWS[name], long)[0], SIZE, n)
-    name, gradient, _ = LAWS[MODIFIED[-1]]
-    show("`adaptive`, eps .001", problem.chain(name, gradient, EPS / 5, long)[0], SIZE, n)
+    show("`adaptive`, eps 0.001", problem.chain("adjusted_sgld", "adaptive", EPS / 5, long)[0], SIZE, n)
     for label in ("MH", "modified MH"):
         states, metrics = problem.kernel(KERNELS[label], 3e-3, few if label == "MH" else long // 4)
         show(label, states, metrics["evaluations"])
+    head("in 100 dimensions", *ends)
+    for title, *cells in zip(("million calls", "a step", "error of mean", "of variance"), *ends.values(), strict=True):
+        row(title, *cells)
     return curves
 
 
