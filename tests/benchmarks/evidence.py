@@ -44,6 +44,7 @@ HUNDRED_THOUSAND = "dsgmcmc prepare DATASETS/ml-100k/u1.base ml-100k.h5 --test D
 QUALITY = "tests/benchmarks/sampler_quality.py"
 SHORT = "--rank 16 --iterations 400sweeps --burn-in 100sweeps --set evaluate_every=5sweeps"
 SYNTHETIC = "data/synthetic.py ratings.parquet --rows 120800 --ratings 20000000"
+DIGITS = "DATASETS/mnist/mnist.npz"
 #: Commands of every part: those of dsgmcmc, and Python programs of the repository.
 PARTS = {
     "accuracy-100k": ["tests/benchmarks/accuracy.py DATASETS --only u1,folds,longer"],
@@ -71,6 +72,19 @@ PARTS = {
         "tests/benchmarks/robust.py ../robust.jsonl --seeds 10",
         "tests/benchmarks/robust.py ../robust.jsonl --tables",
     ],
+    "paper-adaptive": [f"tests/papers/adaptive.py {DIGITS}"],
+    "paper-errata": ["tests/papers/errata.py"],
+    "paper-recipe-figure-2": ["tests/papers/recipe_fig2.py"],
+    "paper-recipe-figure-3": ["tests/papers/recipe_fig3.py", "tests/papers/recipe_fig3.py --grid"],
+    "paper-review-figures-1-3": ["tests/papers/review_figures_1_3.py --dimensions 10 50 100"],
+    "paper-review-figure-5": [f"tests/papers/review_figure5.py {DIGITS} --iterations 10000"],
+    "paper-review-figure-6": [
+        *(f"dsgmcmc prepare DATASETS/ml-100k/u{k}.base u{k}.h5 --test DATASETS/ml-100k/u{k}.test" for k in range(1, 6)),
+        "tests/papers/review_figure6.py u1.h5 u2.h5 u3.h5 u4.h5 u5.h5 --quick",
+    ],
+    "paper-scalable-mh": ["tests/papers/scalable_mh.py"],
+    "paper-scalable-mh-robust": ["tests/papers/scalable_mh.py --model robust"],
+    "paper-scalable-mh-wide": ["tests/papers/scalable_mh.py --model wide"],
 }
 MARK = re.compile(
     r"(?P<head><!-- (?P<part>[a-z0-9-]+)(?: (?P<number>\d+))?(?:: (?P<row>[^>]+), (?P<column>[^,>]+))? -->)"
@@ -197,7 +211,7 @@ def fill() -> None:
 def main() -> None:
     """Measure what is asked for, and fill the pages."""
     parser = arguments(__doc__)
-    parser.add_argument("datasets", type=Path, nargs="?", help="folder of ml-100k and ml-1m")
+    parser.add_argument("datasets", type=Path, nargs="?", help="folder of ml-100k, ml-1m and mnist")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--work", type=Path, default=Path("evidence"), help="folder for what the commands write")
     parser.add_argument("--fill", action="store_true", help="measure nothing")

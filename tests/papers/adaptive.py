@@ -13,7 +13,7 @@ chains together. Noise of gradients is the largest eigenvalue of their exact cov
 from math import sqrt
 
 import numpy as np
-from common import axes, command, digits, follow, head, prepare, row, save
+from common import axes, command, digits, follow, head, prepare, row, save, short
 from scipy.optimize import minimize
 from scipy.stats import kurtosis
 
@@ -36,6 +36,7 @@ LAWS = {
     "modified SGLD, `adaptive`": ("adjusted_sgld", "adaptive", EPS),
     "`adaptive`, noise not adjusted": ("sgld", "adaptive", EPS),
 }
+MODIFIED = [name for name in LAWS if name.startswith("modified")]
 LABELS = ("MH", "stochastic MH", "modified MH", "austerity")
 KERNELS = dict(zip(LABELS, ("mh", "stochastic_mh", "modified_stochastic_mh", "austerity"), strict=True))
 DRAWN = ("LD, all data", "SGLD", "modified SGLD, weights as printed", "modified SGLD, `adaptive`")
@@ -135,7 +136,7 @@ def along_one_path(problem, eps, iterations):
 def on_their_own(problem, eps, iterations):
     """Noise of estimators along the chains that they drive: the paper's table 1, and its modified SGLD."""
     found = {}
-    for name in ("SGLD", "SAGA", "IS", "IS-SAGA", *(name for name in LAWS if name.startswith("modified"))):
+    for name in ("SGLD", "SAGA", "IS", "IS-SAGA", *MODIFIED):
         seen = []
 
         def look(target, sampler, iteration, seen=seen):
@@ -147,11 +148,11 @@ def on_their_own(problem, eps, iterations):
     return found
 
 
-def table(columns, what):
-    """Print dicts, one for each of `STEPS`, as the columns of a table."""
-    head(what, *(f"eps {eps:g}" for eps in STEPS))
-    for name in columns[0]:
-        row(name, *(f"{column[name]:.3g}" for column in columns))
+def table(rows, what):
+    """Print dicts, one for each of `STEPS`, as the rows of a table."""
+    head(f"eps, {what}", *rows[0])
+    for eps, found in zip(STEPS, rows, strict=True):
+        row(f"{eps:.5f}".rstrip("0"), *map(short, found.values()))
 
 
 def autocorrelation(states, lag):
@@ -164,7 +165,7 @@ def laws(problem, iterations):
     """Table of what the chains of ten dimensions sample; the states of those that are drawn."""
     truth, kept = (problem.draws @ problem.axes).var(axis=0), {}
     print(f"\n{problem.size()}; variance along axes {truth[0]:.3g}, {truth[1]:.3g}")
-    head("", "variance, widest", "narrowest", "error of mean", "of variance", "ACF at 10", "nothing added", "seconds")
+    head("", "widest variance", "narrowest", "error of mean", "of variance", "ACF at 10", "nothing added", "seconds")
     for name, settings in LAWS.items():
         states, seconds, sampler = problem.chain(*settings, iterations + iterations // 2)
         kept[name] = states = states[iterations // 2 :]
@@ -172,60 +173,61 @@ def laws(problem, iterations):
         clipped = sampler.metrics().get("clipped")
         rest = "" if clipped is None else f"{100 * clipped:.1f} %"
         acf = autocorrelation(states @ problem.axes[:, 0], 10)
-        row(name, *(f"{x:.3g}" for x in (*ratio, *errors)), f"{acf:.2f}", rest, f"{seconds:.1f}")
+        row(name, *map(short, (*ratio, *errors)), f"{acf:.2f}", rest, f"{seconds:.1f}")
     return kept
 
 
 def estimators(problem, number):
-    """Figures 2, 5, 11 and 14: how normal the estimates at the mode are, from this many draws."""
+    """Figures 2, 5, 11 and 14: sd and excess kurtosis of this many estimates at the mode."""
     density, rng, theta = problem.density, np.random.default_rng(3), problem.mode[None]
     energies, gradients = density.energies(theta)[0], density.gradients(theta)[0]
     widest = np.linalg.eigh(gradients.T @ gradients)[1][:, -1]
-    head("estimate at the mode", "sd, uniform", "excess kurtosis", "sd, by size and uniformly", "excess kurtosis")
+    head("estimate at the mode", "uniform sd", "uniform kurtosis", "sd by size", "kurtosis by size")
     lengths = np.linalg.norm(gradients, axis=1)
     for what, terms, weights in (("U", energies, np.abs(energies)), ("gradient", gradients @ widest, lengths)):
         cells = []
         for share in (0.0, 0.5):
             p = share * weights / weights.sum() + (1 - share) / len(terms)
             found = (terms / p)[rng.choice(len(terms), size=(number, SIZE), p=p)].mean(axis=1)
-            cells += [f"{found.std():.3g}", f"{kurtosis(found):.2f}"]
+            cells += [short(found.std()), f"{kurtosis(found):.2f}"]
         row(what, *cells)
 
 
 def kernels(problem, variance, iterations):
     """Figures 1, 10, 12: Metropolis kernels in ten dimensions."""
     truth = (problem.draws @ problem.axes).var(axis=0)
-    head("", "accepted", "longest stay", "evaluations a step", "variance, widest", "narrowest")
+    head("", "accepted", "longest stay", "evaluations a step", "widest variance", "narrowest variance")
     for label, name in KERNELS.items():
         states, metrics = problem.kernel(name, variance, iterations)
         moved = np.flatnonzero(np.any(np.diff(states, axis=0) != 0, axis=1))
         stay = int(np.diff(np.concatenate([[0], moved, [iterations]])).max())
-        ratio = (f"{x:.3g}" for x in (states @ problem.axes).var(axis=0) / truth)
+        ratio = map(short, (states @ problem.axes).var(axis=0) / truth)
         row(label, f"{metrics['acceptance']:.2f}", f"{stay:,}", f"{metrics['evaluations']:,.0f}", *ratio)
 
 
 def against_calls(problem, long):
     """Figures 16 to 19: errors of mean and variance from the mode on, over calls of gradients or energies."""
-    n, curves = problem.density.n_data, {}
+    n, curves, ends = problem.density.n_data, {}, {}
     few = max(20, round(2 * long * SIZE / n))
 
     def show(label, states, each, first=0.0):
         stops = np.unique(np.geomspace(10, len(states), 16).astype(int))
         errors = np.array([problem.errors(states[:stop]) for stop in stops])
         curves[label] = first + each * stops, errors
-        row(label, f"{curves[label][0][-1] / 1e6:.2f}", *(f"{x:.3g}" for x in errors[-1]))
+        ends[label] = f"{curves[label][0][-1] / 1e6:.2f}", f"{each:,.0f}", *map(short, errors[-1])
 
     print(f"\n{problem.size()}")
-    head("in 100 dimensions", "million calls", "error of mean", "error of variance")
     show("LD, all data", problem.chain("sgld", "full", EPS, few)[0], n)
     show("SGLD", problem.chain("sgld", "part", EPS, long)[0], SIZE)
-    for name in ("modified SGLD, weights as printed", "modified SGLD, `adaptive`"):
+    for name in MODIFIED:
         show(name, problem.chain(*LAWS[name], long)[0], SIZE, n)
-    name, gradient, _ = LAWS["modified SGLD, `adaptive`"]
-    show("`adaptive`, eps .001", problem.chain(name, gradient, EPS / 5, long)[0], SIZE, n)
+    show("`adaptive`, eps 0.001", problem.chain("adjusted_sgld", "adaptive", EPS / 5, long)[0], SIZE, n)
     for label in ("MH", "modified MH"):
         states, metrics = problem.kernel(KERNELS[label], 3e-3, few if label == "MH" else long // 4)
-        show(f"{label}, {metrics['acceptance']:.2f} accepted", states, metrics["evaluations"])
+        show(label, states, metrics["evaluations"])
+    head("in 100 dimensions", *ends)
+    for title, *cells in zip(("million calls", "a step", "error of mean", "of variance"), *ends.values(), strict=True):
+        row(title, *cells)
     return curves
 
 
@@ -257,8 +259,8 @@ def main():
     iterations, long = (100, 200) if options.quick else (4000, options.long)
     ten = Problem(options.data, 10, iterations // 2)
     print(f"{ten.density.n_data:,} data")
-    table([along_one_path(ten, eps, iterations // 2) for eps in STEPS], "noise along one path of LD")
-    table([on_their_own(ten, eps, iterations // 2) for eps in STEPS], "noise along their own chains")
+    table([along_one_path(ten, eps, iterations // 2) for eps in STEPS], "one path of LD")
+    table([on_their_own(ten, eps, iterations // 2) for eps in STEPS], "chains of their own")
     states = laws(ten, iterations)
     estimators(ten, 20 * iterations)
     kernels(ten, 0.01, iterations)

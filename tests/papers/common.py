@@ -63,6 +63,11 @@ def follow(sampler, target, iterations, start=None, thin=1, look=None):
     return np.array(states), process_time() - begin
 
 
+def short(number):
+    """A number with three significant digits, as people write it."""
+    return f"{float(f'{number:.3g}'):,.10g}"
+
+
 def row(*cells):
     """Print a row of a table."""
     print(f"| {' | '.join(map(str, cells))} |", flush=True)

@@ -130,19 +130,19 @@ def main():
     options = command(__doc__, "recipe_fig2.png").parse_args()
     chains, steps, last = (200, (0.05,), 2) if options.quick else (CHAINS, (0.05, 0.02), 6)
     bars, curves = {}, {}
-    head("law", "eps", "sampler", "KL", "E x^2", "exact", "chains lost")
+    head("sampler, energy, eps", "KL", "E x^2", "exact", "chains lost")
     for density, exact in ((OnePeak(), 1.0), (TwoPeaks(), DoubleWell.square)):
         for eps in steps:
             for name in LEFT:
                 kl, square, lost = left(density, name, eps, chains)
                 bars[type(density).__name__, eps, name] = kl
                 law = type(density).__doc__.rstrip(".")
-                row(law, eps, name, f"{kl:.4f}", f"{square:.4f}", f"{exact:.4f}", lost)
-    head("sampler", "eps", *(f"{100 * 3**k:,}" for k in range(last + 1)))
+                row(f"{name}, {law}, eps {eps}", f"{kl:.4f}", f"{square:.4f}", f"{exact:.4f}", lost)
+    head("sampler, eps", *(f"{100 * 3**k} steps" for k in range(last + 1)))
     for name, grid in RIGHT.items():
         for eps in grid:
             curves[name, eps] = right(name, eps, 10 if options.quick else 40, last)
-            row(name, eps, *(f"{kl:.3f}" for kl in curves[name, eps]))
+            row(f"{name}, eps {eps}", *(f"{kl:.3f}" for kl in curves[name, eps]))
     if options.out:
         draw(bars, curves, steps[-1], options.out)
 

@@ -159,7 +159,8 @@ def main():
         row(name, *losses, f"{curve.calls[-1] / n:.0f}", f"{curve.seconds:.0f}", f"{curve.calls[-1] / 1e6:.1f} million")
         if name == "SGLD-CV":
             noise = experiment.noise(experiment.last, start)
-    print(f"\nvariance of the gradient with control variates over that without, where SGLD-CV ends: {noise:.2f}")
+    head("variance of the gradient", "with control variates over that without")
+    row("where SGLD-CV ends", f"{noise:.2f}")
     if options.out:
         draw(curves, n, options.out)
 

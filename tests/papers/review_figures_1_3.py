@@ -149,12 +149,11 @@ def table_2(dimension, n, iterations, exact_iterations):
     mode = mode_of(density)
     truth, ess = oracle(density, exact_iterations)
     mean, sd = truth.draws.mean(axis=0), truth.draws.std(axis=0)
-    print(f"\nd = {dimension}; truth: SMH-2, {ess:,.0f} effective draws of {len(truth.draws):,}\n")
     errors = "error of the mean", "sd / true sd", "log-loss"
-    head("sampler", "step", "KSD", *errors, "arrives at", "seconds", "gradients")
+    head(f"d = {dimension}", "step", "KSD", *errors, "arrives at", "seconds", "gradients; ESS of SMH-2")
     exact = discrepancy(density, truth.draws, 250, sd)
     loss = f"{log_loss(truth.draws[::20], unseen):.5f}"
-    row("SMH-2", "", f"{exact:.2f}", "", "", loss, "", f"{truth.seconds:.1f}", f"{truth.calls:.0f} U_i a step")
+    row("SMH-2", "", f"{exact:.2f}", "", "", loss, "", f"{truth.seconds:.1f}", f"{ess:,.0f}")
     normal = np.random.default_rng(2).multivariate_normal(mode, np.linalg.inv(density.hessian(mode)), 500)
     row("independent draws", "", f"{discrepancy(density, normal, 250, sd):.2f}", *[""] * 6)
     start, chains = np.random.default_rng(1).normal(size=dimension), {"SMH-2": truth}
