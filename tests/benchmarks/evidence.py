@@ -4,9 +4,9 @@
     python tests/benchmarks/evidence.py DATASETS accuracy-1m      # one part, also if it has been measured
     python tests/benchmarks/evidence.py --fill                    # only write measured figures into the pages
 
-A part is a few commands of `PARTS`, which anybody can type; together they take some hours on two cores with no other
-work. A part that is stopped begins anew; those that have ended are kept. The tables that the commands print become
-docs/evidence/PART.json, with commands, date, version, commit, processor, cores and seconds.
+A part is a few commands of `PARTS`, which anybody can type; all parts together take about four hours on two cores with
+no other work. A part that is stopped begins anew; those that have ended are kept. The tables that the commands print
+become docs/evidence/PART.json, with commands, date, version, commit, processor, cores and seconds.
 
 Pages have marks, up to ``<!-- end -->``, whose content is written from these files:
 
@@ -15,6 +15,8 @@ Pages have marks, up to ``<!-- end -->``, whose content is written from these fi
     <!-- PART: ROW, COLUMN -->      the cell of the first table with these titles
     <!-- PART 2: ROW, COLUMN -->    the cell of the second table
     <!-- parts -->                  a table of all parts: commands, date, commit, processor, minutes
+
+What is between the marks of a part that has no file stays as it is.
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ PARTS = {
 }
 MARK = re.compile(
     r"(?P<head><!-- (?P<part>[a-z0-9-]+)(?: (?P<number>\d+))?(?:: (?P<row>[^>]+), (?P<column>[^,>]+))? -->)"
-    r".*?(?P<end><!-- end -->)",
+    r"(?P<content>.*?)(?P<end><!-- end -->)",
     re.DOTALL,
 )
 
@@ -173,14 +175,16 @@ def pages() -> list[Path]:
 
 
 def filled(text: str, facts: dict[str, Any]) -> str:
-    """Text of a page with the content of its marks written anew."""
+    """Text of a page with its marks filled."""
     return MARK.sub(lambda mark: mark["head"] + content(mark, facts) + mark["end"], text)
 
 
 def content(mark: re.Match[str], facts: dict[str, Any]) -> str:
-    """What stands between a mark and its end."""
+    """Text between a mark and its end: what is there, if the part has not been measured."""
     if mark["part"] == "parts":
         return f"\n{all_parts(facts)}\n"
+    if mark["part"] in PARTS.keys() - facts.keys():
+        return mark["content"]
     table = facts[mark["part"]]["tables"][int(mark["number"] or 1) - 1]
     titles, *rows = table
     if mark["row"] is None:
@@ -190,13 +194,15 @@ def content(mark: re.Match[str], facts: dict[str, Any]) -> str:
 
 
 def all_parts(facts: dict[str, Any]) -> str:
-    """Table of the parts that have been measured."""
+    """Table of all parts, and how those were measured that have a file."""
     rows = []
-    for part, fact in facts.items():
-        commands = "; ".join(f"`{command}`" for command in fact["commands"])
-        machine, seconds = f"{fact['processor']}, {fact['cores']}", fact["seconds"]
-        minutes = "not recorded" if seconds is None else f"{seconds / 60:.0f}"
-        rows.append([part, commands, fact["date"], fact["commit"], machine, minutes])
+    for part, commands in PARTS.items():
+        fact = facts.get(part, {"commands": map(typed, commands)})
+        row = [part, "; ".join(f"`{command}`" for command in fact["commands"]), "not measured", "", "", ""]
+        if part in facts:
+            minutes = "not recorded" if fact["seconds"] is None else f"{fact['seconds'] / 60:.0f}"
+            row[2:] = [fact["date"], fact["commit"], f"{fact['processor']}, {fact['cores']}", minutes]
+        rows.append(row)
     return markdown(("part", "commands", "date", "commit", "processor, cores", "minutes"), rows)
 
 
