@@ -139,8 +139,7 @@ def report(
 ) -> None:
     """Write one HTML file with convergence, traces, errors, calibration, residuals, times and configuration.
 
-    The file is self-contained and needs no network. Its figures need Matplotlib, which `pip install 'dsgmcmc[report]'`
-    installs.
+    The file is self-contained and needs no network. Its figures need Matplotlib: `pip install matplotlib`.
 
     \b
     Examples:
