@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import platform
-import resource
 import sys
 import time
 import traceback
@@ -275,8 +274,9 @@ def _cgroup_values(controller: str, *files: str) -> Iterator[list[str]]:
 
 
 def peak_memory() -> int:
-    """Return the peak resident memory of this process, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    """Return the peak resident memory of this process, in bytes; `getrusage` would include that of its parent."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def seconds_since_start() -> float:
