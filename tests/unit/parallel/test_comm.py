@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+from support import run
 
 from dsgmcmc.parallel import comm
 from dsgmcmc.parallel.comm import (
@@ -95,3 +97,10 @@ def test_version_1_inside_a_container(root, quota, cores):
     write_cgroup(root, "5:cpuset:/\n4:memory:/docker/1f\n3:cpu,cpuacct:/docker/1f\n0::/\n", files)
     assert comm.cpu_quota() == cores
     assert comm.memory_limit() == min(2_000_000_000, MACHINE_MEMORY)
+
+
+def test_peak_memory_is_that_of_the_process_itself():
+    """The peak that getrusage reports starts at that of the parent, here 320 MB."""
+    held = bytearray(320_000_000)
+    code = "from dsgmcmc.parallel.comm import peak_memory; print(peak_memory())"
+    assert int(run(sys.executable, "-c", code).expect(0).out) < len(held) / 2
