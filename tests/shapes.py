@@ -278,7 +278,7 @@ def large_counts(seed: int) -> Ratings:
 
 
 def giant_user(seed: int) -> Ratings:
-    """One user has rated all 3,000 items, and 1,500 users two or three each."""
+    """One user has rated all 3,000 items, and 1,500 users have rated four each on average."""
     rng = of("giant user", seed)
     i, j = pairs(rng, np.ones(1500), rng.lognormal(0, 1, 3000), 6000)
     i, j = np.concatenate([np.full(3000, 1500), i]), np.concatenate([np.arange(3000), j])
@@ -287,7 +287,7 @@ def giant_user(seed: int) -> Ratings:
 
 
 def giant_item(seed: int) -> Ratings:
-    """All 3,000 users have rated one item, and two or three each of 1,500 others."""
+    """All 3,000 users have rated one item, and four of 1,500 others on average."""
     transposed = giant_user(seed)
     return Ratings(transposed.item, transposed.user, transposed.value)
 
@@ -364,7 +364,7 @@ def few(seed: int) -> Ratings:
 
 
 def two_camps(seed: int) -> Ratings:
-    """Users of two camps like items of one kind each: 178 ratings in five stars, nearly separable."""
+    """Users of two camps like items of one kind each: 180 ratings in five stars, nearly separable."""
     rng = of("two camps", seed)
     i, j = (side.ravel() for side in np.indices((18, 15)))
     rated = (i + j) % 3 > 0
