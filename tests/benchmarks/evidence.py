@@ -62,7 +62,7 @@ PARTS = {
     "processes": [
         SYNTHETIC,
         "dsgmcmc prepare ratings.parquet ratings.h5",
-        "launch/mpirun.sh -n 2 python tests/benchmarks/scaling.py ratings.h5",
+        "mpirun -n 2 python tests/benchmarks/scaling.py ratings.h5",
     ],
     "comparison-100k": ["tests/benchmarks/comparison.py DATASETS ml-100k --out ../comparison"],
     "comparison-1m": ["tests/benchmarks/comparison.py DATASETS ml-1m --out ../comparison"],
@@ -129,15 +129,15 @@ def measure(part: str, datasets: Path, work: Path) -> None:
 def words(command: str, datasets: Path) -> list[str]:
     """Words of a command as they are executed."""
     given = [word.replace("DATASETS", str(datasets)) for word in shlex.split(command)]
-    given = [str(ROOT / word) if word.startswith(("tests/", "data/", "launch/")) else word for word in given]
+    given = [str(ROOT / word) if word.startswith(("tests/", "data/")) else word for word in given]
     if given[0] == "dsgmcmc":
         return [sys.executable, "-m", *given]
-    return given if given[0].endswith(".sh") else [sys.executable, *given]
+    return given if given[0] == "mpirun" else [sys.executable, *given]
 
 
 def typed(command: str) -> str:
     """Command as a reader types it."""
-    return command if command.startswith(("dsgmcmc", "launch/")) else f"python {command}"
+    return command if command.startswith(("dsgmcmc", "mpirun")) else f"python {command}"
 
 
 def tables(printed: str) -> list[Table]:
