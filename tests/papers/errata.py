@@ -9,11 +9,11 @@ from math import sqrt
 
 import numpy as np
 from common import PLAIN, PUBLISHED, prepare
+from stein import stein_kernel
 
 from dsgmcmc.densities.density import Gaussian
 from dsgmcmc.densities.recipe import Dynamics, drift, euler, residual
 from dsgmcmc.densities.sample import sample
-from dsgmcmc.densities.stein import stein_kernel
 
 RNG = np.random.default_rng(0)
 POINTS = np.linspace(-2, 2, 9)[:, None]

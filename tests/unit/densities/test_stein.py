@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from stein import kernel_stein_discrepancy, stein_kernel
 
 from dsgmcmc.densities.density import DoubleWell, Gaussian
-from dsgmcmc.densities.stein import kernel_stein_discrepancy, stein_kernel
 
 LAW = Gaussian(np.array([3.0, -1.0]), np.array([[1.0, 0.4], [0.4, 2.0]]))
 
