@@ -14,7 +14,9 @@ and they are drawn about the attribute `start`. `complete` computes what a densi
    precision. If lambda is above 1, P is multiplied by lambda. In the metric P no curvature at theta* is then above 1,
    so all steps that are stable for N(0, 1) are stable at theta*.
 
-theta* becomes `start`. A curvature that is defined is kept, and is the unit of L-BFGS.
+theta* becomes `start`, if there is none. If an element is not positive at theta*, then theta* is no mode: the energy
+may fall without end, as in hierarchies whose scale tends to 0. Then start and curvature are those where L-BFGS started.
+A curvature that is defined is kept, and is the unit of L-BFGS.
 
 The result depends on the density alone, and takes some hundred gradients of all data. Away from theta* the curvature
 may be larger; samplers with adaptive steps adapt them in burn-in.
@@ -43,13 +45,12 @@ DESCENT_STEPS, POWER_STEPS = 300, 20
 #: Maximum number of axes along which gradients are differenced; number of vectors of random signs that replace more
 #: axes.
 MAX_AXES, SIGN_VECTORS = 200, 100
-#: Number of times that mode and curvature are computed, each time with theta in a better unit.
-ROUNDS = 3
 #: Fractions of the largest element of curvature or prior precision: an element of a computed curvature that is not
 #: above the first counts as not positive, and becomes the second.
 LEAST_CURVATURE, MIN_CURVATURE = 1e-12, 1e-6
-#: Spacings of the differences: in units of theta for a first curvature, in standard deviations for the final curvature.
-SPACING = (1e-3, 0.1)
+#: Spacings of the differences each time that mode and curvature are computed: in units of theta for a first curvature,
+#: then in standard deviations.
+SPACINGS = (1e-3, 0.1, 0.1)
 
 
 class Density(Protocol):
@@ -158,8 +159,6 @@ def check_attributes(density: Density) -> None:
             raise InputError(f"{kind}.{name} must be an array of numbers, {expected}: found {actual}")
         if not np.isfinite(value).all():
             raise InputError(f"{kind}.{name} must be finite: found {value}")
-    if not (precision_of(density) > 0).all():
-        raise InputError(f"{kind}.curvature + prior_precision must be positive: found {precision_of(density)}")
 
 
 def check_energy(density: Density, points: Float64) -> None:
@@ -220,12 +219,15 @@ def mode_of(density: Density) -> Float64:
 def _compute_curvature(density: Density) -> tuple[Float64, Float64]:
     """Return theta* and the curvature there, both (D,)."""
     mode, prior = start_of(density), diagonal_of(density.prior_precision)
-    unit, spacing = np.ones(density.dimension), np.full(density.dimension, SPACING[0])
-    for _ in range(ROUNDS):
+    unit = np.ones(density.dimension)
+    for spacing in SPACINGS:
         mode = _descend(density, mode, unit)
-        precision = _positive(_diagonal(density, mode, spacing), prior) + prior
+        diagonal = _diagonal(density, mode, spacing * unit)
+        precision = _positive(diagonal, prior) + prior
         unit = 1 / np.sqrt(precision)
-        spacing = SPACING[1] * unit
+    if (precision != diagonal + prior).any():
+        mode = start_of(density)
+        precision = _positive(_diagonal(density, mode, np.full(len(mode), SPACINGS[0])), prior) + prior
     curvature = max(_largest_eigenvalue(density, mode, precision), 1.0) * precision - prior
     if not np.isfinite(curvature).all():
         raise InputError(
@@ -279,8 +281,8 @@ def _largest_eigenvalue(density: Density, mode: Float64, precision: Float64) -> 
     root, v = np.sqrt(precision), np.random.default_rng(1).standard_normal(len(precision))
     prior, value = density.prior_precision, 0.0
     for _ in range(POWER_STEPS):
-        x = SPACING[1] * (v / np.linalg.norm(v)) / root
-        v = (_slope(density, mode, x) + (prior @ x if prior.ndim == 2 else prior * x)) / root / SPACING[1]
+        x = SPACINGS[-1] * (v / np.linalg.norm(v)) / root
+        v = (_slope(density, mode, x) + (prior @ x if prior.ndim == 2 else prior * x)) / root / SPACINGS[-1]
         value = float(np.linalg.norm(v))
         if not value > 0:
             return 1.0
