@@ -12,7 +12,7 @@ from dsgmcmc import sample_density
 from dsgmcmc.densities.density import ALL, Gaussian, complete, prior_energy
 from dsgmcmc.densities.sample import DensityConfig, sample, vector_target
 from dsgmcmc.diagnostics.mixing import rhat
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import DivergenceError, InputError, SamplingWarning
 
 #: Chains that are too short to mix: what they draw is tested, not how well.
 SHORT = pytest.mark.filterwarnings("ignore::dsgmcmc.errors.SamplingWarning")
@@ -70,6 +70,10 @@ def test_errors_are_exceptions() -> None:
     """Settings that cannot be are exceptions, not an end of the program, and are named as in Python."""
     with pytest.raises(InputError, match=r"sgnht needs .* Use schedule=random"):
         sample_density(Logistic(), sampler="sgnht", schedule="shuffled")
+    with pytest.raises(InputError, match=r"sgnht cannot match noise .* matrix_sgnht up to 50 parameters, else sghmc"):
+        sample_density(Logistic(), sampler="sgnht")
+    with pytest.raises(DivergenceError, match=r"over 1,000,000 units .* or a start nearer to its bulk"):
+        sample_density(Gaussian(np.zeros(1), np.eye(1)), sampler={"name": "sgld", "step_size": 2.1}, grid=1, thin=1)
     with pytest.raises(InputError, match="before the first draw"):
         sample_density(Logistic(), sampler="mala", iterations=100, burn_in=100)
     with pytest.raises(InputError, match="until is a setting of runs, and not of sample_density"):
@@ -118,10 +122,11 @@ def test_a_sampler_of_other_targets_is_refused(name: str, words: str) -> None:
         sample_density(Flat(), sampler=name)
 
 
-@SHORT
 def test_the_default_grid_is_no_finer_than_the_data() -> None:
     """A law without data, such as a normal one, is sampled by any sampler with nothing set."""
-    draws = sample_density(Gaussian(np.zeros(2), np.eye(2)), sampler="sgld", iterations=150, thin=1)
+    with pytest.warns(SamplingWarning, match=r"disagree about element \d \(R-hat 1") as issued:
+        draws = sample_density(Gaussian(np.zeros(2), np.eye(2)), sampler="sgld", iterations=150, thin=1)
+    assert [str(warning.message) for warning in issued] == draws.warnings
     assert draws.theta.shape == (4, 50, 2)
     with pytest.raises(InputError, match="grid 4: 1 data cannot be cut into so many parts"):
         sample_density(Gaussian(np.zeros(2), np.eye(2)), sampler="sgld", grid=4)
@@ -140,13 +145,3 @@ def test_a_missing_curvature_is_computed() -> None:
     largest = np.linalg.eigvalsh(law.precision / np.sqrt(np.outer(diagonal, diagonal))).max()
     np.testing.assert_allclose(found, largest * diagonal, rtol=1e-3)
     np.testing.assert_allclose(complete(law).start, law.mean, rtol=1e-4)
-
-
-@SHORT
-def test_no_curvature_is_needed() -> None:
-    """Draws of a density without one are those with the curvature that is computed for it."""
-    settings = {"sampler": "mala", "iterations": 150, "burn_in": 50, "seed": 1}
-    without = Slip(curvature=None)
-    found = complete(without)
-    expected = sample_density(Slip(curvature=found.curvature, start=found.start), **settings)
-    np.testing.assert_array_equal(sample_density(without, **settings).theta, expected.theta)
