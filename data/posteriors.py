@@ -7,7 +7,9 @@ divergences, too: 23 in `centred` and 20 in `counts`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from scipy.signal import lfilter
@@ -113,3 +115,5 @@ POSTERIORS = {
     "garch": Posterior(4, garch),
     "mixture": Posterior(5, mixture),
 }
+#: Means and standard deviations by name.
+REFERENCES = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))

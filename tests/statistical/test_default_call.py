@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
-import posteriors
 import pytest
+from posteriors import POSTERIORS, REFERENCES
 
 from dsgmcmc.densities import sample_density
 from dsgmcmc.errors import SamplingWarning
-
-REFERENCES = json.loads(Path(posteriors.__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
 pytestmark = pytest.mark.statistical
 
@@ -23,7 +18,7 @@ pytestmark = pytest.mark.statistical
 def test_means_and_standard_deviations_are_right(name: str) -> None:
     """Means within 0.1 standard deviations and their Monte Carlo error, standard deviations from 0.93 to 1.07."""
     mean, sd = np.array(REFERENCES[name]["mean"]), np.array(REFERENCES[name]["sd"])
-    draws = sample_density(posteriors.POSTERIORS[name], seed=2)
+    draws = sample_density(POSTERIORS[name], seed=2)
     assert (np.abs(draws.theta.mean(axis=(0, 1)) - mean) / sd < 0.1 + 2 / np.sqrt(draws.mixing.ess)).all()
     np.testing.assert_allclose(draws.theta.std(axis=(0, 1)) / sd, 1.0, atol=0.07)
 
@@ -32,5 +27,5 @@ def test_means_and_standard_deviations_are_right(name: str) -> None:
 def test_what_cannot_be_sampled_is_said() -> None:
     """Eight schools in centred form, where NUTS has divergences, too."""
     with pytest.warns(SamplingWarning):
-        draws = sample_density(posteriors.POSTERIORS["centred"], seed=1)
+        draws = sample_density(POSTERIORS["centred"], seed=1)
     assert "divergent trajectories" in draws.warnings[0]
