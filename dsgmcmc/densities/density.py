@@ -48,6 +48,8 @@ MAX_AXES, SIGN_VECTORS = 200, 100
 #: Fractions of the largest element of curvature or prior precision: an element of a computed curvature that is not
 #: above the first counts as not positive, and becomes the second.
 LEAST_CURVATURE, MIN_CURVATURE = 1e-12, 1e-6
+#: An eigenvalue of the second derivatives, in units of the curvature, that is not above this counts as not positive.
+LEAST_EIGENVALUE = 1e-8
 #: Spacings of the differences each time that mode and curvature are computed: in units of theta for a first curvature,
 #: then in standard deviations.
 SPACINGS = (1e-3, 0.1, 0.1)
@@ -261,13 +263,27 @@ def _positive(diagonal: Float64, prior: Float64) -> Float64:
 
 def _diagonal(density: Density, mode: Float64, spacing: Float64) -> Float64:
     """Return the diagonal of the likelihood's second derivatives, (D,)."""
-    dimension = density.dimension
-    if dimension <= MAX_AXES:
-        steps = np.diag(spacing)
-        return np.array([_slope(density, mode, step)[k] / spacing[k] for k, step in enumerate(steps)])
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(SIGN_VECTORS, dimension))
+    if density.dimension <= MAX_AXES:
+        return np.diag(_hessian(density, mode, spacing))
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(SIGN_VECTORS, density.dimension))
     products = [z * _slope(density, mode, z * spacing) / spacing for z in signs]
     return np.mean(products, axis=0)
+
+
+def _hessian(density: Density, point: Float64, spacing: Float64) -> Float64:
+    """Return the likelihood's second derivatives at a point (D,), by differences with these spacings (D,): (D, D)."""
+    return np.array([_slope(density, point, step) for step in np.diag(spacing)]) / spacing[:, None]
+
+
+def inverse_root(density: Density) -> Float64:
+    """Return a root R of the inverse of the posterior's second derivatives at the start, R R^T = inverse, (D, D).
+
+    An eigenvalue that is not positive becomes 1, in units of the curvature.
+    """
+    unit = 1 / np.sqrt(precision_of(density))
+    H = _hessian(density, start_of(density), SPACINGS[-1] * unit) + dense(density.prior_precision)
+    values, axes = np.linalg.eigh(np.nan_to_num(unit * (H + H.T) / 2 * unit[:, None], posinf=0.0, neginf=0.0))
+    return unit[:, None] * axes / np.sqrt(np.where(values > LEAST_EIGENVALUE, values, 1.0))
 
 
 def _slope(density: Density, mode: Float64, step: Float64) -> Float64:

@@ -10,12 +10,13 @@ not stay periodic, and the kernel is a mixture of reversible kernels. A trajecto
 that would need more after burn-in are counted as ``cut``. It counts as ``divergent`` if H' - H is not finite or above
 `DIVERGENT_RISE`, as in Stan.
 
-In burn-in, dual averaging adapts eps to the setting `acceptance`. S starts as the diagonal matrix 1 / (typical
+In burn-in, dual averaging adapts eps to the setting `acceptance`. For D up to `DENSE_DIMENSION`, S is a full matrix. It
+starts as the inverse of the second derivatives of U where chains start, which is a mode if the density gives no start;
+an eigenvalue that is not positive becomes 1 in units of the curvature. Above, S is diagonal, and starts as 1 / (typical
 curvature + the prior's precision). Burn-in has windows, which end at the fractions `WINDOWS` of its length, nearly as
 in Stan: S is fixed in the first, and after each of the others it becomes a weighted mean of the covariance of its n
-states, with weight n, and the old S, with weight 5. For D up to `DENSE_DIMENSION` S is a full matrix, above it is
-diagonal. The rest of burn-in adapts eps alone; then eps and S are fixed. If a `step_size` is given, nothing is
-adapted.
+states, with weight n, and the old S, with weight 5. The rest of burn-in adapts eps alone; then eps and S are fixed. If
+a `step_size` is given, nothing is adapted.
 
 Target: the posterior itself. Left out: automatic lengths of trajectories (NUTS).
 
@@ -29,7 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from dsgmcmc.densities.density import Density, multiply, posterior_gradient, prior_energy
+from dsgmcmc.densities.density import Density, inverse_root, multiply, posterior_gradient, prior_energy
 from dsgmcmc.densities.metropolis import DualAveraging, Metropolis
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.samplers.step_size import SamplerConfig
@@ -66,7 +67,6 @@ class HMC(Metropolis[HMCConfig, Density]):
         super().__init__(config, burn_in)
         self.adapted: DualAveraging | None = None
         self._root: Float64 = np.zeros((0, 0))  # L of every row, (n, D) or (n, D, D)
-        self._first_steps: Float64 = np.zeros(0)
         self._states: list[Float64] = []  # theta after each iteration of the present window
         self._troubled: Float64 = np.zeros((0, 2))  # divergent and cut trajectories of every row since burn-in
 
@@ -91,8 +91,7 @@ class HMC(Metropolis[HMCConfig, Density]):
         adapting = config.step_size is None and iteration < self.burn_in
         rng = target.stream.generator(Purpose.PROPOSAL)
         eps, v = self.adapted.eps(adapting), rng.standard_normal(theta.shape)
-        times = config.length * (0.5 + rng.random(len(theta)))
-        needed = np.ceil(times / eps)
+        needed = np.ceil(config.length * (0.5 + rng.random(len(theta))) / eps)
         n_steps = np.clip(needed, 1, MAX_STEPS).astype(np.int64)
         with np.errstate(all="ignore"):  # a diverging trajectory is rejected
             proposed, w = self._trajectory(density, theta, v, eps, n_steps)
@@ -102,20 +101,19 @@ class HMC(Metropolis[HMCConfig, Density]):
             probability = np.exp(-np.maximum(rise, 0))
         accepted = rise <= rng.standard_exponential(len(theta))
         theta[accepted], self.energies[accepted] = proposed[accepted], new[accepted]
-        evaluations = density.n_data * (n_steps + 2.0)
-        self.counts += np.column_stack([accepted, evaluations, np.ones((len(theta), 2))])
+        self.counts += np.column_stack([accepted, density.n_data * (n_steps + 2.0), np.ones((len(theta), 2))])
         self._troubled += np.column_stack([~(rise <= DIVERGENT_RISE), needed > MAX_STEPS])
         if adapting:
             self.adapted.adapt(probability, config.acceptance)
             self._adapt_metric(theta, iteration + 1)
 
     def _prepare(self, target: VectorTarget[Density]) -> DualAveraging:
-        """Begin with the metric of the typical curvature, and return the adaptation of the steps."""
+        """Begin with the metric at the start of the chain, and return the adaptation of the steps."""
         rows, D = target.block["theta"].shape
-        self._first_steps = np.full(rows, self.config.step_size or D**-0.25)
-        self._troubled, root = np.zeros((rows, 2)), target.block.spread
-        self._root = np.repeat([np.diag(root) if D <= DENSE_DIMENSION else root], rows, axis=0)
-        return DualAveraging(self._first_steps)
+        self._troubled = np.zeros((rows, 2))
+        root = inverse_root(target.density) if D <= DENSE_DIMENSION else 1 / np.sqrt(target.precision)
+        self._root = np.repeat([root], rows, axis=0)
+        return DualAveraging(np.full(rows, self.config.step_size or D**-0.25))
 
     def _adapt_metric(self, theta: Float64, iterations: int) -> None:
         """Store the state; at the end of a window compute a new metric, and restart the adaptation of the step."""
@@ -132,7 +130,7 @@ class HMC(Metropolis[HMCConfig, Density]):
             moments, old = (states**2).sum(axis=0), self._root**2
         inverse = (moments + OLD_METRIC_STATES * old) / (len(states) + OLD_METRIC_STATES)
         self._root = np.linalg.cholesky(inverse) if inverse.ndim == 3 else np.sqrt(inverse)
-        self._states, self.adapted = [], DualAveraging(self._first_steps)
+        self._states, self.adapted = [], DualAveraging(np.full(len(theta), theta.shape[1] ** -0.25))
 
     def _trajectory(
         self, density: Density, start: Float64, v: Float64, eps: Float64, n_steps: Int64

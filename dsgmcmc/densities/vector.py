@@ -112,7 +112,7 @@ class VectorTarget(Generic[D]):
             counts=np.full(rows, density.n_data, np.int64),
             arrays=self.layout.views(buffer, rows),
             buffer=buffer,
-            origin=getattr(density, "start", density.prior_mean),
+            origin=np.asarray(getattr(density, "start", density.prior_mean), np.float64),
         )
         self.precision = precision_of(density)
         self.block.spread = 1 / np.sqrt(self.precision)
