@@ -233,8 +233,7 @@ def _compute_curvature(density: Density) -> tuple[Float64, Float64]:
     curvature = max(_largest_eigenvalue(density, mode, precision), 1.0) * precision - prior
     if not np.isfinite(curvature).all():
         raise InputError(
-            f"the curvature of {type(density).__name__} about {mode[:3]}... cannot be computed: give it an attribute "
-            "curvature, (D,) typical second derivatives of its energy"
+            f"the curvature of {type(density).__name__} is not finite: give it an attribute curvature, (D,)"
         )
     return mode, curvature
 

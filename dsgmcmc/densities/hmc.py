@@ -72,26 +72,23 @@ class HMC(Metropolis[HMCConfig, Density]):
 
     def metrics(self) -> dict[str, float]:
         """Return acceptance rate, evaluations per iteration, mean step, and numbers of troubled trajectories."""
-        metrics = super().metrics()
-        if self.adapted is None:
-            return metrics
+        assert self.adapted is not None
         divergent, cut = self._troubled.sum(axis=0).tolist()
-        return {**metrics, "step": float(self.adapted.eps(False).mean()), "divergent": divergent, "cut": cut}
+        return {**super().metrics(), "step": float(self.adapted.eps(False).mean()), "divergent": divergent, "cut": cut}
 
     def step(self, target: VectorTarget[Density], iteration: int) -> None:
         """Run one iteration."""
         theta, density = target.block["theta"], target.density
-        config = self.config
         self.begin_counts(target, iteration)
         self.fill_energies(density, theta)
         if self.adapted is None:
             self.adapted = self._prepare(target)
         if iteration == self.burn_in:
             self._troubled[:] = 0.0
-        adapting = config.step_size is None and iteration < self.burn_in
+        adapting = self.config.step_size is None and iteration < self.burn_in
         rng = target.stream.generator(Purpose.PROPOSAL)
         eps, v = self.adapted.eps(adapting), rng.standard_normal(theta.shape)
-        needed = np.ceil(config.length * (0.5 + rng.random(len(theta))) / eps)
+        needed = np.ceil(self.config.length * (0.5 + rng.random(len(theta))) / eps)
         n_steps = np.clip(needed, 1, MAX_STEPS).astype(np.int64)
         with np.errstate(all="ignore"):  # a diverging trajectory is rejected
             proposed, w = self._trajectory(density, theta, v, eps, n_steps)
@@ -104,7 +101,7 @@ class HMC(Metropolis[HMCConfig, Density]):
         self.counts += np.column_stack([accepted, density.n_data * (n_steps + 2.0), np.ones((len(theta), 2))])
         self._troubled += np.column_stack([~(rise <= DIVERGENT_RISE), needed > MAX_STEPS])
         if adapting:
-            self.adapted.adapt(probability, config.acceptance)
+            self.adapted.adapt(probability, self.config.acceptance)
             self._adapt_metric(theta, iteration + 1)
 
     def _prepare(self, target: VectorTarget[Density]) -> DualAveraging:

@@ -41,8 +41,6 @@ from dsgmcmc.settings import in_python
 from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Comm, Float64, Int64, ScheduleName
 
-log = logging.getLogger(__name__)
-
 #: Maximum number of iterations in one call of a compiled loop: Ctrl-C takes effect only between calls. The draws do not
 #: depend on this number.
 CALL_ITERATIONS = 1_000
@@ -343,7 +341,9 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
         draws = run_for_caller(comm, partial(_sample_chains, density, settings, comm))
     if comm.rank == 0:
         for sentence in draws.warnings:
-            log.info("%s", sentence)  # a log without handlers would print a warning, which Python prints, too
+            logging.getLogger(__name__).info(
+                "%s", sentence
+            )  # a log without handlers would print a warning, which Python prints, too
             warnings.warn(sentence, SamplingWarning, stacklevel=2)
     return draws
 

@@ -41,7 +41,6 @@ EXCESS, EXCESS_ERRORS = 0.1, 4.0
 GRADIENTS, MAX_DIRECTIONS = 400, 50
 #: Number of elements that a sentence names.
 NAMED_ELEMENTS = 3
-UNKNOWN = "R-hat and ESS are unknown: too few draws, or draws of unequal weight, because the step changes after burn-in"
 DIVERGENT = "{:,.0f} divergent trajectories: draws may miss the most curved regions; raise acceptance, or reparametrise"
 CUT = "{:,.0f} trajectories cut at the largest number of steps: mixing is slow; make elements of theta less correlated"
 
@@ -86,7 +85,7 @@ def verdict(
         if count := sum(values.get(name, 0) for values in statistics):
             yield sentence.format(count)
     if mixing.is_unknown:
-        yield UNKNOWN
+        yield "R-hat and ESS are unknown: there are too few draws, or draws of unequal weight"
         return
     chains, draws, dimension = theta.shape
     apart, few = mixing.doubtful(chains)
@@ -106,10 +105,8 @@ def verdict(
         ratios, errors = spread(theta, density)
         if (np.abs(ratios - 1) > EXCESS + EXCESS_ERRORS * errors).any():
             low, high = np.sqrt(np.maximum(ratios, 0))
-            yield (
-                f"standard deviations are {low:.2f} times the right ones in the narrowest direction, and {high:.2f} "
-                "times in the widest: use a smaller step_size or a smaller grid, or compare with sampler hmc"
-            )
+            span = f"{low:.2f} to {high:.2f} times the right ones, depending on the direction"
+            yield f"standard deviations are {span}: use a smaller step_size or grid, or compare with sampler hmc"
 
 
 def spread(theta: Float64, density: Density) -> tuple[Float64, Float64]:

@@ -70,8 +70,9 @@ def test_errors_are_exceptions() -> None:
     """Settings that cannot be are exceptions, not an end of the program, and are named as in Python."""
     with pytest.raises(InputError, match=r"sgnht needs .* Use schedule=random"):
         sample_density(Logistic(), sampler="sgnht", schedule="shuffled")
-    with pytest.raises(InputError, match=r"sgnht cannot match noise .* matrix_sgnht up to 50 parameters, else sghmc"):
-        sample_density(Logistic(), sampler="sgnht")
+    for name, words in (("sgnht", "take matrix_sgnht up to D = 50, else sghmc"), ("psgld", "give it a step_size")):
+        with pytest.raises(InputError, match=words):
+            sample_density(Logistic(), sampler=name)
     with pytest.raises(DivergenceError, match=r"over 1,000,000 units .* or a start nearer to its bulk"):
         sample_density(Gaussian(np.zeros(1), np.eye(1)), sampler={"name": "sgld", "step_size": 2.1}, grid=1, thin=1)
     with pytest.raises(InputError, match="before the first draw"):
