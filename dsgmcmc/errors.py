@@ -100,6 +100,10 @@ class DivergenceError(RuntimeError):
     """A chain has diverged: its state is not finite, or too large to be meaningful."""
 
 
+class SamplingWarning(UserWarning):
+    """Draws of a density are doubtful; the message says why, and what to do."""
+
+
 class StoppedError(RuntimeError):
     """A run was stopped before its end, at a checkpoint from which it can be resumed.
 

@@ -1,16 +1,22 @@
 """Densities on a plain vector, given by energy and gradient for any subset of the data, and their curvature.
 
-The unit of step sizes is 1 / P, where P = curvature + the prior's precision. For a density that does not define its
-curvature, `with_curvature` computes it in three steps:
+The unit of step sizes is 1 / P, where P = curvature + the prior's precision. The unit of initial states is 1 / sqrt(P),
+and they are drawn about the attribute `start`. `complete` computes what a density does not define, in these steps:
 
 1. L-BFGS runs from `start`, or else from the prior's mean. It ends at theta*, at or close to a mode.
 2. c is the diagonal of the matrix H of second derivatives of the likelihood's energy at theta*, by central differences
    of gradients along every axis. For D above `MAX_AXES`, c is the mean of z * (H z) over `SIGN_VECTORS` vectors z of
-   random signs. Elements that are negative or tiny become `MIN_CURVATURE` times the largest element of c or of the
+   random signs. Elements that are not positive become `MIN_CURVATURE` times the largest element of c or of the
    prior's precision.
-3. Power iteration yields lambda, the largest eigenvalue of P^-1/2 (H + prior) P^-1/2 with P = c + the prior's
+3. Both steps are repeated twice from theta* with theta in units of 1 / sqrt(P), because L-BFGS stops early where the
+   elements of theta have very different scales.
+4. Power iteration yields lambda, the largest eigenvalue of P^-1/2 (H + prior) P^-1/2 with P = c + the prior's
    precision. If lambda is above 1, P is multiplied by lambda. In the metric P no curvature at theta* is then above 1,
    so all steps that are stable for N(0, 1) are stable at theta*.
+
+theta* becomes `start`, if there is none. If an element is not positive at theta*, then theta* is no mode: the energy
+may fall without end, as in hierarchies whose scale tends to 0. Then start and curvature are those where L-BFGS started.
+A curvature that is defined is kept, and is the unit of L-BFGS.
 
 The result depends on the density alone, and takes some hundred gradients of all data. Away from theta* the curvature
 may be larger; samplers with adaptive steps adapt them in burn-in.
@@ -39,10 +45,14 @@ DESCENT_STEPS, POWER_STEPS = 300, 20
 #: Maximum number of axes along which gradients are differenced; number of vectors of random signs that replace more
 #: axes.
 MAX_AXES, SIGN_VECTORS = 200, 100
-#: Smallest element of a computed curvature, as a fraction of the largest element of curvature or prior precision.
-MIN_CURVATURE = 1e-6
-#: Spacings of the differences: in units of theta for a first curvature, in standard deviations for the final curvature.
-SPACING = (1e-3, 0.1)
+#: Fractions of the largest element of curvature or prior precision: an element of a computed curvature that is not
+#: above the first counts as not positive, and becomes the second.
+LEAST_CURVATURE, MIN_CURVATURE = 1e-12, 1e-6
+#: An eigenvalue of the second derivatives, in units of the curvature, that is not above this counts as not positive.
+LEAST_EIGENVALUE = 1e-8
+#: Spacings of the differences each time that mode and curvature are computed: in units of theta for a first curvature,
+#: then in standard deviations.
+SPACINGS = (1e-3, 0.1, 0.1)
 
 
 class Density(Protocol):
@@ -119,6 +129,21 @@ def dense(precision: Float64) -> Float64:
     return precision if precision.ndim == 2 else np.diag(precision)
 
 
+def diagonal_of(precision: Float64) -> Float64:
+    """Return the diagonal (D,) of a precision (D,) or (D, D)."""
+    return np.diag(precision) if precision.ndim == 2 else precision
+
+
+def start_of(density: Density) -> Float64:
+    """Return the point about which chains start, (D,)."""
+    return np.asarray(getattr(density, "start", density.prior_mean), np.float64)
+
+
+def precision_of(density: Density) -> Float64:
+    """Return the typical curvature plus the prior's precision, for every element of theta, (D,)."""
+    return density.curvature + diagonal_of(density.prior_precision)
+
+
 def check_attributes(density: Density) -> None:
     """Raise `InputError` unless the attributes of a density have the right shapes."""
     kind = type(density).__name__
@@ -165,70 +190,99 @@ def multiply(matrices: Float64, rows: Float64) -> Float64:
     return np.einsum("nij,nj->ni", matrices, rows) if matrices.ndim == 3 else matrices * rows
 
 
-def with_curvature(density: D) -> D:
-    """Return the density if it has a curvature, otherwise a copy with the computed curvature.
+def complete(density: D) -> D:
+    """Return a copy of the density with a curvature and a start.
 
     Raises
     ------
     InputError
-        If the computed curvature is not finite.
+        If an attribute has a wrong shape, or the computed curvature is not finite.
     """
-    if getattr(density, "curvature", None) is not None:
-        return density
-    completed = copy.copy(density)
-    completed.curvature = np.ones(getattr(density, "dimension", 1))
+    completed, mode = copy.copy(density), None
+    has_curvature = getattr(density, "curvature", None) is not None
+    if not has_curvature:
+        completed.curvature = np.ones(getattr(density, "dimension", 1))
     check_attributes(completed)
     if not hasattr(density, "gradient"):
         return completed
     with np.errstate(all="ignore"):
-        completed.curvature = _compute_curvature(completed)
+        if not has_curvature:
+            mode, completed.curvature = _compute_curvature(completed)
+        if not hasattr(density, "start"):
+            vars(completed)["start"] = mode_of(completed) if mode is None else mode
     return completed
 
 
-def _compute_curvature(density: Density) -> Float64:
-    prior = np.diag(density.prior_precision) if density.prior_precision.ndim == 2 else density.prior_precision
-    mode = _descend(density)
-    curvature = _positive(_diagonal(density, mode, np.full(density.dimension, SPACING[0])), prior)
-    curvature = _positive(_diagonal(density, mode, SPACING[1] / np.sqrt(curvature + prior)), prior)
-    precision = curvature + prior
+def mode_of(density: Density) -> Float64:
+    """Return the point at which L-BFGS ends, at or close to a mode of the posterior, (D,)."""
+    return _descend(density, start_of(density), 1 / np.sqrt(precision_of(density)))
+
+
+def _compute_curvature(density: Density) -> tuple[Float64, Float64]:
+    """Return theta* and the curvature there, both (D,)."""
+    mode, prior = start_of(density), diagonal_of(density.prior_precision)
+    unit = np.ones(density.dimension)
+    for spacing in SPACINGS:
+        mode = _descend(density, mode, unit)
+        diagonal = _diagonal(density, mode, spacing * unit)
+        precision = _positive(diagonal, prior) + prior
+        unit = 1 / np.sqrt(precision)
+    if (precision != diagonal + prior).any():
+        mode = start_of(density)
+        precision = _positive(_diagonal(density, mode, np.full(len(mode), SPACINGS[0])), prior) + prior
     curvature = max(_largest_eigenvalue(density, mode, precision), 1.0) * precision - prior
     if not np.isfinite(curvature).all():
         raise InputError(
-            f"the curvature of {type(density).__name__} about {mode[:3]}... cannot be computed: give it an attribute "
-            "curvature, (D,) typical second derivatives of its energy"
+            f"the curvature of {type(density).__name__} is not finite: give it an attribute curvature, (D,)"
         )
-    return curvature
+    return mode, curvature
 
 
-def _descend(density: Density) -> Float64:
-    """Return the point at which L-BFGS ends, (D,)."""
+def _descend(density: Density, start: Float64, unit: Float64) -> Float64:
+    """Return the point (D,) at which L-BFGS ends if it runs from `start` (D,) with theta in this unit (D,)."""
     from scipy.optimize import minimize  # importing it takes longer than a short run
 
-    def value(theta: Float64) -> tuple[float, Float64]:
-        point = theta[None]
-        energy = float((density.energy(point) + prior_energy(density, point))[0])
-        return energy, np.asarray(posterior_gradient(density, point), np.float64).ravel()
+    def value(x: Float64) -> tuple[float, Float64]:
+        point = (start + unit * x)[None]
+        energy, gradient = density.energy(point), density.gradient(point)
+        check_gradient(density, point, gradient)
+        slope = gradient + prior_gradient(density, point)
+        return float(np.ravel(energy + prior_energy(density, point))[0]), unit * np.asarray(slope, np.float64).ravel()
 
-    start = np.asarray(getattr(density, "start", density.prior_mean), np.float64)
-    mode: Float64 = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": DESCENT_STEPS}).x
+    options = {"maxiter": DESCENT_STEPS}
+    mode: Float64 = start + unit * minimize(value, np.zeros(len(unit)), jac=True, method="L-BFGS-B", options=options).x
     return mode if np.isfinite(mode).all() else start
 
 
 def _positive(diagonal: Float64, prior: Float64) -> Float64:
-    """Replace elements of the diagonal that are tiny or not positive; without curvature and prior, all become 1."""
-    least = MIN_CURVATURE * max(float(np.nanmax(diagonal)), float(prior.max()))
-    return np.where(diagonal > least, diagonal, least if least > 0 else 1.0)
+    """Replace elements of the diagonal that are not positive; without curvature and prior, all become 1."""
+    largest = max(float(np.nanmax(diagonal)), float(prior.max()))
+    return np.where(diagonal > LEAST_CURVATURE * largest, diagonal, MIN_CURVATURE * largest if largest > 0 else 1.0)
 
 
 def _diagonal(density: Density, mode: Float64, spacing: Float64) -> Float64:
     """Return the diagonal of the likelihood's second derivatives, (D,)."""
-    dimension = density.dimension
-    if dimension <= MAX_AXES:
-        steps = np.diag(spacing)
-        return np.array([_slope(density, mode, step)[k] / spacing[k] for k, step in enumerate(steps)])
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(SIGN_VECTORS, dimension))
+    if density.dimension <= MAX_AXES:
+        return np.diag(_hessian(density, mode, spacing))
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(SIGN_VECTORS, density.dimension))
     products = [z * _slope(density, mode, z * spacing) / spacing for z in signs]
     return np.mean(products, axis=0)
+
+
+def _hessian(density: Density, point: Float64, spacing: Float64) -> Float64:
+    """Return the likelihood's second derivatives at a point (D,), by differences with these spacings (D,): (D, D)."""
+    return np.array([_slope(density, point, step) for step in np.diag(spacing)]) / spacing[:, None]
+
+
+def inverse_root(density: Density) -> Float64:
+    """Return a root R of the inverse of the posterior's second derivatives at the start, R R^T = inverse, (D, D).
+
+    An eigenvalue that is not positive becomes 1, in units of the curvature.
+    """
+    unit = 1 / np.sqrt(precision_of(density))
+    H = _hessian(density, start_of(density), SPACINGS[-1] * unit) + dense(density.prior_precision)
+    values, axes = np.linalg.eigh(np.nan_to_num(unit * (H + H.T) / 2 * unit[:, None], posinf=0.0, neginf=0.0))
+    return unit[:, None] * axes / np.sqrt(np.where(values > LEAST_EIGENVALUE, values, 1.0))
 
 
 def _slope(density: Density, mode: Float64, step: Float64) -> Float64:
@@ -242,8 +296,8 @@ def _largest_eigenvalue(density: Density, mode: Float64, precision: Float64) -> 
     root, v = np.sqrt(precision), np.random.default_rng(1).standard_normal(len(precision))
     prior, value = density.prior_precision, 0.0
     for _ in range(POWER_STEPS):
-        x = SPACING[1] * (v / np.linalg.norm(v)) / root
-        v = (_slope(density, mode, x) + (prior @ x if prior.ndim == 2 else prior * x)) / root / SPACING[1]
+        x = SPACINGS[-1] * (v / np.linalg.norm(v)) / root
+        v = (_slope(density, mode, x) + (prior @ x if prior.ndim == 2 else prior * x)) / root / SPACINGS[-1]
         value = float(np.linalg.norm(v))
         if not value > 0:
             return 1.0

@@ -1,29 +1,36 @@
-r"""Hamiltonian Monte Carlo [Duane 1987; Neal 2011, fig. 2], with step and diagonal metric adapted in burn-in.
+r"""Hamiltonian Monte Carlo [Duane 1987; Neal 2011, fig. 2], with step and metric adapted in burn-in.
 
-Let s^2 be the inverse of the metric. Every iteration draws v ~ N(0, 1), and L leapfrog steps
+Let S = L L^T be the inverse of the metric. Every iteration draws v ~ N(0, 1), and the leapfrog steps
 
-    v <- v - (eps / 2) s grad U(theta),    theta <- theta + eps s v,    v <- v - (eps / 2) s grad U(theta)
+    v <- v - (eps / 2) L^T grad U(theta),    theta <- theta + eps L v,    v <- v - (eps / 2) L^T grad U(theta)
 
-propose a state, which is accepted with probability min{1, exp(H - H')}, H = U + |v|^2 / 2. Before each iteration L eps
-is set to `length` times a number drawn uniformly from 0.5 to 1.5. Trajectories therefore do not stay periodic, and the
-kernel is a mixture of reversible kernels.
+propose a state, which is accepted with probability min{1, exp(H - H')}, H = U + |v|^2 / 2. Before each iteration the
+duration of the trajectory is set to `length` times a number drawn uniformly from 0.5 to 1.5. Trajectories therefore do
+not stay periodic, and the kernel is a mixture of reversible kernels. A trajectory has at most `MAX_STEPS` steps; those
+that would need more after burn-in are counted as ``cut``. It counts as ``divergent`` if H' - H is not finite or above
+`DIVERGENT_RISE`, as in Stan.
 
-In burn-in, dual averaging adapts eps to the setting `acceptance`. s^2 starts as 1 / (typical curvature + the prior's
-precision). At half and at three quarters of burn-in it becomes a weighted mean: the variance of the n states in the
-preceding quarter, with weight n, and the old s^2, with weight 5. After burn-in eps and s^2 are fixed. If a `step_size`
-is given, nothing is adapted.
+In burn-in, dual averaging adapts eps to the setting `acceptance`. For D up to `DENSE_DIMENSION`, S is a full matrix. It
+starts as the inverse of the second derivatives of U where chains start, which is a mode if the density gives no start;
+an eigenvalue that is not positive becomes 1 in units of the curvature. Above, S is diagonal, and starts as 1 / (typical
+curvature + the prior's precision). Burn-in has windows, which end at the fractions `WINDOWS` of its length, nearly as
+in Stan: S is fixed in the first, and after each of the others it becomes a weighted mean of the covariance of its n
+states, with weight n, and the old S, with weight 5. The rest of burn-in adapts eps alone; then eps and S are fixed. If
+a `step_size` is given, nothing is adapted.
 
-Target: the posterior itself. Left out: dense metrics, and automatic lengths of trajectories (NUTS).
+Target: the posterior itself. Left out: automatic lengths of trajectories (NUTS).
 
 [Neal 2011] R. M. Neal: MCMC using Hamiltonian dynamics, Handbook of Markov chain Monte Carlo, chapter 5.
 """
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import numpy as np
 from pydantic import Field
 
-from dsgmcmc.densities.density import Density, posterior_gradient, prior_energy
+from dsgmcmc.densities.density import Density, inverse_root, multiply, posterior_gradient, prior_energy
 from dsgmcmc.densities.metropolis import DualAveraging, Metropolis
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.samplers.step_size import SamplerConfig
@@ -31,8 +38,14 @@ from dsgmcmc.types import Float64, Int64, Purpose
 
 #: Maximum number of leapfrog steps in a trajectory.
 MAX_STEPS = 1000
-#: Weight of the old s^2, as a number of states.
+#: Weight of the old S, as a number of states.
 OLD_METRIC_STATES = 5.0
+#: Ends of the windows of burn-in after which S is computed, as fractions of burn-in; the first window is left out.
+WINDOWS = (0.05, 0.1, 0.15, 0.25, 0.45, 0.85)
+#: Maximum of D for which S is a full matrix: a leapfrog step multiplies by it twice.
+DENSE_DIMENSION = 50
+#: Rise of H above which a trajectory is divergent.
+DIVERGENT_RISE = 1000.0
 
 
 class HMCConfig(SamplerConfig):
@@ -47,37 +60,36 @@ class HMC(Metropolis[HMCConfig, Density]):
     """Hamiltonian Monte Carlo."""
 
     Config = HMCConfig
+    #: Successive states are far apart, so that all are kept.
+    defaults: ClassVar[dict[str, Any]] = {"iterations": 2_000, "burn_in": 1_000, "thin": 1}
 
     def __init__(self, config: HMCConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
         self.adapted: DualAveraging | None = None
-        self._inverse: Float64 = np.zeros((0, 0))  # s^2 of every row
-        self._states: list[Float64] = []  # theta after each iteration of the present quarter of burn-in
-
-    @classmethod
-    def default_thin(cls, config: HMCConfig, grid: int) -> int:
-        """Return 1: successive states are far apart."""
-        return 1
+        self._root: Float64 = np.zeros((0, 0))  # L of every row, (n, D) or (n, D, D)
+        self._states: list[Float64] = []  # theta after each iteration of the present window
+        self._troubled: Float64 = np.zeros((0, 2))  # divergent and cut trajectories of every row since burn-in
 
     def metrics(self) -> dict[str, float]:
-        """Return acceptance rate, evaluations of the energy of a datum per iteration, and mean step over the rows."""
-        metrics = super().metrics()
-        return metrics if self.adapted is None else {**metrics, "step": float(self.adapted.eps(False).mean())}
+        """Return acceptance rate, evaluations per iteration, mean step, and numbers of troubled trajectories."""
+        assert self.adapted is not None
+        divergent, cut = self._troubled.sum(axis=0).tolist()
+        return {**super().metrics(), "step": float(self.adapted.eps(False).mean()), "divergent": divergent, "cut": cut}
 
     def step(self, target: VectorTarget[Density], iteration: int) -> None:
         """Run one iteration."""
         theta, density = target.block["theta"], target.density
-        config = self.config
         self.begin_counts(target, iteration)
         self.fill_energies(density, theta)
         if self.adapted is None:
-            self.adapted = DualAveraging(np.full(len(theta), config.step_size or theta.shape[1] ** -0.25))
-            self._inverse = np.tile(1 / target.precision, (len(theta), 1))
-        adapting = config.step_size is None and iteration < self.burn_in
+            self.adapted = self._prepare(target)
+        if iteration == self.burn_in:
+            self._troubled[:] = 0.0
+        adapting = self.config.step_size is None and iteration < self.burn_in
         rng = target.stream.generator(Purpose.PROPOSAL)
         eps, v = self.adapted.eps(adapting), rng.standard_normal(theta.shape)
-        times = config.length * (0.5 + rng.random(len(theta)))
-        n_steps = np.clip(np.ceil(times / eps), 1, MAX_STEPS).astype(np.int64)
+        needed = np.ceil(self.config.length * (0.5 + rng.random(len(theta))) / eps)
+        n_steps = np.clip(needed, 1, MAX_STEPS).astype(np.int64)
         with np.errstate(all="ignore"):  # a diverging trajectory is rejected
             proposed, w = self._trajectory(density, theta, v, eps, n_steps)
             new = density.energy(proposed)
@@ -86,37 +98,48 @@ class HMC(Metropolis[HMCConfig, Density]):
             probability = np.exp(-np.maximum(rise, 0))
         accepted = rise <= rng.standard_exponential(len(theta))
         theta[accepted], self.energies[accepted] = proposed[accepted], new[accepted]
-        evaluations = density.n_data * (n_steps + 2.0)
-        self.counts += np.column_stack([accepted, evaluations, np.ones((len(theta), 2))])
+        self.counts += np.column_stack([accepted, density.n_data * (n_steps + 2.0), np.ones((len(theta), 2))])
+        self._troubled += np.column_stack([~(rise <= DIVERGENT_RISE), needed > MAX_STEPS])
         if adapting:
-            self.adapted.adapt(probability, config.acceptance)
-            self.adapted = self._adapt_metric(theta, iteration + 1, self.adapted)
+            self.adapted.adapt(probability, self.config.acceptance)
+            self._adapt_metric(theta, iteration + 1)
 
-    def _adapt_metric(self, theta: Float64, iterations: int, adapted: DualAveraging) -> DualAveraging:
-        """Store the state; at half and three quarters of burn-in compute a new metric, and restart the adaptation."""
-        quarter = self.burn_in // 4
-        if iterations <= quarter or iterations > 3 * quarter:
-            return adapted
-        self._states.append(theta.copy())
-        if iterations not in (2 * quarter, 3 * quarter):
-            return adapted
-        n, old = len(self._states), self._inverse
-        self._inverse = (n * np.var(self._states, axis=0) + OLD_METRIC_STATES * old) / (n + OLD_METRIC_STATES)
-        self._states = []
-        stretch = np.sqrt((old / self._inverse).min(axis=1))
-        return DualAveraging(adapted.eps(False) * np.minimum(stretch, 1.0))
+    def _prepare(self, target: VectorTarget[Density]) -> DualAveraging:
+        """Begin with the metric at the start of the chain, and return the adaptation of the steps."""
+        rows, D = target.block["theta"].shape
+        self._troubled = np.zeros((rows, 2))
+        root = inverse_root(target.density) if D <= DENSE_DIMENSION else 1 / np.sqrt(target.precision)
+        self._root = np.repeat([root], rows, axis=0)
+        return DualAveraging(np.full(rows, self.config.step_size or D**-0.25))
+
+    def _adapt_metric(self, theta: Float64, iterations: int) -> None:
+        """Store the state; at the end of a window compute a new metric, and restart the adaptation of the step."""
+        first, *ends = (int(end * self.burn_in) for end in WINDOWS)
+        if first < iterations <= ends[-1]:
+            self._states.append(theta.copy())
+        if iterations not in ends or not self._states:
+            return
+        states = np.array(self._states)
+        states -= states.mean(axis=0)
+        if self._root.ndim == 3:
+            moments, old = np.einsum("tni,tnj->nij", states, states), self._root @ self._root.swapaxes(1, 2)
+        else:
+            moments, old = (states**2).sum(axis=0), self._root**2
+        inverse = (moments + OLD_METRIC_STATES * old) / (len(states) + OLD_METRIC_STATES)
+        self._root = np.linalg.cholesky(inverse) if inverse.ndim == 3 else np.sqrt(inverse)
+        self._states, self.adapted = [], DualAveraging(np.full(len(theta), theta.shape[1] ** -0.25))
 
     def _trajectory(
         self, density: Density, start: Float64, v: Float64, eps: Float64, n_steps: Int64
     ) -> tuple[Float64, Float64]:
         """Make `n_steps` leapfrog steps, (n,), from every row, and return the final theta and v."""
-        theta, v = start.copy(), v.copy()
-        root = eps[:, None] * np.sqrt(self._inverse)
-        slope = posterior_gradient(density, theta)
+        theta, v, eps = start.copy(), v.copy(), eps[:, None]
+        root, transposed = self._root, self._root.swapaxes(1, -1)
+        slope = multiply(transposed, posterior_gradient(density, theta))
         for step in range(int(n_steps.max())):
             moving = np.flatnonzero(n_steps > step)
-            v[moving] -= 0.5 * root[moving] * slope[moving]
-            theta[moving] += root[moving] * v[moving]
-            slope[moving] = posterior_gradient(density, theta[moving])
-            v[moving] -= 0.5 * root[moving] * slope[moving]
+            v[moving] -= 0.5 * eps[moving] * slope[moving]
+            theta[moving] += eps[moving] * multiply(root[moving], v[moving])
+            slope[moving] = multiply(transposed[moving], posterior_gradient(density, theta[moving]))
+            v[moving] -= 0.5 * eps[moving] * slope[moving]
         return theta, v

@@ -86,7 +86,7 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
         """Draw positions from N(0, `sd`^2) and momenta from N(0, 1); set frictions to A I."""
         rows, D = target.block["theta"].shape
         if D > MAX_DIMENSION:
-            raise InputError(f"matrix_sgnht takes at most {MAX_DIMENSION} dimensions: found {D}; use sgnht")
+            raise InputError(f"matrix_sgnht takes at most {MAX_DIMENSION} dimensions: found {D}; use sghmc")
         self.start_field(target, "theta", sd)
         self.start_field(target, "r", 1.0, Purpose.MOMENTUM)
         self.frictions = np.tile(self.config.diffusion * np.eye(D), (rows, 1, 1))

@@ -82,16 +82,12 @@ class Metropolis(Sampler[C, VectorTarget[D]]):
 
     gradients = ("none",)
     scratch = ()
-    defaults: ClassVar[dict[str, Any]] = {"iterations": 20_000, "burn_in": 1_000}
+    #: Many proposals are rejected, and the energy of a draw takes all data, so that not all states are kept.
+    defaults: ClassVar[dict[str, Any]] = {"iterations": 20_000, "burn_in": 1_000, "thin": 10}
 
     def __init__(self, config: C, burn_in: int) -> None:
         super().__init__(config, burn_in)
         self.counts, self.energies = np.zeros((0, 4)), np.zeros(0)
-
-    @classmethod
-    def default_thin(cls, config: C, grid: int) -> int:
-        """Return 10: many proposals are rejected, and the energy of a draw takes all data."""
-        return 10
 
     def metrics(self) -> dict[str, float]:
         """Return the acceptance rate, and the evaluations of the energy of a datum per iteration."""

@@ -5,21 +5,33 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
-from dsgmcmc.config.chain import DEFAULT_SAMPLER, ChainConfig, ResolvedChain, section_of
+from dsgmcmc.config.chain import ChainConfig, ResolvedChain, section_of
 from dsgmcmc.config.units import LEAST_DRAWS
-from dsgmcmc.densities.density import D, Density, check_attributes, check_energy, check_gradient, with_curvature
+from dsgmcmc.densities.density import (
+    D,
+    Density,
+    check_attributes,
+    check_energy,
+    check_gradient,
+    complete,
+    precision_of,
+    start_of,
+)
 from dsgmcmc.densities.vector import NOT_CONDITIONAL, VectorTarget
+from dsgmcmc.densities.verdict import Mixing, verdict
 from dsgmcmc.diagnostics.convergence import split_subchains
 from dsgmcmc.diagnostics.mixing import equal_weights, ess_bulk, ess_tail, halves, rhat
-from dsgmcmc.errors import DivergenceError, InputError
-from dsgmcmc.parallel.comm import Alone, agree, launched, run_for_caller
+from dsgmcmc.errors import DivergenceError, InputError, SamplingWarning
+from dsgmcmc.parallel.comm import Alone, agree, launched, on_root, run_for_caller
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.export import datatree
 from dsgmcmc.samplers import sampler_named
@@ -35,6 +47,15 @@ CALL_ITERATIONS = 1_000
 
 #: Arrays of `Draws`.
 ARRAYS = ("theta", "energy", "weight", "iteration")
+
+#: Default samplers of densities with and without a gradient.
+DEFAULT_SAMPLER, WITHOUT_GRADIENT = "hmc", "mh"
+
+#: Defaults unlike those of factorisations; `initial_sd` is in units of 1 / sqrt(curvature + the prior's precision).
+DEFAULTS = {"chains": 4, "initial_sd": 1.0}
+
+#: Without `iterations`, the length of chains that are not yet accurate is doubled up to this number of times.
+DOUBLINGS = 3
 
 #: Settings of runs, which are monitored and saved, unlike the chains here.
 RUN_SETTINGS = {"until", "evaluate_every", "checkpoint_every", "save_draws"}
@@ -58,7 +79,7 @@ class DensityConfig(ChainConfig):
         kind = sampler_named(section["name"])
         declared = kind.defaults if kind else {}
         defaults = {name: value for name, value in declared.items() if name in cls.model_fields}
-        return cls.of({**defaults, **settings, "sampler": section})
+        return cls.of({**defaults, **DEFAULTS, **settings, "sampler": section})
 
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
         """Choose the settings left open, convert lengths to iterations, and check that the sampler allows the settings.
@@ -140,7 +161,7 @@ def sample(
         The sampler for which `target` was prepared; any of `dsgmcmc.samplers.KERNELS`.
     iterations : int
     sd : float
-        Standard deviation of the initial state.
+        Standard deviation of the initial state, in units of 1 / sqrt(curvature + the prior's precision).
 
     Yields
     ------
@@ -151,19 +172,6 @@ def sample(
     for iteration in range(iterations):
         sampler.advance(target, iteration, 1)
         yield target.block[sampler.position(iteration)]
-
-
-class Mixing(NamedTuple):
-    """Mixing of the chains, for every element of theta; NaN if unknown.
-
-    Attributes
-    ----------
-    rhat, ess : (D,) float64
-        Rank-normalised R-hat (for a single chain between its quarters), and the smaller of bulk and tail ESS.
-    """
-
-    rhat: Float64
-    ess: Float64
 
 
 @dataclass(repr=False, eq=False)
@@ -185,6 +193,8 @@ class Draws:
         Number of iterations of the chain up to every draw.
     statistics : list of dict
         Values that the sampler reports at the end of every chain, such as the acceptance rate.
+    warnings : list of str
+        Reasons to doubt the draws (`dsgmcmc.densities.verdict`); empty if there are none.
     """
 
     sampler: str
@@ -194,6 +204,7 @@ class Draws:
     weight: Float64
     iteration: Int64
     statistics: list[dict[str, float]]
+    warnings: list[str]
 
     @cached_property
     def mixing(self) -> Mixing:
@@ -229,11 +240,10 @@ class Draws:
     def __repr__(self) -> str:
         chains, draws, m = self.theta.shape
         text = f"{chains} chain(s) of {draws:,} draws of {m:,} elements of theta by {self.sampler}"
-        if np.isnan(self.mixing.rhat).all():
+        if self.mixing.is_unknown:
             return f"{text}: R-hat and ESS are unknown (too few draws, or draws of unequal weight)"
-        return (
-            f"{text}: R-hat at most {np.nanmax(self.mixing.rhat):.3f}, ESS at least {np.nanmin(self.mixing.ess):,.0f}"
-        )
+        rhat, ess = self.mixing
+        return f"{text}: R-hat at most {np.nanmax(rhat):.3f}, ESS at least {np.nanmin(ess):,.0f}"
 
 
 class Chain:
@@ -250,18 +260,18 @@ class Chain:
         self._records: list[tuple[Float64, float, float, int]] = []  # an entry of each of `ARRAYS` for every draw
         self.sampler.start(self.target, config.initial_sd)
 
-    def run(self) -> None:
-        """Run the chain, recording its draws.
+    def run(self, iterations: int) -> None:
+        """Run the chain until it has made this number of iterations, recording its draws.
 
         Raises
         ------
         DivergenceError
-            If the state is not finite.
+            If the state is not finite, or too far from its start.
         """
         config = self.config
-        next_draw = config.first_draw
-        while self.iterations < config.iterations:
-            stop = min(config.iterations, next_draw, self.iterations + CALL_ITERATIONS)
+        next_draw = config.first_draw + config.thin * len(self._records)
+        while self.iterations < iterations:
+            stop = min(iterations, next_draw, self.iterations + CALL_ITERATIONS)
             self.sampler.advance(self.target, self.iterations, stop - self.iterations)
             self.iterations = stop
             if stop == next_draw:
@@ -288,7 +298,7 @@ class Chain:
         if where:
             raise DivergenceError(
                 f"chain {self.number} diverged by iteration {self.iterations}: {where}. Use a smaller step_size of the "
-                "sampler, or a larger curvature of the density, which is its unit"
+                "sampler, or a larger curvature of the density, which is its unit, or a start nearer to its bulk"
             )
 
 
@@ -298,18 +308,20 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
     Parameters
     ----------
     density : Density
-        If it has no `curvature`, one is computed (`dsgmcmc.densities.density`).
+        If it has no `curvature` or no `start`, they are computed (`dsgmcmc.densities.density`).
     comm : MPI.Comm, optional
         Processes that share the chains. Every process returns all draws, which do not depend on the number of
         processes. By default one process runs all chains.
     **settings
         ``sampler`` (a name, or a dict with ``name`` and the sampler's settings), ``chains``, ``iterations``,
         ``burn_in``, ``thin``, ``seed``, ``grid``, ``schedule`` and ``initial_sd``. docs/own-target-reference.md
-        describes them.
+        describes them. Without ``iterations``, the sampler's default length is doubled until R-hat and ESS of all
+        elements are good enough, but at most `DOUBLINGS` times.
 
     Returns
     -------
     Draws
+        Reasons to doubt them are its `warnings`. Process 0 also issues each as a `SamplingWarning`.
 
     Raises
     ------
@@ -326,7 +338,14 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
             )
         comm = Alone()
     with in_python({}), np.errstate(all="ignore"):  # divergence is detected from the state
-        return run_for_caller(comm, partial(_sample_chains, density, settings, comm))
+        draws = run_for_caller(comm, partial(_sample_chains, density, settings, comm))
+    if comm.rank == 0:
+        for sentence in draws.warnings:
+            logging.getLogger(__name__).info(
+                "%s", sentence
+            )  # a log without handlers would print a warning, which Python prints, too
+            warnings.warn(sentence, SamplingWarning, stacklevel=2)
+    return draws
 
 
 def _sample_chains(density: Density, settings: Mapping[str, Any], comm: Comm) -> Draws:
@@ -334,7 +353,18 @@ def _sample_chains(density: Density, settings: Mapping[str, Any], comm: Comm) ->
     density, config = agree(comm, lambda: _resolve(density, settings))
     numbers = range(comm.rank, config.chains, comm.size)
     chains = agree(comm, lambda: [Chain(density, config, number) for number in numbers])
-    _run(chains, comm)
+    for doublings in range(DOUBLINGS + 1 if settings.get("iterations") is None else 1):
+        _run(chains, config.iterations << doublings, comm)
+        draws = _gather(chains, config, comm)
+        doubtful = draws.mixing.doubtful(config.chains)
+        if comm.bcast(draws.mixing.is_unknown or not np.any(doubtful)):  # more draws would not help, or are not needed
+            break
+    draws.warnings = on_root(comm, lambda: list(verdict(draws.theta, draws.mixing, draws.statistics, density)))
+    return draws
+
+
+def _gather(chains: list[Chain], config: ResolvedDensity, comm: Comm) -> Draws:
+    """Collect the draws of all chains on all processes. Collective."""
     by_process = comm.allgather({chain.number: chain.draws() for chain in chains})
     draws = [by_process[number % comm.size][number] for number in range(config.chains)]
     return Draws(
@@ -342,24 +372,25 @@ def _sample_chains(density: Density, settings: Mapping[str, Any], comm: Comm) ->
         interleaved=len(config.make_sampler().positions),
         **{name: np.stack([chain[name] for chain in draws]) for name in ARRAYS},
         statistics=[chain["statistics"] for chain in draws],
+        warnings=[],
     )
 
 
 def _resolve(density: Density, settings: Mapping[str, Any]) -> tuple[Density, ResolvedDensity]:
     """Check density and settings; return the density with a curvature, and the settings with none left open."""
-    density = with_curvature(density)
-    check_attributes(density)
-    config = DensityConfig.build(settings).resolved(1, density.n_data)
+    density = complete(density)
+    given = settings if hasattr(density, "gradient") else {"sampler": WITHOUT_GRADIENT, **settings}
+    config = DensityConfig.build(given).resolved(1, density.n_data)
     _check(density, config)
     return density, config
 
 
-def _run(chains: list[Chain], comm: Comm) -> None:
-    """Run this process's chains; if any chain diverges, all processes raise the same error. Collective."""
+def _run(chains: list[Chain], iterations: int, comm: Comm) -> None:
+    """Run this process's chains up to an iteration; all processes raise the error of a diverged chain. Collective."""
     diverged: list[tuple[int, str]] = []
     for chain in chains:
         try:
-            chain.run()
+            chain.run(iterations)
         except DivergenceError as error:
             diverged.append((chain.number, str(error)))
             break
@@ -383,7 +414,9 @@ def _check(density: Density, config: ResolvedDensity) -> None:
         raise InputError(f"{ending}: use more iterations, or a shorter burn-in")
     if config.sweep_length > density.n_data:
         raise InputError(f"grid {config.grid}: {density.n_data} data cannot be cut into so many parts")
-    points = config.initial_sd * np.random.default_rng(0).standard_normal((8, density.dimension))
+    kind.check_density(config.sampler.config, config.grid, density.dimension)
+    unit = config.initial_sd / np.sqrt(precision_of(density))
+    points = start_of(density) + unit * np.random.default_rng(0).standard_normal((8, density.dimension))
     check_energy(density, points)
     estimator = kind.estimator(config.sampler.config)
     if kind.gradients != ("none",) and estimator.densities is None:

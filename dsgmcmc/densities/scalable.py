@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from dsgmcmc.densities.density import dense, posterior_gradient, prior_energy, prior_gradient
+from dsgmcmc.densities.density import dense, mode_of, prior_gradient
 from dsgmcmc.densities.metropolis import Metropolis, NormalApproximation, Proposal, ProposalConfig
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.vector import VectorTarget
@@ -51,32 +51,13 @@ class SMHConfig(ProposalConfig):
     )
 
 
-def mode_of(density: Regression) -> Float64:
-    """Find a mode of the posterior near the prior's mean, (D,); its accuracy does not affect the target."""
-    from scipy.optimize import minimize  # importing it takes longer than a short run
-
-    n = density.n_data
-
-    def energy(theta: Float64) -> tuple[float, Float64]:
-        at = theta[None]
-        return (density.energy(at) + prior_energy(density, at))[0] / n, posterior_gradient(density, at)[0] / n
-
-    return minimize(
-        energy,
-        density.prior_mean,
-        jac=True,
-        hess=lambda theta: density.hessian(theta) / n,
-        method="trust-exact",
-        options={"gtol": 1e-10},
-    ).x
-
-
 class Scalable(Metropolis[SMHConfig, Regression]):
     """A kernel in which every datum may reject a proposal, and few data are evaluated."""
 
     Config = SMHConfig
     densities = Regression
-    defaults: ClassVar[dict[str, Any]] = {"iterations": 100_000, "burn_in": 1_000, "initial_sd": 2.0}
+    #: The energy of a draw takes all data, and an iteration takes hardly any.
+    defaults: ClassVar[dict[str, Any]] = {"iterations": 100_000, "burn_in": 1_000, "thin": 100}
 
     def __init__(self, config: SMHConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
@@ -86,11 +67,6 @@ class Scalable(Metropolis[SMHConfig, Regression]):
     @abstractmethod
     def order(self) -> int:
         """Order k to which energies are expanded, 1 or 2."""
-
-    @classmethod
-    def default_thin(cls, config: SMHConfig, grid: int) -> int:
-        """Return 100: the energy of a draw takes all data, and an iteration takes hardly any."""
-        return 100
 
     # ------------------------------------------------------------------ quantities computed once
 

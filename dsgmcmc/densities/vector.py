@@ -14,7 +14,7 @@ from typing import Any, Generic
 
 import numpy as np
 
-from dsgmcmc.densities.density import ALL, D, Data, check_gradient, prior_energy, prior_gradient
+from dsgmcmc.densities.density import ALL, D, Data, check_gradient, precision_of, prior_energy, prior_gradient
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.parallel.ring import Phases, pack, unpack
@@ -28,6 +28,10 @@ NOT_CONDITIONAL = (
     "this sampler draws rows from their normal conditional distributions, which a density does not give: choose a "
     "sampler that steps along gradients, such as sgld"
 )
+
+
+#: Distance from the start at which a chain has diverged, in the unit 1 / sqrt(curvature + the prior's precision).
+FARTHEST = 1e6
 
 
 class VectorCell:
@@ -108,14 +112,10 @@ class VectorTarget(Generic[D]):
             counts=np.full(rows, density.n_data, np.int64),
             arrays=self.layout.views(buffer, rows),
             buffer=buffer,
-            origin=getattr(density, "start", None),
+            origin=np.asarray(getattr(density, "start", density.prior_mean), np.float64),
         )
-
-    @property
-    def precision(self) -> Float64:
-        """Typical curvature plus the prior's precision, for every element of theta, (D,)."""
-        prior = self.block.prior(self.block).precision
-        return self.curvature + (np.diag(prior) if prior.ndim == 2 else prior)
+        self.precision = precision_of(density)
+        self.block.spread = 1 / np.sqrt(self.precision)
 
     def parts_of(self, iteration: int) -> Iterator[tuple[Data, Data, float]]:
         """Yield groups of rows, the part of the data that an iteration uses for them, and the part's probability."""
@@ -220,9 +220,11 @@ class VectorTarget(Generic[D]):
         return np.atleast_1d(self.density.energy(theta) + prior_energy(self.density, theta))
 
     def find_divergence(self, position: str) -> str:
-        """Name an element of the state that is not finite; empty if all elements are finite. Collective."""
-        theta = self.block[position]
-        if isfinite(theta.sum()) or np.isfinite(theta).all():  # if the sum is finite, so are all elements
+        """Name an element of the state that is not finite, or too far from the start; empty without one. Collective."""
+        theta, block = self.block[position], self.block
+        strange = np.argwhere(~(np.abs(theta - block.origin) <= FARTHEST * block.spread))
+        if not len(strange):
             return ""
-        strange = np.argwhere(~np.isfinite(theta))[0]
-        return f"element {strange.tolist()} of theta is {theta[tuple(strange)]}"
+        value = float(theta[tuple(strange[0])])
+        far = f", over {FARTHEST:,.0f} units of the curvature from its start" if isfinite(value) else ""
+        return f"element {strange[0].tolist()} of theta is {value:.6g}{far}"

@@ -144,6 +144,10 @@ class Sampler(ABC, Generic[C, T]):
         return config.model_copy(update={"step_size": min(config.step_size, largest)})
 
     @classmethod
+    def check_density(cls, config: C, grid: int, dimension: int) -> None:
+        """Raise `InputError` if these settings would sample a wrong distribution on a density of D dimensions."""
+
+    @classmethod
     def needs_independent_parts(cls, subject: str, otherwise: str, config: C, schedule: str, grid: int) -> None:
         """Raise `InputError` if the schedule does not provide the independent gradient noise that `subject` assumes.
 
@@ -178,16 +182,16 @@ class Sampler(ABC, Generic[C, T]):
         return ""
 
     def start(self, target: T, sd: float) -> None:
-        """Draw every element of the initial theta from N(0, `sd`^2)."""
+        """Draw every element of the initial theta from N(0, `sd`^2), in the block's unit and about its origin."""
         self.start_field(target, "theta", sd)
 
     @staticmethod
     def start_field(target: Target, name: str, sd: float, purpose: Purpose = Purpose.START) -> None:
-        """Draw every element of a field from N(0, `sd`^2); positions are centred on the block's origin, if any."""
+        """Draw every element of a field from N(0, `sd`^2); positions have the block's unit, and its origin, if any."""
         for block in target.blocks():
             block.update(NORMAL, purpose, theta=name, sd=sd)
             if purpose == Purpose.START and block.origin is not None:
-                block[name][:] += block.origin
+                block[name][:] = block.origin + block.spread * block[name]
 
     def step_size(self, target: T, iteration: int) -> float:
         """Step size in `iteration`, in the configuration's unit."""

@@ -15,7 +15,8 @@ sqrt((1 + V) P_k) / N, so that the relative step is h = eps N P_k / (lambda N + 
 draws' variance to the target's is (1 + h V / 2) / (1 - h / 2). h grows with the square root of P_k, and hence of N.
 
 `step_size` is eps N and `lambda_n` is lambda N, which carry over between data sets; beyond a grid of 4, eps is
-divided by B / 4, because the noise of the part's gradient grows with B.
+divided by B / 4, because the noise of the part's gradient grows with B. On a density, the default is refused: on a
+logistic regression with 1,000 data and a grid of 4, variances would be up to 1.55 times too large.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
@@ -65,6 +67,12 @@ class PSGLD(Sampler[PSGLDConfig, Target]):
     gradients = ("part", "full", "control-variate")
     draws_data = True
     fields = (StateField("theta"), StateField("v"))  # position, and running mean of squared gradients
+
+    @classmethod
+    def check_density(cls, config: PSGLDConfig, grid: int, dimension: int) -> None:
+        """Refuse the default step: the step relative to the posterior's scale grows with the square root of N."""
+        if "step_size" not in config.model_fields_set:
+            raise InputError("the default step of psgld is for factorisations: give it a step_size, or take sgld")
 
     def step(self, target: Target, iteration: int) -> None:
         """One step on every row. Collective."""

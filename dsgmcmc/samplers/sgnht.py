@@ -19,10 +19,11 @@ Target: the posterior, up to O(h^2), for independent normal noise that does not 
 the metric has the form that the thermostats can match: V I in each row for "row", diagonal for "element". Then the
 mean of xi is A + h_i^2 V / (2 h). Otherwise the error is O(h): with "row", a direction k with noise V_k tends to the
 temperature (A + h V_k / 2) / (A + h mean(V) / 2); with "element", correlated noise makes elements of theta correlated.
-Minibatches have correlated noise, which `dsgmcmc.densities.matrix_sgnht` handles for one vector. Noise that depends on
-theta causes an error of O(h) with all thermostats. The noise of shuffled parts cancels within a sweep, but a thermostat
-adapts to one part at a time, and the draws would be underdispersed: shuffled parts are refused. On a plain vector of
-several rows, "scalar" couples the rows, which are then not independent chains. Left out: Metropolis correction.
+Minibatches have correlated noise, which `dsgmcmc.densities.matrix_sgnht` handles for one vector: here a density of
+several parameters is refused. Noise that depends on theta causes an error of O(h) with all thermostats. The noise of
+shuffled parts cancels within a sweep, but a thermostat adapts to one part at a time, and the draws would be
+underdispersed: shuffled parts are refused. On a plain vector of several rows, "scalar" couples the rows, which are then
+not independent chains. Left out: Metropolis correction.
 
 [Leimkuhler & Shang 2016] Adaptive thermostats for noisy gradient systems, SIAM J. Sci. Comput. 38.
 """
@@ -118,6 +119,14 @@ class SGNHT(MetricSampler[SGNHTConfig]):
                 f"{named('sampler.thermostat')}=row"
             )
         cls.needs_independent_parts("the thermostat of sgnht", "take another sampler", config, schedule, grid)
+
+    @classmethod
+    def check_density(cls, config: SGNHTConfig, grid: int, dimension: int) -> None:
+        """Refuse minibatches for several parameters, whose noise differs between directions."""
+        if cls.sweep_length(config, grid) > 1 and dimension > 1 and config.gradient in (None, "part"):
+            raise InputError(
+                "sgnht cannot match minibatch noise: take matrix_sgnht up to D = 50, else sghmc, or grid=1"
+            )
 
     @property
     def fields(self) -> tuple[StateField, ...]:

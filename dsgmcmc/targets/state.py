@@ -210,6 +210,8 @@ class ParameterBlock(Rows):
         All fields that are sent.
     origin : (D,) array or None
         Point about which initial rows are drawn; None for 0.
+    spread : (D,) array or float
+        Unit of the standard deviation of initial rows.
     gradient : Gradient or None
         Meaning of `grad` in formulas; set whenever a gradient is computed.
     """
@@ -225,6 +227,7 @@ class ParameterBlock(Rows):
     arrays: dict[str, Array]
     buffer: Array = field(repr=False)
     origin: Array | None = None
+    spread: Array | float = 1.0
     gradient: Gradient | None = None
 
     @functools.cached_property

@@ -42,7 +42,9 @@ def prepare(name, density, burn_in=0, schedule="random", rows=1, grid=1, seed=0,
     """Make a sampler with these settings, and its target."""
     kind = sampler_named(name)
     sampler = kind(kind.Config(**settings), burn_in)
-    return sampler, vector_target(density, sampler, rows=rows, grid=grid, seed=seed, schedule=schedule)
+    target = vector_target(density, sampler, rows=rows, grid=grid, seed=seed, schedule=schedule)
+    target.block.spread = 1.0  # papers state initial values in the unit of theta
+    return sampler, target
 
 
 def follow(sampler, target, iterations, start=None, thin=1, look=None):

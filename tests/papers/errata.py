@@ -9,11 +9,11 @@ from math import sqrt
 
 import numpy as np
 from common import PLAIN, PUBLISHED, head, prepare, row
+from stein import stein_kernel
 
 from dsgmcmc.densities.density import Gaussian
 from dsgmcmc.densities.recipe import Dynamics, euler, residual
 from dsgmcmc.densities.sample import sample
-from dsgmcmc.densities.stein import stein_kernel
 
 RNG = np.random.default_rng(0)
 

@@ -22,12 +22,11 @@ import numpy as np
 from common import PLAIN, axes, command, follow, head, prepare, row, save
 from scalable_mh import effective
 from scipy.linalg import solve_discrete_lyapunov
+from stein import kernel_stein_discrepancy
 
-from dsgmcmc.densities.density import Gaussian, prior_gradient
+from dsgmcmc.densities.density import Gaussian, mode_of, prior_gradient
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import sample
-from dsgmcmc.densities.scalable import mode_of
-from dsgmcmc.densities.stein import kernel_stein_discrepancy
 
 BATCH, CV = 1000, {"gradient": "control-variate"}
 DAMPED = {"gamma": 5.0}  # or the noise of the gradients would need far smaller steps

@@ -27,7 +27,7 @@ from dsgmcmc.storage.store import steps
 X = np.column_stack(planted(30, 20, 0.6))
 BURN_IN = 30  # the state at its end is kept: a chain that diverges goes back to it
 SHORT = {"rank": 2, "iterations": 80, "burn_in": BURN_IN, "options": {"grid": 2, "evaluate_every": 20}}
-DENSITY = {"sampler": "mala", "chains": 2, "iterations": 300, "burn_in": 20, "seed": 1}
+DENSITY = {"sampler": "hmc", "chains": 2, "iterations": 2000, "seed": 1}
 
 WITHOUT_MPI = """
 import sys

@@ -61,11 +61,11 @@ def test_steps_are_adapted_in_burn_in_and_then_fixed(name: str, wanted: float) -
     """The acceptance rate is as requested, to 0.1, for a density whose curvature is a hundred times too small."""
     density = regression(300, 5)
     density.curvature = density.curvature / 100
-    sampler, target = prepare(name, density, rows=20, burn_in=400)
-    sampler.advance(target, 0, 400)
+    sampler, target = prepare(name, density, rows=20, burn_in=1000)
+    sampler.advance(target, 0, 1000)
     steps = sampler.adapted.eps(False).copy()
     assert len(np.unique(steps)) == 20, "every row has its own"
-    sampler.advance(target, 400, 400)
+    sampler.advance(target, 1000, 400)
     np.testing.assert_array_equal(sampler.adapted.eps(False), steps)
     assert sampler.metrics()["acceptance"] == pytest.approx(wanted, abs=0.1)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from densities import D, Logistic, Slip
 
-from dsgmcmc.densities.density import ALL, DoubleWell, Gaussian, prior_energy
+from dsgmcmc.densities.density import ALL, Gaussian, prior_energy
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
@@ -48,21 +48,6 @@ def test_the_energy_of_the_prior_has_the_gradient_that_samplers_see(dense: bool)
     target.block.begin_gradient("theta", "g", prior=True)
     found = differences(lambda x: prior_energy(target.density, x), theta)
     np.testing.assert_allclose(target.block["g"], found, rtol=1e-6, atol=1e-7)
-
-
-@pytest.mark.parametrize("density", [Gaussian([1.0, -2.0], [[2.0, 0.6], [0.6, 1.0]]), DoubleWell()])
-def test_gradients_of_known_densities_are_those_of_the_energy(density: Any) -> None:
-    """Central differences, exact to 1e-7."""
-    theta = np.random.default_rng(0).normal(size=(5, density.dimension))
-    np.testing.assert_allclose(density.gradient(theta), differences(density.energy, theta), rtol=1e-7, atol=1e-7)
-
-
-def test_double_well_moments() -> None:
-    """The written moments have the digits of quadrature."""
-    grid = np.linspace(-7, 7, 20001)
-    p = np.exp(-DoubleWell().energy(grid[:, None]))
-    for power, moment in ((2, DoubleWell.square), (4, DoubleWell.fourth)):
-        assert abs((p * grid**power).sum() / p.sum() - moment) < 1e-6
 
 
 # ---------------------------------------------------------------------- parts
