@@ -1,7 +1,8 @@
 """Densities on a plain vector, given by energy and gradient for any subset of the data, and their curvature.
 
 The unit of step sizes is 1 / P, where P = curvature + the prior's precision. The unit of initial states is 1 / sqrt(P),
-and they are drawn about the attribute `start`. `complete` computes what a density does not define, in these steps:
+and they are drawn about the attribute `start`. `complete` computes `curvature` and `start` for a density that does not
+define them, in these steps:
 
 1. L-BFGS runs from `start`, or else from the prior's mean. It ends at theta*, at or close to a mode.
 2. c is the diagonal of the matrix H of second derivatives of the likelihood's energy at theta*, by central differences
@@ -14,12 +15,13 @@ and they are drawn about the attribute `start`. `complete` computes what a densi
    precision. If lambda is above 1, P is multiplied by lambda. In the metric P no curvature at theta* is then above 1,
    so all steps that are stable for N(0, 1) are stable at theta*.
 
-theta* becomes `start`, if there is none. If an element is not positive at theta*, then theta* is no mode: the energy
-may fall without end, as in hierarchies whose scale tends to 0. Then start and curvature are those where L-BFGS started.
-A curvature that is defined is kept, and is the unit of L-BFGS.
+theta* becomes `start`, if there is none. But if an element of c is not positive at the last theta*, then theta* is no
+mode: the energy may fall without end, as in hierarchies whose scale tends to 0. `start` is then the point from which
+L-BFGS ran first, and steps 2 and 4 compute the curvature there. If `curvature` is defined, only step 1 remains, and
+`curvature` is its unit. A density without a gradient gets a curvature of 1, and starts about the prior's mean.
 
 The result depends on the density alone, and takes some hundred gradients of all data. Away from theta* the curvature
-may be larger; samplers with adaptive steps adapt them in burn-in.
+may be larger; `hmc` and `mala` adapt their steps in burn-in.
 
 `Gaussian` and `DoubleWell` have known moments and serve as first tests of a sampler. They have no prior, and `n_data`
 is 1: `energy` is minus the log density up to a constant, and its argument `data` is ignored.
@@ -42,16 +44,14 @@ ALL = slice(None)
 
 #: Maximum number of iterations of L-BFGS, and number of power iterations.
 DESCENT_STEPS, POWER_STEPS = 300, 20
-#: Maximum number of axes along which gradients are differenced; number of vectors of random signs that replace more
-#: axes.
+#: Maximum of D for which gradients are differenced along every axis; number of vectors of random signs for larger D.
 MAX_AXES, SIGN_VECTORS = 200, 100
-#: Fractions of the largest element of curvature or prior precision: an element of a computed curvature that is not
-#: above the first counts as not positive, and becomes the second.
+#: Fractions of the largest element of c or of the prior's precision: an element of c that is not above the first counts
+#: as not positive, and becomes the second.
 LEAST_CURVATURE, MIN_CURVATURE = 1e-12, 1e-6
 #: An eigenvalue of the second derivatives, in units of the curvature, that is not above this counts as not positive.
 LEAST_EIGENVALUE = 1e-8
-#: Spacings of the differences each time that mode and curvature are computed: in units of theta for a first curvature,
-#: then in standard deviations.
+#: Spacings of the differences in the three rounds of steps 1 and 2: without a unit in the first, then in 1 / sqrt(P).
 SPACINGS = (1e-3, 0.1, 0.1)
 
 
@@ -67,6 +67,8 @@ class Density(Protocol):
     curvature : (D,) float64
         Typical second derivative of the likelihood's energy, the unit of step sizes. `sample_density` computes it for a
         density without one.
+    start : (D,) float64
+        Point about which chains start; optional, and computed like `curvature`.
     prior_mean, prior_precision : (D,) and (D,) or (D, D) float64
         Gaussian prior; precision 0 if there is no prior, or if `energy` contains it.
     """
@@ -135,7 +137,7 @@ def diagonal_of(precision: Float64) -> Float64:
 
 
 def start_of(density: Density) -> Float64:
-    """Return the point about which chains start, (D,)."""
+    """Return the point about which chains start, (D,): the attribute `start`, or else the prior's mean."""
     return np.asarray(getattr(density, "start", density.prior_mean), np.float64)
 
 
@@ -191,7 +193,7 @@ def multiply(matrices: Float64, rows: Float64) -> Float64:
 
 
 def complete(density: D) -> D:
-    """Return a copy of the density with a curvature and a start.
+    """Return a copy of the density with a curvature, and with a start if it has a gradient (see the module).
 
     Raises
     ------
@@ -219,7 +221,7 @@ def mode_of(density: Density) -> Float64:
 
 
 def _compute_curvature(density: Density) -> tuple[Float64, Float64]:
-    """Return theta* and the curvature there, both (D,)."""
+    """Return `start` and the curvature there, both (D,), as the module describes them."""
     mode, prior = start_of(density), diagonal_of(density.prior_precision)
     unit = np.ones(density.dimension)
     for spacing in SPACINGS:
@@ -239,7 +241,7 @@ def _compute_curvature(density: Density) -> tuple[Float64, Float64]:
 
 
 def _descend(density: Density, start: Float64, unit: Float64) -> Float64:
-    """Return the point (D,) at which L-BFGS ends if it runs from `start` (D,) with theta in this unit (D,)."""
+    """Return the point (D,) at which L-BFGS ends if it runs from `start` (D,), in units `unit` (D,) of theta."""
     from scipy.optimize import minimize  # importing it takes longer than a short run
 
     def value(x: Float64) -> tuple[float, Float64]:

@@ -4,19 +4,20 @@ Let S = L L^T be the inverse of the metric. Every iteration draws v ~ N(0, 1), a
 
     v <- v - (eps / 2) L^T grad U(theta),    theta <- theta + eps L v,    v <- v - (eps / 2) L^T grad U(theta)
 
-propose a state, which is accepted with probability min{1, exp(H - H')}, H = U + |v|^2 / 2. Before each iteration the
-duration of the trajectory is set to `length` times a number drawn uniformly from 0.5 to 1.5. Trajectories therefore do
-not stay periodic, and the kernel is a mixture of reversible kernels. A trajectory has at most `MAX_STEPS` steps; those
-that would need more after burn-in are counted as ``cut``. It counts as ``divergent`` if H' - H is not finite or above
-`DIVERGENT_RISE`, as in Stan.
+propose a state, which is accepted with probability min{1, exp(H - H')}. Here H = U + |v|^2 / 2 at the start of the
+trajectory, and H' at its end. The duration of every trajectory is `length` times a number drawn uniformly from 0.5 to
+1.5, so that no trajectory stays periodic; the kernel is a mixture of reversible kernels. After burn-in two kinds of
+trajectories are counted. A trajectory is ``cut`` if its duration would take more than `MAX_STEPS` steps, and
+``divergent`` if H' - H is NaN or above `DIVERGENT_RISE`, as in Stan.
 
 In burn-in, dual averaging adapts eps to the setting `acceptance`. For D up to `DENSE_DIMENSION`, S is a full matrix. It
-starts as the inverse of the second derivatives of U where chains start, which is a mode if the density gives no start;
-an eigenvalue that is not positive becomes 1 in units of the curvature. Above, S is diagonal, and starts as 1 / (typical
-curvature + the prior's precision). Burn-in has windows, which end at the fractions `WINDOWS` of its length, nearly as
-in Stan: S is fixed in the first, and after each of the others it becomes a weighted mean of the covariance of its n
-states, with weight n, and the old S, with weight 5. The rest of burn-in adapts eps alone; then eps and S are fixed. If
-a `step_size` is given, nothing is adapted.
+starts as the inverse of the second derivatives of U at the density's `start`, which is mostly a mode
+(`dsgmcmc.densities.density`). An eigenvalue that is not positive becomes 1, in units of the curvature. For larger D, S
+is diagonal, and starts as 1 / (typical curvature + the prior's precision). Burn-in has windows, which end at the
+fractions `WINDOWS` of its length, nearly as in Stan. S is fixed in the first window. At the end of each of the others
+it becomes a weighted mean of the covariance of the window's n states, with weight n, and the old S, with weight
+`OLD_METRIC_STATES`. The rest of burn-in adapts eps alone; then eps and S are fixed. If a `step_size` is given, neither
+eps nor S is adapted.
 
 Target: the posterior itself. Left out: automatic lengths of trajectories (NUTS).
 
@@ -40,9 +41,9 @@ from dsgmcmc.types import Float64, Int64, Purpose
 MAX_STEPS = 1000
 #: Weight of the old S, as a number of states.
 OLD_METRIC_STATES = 5.0
-#: Ends of the windows of burn-in after which S is computed, as fractions of burn-in; the first window is left out.
+#: Ends of the windows of burn-in, as fractions of its length; S is computed at the end of each but the first.
 WINDOWS = (0.05, 0.1, 0.15, 0.25, 0.45, 0.85)
-#: Maximum of D for which S is a full matrix: a leapfrog step multiplies by it twice.
+#: Maximum of D for which S is a full matrix, whose root a leapfrog step multiplies by two vectors.
 DENSE_DIMENSION = 50
 #: Rise of H above which a trajectory is divergent.
 DIVERGENT_RISE = 1000.0
@@ -67,11 +68,11 @@ class HMC(Metropolis[HMCConfig, Density]):
         super().__init__(config, burn_in)
         self.adapted: DualAveraging | None = None
         self._root: Float64 = np.zeros((0, 0))  # L of every row, (n, D) or (n, D, D)
-        self._states: list[Float64] = []  # theta after each iteration of the present window
+        self._states: list[Float64] = []  # theta after each iteration of the current window
         self._troubled: Float64 = np.zeros((0, 2))  # divergent and cut trajectories of every row since burn-in
 
     def metrics(self) -> dict[str, float]:
-        """Return acceptance rate, evaluations per iteration, mean step, and numbers of troubled trajectories."""
+        """Return acceptance rate, evaluations per iteration, mean step, and counts ``divergent`` and ``cut``."""
         assert self.adapted is not None
         divergent, cut = self._troubled.sum(axis=0).tolist()
         return {**super().metrics(), "step": float(self.adapted.eps(False).mean()), "divergent": divergent, "cut": cut}
@@ -105,7 +106,7 @@ class HMC(Metropolis[HMCConfig, Density]):
             self._adapt_metric(theta, iteration + 1)
 
     def _prepare(self, target: VectorTarget[Density]) -> DualAveraging:
-        """Begin with the metric at the start of the chain, and return the adaptation of the steps."""
+        """Set the first metric, and return the adaptation of the steps of all rows."""
         rows, D = target.block["theta"].shape
         self._troubled = np.zeros((rows, 2))
         root = inverse_root(target.density) if D <= DENSE_DIMENSION else 1 / np.sqrt(target.precision)

@@ -51,13 +51,14 @@ ARRAYS = ("theta", "energy", "weight", "iteration")
 #: Default samplers of densities with and without a gradient.
 DEFAULT_SAMPLER, WITHOUT_GRADIENT = "hmc", "mh"
 
-#: Defaults unlike those of factorisations; `initial_sd` is in units of 1 / sqrt(curvature + the prior's precision).
+#: Defaults of densities, which replace those of samplers; `initial_sd` is in units of 1 / sqrt(curvature + the prior's
+#: precision).
 DEFAULTS = {"chains": 4, "initial_sd": 1.0}
 
-#: Without `iterations`, the length of chains that are not yet accurate is doubled up to this number of times.
+#: Without `iterations`, the length of chains with a large R-hat or a small ESS is doubled up to this number of times.
 DOUBLINGS = 3
 
-#: Settings of runs, which are monitored and saved, unlike the chains here.
+#: Settings that only runs have: runs are monitored and saved, the chains here are not.
 RUN_SETTINGS = {"until", "evaluate_every", "checkpoint_every", "save_draws"}
 
 
@@ -66,7 +67,7 @@ class DensityConfig(ChainConfig):
 
     @classmethod
     def build(cls, settings: Mapping[str, Any]) -> Self:
-        """Check settings; the sampler's defaults take precedence over other defaults.
+        """Check settings; those not given are taken from `DEFAULTS`, else from the sampler, else from this class.
 
         Raises
         ------
@@ -124,6 +125,7 @@ def vector_target(
     Parameters
     ----------
     density : Density
+        It must have a `curvature`; `dsgmcmc.densities.density.complete` computes one.
     sampler : Sampler
         Determines the fields of the state, and whether an iteration uses a part of the data or all of them.
     rows : int
@@ -161,7 +163,8 @@ def sample(
         The sampler for which `target` was prepared; any of `dsgmcmc.samplers.KERNELS`.
     iterations : int
     sd : float
-        Standard deviation of the initial state, in units of 1 / sqrt(curvature + the prior's precision).
+        Standard deviation of the initial state about the density's `start`, or else its prior mean, in units of
+        1 / sqrt(curvature + the prior's precision).
 
     Yields
     ------
@@ -308,20 +311,21 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
     Parameters
     ----------
     density : Density
-        If it has no `curvature` or no `start`, they are computed (`dsgmcmc.densities.density`).
+        If it has no `curvature` or no `start`, they follow from its gradient (`dsgmcmc.densities.density`).
     comm : MPI.Comm, optional
         Processes that share the chains. Every process returns all draws, which do not depend on the number of
         processes. By default one process runs all chains.
     **settings
-        ``sampler`` (a name, or a dict with ``name`` and the sampler's settings), ``chains``, ``iterations``,
-        ``burn_in``, ``thin``, ``seed``, ``grid``, ``schedule`` and ``initial_sd``. docs/own-target-reference.md
-        describes them. Without ``iterations``, the sampler's default length is doubled until R-hat and ESS of all
-        elements are good enough, but at most `DOUBLINGS` times.
+        ``sampler`` (a name, or a dict with ``name`` and the sampler's settings; by default ``"hmc"``, or ``"mh"``
+        without a gradient), ``chains`` (by default 4), ``iterations``, ``burn_in``, ``thin``, ``seed``, ``grid``,
+        ``schedule`` and ``initial_sd``. docs/own-target-reference.md describes them. Without ``iterations``, chains
+        first have the sampler's default length, which is doubled, at most `DOUBLINGS` times, until R-hat of all
+        elements is at most 1.01, and their ESS at least 100 per chain.
 
     Returns
     -------
     Draws
-        Reasons to doubt them are its `warnings`. Process 0 also issues each as a `SamplingWarning`.
+        Its `warnings` are the reasons to doubt the draws. Process 0 also issues each as a `SamplingWarning`.
 
     Raises
     ------
@@ -341,9 +345,8 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
         draws = run_for_caller(comm, partial(_sample_chains, density, settings, comm))
     if comm.rank == 0:
         for sentence in draws.warnings:
-            logging.getLogger(__name__).info(
-                "%s", sentence
-            )  # a log without handlers would print a warning, which Python prints, too
+            # not at level WARNING: without handlers, logging would print what `warnings.warn` prints, too
+            logging.getLogger(__name__).info("%s", sentence)
             warnings.warn(sentence, SamplingWarning, stacklevel=2)
     return draws
 
@@ -377,7 +380,7 @@ def _gather(chains: list[Chain], config: ResolvedDensity, comm: Comm) -> Draws:
 
 
 def _resolve(density: Density, settings: Mapping[str, Any]) -> tuple[Density, ResolvedDensity]:
-    """Check density and settings; return the density with a curvature, and the settings with none left open."""
+    """Check density and settings; return the completed density, and the settings with none left open."""
     density = complete(density)
     given = settings if hasattr(density, "gradient") else {"sampler": WITHOUT_GRADIENT, **settings}
     config = DensityConfig.build(given).resolved(1, density.n_data)
@@ -401,9 +404,9 @@ def _run(chains: list[Chain], iterations: int, comm: Comm) -> None:
 
 
 def _check(density: Density, config: ResolvedDensity) -> None:
-    """Raise `InputError` if the settings do not suit the density, or if its energy or gradient is wrong at some points.
+    """Raise `InputError` if the settings do not suit the density, or its energy or gradient fails before any iteration.
 
-    An error in the energy or the gradient therefore shows before the first iteration.
+    Energy and gradient are tried at points drawn like initial states: shapes, and whether the energy is NaN.
     """
     kind = config.sampler.kind
     if kind.draws_conditionals:

@@ -8,16 +8,20 @@ An element of theta is named for the first of these reasons that holds:
    goes on until R-hat is below its limit.
 2. Its ESS, the smaller of bulk and tail, is below `ESS_PER_CHAIN` per chain.
 3. The mean of the second half of the draws differs from that of the first half by more than `DRIFT` standard
-   deviations, and by more than `DRIFT_ERRORS` standard errors. R-hat exceeds its limit at a difference of 0.28 in all
-   chains; it is computed from ranks, so that means of heavy tails may still differ.
+   deviations, and by more than `DRIFT_ERRORS` standard errors. Such a difference in each of four chains mostly raises
+   R-hat above its limit, too, at 0.26 without chance. But R-hat is computed from ranks, so that with heavy tails the
+   means may differ while R-hat is small.
 
-The spread. For a density with mean m, E (theta - m) grad U(theta)^T = I, because the integral of the derivative of
-(theta - m) exp(-U) is 0. If the draws come from a wider normal distribution, the left side is their covariance times
-the precision of the density. Its smallest and largest eigenvalues are therefore the variances of the draws over the
-right variances, in the narrowest and the widest direction. They show the bias of a step or of minibatches, which all
-chains share. The first halves of the chains give the directions, and a linear fit A y to the gradient in coordinates y
-in which their covariance is I. The second halves give E y y^T A from all draws, and E y (grad U - A y)^T from some
-draws. So the estimate is unbiased for any density, and nearly as precise as the covariance if U is nearly quadratic.
+The spread is compared with the density if the density has a gradient, no element has reason 1, D is at most
+`MAX_DIRECTIONS`, and every chain has at least 8 D draws. For a density with mean m, E (theta - m) grad U(theta)^T = I,
+because the integral of the derivative of (theta - m) exp(-U) is 0. Let the density be normal, and average over draws
+from another distribution with the same mean: the left side is then the covariance of the draws times the precision of
+the density. Its smallest and largest eigenvalues are variances of draws divided by the right variances, in the two
+directions in which this ratio is smallest and largest. They show the bias of a step or of minibatches, which R-hat does
+not see, because all chains share it. The first halves of the chains give coordinates y in which their covariance is I,
+a linear fit A y to the gradient in these coordinates, and the two directions. The second halves give E y y^T A from all
+draws, and E y (grad U - A y)^T from the draws at which the gradient is computed. Their sum is unbiased for any density,
+and nearly as precise as the covariance if U is nearly quadratic.
 """
 
 from __future__ import annotations
@@ -33,13 +37,14 @@ from dsgmcmc.densities.density import Density, posterior_gradient
 from dsgmcmc.diagnostics.convergence import RECOMMENDED_RHAT
 from dsgmcmc.types import Array, Float64
 
-#: Difference between the means of both halves of the draws, in standard deviations and in standard errors.
+#: Largest difference between the means of both halves of the draws, in standard deviations and in standard errors; a
+#: reason for doubt exceeds both.
 DRIFT, DRIFT_ERRORS = 0.25, 3.0
-#: Error of a variance in any direction, relative and in addition in standard errors.
+#: Largest relative error of a variance: `EXCESS` plus `EXCESS_ERRORS` standard errors.
 EXCESS, EXCESS_ERRORS = 0.1, 4.0
-#: Number of draws at which the gradient is computed; maximum of D for which directions are compared.
+#: Approximate maximum number of draws at which the gradient is computed; maximum of D for which the spread is compared.
 GRADIENTS, MAX_DIRECTIONS = 400, 50
-#: Number of elements that a sentence names.
+#: Maximum number of elements that a sentence names.
 NAMED_ELEMENTS = 3
 DIVERGENT = "{:,.0f} divergent trajectories: draws may miss the most curved regions; raise acceptance, or reparametrise"
 CUT = "{:,.0f} trajectories cut at the largest number of steps: mixing is slow; make elements of theta less correlated"
@@ -50,8 +55,10 @@ class Mixing(NamedTuple):
 
     Attributes
     ----------
-    rhat, ess : (D,) float64
-        Rank-normalised R-hat (for a single chain between its quarters), and the smaller of bulk and tail ESS.
+    rhat : (D,) float64
+        Rank-normalised R-hat between the halves of chains, or between the quarters of a single chain.
+    ess : (D,) float64
+        The smaller of bulk and tail ESS, over all chains.
     """
 
     rhat: Float64
@@ -63,7 +70,7 @@ class Mixing(NamedTuple):
         return bool(np.isnan(self.ess).all())
 
     def doubtful(self, chains: int) -> tuple[Array, Array]:
-        """Return whether chains disagree, or an element is constant; and whether only its ESS is too small: (D,)."""
+        """Return two arrays (D,): whether R-hat is too large, or NaN; and whether only the ESS is too small."""
         apart = ~(self.rhat <= RECOMMENDED_RHAT)
         return apart, ~apart & (self.ess < ESS_PER_CHAIN * chains)
 
@@ -77,8 +84,9 @@ def verdict(
     ----------
     theta : (chains, draws, D) float64
     mixing : Mixing
+        Of `theta`.
     statistics : sequence of dict
-        Values that the sampler reports for every chain.
+        Values that the sampler reports for every chain; ``divergent`` and ``cut`` count trajectories.
     density : Density
     """
     for name, sentence in (("divergent", DIVERGENT), ("cut", CUT)):
@@ -110,7 +118,7 @@ def verdict(
 
 
 def spread(theta: Float64, density: Density) -> tuple[Float64, Float64]:
-    """Estimate the variances of draws over those of the density, in the narrowest and the widest direction.
+    """Estimate variances of draws divided by those of the density, where this ratio is smallest and largest.
 
     Parameters
     ----------
@@ -120,7 +128,7 @@ def spread(theta: Float64, density: Density) -> tuple[Float64, Float64]:
     Returns
     -------
     ratios, errors : (2,) and (2,) float64
-        The ratios, and their standard errors.
+        The ratios in these two directions, and their standard errors.
     """
     chains, draws, dimension = theta.shape
     half, every = draws // 2, -(-chains * draws // GRADIENTS)
@@ -142,7 +150,7 @@ def spread(theta: Float64, density: Density) -> tuple[Float64, Float64]:
 
 
 def _name(chosen: Array, order: Float64, measure: str) -> str:
-    """Name the chosen elements, those with the smallest `order` first, with the size of `order` as their measure."""
+    """Name the chosen elements, in ascending `order`, each with abs(order) in the format `measure`."""
     ranked = [k for k in np.argsort(order).tolist() if chosen[k]]
     named = ", ".join(f"element {k} ({measure.format(abs(order[k]))})" for k in ranked[:NAMED_ELEMENTS])
     return f"{named} and {len(ranked) - NAMED_ELEMENTS:,} more" if len(ranked) > NAMED_ELEMENTS else named
