@@ -93,7 +93,7 @@ def verdict(
         if count := sum(values.get(name, 0) for values in statistics):
             yield sentence.format(count)
     if mixing.is_unknown:
-        yield "R-hat and ESS are unknown: there are too few draws, or draws of unequal weight"
+        yield "R-hat and ESS are unknown, as draws are few or of unequal weight: use more iterations or a constant step"
         return
     chains, draws, dimension = theta.shape
     apart, few = mixing.doubtful(chains)
