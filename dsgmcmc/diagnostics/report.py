@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsgmcmc._version import __version__
-from dsgmcmc.diagnostics.convergence import diagnose
+from dsgmcmc.diagnostics.convergence import RHAT_LIMIT, diagnose
 from dsgmcmc.diagnostics.overview import Table, convergence_table, overview, score_tables
 from dsgmcmc.diagnostics.scores import calibration, coverage, pit
 from dsgmcmc.diagnostics.summary import as_written
@@ -111,6 +111,7 @@ def _page(run: Run, name: str) -> str:
         command=html.escape(settings.get("started with", "")),
         verdict="".join(f"<li>{html.escape(line)}</li>" for line in (*verdict.result, *verdict.end)),
         warnings="".join(f'<p class="advice">{_unbroken(text)}</p>' for text in warnings),
+        rhat_limit=RHAT_LIMIT,
         sections="\n".join(sections),
     )
 
