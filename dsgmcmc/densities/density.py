@@ -36,6 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.formula import dense, diagonal
 from dsgmcmc.types import Float64
 
 #: A subset of the data: a slice, or an array of indices.
@@ -126,16 +127,6 @@ def posterior_gradient(density: Density, theta: Float64) -> Float64:
     return density.gradient(theta) + prior_gradient(density, theta)
 
 
-def dense(precision: Float64) -> Float64:
-    """Return a precision (D,) or (D, D) as a matrix."""
-    return precision if precision.ndim == 2 else np.diag(precision)
-
-
-def diagonal_of(precision: Float64) -> Float64:
-    """Return the diagonal (D,) of a precision (D,) or (D, D)."""
-    return np.diag(precision) if precision.ndim == 2 else precision
-
-
 def start_of(density: Density) -> Float64:
     """Return the point about which chains start, (D,): the attribute `start`, or else the prior's mean."""
     return np.asarray(getattr(density, "start", density.prior_mean), np.float64)
@@ -143,7 +134,7 @@ def start_of(density: Density) -> Float64:
 
 def precision_of(density: Density) -> Float64:
     """Return the typical curvature plus the prior's precision, for every element of theta, (D,)."""
-    return density.curvature + diagonal_of(density.prior_precision)
+    return density.curvature + diagonal(density.prior_precision)
 
 
 def check_attributes(density: Density) -> None:
@@ -222,14 +213,14 @@ def mode_of(density: Density) -> Float64:
 
 def _compute_curvature(density: Density) -> tuple[Float64, Float64]:
     """Return `start` and the curvature there, both (D,), as the module describes them."""
-    mode, prior = start_of(density), diagonal_of(density.prior_precision)
+    mode, prior = start_of(density), diagonal(density.prior_precision)
     unit = np.ones(density.dimension)
     for spacing in SPACINGS:
         mode = _descend(density, mode, unit)
-        diagonal = _diagonal(density, mode, spacing * unit)
-        precision = _positive(diagonal, prior) + prior
+        c = _diagonal(density, mode, spacing * unit)
+        precision = _positive(c, prior) + prior
         unit = 1 / np.sqrt(precision)
-    if (precision != diagonal + prior).any():
+    if (precision != c + prior).any():
         mode = start_of(density)
         precision = _positive(_diagonal(density, mode, np.full(len(mode), SPACINGS[0])), prior) + prior
     curvature = max(_largest_eigenvalue(density, mode, precision), 1.0) * precision - prior
@@ -256,10 +247,10 @@ def _descend(density: Density, start: Float64, unit: Float64) -> Float64:
     return mode if np.isfinite(mode).all() else start
 
 
-def _positive(diagonal: Float64, prior: Float64) -> Float64:
-    """Replace elements of the diagonal that are not positive; without curvature and prior, all become 1."""
-    largest = max(float(np.nanmax(diagonal)), float(prior.max()))
-    return np.where(diagonal > LEAST_CURVATURE * largest, diagonal, MIN_CURVATURE * largest if largest > 0 else 1.0)
+def _positive(c: Float64, prior: Float64) -> Float64:
+    """Replace elements of c that are not positive; without curvature and prior, all become 1."""
+    largest = max(float(np.nanmax(c)), float(prior.max()))
+    return np.where(c > LEAST_CURVATURE * largest, c, MIN_CURVATURE * largest if largest > 0 else 1.0)
 
 
 def _diagonal(density: Density, mode: Float64, spacing: Float64) -> Float64:

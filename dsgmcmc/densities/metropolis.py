@@ -29,9 +29,10 @@ import numpy as np
 from numpy.random import Generator
 from pydantic import Field
 
-from dsgmcmc.densities.density import D, Density, dense, prior_energy
+from dsgmcmc.densities.density import D, Density, prior_energy
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.formula import dense
 from dsgmcmc.samplers.base import C, Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.types import Array, Float64, Purpose

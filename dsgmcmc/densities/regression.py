@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.densities.density import ALL, Data, dense
+from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.formula import dense
 from dsgmcmc.types import Float64
 
 Term = Callable[[Any, Any, float], Any]

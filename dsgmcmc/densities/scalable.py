@@ -32,10 +32,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from dsgmcmc.densities.density import dense, mode_of, prior_gradient
+from dsgmcmc.densities.density import mode_of, prior_gradient
 from dsgmcmc.densities.metropolis import Metropolis, NormalApproximation, Proposal, ProposalConfig
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.vector import VectorTarget
+from dsgmcmc.kernels.formula import dense
 from dsgmcmc.kernels.thinning import Tables, Thinning
 from dsgmcmc.types import Factor, Float64, Int64, Purpose
 

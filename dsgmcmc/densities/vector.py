@@ -14,9 +14,9 @@ from typing import Any, Generic
 
 import numpy as np
 
-from dsgmcmc.densities.density import ALL, D, Data, check_gradient, precision_of, prior_energy, prior_gradient
+from dsgmcmc.densities.density import ALL, D, Data, check_gradient, precision_of, prior_energy, prior_gradient, start_of
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.formula import RowPrior
+from dsgmcmc.kernels.formula import RowPrior, diagonal
 from dsgmcmc.parallel.ring import Phases, pack, unpack
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.targets.base import NO_SUMS, Information, Momenta
@@ -112,7 +112,7 @@ class VectorTarget(Generic[D]):
             counts=np.full(rows, density.n_data, np.int64),
             arrays=self.layout.views(buffer, rows),
             buffer=buffer,
-            origin=np.asarray(getattr(density, "start", density.prior_mean), np.float64),
+            origin=start_of(density),
         )
         self.precision = precision_of(density)
         self.block.spread = 1 / np.sqrt(self.precision)
@@ -173,7 +173,7 @@ class VectorTarget(Generic[D]):
         precision = block.prior(block).precision
         n = block.n_data
         c = {Factor.W: self.curvature / self.n_data}
-        lambda_ = {Factor.W: np.diag(precision).copy() if precision.ndim == 2 else precision}
+        lambda_ = {Factor.W: diagonal(precision)}
         alone, l_i = {block: np.zeros(len(n))}, {block: np.ones(len(n))}
         return Information(c, lambda_, 1.0, {block: n}, alone, l_i, {Factor.W: precision}, alone)
 

@@ -39,6 +39,16 @@ class Gradient(NamedTuple):
     numbers: Mapping[str, float] = _NOTHING
 
 
+def dense(precision: Array) -> Array:
+    """Return a precision (D,) or (D, D) as a matrix."""
+    return precision if precision.ndim == 2 else np.diag(precision)
+
+
+def diagonal(precision: Array) -> Array:
+    """Return the diagonal (D,) of a precision (D,) or (D, D)."""
+    return np.diag(precision).copy() if precision.ndim == 2 else precision
+
+
 class RowPrior(NamedTuple):
     """Normal prior of the rows theta_i, with mean m + shift_i and precision Lambda.
 

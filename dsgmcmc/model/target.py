@@ -18,7 +18,7 @@ import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.formula import Formula, RowPrior
+from dsgmcmc.kernels.formula import Formula, RowPrior, diagonal
 from dsgmcmc.kernels.gradient import product_kernel
 from dsgmcmc.kernels.normal_rows import add_outer_products, squared_errors, statistics_width
 from dsgmcmc.kernels.products import gram
@@ -355,7 +355,7 @@ class FactorTarget:
         first = [rows.blocks[0] for rows in circulation.rows_by_factor()]
         common = {block.factor: self.prior(block).precision.astype(np.float64) for block in first}
         common, curvature = likelihood.common_precision(circulation, position, common, tau)
-        lambda_ = {factor: np.diag(p).copy() if p.ndim == 2 else p for factor, p in common.items()}
+        lambda_ = {factor: diagonal(p) for factor, p in common.items()}
         information = Information(c, lambda_, tau, n, squares, None, common, sizes)
         if not (bound or grown):
             return information

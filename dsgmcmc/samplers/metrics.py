@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dsgmcmc.kernels.formula import Formula, Gradient
+from dsgmcmc.kernels.formula import Formula, Gradient, dense, diagonal
 from dsgmcmc.kernels.products import add_rotated
 from dsgmcmc.targets.base import REACH, Information, Target, alignment, curvature_bound
 from dsgmcmc.targets.state import ParameterBlock, Replicated, Rows, StateField
@@ -379,8 +379,7 @@ class Kronecker(Fisher):
         """Solve both factors' eigenproblems, and compute the rotation to the new coordinates; runs at the root."""
         result: dict[str, Float64] = {}
         for factor, moment in moments.items():
-            dense = precision[factor] if precision[factor].ndim == 2 else np.diag(precision[factor])
-            inverse = np.linalg.inv(np.linalg.cholesky(dense))
+            inverse = np.linalg.inv(np.linalg.cholesky(dense(precision[factor])))
             c, axes = np.linalg.eigh(inverse @ moment @ inverse.T)
             old = self.axes.get(factor, axes)
             solved = {"c": np.maximum(c, 0), "vectors": inverse.T @ axes, "axes": axes, "turn": old.T @ axes}
@@ -417,8 +416,7 @@ class Kronecker(Fisher):
 def _diagonal(rows: Rows) -> Array:
     """Diagonal, (D,), of the precision of the rows' prior, which is the same in all blocks."""
     first = rows.blocks[0]
-    precision = first.prior(first).precision
-    return np.diag(precision) if precision.ndim == 2 else precision
+    return diagonal(first.prior(first).precision)
 
 
 METRICS: dict[str, type[Metric]] = {"identity": Identity, "fisher": Fisher, "kronecker": Kronecker}

@@ -32,6 +32,7 @@ from pydantic import BaseModel
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.formula import dense
 from dsgmcmc.kernels.products import add_rotated, gram
 from dsgmcmc.model.circulation import OTHER, Circulation
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
@@ -126,8 +127,7 @@ class AllCells(Gaussian):
         def finish(sums: dict[str, Float64]) -> dict[str, Float64]:
             result = {}
             for factor, precision in prior.items():
-                dense = precision if precision.ndim == 2 else np.diag(precision)
-                total = dense + tau * self.background * sums[OTHER[factor].name]
+                total = dense(precision) + tau * self.background * sums[OTHER[factor].name]
                 root = np.sqrt(np.diag(total))
                 result[factor.name] = total
                 result[f"{factor.name}.curvature"] = np.linalg.eigvalsh(total / np.outer(root, root))[-1:]

@@ -30,6 +30,7 @@ from pydantic import BaseModel
 
 from dsgmcmc.data.ratings import SIDES, Features, Ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.formula import dense
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.parts.base import (
@@ -307,16 +308,15 @@ class FeatureEffects(Part):
         rng = context.stream.generator(Purpose.HYPERPARAMETERS, part=2)
         drawn = FeatureParameters({}, {}, {})
         for factor, design in self.designs.items():
-            lambda_ = precision[factor].astype(np.float64)
-            dense = lambda_ if lambda_.ndim == 2 else np.diag(lambda_)
-            squares = ((self.parameters.effects[factor] @ dense) * self.parameters.effects[factor]).sum(axis=1)
+            lambda_ = dense(precision[factor].astype(np.float64))
+            squares = ((self.parameters.effects[factor] @ lambda_) * self.parameters.effects[factor]).sum(axis=1)
             elements = np.bincount(design.groups) * self._dimension
             strength = STRENGTH_PRIOR.draw(np.bincount(design.groups, squares), elements, rng)
             gram, moment = self._grams[factor], sums[f"{factor.name}.moment"]
             drawn.strength[factor] = strength
-            effects = draw_effects(gram, moment, strength[design.groups], dense, rng)
+            effects = draw_effects(gram, moment, strength[design.groups], lambda_, rng)
             drawn.effects[factor] = effects
-            drawn.explained[factor] = explained(effects, gram / max(design.rows, 1.0), design.groups, dense)
+            drawn.explained[factor] = explained(effects, gram / max(design.rows, 1.0), design.groups, lambda_)
         return drawn.arrays()
 
 

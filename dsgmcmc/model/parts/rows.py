@@ -49,7 +49,7 @@ from numpy.random import Generator
 from pydantic import BaseModel
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.kernels.formula import Formula, RowPrior
+from dsgmcmc.kernels.formula import Formula, RowPrior, dense
 from dsgmcmc.kernels.products import gram
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.conjugate import (
@@ -391,8 +391,7 @@ def draw_translation(
     rows: dict[Factor, Float64] = {}
     biases: dict[Factor, float] = {}
     for factor, other in ((Factor.H, Factor.W), (Factor.W, Factor.H)):  # rows of `factor`, and biases of `other`
-        dense = precision[factor] if precision[factor].ndim == 2 else np.diag(precision[factor])
-        prior, centre = kappa * dense[:k, :k], mean[factor][:k]
+        prior, centre = kappa * dense(precision[factor])[:k, :k], mean[factor][:k]
         strength, n = np.atleast_1d(precision[other][-1])[-1], shape[other]
         products, fit = sums[other][:k, :k], sums[other][k, :k]
         total, bias = sums[other][-1, :k], sums[other][-1, k]
