@@ -20,7 +20,6 @@ from math import sqrt
 
 import numpy as np
 
-from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64
 
 #: Number of rows in a block of the matrix k0(x_i, x_j), which is computed block by block.
@@ -55,9 +54,7 @@ def stein_kernel(
     )
 
 
-def kernel_stein_discrepancy(
-    draws: Float64, gradients: Float64, *, c: float = 1.0, beta: float = -0.5, diagonal: bool = True
-) -> float:
+def kernel_stein_discrepancy(draws: Float64, gradients: Float64) -> float:
     """Compute the kernel Stein discrepancy; its limit for many draws from the density itself is 0.
 
     Parameters
@@ -65,30 +62,9 @@ def kernel_stein_discrepancy(
     draws : (K, D) float64
         Draws by any sampler; the computation takes K^2 D operations.
     gradients : (K, D) float64
-        Gradient of the energy, prior included, at each draw. Gradients may be noisy if their noises are independent and
-        `diagonal` is False.
-    c, beta : float
-        Parameters of the kernel (c^2 + |x - y|^2)^beta.
-    diagonal : bool
-        Whether the pair of a draw with itself counts, as is usual. Otherwise the mean of k0 has expectation 0 for
-        independent draws from the density, and a negative mean is replaced by 0.
-
-    Raises
-    ------
-    InputError
-        If the shapes differ, or a number is not finite.
+        Gradient of the energy, prior included, at each draw.
     """
-    if draws.ndim != 2 or draws.shape != gradients.shape or len(draws) < 2:
-        raise InputError(f"draws and gradients must both be (K, D), K > 1: found {draws.shape} and {gradients.shape}")
-    if not (np.isfinite(draws).all() and np.isfinite(gradients).all()):
-        raise InputError("draws and gradients must be finite")
     x, score = draws - draws.mean(axis=0), -gradients  # k0 depends on the draws only through their differences
-    count, total = len(draws), 0.0
-    for begin in range(0, count, CHUNK):
-        rows = slice(begin, begin + CHUNK)
-        block = stein_kernel(x[rows], score[rows], x, score, c, beta)
-        total += float(block.sum())
-        if not diagonal:
-            total -= float(block[np.arange(len(block)), np.arange(begin, begin + len(block))].sum())
-    pairs = count**2 if diagonal else count * (count - 1)
-    return sqrt(max(total, 0.0) / pairs)
+    blocks = [slice(begin, begin + CHUNK) for begin in range(0, len(x), CHUNK)]
+    total = sum(float(stein_kernel(x[rows], score[rows], x, score).sum()) for rows in blocks)
+    return sqrt(max(total, 0.0) / len(x) ** 2)
