@@ -1,13 +1,12 @@
 """Accuracy on MovieLens: u1 and the five folds of 100K, random and temporal splits of 1M, by models of growing detail.
 
-    python tests/benchmarks/accuracy.py DATASETS [--only u1,folds,1m,longer,splits,temporal] [--processes N]
+    python tests/benchmarks/accuracy.py DATASETS [--only u1,folds,1m,splits,temporal] [--processes N]
 
 DATASETS has the folders ml-100k and ml-1m. Every table has RMSE, MAE, log probability of the level, and the share of
 test ratings, in per cent, inside central intervals of 50, 80, 90 and 95 %. For u1 the table also has
 RMSE and log probability on a tenth of u1.base, with the other nine for training: a model is chosen by these, not by the
 test ratings. Means over folds and splits have the standard error over them, which is too small for folds: they share
-most of their training ratings. There is one chain each, of a fixed length; `longer` has two, each twice as long. Not
-part of the tests.
+most of their training ratings. There is one chain each, of a fixed length. Not part of the tests.
 """
 
 from __future__ import annotations
@@ -73,11 +72,11 @@ class Bench:
         """A random split of MovieLens 1M."""
         return self.prepare(f"1m-{k}", "ml-1m", "ratings.dat", f"--seed={k}")
 
-    def sample(self, data: Path, dataset: str, model: str, chains: int = 1) -> dict[str, Any]:
-        """Sample a model; its scores. Several chains are longer, too."""
+    def sample(self, data: Path, dataset: str, model: str) -> dict[str, Any]:
+        """Sample a model; its scores."""
         self._runs += 1
         run = self._folder / f"run-{self._runs}"
-        options = (f"--chains={chains}", f"--iterations={chains * SWEEPS[dataset]}sweeps", *MODELS[model].split())
+        options = (f"--iterations={SWEEPS[dataset]}sweeps", *MODELS[model].split())
         command = ("sample", data, "--out", run, "--rank=32", "--save-draws=0", *options)
         quietly(*command, processes=self._processes)
         summary: dict[str, Any] = json.loads((run / "summary.json").read_text(encoding="utf-8"))
@@ -90,7 +89,6 @@ class Bench:
         dataset: str,
         models: Iterable[str] = MODELS,
         inner: Path | None = None,
-        chains: int = 1,
     ) -> None:
         """Print a row for each model, with the scores on another file if `inner` is given."""
         within = ("RMSE, inner", "log p, inner") if inner else ()
@@ -101,7 +99,7 @@ class Bench:
             if inner:
                 scores = self.sample(inner, dataset, model)
                 cells += [f"{scores[name]:.4f}" for name in ("rmse_mean", "log_probability")]
-            scores = self.sample(data, dataset, model, chains)
+            scores = self.sample(data, dataset, model)
             shares = [f"{100 * share:.1f}" for share in scores["coverage"].values()]
             say(*cells, *(f"{scores[name]:.4f}" for name in COLUMNS), *shares)
 
@@ -120,7 +118,7 @@ def main() -> None:
     """Print the tables that are asked for."""
     parser = arguments(__doc__)
     parser.add_argument("datasets", type=Path)
-    parser.add_argument("--only", default="u1,folds,1m,longer,splits,temporal")
+    parser.add_argument("--only", default="u1,folds,1m,splits,temporal")
     parser.add_argument("--processes", type=int, default=1)
     given = parser.parse_args()
     wanted = given.only.split(",")
@@ -133,9 +131,6 @@ def main() -> None:
             bench.means("MovieLens 100K, mean of u1 to u5", "ml-100k", [bench.fold(k) for k in range(1, 6)])
         if "1m" in wanted:
             bench.table("MovieLens 1M, one 90/10 split", bench.split(1), "ml-1m")
-        if "longer" in wanted:
-            title = "MovieLens 100K, u1, two chains, each twice as long"
-            bench.table(title, bench.fold(1), "ml-100k", (ALL, ALL_ORDINAL), chains=2)
         if "splits" in wanted:
             bench.means("MovieLens 1M, mean of five 90/10 splits", "ml-1m", [bench.split(k) for k in range(1, 6)])
         if "temporal" in wanted:

@@ -72,7 +72,6 @@ OURS = {
     "dsgmcmc, `--sampler gibbs`": "--sampler gibbs",
     "dsgmcmc, `--model auto`": "--model auto",
 }
-EASE_ITEMS = 20_000  # its matrices of items by items need 10 GB for more
 Triplets = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -133,15 +132,19 @@ def ndcg(lists: np.ndarray, test: Triplets) -> float:
 # ---------------------------------------------------------------------- fits
 
 
-def fit_ours(options: str, files: dict[str, Path], folder: Path) -> Fit:
-    """Fit dsgmcmc: `prepare` and `sample`."""
+def run_ours(options: str, files: dict[str, Path], folder: Path) -> float:
+    """Run `prepare` and `sample` of dsgmcmc; their seconds."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    data, run = folder / "ratings.h5", folder / "run"
     begin = time.time()
-    quietly("prepare", files["train"], data, "--test", files["test"])
-    quietly("sample", data, "--out", run, *options.split())
-    seconds = time.time() - begin
+    quietly("prepare", files["train"], folder / "ratings.h5", "--test", files["test"])
+    quietly("sample", folder / "ratings.h5", "--out", folder / "run", *options.split())
+    return time.time() - begin
+
+
+def fit_ours(options: str, files: dict[str, Path], folder: Path) -> Fit:
+    """Fit dsgmcmc, and score it."""
+    seconds, data, run = run_ours(options, files, folder), folder / "ratings.h5", folder / "run"
     directory, opened = RunDirectory(run), open_run(run, data=data)
     summary = json.loads(directory.summary_file.read_text(encoding="utf-8"))
     lines = [line for line in directory.metrics() if line["rmse_mean"] is not None]
@@ -199,12 +202,9 @@ def tuned(name: str, files: dict[str, Path], out: Path) -> dict[str, Any]:
 def fit_all(files: dict[str, Path], out: Path) -> dict[str, Fit]:
     """Fit everything, one after another; a package that fails is reported and left out."""
     for options in OURS.values():
-        fit_ours(options, files, out / "ours")
+        run_ours(options, files, out / "ours")
     fits = {label: fit_ours(options, files, out / "ours") for label, options in OURS.items()}
-    items = int(read(files["train"])[1].max())
     for name in PACKAGES:
-        if name == "Cornac, EASE^R" and items > EASE_ITEMS:
-            continue
         try:
             fits[name] = fit_tool(name, {}, files["train"], files["test"], out)
             settings = tuned(name, files, out)

@@ -49,7 +49,7 @@ SYNTHETIC = "data/synthetic.py ratings.parquet --rows 120800 --ratings 20000000"
 DIGITS = "DATASETS/mnist/mnist.npz"
 #: Commands of every part: those of dsgmcmc, and Python programs of the repository.
 PARTS = {
-    "accuracy-100k": ["tests/benchmarks/accuracy.py DATASETS --only u1,folds,longer"],
+    "accuracy-100k": ["tests/benchmarks/accuracy.py DATASETS --only u1,folds"],
     "accuracy-1m": ["tests/benchmarks/accuracy.py DATASETS --only 1m,splits"],
     "accuracy-latest": ["tests/benchmarks/accuracy.py DATASETS --only temporal"],
     "calibration-100k": [HUNDRED_THOUSAND, f"{QUALITY} ml-100k.h5 --out quality --gibbs 1250 -- --rank 32"],

@@ -22,6 +22,7 @@ from scipy import sparse
 
 warnings.filterwarnings("ignore")
 THREADS, TOP, LIKED, FOLLOWED = 2, 10, 4.0, 256
+EASE_ITEMS = 20_000  # of which EASE^R needs some 10 GB
 
 
 class Watch:
@@ -168,6 +169,8 @@ def cornac_ease(train, test, shape, watch, **settings):
     """Cornac's EASE^R [Steck 2019] on the pairs that are rated 4 or more; no predicted ratings."""
     from cornac.models import EASE
 
+    if shape[1] > EASE_ITEMS:
+        raise MemoryError(f"its matrices of {shape[1]:,} by {shape[1]:,} items do not fit in the memory")
     model = EASE(posB=False, verbose=False, **settings)
     model.fit(cornac(liked(train), shape))
     return {"lists": best(lambda users: model.U[users] @ model.B, train, shape)}
