@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,6 +26,17 @@ def plain(text: str) -> str:
     direction of text, and other invisible characters.
     """
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _escape(record: logging.LogRecord) -> bool:
+    """Make the message of a log record one line that `plain` has made safe."""
+    record.msg, record.args = plain(record.getMessage()), ()
+    return True
+
+
+#: The logger of the whole package. Its filter acts before all handlers, also those of a program that imports dsgmcmc.
+log = logging.getLogger("dsgmcmc")
+log.addFilter(_escape)
 
 
 def say(*lines: str, file: IO[str] | None = None) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.settings import in_python
 from dsgmcmc.targets.state import RandomStream
+from dsgmcmc.terminal import log
 from dsgmcmc.types import Comm, Float64, Int64, ScheduleName
 
 #: Maximum number of iterations in one call of a compiled loop: Ctrl-C takes effect only between calls. The draws do not
@@ -346,7 +346,7 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
     if comm.rank == 0:
         for sentence in draws.warnings:
             # not at level WARNING: without handlers, logging would print what `warnings.warn` prints, too
-            logging.getLogger(__name__).info("%s", sentence)
+            log.info("%s", sentence)
             warnings.warn(sentence, SamplingWarning, stacklevel=2)
     return draws
 

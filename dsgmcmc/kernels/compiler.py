@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
 import platform
 import sys
 from collections.abc import Callable
@@ -26,8 +25,7 @@ from numba.core.typeinfer import register_dispatcher
 from numba.extending import intrinsic
 
 from dsgmcmc.kernels import vectors
-
-log = logging.getLogger(__name__)
+from dsgmcmc.terminal import log
 
 numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
 

@@ -23,6 +23,7 @@ from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import PATTERN_RULES, By, Ranking, allowed_items, recommendations, similar
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.files import Scratch
+from dsgmcmc.terminal import plain
 from dsgmcmc.types import Array, Float64, Int32
 
 Names = str | int | Sequence[Any] | npt.NDArray[Any]
@@ -265,7 +266,7 @@ class FittedModel:
         model = object.__new__(type(self))
         vars(model).update(vars(self))
         for note in model._add(X, y, kind, features):
-            warnings.warn(note, stacklevel=2)
+            warnings.warn(plain(note), stacklevel=2)
         return model
 
     def update(
@@ -273,7 +274,7 @@ class FittedModel:
     ) -> Self:
         """Fold in new ratings and features as `fold_in` does, but in place; the last rating of a pair counts."""
         for note in self._add(X, y, kind, features):
-            warnings.warn(note, stacklevel=2)
+            warnings.warn(plain(note), stacklevel=2)
         return self
 
     @renewing

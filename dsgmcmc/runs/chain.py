@@ -21,7 +21,6 @@ restart, therefore does not change the draws.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from time import perf_counter
@@ -46,11 +45,10 @@ from dsgmcmc.storage.rundir import Facts, RunDirectory, versions
 from dsgmcmc.storage.store import Manifest, Snapshot, step_name
 from dsgmcmc.targets.base import Followed
 from dsgmcmc.targets.state import restarted_chain
+from dsgmcmc.terminal import log
 from dsgmcmc.types import Float64
 
 Report = Callable[[dict[str, Any]], None]
-
-log = logging.getLogger(__name__)
 
 
 class Chain:

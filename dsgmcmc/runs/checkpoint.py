@@ -6,7 +6,6 @@ checkpoints of a chain that is resumed.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -41,8 +40,6 @@ from dsgmcmc.storage.store import (
 )
 from dsgmcmc.targets.base import Recorder
 from dsgmcmc.types import Array
-
-log = logging.getLogger(__name__)
 
 #: Time reserved for the last checkpoint, its draws and the posterior, in units of the longest write so far.
 RESERVE = 3.0

@@ -8,7 +8,6 @@ target accuracy, a group instead samples all its chains in turn up to the next c
 
 from __future__ import annotations
 
-import logging
 import os
 import platform
 import shutil
@@ -57,7 +56,7 @@ from dsgmcmc.settings import named
 from dsgmcmc.storage.lock import Lock, is_held
 from dsgmcmc.storage.rundir import INDEX, Facts, RunDirectory, check_made_with, made_with, now, versions
 from dsgmcmc.storage.store import clean, read_manifest, step_name
-from dsgmcmc.terminal import say
+from dsgmcmc.terminal import log, say
 from dsgmcmc.types import Comm
 
 T = TypeVar("T")
@@ -66,7 +65,6 @@ WAITING_PHASES = ("exchange", "reduce", "checkpoint")  # in these, a process mos
 SLOW_FACTOR = 1.25  # a slow process is busy for at least this multiple of the median of the other processes,
 SLOW_SHARE = 0.05  # and for more than this share of the sampling time above this median
 
-log = logging.getLogger(__name__)
 
 #: Lets only one job run at a time inside another program, because a job changes global state: the logs, and the number
 #: of BLAS threads, on which the last bits of the results depend.

@@ -15,7 +15,7 @@ from typing import Any
 from rich.live import Live
 
 from dsgmcmc.diagnostics.summary import in_units, written
-from dsgmcmc.terminal import console, plain, say
+from dsgmcmc.terminal import console, log, say
 
 #: Seconds between successive lines of plain output, and between changes of the line in a notebook.
 PLAIN_SECONDS, NOTEBOOK_SECONDS = 5.0, 0.5
@@ -108,7 +108,7 @@ class _Terminal(logging.Formatter):
     """Prefixes warnings and errors with their level."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = plain(record.getMessage())
+        text = record.getMessage()
         return f"{record.levelname.lower()}: {text}" if record.levelno >= logging.WARNING else text
 
 
@@ -123,15 +123,14 @@ def logs(rank: int, quiet: bool = False) -> Iterator[None]:
     quiet : bool
         Whether to write nothing.
     """
-    logger, writes = logging.getLogger("dsgmcmc"), rank == 0 and not quiet
-    level = logger.level
-    propagate, handlers = logger.propagate, logger.handlers
+    writes, level = rank == 0 and not quiet, log.level
+    propagate, handlers = log.propagate, log.handlers
     handler = logging.StreamHandler(sys.stderr) if writes else logging.NullHandler()
     handler.setFormatter(_Terminal())
-    logger.setLevel(logging.WARNING if in_notebook() else logging.INFO)
-    logger.propagate, logger.handlers = False, [handler]
+    log.setLevel(logging.WARNING if in_notebook() else logging.INFO)
+    log.propagate, log.handlers = False, [handler]
     try:
         yield
     finally:
-        logger.propagate, logger.handlers = propagate, handlers
-        logger.setLevel(level)
+        log.propagate, log.handlers = propagate, handlers
+        log.setLevel(level)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
@@ -35,8 +34,7 @@ from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import Facts, RunDirectory, made_with
 from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import RandomStream
-
-log = logging.getLogger(__name__)
+from dsgmcmc.terminal import log
 
 #: With more elements of the factors per rating, even exact Gibbs sampling mistakes noise for structure.
 MAX_ELEMENTS_PER_RATING = 3

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import logging
 import os
 import socket
 from contextlib import suppress
@@ -17,15 +16,13 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.terminal import plain
+from dsgmcmc.terminal import log, plain
 
 WAIT_SECONDS = 120.0  # for a holder on another host
 GRACE_SECONDS = 1.0  # for a holder on this host: it may be about to end, or be a short check by `is_held`
 ATTEMPT_SECONDS = 0.05  # between attempts to lock the file
 #: Errors by which a file system shows that it has no locks.
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
-
-log = logging.getLogger(__name__)
 
 
 class Lock:

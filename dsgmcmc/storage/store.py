@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import logging
 import math
 import re
 import secrets
@@ -36,12 +35,12 @@ from dsgmcmc.errors import GoneError, InputError
 from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.storage.files import read_plain, sync, write_whole
 from dsgmcmc.storage.hdf5 import new_hdf5, plain_dataset
+from dsgmcmc.terminal import log
 from dsgmcmc.types import Array, Comm, Float64
 
 T = TypeVar("T")
 Lazy = Array | Callable[[], Array]  # an array, or a function that computes it, called as late as possible
 
-log = logging.getLogger(__name__)
 
 MAX_WRITERS = 64
 _VISIBLE_SECONDS = 60.0  # longest wait until a network file system shows a new directory to other hosts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from support import sample
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.summary import in_units, read_summary
 from dsgmcmc.runs.progress import Progress, logs
+from dsgmcmc.terminal import log
 
 
 @pytest.mark.parametrize(("sampler", "parts"), [("psgld", 3), ("baoab", 1)])
@@ -45,12 +45,11 @@ def test_a_rate_has_a_unit_of_its_size(rate: float, text: str) -> None:
 
 def test_logs(capfd: pytest.CaptureFixture[str]) -> None:
     """Process 0 alone logs, every message is one line, and the handlers are as before in the end."""
-    logger = logging.getLogger("dsgmcmc.any")
-    before = list(logging.getLogger("dsgmcmc").handlers)
+    before = list(log.handlers)
     for rank in (0, 1):
         with logs(rank):
-            logger.debug("details")
-            logger.info("process %d", rank)
-            logger.warning("taking over %s", "run\x1b[2J\n2026 ERROR \udcff")
+            log.debug("details")
+            log.info("process %d", rank)
+            log.warning("taking over %s", "run\x1b[2J\n2026 ERROR \udcff")
     assert capfd.readouterr().err == "process 0\nwarning: taking over run\\x1b[2J\\n2026 ERROR \\udcff\n"
-    assert logging.getLogger("dsgmcmc").handlers == before
+    assert log.handlers == before
