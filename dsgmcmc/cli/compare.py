@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -79,7 +80,7 @@ def compare(
             say_json(comparison.table())
         elif comm.rank == 0:
             _show(comparison)
-            say(f"{out}: dsgmcmc sample {data} --out RUN --config {out}")
+            say(f"{out}: {shlex.join(['dsgmcmc', 'sample', str(data), '--out', 'RUN', '--config', str(out)])}")
         return 0
 
     run_parallel(comm, work)

@@ -43,6 +43,7 @@ import itertools
 import math
 import os
 import secrets
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -218,6 +219,14 @@ def find_bad_scale(low: float, high: float) -> str | None:
     )
 
 
+def find_coarseness(what: str, low: float, high: float) -> str | None:
+    """Return an error message if float32 changes differences of numbers by over 1 % of their range, or None."""
+    if low == high or max(-low, high) * np.finfo(np.float32).eps <= (high - low) / 100:
+        return None
+    middle = (low + high) // 2
+    return f"{what} are {low:.15g} to {high:.15g}, too close for single precision: subtract {middle:.15g} from all"
+
+
 def row_slabs(indptr: Int64, entries: int) -> Iterator[tuple[int, int]]:
     """Yield start and stop of consecutive ranges of rows, each as long as `entries` allows, but at least one row.
 
@@ -281,7 +290,7 @@ class Ratings:
             self._file = h5py.File(self.path, "r", locking=False, rdcc_nbytes=0)
         except OSError as error:
             if not (h5py.is_hdf5(self.path) or isinstance(error, PermissionError)):
-                advice = f"make a ratings file from it with `dsgmcmc prepare {self.path} OUT.h5`"
+                advice = f"make a ratings file from it with `dsgmcmc prepare {shlex.quote(str(self.path))} OUT.h5`"
                 raise self._wrong(f"it is not HDF5; if it holds ratings, {advice}") from error
             raise self._wrong(f"it cannot be opened as HDF5 ({error})") from error
         try:

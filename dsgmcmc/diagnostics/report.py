@@ -32,6 +32,7 @@ from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels, scalar_traces
 from dsgmcmc.storage.files import write_whole
+from dsgmcmc.terminal import plain
 from dsgmcmc.types import Float64
 
 if TYPE_CHECKING:
@@ -105,11 +106,11 @@ def _page(run: Run, name: str) -> str:
     warnings = [*verdict.warnings, *diagnosis["warnings"]]
     page = Template(resources.files("dsgmcmc.diagnostics").joinpath("report.html").read_text(encoding="utf-8"))
     return page.substitute(
-        name=html.escape(name),
+        name=_html(name),
         version=__version__,
         sizes=", ".join(sizes),
-        command=html.escape(settings.get("started with", "")),
-        verdict="".join(f"<li>{html.escape(line)}</li>" for line in (*verdict.result, *verdict.end)),
+        command=_html(settings.get("started with", "")),
+        verdict="".join(f"<li>{_html(line)}</li>" for line in (*verdict.result, *verdict.end)),
         warnings="".join(f'<p class="advice">{_unbroken(text)}</p>' for text in warnings),
         rhat_limit=RHAT_LIMIT,
         sections="\n".join(sections),
@@ -122,7 +123,7 @@ def _page(run: Run, name: str) -> str:
 def _traces(run: Run) -> str:
     traces = scalar_traces(run)
     label_of = labels(run, traces)
-    traced = {label_of[name]: values for name, values in list(traces.items())[:MAX_TRACES]}
+    traced = {plain(label_of[name]): values for name, values in list(traces.items())[:MAX_TRACES]}
     return _figure(len(traced), partial(_draw_traces, chains=run.chains, shown=traced)) if traced else ""
 
 
@@ -160,20 +161,25 @@ def _metrics(run: Run) -> dict[int, dict[str, Float64]]:
 
 
 def _section(title: str, content: str, note: str = "") -> str:
-    note = f'<p class="sub">{html.escape(note)}</p>' if note else ""
-    return f"<section><h2>{html.escape(title)}</h2>{note}{content}</section>"
+    note = f'<p class="sub">{_html(note)}</p>' if note else ""
+    return f"<section><h2>{_html(title)}</h2>{note}{content}</section>"
+
+
+def _html(text: str) -> str:
+    """Return the HTML of a text, with escapes for characters that would not be seen."""
+    return html.escape(plain(text))
 
 
 def _unbroken(text: str) -> str:
     """Return the HTML of a text without line breaks inside options."""
-    return re.sub(r"--[a-z][a-z-]*", r'<span class="whole">\g<0></span>', html.escape(text))
+    return re.sub(r"--[a-z][a-z-]*", r'<span class="whole">\g<0></span>', _html(text))
 
 
 def _table(table: Table) -> str:
     """Return the HTML of a table with its title above."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.headings)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(word)}</td>" for word in row) + "</tr>" for row in table.rows)
-    title = f"<p>{html.escape(table.title)}</p>" if table.title else ""
+    head = "".join(f"<th>{_html(name)}</th>" for name in table.headings)
+    body = "".join("<tr>" + "".join(f"<td>{_html(word)}</td>" for word in row) + "</tr>" for row in table.rows)
+    title = f"<p>{_html(table.title)}</p>" if table.title else ""
     return f'{title}<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
 
 

@@ -158,6 +158,13 @@ def test_no_name_reaches_a_terminal_as_it_is(sampled: Shown) -> None:
             assert "\nsecond" not in text, (command, shown)
 
 
+def test_a_report_has_no_invisible_characters(sampled: Shown, folder: Path) -> None:
+    """They are escaped, so that its title and tables read as they are."""
+    (page,) = folder.rglob("*.html")
+    assert all(c.isprintable() or c == "\n" for c in page.read_text(encoding="utf-8"))
+    assert SHOWN in page.read_text(encoding="utf-8")
+
+
 def test_every_command_shows_names_as_they_are_written(folder: Path, sampled: Shown) -> None:
     """None dies of one, or takes a part of it for markup. A new command has to be added to `cases`."""
     commands = cases(folder)
@@ -170,6 +177,13 @@ def test_every_command_shows_names_as_they_are_written(folder: Path, sampled: Sh
             escaped = json.dumps(HOSTILE)[1:-1].replace("\x7f", r"\u007f") if "--json" in arguments else SHOWN
             assert escaped in text, (name, arguments, shown)
     assert len([shown for shown, status in sampled.values() if SHOWN_LINES in shown and status == "0"]) > 8
+
+
+@pytest.mark.parametrize("start", ["", "logging.basicConfig(format='%(message)s')"])
+def test_logs_of_a_program_that_imports_the_package_are_escaped(start: str) -> None:
+    """No handler needs to know of it: neither the one of a program nor Python's last resort."""
+    code = f"import logging; from dsgmcmc.storage import lock; {start}\nlock.log.warning('%s', {HOSTILE!r})"
+    assert run(sys.executable, "-c", code).expect().err == f"{SHOWN}\n"
 
 
 def test_what_goes_to_a_program_is_as_it_was(sampled: Shown, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import tomllib
 from functools import partial
@@ -178,9 +179,15 @@ def test_clicks_are_compared_by_rankings(tmp_path):
 
 
 def test_the_command_writes_settings_for_sample(tmp_path):
-    """The command prints a table as JSON and writes a file for `sample --config`, which it does not replace."""
-    data, best = write_noisy(tmp_path / "r.h5", (0.1, 1.0)), tmp_path / "best.toml"
+    """The command prints a table as JSON and writes a file for `sample --config`, which it does not replace.
+
+    Without JSON it ends with a command that a shell takes as it is, whatever characters are in a path.
+    """
+    data, best = write_noisy(tmp_path / "r;$(x) 'y'.h5", (0.1, 1.0)), tmp_path / "best.toml"
     command = ("compare", data, "--out", best, "--set", "rank=3", "--set", "grid=2", "--json")
+    suggested = typed(*command[:-1], "--force").expect().out.splitlines()[-1].removeprefix(f"{best}: ")
+    assert shlex.split(suggested) == ["dsgmcmc", "sample", str(data), "--out", "RUN", "--config", str(best)]
+    best.unlink()
     table = json.loads(typed(*command).expect().out)
     assert table["recommended"].startswith(("noise", "tails"))
     assert table["metric"] == "log-density"
