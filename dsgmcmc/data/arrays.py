@@ -74,7 +74,7 @@ def list_names(given: Any, role: str) -> list[Any]:
 def read_ratings(X: Any, y: Any = None, timed: bool = False, columns: str | None = None) -> dict[str, Array]:
     """Read ratings from a matrix, a data frame or arrays.
 
-    Returns arrays (n,) by role: "user" and "item" of integers or str, "rating" of float32 and, if `timed`, "timestamp"
+    Returns arrays (n,) by role: "user" and "item" of integers or str, "rating" of float64 and, if `timed`, "timestamp"
     in seconds. Raises InputError if `X` or `y` has another form, or if a value is missing or not finite.
 
     Parameters
@@ -107,10 +107,7 @@ def read_ratings(X: Any, y: Any = None, timed: bool = False, columns: str | None
             given["rating"] = np.asarray(y)
         if timed:
             given["timestamp"] = _seconds(given["timestamp"])
-    try:
-        ratings = given["rating"].astype(np.float32)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"ratings must be numbers ({error})") from error
+    ratings = _floats(given["rating"], "ratings must be numbers")
     if ratings.shape != given["user"].shape:
         raise InputError(f"there are {len(given['user'])} pairs, but the ratings have the shape {ratings.shape}")
     if not len(ratings):
@@ -131,12 +128,22 @@ def _seconds(times: Array) -> Float64:
     """Convert seconds or NumPy dates to (n,) seconds."""
     if times.dtype.kind == "M":
         times = np.where(np.isnat(times), np.nan, times.astype("datetime64[us]").astype(np.float64) / 1e6)
-    try:
-        seconds = times.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"timestamps must be seconds, or NumPy dates ({error})") from error
+    seconds = _floats(times, "timestamps must be seconds, or NumPy dates")
     _refuse_rows(~np.isfinite(seconds), "timestamp")
     return seconds
+
+
+def _floats(column: Array, rule: str) -> Float64:
+    """Convert numbers, which may be written as text, to float64; an error begins with the rule."""
+    try:
+        if column.dtype.kind in "cmM":
+            raise TypeError(f"found {column.dtype}")
+        for value in column if column.dtype.kind in "OU" else ():
+            if isinstance(value, str) and not is_number(value):
+                raise ValueError(f"found {str(value)!r}")
+        return column.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{rule} ({error})") from error
 
 
 def _refuse_rows(bad: Mask, kind: str) -> None:
@@ -191,7 +198,7 @@ def _names(column: Array, role: str) -> Array:
         _refuse_rows(np.array(missing, bool), f"{role} name")
         inferred = np.array(column.tolist())
         column = inferred if inferred.dtype.kind in "iuf" else column
-    if column.dtype.kind in "iu":
+    if column.dtype.kind == "i" or (column.dtype.kind == "u" and (column < 2**63).all()):
         return column.astype(np.int64)
     if column.dtype.kind == "f":
         _refuse_rows(~np.isfinite(column), f"{role} name")
@@ -248,6 +255,8 @@ def _feature_columns(given: Any, entity: str) -> tuple[Array, dict[str, Array]]:
         if array.ndim != 2 or array.shape[1] < 2:
             raise InputError(f"{entity}_features: expected an array (n, 1 + F), names first, but found {array.shape}")
         return _names(array[:, 0], entity), {f"feature_{k}": array[:, k] for k in range(1, array.shape[1])}
+    if len({str(label) for label in labels}) < len(labels):
+        raise InputError(f"{entity}_features: two columns have the same name ({', '.join(map(str, labels))})")
     place = find_column(labels, entity)
     name_label = None if place is None else labels[place]
     if place is not None:

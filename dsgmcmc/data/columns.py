@@ -75,19 +75,23 @@ def locate(
     Without a header (`names` is None) and without `columns`, the columns are taken in the order of the roles. Roles in
     `optional` that have no column are left out of the result. `where` names the table in messages; `width` is its
     number of columns; `advice` tells users how to name columns. Raises InputError if a column named in `columns` does
-    not exist, if a required role has no column, or if two required roles have the same column.
+    not exist, if a required role has no column, or several with the same usual name, or if two required roles have the
+    same column.
     """
     layout = f"{width} columns without a header" if names is None else f"columns {', '.join(names)}"
     places = {role: k for k, role in enumerate(roles[:width])} if names is None and not columns else {}
     for role, name in columns.items():
-        if names and name in names:
+        if names and names.count(name) == 1:
             places[role] = names.index(name)
         elif name.isdecimal() and 1 <= int(name) <= width:
             places[role] = int(name) - 1
         else:
-            raise InputError(f"{where} has {layout}, but no column {name!r} for {role}")
+            found = "several columns" if names and name in names else "no column"
+            raise InputError(f"{where} has {layout}, but {found} {name!r} for {role}")
+    known = [simplified(name) for name in names or ()]
     for role in roles:
-        if role not in places and (place := find_column(names or (), role)) is not None:
+        place = find_column(known, role)
+        if role not in places and place is not None and known.count(known[place]) == 1:
             places[role] = place
     needed = [role for role in roles if role not in optional]
     missing = [role for role in needed if role not in places]
@@ -104,7 +108,8 @@ def assign_columns(
     """Return the column position of each role in a file; parameters as in `locate`, with the user's `columns`.
 
     The file has clicks, without a rating column, in three cases: `columns` names user and item but no rating; the file
-    has two columns and no header; every column that `columns` does not name has a usual name of another role.
+    has two columns and no header; every column that `columns` does not name has a usual name of another role. In the
+    last case a first column without a name, in which pandas and R write the names of rows, does not count.
     The timestamp is optional unless `timestamp` is true.
     """
     if columns:
@@ -112,7 +117,8 @@ def assign_columns(
     else:
         clicks = names is None and width == 2
     if names is not None and "rating" not in columns:
-        unassigned = set(map(simplified, names)) - set(map(simplified, columns.values()))
+        counted = names[1:] if names[:1] == [""] else names
+        unassigned = set(map(simplified, counted)) - set(map(simplified, columns.values()))
         clicks = clicks or not unassigned - {name for role in ROLES if role != "rating" for name in NAMES[role]}
     roles = tuple(role for role in ROLES if not (clicks and role == "rating"))
     optional = () if timestamp else ("timestamp",)

@@ -9,6 +9,7 @@ used unchanged, as one group of features.
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,9 +22,9 @@ import pydantic
 from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
 from dsgmcmc.data.columns import NAMES, find_column, simplified
-from dsgmcmc.data.ratings import MAX_FEATURES, Features
-from dsgmcmc.data.session import literal
-from dsgmcmc.data.tables import IS_INTEGER, SHOWN, TableFile, first_column, open_table, read_matrix, scalar, trim_names
+from dsgmcmc.data.ratings import MAX_FEATURES, Features, find_coarseness
+from dsgmcmc.data.session import as_number, is_integer, literal
+from dsgmcmc.data.tables import SHOWN, TableFile, first_column, open_table, read_matrix, scalar, trim_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float64, Int64
 
@@ -237,7 +238,7 @@ def load_description(db: duckdb.DuckDBPyConnection, entity: str, given: Descript
             f"{described.path} describes no {entity} of the ratings: it has names such as {theirs}, but the ratings "
             f"have names such as {ours}. The column of names must be called {entity}, or be the first"
         )
-    if scalar(db, f"SELECT bool_and({IS_INTEGER}) FROM {rated}"):
+    if scalar(db, f"SELECT bool_and({is_integer()}) FROM {rated}"):
         _refuse_text(db, described, "ratings")
     return described
 
@@ -271,7 +272,7 @@ def _read_table(db: duckdb.DuckDBPyConnection, source: Path | TableFile, entity:
     if len(names) < 2:
         raise InputError(f"{source.path} has one column: expected a column of names and columns of features")
     position = find_column(names, entity) or 0
-    others = [k for k in range(len(names)) if k != position]
+    others = [k for k in range(len(names)) if k != position and names[k]]  # row names of pandas and R have no header
     described = Described(source.path, entity, {names[k]: f"c{k}" for k in others}, kinds, source)
     text = [_text(source, k, given.separator) for k in range(len(names))]
     cleaned = [f"CASE WHEN NOT {_is_missing(text[k])} THEN trim({text[k]}) END AS c{k}" for k in others]
@@ -287,10 +288,9 @@ def _read_table(db: duckdb.DuckDBPyConnection, source: Path | TableFile, entity:
 
 def _text(table: TableFile, k: int, separator: str) -> str:
     """Return SQL for a column as text."""
-    name = table.column(k)
     if table.kind == "parquet" and table.types[k].endswith("[]"):
-        return f"array_to_string({name}, {literal(separator)})"
-    return f"{name}::VARCHAR"
+        return f"array_to_string(c{k}, {literal(separator)})"
+    return f"c{k}::VARCHAR"
 
 
 def _is_missing(text: str) -> str:
@@ -305,14 +305,18 @@ def _read_matrix(db: duckdb.DuckDBPyConnection, path: Path, entries: Any, entity
     """Read a matrix, whose rows are named by their numbers; rows without entries have no features."""
     import scipy.sparse  # slow to import
 
-    if entries.data.dtype.kind not in "fiub" or not np.isfinite(entries.data).all():
-        raise InputError(f"{path} has values that are not finite numbers")
+    if entries.data.dtype.kind not in "fiub" or not (np.abs(entries.data) <= np.finfo(np.float32).max).all():
+        raise InputError(f"{path} has values that are not finite numbers in single precision")
     width = entries.shape[1]
     if width > MAX_FEATURES:
         raise InputError(f"{path} has {width} features, more than {MAX_FEATURES}")
     present, rows = np.unique(entries.row, return_inverse=True)
     values = entries.data.astype(np.float64)
     matrix = scipy.sparse.csr_matrix((values, (rows, entries.col)), shape=(len(present), width))  # sums duplicates
+    ranges = zip(*(extreme(axis=0).toarray()[0].tolist() for extreme in (matrix.min, matrix.max)), strict=True)
+    for column, (low, high) in enumerate(ranges):
+        if bad := find_coarseness(f"{path}: the features in column {column}", low, high):
+            raise InputError(bad)
     described = Described(path, entity, {}, {}, matrix=matrix)
     db.register("matrix_rows", {"id": present, "r": np.arange(len(present))})
     db.execute(f"CREATE TABLE {described.name} AS SELECT id::VARCHAR AS id, r FROM matrix_rows")
@@ -321,7 +325,7 @@ def _read_matrix(db: duckdb.DuckDBPyConnection, path: Path, entries: Any, entity
 
 def _refuse_text(db: duckdb.DuckDBPyConnection, described: Described, source: str) -> None:
     """Raise InputError if names are not integers, although the names in `source`, "ratings" or "run", are integers."""
-    if texts := first_column(db, f"SELECT id FROM {described.name} WHERE NOT {IS_INTEGER} LIMIT {SHOWN}"):
+    if texts := first_column(db, f"SELECT id FROM {described.name} WHERE NOT {is_integer()} LIMIT {SHOWN}"):
         shown = ", ".join(map(repr, texts))
         raise InputError(f"{described.path}: the {described.entity}s of the {source} are integers, unlike {shown}")
 
@@ -440,12 +444,12 @@ def _learn_column(
         return Code(name, kind, tuple(atoms)), ""
     return left_out, (
         f"{len(atoms):,} or more different values in {filled:,} rows are too many for a {kind}; if it is a {kind} with "
-        f"at most {MAX_CATEGORIES:,} values, give --feature-kinds {name}={kind}"
+        f"at most {MAX_CATEGORIES:,} values, give --feature-kinds {shlex.quote(f'{name}={kind}')}"
     )
 
 
 def _is_number(sql: str) -> str:
-    return f"(try_cast({sql} AS DOUBLE) IS NOT NULL AND isfinite(try_cast({sql} AS DOUBLE)))"
+    return f"coalesce(isfinite({as_number(sql)}), false)"
 
 
 def _check_values(db: duckdb.DuckDBPyConnection, described: Described, name: str, kind: Kind) -> None:
@@ -461,7 +465,7 @@ def _check_values(db: duckdb.DuckDBPyConnection, described: Described, name: str
         where, texts = described.where([row for row, _ in rows]), ", ".join(repr(text) for _, text in rows)
         raise InputError(
             f"{described.path}, {where}: the {kind} {name} is {texts}; correct it, leave the cell empty, or prepare "
-            f"with --feature-kinds {name}=category (or skip)"
+            f"with --feature-kinds {shlex.quote(f'{name}=category')} (or skip)"
         )
 
 

@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 
 from dsgmcmc.data.columns import find_column, locate
-from dsgmcmc.data.session import identifier
+from dsgmcmc.data.session import is_integer
 from dsgmcmc.data.tables import SHOWN, TableFile, open_table, scalar
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array
@@ -20,21 +20,21 @@ ROLES = ("user", "item")
 
 
 class PairsTable(NamedTuple):
-    """A DuckDB table ``pairs`` with the rows of a file.
+    """A DuckDB table ``pairs`` with the rows of a file, and columns c0, c1, ...
 
     Attributes
     ----------
     file : TableFile
         The file that was read.
-    user, item : str
-        Names of the columns that identify users and items.
+    users, items : int
+        Positions of the columns that identify users and items.
     columns : list of str
-        Names of all columns.
+        Names of all columns in the output; a column without a name gets one from its position.
     """
 
     file: TableFile
-    user: str
-    item: str
+    users: int
+    items: int
     columns: list[str]
 
     @property
@@ -56,39 +56,39 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, given: Mapping[str, st
         return all(usual) or (set(given.values()) <= set(fields) if given else any(usual))
 
     file = open_table(db, path, is_header)
-    names = file.names if file.header else [*ROLES, *(f"column{k}" for k in range(3, file.width + 1))]
+    names = file.names if file.header else [*ROLES, *[""] * (file.width - 2)]
     places = locate(path, names, len(names), given, ROLES, "name them with --columns user=NAME,item=NAME")
+    names = [name or f"column{k}" for k, name in enumerate(names, 1)]
     if len({name.lower() for name in names}) < len(names):
         raise InputError(f"{path}: two columns have the same name ({', '.join(names)})")
-    selected = ", ".join(f"{file.column(k)} AS {identifier(name)}" for k, name in enumerate(names))
-    file.create(db, f"CREATE TABLE pairs AS SELECT {selected} FROM {{table}}")
+    file.create(db, f"CREATE TABLE pairs AS SELECT {', '.join(f'c{k}' for k in range(file.width))} FROM {{table}}")
     if scalar(db, "SELECT count(*) FROM pairs") == 0:
         raise InputError(f"{path} has no pairs")
-    return PairsTable(file, names[places["user"]], names[places["item"]], names)
+    return PairsTable(file, places["user"], places["item"], names)
 
 
 def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[bool, bool]) -> Iterator[list[Array]]:
     """Yield names of users and items, `CHUNK` pairs at a time.
 
-    `integers` says whether the names of users, and of items, are integers in the run. Raises InputError before the
-    first chunk if a name is missing, or is not an integer although the run's names are integers. The error lists the
-    first five bad pairs.
+    `integers` says whether the names of users, and of items, are integers in the run; then spaces around a name, and
+    zeros after its decimal point, do not count. Raises InputError before the first chunk if a name is missing, or is
+    not an integer although the run's names are integers. The error lists the first five bad pairs.
     """
-    columns = [identifier(table.user), identifier(table.item)]
-    faults = []
-    for name, integer in zip(columns, integers, strict=True):
-        faults.append(f"{name} IS NULL OR {name}::VARCHAR = ''")
-        if integer:
-            faults.append(f"coalesce(try_cast({name} AS BIGINT)::DOUBLE <> try_cast({name} AS DOUBLE), true)")
+    given = [f"c{table.users}::VARCHAR", f"c{table.items}::VARCHAR"]
+    columns, faults = given.copy(), [f"coalesce({name}, '') = ''" for name in given]
+    for k in range(2):
+        if integers[k]:
+            columns[k] = f"regexp_replace(trim({columns[k]}), '[.]0+$', '')"
+            faults.append(f"NOT {is_integer(columns[k])}")
     wrong = f"FROM pairs WHERE {' OR '.join(faults)}"
     if number := scalar(db, f"SELECT count(*) {wrong}"):
-        rows = db.execute(f"SELECT rowid, {', '.join(columns)} {wrong} ORDER BY rowid LIMIT {SHOWN}").fetchall()
+        rows = db.execute(f"SELECT rowid, {', '.join(given)} {wrong} ORDER BY rowid LIMIT {SHOWN}").fetchall()
         lines = "\n  ".join(f"{table.file.where(row)}: user {user}, item {item}" for row, user, item in rows)
         kinds = " and ".join(role for role, integer in zip(ROLES, integers, strict=True) if integer)
         needed = f", or a name that is not an integer like the {kinds} names in the run" if kinds else ""
         raise InputError(f"{table.file.path}: {number} pairs have a missing name{needed}\n  {lines}{table.hint}")
     picked = ", ".join(
-        f"{name}::{'BIGINT' if integer else 'VARCHAR'} AS {role}"
+        f"({name})::{'BIGINT' if integer else 'VARCHAR'} AS {role}"
         for name, integer, role in zip(columns, integers, ROLES, strict=True)
     )
     for start in range(0, int(scalar(db, "SELECT count(*) FROM pairs")), CHUNK):

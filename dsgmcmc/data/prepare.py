@@ -29,11 +29,12 @@ from dsgmcmc.data.ratings import (
     Slab,
     Times,
     find_bad_scale,
+    find_coarseness,
     row_slabs,
     write_slabs,
 )
-from dsgmcmc.data.session import interruptible, open_session
-from dsgmcmc.data.tables import IS_INTEGER, SHOWN, TableFile, is_matrix, is_number, open_table, scalar, trim_names
+from dsgmcmc.data.session import as_number, interruptible, is_integer, open_session
+from dsgmcmc.data.tables import SHOWN, TableFile, is_matrix, is_number, open_table, scalar, trim_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import check_target
@@ -232,17 +233,18 @@ def load(db: duckdb.DuckDBPyConnection, table: TableFile, columns: dict[str, int
     NaN values (including timestamps, if `timed`). The error gives the number of bad rows and the first five.
     """
     db.execute(
-        "CREATE TABLE IF NOT EXISTS raw (user_id VARCHAR, item_id VARCHAR, rating FLOAT, time DOUBLE, test BOOLEAN)"
+        "CREATE TABLE IF NOT EXISTS raw (user_id VARCHAR, item_id VARCHAR, rating DOUBLE, time DOUBLE, test BOOLEAN)"
     )
     before = scalar(db, "SELECT count(*) FROM raw")
-    text = {role: f"{table.column(position)}::VARCHAR" for role, position in columns.items()}
-    rating, time = "1", "NULL"
-    if "rating" in columns:
-        rating = f"try_cast({table.column(columns['rating'])} AS FLOAT)"
+    text = {role: f"c{position}::VARCHAR" for role, position in columns.items()}
+    rating, time, number = "1", "NULL", columns.get("rating")
+    if number is not None:
+        as_text = table.kind == "json" or "VARCHAR" in table.types[number : number + 1]
+        rating = as_number(text["rating"]) if as_text else f"try_cast(c{number} AS DOUBLE)"
     if "timestamp" in columns:
-        time = f"coalesce(try_cast({text['timestamp']} AS DOUBLE), epoch(try_cast({text['timestamp']} AS TIMESTAMPTZ)))"
+        time = f"coalesce({as_number(text['timestamp'])}, epoch(try_cast({text['timestamp']} AS TIMESTAMPTZ)))"
     query = f"INSERT INTO raw SELECT {text['user']}, {text['item']}, {rating}, {time}, {test} FROM {{table}}"
-    table.create(db, query, number=columns.get("rating"))
+    table.create(db, query, number if table.kind == "text" else None)
     _refuse_bad_rows(db, table, timed, before)
     if scalar(db, "SELECT count(*) FROM raw") == before:
         raise InputError(f"{table.path} has no ratings")
@@ -313,12 +315,12 @@ def _number_entities(db: duckdb.DuckDBPyConnection, seed: int, features: Mapping
 
     Users and items in `features`, by "user" and "item", are included even without ratings. Raises InputError if there
     is only one user or item, or there are too many, if all ratings are equal and not 1, or if the scale of the ratings
-    is outside the range of float32.
+    is outside the range of float32, or too fine for it.
     """
     low, high = db.execute("SELECT min(rating), max(rating) FROM raw").fetchall()[0]
     if low == high != 1:  # clicks are ratings that all equal 1
-        raise InputError(f"all ratings are {low:g}: there is nothing to learn from them; {clicks_advice()}")
-    if bad := find_bad_scale(low, high):
+        raise InputError(f"all ratings are {low:.15g}: there is nothing to learn from them; {clicks_advice()}")
+    if bad := find_bad_scale(low, high) or find_coarseness("ratings", low, high):
         raise InputError(bad)
     sizes = {}
     for entity in ("user", "item"):
@@ -348,7 +350,7 @@ def _make_cells(db: duckdb.DuckDBPyConnection, seed: int, duplicates: str, rows:
     """
     key = _hash(f"'{seed}'", "'pair'", "raw.user_id", "raw.item_id")
     numbered = (
-        f"SELECT r.k::INTEGER AS row, c.k::INTEGER AS col, rating AS value, time, {key} AS key, test, "
+        f"SELECT r.k::INTEGER AS row, c.k::INTEGER AS col, rating::FLOAT AS value, time, {key} AS key, test, "
         f"{_PLACE_OF_DUPLICATE} AS place "
         f"FROM raw JOIN {rows}s r ON r.id = raw.{rows}_id JOIN {cols}s c ON c.id = raw.{cols}_id"
     )
@@ -450,7 +452,7 @@ def _slabs(db: duckdb.DuckDBPyConnection, indptr: Int64) -> Iterator[Slab]:
 def _names(db: duckdb.DuckDBPyConnection, entity: str) -> Iterator[Array]:
     """Yield arrays of names: int64 if all are integers in canonical form, else UTF-8 padded to the longest name."""
     n, integers, longest = db.execute(
-        f"SELECT count(*), bool_and({IS_INTEGER}), max(strlen(id)) FROM {entity}s"
+        f"SELECT count(*), bool_and({is_integer()}), max(strlen(id)) FROM {entity}s"
     ).fetchall()[0]
     step = max(1, _NAME_BYTES // (longest + 64))
     for start in range(0, n, step):

@@ -138,3 +138,13 @@ def identifier(name: str) -> str:
 def literal(text: str) -> str:
     """Quote a text for SQL."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def is_integer(text: str = "id") -> str:
+    """Return SQL that is true if a text is an integer in canonical form."""
+    return f"coalesce(try_cast({text} AS BIGINT)::VARCHAR = {text}, false)"
+
+
+def as_number(text: str) -> str:
+    """Return SQL for a text as a number, or else NULL; DuckDB alone reads 1_0 as 10."""
+    return f"CASE WHEN NOT contains({text}, '_') THEN try_cast({text} AS DOUBLE) END"

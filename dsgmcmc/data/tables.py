@@ -34,7 +34,7 @@ from dsgmcmc.terminal import pass_on
 from dsgmcmc.types import Array
 
 SHOWN = 5  # bad lines that a message lists
-IS_INTEGER = "coalesce(try_cast(id AS BIGINT)::VARCHAR = id, false)"  # SQL: id is an integer in canonical form
+_AS_STORED = "hive_partitioning = false"  # without columns that DuckDB derives from folders named COLUMN=VALUE
 _DELIMITERS = ("::", "\t", ",", ";", "|", " ")
 _SAMPLE_BYTES = 1 << 16  # bytes from which delimiter and header are detected
 _BLOCK_BYTES = 1 << 20
@@ -64,6 +64,9 @@ def _quoted(path: Path) -> str:
 class TableFile(NamedTuple):
     """Format and columns of a table: a file whose rows have not been read, or arrays in memory.
 
+    In SQL the columns are c0, c1, ... by position: their own names may have a meaning in DuckDB, as ``rowid`` has, or
+    differ only in case.
+
     Attributes
     ----------
     path : Path
@@ -76,7 +79,7 @@ class TableFile(NamedTuple):
     first_line : int
         Line number of the first row; 0 if rows are not lines.
     types : sequence of str
-        DuckDB types of the columns of a Parquet or JSON file.
+        DuckDB types of the columns of a Parquet file.
     packed : bool
         Whether the file is compressed with gzip.
     delimiter, encoding : str
@@ -112,15 +115,11 @@ class TableFile(NamedTuple):
             return f"line {row + self.first_line}"
         return f"{'entry' if self.kind == 'matrix' else 'row'} {row + 1}"
 
-    def column(self, position: int) -> str:
-        """Return the SQL name of a column."""
-        return f"c{position}" if self.kind == "text" else identifier(self.names[position])
-
     def create(self, db: duckdb.DuckDBPyConnection, query: str, number: int | None = None) -> None:
         """Run a query whose ``{table}`` is this table, such as ``CREATE TABLE t AS SELECT c0 FROM {table}``.
 
         Columns of text and JSON files are read as text, except for the column at position `number` of a text file,
-        which is read as float32. JSON columns that the query does not name are not read. Raises InputError if the file
+        which is read as float64. JSON columns that the query does not name are not read. Raises InputError if the file
         is damaged, or if lines have a wrong number of columns or text in place of a number. The error gives the number
         of bad lines and the first five.
         """
@@ -132,7 +131,7 @@ class TableFile(NamedTuple):
             first = np.int64(0 if self.path.suffix.lower() == ".npz" else 1)
             arrays = {"row": matrix.row + first, "col": matrix.col + first, "value": matrix.data}
         if arrays is not None:
-            db.register("arrays", arrays)
+            db.register("arrays", {f"c{k}": array for k, array in enumerate(arrays.values())})
         with reading(self.path):
             try:
                 db.execute(query.replace("{table}", self._sql(query, number)))
@@ -144,6 +143,8 @@ class TableFile(NamedTuple):
                 db.execute(query.replace("{table}", self._sql(query, number, mixed_ends=True)))
         if self.kind == "text":
             self._refuse_rejected(db)
+        if number is not None:
+            self._refuse_underscores(db, number)
 
     def _sql(self, query: str, number: int | None, mixed_ends: bool = False) -> str:
         """Return SQL for the table; `mixed_ends` says that lines of text end in different ways.
@@ -154,18 +155,20 @@ class TableFile(NamedTuple):
         if self.kind in ("arrays", "matrix"):
             return "arrays"
         if self.kind == "parquet":
-            return f"read_parquet({_quoted(self.path)})"
+            columns = ", ".join(f"c{k}" for k in range(self.width))
+            return f"read_parquet({_quoted(self.path)}, {_AS_STORED}) AS t({columns})"
         compression = "gzip" if self.packed else "none"
         if self.kind == "json":
-            selected = [name for name in self.names if identifier(name) in query]
-            columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in selected)
-            return f"read_json({_quoted(self.path)}, columns = {{{columns}}}, compression = '{compression}')"
+            selected = [k for k in range(self.width) if re.search(rf"\bc{k}\b", query)]
+            columns = ", ".join(f"{literal(self.names[k])}: 'VARCHAR'" for k in selected)
+            source = f"read_json({_quoted(self.path)}, {_AS_STORED}, columns = {{{columns}}}, "
+            return f"{source}compression = '{compression}') AS t({', '.join(f'c{k}' for k in selected)})"
         quote = "" if self.delimiter == "::" else '"'
-        fields = ", ".join(f"c{k}: '{'FLOAT' if k == number else 'VARCHAR'}'" for k in range(self.width))
+        fields = ", ".join(f"c{k}: '{'DOUBLE' if k == number else 'VARCHAR'}'" for k in range(self.width))
         source = (
             f"read_csv({_quoted(self.path)}, auto_detect = false, header = false, skip = {self.first_line - 1}, "
             f"delim = {literal(self.delimiter)}, quote = '{quote}', escape = '{quote}', "
-            f"compression = '{compression}', encoding = '{self.encoding}', "
+            f"compression = '{compression}', encoding = '{self.encoding}', {_AS_STORED}, "
         )
         rejects = f"store_rejects = true, rejects_limit = {_MAX_REJECTS}"
         if not mixed_ends:
@@ -208,6 +211,13 @@ class TableFile(NamedTuple):
         number = f"{len(bad)}{more} line{'s' if len(bad) > 1 else ''}"
         raise InputError(f"{self.path}: {number} cannot be read; correct or remove them{details}")
 
+    def _refuse_underscores(self, db: duckdb.DuckDBPyConnection, number: int) -> None:
+        """Raise InputError if a column of numbers in a text file has underscores, which DuckDB reads over."""
+        query = f"SELECT row_number() OVER () - 1 AS row, c{number} AS text FROM {{table}}"
+        self.create(db, f"CREATE OR REPLACE TABLE odd AS FROM ({query}) WHERE contains(text, '_') LIMIT 1")
+        for row, text in db.execute("FROM odd").fetchall():
+            raise InputError(f"{self.path}: {self.names[number]} in {self.where(row)} is not a number: {text!r}")
+
 
 def open_table(
     db: duckdb.DuckDBPyConnection, path: Path, is_header: Callable[[list[str]], bool], *, latin1: bool = False
@@ -229,12 +239,17 @@ def open_table(
         head = file.read(_SAMPLE_BYTES)
         packed = isinstance(file, gzip.GzipFile)
         if head.startswith(b"PAR1"):
-            return _describe(db, path, "parquet", f"read_parquet({_quoted(path)})")
+            with reading(path):
+                columns = db.execute(f"DESCRIBE FROM read_parquet({_quoted(path)}, {_AS_STORED})").fetchall()
+            names, types = ([str(column[k]) for column in columns] for k in (0, 1))
+            return TableFile(path, "parquet", names, types)
         encoding = "latin-1" if latin1 and not _is_utf8(file) else "utf-8"
     text = _decode(path, head, encoding)
     if text.lstrip()[0] in "[{":
-        source = f"read_json({_quoted(path)}, sample_size = 1, compression = '{'gzip' if packed else 'none'}')"
-        return _describe(db, path, "json", source, packed)
+        source = f"read_json_objects({_quoted(path)}, compression = '{'gzip' if packed else 'none'}')"
+        with reading(path):  # any of the first objects may lack a key
+            keys = first_column(db, f"SELECT unnest(json_keys(json)) FROM (FROM {source} LIMIT 1000)")
+        return TableFile(path, "json", list(dict.fromkeys(keys)), packed=packed)
     lines = re.split(_LINE_END, text)
     filled = [k for k, line in enumerate(lines) if line.strip()]
     if len(filled) > 1 and not text.endswith("\n"):
@@ -249,14 +264,6 @@ def open_table(
     names = fields if header else [f"column {k + 1}" for k in range(len(fields))]
     first_line = filled[0] + 1 + header
     return TableFile(path, "text", names, (), header, first_line, packed, delimiter, encoding)
-
-
-def _describe(db: duckdb.DuckDBPyConnection, path: Path, kind: str, source: str, packed: bool = False) -> TableFile:
-    """Read the names and types of the columns of a Parquet or JSON file."""
-    with reading(path):
-        columns = db.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
-    names, types = ([str(column[k]) for column in columns] for k in (0, 1))
-    return TableFile(path, kind, names, types, packed=packed)
 
 
 def _split(line: str, delimiter: str) -> list[str]:
@@ -324,9 +331,9 @@ def _decode(path: Path, head: bytes, encoding: str) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a finite number."""
+    """Whether a text is a finite number; Python alone takes 1_0 and other digits than 0 to 9."""
     try:
-        return bool(np.isfinite(float(text)))
+        return text.isascii() and "_" not in text and bool(np.isfinite(float(text)))
     except ValueError:
         return False
 

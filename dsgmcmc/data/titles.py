@@ -31,9 +31,8 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
         table = open_table(db, path, lambda fields: _find_id(fields) is not None, latin1=True)
         id_column, title_column = (_find_id(table.names), _find_title(table.names)) if table.header else (0, 1)
         if id_column is None or title_column is None:
-            columns = ", ".join(table.names)
-            raise InputError(f"{path} needs a column item and a column title; its columns are {columns}")
-        fields = ", ".join(f"{table.column(k)}::VARCHAR" for k in range(table.width))
+            raise InputError(f"{path} needs a column item and a column title; it has {', '.join(table.names)}")
+        fields = ", ".join(f"c{k}::VARCHAR" for k in range(table.width))
         table.create(db, f"CREATE TABLE titles AS SELECT {fields} FROM {{table}}")
         rows = db.execute("SELECT * FROM titles ORDER BY rowid").fetchall()
     titles = {}

@@ -20,7 +20,6 @@ file, which are items if the run is ``transposed``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -154,12 +153,13 @@ class Vocabulary:
         given = np.asarray(names)
         if not self.integers:
             return np.array([str(name) for name in (given.tolist() if given is names else names)], object)
-        if given.dtype.kind in "iu" or given.size == 0:
+        if given.dtype.kind == "i" or given.size == 0:
             return given.astype(np.int64)
         try:
-            numbers = np.array([int(value) for value in given.tolist()], np.int64)
-            if given.dtype.kind == "f" and (numbers != given).any():
-                raise ValueError
+            values = [value.strip() if isinstance(value, str) else value for value in given.tolist()]
+            numbers = np.array([int(value) for value in values], np.int64)
+            if any(n != value and str(n) != value for n, value in zip(numbers.tolist(), values, strict=True)):
+                raise ValueError  # 1.5, or text such as 007 and 1_0
         except (TypeError, ValueError, OverflowError):
             raise InputError(f"the run's {self.kind}s have integer names; found {listed(given.tolist())}") from None
         return numbers
@@ -182,12 +182,8 @@ def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> d
     Returns titles by item row; items that are not in the file are left out. Raises InputError if the file cannot be
     read, or has no item of the run.
     """
-    titles = read_titles(path, matching)
-    if items.integers:
-        titles = {name: title for name, title in titles.items() if re.fullmatch(r"[+-]?\d{1,18}", name)}
-    names = list(titles)
-    index = items.index_of([int(name) for name in names] if items.integers else names)
-    result = {row: titles[name] for row, name in zip(index.tolist(), names, strict=True) if row >= 0}
+    rows = {str(name): row for row, name in enumerate(items.ids.tolist())}
+    result = {rows[name]: title for name, title in read_titles(path, matching).items() if name in rows}
     if not result:
         examples = ", ".join(str(name) for name in items.ids[:3])
         raise InputError(f"{path} has none of the run's items, whose names are, for example, {examples}")

@@ -314,7 +314,7 @@ def predict_table(
         If an argument is invalid; then no file is written.
     """
     from dsgmcmc.data.pairs import chunks, load_pairs
-    from dsgmcmc.data.session import interruptible, open_session
+    from dsgmcmc.data.session import identifier, interruptible, open_session
     from dsgmcmc.data.tables import append_results, output_format, write_query
 
     output_format(out)
@@ -339,7 +339,8 @@ def predict_table(
                 append_results(db, predictor.columns(users, items))
                 counts["pairs"] += len(users)
                 counts["unknown"] += int(np.count_nonzero((users < 0) | (items < 0)))
-            write_query(db, "SELECT pairs.*, results.* FROM pairs POSITIONAL JOIN results", out)
+            named = ", ".join(f"c{k} AS {identifier(name)}" for k, name in enumerate(table.columns))
+            write_query(db, f"SELECT {named}, results.* FROM pairs POSITIONAL JOIN results", out)
             return counts
 
         return interruptible(db, work)

@@ -21,7 +21,7 @@ from runs import Made, make_run
 from support import planted, run
 
 from dsgmcmc import BPMF, bpmf, open_run
-from dsgmcmc.data.arrays import Table
+from dsgmcmc.data.arrays import Table, read_features
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS
@@ -337,6 +337,10 @@ SOME = [[u, i, u + i] for u in range(9) for i in range(9)]
         (lambda _: BPMF(unknown="x").fit("r.csv"), "unknown='x'"),
         (lambda _: BPMF(options={"rank": 3}).fit("r.csv"), "which is a parameter"),
         (lambda _: BPMF().fit("nowhere.h5"), "does not exist"),
+        (lambda _: BPMF().fit([[1, 1], [2, 2]], ["1_0", "2"]), "ratings must be numbers .found '1_0'"),
+        (lambda _: BPMF().fit([[1, 1], [2, 2]], [20000001, 20000003]), "subtract 20000002"),
+        (lambda _: BPMF().fit([[1, 1], [2, 2]], [1j, 2]), "ratings must be numbers .found complex128"),
+        (lambda _: read_features(pd.DataFrame([[1, 2, 3]], columns=["user", "a", "a"]), "user"), "the same name"),
         (lambda _: BPMF(comm=MPI.COMM_SELF).fit([[1, 2], [3, 4]], [1, 2]), "out="),
         (lambda _: BPMF(n_jobs=10_000).fit(SOME), "n_jobs 10000: there"),
         (lambda _: BPMF(rank=-1).fit(SOME), "rank"),

@@ -134,6 +134,7 @@ def test_parquet_and_matrix(tmp_path):
         (USERS + "3,31,nurse,rock,00124\n", {}, "in several ways: 3"),
         (USERS + "x9,31,nurse,rock,00124\n", {}, "the users of the ratings are integers, unlike 'x9'"),
         (USERS + ",31,nurse,rock,1\n", {}, "the user is missing in line 8"),
+        (USERS.replace("30,nurse, ", "3_0,nurse, "), {}, "line 3: the number age is '3_0'"),
         (USERS.replace("age", "zip"), {}, "two columns have the same name"),
         ("3,20\n58,30\n", {}, "has no header"),
         ("userId\n3\n", {}, "has one column"),
@@ -148,6 +149,21 @@ def test_bad_files_are_refused(tmp_path, text, more, message):
         described(tmp_path, text, **more)
     assert message in str(caught.value)
     assert not (tmp_path / "out.h5").exists()
+
+
+def test_row_names_of_pandas_and_r_are_no_feature(tmp_path):
+    """A first column without a name is left out, or has the names if there is no other column of them."""
+    with_rows = "".join(f"{k or ''},{line}" for k, line in enumerate(USERS.splitlines(keepends=True)))
+    for text in (USERS.replace("userId", ""), with_rows):
+        assert described(tmp_path, text).features["user"]["groups"].keys() == {"age", "job", "likes", "zip"}
+
+
+@pytest.mark.parametrize("values", [[1e39, 1], [20000001, 20000002]])
+def test_a_matrix_that_single_precision_cannot_hold(tmp_path, values):
+    """Its features would be infinite, or equal."""
+    matrix = scipy.sparse.coo_matrix((values, ([3, 41], [0, 0])))
+    with pytest.raises(InputError, match="single precision"):
+        prepare(tmp_path, lines(header=True), described={"user": Description(matrix)})
 
 
 def test_odd_columns_are_reported(tmp_path):

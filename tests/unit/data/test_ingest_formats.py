@@ -14,6 +14,7 @@ import scipy.io
 import scipy.sparse
 from ingest_cases import RATINGS, everything, lines, prepare
 
+from dsgmcmc.data.arrays import read_ratings
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 
@@ -132,6 +133,20 @@ def test_odd_file_names(tmp_path, expected, name):
     assert prepare(tmp_path, lines(), name).content_sha256 == expected
 
 
+@pytest.mark.parametrize("name", ["rowid", "filename", "file_row_number", "c0"])
+def test_no_name_has_a_meaning(tmp_path, expected, name):
+    """Neither a column nor a folder named like a column hides another one."""
+    users, items, ratings, _ = (list(column) for column in zip(*RATINGS, strict=True))
+    (folder := tmp_path / "user=9" / "c1=9").mkdir(parents=True)
+    columns = {name: ratings, "userId": users, "item": items, "rating": ratings}
+    pyarrow.parquet.write_table(pyarrow.table(columns), folder / "r.parquet")
+    rows = zip(*columns.values(), strict=True)
+    Path(folder / "r.csv").write_text("\n".join(",".join(map(str, row)) for row in [columns, *rows]))
+    Path(folder / "r.json").write_text(pyarrow.table(columns).to_pandas().to_json(orient="records"))
+    for file in folder.iterdir():
+        assert prepare_ratings([file], tmp_path / "out.h5", force=True).content_sha256 == expected, file
+
+
 @pytest.mark.parametrize(
     ("columns", "text"),
     [
@@ -155,6 +170,7 @@ def test_ids_that_look_like_numbers(tmp_path):
         ("7.0", "7", "8", "9"): str,
         ("+7", "7", "8", "9"): str,
         ("-0", "0", "8", "9"): str,
+        ("1_0", "7", "8", "9"): str,
         (" 7", "7", "8", "9"): str,
         ("9223372036854775808", "7", "8", "9"): str,
         ("1e3", "1000", "8", "9"): str,
@@ -165,6 +181,8 @@ def test_ids_that_look_like_numbers(tmp_path):
         text = "".join(f"{name},{item},{k + item}\n" for k, name in enumerate(names) for item in (1, 2))
         prepare(tmp_path, "u,i,r\n" + text, columns="user=u,item=i,rating=r")
         assert {user for user, _ in everything(tmp_path / "out.h5")} == {kind(name) for name in names}
+    pairs = np.array([[2**63 + 5, 1], [1, 2]], np.uint64)
+    assert read_ratings(pairs, [1, 2])["user"].tolist() == ["9223372036854775813", "1"]
 
 
 def test_quoted_names(tmp_path):
@@ -208,11 +226,12 @@ def test_header_is_not_mistaken(tmp_path):
         ("r.csv", "user,item\n" + rows("{u},{i}"), {}),
         ("r.tsv", rows("{u}\t{i}"), {}),
         ("r.csv", "item,user,time\n" + rows("{i},{u},5"), {}),
+        ("r.csv", ",user,item\n" + rows("{t},{u},{i}"), {}),
         ("r.csv", lines(",", True), {"columns": "user=userId,item=movieId"}),
         ("r.csv", "user,sku\n" + rows("{u},{i}"), {"columns": "item=sku"}),
         ("r.mtx", "%%MatrixMarket matrix coordinate pattern general\n1000000 1000000 10\n" + rows("{u} {i}"), {}),
     ],
-    ids=["header", "no header", "times", "rating left out", "nothing left", "pattern"],
+    ids=["header", "no header", "times", "row names", "rating left out", "nothing left", "pattern"],
 )
 def test_clicks_have_a_rating_of_1(tmp_path: Path, name: str, text: str, options: dict[str, str]) -> None:
     """Files may have users and items alone, or other columns that `--columns` leaves out."""

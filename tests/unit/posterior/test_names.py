@@ -29,12 +29,15 @@ def test_text_is_found_as_it_is():
     assert names.index_of(["A", "ä", "b", 7, ""]).tolist() == [1, 3, -1, 4, -1]
 
 
-@pytest.mark.parametrize("wrong", [["x"], [None], [1.5], [2**70], np.array([np.nan])])
+TOO_LARGE = np.array([2**63 + 1], np.uint64)
+
+
+@pytest.mark.parametrize("wrong", ["x", None, 1.5, 2**70, np.nan, "1_0", "01", "+1", TOO_LARGE])
 def test_names_that_cannot_be_are_refused(wrong):
     """The message tells a name of a wrong type from an unknown name."""
     names = Vocabulary("user", np.array([1, 2], np.int64))
     with pytest.raises(InputError, match="the run's users have integer names"):
-        names.index_of(wrong)
+        names.index_of(np.ravel(wrong))
 
 
 def test_unknown_names_are_refused_or_marked():
