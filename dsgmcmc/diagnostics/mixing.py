@@ -20,6 +20,8 @@ scores. Tail ESS is the smaller ESS of two indicators: that a draw is at most th
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 import numpy as np
 
 from dsgmcmc.types import Float64
@@ -71,9 +73,9 @@ def halves(values: Float64) -> Float64:
 def _normal_scores(values: Float64) -> Float64:
     """Return the normal quantiles of the ranks among all draws (eq. 14); equal values share their mean rank."""
     ranks = _ranks(values.reshape(-1, values.shape[-1]))
-    from scipy.special import ndtri  # slow to import
-
-    return np.asarray(ndtri((ranks - 0.375) / (len(ranks) + 0.25)), np.float64).reshape(values.shape)
+    n, quantile = len(ranks), NormalDist().inv_cdf  # that of SciPy is slow to import, and means of ranks are halves
+    scores = np.array([quantile((half / 2 - 0.375) / (n + 0.25)) for half in range(2, 2 * n + 1)])
+    return scores[(2 * ranks - 2).astype(np.intp)].reshape(values.shape)
 
 
 def _ranks(values: Float64) -> Float64:
