@@ -27,7 +27,7 @@ _SPILL_PREFIX = ".dsgmcmc-prepare-"
 
 
 def parse_bytes(text: str) -> int:
-    """Parse a size such as ``2GB``, ``512MiB`` or ``1e9``."""
+    """Parse a size such as ``2GB``, ``512MiB`` or ``1000000000``, in bytes."""
     try:
         return int(text) if text.isdecimal() else int(TypeAdapter(ByteSize).validate_python(text))
     except ValidationError as error:
