@@ -10,11 +10,15 @@ from dsgmcmc.densities import sample_density
 from dsgmcmc.errors import SamplingWarning
 
 pytestmark = pytest.mark.statistical
+SLOW = {"garch", "mixture"}  # the others would most likely fail with them
 
 
 # on funnels some trajectories diverge even in a good run, and that is said
 @pytest.mark.filterwarnings("ignore:.*divergent trajectories:dsgmcmc.errors.SamplingWarning")
-@pytest.mark.parametrize("name", sorted(REFERENCES.keys() - {"centred"}))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] * (name in SLOW)) for name in sorted(REFERENCES.keys() - {"centred"})],
+)
 def test_means_and_standard_deviations_are_right(name: str) -> None:
     """Means within 0.1 standard deviations and their Monte Carlo error, standard deviations from 0.93 to 1.07."""
     mean, sd = np.array(REFERENCES[name]["mean"]), np.array(REFERENCES[name]["sd"])

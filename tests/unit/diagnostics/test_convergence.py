@@ -7,17 +7,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
-from mpi4py import MPI
-from runs import SETTINGS, make_run
-from support import sample, write_planted
+from runs import make_run
 
 from dsgmcmc.diagnostics import scores
 from dsgmcmc.diagnostics.convergence import RHAT_LIMIT, diagnose
 from dsgmcmc.diagnostics.mixing import ess_bulk, ess_tail, rhat
 from dsgmcmc.diagnostics.scores import calibration
-from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import predictions
 
 AXES = {"chain_axis": 0, "draw_axis": 1}
@@ -118,16 +114,3 @@ def test_calibration_is_that_of_the_test_ratings(run):
         first = groups[0]
         inside = (counts >= first["from"]) & (counts <= first["to"])
         assert first["rmse"] == pytest.approx(scores.rmse(test.rating[inside], test.mean[inside]))
-
-
-def test_without_test_ratings_there_is_no_calibration(tmp_path):
-    """Without test ratings hyperparameters are diagnosed, and calibration is refused."""
-    data = write_planted(tmp_path / "r.h5", test=0.0)
-    assert sample(MPI.COMM_SELF, data, tmp_path / "run", **SETTINGS) == 0
-    run = Run(tmp_path / "run")
-    result = diagnose(run)
-    assert result["predictions"]["pairs"] == 0
-    assert "tau" in {line["name"] for line in result["quantities"]}
-    assert calibration(run) is None
-    with pytest.raises(InputError, match="without test ratings"):
-        predict_test(run)

@@ -35,16 +35,29 @@ def draw(target: FactorTarget, iteration: int) -> None:
     target.parts[-1].draw(target.context()._replace(turn=1))
 
 
-def test_y_has_its_conditional_law(data: Path) -> None:
-    """Mean and variance of y | theta at fixed beta, over a chain of its own, which must leave that law invariant."""
+def test_y_has_its_conditional_law_and_a_row_without_ratings_the_shifts_of_the_others(data: Path) -> None:
+    """Mean and variance of y | theta at fixed beta, over a chain of its own, which must leave that law invariant.
+
+    The shift of a row without ratings is drawn from the normal law of the others given its theta, not set to that of an
+    empty set.
+    """
     target, pattern = target_of(data)
     part = target.parts[-1]
     assert isinstance(part, ImplicitFeatures)
-    draws = []
+    (column,) = np.flatnonzero(pattern.sum(axis=0) == 0)
+    theta = rows_of(target, Factor.H, "theta")[column]
+    draws, z = [], []
     for iteration in range(DRAWS):
         part.parameters.precision = {factor: np.full(2, 5.0) for factor in Factor}
         draw(target, iteration)
         draws.append(rows_of(target, Factor.H, "implicit"))
+        parameters = part.parameters.arrays()
+        mean, variance = parameters["H.implicit.mean"], parameters["H.implicit.variance"]
+        precision = 1 / variance + 2.0
+        shift = rows_of(target, Factor.H, "shift")[column]
+        z.append((shift - (mean / variance + 2.0 * theta) / precision) * np.sqrt(precision))
+    np.testing.assert_allclose(np.mean(z, axis=0), 0.0, atol=5 / np.sqrt(DRAWS))
+    np.testing.assert_allclose(np.std(z, axis=0), 1.0, atol=5 / np.sqrt(2 * DRAWS))
     x = pattern / np.sqrt(np.maximum(pattern.sum(axis=1), 1))[:, None]
     precision = 2.0 * x.T @ x + 5.0 * np.eye(COLUMNS)
     covariance = np.linalg.inv(precision)
@@ -67,21 +80,3 @@ def test_the_shift_is_what_y_adds_up_to(data: Path) -> None:
         n = r.sum(axis=1)
         shift = r @ rows_of(target, Factor(1 - factor), "implicit") / np.sqrt(np.maximum(n, 1))[:, None]
         np.testing.assert_allclose(rows_of(target, factor, "shift")[n > 0], shift[n > 0], atol=1e-5)
-
-
-def test_a_row_without_ratings_has_the_shifts_of_the_others(data: Path) -> None:
-    """Its shift is drawn from their normal law given its theta, not set to that of an empty set."""
-    target, pattern = target_of(data)
-    shifts, laws = [], []
-    (column,) = np.flatnonzero(pattern.sum(axis=0) == 0)
-    for iteration in range(DRAWS):
-        draw(target, iteration)
-        shifts.append(rows_of(target, Factor.H, "shift")[column])
-        parameters = target.parts[-1].parameters.arrays()
-        mean, variance = parameters["H.implicit.mean"], parameters["H.implicit.variance"]
-        precision = 1 / variance + 2.0
-        theta = rows_of(target, Factor.H, "theta")[column]
-        laws.append(((mean / variance + 2.0 * theta) / precision, 1 / np.sqrt(precision)))
-    z = np.array([(shift - mean) / sd for shift, (mean, sd) in zip(shifts, laws, strict=True)])
-    np.testing.assert_allclose(z.mean(axis=0), 0.0, atol=5 / np.sqrt(DRAWS))
-    np.testing.assert_allclose(z.std(axis=0), 1.0, atol=5 / np.sqrt(2 * DRAWS))

@@ -26,7 +26,6 @@ from dsgmcmc.posterior.run import Run
 OTHERS, VALUES = np.int32([0, 2, 3, 5, 7, 9]), np.array([5.0, 4.0, 5.0, 1.0, 4.0, 5.0])
 SEEDS, REFERENCE = 300, 200_000
 CASES: dict[str, dict[str, Any]] = {
-    "logit": {"likelihood": "ordinal-logit"},
     "logit with thresholds of users": {"likelihood": "ordinal-logit", "thresholds": "user"},
     "counts": {"likelihood": "negative-binomial"},
     "tails with scales": {"likelihood": "student-t", "noise": "both"},

@@ -29,13 +29,6 @@ def begun(data: Path, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_a_resumed_run_keeps_its_settings(data: Path, begun: Path) -> None:
-    """A resumed run has its settings, of which those that touch no draw may change."""
-    config, _ = ask(data, begun, resume=True, iterations=40, checkpoint_every=3)
-    assert (config.rank, config.sampler.name, config.thin) == (2, "psgld", 4)
-    assert (config.iterations, config.checkpoint_every) == (40, 3)
-
-
 def test_what_a_chain_cannot_change_is_refused(data: Path, begun: Path) -> None:
     """A refusal names every such setting with both values; a second start needs --resume."""
     with pytest.raises(AgreedError, match=r"thin: 4 in the run, 5 requested\n  rank: 2 in the run, 3 requested\n"):
