@@ -1,18 +1,13 @@
-"""Latent Dirichlet allocation: against sums over all assignments of words; what its chains sample."""
+"""Latent Dirichlet allocation: against sums over all assignments of words."""
 
 from __future__ import annotations
 
 from itertools import product
 
 import numpy as np
-from common import prepare
 from latent_dirichlet import LatentDirichlet
-from scipy.special import gammaln
-
-from dsgmcmc.densities.sample import sample
 
 DOCUMENTS = [[0, 1, 1, 2], [2, 2, 0], [], [1, 0, 2, 0, 0]]
-FEW_DOCUMENTS = [[0, 0, 0], [0, 0, 1]]
 ALPHA, BETA0, K, V = 0.4, 1.7, 2, 3
 THETA = np.random.default_rng(0).gamma(2.0, size=(1, K * V))
 
@@ -76,43 +71,3 @@ def test_the_predictive_law_is_that_of_the_collapsed_likelihood() -> None:
         for v in asked
     ]
     np.testing.assert_allclose(found, exact, rtol=0, atol=0.003)
-
-
-# ---------------------------------------------------------------------- what chains sample
-
-
-def draws(density: LatentDirichlet, rows: int, eps: float, iterations: int, grid: int = 1) -> list[np.ndarray]:
-    """States of `rows` chains, every twentieth, without the first fifth."""
-    sampler, target = prepare("gsgrld", density, schedule="shuffled", rows=rows, grid=grid, step_size=eps)
-    return [theta.copy() for theta in sample(target, sampler, iterations, sd=3.0)][iterations // 5 :: 20]
-
-
-def dirichlet(counts: np.ndarray, a: float) -> np.ndarray:
-    """Log probability of words in an order with these counts (n, m), summed over n."""
-    m, total = counts.shape[1], counts.sum(axis=1)
-    return (gammaln(a * m) - gammaln(a * m + total) + (gammaln(a + counts) - gammaln(a)).sum(axis=1)).sum()
-
-
-def enumerated() -> np.ndarray:
-    """Rows: E beta_kv, E beta_kv^2, E beta_1v beta_2v; beta_k is Dirichlet given an assignment."""
-    moments, total = np.zeros((3, V)), 0.0
-    places = [(d, v) for d, words in enumerate(FEW_DOCUMENTS) for v in words]
-    for z in product(range(K), repeat=len(places)):
-        words, documents = np.zeros((K, V)), np.zeros((len(FEW_DOCUMENTS), K))
-        for k, (d, v) in zip(z, places, strict=True):
-            words[k, v] += 1
-            documents[d, k] += 1
-        p, a = np.exp(dirichlet(words, 3.0) + dirichlet(documents, 0.5)), 3.0 + words
-        mean, size = a / a.sum(axis=1, keepdims=True), a.sum(axis=1, keepdims=True)
-        moments += p * np.array([mean.mean(axis=0), (mean * (a + 1) / (size + 1)).mean(axis=0), mean[0] * mean[1]])
-        total += p
-    return moments / total
-
-
-def test_topics_of_six_words() -> None:
-    """From parts of a document each: 4 %, of which 2 are four standard errors of 150 chains, the rest that of steps."""
-    density = LatentDirichlet(FEW_DOCUMENTS, V, K, alpha=0.5, beta0=3.0, dropped=4, kept=2)
-    beta = density.topics(np.concatenate(draws(density, 150, 0.01, 1500, grid=2)))
-    found = [beta.mean(axis=(0, 1)), (beta**2).mean(axis=(0, 1)), (beta[:, 0] * beta[:, 1]).mean(axis=0)]
-    np.testing.assert_allclose(found, enumerated(), rtol=0.04)
-    assert enumerated()[0, 0] > 0.42  # 1/3 before the data

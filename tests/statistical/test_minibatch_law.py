@@ -46,18 +46,14 @@ class Noisy:
 
 @pytest.mark.parametrize(
     ("thermostat", "noise", "expected"),
-    [
-        ("row", 8 * np.eye(2), [1.0, 1.0]),
-        ("row", UNEQUAL, [0.76, 1.25]),
-        ("element", UNEQUAL, [1.0, 1.0]),
-    ],
-    ids=["row-equal", "row-unequal", "element-unequal"],
+    [("row", UNEQUAL, [0.76, 1.25]), ("element", UNEQUAL, [1.0, 1.0])],
+    ids=["row", "element"],
 )
 def test_thermostats_and_the_noise_that_they_serve(thermostat: str, noise: np.ndarray, expected: list[float]) -> None:
     """Variances of theta to .02: h = .1 leaves 1 % at most, and chance .5 %.
 
-    Thermostats of elements serve noise that differs by direction, one a row equal noise: others settle towards
-    (A + h V_k / 2) / xi, xi = A + h mean(V) / 2, a quarter off at h = .1.
+    Thermostats of elements serve noise that differs by direction. One a row settles towards (A + h V_k / 2) / xi,
+    xi = A + h mean(V) / 2, a quarter off at h = .1; it serves equal noise (`test_noisy_gaussian_law.py`).
     """
     sampler = make_sampler("sgnht", step_size=0.005, diffusion=1.0, warm_up=0, thermostat=thermostat)
     draws = states(Noisy(noise), sampler, 6000, rows=400, schedule="random")[1500::20]

@@ -331,7 +331,7 @@ SOME = [[u, i, u + i] for u in range(9) for i in range(9)]
         (lambda _: BPMF(comm=MPI.COMM_SELF).fit([[1, 2], [3, 4]], [1, 2]), "out="),
         (lambda _: BPMF(n_jobs=10_000).fit(SOME), "n_jobs 10000: there"),
         (lambda _: BPMF(until="ess=10").fit(SOME), "give until none, or prepare it with test_fraction 0.1"),
-        (lambda _: BPMF(iterations=10, options={"grid": 2}).fit(SOME), "the first draw is made at iteration"),
+        (lambda _: BPMF(rank=2, iterations=10, options={"grid": 2}).fit(SOME), "the first draw is made at iteration"),
     ],
 )
 def test_what_python_is_told_wrong(model, call, words):

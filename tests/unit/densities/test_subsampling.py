@@ -65,17 +65,6 @@ def test_every_estimator_is_unbiased(name: str, density: SumDensity) -> None:
         np.testing.assert_allclose(mean_over_draws(target, sampler.gradient), expected, rtol=0, atol=1e-12)
 
 
-def test_saga_with_importance_as_printed_is_biased() -> None:
-    """The mean of the table in the place of its sum [El Hanchi 2019, section 4.3] is off by (N - 1) mu_h, exactly."""
-    target, sampler = prepare("importance-saga")
-    sampler.advance(target, 0, 3)
-    mean = sampler.gradient.table_sum[0] / 5
-    sampler.gradient.table_sum[0] = mean
-    off = mean_over_draws(target, sampler.gradient) - FIVE.gradient(target.block["theta"])[0]
-    np.testing.assert_allclose(off, -4 * mean, rtol=0, atol=1e-12)
-    assert np.abs(off).max() > 0.1
-
-
 @pytest.mark.parametrize("name", ["saga", "importance", "importance-saga", "adaptive"])
 def test_data_are_drawn_with_the_probabilities_that_weigh_them(name: str) -> None:
     """Chi-square of 4,000 draws over five data, 4 degrees of freedom: below its 1e-4 quantile."""

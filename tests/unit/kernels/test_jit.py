@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+
+from support import Result, Running
 
 from dsgmcmc.kernels.jit import cache_directory
 
@@ -22,35 +23,24 @@ print("numba.np.arraymath" in sys.modules, file=sys.stderr)  # of what the compi
 """
 
 
-def start(environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
-    """A process of its own that compiles, or loads, one kernel."""
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("DSGMCMC_", "XDG_", "NUMBA_"))}
-    return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, *arguments],
-        env=inherited | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> tuple[float, int, int, Path, str]:
-    """Result, cache hits, cache misses, module file and stderr."""
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    result, hits, misses, path = out.split()
-    return float(result), int(hits), int(misses), Path(path), err
+def finished(done: Result) -> tuple[float, int, int, Path, str]:
+    """Result, cache hits, cache misses, module file and stderr of a process that compiles, or loads, one kernel."""
+    result, hits, misses, path = done.expect().out.split()
+    return float(result), int(hits), int(misses), Path(path), done.err
 
 
 def run(environment: dict[str, str], *arguments: str) -> tuple[float, int, int, Path, str]:
-    return finish(start(environment, *arguments))
+    with Running([sys.executable, "-c", SCRIPT, *arguments], environment) as running:
+        return finished(running.wait())
 
 
 def test_what_processes_compile_together_is_not_compiled_again(tmp_path):
     """Three processes that start at once share one folder; its machine code serves the next one without a compiler."""
     cache = tmp_path / "deep" / "cache"
     environment = {"DSGMCMC_CACHE_DIR": str(cache)}
-    results = [finish(process) for process in [start(environment) for _ in range(3)]]
+    with ExitStack() as stack:
+        started = [stack.enter_context(Running([sys.executable, "-c", SCRIPT], environment)) for _ in range(3)]
+        results = [finished(running.wait()) for running in started]
     assert {result[0] for result in results} == {42.0}
     assert (0, 1, "True") in {(*result[1:3], result[4].strip()) for result in results}
     (module,) = {result[3] for result in results}

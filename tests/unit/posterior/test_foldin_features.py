@@ -19,8 +19,6 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts.features import explained
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.newcomers import NewRatings, describe_new, fold_in
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.rank import Ranking, recommendations
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import importance
 
@@ -169,15 +167,6 @@ def test_features_from_python(run):
     assert model.predict([[901, 4]])[0] == cold.predict([[901, 4]])[0]
     with pytest.raises(InputError, match="give ratings, features, or both"):
         model.fold_in()
-
-
-def test_users_without_ratings_are_predicted_from_their_features(run: Run) -> None:
-    """Users with the job of low ratings are predicted low, and an unknown user near the mean."""
-    users = np.append(run.users.index_of([40, 41, 42, 43]), -1).astype(np.int32)
-    predicted = Predictor(run, PredictOptions(of_mean=True))(users, np.zeros(5, np.int32))
-    assert predicted.mean == pytest.approx([2.2] * 4 + [3.0], abs=0.4)
-    table = next(iter(recommendations(run, users[:2], Ranking(3, "mean"))))
-    assert table["user_id"].tolist() == [40] * 3 + [41] * 3
 
 
 def test_importance_of_features(run: Run) -> None:
