@@ -169,7 +169,7 @@ def test_a_run_says_whether_its_factors_are_worth_it(
 ) -> None:
     """`sample`, the summary, `info` and the report say so where ratings have no factors, and only there."""
     data, run = write(tmp_path / "r.h5", factors), tmp_path / "run"
-    settings = {"rank": 4, "grid": 2, "iterations": 300, "burn_in": 50, "save_draws": 4}
+    settings = {"rank": 3, "grid": 2, "iterations": 300, "burn_in": 50, "save_draws": 4}
     assert sample(MPI.COMM_SELF, data, run, **settings) == 0
     said = " ".join(capsys.readouterr().out.split())
     comparison = read_summary(run / "summary.json")["over_biases"]

@@ -97,7 +97,7 @@ def test_the_path_is_that_of_dense_matrices(memory: int, gamma: float | None, tr
     assert sampler.metrics()["skipped_pairs"] == 0
 
 
-@pytest.mark.parametrize(("memory", "burn_in"), [(2, 30), (4, 30), (4, 0)])
+@pytest.mark.parametrize(("memory", "burn_in"), [(2, 30), (3, 30), (3, 0)])
 def test_the_path_in_the_diagonal_metric(memory: int, burn_in: int) -> None:
     """While v follows the gradients, all products are taken anew; after burn-in v and its metric stay."""
     sampler = HAMCMC(
