@@ -15,13 +15,14 @@ COUNTS = ("--likelihood", "negative-binomial")
 LEVELS = ("--likelihood", "ordinal-logit", *BOTH)
 THRESHOLDS = ("--likelihood", "ordinal-logit", "--noise", "by-item", "--thresholds", "user")
 AUTO = ("--model", "auto")
+SMALL = ("--rank", "3")  # of most other tests, whose kernels are compiled
 
 #: Shapes and options: the nastiest for steps, noise, scales and thresholds. The quick ones have every option once.
 NASTY = [
-    ("check-ins", COUNTS),
-    ("large counts", BOTH),
-    ("book ratings", THRESHOLDS),
-    ("nearly all alike", LEVELS),
+    ("check-ins", (*COUNTS, *SMALL)),
+    ("large counts", (*BOTH, *SMALL)),
+    ("book ratings", (*THRESHOLDS, *SMALL)),
+    ("nearly all alike", (*LEVELS, *SMALL)),
     *(
         pytest.param(*case, marks=pytest.mark.long)
         for case in (
