@@ -71,6 +71,7 @@ class FactorisedLevels:
         return np.column_stack([factors, gap * first, -(first + second)])
 
 
+@pytest.mark.long
 def test_thresholds_of_levels(tmp_path: Path) -> None:
     """By HMC: means within 0.15 posterior sds, sds within 12 %: about three times what the draws of both err by."""
     rng, cuts = np.random.default_rng(5), np.array([-1.0, 1.2])

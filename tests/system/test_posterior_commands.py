@@ -129,7 +129,6 @@ def test_recommend_writes_what_it_prints(made, tmp_path):
     user = made.users[0]
     typed("recommend", made.path, "--all", "--top", "3", "-o", tmp_path / "top.csv").expect()
     rows = [row for row in table(tmp_path / "top.csv") if row["user_id"] == str(user)]
-    assert list(rows[0]) == ["user_id", "item_id", "score", "rank", "sd", "q05", "q95", "ratings"]
     assert [row["rank"] for row in rows] == ["1", "2", "3"]
     arguments = ("recommend", made.path, "--user", str(user), "--top", "3", "--items", titles)
     printed = json.loads(typed(*arguments, "--json").expect().out)

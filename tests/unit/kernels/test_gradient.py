@@ -118,7 +118,7 @@ def test_not_a_number_shows():
     assert np.isnan(run(case, 33, True)[2])
 
 
-@pytest.mark.parametrize("D", [1, 5, 33, 130])
+@pytest.mark.parametrize("D", [1, 33, 130])
 def test_products_with_the_pattern(D: int) -> None:
     """Protects both directions, what was in the output before, empty rows, and columns in blocks with a rest."""
     rng = np.random.default_rng(D)

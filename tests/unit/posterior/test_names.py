@@ -1,16 +1,13 @@
-"""The names of a run's users and items: where each stands, and that nothing depends on the ratings file."""
+"""The names of a run's users and items, and where each stands."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from runs import make_run
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.names import Vocabulary
-from dsgmcmc.posterior.run import Run
 
 
 @pytest.mark.parametrize("ids", [[3, 1, 2], [-5, 10**18, 7], [0]])
@@ -51,14 +48,9 @@ def test_unknown_names_are_refused_or_marked():
         Vocabulary("item", np.array(["a"], dtype=object)).index_of(["a", "b"], refuse=True)
 
 
-@pytest.mark.parametrize(("users", "items", "strings"), [(40, 18, False), (18, 40, True)])
-def test_a_run_knows_its_users_items_and_test_pairs(tmp_path, users, items, strings):
-    """A run has the names, counts and test ratings of its data, transposed or not, also without the file."""
-    finished = make_run(tmp_path, users=users, items=items, strings=strings, iterations=60)
-    run = Run(finished.path)
-    with Ratings(finished.data) as ratings:
-        assert ratings.transposed == (items > users)
-        finished.data.unlink()  # open still
+def test_a_run_knows_its_users_items_and_test_pairs(finished):
+    """A run has the names, counts and test ratings of its data, transposed or not."""
+    run = finished.open()
     rated = {(u, i): x for u, i, x in finished.ratings.tolist()}
     assert sorted(run.users.ids.tolist()) == sorted({u for u, _ in rated})
     assert sorted(run.items.ids.tolist()) == sorted({i for _, i in rated})
