@@ -1,20 +1,20 @@
 """Section 4.2 of [Simsekli 2016] by the samplers of this package: speech out of noise, by alpha-stable factors.
 
     apt-get install espeak-ng                                     # it speaks; without: --only synthetic
-    python tests/papers/hamcmc_speech.py --out docs/figures   # half an hour of one core; --quick: seconds
+    python tests/papers/hamcmc_speech.py --out docs/figures   # four minutes of one core; --quick: seconds
 
 Speech: sentences of espeak-ng in two voices, at 16 kHz, with a noise floor 40 dB below; noise of our own, 5 dB below
 the speech. I = 256 frequencies of windows of 510 samples, J = 140 frames. W of the speech, 100 columns, is brought to a
 mode on twelve other sentences by multiplicative updates; denoising samples all else: its H, and W and H of five columns
 of noise, alpha = 1.2 and 1.89. Synthetic: both sources drawn from the model itself, W of the first one known.
 
-Every sampler has a tenth of the data in an iteration, 2,500 iterations, of which the last 200 count, gradients given
+Every sampler has a tenth of the data in an iteration, 1,500 iterations, of which the last 200 count, gradients given
 the mixing variables, and six settings (HAMCMC eight), tried on a signal that is not in the table. SGRLD is Langevin
 dynamics in the metric diag(1 / theta^2); the mode is that of multiplicative updates, from the same start. The estimate
 is the posterior mean of the speech, and SDR 10 log10 |s|^2 / |s - s^|^2, with no filter forgiven. On synthetic sources
 lambda of the first one is known, and the score is the root of the mean square error of the posterior mean of its log,
-in dB; and SGRLD by all data, with the mixing variables summed out, small steps and 10,000 iterations, shows about what
-the posterior itself has.
+in dB; and SGRLD by all data, with the mixing variables summed out, small steps and four times as many iterations, shows
+about what the posterior itself has.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ SENTENCES = [
     "Smoky fires lack flame and heat",
 ]
 VOICES = ("en+m1", "en+f2")
+ITERATIONS = 1500
 THIN = 21  # no multiple of the chains that HAMCMC interleaves
 
 PSGLD_SETTINGS = list(product((5e-4, 1.5e-3, 4e-3), (9.0, 90.0)))
@@ -279,10 +280,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.only != "speech":
         print("\nsynthetic\n")
-        compare(synthetic_signals(options.quick), 300 if options.quick else 2500)
+        compare(synthetic_signals(options.quick), 300 if options.quick else ITERATIONS)
     if options.only != "synthetic" and not options.quick:
         print("\nspeech\n")
-        found = compare(speech_signals(), 2500)
+        found = compare(speech_signals(), ITERATIONS)
         if options.out:
             draw(found, options.out)
 
