@@ -79,7 +79,7 @@ PARTS = {
     "paper-hamcmc-bias": ["tests/papers/hamcmc_bias.py"],
     "paper-hamcmc-linear-gaussian": ["tests/papers/hamcmc_linear_gaussian.py --out figures"],
     "paper-hamcmc-movielens": [ONE_MILLION, "tests/papers/hamcmc_movielens.py ml-1m.h5 --out figures"],
-    "paper-hamcmc-speech": ["tests/papers/hamcmc_speech.py --only speech --out figures"],
+    "paper-hamcmc-speech": ["tests/papers/hamcmc_speech.py --out figures"],
     "paper-recipe-figure-2": ["tests/papers/recipe_fig2.py"],
     "paper-recipe-figure-3": ["tests/papers/recipe_fig3.py", "tests/papers/recipe_fig3.py --grid"],
     "paper-review-figures-1-3": ["tests/papers/review_figures_1_3.py --dimensions 10 50 100"],

@@ -7,10 +7,10 @@ replacement; steps (a / t)^0.51. SGLD, PSGLD, HAMCMC with M = 2, and, as in the 
 (sum a a^T / 10 + I)^-1, which is the posterior covariance: what the others can hope for. Every method is tuned over 15
 settings on one seed: 15 steps, or 5 steps and 3 values of lambda. The tables are of five other seeds.
 
-Writes ``hamcmc_scatter.png`` (figure 1 of the paper: D = 2, 20,000 iterations, the second half shown, tuned for the
+Writes ``hamcmc_scatter.png`` (figure 1 of the paper: D = 2, 10,000 iterations, the second half shown, tuned for the
 divergence of the draws' Gaussian from the posterior) and ``hamcmc_error.png`` (figure 2: error of the posterior mean
 for D = 10 and 100, tuned for that error), and prints what they show. Seconds are CPU seconds of the whole loop, in
-which Python's share is large at these dimensions. Five minutes of one core; needs matplotlib (the extra `report`).
+which Python's share is large at these dimensions. Two minutes of one core; needs matplotlib (the extra `report`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.base import Target
 
 N, VARIANCE, BATCH, POWER = 1000, 10.0, 10, 0.51
-ITERATIONS, SEEDS = 20_000, 5
+ITERATIONS, SEEDS = 10_000, 5
 SETTINGS = ("first step", "lambda")
 AT = np.unique(np.geomspace(10, ITERATIONS, 60).astype(int))
 #: Settings to try: first step, in units of 1 / the largest curvature in the metric, and lambda, in units of its own.

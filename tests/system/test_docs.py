@@ -32,16 +32,30 @@ QUICK = {
     for experiment in QUICK_COMMAND.findall(page.read_text(encoding="utf-8"))
 }
 ELSEWHERE = {"evidence/comparison.md", "own-part.md", "own-target.md"}  # whose Python is executed by tests of their own
-#: Pages whose commands are not executed, and why.
+#: Pages whose commands (`sh`) are not executed with those of other pages, and why.
 NOT_HERE = {
     "installation.md": "installs packages from an index",
     "own-target.md": "runs in a test of its own, under mpirun",
+    "tutorial.md": "runs in a test of its own, with MovieLens 100K",
+}
+#: Pages with further blocks, which are neither `python` nor `sh`, and where they are executed, or why they are not.
+OTHERS = {
+    "README.md": "clones and installs; system/test_launch_scripts.py runs the scripts",
+    "docker/README.md": "cluster/containers.py",
+    "docs/cli.md": "usage and examples, whose options test_commands_and_options_exist checks",
+    "docs/clusters.md": "cluster/test_wheelhouse.py; the rest needs a cluster",
+    "docs/evidence/method.md": "takes hours",
+    "docs/evidence/speed.md": "needs a cluster",
+    "docs/own-part.md": "an excerpt, which system/test_own.py compares with its file",
+    "docs/own-target.md": "needs JAX or PyTorch: system/test_own.py",
+    "docs/ring.md": "a picture",
+    "launch/README.md": "system/test_launch_scripts.py",
 }
 TAKES_LONG = (
-    *("check-a-run.md", "features.md", "likelihoods.md", "samplers.md", "time.md", "tutorial.md", "which-model.md"),
+    *("../README.md", "check-a-run.md", "features.md", "likelihoods.md", "samplers.md", "time.md", "which-model.md"),
 )
 #: Files of ratings, and of pairs, that commands of every page take for given.
-FILES = ("pairs.csv", "grown.csv", "clicks.csv", "plays.csv", "prices.csv")
+FILES = ("pairs.csv", "ratings.csv", "grown.csv", "clicks.csv", "plays.csv", "prices.csv")
 #: What commands of a page take for given besides these files.
 GIVEN = {
     "check-a-run.md": "ml-1m.h5",
@@ -118,6 +132,7 @@ def made(tmp_path_factory) -> Path:
         "ml-100k/u.data": "".join(f"{u}\t{i}\t{r}\t0\n" for u, i, r in rated),
         "ml-100k/u.item": "1|One (1995)|01-Jan-1995||\n2|Two (1996)|01-Jan-1996||\n",
         "pairs.csv": "user,item\n1,2\n2,3\n",
+        "ratings.csv": "user,item,rating\n" + "".join(f"{u},{i},{r}\n" for u, i, r in rated),
         "grown.csv": "user,item,rating\n" + "".join(f"{u},{i},{r}\n" for u, i, r in [*rated, (60, 1, 3), (60, 2, 4)]),
         "clicks.csv": "user,item\n" + "".join(f"{u},{i}\n" for u, i, r in rated if r > 2),
         "plays.csv": "user,item,plays\n" + "".join(f"{u},{i},{r**2}\n" for u, i, r in rated),
@@ -134,7 +149,7 @@ def made(tmp_path_factory) -> Path:
     "name",
     [
         pytest.param(name, marks=[pytest.mark.long] * (name in TAKES_LONG))
-        for name in sorted(pages(" *sh") - {*NOT_HERE})
+        for name in sorted({"../README.md", *pages(" *sh")} - {*NOT_HERE})
     ],
 )
 def test_commands_run(name, made, tmp_path, monkeypatch):
@@ -143,18 +158,65 @@ def test_commands_run(name, made, tmp_path, monkeypatch):
     for given in ("ml-100k", "ml-1m", *FILES, *filter(None, [GIVEN.get(name)])):
         (shutil.copytree if (made / given).is_dir() else shutil.copy)(made / given, tmp_path / given)
     for line in "\n".join(fenced(DOCS / name, "sh")).splitlines():
-        given, _, command = line.rpartition(" | ")
-        words = shlex.split(command, comments=True)
-        if words[:1] == ["mpirun"]:
-            run(*words[:3], sys.executable, "-m", *words[3:]).expect(0)
-        elif words[:1] == ["printf"]:
-            run("bash", "-ec", line).expect(0)
-        elif words[:1] == ["python"]:
-            run(sys.executable, *words[1:]).expect(0)
-        elif words:
-            piped = shlex.split(given)[1].encode().decode("unicode_escape") if given else None
-            done = CliRunner().invoke(app, words[1:], input=piped)
-            assert done.exit_code == 0, (line, done.output, done.exception)
+        execute(line)
+
+
+def execute(line: str) -> str:
+    """Run a line of commands as it stands, and return what it prints."""
+    given, _, command = line.rpartition(" | ")
+    words = shlex.split(command, comments=True)
+    if words[:1] == ["mpirun"]:
+        return run(*words[:3], sys.executable, "-m", *words[3:]).expect(0).out
+    if words[:1] == ["printf"]:
+        return run("bash", "-ec", line).expect(0).out
+    if words[:1] == ["python"]:
+        return run(sys.executable, *words[1:]).expect(0).out
+    if not words:
+        return ""
+    piped = shlex.split(given)[1].encode().decode("unicode_escape") if given else None
+    done = CliRunner().invoke(app, words[1:], input=piped)
+    assert done.exit_code == 0, (line, done.output, done.exception)
+    return done.output
+
+
+def tokens(text: str) -> list[str]:
+    """Numbers and words of a text, without times."""
+    return re.findall(r"-?\d(?:[\d,.]*\d)?|[^\W\d]+", re.sub(r"[\d.]+ s\b", "", text))
+
+
+def alike(shown: str, printed: str) -> bool:
+    """Whether two tokens are the same, or numbers that other processors may give."""
+    try:
+        return bool(np.isclose(*(float(each.replace(",", "")) for each in (shown, printed)), rtol=0.05, atol=0.01))
+    except ValueError:
+        return shown == printed
+
+
+@pytest.mark.long
+def test_the_tutorial_and_the_readme_show_what_is_printed(datasets, tmp_path, monkeypatch):
+    """Lines below commands are those of today's program; the ten lines of the README fit the run of the tutorial."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(datasets / "ml-100k", "ml-100k")
+    text = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+    for commands, shown in re.findall(r"^```sh\n(.*?)^```\n((?:\n|    [^\n]*\n)*)", text, re.DOTALL | re.MULTILINE):
+        printed = tokens("\n".join(map(execute, commands.splitlines())))
+        for wanted in filter(None, map(tokens, re.split(r"\.\.\.|\n", shown))):
+            places = range(len(printed) - len(wanted) + 1)
+            assert any(all(map(alike, wanted, printed[place:])) for place in places), wanted
+        if "sample ml-100k.h5 --out run --config" in commands:
+            names = {"model": dsgmcmc.BPMF.load("run")}
+            for code, value in re.findall(
+                r"^\| `(model.*)` \| `(.*)` \|$", (ROOT / "README.md").read_text(), re.MULTILINE
+            ):
+                assert np.allclose(eval(code, names), json.loads(value), rtol=0.05), code
+
+
+def test_blocks_that_are_not_executed_here_are_listed():
+    """So that a page cannot show a command that nobody has tried."""
+    fences = re.compile(r"^ *```(\S*)\n.*?^ *```", re.DOTALL | re.MULTILINE)
+    every = [ROOT / "README.md", *ROOT.glob("*/README.md"), *PAGES]
+    others = {page for page in every if {*fences.findall(page.read_text(encoding="utf-8"))} - {"python", "sh"}}
+    assert {str(page.relative_to(ROOT)) for page in others} == OTHERS.keys()
 
 
 @pytest.mark.long
@@ -169,10 +231,10 @@ def test_the_notebook_runs(tmp_path):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_exist(page):
-    """Every line of a shell block that starts dsgmcmc names a command and options that there are."""
+    """Every line of a block that starts dsgmcmc, also in the help, names a command and options that there are."""
     group = typer.main.get_command(app)
-    for line in "\n".join(fenced(page, "sh")).splitlines():
-        words = shlex.split(line.split("|")[-1])
+    for line in "\n".join([*fenced(page, "sh"), *fenced(page, "text")]).splitlines():
+        words = shlex.split(line.split(" | ")[-1], comments=True)
         if "dsgmcmc" not in words:
             continue
         name, *arguments = words[words.index("dsgmcmc") + 1 :]
