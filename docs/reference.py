@@ -43,7 +43,8 @@ settings; `--step-size` is short for `--set sampler.step_size`. Without settings
 
 COMMANDS = """# Commands
 
-Generated from the commands by `python docs/reference.py`; do not edit. `dsgmcmc COMMAND --help` prints the same.
+Generated from the commands by `python docs/reference.py`; do not edit. `dsgmcmc COMMAND --help` prints the same. These
+arguments and options mean the same for several commands:
 """
 
 Row = tuple[str, ...]
@@ -89,14 +90,36 @@ def _settings_of(sampler: Any) -> Iterable[Row]:
 
 
 def commands_page() -> str:
-    """Return the page on commands."""
+    """Return the page on commands: a table of what several of them take alike, and a section on each."""
     with_settings()
-    return "\n".join([COMMANDS, *(_command(command.callback) for command in app.registered_commands)])
+    commands = {command.callback.__name__: command.callback for command in app.registered_commands}
+    takers: dict[Row, list[str]] = {}
+    for name, function in commands.items():
+        for row in _parameters(function)[1]:
+            takers.setdefault(row, []).append(name)
+    alike = sorted((row for row in takers if len(takers[row]) > 1), key=lambda row: row[0].startswith("`-"))
+    shared = [(row[0], _listed(takers[row]), *row[1:]) for row in alike]
+    table = _table(("argument or option", "commands", "values", "default", ""), shared)
+    single = {row for row, names in takers.items() if len(names) == 1}
+    return "\n".join([COMMANDS, table, *(_command(function, single) for function in commands.values())])
 
 
-def _command(function: Any) -> str:
-    """Return the section on a command: its help, usage and options; options of settings by name alone."""
+def _command(function: Any, single: set[Row]) -> str:
+    """Return the section on a command: its usage, help, own options and examples; settings by name alone."""
     text, _, examples = inspect.cleandoc(function.__doc__).partition("\b\nExamples:\n")
+    usage, rows, settings = _parameters(function)
+    parts = [f"## {function.__name__}", f"`{' '.join(usage)} [OPTIONS]`", text.strip()]
+    if own := [row for row in rows if row in single]:
+        parts.append(_table(("argument or option", "values", "default", ""), own).strip())
+    if settings:
+        parts.append(f"Its other options are [settings](settings.md): {_listed(settings)}.")
+    if examples:
+        parts.append(f"```text\n{inspect.cleandoc(examples)}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def _parameters(function: Any) -> tuple[list[str], list[Row], list[str]]:
+    """Return the words of a command's usage, rows for its arguments and options, and options that are settings."""
     usage, rows, settings = [f"dsgmcmc {function.__name__}"], [], []
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         kind, about = get_args(parameter.annotation)
@@ -114,13 +137,7 @@ def _command(function: Any) -> str:
         rows.append(
             (f"`{name}`", _values_of(kind, about), _default_of(default, about, flag), (about.help or "").rstrip("."))
         )
-    parts = [f"## {function.__name__}", text.strip(), f"```text\n{' '.join(usage)} [OPTIONS]\n```"]
-    parts.append(_table(("argument or option", "values", "default", ""), rows).strip())
-    if settings:
-        parts.append(f"Its other options are [settings](settings.md): {_listed(settings)}.")
-    if examples:
-        parts.append(f"```text\n{inspect.cleandoc(examples)}\n```")
-    return "\n\n".join(parts) + "\n"
+    return usage, rows, settings
 
 
 def _flags(name: str, about: Any) -> list[str]:

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 import typer
 from mpi4py import MPI
-from support import ROOT, fenced, run, sample
-from typer.testing import CliRunner
+from support import ROOT, fenced, run, sample, typed
 
 import dsgmcmc
 from dsgmcmc.cli.app import app
@@ -163,20 +162,15 @@ def test_commands_run(name, made, tmp_path, monkeypatch):
 
 def execute(line: str) -> str:
     """Run a line of commands as it stands, and return what it prints."""
-    given, _, command = line.rpartition(" | ")
-    words = shlex.split(command, comments=True)
-    if words[:1] == ["mpirun"]:
-        return run(*words[:3], sys.executable, "-m", *words[3:]).expect(0).out
-    if words[:1] == ["printf"]:
-        return run("bash", "-ec", line).expect(0).out
-    if words[:1] == ["python"]:
-        return run(sys.executable, *words[1:]).expect(0).out
-    if not words:
-        return ""
-    piped = shlex.split(given)[1].encode().decode("unicode_escape") if given else None
-    done = CliRunner().invoke(app, words[1:], input=piped)
-    assert done.exit_code == 0, (line, done.output, done.exception)
-    return done.output
+    program, *arguments = shlex.split(line, comments=True)
+    if program == "dsgmcmc":
+        done = typed(*arguments)
+    elif program == "python":
+        done = run(sys.executable, *arguments)
+    else:
+        done = run("bash", "-ec", line)
+    done.expect(0)
+    return done.out + done.err
 
 
 def tokens(text: str) -> list[str]:
