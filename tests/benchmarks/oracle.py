@@ -48,18 +48,22 @@ def make(name, grid, schedule="shuffled", step=None):
 
 def of_all_data(names, step):
     """Print the table of all data."""
-    say_head("sampler", "target", "sd / true")
+    say_head("sampler", *targets())
     for name in names:
-        for label, (density, mean, covariance) in targets().items():
+        cells = []
+        for density, mean, covariance in targets().values():
             sampler = make(name, 1, step=step)
             try:
                 target = vector_target(density, sampler, rows=200, seed=1)
                 with np.errstate(all="ignore"):
                     states = [theta.copy() for theta in sample(target, sampler, 3000)][1000::10]
             except InputError:  # it is for other densities
+                cells.append("")
                 continue
             ratios = np.sqrt(((np.array(states) - mean) ** 2).mean(axis=(0, 1)) / np.diag(covariance))
-            say(name, label, ", ".join(f"{ratio:.3f}" for ratio in ratios))
+            cells.append(", ".join(f"{ratio:.3f}" for ratio in ratios))
+        if any(cells):
+            say(name, *cells)
 
 
 def of_parts(names, step):

@@ -162,11 +162,11 @@ def test_commands_run(name, made, tmp_path, monkeypatch):
 
 def execute(line: str) -> str:
     """Run a line of commands as it stands, and return what it prints."""
-    program, *arguments = shlex.split(line, comments=True)
-    if program == "dsgmcmc":
-        done = typed(*arguments)
-    elif program == "python":
-        done = run(sys.executable, *arguments)
+    words = shlex.split(line, comments=True)
+    if words[:1] == ["dsgmcmc"]:
+        done = typed(*words[1:])
+    elif words[:1] == ["python"]:
+        done = run(sys.executable, *words[1:])
     else:
         done = run("bash", "-ec", line)
     done.expect(0)
