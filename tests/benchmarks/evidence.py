@@ -14,6 +14,7 @@ Pages have marks, up to ``<!-- end -->``, whose content is written from these fi
     <!-- PART 2 -->                 its second table
     <!-- PART: ROW, COLUMN -->      the cell of the first table with these titles
     <!-- PART 2: ROW, COLUMN -->    the cell of the second table
+    <!-- PART & PART: COLUMN -->    this column of the first tables of several parts; PART & PART 3: of the third ones
     <!-- parts -->                  a table of all parts: commands, date, commit, processor, minutes
 
 What is between the marks of a part that has no file stays as it is.
@@ -94,6 +95,12 @@ PARTS = {
 }
 MARK = re.compile(
     r"(?P<head><!-- (?P<part>[a-z0-9-]+)(?: (?P<number>\d+))?(?:: (?P<row>[^>]+), (?P<column>[^,>]+))? -->)"
+    r"(?P<content>.*?)(?P<end><!-- end -->)",
+    re.DOTALL,
+)
+
+JOINED = re.compile(
+    r"(?P<head><!-- (?P<parts>[a-z0-9-]+(?: & [a-z0-9-]+)+)(?: (?P<number>\d+))?: (?P<column>[^>]+) -->)"
     r"(?P<content>.*?)(?P<end><!-- end -->)",
     re.DOTALL,
 )
@@ -180,7 +187,20 @@ def pages() -> list[Path]:
 
 def filled(text: str, facts: dict[str, Any]) -> str:
     """Text of a page with its marks filled."""
+    text = JOINED.sub(lambda mark: f"{mark['head']}\n{joined(mark, facts)}\n{mark['end']}", text)
     return MARK.sub(lambda mark: mark["head"] + content(mark, facts) + mark["end"], text)
+
+
+def joined(mark: re.Match[str], facts: dict[str, Any]) -> str:
+    """Table of one column of several parts, which have all been measured; its rows are those of any part."""
+    parts, cells = mark["parts"].split(" & "), {}
+    for part in parts:
+        titles, *rows = facts[part]["tables"][int(mark["number"] or 1) - 1]
+        cells[part] = {row[0]: row[titles.index(mark["column"])] for row in rows}
+    names = dict.fromkeys(name for column in cells.values() for name in column)
+    return markdown(
+        [mark["column"], *parts], [[name, *(cells[part].get(name, "") for part in parts)] for name in names]
+    )
 
 
 def content(mark: re.Match[str], facts: dict[str, Any]) -> str:

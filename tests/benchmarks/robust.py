@@ -34,7 +34,6 @@ from bench import arguments, markdown
 from shapes import SHAPES
 
 from dsgmcmc import open_run
-from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.errors import EXIT_USAGE
 from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
@@ -100,11 +99,9 @@ def measure(out: Path) -> dict[str, Any]:
     directory = RunDirectory(out)
     summary = json.loads(directory.summary_file.read_text(encoding="utf-8"))
     over = summary.get("over_biases") or {}
-    chosen = directory.comparison_file
     return {
         "not_finite": not_finite(summary) + sum(int((~np.isfinite(array)).sum()) for array in predictions(out)),
         "recoveries": len(summary.get("fell_back", [])),
-        "chosen": Comparison.read(chosen).recommended if chosen.exists() else None,
         "test_ratings": summary["test_ratings"],
         "rmse": summary["rmse_mean"],
         "rmse_biases": summary["baselines"]["biases_only"],
@@ -214,16 +211,9 @@ def by_truth(lines: Lines) -> str:
     return markdown(("shape", "model", "test ratings", "in their 90 % intervals", "allowed", "holds"), rows)
 
 
-def chosen(lines: Lines) -> str:
-    """Models that `auto` took on every shape."""
-    models = {name: [line["chosen"] for line in select(lines, shape=name) if line.get("chosen")] for name in SHAPES}
-    rows = [(name, "; ".join(taken)) for name, taken in models.items() if taken]
-    return markdown(("shape", "model that `auto` took, by seed"), rows)
-
-
 def all_tables(lines: Lines) -> str:
     """All tables, in the order of docs/evidence/robust.md."""
-    return "\n\n".join(make(lines) for make in (by_model, by_shape, by_truth, chosen))
+    return "\n\n".join(make(lines) for make in (by_model, by_shape, by_truth))
 
 
 # ---------------------------------------------------------------------- from the command line

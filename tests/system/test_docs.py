@@ -55,16 +55,8 @@ TAKES_LONG = (
 )
 #: Files of ratings, and of pairs, that commands of every page take for given.
 FILES = ("pairs.csv", "ratings.csv", "grown.csv", "clicks.csv", "plays.csv", "prices.csv")
-#: What commands of a page take for given besides these files.
-GIVEN = {
-    "check-a-run.md": "ml-1m.h5",
-    "files.md": "run",
-    "likelihoods.md": "ml-1m.h5",
-    "predictions.md": "run",
-    "samplers.md": "ml-1m.h5",
-    "serving.md": "run",
-    "which-model.md": "ml-1m.h5",
-}
+#: What a page takes for given, too, unless it has commands that make it, which begin or end so.
+MADE_BY = {"ml-1m.h5": "dsgmcmc prepare ml-1m/", "run": "--out run"}
 
 
 def pages(language: str) -> set[str]:
@@ -154,9 +146,10 @@ def made(tmp_path_factory) -> Path:
 def test_commands_run(name, made, tmp_path, monkeypatch):
     """A page's, one after the other, as they stand, where there is what the page takes for given."""
     monkeypatch.chdir(tmp_path)
-    for given in ("ml-100k", "ml-1m", *FILES, *filter(None, [GIVEN.get(name)])):
+    commands = "\n".join(fenced(DOCS / name, "sh"))
+    for given in ("ml-100k", "ml-1m", *FILES, *(file for file, maker in MADE_BY.items() if maker not in commands)):
         (shutil.copytree if (made / given).is_dir() else shutil.copy)(made / given, tmp_path / given)
-    for line in "\n".join(fenced(DOCS / name, "sh")).splitlines():
+    for line in commands.splitlines():
         execute(line)
 
 
