@@ -94,13 +94,7 @@ PARTS = {
     "paper-scalable-mh-wide": ["tests/papers/scalable_mh.py --model wide"],
 }
 MARK = re.compile(
-    r"(?P<head><!-- (?P<part>[a-z0-9-]+)(?: (?P<number>\d+))?(?:: (?P<row>[^>]+), (?P<column>[^,>]+))? -->)"
-    r"(?P<content>.*?)(?P<end><!-- end -->)",
-    re.DOTALL,
-)
-
-JOINED = re.compile(
-    r"(?P<head><!-- (?P<parts>[a-z0-9-]+(?: & [a-z0-9-]+)+)(?: (?P<number>\d+))?: (?P<column>[^>]+) -->)"
+    r"(?P<head><!-- (?P<part>[a-z0-9-]+(?: & [a-z0-9-]+)*)(?: (?P<number>\d+))?(?:: (?P<place>[^>]+))? -->)"
     r"(?P<content>.*?)(?P<end><!-- end -->)",
     re.DOTALL,
 )
@@ -187,34 +181,32 @@ def pages() -> list[Path]:
 
 def filled(text: str, facts: dict[str, Any]) -> str:
     """Text of a page with its marks filled."""
-    text = JOINED.sub(lambda mark: f"{mark['head']}\n{joined(mark, facts)}\n{mark['end']}", text)
     return MARK.sub(lambda mark: mark["head"] + content(mark, facts) + mark["end"], text)
 
 
-def joined(mark: re.Match[str], facts: dict[str, Any]) -> str:
-    """Table of one column of several parts, which have all been measured; its rows are those of any part."""
-    parts, cells = mark["parts"].split(" & "), {}
-    for part in parts:
-        titles, *rows = facts[part]["tables"][int(mark["number"] or 1) - 1]
-        cells[part] = {row[0]: row[titles.index(mark["column"])] for row in rows}
-    names = dict.fromkeys(name for column in cells.values() for name in column)
-    return markdown(
-        [mark["column"], *parts], [[name, *(cells[part].get(name, "") for part in parts)] for name in names]
-    )
-
-
 def content(mark: re.Match[str], facts: dict[str, Any]) -> str:
-    """Text between a mark and its end: what is there, if the part has not been measured."""
-    if mark["part"] == "parts":
+    """Text between a mark and its end: what is there, if a part has not been measured."""
+    parts, place = mark["part"].split(" & "), mark["place"]
+    if parts == ["parts"]:
         return f"\n{all_parts(facts)}\n"
-    if mark["part"] in PARTS.keys() - facts.keys():
+    if {*parts} & PARTS.keys() - facts.keys():
         return mark["content"]
-    table = facts[mark["part"]]["tables"][int(mark["number"] or 1) - 1]
-    titles, *rows = table
-    if mark["row"] is None:
+    tables = [facts[part]["tables"][int(mark["number"] or 1) - 1] for part in parts]
+    titles, *rows = tables[0] if len(parts) == 1 else joined(parts, tables, place)
+    if place is None or len(parts) > 1:
         return f"\n{markdown(titles, rows)}\n"
-    (row,) = (row for row in rows if row[0].replace("`", "") == mark["row"])
-    return str(row[titles.index(mark["column"])])
+    name, column = place.rsplit(", ", 1)
+    (row,) = (row for row in rows if row[0].replace("`", "") == name)
+    return str(row[titles.index(column)])
+
+
+def joined(parts: list[str], tables: list[Table], column: str) -> Table:
+    """Table of one column of the tables of several parts, without rows that are empty."""
+    found: dict[str, list[str]] = {}
+    for place, (titles, *rows) in enumerate(tables):
+        for row in rows:
+            found.setdefault(row[0], [""] * len(parts))[place] = row[titles.index(column)]
+    return [[column, *parts], *([name, *cells] for name, cells in found.items() if any(cells))]
 
 
 def all_parts(facts: dict[str, Any]) -> str:
