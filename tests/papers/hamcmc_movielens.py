@@ -31,7 +31,6 @@ MODEL = [
     *("--grid=4", "--set=schedule=random", f"--iterations={ITERATIONS}", f"--burn-in={BURN_IN}"),
     *("--thin=3", "--set=evaluate_every=10", "--save-draws=0"),
 ]
-Lines = list[dict[str, float]]
 
 
 def trials(
@@ -50,7 +49,7 @@ METHODS = {
 }
 
 
-def run(data: Path, options: list[str], seed: int) -> Lines:
+def run(data: Path, options: list[str], seed: int) -> list[dict[str, float]]:
     """Lines of metrics of a run; none if it diverged."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
