@@ -168,7 +168,7 @@ def execute(line: str) -> str:
 
 def tokens(text: str) -> list[float | str]:
     """Numbers and words of a text, without times."""
-    found = re.findall(r"(-?\d(?:[\d,.]*\d)?)|([^\W\d]+)", re.sub(r"[\d.]+ s\b", "", text))
+    found = re.findall(r"(-?\d+(?:,\d{3}(?!\d))*(?:\.\d+)?)|([^\W\d]+)", re.sub(r"[\d.]+ s\b", "", text))
     return [float(number.replace(",", "")) if number else word for number, word in found]
 
 
