@@ -4,15 +4,18 @@
     python tests/benchmarks/evidence.py DATASETS accuracy-1m      # one part, also if it has been measured
     python tests/benchmarks/evidence.py --fill                    # only write measured figures into the pages
 
-A part is a few commands of `PARTS`, which anybody can type; all parts together take about four hours on two cores with
-no other work. A part that is stopped begins anew; those that have ended are kept. The tables that the commands print
-become docs/evidence/PART.json, with commands, date, version, commit, processor, cores and seconds.
+A part is a few commands of `PARTS`, which anybody can type. All parts, one after the other, take nearly four hours on
+two cores with no other work: the measured parts three hours, of which `comparison-*` one and a quarter and
+`densities-parts` half an hour, and `robust` about an hour of one core, as is estimated from 20 of its runs. Parts that
+use one core can be named in two calls at a time. A part that is stopped begins anew; those that have ended are kept.
+The tables that the commands print become docs/evidence/PART.json, with commands, date, version, commit, processor,
+cores and seconds.
 
 Pages have marks, up to ``<!-- end -->``, whose content is written from these files:
 
     <!-- PART -->                   its first table
     <!-- PART 2 -->                 its second table
-    <!-- PART: ROW, COLUMN -->      the cell of the first table with these titles
+    <!-- PART: ROW, COLUMN -->      the cell of the first table with these titles; COLUMN has no comma
     <!-- PART 2: ROW, COLUMN -->    the cell of the second table
     <!-- PART & PART: COLUMN -->    this column of the first tables of several parts; PART & PART 3: of the third ones
     <!-- parts -->                  a table of all parts: commands, date, commit, processor, minutes
