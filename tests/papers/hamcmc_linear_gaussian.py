@@ -36,7 +36,6 @@ from dsgmcmc.targets.base import Target
 
 N, VARIANCE, BATCH, POWER = 1000, 10.0, 10, 0.51
 ITERATIONS, SEEDS = 10_000, 5
-SETTINGS = ("first step", "lambda")
 AT = np.unique(np.geomspace(10, ITERATIONS, 60).astype(int))
 #: Settings to try: first step, in units of 1 / the largest curvature in the metric, and lambda, in units of its own.
 STEPS = [(step, 0.0) for step in np.geomspace(0.01, 10.0, 15)]
@@ -183,7 +182,7 @@ def scatter(out: Path) -> None:
     figure = axes(1, len(METHODS), size=(3 * len(METHODS), 3), sharex=True, sharey=True)
     panels = figure[0]
     circle = np.stack([np.cos(angles := np.linspace(0, 2 * np.pi, 200)), np.sin(angles)])
-    head("D = 2", *SETTINGS, "divergence", "least", "most")
+    head("D = 2", "first step", "lambda", "divergence", "least", "most")
     for panel, (name, method) in zip(panels, METHODS.items(), strict=True):
         settings = tune(method, 2, divergence)
         paths = [run(method, 2, settings, seed) for seed in range(SEEDS)]
@@ -204,7 +203,7 @@ def errors(out: Path) -> None:
     """Draw figure 2: error of the posterior mean for D = 10 and 100, geometric mean over seeds."""
     panels = axes(2, 2, size=(9, 6.5), sharey="row")
     for (by_iteration, by_seconds), dimension in zip(panels, (10, 100), strict=True):
-        head(f"D = {dimension}", *SETTINGS, "error of the mean", "standard error", "CPU seconds")
+        head(f"D = {dimension}", "first step", "lambda", "error of the mean", "standard error", "CPU seconds")
         for name, method in METHODS.items():
             settings = tune(method, dimension, last_error)
             paths = [run(method, dimension, settings, seed)[0] for seed in range(SEEDS)]
