@@ -17,7 +17,7 @@ from pydantic_core import PydanticUndefined
 
 from dsgmcmc.cli.app import app
 from dsgmcmc.cli.sample import declared, sections, with_settings
-from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers import SAMPLERS, for_ratings
 
 SETTINGS = """# Settings
 
@@ -64,14 +64,14 @@ def settings_page() -> str:
 def _samplers() -> list[str]:
     """Return the section on samplers: a table of settings that several take alike, and one of all others."""
     takers: dict[Row, list[str]] = {}
-    for name, sampler in SAMPLERS.items():
-        for row in _settings_of(sampler):
+    for name in for_ratings():
+        for row in _settings_of(SAMPLERS[name]):
             takers.setdefault(row, []).append(name)
     settings = list(dict.fromkeys(row[0] for row in takers))
     alike = sorted((row for row in takers if len(takers[row]) > 1), key=lambda row: settings.index(row[0]))
     shared = [(row[0], _listed(takers[row]), *row[1:]) for row in alike]
     single = [(_listed(names), *row) for row, names in takers.items() if len(names) == 1]
-    without = [name for name in SAMPLERS if not any(name in names for names in takers.values())]
+    without = [name for name in for_ratings() if not any(name in names for names in takers.values())]
     return [
         SAMPLER.format(without=_listed(without)),
         _table(("setting", "samplers", "values", "default", ""), shared),

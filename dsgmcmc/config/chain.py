@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from dsgmcmc.config.units import ESS_PER_CHAIN, format_accuracy, parse_accuracy, parse_length, parse_time
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS, sampler_named
+from dsgmcmc.samplers import SAMPLERS, for_ratings
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
 from dsgmcmc.samplers.step_size import SamplerConfig
@@ -50,7 +50,7 @@ class SamplerSection(BaseModel):
     Attributes
     ----------
     name : str
-        A key of `dsgmcmc.samplers.SAMPLERS` or ``DENSITY_SAMPLERS``.
+        A key of `dsgmcmc.samplers.SAMPLERS`.
     config : SamplerConfig
         Configuration, an instance of the sampler's class `Config`.
     """
@@ -69,7 +69,7 @@ class SamplerSection(BaseModel):
         given : object
             Name, section, or checked section.
         for_density : bool
-            Whether the target is a density, so that the samplers of ``DENSITY_SAMPLERS`` are also allowed.
+            Whether the target is a density, so that samplers of densities alone are also allowed.
 
         Raises
         ------
@@ -80,8 +80,8 @@ class SamplerSection(BaseModel):
             return given
         section = section_of(given)
         name = section.pop("name", DEFAULT_SAMPLER)
-        allowed = [*SAMPLERS, *(DENSITY_SAMPLERS if for_density else ())]
-        kind = sampler_named(name) if isinstance(name, str) else None
+        allowed = list(SAMPLERS) if for_density else for_ratings()
+        kind = SAMPLERS.get(name) if isinstance(name, str) else None
         if kind is None or name not in allowed:
             problem = "is not known" if kind is None else "samples only densities"
             raise ValueError(f"sampler {_short_repr(name)} {problem}; choose one of {', '.join(allowed)}")
@@ -97,9 +97,7 @@ class SamplerSection(BaseModel):
     @property
     def kind(self) -> type[Sampler[Any, Any]]:
         """The class of the sampler."""
-        kind = sampler_named(self.name)
-        assert kind is not None
-        return kind
+        return SAMPLERS[self.name]
 
     @model_serializer
     def _flat(self) -> dict[str, Any]:
@@ -179,7 +177,7 @@ class ChainConfig(Checked):
     sampler: SamplerSection = setting(
         "Sampling algorithm; its settings are named sampler.NAME.",
         shown="baoab; psgld without biases or centring, or if the prior is fixed",
-        metavar="|".join(SAMPLERS),
+        metavar="|".join(for_ratings()),
     )
     grid: int | None = setting(
         "Number B of blocks of rows, and also of columns.",

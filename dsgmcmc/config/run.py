@@ -19,7 +19,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law, LikelihoodSettings
 from dsgmcmc.model.parts import PARTS, PartSettings
 from dsgmcmc.model.quantity import Quantities, sizes_of
-from dsgmcmc.samplers import sampler_named
+from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.settings import named, setting
 from dsgmcmc.storage.files import read_toml
 from dsgmcmc.types import Factor
@@ -238,7 +238,7 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
         settings.setdefault("standardise", law.has_noise)
     if settings["sampler"]["name"] == DEFAULT_SAMPLER:
         settings.setdefault("burn_in", BURN_IN)
-    sampler = sampler_named(settings["sampler"]["name"])
+    sampler = SAMPLERS.get(settings["sampler"]["name"])
     defaults = sampler.defaults if sampler else {}
     return RunConfig.of({name: defaults[name] for name in defaults if name in RunConfig.model_fields} | settings)
 

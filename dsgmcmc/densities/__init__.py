@@ -5,11 +5,11 @@ samplers here are for densities alone: `mh`, `hmc`, `mala` and `scalable` on the
 `matrix_sgnht` and `adjusted_sgld`. The samplers in `dsgmcmc.samplers` sample densities, too, except for `gibbs`. Lower
 packages do not import this package: their registries name its classes by strings.
 
-Users import from here `sample_density`, `Density`, and `KERNELS`, the classes of all samplers for densities by name.
+Users import from here `sample_density`, `Density`, and `SAMPLERS`, the classes of all samplers by name.
 """
 
 from dsgmcmc.densities.density import Density
 from dsgmcmc.densities.sample import sample_density
-from dsgmcmc.samplers import KERNELS
+from dsgmcmc.samplers import SAMPLERS
 
-__all__ = ["KERNELS", "Density", "sample_density"]
+__all__ = ["SAMPLERS", "Density", "sample_density"]

@@ -68,6 +68,7 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
     Config = MatrixSGNHTConfig
     gradients = ("part", "control-variate")
     draws_data = True
+    densities = object
     density_step = 0.15
     fields = (StateField("theta"), StateField("r"))  # position and momentum
     scratch = ("g", "normal")

@@ -82,6 +82,7 @@ class Metropolis(Sampler[C, VectorTarget[D]]):
     """
 
     gradients = ("none",)
+    densities: ClassVar[type | None] = object
     scratch = ()
     #: Many proposals are rejected, and the energy of a draw takes all data, so that not all states are kept.
     defaults: ClassVar[dict[str, Any]] = {"iterations": 20_000, "burn_in": 1_000, "thin": 10}

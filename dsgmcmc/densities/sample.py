@@ -33,7 +33,7 @@ from dsgmcmc.errors import DivergenceError, InputError, SamplingWarning
 from dsgmcmc.parallel.comm import Alone, agree, launched, on_root, run_for_caller
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.export import datatree
-from dsgmcmc.samplers import sampler_named
+from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.settings import in_python
@@ -77,7 +77,7 @@ class DensityConfig(ChainConfig):
         for name in sorted(RUN_SETTINGS & settings.keys()):
             raise InputError(f"{name} is a setting of runs, and not of sample_density")
         section = {"name": DEFAULT_SAMPLER, **section_of(settings.get("sampler", {}))}
-        kind = sampler_named(section["name"])
+        kind = SAMPLERS.get(section["name"])
         declared = kind.defaults if kind else {}
         defaults = {name: value for name, value in declared.items() if name in cls.model_fields}
         return cls.of({**defaults, **DEFAULTS, **settings, "sampler": section})
@@ -160,7 +160,7 @@ def sample(
     target : VectorTarget
         Result of `vector_target` for `sampler`.
     sampler : Sampler
-        The sampler for which `target` was prepared; any of `dsgmcmc.samplers.KERNELS`.
+        The sampler for which `target` was prepared; any of `dsgmcmc.samplers.SAMPLERS` except Gibbs sampling.
     iterations : int
     sd : float
         Standard deviation of the initial state about the density's `start`, or else its prior mean, in units of

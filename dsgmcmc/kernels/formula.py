@@ -25,7 +25,7 @@ import numpy as np
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.formula_parser import Assignments, parse
 from dsgmcmc.kernels.formula_source import PRIOR_AT, DeclaredFormula, Layout, PriorKind, formula_source
-from dsgmcmc.kernels.philox import NoiseKey, noise_words
+from dsgmcmc.kernels.philox import STREAMS, NoiseKey, noise_words
 from dsgmcmc.types import Array, Int64
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -160,10 +160,12 @@ class Formula(DeclaredFormula):
     Parameters
     ----------
     source : str
-        Assignments, one per line, with the operators + - * / and ** (exponent: a positive integer literal) and the
-        functions sqrt, abs, minimum, maximum, exp and log. Four names are built in: `z`, a standard normal for every
-        element; `grad`, the latest gradient of the energy; `grad_likelihood`, its part without the prior; and
-        `grad_prior`, the gradient of the prior's energy at the field `theta`, as it is before this pass.
+        Assignments, one per line, with the operators + - * / and ** (exponent: a positive integer literal), the
+        functions sqrt, abs, sign, minimum, maximum, exp and log, and where(a < b, x, y), with any of < <= > >=, which is
+        x where the comparison is true and else y. These names are built in: `z` and `z2`, independent standard normals
+        for every element; `u`, a uniform number between 0 and 1; `grad`, the latest gradient of the energy;
+        `grad_likelihood`, its part without the prior; and `grad_prior`, the gradient of the prior's energy at the field
+        `theta`, as it is before this pass.
     columns, rows : tuple of str
         Names of (D,) vectors and of (n,) vectors.
     sums, column_sums, row_sums : tuple of str
@@ -209,7 +211,7 @@ class Formula(DeclaredFormula):
             A float is a scalar, which is converted to the dtype of the fields. An array is a declared vector, with the
             dtype of the fields; a row vector has one element for each row of all blocks, in their order. A str is the
             name of the field that replaces this name; in place of a row vector the field has width 1.
-        noise : NoiseKey, if `z` is read
+        noise : NoiseKey, if `z`, `z2` or `u` is read
             `first` is the index of the first element.
         prior : callable, if the prior's gradient is read
             Returns the priors of the blocks, with the dtype of the fields: one prior per block, or a single prior if
@@ -255,9 +257,9 @@ class Formula(DeclaredFormula):
         if priors:
             kind, prior_arrays = _checked(priors[0], table.width, bool(shifts))
             arguments += prior_arrays
-        if layout.reads_noise:
+        if layout.noise:
             if noise is None:
-                raise ValueError("the formula reads z: pass noise=NoiseKey(...)")
+                raise ValueError(f"the formula reads {layout.noise[0]}: pass noise=NoiseKey(...)")
             arguments += (stride, *noise_words(noise))
         return self._run(layout, arguments, table, kind)
 
@@ -320,7 +322,7 @@ class Formula(DeclaredFormula):
             row_fields=row_fields,
             arrays=(*fields.values(), *row_fields.values()),
             reads_prior="grad_prior" in body.read,
-            reads_noise="z" in body.read,
+            noise=tuple(name for name in STREAMS if name in body.read),
             kernels={},
         )
 

@@ -9,11 +9,13 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 #: Functions that a formula may call, and their numbers of arguments.
-FUNCTIONS = {"sqrt": 1, "abs": 1, "minimum": 2, "maximum": 2, "exp": 1, "log": 1}
+FUNCTIONS = {"sqrt": 1, "abs": 1, "sign": 1, "minimum": 2, "maximum": 2, "exp": 1, "log": 1}
 
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 
-_RESERVED = {*FUNCTIONS, "float32", "float64", "math", "max", "min", "np", "range"}
+_COMPARISONS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+
+_RESERVED = {*FUNCTIONS, "where", "float32", "float64", "math", "max", "min", "np", "range"}
 
 _SOURCE = """\
 _number = {dtype}
@@ -30,6 +32,11 @@ def _maximum(a, b):
 
 
 @helper
+def _sign(x):
+    return _number(1) if x > 0 else (_number(-1) if x < 0 else x)
+
+
+@helper
 def _exp(x):
     return {dtype}(math.exp(x))
 
@@ -40,7 +47,7 @@ def _log(x):
 """
 
 #: Names that a formula may read without a value in the arguments.
-BUILT_IN = frozenset(("z", "grad", "grad_likelihood", "grad_prior"))
+BUILT_IN = frozenset(("z", "z2", "u", "grad", "grad_likelihood", "grad_prior"))
 
 
 def functions(dtype: str) -> str:
@@ -129,7 +136,7 @@ def parse_score(score: str) -> str:
     parsed = parse(f"e = {score}")
     if len(parsed.lines) > 1:
         raise ValueError(f"the score {score!r} is more than one expression")
-    if unknown := parsed.free - {"x", "eta"}:
+    if unknown := parsed.read - {"x", "eta"}:
         raise ValueError(f"the score {score!r} may contain only x and eta, not {min(unknown)}")
     return parsed.lines[0].partition(" = ")[2]
 
@@ -160,4 +167,11 @@ def _expression(node: ast.expr, read: set[str]) -> str:
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if FUNCTIONS.get(name) == len(arguments):
             function = {"sqrt": "math.sqrt", "abs": "abs"}.get(name, f"_{name}")
             return f"{function}({', '.join(inner(argument) for argument in arguments)})"
+        case ast.Call(
+            func=ast.Name(id="where"),
+            args=[ast.Compare(left=left, ops=[comparison], comparators=[right]), yes, no],
+            keywords=[],
+        ) if type(comparison) in _COMPARISONS:
+            condition = f"{inner(left)} {_COMPARISONS[type(comparison)]} {inner(right)}"
+            return f"({inner(yes)} if {condition} else {inner(no)})"
     raise ValueError(f"formula line {node.lineno}: {ast.unparse(node)!r} is not allowed")

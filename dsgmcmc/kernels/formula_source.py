@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from dsgmcmc.kernels.formula_parser import Assignments, functions
 from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.philox import groups_module
+from dsgmcmc.kernels.philox import STREAMS, groups_module
 
 #: Maximum number of elements of a chunk, if a row is not longer. A few float32 arrays of this length fit a first-level
 #: cache.
@@ -74,7 +74,9 @@ class Layout(NamedTuple):
         Names of (n, 1) arrays that are row vectors, by their names in the formula.
     arrays : tuple of str
         Names of the arrays of a block, `fields` first.
-    reads_prior, reads_noise : bool
+    reads_prior : bool
+    noise : tuple of str
+        The random numbers that the formula reads, of `dsgmcmc.kernels.philox.STREAMS`.
     kernels : dict
         Compiled functions, by dtype of the arrays and kind of prior.
     dtype : str
@@ -91,7 +93,7 @@ class Layout(NamedTuple):
     row_fields: Mapping[str, str]
     arrays: tuple[str, ...]
     reads_prior: bool
-    reads_noise: bool
+    noise: tuple[str, ...]
     kernels: dict[tuple[str, PriorKind | None], Any]
     dtype: str = ""
     prior: PriorKind | None = None
@@ -105,8 +107,8 @@ class Layout(NamedTuple):
 def formula_source(layout: Layout) -> str:
     """Source of ``formula(table, D, columns, rows, scalars, prior, noise, totals)``; names are in declared order."""
     parts = [functions(layout.dtype), "from numba import carray\nfrom dsgmcmc.kernels.vectors import pointer\n"]
-    if layout.reads_noise:
-        parts.append(f"from {groups_module()} import normal_groups\n")
+    for groups in dict.fromkeys(STREAMS[name][0] for name in layout.noise):
+        parts.append(f"from {groups_module(groups)} import {groups}\n")
     block = [*_located(layout), "for _row in range(0, _n, _step):"]
     block += indented(_chunk(layout))
     block += ["    for _i in range(_size):", *indented(_element(layout), 2)]
@@ -124,7 +126,7 @@ def _signature(layout: Layout) -> list[str]:
     arguments += [(name, "float64") for name in layout.scalars]
     if layout.prior:
         arguments += [("_mean", vector), ("_precision", matrix if layout.prior.dense else vector)]
-    if layout.reads_noise:
+    if layout.noise:
         arguments += zip(_NOISE, ["int64"] * 2 + ["uint64"] * 5, strict=True)
     arguments += [(f"_totals_{name}", "float64[:, ::1]") for name in layout.formula.column_sums]
     arguments += [(f"_totals_{name}", "float64[::1]") for name in layout.formula.row_totals]
@@ -152,7 +154,7 @@ def _setup(layout: Layout) -> list[str]:
         lines += [f"_product = np.empty((_longest, _D), np.{dtype})", "_prior = _product.reshape(_most)"]
     lines += [f"_a_{name} = np.empty(_most, np.float64)" for name in layout.formula.column_sums]
     lines += [f"_b_{name} = np.empty(_most, np.float64)" for name in layout.formula.row_totals]
-    lines += ["_noise = np.empty(_most + 128, np.float32)"] if layout.reads_noise else []
+    lines += [f"_noise_{name} = np.empty(_most + 128, np.float32)" for name in layout.noise]
     return lines
 
 
@@ -170,7 +172,7 @@ def _located(layout: Layout) -> list[str]:
     lines += [f"_total_{name} = _totals_{name}[_block]" for name in layout.formula.column_sums]
     lines += [f"_a_{name}[:] = 0.0" for name in layout.formula.column_sums]
     lines += [f"_s_{name} = 0.0" for name in layout.formula.sums]
-    lines += ["_begin = _first + _table[_block, 1] * _stride"] if layout.reads_noise else []
+    lines += ["_begin = _first + _table[_block, 1] * _stride"] if layout.noise else []
     return lines
 
 
@@ -178,12 +180,13 @@ def _chunk(layout: Layout) -> list[str]:
     """Lines that make views of a chunk's fields, its noise, its repeated row vectors, and a dense prior's gradient."""
     lines = ["_rows = min(_step, _n - _row)", "_size = _rows * _D", "_at = _row * _D"]
     lines += [f"_x_{name} = _flat_{name}[_at : _at + _size]" for name in layout.fields]
-    if layout.reads_noise:
+    lines += ["_e = _begin + _at", "_group = _e >> 6"] if layout.noise else []
+    for name in layout.noise:
+        groups, bits = STREAMS[name]
+        counter = f"_c1 | uint64({bits << 24}), _c2, _c3, _k0, _k1"
         lines += [
-            "_e = _begin + _at",
-            "_group = _e >> 6",
-            "normal_groups(_noise, _group, ((_e + _size + 63) >> 6) - _group, _c1, _c2, _c3, _k0, _k1)",
-            "_z = _noise[_e & 63 : (_e & 63) + _size]",
+            f"{groups}(_noise_{name}, _group, ((_e + _size + 63) >> 6) - _group, {counter})",
+            f"_{name} = _noise_{name}[_e & 63 : (_e & 63) + _size]",
         ]
     if layout.vectors:
         lines += ["for _i in range(_rows):", "    for _k in range(_D):"]
@@ -201,7 +204,7 @@ def _element(layout: Layout) -> list[str]:
     lines = [f"{name} = _x_{name}[_i]" for name in layout.fields]
     lines += [f"{name} = _t_{name}[_i]" for name in layout.formula.columns]
     lines += [f"{name} = _e_{name}[_i]" for name in layout.vectors]
-    lines += [f"z = {layout.dtype}(_z[_i])"] if layout.reads_noise else []
+    lines += [f"{name} = {layout.dtype}(_{name}[_i])" for name in layout.noise]
     if layout.prior:
         if layout.prior.dense:
             lines += ["grad_prior = _prior[_i]"]

@@ -14,10 +14,13 @@ The Box-Muller transform turns words 0 and 1 into two normals, and words 2 and 3
 the uniform (x + 1/2) 2^-32 in float32, which is precise near zero, so normals reach 6.76 standard deviations; with
 uniforms of 24 bits they would reach 5.8.
 
+A formula may read further random numbers of each element. Their counters have additional bits of the factor (`STREAMS`),
+which no factor has: normals z2 in the layout of z, and uniforms u, of which word (e >> 4) & 3 makes one.
+
 Gamma variables are made by the rejection sampler of [Marsaglia & Tsang 2000]. Attempt a for row i uses counter
 64 i + a, so that a variable depends only on its key and row.
 
-The functions from `radius` to `turned` are never called from Python: their source is compiled into the kernels
+The functions from `radius` to `uniform` are never called from Python: their source is compiled into the kernels
 that use them.
 """
 
@@ -26,6 +29,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -141,6 +145,11 @@ def turned(value: Any, quarter: Any) -> Any:
     return uint32(float32(value).view(uint32) ^ uint32((quarter & uint32(2)) << uint32(30))).view(float32)
 
 
+def uniform(word: Any) -> Any:
+    """Compute (k + 1/2) 2^-23, exact in float32 and inside (0, 1), from the upper 23 bits k of a word."""
+    return (float32(uint32(word) >> uint32(9)) + float32(0.5)) * float32(2.0**-23)
+
+
 def rounds(first: str, indent: int) -> str:
     """Write out ten rounds of Philox 4x32 on x0 .. x3, uint64 below 2^32, which the line `first` sets.
 
@@ -179,16 +188,20 @@ def transform() -> str:
 
     Only the fast-math flag `contract` is set, so that the bits do not depend on the kernel that contains it.
     """
-    return "\n\n".join(
-        "@exact_helper\n" + inspect.getsource(function) for function in (radius, quadrant, angle, sine, cosine, turned)
-    )
+    return _helpers(radius, quadrant, angle, sine, cosine, turned)
 
 
-_GROUPS = f'''
+def _helpers(*functions: Callable[..., Any]) -> str:
+    return "\n\n".join("@exact_helper\n" + inspect.getsource(function) for function in functions)
+
+
+def _groups(name: str, numbers: str) -> str:
+    """Source of a kernel that fills groups of 64; the lines `numbers` make four elements from the words x0 to x3."""
+    return f'''
 
 @kernel("void(float32[::1], int64, int64, uint64, uint64, uint64, uint64, uint64)", EXACT)
-def normal_groups(out, group, count, c1, c2, c3, k0, k1):
-    """Fill `out` with the normals of `count` groups of 64, from number `group` on."""
+def {name}(out, group, count, c1, c2, c3, k0, k1):
+    """Fill `out` with the numbers of `count` groups of 64, from number `group` on."""
     wide_vectors()
     mask = uint64(0xFFFFFFFF)
     shift = uint64(32)
@@ -198,7 +211,16 @@ def normal_groups(out, group, count, c1, c2, c3, k0, k1):
         high = (number >> shift) | c1
         row = out[g << 6 : (g + 1) << 6]
         for lane in range(16):
-{rounds("x0, x1, x2, x3 = low + uint64(lane), high, c2, c3", 12)}{_pair("x0", "x1", 0)}{_pair("x2", "x3", 2)}'''
+{rounds("x0, x1, x2, x3 = low + uint64(lane), high, c2, c3", 12)}{numbers}'''
+
+
+_GROUPS = _groups("normal_groups", _pair("x0", "x1", 0) + _pair("x2", "x3", 2))
+_UNIFORMS = _groups(
+    "uniform_groups", "".join(f"            row[lane + {16 * word}] = uniform(x{word})\n" for word in range(4))
+)
+
+#: Random numbers that a formula may read: the kernel that makes them, and the bits of the factor in their counters.
+STREAMS = {"z": ("normal_groups", 0), "z2": ("normal_groups", 2), "u": ("uniform_groups", 4)}
 
 _NORMALS = '''\
 from {groups} import normal_groups
@@ -227,11 +249,13 @@ def normals(out, first, c1, c2, c3, k0, k1):
 
 
 @functools.cache
-def groups_module() -> str:
-    """Return the name of the module with `normal_groups`, for kernels that generate their own noise.
+def groups_module(name: str = "normal_groups") -> str:
+    """Return the name of the module with `normal_groups` or `uniform_groups`, for kernels that make their own noise.
 
     The module is compiled once and linked into these kernels, which saves each of them a second of compilation.
     """
+    if name == "uniform_groups":
+        return jit.compile_source("philox_uniforms", _helpers(uniform) + _UNIFORMS).__name__
     return jit.compile_source("philox_groups", transform() + _GROUPS).__name__
 
 

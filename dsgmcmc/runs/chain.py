@@ -38,7 +38,7 @@ from dsgmcmc.parallel.signals import Request
 from dsgmcmc.runs.checkpoint import ChainState, Checkpoints
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.recorder import DrawRecorder
-from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers import SAMPLERS, for_ratings
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import Facts, RunDirectory, versions
@@ -414,7 +414,8 @@ def fallbacks(config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
     samplers = [Fallback(name, section.model_copy(update={"config": settings})) for name, settings in safer.items()]
     if SETTINGS_AGAINST_GIBBS & set(given) or not config.law.is_conditionally_gaussian():
         return samplers
-    for name, kind in SAMPLERS.items():
+    for name in for_ratings():
+        kind = SAMPLERS[name]
         if kind.draws_conditionals and name != section.name:
             exact = SamplerSection.of(name)
             if kind.sweep_length(exact.config, config.grid) == config.sweep_length:

@@ -12,7 +12,8 @@ from dsgmcmc.samplers.registry import Registry
 if TYPE_CHECKING:
     from dsgmcmc.samplers.base import Sampler
 
-#: Samplers of the factorisation; all except Gibbs sampling also sample densities.
+#: All samplers by name; ``SAMPLERS[name].Config`` has the settings. Samplers in ``densities`` sample only densities. The
+#: others sample ratings and densities, except Gibbs sampling, which needs conditional distributions.
 SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
     {
         "sgld": "samplers.sgld.SGLD",
@@ -23,12 +24,6 @@ SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
         "sghmc": "samplers.sghmc.SGHMC",
         "sgnht": "samplers.sgnht.SGNHT",
         "sgrld": "samplers.sgrld.SGRLD",
-    }
-)
-
-#: Samplers that sample only densities on a plain vector.
-DENSITY_SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
-    {
         "mh": "densities.mh.MH",
         "hmc": "densities.hmc.HMC",
         "mala": "densities.mala.MALA",
@@ -44,13 +39,12 @@ DENSITY_SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
     }
 )
 
-#: All samplers of densities, by the names that `sample_density` takes; ``KERNELS[name].Config`` has the settings.
-#: Gibbs sampling is not included, because a density does not provide conditional distributions.
-KERNELS: Registry[Sampler[Any, Any]] = Registry(
-    {name: home for name, home in {**SAMPLERS.data, **DENSITY_SAMPLERS.data}.items() if name != "gibbs"}
-)
 
-
-def sampler_named(name: str) -> type[Sampler[Any, Any]] | None:
-    """Class of a sampler of either kind; None if no sampler has this name."""
-    return SAMPLERS.get(name) or DENSITY_SAMPLERS.get(name)
+def for_ratings() -> list[str]:
+    """Return the names of the samplers of ratings; `Sampler.densities` is set on all others."""
+    names = []
+    for name, home in SAMPLERS.data.items():
+        densities_only = home.startswith("densities.") if isinstance(home, str) else home.densities is not None
+        if not densities_only:
+            names.append(name)
+    return names

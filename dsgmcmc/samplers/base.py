@@ -48,7 +48,7 @@ class Sampler(ABC, Generic[C, T]):
     draws_data: ClassVar[bool] = False
     #: Whether it draws rows from their conditional distributions, which must then be normal.
     draws_conditionals: ClassVar[bool] = False
-    #: Class that a density must have; None if the sampler accepts any density.
+    #: If it samples only densities: the class that a density must have, `object` for any. None if it samples ratings.
     densities: ClassVar[type | None] = None
     #: Largest default step on plain vectors, if a gradient uses all data; with B parts, it is divided by B.
     density_step: ClassVar[float | None] = None

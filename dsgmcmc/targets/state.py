@@ -147,8 +147,8 @@ class Rows:
         formula : Formula
             What to compute. Its names are fields of the blocks, or keys of `given`.
         purpose : Purpose
-            Purpose of the noise `z`, a standard normal that depends on (seed, chain, purpose, iteration, factor, row,
-            k).
+            Purpose of the random numbers `z`, `z2` and `u`, which depend on (seed, chain, purpose, iteration, factor,
+            row, k).
         width : int
             Number of columns of the fields, if it may exceed D.
         **given

@@ -18,7 +18,7 @@ import numpy as np
 from bench import arguments, say, say_head
 from densities import quadrature
 
-from dsgmcmc.densities import KERNELS
+from dsgmcmc.densities import SAMPLERS
 from dsgmcmc.densities.density import DoubleWell, Gaussian
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import DensityConfig, sample, vector_target
@@ -102,7 +102,8 @@ def main():
     parser.add_argument("--step", type=float, help="step in the place of the default")
     parser.add_argument("--parts", action="store_true", help="with minibatches")
     options = parser.parse_args()
-    (of_parts if options.parts else of_all_data)(options.samplers or list(KERNELS), options.step)
+    names = options.samplers or [name for name in SAMPLERS if name != "gibbs"]
+    (of_parts if options.parts else of_all_data)(names, options.step)
 
 
 if __name__ == "__main__":

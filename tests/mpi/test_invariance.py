@@ -17,7 +17,7 @@ from support import digest, diverging, metrics, sample, write_planted
 
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.parallel import ring
-from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers import SAMPLERS, for_ratings
 from dsgmcmc.samplers.gradients import GRADIENTS
 from dsgmcmc.storage import store
 from dsgmcmc.storage.store import step_name, steps
@@ -61,7 +61,7 @@ def pairs() -> list[Any]:
     schedule in all three cases. One case a sampler also runs on other numbers of processes and with other libraries.
     """
     cases = []
-    for (s, sampler), k in product(enumerate(SAMPLERS), range(3)):
+    for (s, sampler), k in product(enumerate(for_ratings()), range(3)):
         schedule = "random" if sampler in INDEPENDENT else SCHEDULES[k]
         values = (sampler, schedule, PRIORS[(k + s) % 3], NOISES[(k + 2 * s) % 3])
         cases.append(pytest.param(*values, marks=[pytest.mark.once] * (k != s % 3)))
@@ -139,7 +139,7 @@ CASES = {
     "clicks, gibbs": case("gibbs", likelihood="all-cells"),
 }
 #: Every estimator that a sampler can use instead of its own, and noises in turns, where an estimator serves both.
-OTHERS = [(name, gradient) for name, kind in SAMPLERS.items() for gradient in kind.gradients[1:]]
+OTHERS = [(name, gradient) for name in for_ratings() for gradient in SAMPLERS[name].gradients[1:]]
 for number, (name, gradient) in enumerate(OTHERS):
     noise = {} if number % 2 or GRADIENTS[gradient].fixed_likelihood else BOTH
     CASES[f"{name}, {gradient}"] = case(name, of={"gradient": gradient}, **noise)

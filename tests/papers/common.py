@@ -11,7 +11,7 @@ from time import process_time
 import numpy as np
 
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.samplers import sampler_named
+from dsgmcmc.samplers import SAMPLERS
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path += [str(TESTS), str(TESTS / "reference")]
@@ -40,7 +40,7 @@ def digits(path):
 
 def prepare(name, density, burn_in=0, schedule="random", rows=1, grid=1, seed=0, **settings):
     """Make a sampler with these settings, and its target."""
-    kind = sampler_named(name)
+    kind = SAMPLERS[name]
     sampler = kind(kind.Config(**settings), burn_in)
     target = vector_target(density, sampler, rows=rows, grid=grid, seed=seed, schedule=schedule)
     target.block.spread = 1.0  # papers state initial values in the unit of theta

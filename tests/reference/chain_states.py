@@ -15,14 +15,13 @@ from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.source import targets_of
-from dsgmcmc.samplers import sampler_named
+from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 
 
 def make_sampler(name: str, burn_in: int = 0, **section: Any) -> Sampler[Any, Any]:
     """A sampler by its name and settings."""
-    kind = sampler_named(name)
-    assert kind is not None
+    kind = SAMPLERS[name]
     sampler: Sampler[Any, Any] = kind(kind.Config(**section), burn_in)
     return sampler
 

@@ -8,7 +8,7 @@ from chain_states import states
 
 from dsgmcmc.densities.density import Density, DoubleWell, Gaussian
 from dsgmcmc.densities.sample import DensityConfig
-from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers import SAMPLERS, for_ratings
 
 pytestmark = pytest.mark.statistical
 
@@ -16,7 +16,7 @@ CHAINS, ITERATIONS, BURN_IN = 200, 2500, 1000
 NORMAL = Gaussian(np.array([1.0, -1.0]), np.array([[2.0, 0.6], [0.6, 0.5]]))
 
 
-@pytest.mark.parametrize("name", [name for name, sampler in SAMPLERS.items() if not sampler.draws_conditionals])
+@pytest.mark.parametrize("name", [name for name in for_ratings() if not SAMPLERS[name].draws_conditionals])
 @pytest.mark.parametrize(
     ("density", "sd"),
     [(NORMAL, np.sqrt(np.diag(NORMAL.covariance))), (DoubleWell(), np.sqrt(DoubleWell.square))],

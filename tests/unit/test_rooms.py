@@ -12,7 +12,7 @@ from support import run
 
 from dsgmcmc.cli.app import app
 from dsgmcmc.config.chain import DEFAULT_SAMPLER
-from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS
+from dsgmcmc.samplers import SAMPLERS
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dsgmcmc"
 FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}
@@ -112,7 +112,7 @@ def test_samplers_and_kernels_know_neither_processes_nor_files():
 
 def test_samplers_and_commands_do_not_know_each_other():
     """One algorithm, or the commands of one kind, one file; what two of them share is in a file below them."""
-    algorithms = {sampler.__module__ for sampler in (*SAMPLERS.values(), *DENSITY_SAMPLERS.values())}
+    algorithms = {sampler.__module__ for sampler in SAMPLERS.values()}
     commands = {module for module in imports("cli/app.py") if f"{module}.".startswith("dsgmcmc.cli.")}
     for name in FILES:
         if name.startswith(("samplers/", "densities/")):
@@ -166,7 +166,7 @@ def test_defining_the_commands_loads_nothing_heavy():
 def test_a_run_loads_what_it_needs():
     """Whoever reads a run waits for its own sampler's settings, not for all samplers, the compiler or a database."""
     found = loaded("from dsgmcmc.config.run import build\nimport dsgmcmc.posterior.rank\nbuild({})")
-    samplers = {name for name, sampler in {**SAMPLERS, **DENSITY_SAMPLERS}.items() if sampler.__module__ in found}
+    samplers = {name for name, sampler in SAMPLERS.items() if sampler.__module__ in found}
     assert samplers == {DEFAULT_SAMPLER}
     assert not {"numba", "duckdb", "mpi4py", "scipy.stats"} & found
     assert not {name for name in found if name.startswith("dsgmcmc.densities")}

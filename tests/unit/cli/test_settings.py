@@ -16,7 +16,7 @@ from dsgmcmc.cli.sample import declared, sections
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import RunConfig, build
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS
+from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.settings import BPMF_NAMES, WITHOUT_OPTION, in_python, named
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -73,7 +73,7 @@ def test_a_name_is_that_of_who_is_told() -> None:
 def test_every_name_in_messages_is_one() -> None:
     """An option of some command, or a setting of some sampler."""
     options = {word for each in COMMANDS.values() for one in each.params for word in (*one.opts, *one.secondary_opts)}
-    own = {name for kind in (*SAMPLERS.values(), *DENSITY_SAMPLERS.values()) for name in kind.Config.model_fields}
+    own = {name for kind in SAMPLERS.values() for name in kind.Config.model_fields}
     found = set()
     for path in (ROOT / "dsgmcmc").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -16,9 +16,9 @@ from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS
+from dsgmcmc.samplers import SAMPLERS
 
-METROPOLIS = [name for name, kind in DENSITY_SAMPLERS.items() if issubclass(kind, Metropolis)]
+METROPOLIS = [name for name, kind in SAMPLERS.items() if issubclass(kind, Metropolis)]
 LINKS = {"logistic": LOGISTIC, "student": student(4.0)}
 BOUNDS = ["published", "whitened"]
 
@@ -32,7 +32,7 @@ def regression(n: int, d: int, link: Link = LOGISTIC, prior: float = 1.0, seed: 
 
 def prepare(name: str, density: Any, rows: int = 1, burn_in: int = 0, **settings: Any) -> tuple[Any, VectorTarget]:
     """Sampler and target at its start."""
-    sampler = DENSITY_SAMPLERS[name](DENSITY_SAMPLERS[name].Config(**settings), burn_in)
+    sampler = SAMPLERS[name](SAMPLERS[name].Config(**settings), burn_in)
     target = vector_target(density, sampler, rows=rows, seed=11)
     sampler.start(target, 1.0)
     return sampler, target
@@ -214,7 +214,6 @@ def test_even_data_are_decided_as_rarely_wrongly_as_promised() -> None:
 
 def test_a_factorisation_is_not_offered_them() -> None:
     """Neither by its list of samplers nor by their names; in one line."""
-    assert not set(SAMPLERS) & set(DENSITY_SAMPLERS)
     with pytest.raises(InputError, match="'smh2' samples only densities; choose one of sgld, ") as error:
         build({"sampler": {"name": "smh2"}})
     assert "smh1" not in str(error.value)

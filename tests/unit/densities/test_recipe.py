@@ -15,7 +15,7 @@ from dsgmcmc.densities.recipe import Dynamics, drift, euler, residual
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.kernels.philox import NoiseKey, normals
-from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS, sampler_named
+from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.types import Factor, Purpose
@@ -163,7 +163,7 @@ class Case:
             section["step_size"] *= DENSITY.n_data
         if self.name == "baoab":
             section["friction"] = np.exp(-FRICTION * time)
-        kind = sampler_named(self.name)
+        kind = SAMPLERS[self.name]
         if "warm_up" in kind.Config.model_fields:
             section["warm_up"] = 0
         return kind(kind.Config(**section), START)
@@ -302,6 +302,5 @@ def test_what_no_law_admits_is_refused() -> None:
 
 def test_every_sampler_is_held_to_it() -> None:
     """But those that cannot be, and those that take no step."""
-    every = {**SAMPLERS, **DENSITY_SAMPLERS}
-    steps = {name for name, sampler in every.items() if issubclass(sampler.Config, StepSize)}
+    steps = {name for name, sampler in SAMPLERS.items() if issubclass(sampler.Config, StepSize)}
     assert {case.name for case in CASES} | OTHERS == steps

@@ -102,11 +102,14 @@ def test_equals_numpy(n, D, dense, by_row, dtype):
 def test_functions_at_extreme_values():
     """Protects values that are not finite, and exact roots and divisions: estimates differ between processors."""
     x = np.resize(np.array([0, 4, np.inf, -0.0, 0.25, 3e38, 1e-38, 7, 80, -1, np.nan], np.float32), (30, 11))
-    fields = {"x": x.copy(), **{name: np.zeros_like(x) for name in ("root", "power", "logarithm")}}
-    applied(Formula("root = 1 / sqrt(x)\npower = exp(x)\nlogarithm = log(x)\nx = 3 / x"), fields)
+    fields = {"x": x.copy(), **{name: np.zeros_like(x) for name in ("root", "power", "logarithm", "side", "cut")}}
+    source = "root = 1 / sqrt(x)\npower = exp(x)\nlogarithm = log(x)\nside = sign(x)\ncut = where(x <= 4, x, -1)"
+    applied(Formula(f"{source}\nx = 3 / x"), fields)
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(fields["root"], np.float32(1) / np.sqrt(x))
         np.testing.assert_array_equal(fields["x"], np.float32(3) / x)
+        np.testing.assert_array_equal(fields["side"], np.sign(x))
+        np.testing.assert_array_equal(fields["cut"], np.where(x <= 4, x, -1))
         np.testing.assert_allclose(fields["power"], np.exp(x), rtol=3e-7)
         np.testing.assert_allclose(fields["logarithm"], np.log(x), rtol=3e-7)
 
@@ -223,6 +226,9 @@ def test_numbers_of_the_gradient_are_not_taken_for_the_samplers():
         ("x = __import__('os')", "not allowed"),
         ("x = sin(x)", "not allowed"),
         ("x = x ** 0.5", "not allowed"),
+        ("x = where(x, g, 1)", "not allowed"),
+        ("x = x < g", "not allowed"),
+        ("u = x", "cannot be assigned"),
         ("x = _x", "not allowed"),
         ("z = x", "cannot be assigned"),
         ("grad = x", "cannot be assigned"),

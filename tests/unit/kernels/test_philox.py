@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from dsgmcmc.kernels import jit, philox
+from dsgmcmc.kernels.formula import Batch, Formula
 from dsgmcmc.kernels.philox import NoiseKey, normals
+from dsgmcmc.types import Factor
 
 # Random123 1.14, tests/kat_vectors: counter, key and result of philox4x32 with 10 rounds.
 KNOWN = [
@@ -73,6 +75,20 @@ def expected(first, n, seed, chain, purpose, iteration, factor) -> np.ndarray:
 def test_layout(name):
     """Protects the promise of the chain: which counter makes which element; also across 2^32 counters."""
     np.testing.assert_allclose(draw(200, **name), expected(n=200, **name), rtol=1e-6, atol=1e-6)
+
+
+def test_numbers_of_formulas_have_counters_that_no_other_draw_has():
+    """Protects their independence: `z2` and `u` have bits of the factor that no factor has, and `u` is word for word."""
+    name = {"first": 37, "seed": 3, "chain": 1, "purpose": 2, "iteration": 9, "factor": 1}
+    fields = {each: np.zeros((70, 3), np.float32) for each in ("a", "b", "c")}
+    Formula("a = z\nb = z2\nc = u").apply(Batch([fields]), noise=NoiseKey(**name))
+    a, b, c = (fields[each].ravel() for each in fields)
+    assert a.tobytes() == draw(210, **name).tobytes()
+    assert b.tobytes() == draw(210, **(name | {"factor": 1 | 2})).tobytes()
+    for e in range(37, 247):
+        counter = [((e >> 6) << 4) + (e & 15), 2 << 16 | (1 | 4) << 24, 9, 1 << 16]
+        assert c[e - 37] == ((philox4x32(counter, [3, 0])[(e >> 4) & 3] >> 9) + 0.5) / 2**23
+    assert max(Factor) < 2
 
 
 def test_slices_agree():
