@@ -10,7 +10,7 @@ training ratings, every `EVERY` sweeps
 
 The other parts of the model are drawn from the ratings less u_i . z_j.
 
-docs/own-part.md explains this file; it belongs in dsgmcmc/model/parts.
+docs/own-part.md explains this file.
 """
 
 from __future__ import annotations

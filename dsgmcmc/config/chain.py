@@ -114,6 +114,8 @@ def section_of(given: Any) -> dict[str, Any]:
     """
     if isinstance(given, str):
         return {"name": given}
+    if isinstance(given, SamplerSection):  # of another run
+        return given.model_dump()
     if not isinstance(given, Mapping):
         raise InputError(f"sampler must be a name or a section with settings (found {_short_repr(given)})")
     return dict(given)
@@ -159,9 +161,14 @@ class Checked(BaseModel):
             If any setting is wrong; the message names all of them.
         """
         try:
-            return cls(**settings)
+            return cls.whole()(**settings)
         except ValidationError as error:
             raise InputError(explain(error)) from error
+
+    @classmethod
+    def whole(cls) -> type[Self]:
+        """Return the class whose fields are all settings; a subclass if a script has registered further settings."""
+        return cls
 
 
 class ChainConfig(Checked):
@@ -340,7 +347,9 @@ class ResolvedChain(ChainConfig):
         try:
             config = cls.of(settings)
         except InputError as error:
-            raise InputError(f"{run.settings_file}: {error}") from error
+            lines = "".join(f"\n  {line}" for line in facts.get("registered", []))
+            why = f"\nThe run uses classes of a script; register them before you open the run:{lines}" if lines else ""
+            raise InputError(f"{run.settings_file}: {error}{why}") from error
         if facts.get("config_hash", config.hash()) != config.hash():
             raise InputError(
                 f"{run.settings_file} has been changed since the run was sampled: its settings do not match its "
@@ -373,13 +382,18 @@ class ResolvedChain(ChainConfig):
             return self.checkpoint_every, None
         return None, parse_time(self.checkpoint_every)
 
+    @property
+    def unused(self) -> set[str]:
+        """Settings that are neither stored nor hashed."""
+        return set()
+
     def table(self) -> dict[str, Any]:
         """Return the settings by name, with values of TOML's types; settings without a value are left out."""
-        settings = {name: value for name, value in self.model_dump().items() if value is not None}
+        settings = {name: value for name, value in self.model_dump(exclude=self.unused).items() if value is not None}
         settings["sampler"] = {name: value for name, value in settings["sampler"].items() if value is not None}
         return settings
 
     def hash(self) -> str:
         """Return the SHA-256 of the settings on which the draws depend."""
-        content = self.model_dump(exclude=set(CHANGEABLE))
+        content = self.model_dump(exclude={*CHANGEABLE, *self.unused})
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -6,12 +6,13 @@ that depend on other settings.
 
 from __future__ import annotations
 
+import functools
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, Field, ValidationInfo, create_model, field_validator
 
 from dsgmcmc.config.chain import DEFAULT_SAMPLER, ChainConfig, ResolvedChain, section_of
 from dsgmcmc.data.ratings import SIDES, Ratings
@@ -23,6 +24,8 @@ from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.settings import named, setting
 from dsgmcmc.storage.files import read_toml
 from dsgmcmc.types import Factor
+
+T = TypeVar("T", bound=BaseModel)
 
 Rank = Annotated[int, Field(ge=0, le=512)]
 
@@ -39,6 +42,14 @@ BURN_IN = "50sweeps"
 def automatic_rank(ratings: int, rows_and_columns: int) -> int:
     """Return a rank from 1 to 32; above rank 1, the factors have at most one element per training rating."""
     return min(max(1, ratings // rows_and_columns), MAX_AUTOMATIC_RANK)
+
+
+def feature_sizes(ratings: Ratings) -> dict[Factor, tuple[int, int]]:
+    """Return the numbers of features and of feature groups, for every factor whose rows have features."""
+    return {
+        Factor(SIDES.index(side)): (len(stored.names), len(set(stored.groups)))
+        for side, stored in ratings.features.items()
+    }
 
 
 class FactorConfig(BaseModel):
@@ -88,6 +99,28 @@ class FactorConfig(BaseModel):
 class ModelConfig(PartSettings, LikelihoodSettings, FactorConfig):
     """Settings of the model, its likelihood and its parts; the fields of the last base class come first."""
 
+    @classmethod
+    def whole(cls) -> type[Self]:
+        """Return this class with the settings of all parts and likelihoods, also of those that a script registered."""
+        declared = dict.fromkeys(part.Settings for part in (*LIKELIHOODS.values(), *PARTS.values()))
+        return _extended(cls, tuple(settings for settings in declared if not issubclass(cls, settings)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the values alone: the other process makes the class from what is registered there."""
+        return _restored, (type(self).__name__, dict(self))
+
+
+@functools.cache
+def _extended(config: type[T], more: tuple[type[BaseModel], ...]) -> type[T]:
+    """Return a configuration class with the fields of further settings."""
+    bases: Any = (*more, config)
+    return create_model(config.__name__, __base__=bases) if more else config
+
+
+def _restored(name: str, values: dict[str, Any]) -> Any:
+    """Make a configuration that was pickled."""
+    return globals()[name].whole().model_construct(**values)
+
 
 class RunConfig(ModelConfig, ChainConfig):
     """Requested settings of the chains and the model of a run; `RatingsSource` chooses the rank if it is ``auto``."""
@@ -102,7 +135,7 @@ class RunConfig(ModelConfig, ChainConfig):
                 f"{self.sampler.name} interleaves several states, each of which would need separate parameters of the "
                 f"{self.likelihood} likelihood: use another {named('sampler')}"
             )
-        for part in PARTS:
+        for part in PARTS.values():
             part.check(config)
         return config
 
@@ -145,6 +178,28 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         return len(self.make_sampler().positions) > 1
 
     @property
+    def unused(self) -> set[str]:
+        """Settings that are neither stored nor hashed: of registered parts, where a run does not use them."""
+        fields = type(self).model_fields
+        return {
+            name for name in fields.keys() - ResolvedConfig.model_fields if getattr(self, name) == fields[name].default
+        }
+
+    @property
+    def model_settings(self) -> list[str]:
+        """Names of the settings of the model."""
+        return [name for name in type(self).model_fields if name not in ChainConfig.model_fields]
+
+    @property
+    def registered(self) -> list[str]:
+        """Assignments by which a script registers the classes of this run that are not in the package."""
+        used = [("SAMPLERS", self.sampler.name, self.sampler.kind), ("LIKELIHOODS", self.likelihood, self.law)]
+        for name, part in PARTS.items():
+            used += [("PARTS", name, part)] if part.Settings.model_fields.keys() - self.unused else []
+        own = [use for use in used if not use[2].__module__.startswith("dsgmcmc.")]
+        return [f'{registry}["{name}"] = {kind.__qualname__}' for registry, name, kind in own]
+
+    @property
     def times(self) -> tuple[str, ...]:
         """Names of the time levels."""
         return () if self.time_levels == "no" else tuple(self.time_levels.split(","))
@@ -152,11 +207,7 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
     def quantities_for(self, ratings: Ratings) -> Quantities:
         """Return the quantities of the model for a ratings file."""
         levels = self.law.levels_of(ratings)
-        features = {
-            Factor(SIDES.index(side)): (len(stored.names), len(set(stored.groups)))
-            for side, stored in ratings.features.items()
-        }
-        return self.quantities(ratings.transposed, features, 0 if levels is None else len(levels))
+        return self.quantities(ratings.transposed, feature_sizes(ratings), 0 if levels is None else len(levels))
 
     def quantities(self, transposed: bool, features: Mapping[Factor, tuple[int, int]], levels: int) -> Quantities:
         """Return the quantities of the model: all arrays that it keeps.
@@ -170,7 +221,7 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         levels : int
             Number of levels of the ratings; 0 without levels.
         """
-        parts = (self.law, *PARTS)
+        parts = (self.law, *PARTS.values())
         union = dict.fromkeys(quantity for part in parts for quantity in part.quantities_of(self, transposed, features))
         sizes = sizes_of(self.dimension, levels, features, {"time_level": len(self.times)})
         return Quantities(tuple(union), sizes)

@@ -165,7 +165,8 @@ class SavedDraw(Protocol):
     shared : dict of str to float64 array
         Quantities that all rows share, by their names, with ``user`` or ``item`` in place of the factor.
     rows : dict of kind to dict of str to (n, ...) float32 array
-        Quantities of the rows of users and of items, by their names.
+        Quantities of the rows of users and of items, by their names. Rows have the order of the factor, not that of
+        ids: ``run.users.index_of(ids)`` (`dsgmcmc.posterior.names.Vocabulary`) gives the row numbers of ids.
     """
 
     @property

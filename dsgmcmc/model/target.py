@@ -79,12 +79,12 @@ Parts = tuple[Law, Noise, RowPriors, *tuple[Part, ...]]
 
 def read_parts(config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> list[Any]:
     """Read the parts' data from the ratings file, once for all chains of a run. Collective."""
-    return [part.read(config, ratings, blocks, ring) for part in (config.law, *PARTS)]
+    return [part.read(config, ratings, blocks, ring) for part in (config.law, *PARTS.values())]
 
 
 def make_parts(place: Place, data: list[Any]) -> Parts:
     """Make the parts of a chain's model from the result of `read_parts`. Collective."""
-    parts = [part.of(place, read) for part, read in zip((place.config.law, *PARTS), data, strict=True)]
+    parts = [part.of(place, read) for part, read in zip((place.config.law, *PARTS.values()), data, strict=True)]
     likelihood, noise, rows, *others = (part for part in parts if part)
     return likelihood, noise, rows, *others
 

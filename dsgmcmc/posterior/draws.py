@@ -56,7 +56,8 @@ class Draw:
         Quantities that all rows share, such as ``tau``, ``user.mean`` and ``thresholds``; names have ``user`` or
         ``item`` in place of the factor.
     rows : dict of kind to dict of str to (n, ...) float32 array
-        Quantities of every user and item: ``theta``, and ``weight``, ``implicit``, ``cuts`` if the model has them.
+        Quantities of every user and item: ``theta``, and ``weight``, ``implicit``, ``cuts`` if the model has them. Rows
+        have the order of the factor, not that of ids: ``run.users.index_of(ids)`` gives the row numbers of ids.
     """
 
     chain: int
@@ -95,14 +96,14 @@ class Draw:
         """Distribution of a row without ratings and features, by kind; all parts of the model add to its moments."""
         priors = {}
         for kind in KINDS:
-            terms = [term for part in PARTS if (term := part.of_unseen(self, kind))]
+            terms = [term for part in PARTS.values() if (term := part.of_unseen(self, kind))]
             mean, covariance = (functools.reduce(np.add, moments) for moments in zip(*terms, strict=True))
             priors[kind] = Prior(mean, covariance)
         return priors
 
     def of_ratings(self, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
         """Return mean and variance of the sum of the terms that the model's parts add to predictors of new ratings."""
-        terms = [part.of_ratings(self, users, items) for part in PARTS]
+        terms = [part.of_ratings(self, users, items) for part in PARTS.values()]
         return functools.reduce(np.add, (mean for mean, _ in terms)), functools.reduce(np.add, (v for _, v in terms))
 
     @property

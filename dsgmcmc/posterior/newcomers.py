@@ -213,7 +213,7 @@ class FoldIn:
         prior = draw.prior[self.kind]
         rated = self._others[span]
         phi = draw.theta[other][rated].astype(np.float64)
-        of_rated = (model_part.of_rated(draw, self.kind, rated) for model_part in PARTS)
+        of_rated = (model_part.of_rated(draw, self.kind, rated) for model_part in PARTS.values())
         centre = sum((term for term in of_rated if term is not None), prior.mean + shift)
         unknown = np.full(len(rated), -1, np.int32)
         users, items = (unknown, rated) if self.kind == "user" else (rated, unknown)

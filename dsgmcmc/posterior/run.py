@@ -230,7 +230,7 @@ class Run:
     def has_effects(self) -> bool:
         """Whether a part of the model adds effects to the predictors of ratings."""
         model = self.config, self.index.transposed, self.index.feature_sizes()
-        return any(part.has_effects and part.quantities_of(*model) for part in PARTS)
+        return any(part.has_effects and part.quantities_of(*model) for part in PARTS.values())
 
     def kind_of(self, factor: Factor) -> str:
         """Return the kind of a factor's rows, "user" or "item"."""

@@ -226,7 +226,10 @@ class Job:
         clean(run.path)
         identity = {"data_hash": source.ratings.digest, "config_hash": config.hash()}
         data = source.prepare(run, config)
-        run.write_settings(config.table(), data | identity | {"versions": versions(), "given_of_sampler": given_names})
+        about: Facts = {"versions": versions(), "given_of_sampler": given_names}
+        if config.registered:
+            about["registered"] = config.registered
+        run.write_settings(config.table(), data | identity | about)
         return identity | made_with(data)
 
     # ------------------------------------------------------------------ running

@@ -109,7 +109,7 @@ class RatingsSource:
     def _check(self, config: ResolvedConfig, processes: int) -> None:
         """Refuse settings that `processes` processes per chain cannot sample; warn of doubtful settings."""
         ratings = self.ratings
-        for part in PARTS:
+        for part in PARTS.values():
             part.check_ratings(config, ratings)
         if config.grid > ratings.n_cols:
             raise InputError(f"{named('grid')} {config.grid} is more than the {ratings.n_cols} columns of {self.path}")

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.config.run import ModelConfig, ResolvedConfig
+from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import THETA
@@ -68,7 +68,7 @@ class WarmStart:
     def model(self) -> dict[str, Any]:
         """Return the earlier run's model settings as defaults, with hyperparameters drawn from the first sweep on."""
         table = self.config.table()
-        return {name: table[name] for name in ModelConfig.model_fields if name in table} | {"hyper_start": 1}
+        return {name: table[name] for name in self.config.model_settings if name in table} | {"hyper_start": 1}
 
     def check(self, config: ResolvedConfig, levels: Float64 | None) -> None:
         """Raise InputError if the new run has a different model.
@@ -83,7 +83,7 @@ class WarmStart:
         may_differ = ["hyper_start"]  # affects when parameters are drawn, but not the posterior
         if config.prior != "fixed":
             may_differ.append("prior_precision")
-        for name in ModelConfig.model_fields:
+        for name in config.model_settings:
             earlier, requested = getattr(self.config, name), getattr(config, name)
             if name not in may_differ and earlier != requested:
                 raise InputError(

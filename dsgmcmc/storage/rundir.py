@@ -94,6 +94,7 @@ class FactsModel(BaseModel):
 
     data: str = ""
     given_of_sampler: list[str] = []
+    registered: list[str] = []
     cautions: list[str] = []
     versions: dict[str, str] = {}
     start: Sha256 = ""

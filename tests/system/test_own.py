@@ -1,4 +1,4 @@
-"""Parts and targets of one's own, added as their pages say: all commands and processes work with them."""
+"""Parts and targets of one's own, used as their pages say: all commands and processes work with them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import ROOT, Result, fenced, run, write_planted
-
-import dsgmcmc
+from support import ROOT, Result, dsgmcmc, fenced, run, write_planted
 
 PART_PAGE, TARGET_PAGE = ROOT / "docs" / "own-part.md", ROOT / "docs" / "own-target.md"
 PART = ROOT / "docs" / "examples" / "taste.py"
@@ -25,31 +23,19 @@ def test_the_page_on_parts_shows_what_the_example_has() -> None:
     assert set(excerpt.splitlines()) <= set(PART.read_text(encoding="utf-8").splitlines())
 
 
-SETTINGS = ["--rank", "2", "--grid", "2", "--tastes", "yes", "--features", "no", "--iterations", "60sweeps"]
+SETTINGS = ["--rank", "2", "--grid", "2", "--set", "tastes=yes", "--features", "no", "--iterations", "60sweeps"]
+#: A script with the part, and the command ``dsgmcmc`` with it.
+REGISTERED, *USAGE = fenced(PART_PAGE, "python")
+COMMAND = f"{REGISTERED}\nfrom dsgmcmc.cli.app import main\nmain()"
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package with the example's part, added as the page says."""
-    root = tmp_path_factory.mktemp("tree")
-    package = root / "dsgmcmc"
-    shutil.copytree(Path(dsgmcmc.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    (usage,) = fenced(PART_PAGE, "python")
-    shutil.copy(PART, package / "model" / "parts")
-    names = package / "model" / "parts" / "__init__.py"
-    text = names.read_text(encoding="utf-8")
-    for before, after in (
-        ("\n#: The parts", "from dsgmcmc.model.parts.taste import Tastes, TasteSettings\n\n#: The parts"),
-        ("TimeEffects)\n", "TimeEffects, Tastes)\n"),
-        ("class PartSettings(", "class PartSettings(TasteSettings, "),
-    ):
-        assert text.count(before) == 1
-        text = text.replace(before, after)
-    names.write_text(text, encoding="utf-8")
-    (root / "docs").mkdir()
-    shutil.copy(PART_PAGE.parent / "reference.py", root / "docs")
-    (root / "usage.py").write_text(usage, encoding="utf-8")
-    with_part(root, "docs/reference.py")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the example's part, and scripts that register it as the page says."""
+    root = tmp_path_factory.mktemp("own")
+    shutil.copy(PART, root)
+    (root / "usage.py").write_text("\n".join((REGISTERED, *USAGE)), encoding="utf-8")
+    (root / "command.py").write_text(COMMAND, encoding="utf-8")
     return root
 
 
@@ -76,32 +62,46 @@ assert "taste_precision" in BPMF.load("whole").to_arviz().posterior
 """
 
 
-def with_part(tree: Path, *arguments: str | Path, processes: int = 1) -> str:
-    """Output of Python with the changed package first on its path."""
+def with_part(own: Path, *arguments: str | Path, processes: int = 1) -> str:
+    """Output of Python in the folder with the part."""
     launcher = ["mpirun", "-n", str(processes)] if processes > 1 else []
-    command = (*launcher, sys.executable, "-W", "error", *arguments)
-    return run(*command, env={"PYTHONPATH": str(tree)}, cwd=tree).expect().out
+    return run(*launcher, sys.executable, "-W", "error", *arguments, cwd=own).expect().out
 
 
 @pytest.mark.long
-def test_it_finds_what_was_planted(tree: Path) -> None:
+def test_it_finds_what_was_planted(own: Path) -> None:
     """The page's example: predictions of new ratings have it."""
-    with_part(tree, "usage.py")
+    with_part(own, "usage.py")
 
 
 @pytest.mark.long
-def test_everything_works_on_it(tree: Path) -> None:
+def test_everything_works_on_it(own: Path) -> None:
     """One process in one go, and two that were stopped, make the same draws; all else is done with them."""
-    write_planted(tree / "r.h5", features=(2, 3))
-    (tree / "pairs.csv").write_text("user,item\n0,1\n99,1\n")
-    said = with_part(tree, "-c", SCRIPT.replace("{settings}", str(SETTINGS)))
+    write_planted(own / "r.h5", features=(2, 3))
+    (own / "pairs.csv").write_text("user,item\n0,1\n99,1\n")
+    said = with_part(own, "-c", REGISTERED + SCRIPT.replace("{settings}", str(SETTINGS)))
     assert "tastes" in said
-    assert len((tree / "predicted.csv").read_text().splitlines()) == 3
+    assert len((own / "predicted.csv").read_text().splitlines()) == 3
     for length, more in (("30sweeps", []), ("60sweeps", ["--resume"])):
         options = ["r.h5", "--out", "parts", *SETTINGS[:-1], length, *more]
-        with_part(tree, "-m", "dsgmcmc", "sample", *options, processes=2)
-    digests = {with_part(tree, "-m", "dsgmcmc", "verify", name).split()[-1] for name in ("whole", "parts")}
+        with_part(own, "command.py", "sample", *options, processes=2)
+    digests = {with_part(own, "command.py", "verify", name).split()[-1] for name in ("whole", "parts")}
     assert len(digests) == 1
+
+
+def test_a_run_says_which_classes_a_script_must_register(own: Path) -> None:
+    """With a part, and without it; a run that does not use the part is the run of a program that has none."""
+    write_planted(own / "small.h5", features=(2, 3))
+    short = ["--rank", "2", "--features", "no", "--iterations", "6", "--burn-in", "2", "--thin", "2"]
+    hashes = []
+    for out, more in (("used", ["--set", "tastes=yes"]), ("unused", [])):
+        with_part(own, "command.py", "sample", "small.h5", "--out", out, *short, *more)
+    with_part(own, "-m", "dsgmcmc", "sample", "small.h5", "--out", "plain", *short)
+    for out in ("unused", "plain"):
+        hashes.append(with_part(own, "-m", "dsgmcmc", "verify", out).split()[-1])
+    assert hashes[0] == hashes[1]
+    refused = run(*dsgmcmc("info", own / "used")).expect(2)
+    assert 'PARTS["tastes"] = Tastes' in refused.err
 
 
 # ---------------------------------------------------------------------- a target

@@ -7,12 +7,19 @@ from dsgmcmc.model.parts.noise import Noise, NoiseSettings
 from dsgmcmc.model.parts.rows import RowPriors, RowSettings
 from dsgmcmc.model.parts.time import TimeEffects, TimeSettings
 
-#: The parts in the order of their draws, except that Gibbs sampling draws effects on ratings first.
-PARTS: tuple[type[Part], ...] = (Noise, RowPriors, ImplicitFeatures, FeatureEffects, TimeEffects)
+#: The parts in the order of their draws, except that Gibbs sampling draws effects on ratings first. Every model has
+#: the first two.
+PARTS: dict[str, type[Part]] = {
+    "noise": Noise,
+    "rows": RowPriors,
+    "implicit": ImplicitFeatures,
+    "features": FeatureEffects,
+    "time": TimeEffects,
+}
 
 
 class PartSettings(TimeSettings, FeatureSettings, ImplicitSettings, NoiseSettings, RowSettings):
-    """Settings of all parts; the settings of the last base class come first."""
+    """Settings of these parts; the settings of the last base class come first."""
 
 
 __all__ = ["PARTS", "FeatureEffects", "ImplicitFeatures", "Noise", "Part", "PartSettings", "RowPriors", "TimeEffects"]

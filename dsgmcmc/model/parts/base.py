@@ -1,6 +1,6 @@
 """The interface of a part of the model: its settings, its checks, its quantities, its draws.
 
-A part is a class in a file of this folder, listed in `PARTS`; the likelihood is a part, too. Its settings become fields
+A part is a class, named in `PARTS` (`dsgmcmc.model.parts`); the likelihood is a part, too. Its settings become fields
 of the run's configuration, and its quantities are saved and shown like other parts' quantities. Class methods are
 called once for a run, before or after sampling. Every chain has an instance, which draws the part's parameters from
 their conditional distribution given everything else:
@@ -172,7 +172,7 @@ class Part(ABC):
     Attributes
     ----------
     Settings : type of BaseModel
-        The part's settings, declared by `dsgmcmc.settings.setting`; a base class of `dsgmcmc.config.run.ModelConfig`.
+        The part's settings, declared by `dsgmcmc.settings.setting`. They are among the settings of a run.
     has_effects : bool
         Whether the part adds effects to the predictors of ratings. It then defines `of_ratings`, `ratings` and `test`.
         A model has at most one part with effects.
