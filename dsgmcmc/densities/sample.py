@@ -185,6 +185,9 @@ class Draws:
     ----------
     sampler : str
         Name of the sampler.
+    settings : dict
+        All settings, none left open: ``sample_density(density, **draws.settings)`` gives the same draws, and
+        ``draws.settings["sampler"]["step_size"]`` is the step size of samplers that do not adapt it.
     interleaved : int
         Number of sub-chains that the sampler interleaves in a chain.
     theta : (chains, draws, D) float64
@@ -201,6 +204,7 @@ class Draws:
     """
 
     sampler: str
+    settings: dict[str, Any]
     interleaved: int
     theta: Float64
     energy: Float64
@@ -362,6 +366,7 @@ def _sample_chains(density: Density, settings: Mapping[str, Any], comm: Comm) ->
         doubtful = draws.mixing.doubtful(config.chains)
         if comm.bcast(draws.mixing.is_unknown or not np.any(doubtful)):  # more draws would not help, or are not needed
             break
+    draws.settings["iterations"] = config.iterations << doublings
     draws.warnings = on_root(comm, lambda: list(verdict(draws.theta, draws.mixing, draws.statistics, density)))
     return draws
 
@@ -372,6 +377,7 @@ def _gather(chains: list[Chain], config: ResolvedDensity, comm: Comm) -> Draws:
     draws = [by_process[number % comm.size][number] for number in range(config.chains)]
     return Draws(
         sampler=config.sampler.name,
+        settings={name: value for name, value in config.table().items() if name not in RUN_SETTINGS},
         interleaved=len(config.make_sampler().positions),
         **{name: np.stack([chain[name] for chain in draws]) for name in ARRAYS},
         statistics=[chain["statistics"] for chain in draws],
