@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import signal
 import subprocess
@@ -206,6 +207,11 @@ def write_synthetic(path: Path, n_users: int, n_items: int, n: int) -> int:
 
 
 # ---------------------------------------------------------------------- inside this process
+
+
+def own_part(name: str) -> Any:
+    """A class of the example of docs/own-part.md, which is not in the package."""
+    return runpy.run_path(str(ROOT / "docs" / "examples" / "taste.py"))[name]
 
 
 def applied(

@@ -31,7 +31,7 @@ ORDER = (
     "runs",
     "densities",
     "bpmf cli",
-    "lenskit",
+    "lenskit testing",
     "__main__ __init__",
 )
 FLOORS = {room for rooms in ORDER for room in rooms.split()}

@@ -78,7 +78,7 @@ def test_layout(name):
 
 
 def test_numbers_of_formulas_have_counters_that_no_other_draw_has():
-    """Protects their independence: `z2` and `u` have bits of the factor that no factor has, and `u` is word for word."""
+    """Protects their independence: `z2` and `u` have bits of the factor that no factor has, `u` is a word."""
     name = {"first": 37, "seed": 3, "chain": 1, "purpose": 2, "iteration": 9, "factor": 1}
     fields = {each: np.zeros((70, 3), np.float32) for each in ("a", "b", "c")}
     Formula("a = z\nb = z2\nc = u").apply(Batch([fields]), noise=NoiseKey(**name))

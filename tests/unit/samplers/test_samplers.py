@@ -9,60 +9,38 @@ import pkgutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from mpi4py import MPI
-from support import factor_target
 
 from dsgmcmc import densities, samplers
 from dsgmcmc.config.run import build
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.parts.base import DrawContext
-from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers import SAMPLERS, for_ratings
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.gradients import GRADIENTS
+from dsgmcmc.testing import check_distribution, check_iterations, check_sampler
 
-GRID = 4
-STEPS = {"baoab": 0.02}  # the default is for real data, not for 250 ratings
+STEPS = {"baoab": {"step_size": 0.02}}  # the default is for real data, not for 250 ratings
+
+
+@pytest.mark.parametrize("name", for_ratings())
+def test_it_keeps_what_a_sampler_promises(name: str) -> None:
+    """With its default gradient: the distribution, what an iteration does, and the same bits after a stop.
+
+    200 chains of 1,500 draws know a standard deviation to 1 or 2 %; what the step leaves is 3 % at most.
+    """
+    check_sampler(SAMPLERS[name], **STEPS.get(name, {}))
 
 
 @pytest.mark.parametrize(
-    ("name", "gradient"), [(name, each) for name in for_ratings() for each in SAMPLERS[name].gradients]
+    ("name", "gradient"), [(name, each) for name in for_ratings() for each in SAMPLERS[name].gradients[1:]]
 )
-def test_it_moves_every_row_and_has_hyperparameters_drawn_once_a_sweep(
-    name: str, gradient: str, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every row moves in every position, also without a rating, and stays finite.
+def test_it_moves_every_row_with_every_gradient(name: str, gradient: str, data: Path) -> None:
+    """A sampler that visits the parts by itself must neither forget to have hyperparameters drawn, nor do it twice."""
+    check_iterations(SAMPLERS[name], data, gradient=gradient, **STEPS.get(name, {}))
 
-    A sampler that visits the parts by itself must neither forget to have hyperparameters drawn, nor do it twice.
-    """
-    drawn, draw = [], FactorTarget.draw_shared
 
-    def note(target: FactorTarget, context: DrawContext) -> None:
-        drawn.append(context.stream.iteration)
-        draw(target, context)
-
-    monkeypatch.setattr(FactorTarget, "draw_shared", note)
-    kind, section = SAMPLERS[name], {"step_size": STEPS[name]} if name in STEPS else {}
-    sampler = kind(kind.Config(gradient=gradient, **section), 0)
-    target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
-    sampler.start(target, 0.1)
-    by_parts = GRADIENTS[gradient].by_parts
-    assert kind.sweep_length(sampler.config, GRID) == target.sweep_length == (GRID if by_parts else 1)
-    blocks = {(block.factor, block.index): block for block in target.blocks()}
-    before = {
-        key: {position: block[position].copy() for position in sampler.positions} for key, block in blocks.items()
-    }
-    iterations = 2 * GRID * len(sampler.positions)
-    sampler.advance(target, 0, iterations)
-    assert drawn == list(range(target.sweep_length - 1, iterations, target.sweep_length))
-    assert any((block.counts == 0).any() for block in target.blocks())
-    for block in target.blocks():
-        for position, old in before[block.factor, block.index].items():
-            assert (block[position] != old).any(axis=1).all()
-            assert np.abs(block[position]).max() < 100
-        assert all(np.isfinite(block[field]).all() for field in target.layout.names)
+def test_the_default_step_of_baoab_leaves_the_right_spread() -> None:
+    """The test above has another step."""
+    check_distribution(SAMPLERS["baoab"])
 
 
 @pytest.mark.parametrize("name", for_ratings())

@@ -1,0 +1,109 @@
+"""Classes with a defect do not pass the checks that users have for their own; those without one do, elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support import own_part
+
+from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers.sgld import SGLD
+from dsgmcmc.testing import check_likelihood, check_part, check_sampler
+
+
+class TooHot(SGLD):
+    """Its noise has the variance 4 eps."""
+
+    def step(self, target: Any, iteration: int) -> None:
+        """Add the noise of a second step."""
+        super().step(target, iteration)
+        sd = (2 * self.step_size(target, iteration) / target.curvature_bound) ** 0.5
+        for rows in target.rows_by_factor():
+            rows.update(Formula("theta = theta + sd * z2"), sd=sd)
+
+
+class Global(SGLD):
+    """It takes NumPy's global random numbers."""
+
+    def step(self, target: Any, iteration: int) -> None:
+        """Add numbers that no seed of the run determines."""
+        super().step(target, iteration)
+        for block in target.blocks():
+            block["theta"][:] += 1e-3 * np.random.standard_normal(block["theta"].shape)
+
+
+class Lazy(SGLD):
+    """It forgets the hyperparameters: nothing is drawn at the end of a sweep."""
+
+    def step(self, target: Any, iteration: int) -> None:
+        """Keep the target from seeing all data."""
+        vars(target)["all_data_seen"] = lambda: None
+        super().step(target, iteration)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (
+            TooHot,
+            r"^TooHot on a normal distribution: the standard deviation of the draws is 2\.\d+, but should be 1\.41",
+        ),
+        (Global, r"^a run on 1 process\(es\), stopped after 7 iterations and resumed, has other bits"),
+        (Lazy, r"^Lazy has hyperparameters drawn in iterations \[\], not at the ends of sweeps, \[3, 7\]"),
+    ],
+)
+def test_a_defective_sampler_is_found(kind: type[SGLD], message: str) -> None:
+    """In one sentence that says what is wrong; nothing stays registered."""
+    with pytest.raises(AssertionError, match=message):
+        check_sampler(kind)
+    assert kind not in SAMPLERS.values()
+
+
+class Steep(Gaussian):
+    """Its score is not the derivative of its density."""
+
+    score = "1.1 * (x - eta)"
+
+
+class Wide(Gaussian):
+    """Its variance is not that of its distribution function."""
+
+    @staticmethod
+    def variance(eta: Any, noise: Any, *shape: Any) -> Any:
+        """Twice the noise."""
+        return 2 * noise
+
+    @staticmethod
+    def cdf(x: Any, mean: Any, variance: Any, *shape: Any) -> Any:
+        """Of a narrower distribution."""
+        return Gaussian.cdf(x, mean, variance / 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (Steep, r"^Steep: an element of the energy's gradient, from differences of log_density, is "),
+        (Wide, r"^Wide at eta = .*: the variance of 40,000 random quantiles is .*, but should be 2 "),
+    ],
+)
+def test_a_defective_likelihood_is_found(kind: type[Gaussian], message: str) -> None:
+    """A wrong gradient samples another posterior, and nothing else would say so."""
+    with pytest.raises(AssertionError, match=message):
+        check_likelihood(kind)
+
+
+class Still(own_part("Tastes")):
+    """It never draws its parameters."""
+
+    def draw(self, context: Any) -> None:
+        """Draw nothing."""
+
+
+def test_a_defective_part_is_found() -> None:
+    """Parameters that stay where they start; for draws that differ between processes see `tests/mpi/test_checks.py`."""
+    with pytest.raises(AssertionError, match=r"^taste was not drawn in 12 iterations"):
+        check_part(Still, tastes="yes", fixed=["traits"])
