@@ -161,8 +161,8 @@ class Formula(DeclaredFormula):
     ----------
     source : str
         Assignments, one per line, with the operators + - * / and ** (exponent: a positive integer literal), the
-        functions sqrt, abs, sign, minimum, maximum, exp and log, and where(a < b, x, y), with any of < <= > >=, which is
-        x where the comparison is true and else y. These names are built in: `z` and `z2`, independent standard normals
+        functions sqrt, abs, sign, minimum, maximum, exp and log, and where(a < b, x, y), with < <= > or >=: x where the
+        comparison is true, else y. These names are built in: `z` and `z2`, independent standard normals
         for every element; `u`, a uniform number between 0 and 1; `grad`, the latest gradient of the energy;
         `grad_likelihood`, its part without the prior; and `grad_prior`, the gradient of the prior's energy at the field
         `theta`, as it is before this pass.

@@ -14,8 +14,8 @@ The Box-Muller transform turns words 0 and 1 into two normals, and words 2 and 3
 the uniform (x + 1/2) 2^-32 in float32, which is precise near zero, so normals reach 6.76 standard deviations; with
 uniforms of 24 bits they would reach 5.8.
 
-A formula may read further random numbers of each element. Their counters have additional bits of the factor (`STREAMS`),
-which no factor has: normals z2 in the layout of z, and uniforms u, of which word (e >> 4) & 3 makes one.
+A formula may read further random numbers of each element. Their counters have other bits of the factor (`STREAMS`),
+which no factor has: normals z2 in the layout of z, and uniforms u, each from its element's word.
 
 Gamma variables are made by the rejection sampler of [Marsaglia & Tsang 2000]. Attempt a for row i uses counter
 64 i + a, so that a variable depends only on its key and row.

@@ -12,7 +12,7 @@ from dsgmcmc.samplers.registry import Registry
 if TYPE_CHECKING:
     from dsgmcmc.samplers.base import Sampler
 
-#: All samplers by name; ``SAMPLERS[name].Config`` has the settings. Samplers in ``densities`` sample only densities. The
+#: All samplers by name; ``SAMPLERS[name].Config`` has the settings. Those in ``densities`` sample only densities. The
 #: others sample ratings and densities, except Gibbs sampling, which needs conditional distributions.
 SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
     {

@@ -185,12 +185,13 @@ class Target(Protocol):
     subchain : int
         Number of the interleaved sub-chain that moves in this iteration; every sub-chain has hyperparameters.
     sweep_length : int
-        Number of iterations that use all data once.
+        Number of iterations that use all data once: B with gradients of parts, otherwise 1.
     n_data : int
         Number of data.
     curvature_bound : float
-        Largest number of data of a row in one iteration, scaled up to all data: a bound on the energy's curvature, in
-        units of tau times the mean square of the covariates.
+        max(count / p): largest number of data of a row in one iteration, divided by the probability of that part of the
+        data. It bounds the energy's curvature, in units of tau times the mean square of the covariates. Of a plain
+        vector: the largest element of the density's curvature.
     metric_uses_current_hyperparameters : bool
         Whether a metric uses the current values of the hyperparameters (tau, the prior's precision, the rows' noise
         scales), instead of their values at its last refresh.
