@@ -313,6 +313,20 @@ def oversubscription(comm: Comm) -> str:
 # ---------------------------------------------------------------------- errors, and the end of a command
 
 
+POLL = 0.005  # seconds between checks, during a wait for other processes or for writes
+
+
+def meet(comm: Comm, progress: Callable[[], None] = lambda: None) -> None:
+    """Wait for all processes; meanwhile handlers of signals run, and `progress` is called. Collective.
+
+    Inside other calls of MPI, no handler of Python's runs.
+    """
+    arrival = comm.Ibarrier() if comm.size > 1 else None
+    while arrival is not None and not arrival.Test():
+        progress()
+        time.sleep(POLL)
+
+
 def agree(comm: Comm, work: Callable[[], T], activity: str = "", error: type[AgreedError] = AgreedError) -> T:
     """Do local work that may fail; if it fails on any process, all processes raise the same error. Collective.
 
@@ -351,6 +365,7 @@ def agree(comm: Comm, work: Callable[[], T], activity: str = "", error: type[Agr
         cause = failure
         if isinstance(failure, WriteError) or (isinstance(failure, OSError) and failure.errno in DISK_ERRORS):
             kind = WriteError
+    meet(comm)
     outcomes = comm.allgather((message, kind))
     failed = [rank for rank, (text, _) in enumerate(outcomes) if text]
     if failed:

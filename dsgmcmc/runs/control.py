@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from dsgmcmc.parallel.comm import POLL, meet
 from dsgmcmc.parallel.signals import Request, Signals
 from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.types import Comm
 
 MARGIN = 3.0  # seconds for the summary and MPI_Finalize, between the last write and the end of the wall time
-POLL = 0.005  # seconds between checks, during a wait for writes or for other chains
 
 
 class Control:
@@ -102,12 +102,7 @@ class Control:
         During the wait, the watchdogs do not end the job, however slow another chain is.
         """
         self._progress()
-        if all_processes.size == self._comm.size:
-            return
-        arrival = all_processes.Ibarrier()
-        while not arrival.Test():
-            self._progress()
-            sleep(POLL)
+        meet(all_processes, self._progress)
 
     def saving(self) -> None:
         """Record that the writing of a checkpoint begins, and call `finish`. Collective."""

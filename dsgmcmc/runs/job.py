@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from threading import RLock
-from time import monotonic, perf_counter
+from time import monotonic, perf_counter, sleep
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
@@ -53,7 +53,7 @@ from dsgmcmc.runs.costs import Costs
 from dsgmcmc.runs.progress import Progress, logs
 from dsgmcmc.runs.source import RatingsSource, targets_of
 from dsgmcmc.settings import named
-from dsgmcmc.storage.lock import Lock, is_held
+from dsgmcmc.storage.lock import ATTEMPT_SECONDS, Lock, is_held
 from dsgmcmc.storage.rundir import INDEX, Facts, RunDirectory, check_made_with, made_with, now, versions
 from dsgmcmc.storage.store import clean, read_manifest, step_name
 from dsgmcmc.terminal import log, say
@@ -65,6 +65,8 @@ WAITING_PHASES = ("exchange", "reduce", "checkpoint")  # in these, a process mos
 SLOW_FACTOR = 1.25  # a slow process is busy for at least this multiple of the median of the other processes,
 SLOW_SHARE = 0.05  # and for more than this share of the sampling time above this median
 
+#: Exit status of a job that a request has stopped.
+STATUS = {Request.STOP: EXIT_RESUME, Request.INTERRUPT: EXIT_INTERRUPTED}
 
 #: Lets only one job run at a time inside another program, because a job changes global state: the logs, and the number
 #: of BLAS threads, on which the last bits of the results depend.
@@ -115,6 +117,7 @@ class Job:
         self._command = command
         self._at_root = comm.rank == 0
         self._signals, self._since_start = Signals(), seconds_since_start
+        self._lock = Lock(self.run_directory.lock_file)
         #: Lines that tell the user the result at the end; used only on process 0.
         self.result: list[str] = []
         self._request = Request.GO_ON  # the last request
@@ -193,31 +196,45 @@ class Job:
             check_made_with(manifest, facts, index)
         return config.table()
 
+    def _claim(self) -> Request:
+        """Wait for the lock of the run directory; return the request that ends the wait without it, if any. Collective.
+
+        Raises
+        ------
+        AgreedError
+            If another job uses the directory.
+        """
+        run = self.run_directory
+
+        def attempt() -> bool:
+            run.path.mkdir(parents=True, exist_ok=True)
+            return self._lock.attempt()
+
+        while not on_root(self.comm, attempt):
+            request = max(self.comm.allgather(self._signals.request))
+            if request >= Request.STOP:
+                self._lock.release()
+                return request
+            sleep(ATTEMPT_SECONDS)
+        return Request.GO_ON
+
     @contextmanager
     def _opened(self, config: ResolvedConfig, given_names: list[str]) -> Iterator[Facts]:
-        """Context in which this job has the lock of the run directory, and has written ``run.toml``. Collective.
+        """Context in which this job, which has the lock, has written ``run.toml``; then the lock is free. Collective.
 
         Yields the facts that the run's snapshots record (`dsgmcmc.storage.rundir`).
 
         Raises
         ------
         AgreedError
-            If another job uses the directory, or a file in it is invalid.
+            If a file in the run directory is invalid.
         """
-        run = self.run_directory
-        lock = Lock(run.lock_file)
-
-        def claim() -> None:
-            run.path.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
-
-        on_root(self.comm, claim)
         try:
             yield on_root(self.comm, partial(self._prepare, config, given_names))
         finally:
             if self._at_root:
-                _stop_listening(run)
-                lock.release()
+                _stop_listening(self.run_directory)
+                self._lock.release()
 
     def _prepare(self, config: ResolvedConfig, given_names: list[str]) -> Facts:
         """Clean the directory; write ``run.toml``, the index and starting values; return the facts for snapshots."""
@@ -276,6 +293,9 @@ class Job:
         self._config = config
         run.on_log_error = self._stop_after_log_error
         who = f"process {comm.rank} of {comm.size} ({os.getpid()} on {platform.node()})"
+        if request := self._claim():
+            self.result = [f"{run.path}: stopped while another job uses it; continue with {named('resume')}"]
+            return STATUS[request]
         with self._opened(config, given_names) as facts, Watchdog(self.policy.watchdog, who) as watchdog:
             group, groups = chain_group(comm.rank, comm.size, config.chains)
             ring = Ring(comm.Split(group, comm.rank), config.grid)
@@ -296,7 +316,8 @@ class Job:
             with Progress(config.iterations, data_per_iteration, self.quiet) as self._progress:
                 self._sample_chains(range(group, config.chains, groups), open_chain)
                 sampling = perf_counter() - self._begin if self._timed else 0.0
-            watchdog.stop()  # the chains of other groups may take much longer
+            self._control.meet(comm)  # the chains of other groups may take much longer
+            watchdog.stop()
             failures = [failure for failure in comm.allgather(self._failure) if failure]
             if failures:
                 raise type(failures[0])("; ".join(dict.fromkeys(map(str, failures))))
@@ -307,9 +328,7 @@ class Job:
                 self.result = self._write_summary(ring, sampling)
             else:
                 self.result = earlier or []
-        if request == Request.INTERRUPT:
-            return EXIT_INTERRUPTED
-        return EXIT_RESUME if request == Request.STOP else EXIT_DONE
+        return STATUS.get(request, EXIT_DONE)
 
     def _stop_after_log_error(self, error: OSError) -> None:
         """Keep the first error in writing a log, and ask all processes of the chain to stop."""

@@ -2,7 +2,7 @@
 
 The operating system locks a file in the directory (``flock``), and releases the lock however its holder ends. The file
 names its last holder, and is not removed. If a holder dies with its host, the file server may notice it only later;
-another job therefore waits up to `WAIT_SECONDS` for the lock. If a file system has no locks, a warning is logged.
+another job therefore tries again for up to `WAIT_SECONDS`. If a file system has no locks, a warning is logged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import socket
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.terminal import log, plain
@@ -31,33 +31,36 @@ class Lock:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = -1
+        self._began_at, self._warned = 0.0, False
 
-    def acquire(self) -> None:
-        """Claim the directory for this process.
+    def attempt(self) -> bool:
+        """Try to claim the directory for this process; return False if its holder may still release it.
 
         Raises InputError if another process keeps the lock, and OSError if the file cannot be opened or locked.
         """
-        self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o644)
+        if self._file < 0:
+            self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o644)
+            self._began_at, self._warned = monotonic(), False
         on_host = f"on {socket.gethostname()}"
-        begin, warned = monotonic(), False
-        while _fails_to_lock(self._file, fcntl.LOCK_EX):
+        if _fails_to_lock(self._file, fcntl.LOCK_EX):
             holder = os.pread(self._file, 200, 0).decode(errors="replace") or "another process"
-            waited = monotonic() - begin
+            waited = monotonic() - self._began_at
             if waited > (GRACE_SECONDS if holder.endswith(on_host) else WAIT_SECONDS):
                 self.release()
                 raise InputError(
                     f"{self._path.parent} is in use: {plain(holder)} holds its lock. Wait for it, or stop it"
                 )
-            if waited > GRACE_SECONDS and not warned:
+            if waited > GRACE_SECONDS and not self._warned:
                 log.warning("%s: %s holds its lock; waiting for up to %g s", self._path.parent, holder, WAIT_SECONDS)
-                warned = True
-            sleep(ATTEMPT_SECONDS)
+                self._warned = True
+            return False
         with suppress(OSError):  # the content is only for messages
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, f"process {os.getpid()} {on_host}".encode(), 0)
+        return True
 
     def release(self) -> None:
-        """Release the directory, if this process holds the lock."""
+        """Release the directory, or give up the claim to it."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

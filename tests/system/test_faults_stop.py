@@ -13,6 +13,7 @@ from support import Running, digest, injected, newest, rank_pid, run
 from tiny import expect_same, go_on, resuming, wait_until_past
 
 from dsgmcmc.parallel.signals import ONE_PRESS
+from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.store import steps
 
 # ---------------------------------------------------------------------- signals
@@ -110,6 +111,33 @@ def test_a_second_ctrl_c_ends_at_once(data: Path, tmp_path: Path) -> None:
         assert running.wait(50).code == -signal.SIGINT
     assert newest(out) == 40
     expect_same(data, out, tmp_path)
+
+
+def test_a_run_that_waits_for_the_lock_can_be_stopped(data: Path, tmp_path: Path) -> None:
+    """Whichever process gets the signal, the lock of a lost host is no longer waited for."""
+    path = tmp_path / "run" / "lock"
+    path.parent.mkdir()
+    assert Lock(path).attempt()
+    path.write_text("process 1 on elsewhere")
+    for processes, number, code in ((None, signal.SIGTERM, 75), (2, signal.SIGUSR1, 75), (2, signal.SIGINT, 130)):
+        with Running(resuming(data, tmp_path / "run", processes)) as running:
+            pid = running.process.pid if processes is None else rank_pid(running, 1)
+            running.until(lambda pid=pid: handles_usr1(pid), "it handles signals")
+            os.kill(pid, number)
+            result = running.wait(60).expect(code)
+        assert "stopped while another job uses it" in result.out
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_process_that_waits_for_another_hears_ctrl_c(data: Path, tmp_path: Path) -> None:
+    """A second Ctrl-C ends a process although another one reads for a minute."""
+    with Running(resuming(data, tmp_path / "run", 2), injected("load=sleep:60,rank=0")) as running:
+        running.until((tmp_path / "run" / "listening").exists, "listening")
+        time.sleep(1)  # until all wait
+        for _ in range(2):
+            os.kill(rank_pid(running, 1), signal.SIGINT)
+            time.sleep(2 * ONE_PRESS)
+        assert running.wait(30).code not in (0, 75)
 
 
 # ---------------------------------------------------------------------- the wall time

@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,21 @@ from support import Running
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage import lock
-from dsgmcmc.storage.lock import Lock, is_held
+from dsgmcmc.storage.lock import ATTEMPT_SECONDS, Lock, is_held
 
 HOLD = """
 import pathlib, sys, time
 from dsgmcmc.storage.lock import Lock
-Lock(pathlib.Path(sys.argv[1])).acquire()
+Lock(pathlib.Path(sys.argv[1])).attempt()
 print("held", flush=True)
 time.sleep(60)
 """
+
+
+def wait_for(claim: Lock) -> None:
+    """Attempt until the lock is got, or refused."""
+    while not claim.attempt():
+        time.sleep(ATTEMPT_SECONDS)
 
 
 @pytest.fixture(autouse=True)
@@ -36,11 +43,11 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_at_a_time(tmp_path: Path) -> None:
     """A second run, also in one process, is refused with the holder of the lock until it is released."""
     first, second = Lock(tmp_path / "lock"), Lock(tmp_path / "lock")
-    first.acquire()
+    first.attempt()
     with pytest.raises(InputError, match=rf"in use: process {os.getpid()} on {socket.gethostname()} holds its lock"):
-        second.acquire()
+        wait_for(second)
     first.release()
-    second.acquire()
+    assert second.attempt()
     assert is_held(tmp_path / "lock")
     second.release()
     assert not is_held(tmp_path / "lock")
@@ -55,11 +62,11 @@ def test_a_process_of_another_host_is_waited_for(tmp_path: Path, caplog: pytest.
         assert holder.process.stdout.readline() == "held\n"
         path.write_bytes(text)
         with pytest.raises(InputError, match=r"in use: .* holds its lock"):
-            claim.acquire()
+            wait_for(claim)
         assert "waiting for up to 0.6 s" in caplog.text
         assert is_held(path)
         threading.Timer(0.3, holder.process.kill).start()  # a process that was killed holds nothing
-        claim.acquire()
+        wait_for(claim)
     claim.release()
 
 
@@ -73,5 +80,5 @@ def test_a_file_system_without_locks(
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     with caplog.at_level("WARNING", "dsgmcmc"):
-        Lock(tmp_path / "lock").acquire()
+        Lock(tmp_path / "lock").attempt()
     assert "has no locks" in caplog.text
