@@ -343,14 +343,16 @@ def sample(
         return Job(comm, RatingsSource(data, start=start), out, settings, resume, policy).run(installed())
 
 
-def diverging(comm: MPI.Comm, data: Path, out: Path, iterations: int = 60, **settings: Any) -> int:
-    """Sample, or go on, with default steps that diverge after burn-in; the exit status. Collective.
+def diverging(
+    comm: MPI.Comm, data: Path, out: Path, iterations: int = 60, metric: str | None = None, **settings: Any
+) -> int:
+    """Sample, or go on, with default steps that diverge; the exit status. Collective.
 
     They are ten times the largest stable step at any curvature, so they diverge with any bound on it, also after a
-    division by four.
+    division by four: after burn-in, or with a `metric` also during burn-in.
     """
     usual = {"rank": 3, "grid": 5, "burn_in": 20, "thin": 5, "evaluate_every": 10, "save_draws": 3}
-    sampler = {"step_size": 10.0, "burn_in_step_size": 0.35}
+    sampler = {"step_size": 10.0, **({"metric": metric} if metric else {"burn_in_step_size": 0.35})}
     given = {**usual, "iterations": iterations, **settings}
     with handlers_as_before():
         return Job(comm, RatingsSource(data), out, given, True, usual={"sampler": sampler}).run(installed())

@@ -35,6 +35,9 @@ VARIABLE = "DSGMCMC_TEST_FAULTS"
 POINTS = {
     "load": [("dsgmcmc.model.blocks", "RatingBlocks._read_train")],
     "iteration": [("dsgmcmc.runs.chain", "Chain._iterate")],
+    "start": [("dsgmcmc.runs.chain", "Chain.start")],
+    "fall back": [("dsgmcmc.runs.chain", "Chain._fall_back")],
+    "load model": [("dsgmcmc.runs.chain", "Chain._load_model")],
     "exchange": [("dsgmcmc.parallel.ring", "Move.finish"), ("dsgmcmc.parallel.ring", "SharedTour._wait")],
     "reduce": [("dsgmcmc.parallel.ring", "Ring.reduce")],
     "snapshot": [("dsgmcmc.storage.store", "SnapshotWriter.make")],

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support import Running, copied, injected, newest, rank_pid, run
+from mpi4py import MPI
+from support import ROOT, Running, copied, digest, diverging, dsgmcmc, injected, newest, rank_pid, run
 from tiny import FOREVER, expect_same, go_on, resuming, wait_until_past
 
 OFTEN = {"checkpoint_every": 15}
@@ -77,3 +81,79 @@ def test_a_kill_at_any_step_of_the_commit_protocol_loses_nothing(data: Path, tmp
         reached.append(newest(out))
     assert reached == sorted(reached), reached
     expect_same(data, out, tmp_path, **OFTEN)
+
+
+# ---------------------------------------------------------------------- kills while a chain falls back
+
+#: Settings with which a chain ends with the Kronecker metric, and with Gibbs sampling.
+FALLING: list[dict[str, Any]] = [{"checkpoint_every": 15}, {"checkpoint_every": 15, "metric": "kronecker"}]
+
+#: Kills where a chain has diverged or goes back, where it begins again, and at its first checkpoints after that.
+KILLS = [
+    "fall back=kill,at=1",
+    "shard=kill,at=4",  # of the new state; before come the index and two checkpoints
+    "rename.done=kill,path=step-000000000015.tmp-,at=2",
+    "load model.done=kill,at=2",
+    "fall back=kill,at=2",
+    "fall back.done=kill,at=1",
+    "fall back=kill,at=3",
+    "start=kill,at=2",
+    "start.done=kill,at=4",
+    "load model=kill,at=1",
+    "mkdir=kill,path=step-000000000000.tmp-,at=3",
+    "shard.done=kill,at=4",
+    "rename=kill,path=manifest.json.tmp-,at=4",
+    "rename=kill,path=step-000000000000.tmp-,at=1",
+    "rename.done=kill,path=step-000000000000.tmp-,at=2",
+    "remove=kill,path=.trash-,at=1",
+    "remove.done=kill,path=.trash-,at=3",
+    "iteration=kill,at=27",
+    "rename=kill,path=step-000000000015.tmp-,at=3",
+    "rename=kill,path=step-000000000020.tmp-,at=2",
+]
+
+PROGRAM = """
+import json, pathlib, sys
+from mpi4py import MPI
+from support import diverging
+data, out, settings = sys.argv[1:]
+sys.exit(diverging(MPI.COMM_WORLD, pathlib.Path(data), pathlib.Path(out), **json.loads(settings)))
+"""
+
+
+def fall(processes: int, data: Path, out: Path, settings: dict[str, Any], fault: str = "") -> int:
+    """Exit code of a job whose chain diverges."""
+    if processes == 1:
+        work = partial(diverging, MPI.COMM_SELF, data, out, **settings)
+        return copied(fault, work) if fault else work()
+    command = (*dsgmcmc(processes=processes)[:-2], "-c", PROGRAM, data, out, json.dumps(settings))
+    return run(*command, env=injected(fault), cwd=ROOT / "tests").code
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Digests of the runs that nothing interrupts."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert [fall(1, data, folder / str(n), settings) for n, settings in enumerate(FALLING)] == [0, 0]
+    return [digest(folder / str(n)) for n in range(len(FALLING))]
+
+
+@pytest.mark.parametrize(
+    ("processes", "then", "kills"),
+    [
+        (1, 1, KILLS[:4]),
+        (2, 1, KILLS[1:2]),
+        (3, 1, KILLS[2:3]),
+        *(pytest.param(number, number, KILLS, marks=pytest.mark.long) for number in (1, 2, 3)),
+    ],
+)
+def test_kills_while_a_chain_falls_back_lose_nothing(
+    data: Path, tmp_path: Path, whole: list[str], processes: int, then: int, kills: list[str]
+) -> None:
+    """Killed on its way back, while it begins again or at a checkpoint after that, a run ends with the same draws."""
+    for number, kill in enumerate(kills):
+        out, settings = tmp_path / f"run-{number}", FALLING[number % 2]
+        fault = f"{kill},rank={0 if 'path=' in kill else processes - 1}"
+        assert fall(processes, data, out, settings, fault) not in (0, 1, 2, 70, 75), fault
+        assert fall(then, data, out, settings) == 0, fault
+        assert digest(out) == whole[number % 2], fault
