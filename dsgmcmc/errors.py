@@ -24,6 +24,11 @@ EXIT_INTERRUPTED = 130  # Ctrl-C
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 
+def is_of_disk(error: BaseException) -> bool:
+    """Whether the cause of an error is the disk; HDF5 and DuckDB tell it only in the text of their errors."""
+    return getattr(error, "errno", None) in DISK_ERRORS or any(os.strerror(code) in str(error) for code in DISK_ERRORS)
+
+
 def failed_file(error: OSError) -> str:
     """Return the message of an `OSError` as one line, with the path of the file first if it is known."""
     text = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
@@ -68,7 +73,7 @@ class AgreedError(InputError):
 
 
 class WriteError(AgreedError):
-    """A file or standard output cannot be written, for example on a full disk; all processes raise this error."""
+    """A disk is full or has failed, or standard output cannot be written; all processes raise this error."""
 
 
 class GoneError(InputError):
@@ -130,5 +135,5 @@ def writing(path: os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kind = WriteError if error.errno in DISK_ERRORS else InputError
+        kind = WriteError if is_of_disk(error) else InputError
         raise kind(f"{path} cannot be written: {error.strerror or error}") from error

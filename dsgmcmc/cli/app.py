@@ -14,7 +14,7 @@ from dsgmcmc.cli.info import doctor, info, report, verify
 from dsgmcmc.cli.posterior import evaluate, export, predict, recommend
 from dsgmcmc.cli.prepare import fetch, prepare
 from dsgmcmc.cli.sample import SampleCommand, sample, with_settings
-from dsgmcmc.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, InputError, WriteError, failed_file
+from dsgmcmc.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, InputError, WriteError, failed_file, is_of_disk
 from dsgmcmc.terminal import complain, say
 
 #: Base class of the errors that typer raises for a wrong command line; typer does not export it.
@@ -67,7 +67,7 @@ def _program_for(arguments: list[str]) -> typer.Typer:
 def main() -> None:
     """Run the command line; after an error of the user or of the file system, print its message to stderr and exit.
 
-    The exit status is 2 for wrong input or a missing permission, and 1 for a `WriteError` or another `OSError`. Ctrl-C
+    The exit status is 2 for wrong input or a missing permission, and 1 for a failed disk or another `OSError`. Ctrl-C
     raises KeyboardInterrupt.
     """
     arguments = sys.argv[1:] or ["--help"]
@@ -78,10 +78,13 @@ def main() -> None:
         sys.exit(EXIT_USAGE)
     except InputError as error:
         complain(error)
-        sys.exit(EXIT_FAILURE if isinstance(error, WriteError) else EXIT_USAGE)
+        sys.exit(EXIT_FAILURE if isinstance(error, WriteError) or is_of_disk(error) else EXIT_USAGE)
     except OSError as error:
         complain(failed_file(error))
         sys.exit(EXIT_USAGE if isinstance(error, PermissionError) else EXIT_FAILURE)
+    except (ImportError, MemoryError) as error:  # a library cannot be loaded into little memory
+        complain(" ".join(f"{type(error).__name__}: {error}".split()).rstrip(":"))
+        sys.exit(EXIT_FAILURE)
     if status == EXIT_INTERRUPTED:  # typer's exit status after Ctrl-C
         raise KeyboardInterrupt
     sys.exit(status)

@@ -24,7 +24,6 @@ from dsgmcmc.data.ratings import (
     MAX_SIDE,
     SIDES,
     SPLITS,
-    Ratings,
     Sizes,
     Slab,
     Times,
@@ -172,7 +171,7 @@ def prepare_ratings(
         indptr, n_test = _sort_cells(db, test_sql, lengths[rows], timestamps, temporal)
         report(f"writing {out.name}")
         sides = dict(zip(SIDES, (rows, cols), strict=True))
-        write_slabs(
+        attributes = write_slabs(
             out,
             Sizes(lengths[rows], lengths[cols], int(indptr[-1]) - n_test, n_test),
             {side: _names(db, entity) for side, entity in sides.items()},
@@ -183,23 +182,22 @@ def prepare_ratings(
             source=", ".join(table.path.name for table, _ in tables),
             force=force,
         )
-        with Ratings(out) as ratings:
-            return Summary(
-                path=str(out),
-                users=lengths["user"],
-                items=lengths["item"],
-                ratings=ratings.nnz + ratings.nnz_test,
-                train=ratings.nnz,
-                test=ratings.nnz_test,
-                mean=ratings.mean,
-                minimum=ratings.minimum,
-                maximum=ratings.maximum,
-                content_sha256=ratings.digest,
-                columns=_describe_roles(*tables[0], timed),
-                features={entity: about for entity, (_, about) in encoded.items()},
-                not_rated=not_rated,
-                duplicates=n_duplicates,
-            )
+        return Summary(
+            path=str(out),
+            users=lengths["user"],
+            items=lengths["item"],
+            ratings=int(indptr[-1]),
+            train=attributes["nnz"],
+            test=attributes["nnz_test"],
+            mean=attributes["mean"],
+            minimum=float(attributes["min"]),
+            maximum=float(attributes["max"]),
+            content_sha256=attributes["content_sha256"],
+            columns=_describe_roles(*tables[0], timed),
+            features={entity: about for entity, (_, about) in encoded.items()},
+            not_rated=not_rated,
+            duplicates=n_duplicates,
+        )
 
     with open_session(out.parent, memory) as db:
         return interruptible(db, lambda: work(db))

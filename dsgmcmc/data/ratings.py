@@ -45,6 +45,7 @@ import os
 import secrets
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -297,7 +298,7 @@ class Ratings:
             self._check_attributes()
             self._check_arrays()
         except (OSError, KeyError, RuntimeError, TypeError, ValueError, MemoryError) as error:
-            self._file.close()
+            self.close()
             if isinstance(error, InputError):
                 raise
             raise self._wrong(f"its structure cannot be read ({error})") from error
@@ -309,8 +310,9 @@ class Ratings:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the file; if that fails, nothing is lost, because the file is only read."""
+        with suppress(OSError, RuntimeError):
+            self._file.close()
 
     def ids(self, side: Side) -> Array:
         """Return the original names of all rows, or of all columns: int64, or an object array of str."""
@@ -605,8 +607,8 @@ def write_slabs(
     transposed: bool = False,
     source: str = "",
     force: bool = False,
-) -> None:
-    """Write a ratings file slab by slab, to a temporary file in the same folder.
+) -> dict[str, Any]:
+    """Write a ratings file slab by slab, to a temporary file in the same folder; return its attributes.
 
     When the file is complete, it is synced and renamed. Raises InputError if `path` exists without `force`,
     and WriteError if the file cannot be written.
@@ -638,13 +640,15 @@ def write_slabs(
                         content.append(f"{side}/ids", names, getattr(sizes, side))
                 for slab in slabs:
                     content.add(slab)
-                content.finish({"seed": seed, "transposed": transposed, "source": source})
+                attributes = content.finish({"seed": seed, "transposed": transposed, "source": source})
             sync(temporary)
             check_target(path, force)
             temporary.replace(path)
             sync(path.parent)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # it must not hide an earlier error
+            temporary.unlink()
+    return attributes
 
 
 class _Content:
@@ -709,8 +713,8 @@ class _Content:
             starts = indptr[:-1][np.diff(indptr) > 0]
             self._row_sums.append(np.add.reduceat(values.astype(np.float64), starts))
 
-    def finish(self, attributes: dict[str, Any]) -> None:
-        """Write the number of ratings of each column, the numbers of places and pages, and the attributes.
+    def finish(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        """Write the number of ratings of each column, the numbers of places and pages, and all attributes; return them.
 
         Raises ValueError if a data set is incomplete.
         """
@@ -731,3 +735,4 @@ class _Content:
             # text of fixed length: HDF5 hangs on some damaged files with text of variable length
             kind = None if text is None else h5py.string_dtype("utf-8", max(1, len(text)))
             self._file.attrs.create(name, value if text is None else text, dtype=kind)
+        return attributes

@@ -75,7 +75,8 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.Duc
             raise KeyboardInterrupt from error
         raise
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        with contextlib.suppress(OSError):  # rmtree raises errors of closing folders
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:

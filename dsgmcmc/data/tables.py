@@ -406,8 +406,8 @@ def write_query(db: duckdb.DuckDBPyConnection, query: str, out: Path | None) -> 
     """
     how = "FORMAT csv, HEADER" if output_format(out) == "csv" else "FORMAT parquet, COMPRESSION zstd"
     try:
-        with tempfile.TemporaryDirectory(prefix=".dsgmcmc-", dir=out and out.parent) as folder:
-            written = Path(folder) / "rows"
+        with tempfile.TemporaryDirectory(prefix=".dsgmcmc-", dir=out and out.parent, ignore_cleanup_errors=True) as new:
+            written = Path(new) / "rows"
             db.execute(f"COPY ({query}) TO {literal(str(written))} ({how})")
             if out is None:
                 with written.open("rb") as file:

@@ -74,7 +74,8 @@ def compile_source(name: str, source: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # Numba looks up a cached function's globals by module name
     try:
-        spec.loader.exec_module(module)
+        with naming(path):  # Numba writes the compiled kernels beside it
+            spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[module_name]
         raise

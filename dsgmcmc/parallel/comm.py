@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from dsgmcmc.errors import (
-    DISK_ERRORS,
     EXIT_ABORT,
     EXIT_FAILURE,
     EXIT_USAGE,
@@ -29,6 +28,7 @@ from dsgmcmc.errors import (
     StoppedError,
     WriteError,
     failed_file,
+    is_of_disk,
 )
 from dsgmcmc.terminal import complain, say
 
@@ -353,7 +353,7 @@ def agree(comm: Comm, work: Callable[[], T], activity: str = "", error: type[Agr
     AgreedError
         Or `error`, if the work raises an `InputError`, an `OSError` or a `MemoryError` on any process.
     WriteError
-        If the work raises this error, or an `OSError` because a disk is full or has failed.
+        If the work raises this error, or an error because a disk is full or has failed.
     """
     result: Any = None
     message, kind = "", error
@@ -363,7 +363,7 @@ def agree(comm: Comm, work: Callable[[], T], activity: str = "", error: type[Agr
     except (InputError, OSError, MemoryError) as failure:
         message = failed_file(failure) if isinstance(failure, OSError) else str(failure) or type(failure).__name__
         cause = failure
-        if isinstance(failure, WriteError) or (isinstance(failure, OSError) and failure.errno in DISK_ERRORS):
+        if isinstance(failure, WriteError) or is_of_disk(failure):
             kind = WriteError
     meet(comm)
     outcomes = comm.allgather((message, kind))
@@ -398,7 +398,7 @@ def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
         if comm.rank == 0:
             complain(error)
     except BaseException as error:
-        if comm.size == 1 and isinstance(error, InputError | OSError):
+        if comm.size == 1 and isinstance(error, InputError | OSError | ImportError | MemoryError):
             raise  # no other process waits, and the command line reports the error
         _abort(comm, error)
         raise

@@ -23,6 +23,7 @@ ratings and settings, so a comparison that was stopped resumes without sampling 
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -382,11 +383,7 @@ class Comparing:
             chosen, best = self._choose()
             result = on_root(self._comm, partial(self._result, chosen, best))
             if self._at_root:
-                for name in self._plan.runs:
-                    shutil.rmtree(self._folder / name, ignore_errors=True)
-                    (self._folder / f"{name}.npy").unlink(missing_ok=True)
-                with suppress(OSError):  # the folder may have files of the user
-                    self._folder.rmdir()
+                remove_candidates(self._folder)
         return result
 
     def _inner_source(self, seed: int) -> RatingsSource:
@@ -552,6 +549,16 @@ class Comparing:
         return row.model_copy(update={**numbers, "rmse": measured.rmse, "seconds": measured.seconds})
 
 
+def remove_candidates(folder: Path) -> None:
+    """Remove the candidates' runs and scores from a folder, and the folder unless it has other files."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if re.fullmatch(r"[0-9a-f]{64}(\.npy)?", path.name):
+            with suppress(OSError):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with suppress(OSError):
+        folder.rmdir()
+
+
 # ---------------------------------------------------------------------- runs of the recommended model
 
 
@@ -602,6 +609,8 @@ def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool =
         on_root(comm, partial(comparison.save, run.comparison_file), "comparing models")
         if comm.rank == 0 and not quiet:
             say(comparison.sentence(), file=sys.stderr)
+    if comm.rank == 0 and not dry_run:
+        remove_candidates(run.path / FOLDER)  # an earlier job may have left them
     while True:
         chosen = job.with_model(comparison.settings)
         try:

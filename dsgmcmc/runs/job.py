@@ -24,6 +24,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 import tomli_w
+from rich.filesize import decimal
 from threadpoolctl import threadpool_limits
 
 from dsgmcmc.config.chain import CHANGEABLE, section_of
@@ -204,13 +205,7 @@ class Job:
         AgreedError
             If another job uses the directory.
         """
-        run = self.run_directory
-
-        def attempt() -> bool:
-            run.path.mkdir(parents=True, exist_ok=True)
-            return self._lock.attempt()
-
-        while not on_root(self.comm, attempt):
+        while not on_root(self.comm, self._lock.attempt):
             request = max(self.comm.allgather(self._signals.request))
             if request >= Request.STOP:
                 self._lock.release()
@@ -311,6 +306,8 @@ class Job:
                 if not (self.resume and chain.resume()):
                     chain.start()
                 return chain
+
+            import scipy.special  # noqa: F401  # the summary needs it: an import after sampling might find no memory
 
             self._startup, self._begin = self._since_start(), perf_counter()
             with Progress(config.iterations, data_per_iteration, self.quiet) as self._progress:
@@ -508,7 +505,7 @@ def _check_disk(run: RunDirectory, costs: Costs) -> None:
     folder = next(path for path in (run.path, *run.path.absolute().parents) if path.exists())
     free = shutil.disk_usage(folder).free
     if free < costs.disk_least:
-        needed, available = (f"{size / 1e6:,.0f} MB" for size in (costs.disk_least, free))
+        needed, available = map(decimal, (costs.disk_least, free))
         raise InputError(
             f"a run with these settings takes at least {needed} on disk, but {folder} has {available} free: choose "
             f"another {named('out')}, or a smaller {named('save_draws')} or {named('chains')} (--dry-run shows costs)"

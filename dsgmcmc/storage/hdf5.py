@@ -163,5 +163,5 @@ def _is_hard_link(file: Any, name: str) -> bool:
     """Whether a name in a file is an object of this file; 30 times as fast as h5py's `get`, which opens the object."""
     try:
         return bool(file.id.links.get_info(name.encode()).type == h5py.h5l.TYPE_HARD)
-    except (KeyError, RuntimeError):  # there is no such name, or its parent is not a group
+    except KeyError:  # there is no such name
         return False

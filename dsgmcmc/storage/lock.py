@@ -34,11 +34,12 @@ class Lock:
         self._began_at, self._warned = 0.0, False
 
     def attempt(self) -> bool:
-        """Try to claim the directory for this process; return False if its holder may still release it.
+        """Try to claim the directory, which is made if missing; return False if its holder may still release it.
 
         Raises InputError if another process keeps the lock, and OSError if the file cannot be opened or locked.
         """
         if self._file < 0:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o644)
             self._began_at, self._warned = monotonic(), False
         on_host = f"on {socket.gethostname()}"

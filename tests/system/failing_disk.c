@@ -57,6 +57,15 @@ __attribute__((destructor)) static void tell(void) {
     }
 }
 
+/* As in Linux, a handle is closed even if that fails. */
+int close(int handle) {
+    char room[4096];
+    int failed = fails("close", path_of(handle, room, sizeof room)), number = errno;
+    int result = ((int (*)(int))dlsym(RTLD_NEXT, "close"))(handle);
+    errno = failed ? number : errno;
+    return failed ? -1 : result;
+}
+
 #define NEXT(type, name) ((type)dlsym(RTLD_NEXT, #name))
 #define BY_HANDLE(result, name, parameters, arguments)                                                                 \
     result name parameters {                                                                                           \
@@ -70,10 +79,16 @@ BY_HANDLE(ssize_t, write, (int handle, const void *data, size_t size), (handle, 
 BY_HANDLE(ssize_t, pwrite64, (int handle, const void *data, size_t size, off64_t at), (handle, data, size, at))
 BY_HANDLE(ssize_t, pwrite, (int handle, const void *data, size_t size, off_t at), (handle, data, size, at))
 BY_HANDLE(ssize_t, writev, (int handle, const struct iovec *parts, int count), (handle, parts, count))
+BY_HANDLE(ssize_t, read, (int handle, void *data, size_t size), (handle, data, size))
+BY_HANDLE(ssize_t, pread, (int handle, void *data, size_t size, off_t at), (handle, data, size, at))
+BY_HANDLE(ssize_t, pread64, (int handle, void *data, size_t size, off64_t at), (handle, data, size, at))
 BY_HANDLE(int, fsync, (int handle), (handle))
 BY_HANDLE(int, ftruncate64, (int handle, off64_t size), (handle, size))
 BY_HANDLE(int, ftruncate, (int handle, off_t size), (handle, size))
+BY_PATH(open, (const char *path, int flags, mode_t mode), (path, flags, mode))
+BY_PATH(open64, (const char *path, int flags, mode_t mode), (path, flags, mode))
 BY_PATH(rename, (const char *path, const char *to), (path, to))
 BY_PATH(unlink, (const char *path), (path))
+BY_PATH(rmdir, (const char *path), (path))
 BY_PATH(mkdir, (const char *path, mode_t mode), (path, mode))
 BY_HANDLE(int, unlinkat, (int handle, const char *name, int flags), (handle, name, flags))

@@ -88,28 +88,16 @@ def test_a_kill_at_any_step_of_the_commit_protocol_loses_nothing(data: Path, tmp
 #: Settings with which a chain ends with the Kronecker metric, and with Gibbs sampling.
 FALLING: list[dict[str, Any]] = [{"checkpoint_every": 15}, {"checkpoint_every": 15, "metric": "kronecker"}]
 
-#: Kills where a chain has diverged or goes back, where it begins again, and at its first checkpoints after that.
+#: Kills where a chain has diverged or goes back, and at the checkpoints where it begins again and after that.
 KILLS = [
-    "fall back=kill,at=1",
-    "shard=kill,at=4",  # of the new state; before come the index and two checkpoints
-    "rename.done=kill,path=step-000000000015.tmp-,at=2",
-    "load model.done=kill,at=2",
-    "fall back=kill,at=2",
-    "fall back.done=kill,at=1",
-    "fall back=kill,at=3",
-    "start=kill,at=2",
-    "start.done=kill,at=4",
-    "load model=kill,at=1",
-    "mkdir=kill,path=step-000000000000.tmp-,at=3",
-    "shard.done=kill,at=4",
-    "rename=kill,path=manifest.json.tmp-,at=4",
-    "rename=kill,path=step-000000000000.tmp-,at=1",
-    "rename.done=kill,path=step-000000000000.tmp-,at=2",
-    "remove=kill,path=.trash-,at=1",
-    "remove.done=kill,path=.trash-,at=3",
-    "iteration=kill,at=27",
-    "rename=kill,path=step-000000000015.tmp-,at=3",
-    "rename=kill,path=step-000000000020.tmp-,at=2",
+    f"{point}=kill,at={at}"
+    for at in (1, 2)
+    for point in ("fall back", "load model", "load model.done", "fall back.done")
+]
+KILLS += [
+    f"{point}=kill,path=step-{step:012d}.tmp-,at={at}"
+    for step, at in ((0, 1), (0, 2), (0, 3), (15, 2), (15, 3), (20, 2))
+    for point in ("rename", "rename.done")
 ]
 
 PROGRAM = """
@@ -139,21 +127,21 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("processes", "then", "kills"),
+    ("processes", "kills"),
     [
-        (1, 1, KILLS[:4]),
-        (2, 1, KILLS[1:2]),
-        (3, 1, KILLS[2:3]),
-        *(pytest.param(number, number, KILLS, marks=pytest.mark.long) for number in (1, 2, 3)),
+        (1, KILLS[::4]),
+        (2, KILLS[1:2]),
+        (3, KILLS[13:14]),
+        *(pytest.param(number, KILLS, marks=pytest.mark.long) for number in (1, 2, 3)),
     ],
 )
 def test_kills_while_a_chain_falls_back_lose_nothing(
-    data: Path, tmp_path: Path, whole: list[str], processes: int, then: int, kills: list[str]
+    data: Path, tmp_path: Path, whole: list[str], processes: int, kills: list[str]
 ) -> None:
     """Killed on its way back, while it begins again or at a checkpoint after that, a run ends with the same draws."""
     for number, kill in enumerate(kills):
         out, settings = tmp_path / f"run-{number}", FALLING[number % 2]
         fault = f"{kill},rank={0 if 'path=' in kill else processes - 1}"
         assert fall(processes, data, out, settings, fault) not in (0, 1, 2, 70, 75), fault
-        assert fall(then, data, out, settings) == 0, fault
+        assert fall(processes, data, out, settings) == 0, fault
         assert digest(out) == whole[number % 2], fault

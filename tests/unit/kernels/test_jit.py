@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from support import Result, Running
 
+from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.jit import cache_directory
 
 SCRIPT = """
@@ -58,6 +61,13 @@ def test_other_source_or_flags_are_other_code(tmp_path):
     slower = run(environment | {"NUMBA_LOOP_VECTORIZE": "0"})
     assert slower[1:3] == (0, 1)
     assert len({first[3], other[3], slower[3]}) == 3
+
+
+def test_a_failed_write_of_numba_names_the_file(tmp_path, monkeypatch):
+    """Numba's own error has no name of a file."""
+    monkeypatch.setattr(jit, "cache_directory", lambda: tmp_path)
+    with pytest.raises(OSError, match=rf"File too large: '{tmp_path}/.*/full\.py'"):
+        jit.compile_source("full", f"raise OSError({errno.EFBIG}, 'File too large')\n")
 
 
 def test_where_the_cache_is(tmp_path, monkeypatch):

@@ -284,6 +284,16 @@ def test_a_job_may_be_killed_between_two_models(job, fault):
     assert Comparison.read(out / "comparison.json") == comparison
 
 
+def test_what_a_comparison_left_is_removed_by_the_next_job(job):
+    """A candidate's run that could not be removed goes with the next job; a file of the user stays."""
+    folder = job.run_directory.path / "compare"
+    left, user = folder / ("a" * 64) / "checkpoints", folder / "notes.txt"
+    left.mkdir(parents=True)
+    user.touch()
+    assert sample_recommended(job) == 0
+    assert list(folder.iterdir()) == [user]
+
+
 def test_no_comparison_is_made_for_a_run_with_a_model(tmp_path):
     """`--model auto` is refused for a run that has a model, with `--from` and with `--dry-run`."""
     data, out = write_planted(tmp_path / "r.h5"), tmp_path / "run"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from mpi4py import MPI
-from support import copied, digest, diverging, metrics
+from support import copied, diverging, metrics
 
 from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import build
@@ -113,14 +113,3 @@ def test_a_chain_begins_from_the_state_at_the_end_of_its_burn_in(data: Path, tmp
     assert len(begun.manifest.diverged) == 1
     assert not before.manifest.diverged
     assert not begun.manifest.saved_draws
-
-
-@pytest.mark.parametrize(
-    "fault", ["remove=kill,at=1", "remove=kill,at=3", "rename=kill,at=1", "rename=kill,at=3", "rename.done=kill,at=2"]
-)
-def test_a_job_may_be_killed_while_a_chain_falls_back(data: Path, recovered: Path, tmp_path: Path, fault: str) -> None:
-    """A kill before, at or after the renaming of the new state leaves a run that ends with the same draws."""
-    out = tmp_path / "run"
-    assert copied(fault, partial(diverging, MPI.COMM_SELF, data, out)) == -signal.SIGKILL
-    assert diverging(MPI.COMM_SELF, data, out) == 0
-    assert digest(out) == digest(recovered)
