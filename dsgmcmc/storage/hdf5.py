@@ -22,7 +22,7 @@ from typing import Any
 
 import h5py
 
-from dsgmcmc.errors import naming
+from dsgmcmc.errors import is_of_disk, naming
 
 
 @contextmanager
@@ -163,5 +163,7 @@ def _is_hard_link(file: Any, name: str) -> bool:
     """Whether a name in a file is an object of this file; 30 times as fast as h5py's `get`, which opens the object."""
     try:
         return bool(file.id.links.get_info(name.encode()).type == h5py.h5l.TYPE_HARD)
-    except KeyError:  # there is no such name
+    except (KeyError, RuntimeError) as error:  # there is no such name, or its parent is not a group
+        if is_of_disk(error):
+            raise
         return False
