@@ -8,16 +8,20 @@ harmless (11), refused without a message or in several lines (12), gives other c
 from __future__ import annotations
 
 import contextlib
+import csv
+import gzip
 import io
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
 import sys
 import tomllib
 import traceback
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,16 +32,17 @@ import tomli_w
 import typer
 
 from dsgmcmc.cli.app import app
-from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.prepare import prepare_ratings
+from dsgmcmc.data.ratings import SPLITS, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.store import Snapshot
+from dsgmcmc.storage.store import MANIFEST, Snapshot, seal
 
 REFUSED, HARMLESS, WORDLESS, WRONG, CRASHED = 10, 11, 12, 13, 14
 #: Address space in bytes beyond that of the libraries, and seconds.
-LIMITS = {"ratings": (256 << 20, 20), "snapshot": (256 << 20, 20), "run": (400 << 20, 20)}
+LIMITS = {"table": (2 << 30, 20), "ratings": (256 << 20, 20), "snapshot": (256 << 20, 20), "run": (400 << 20, 20)}
 
 #: Changes of a file or directory, by its name.
 Changes = Iterator[tuple[str, Callable[[Path], Any]]]
@@ -53,6 +58,56 @@ def _ratings(path: Path) -> Any:
         ids = [ratings.ids("rows").tolist(), ratings.ids("cols").tolist()]
         arrays = [array.tobytes() for part in (*parts, features.values()) for array in part]
         return [ratings.n_rows, ratings.n_cols, ratings.transposed, ratings.mean, ratings.digest, ids, arrays]
+
+
+def _table(path: Path) -> dict[tuple[Any, Any], float]:
+    """Ratings of both parts, by user and item, after ``dsgmcmc prepare``."""
+    data, found = path.with_name("prepared.h5"), {}
+    prepare_ratings([str(path)], data, force=True)
+    with Ratings(data) as ratings:
+        rows, columns = ratings.ids("rows").tolist(), ratings.ids("cols").tolist()
+        for part in SPLITS:
+            starts, j, values = ratings.slab(part, 0, ratings.n_rows)
+            for row, begin in enumerate(starts[:-1]):
+                for column, value in zip(j[begin : starts[row + 1]], values[begin : starts[row + 1]], strict=True):
+                    pair = rows[row], columns[column]
+                    found[pair[::-1] if ratings.transposed else pair] = float(value)
+    return found
+
+
+#: How text files of ratings begin, and their delimiter.
+TABLES = {".csv": ("user,item,rating\n", ","), ".tsv": ("user\titem\trating\n", "\t")}
+TABLES |= {".gz": TABLES[".csv"], ".mtx": ("%%MatrixMarket matrix coordinate real general\n99 99 500\n", " ")}
+NAME, NUMBER = re.compile("[A-Za-z0-9]{1,12}"), re.compile(r"-?[0-9]{1,6}(\.[0-9]{1,6})?")
+
+
+def parsed(path: Path) -> dict[str, Any] | None:
+    """What `_table` must find in a text file, by Python's own parse; None where the text may mean something else."""
+    try:
+        content = path.read_bytes()
+        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("ascii")
+        if path.suffix == ".json":
+            cells = [[str(json.loads(line)[name]) for name in ("user", "item", "rating")] for line in text.splitlines()]
+        else:
+            head, delimiter = TABLES[path.suffix]
+            cells = list(csv.reader(text.removeprefix(head).splitlines(), delimiter=delimiter))
+            if not text.startswith(head):
+                return None
+    except (KeyError, ValueError, TypeError, OSError, EOFError, zlib.error, csv.Error):
+        return None
+    shapes = NAME, NAME, NUMBER
+    if not all(len(row) == 3 and all(map(re.Pattern.fullmatch, shapes, row)) for row in cells) or '"' in text:
+        return None
+    names = [[row[k] for row in cells] for k in range(2)]
+    if path.suffix == ".mtx" and (
+        len(set(zip(*names, strict=True))) != 500
+        or not all(name.isdigit() and 0 < int(name) < 100 for column in names for name in column)
+    ):
+        return None
+    for k, column in enumerate(names):
+        if path.suffix == ".mtx" or all(name.isdigit() and str(int(name)) == name for name in column):
+            names[k] = list(map(int, column))
+    return {"_table": dict(zip(zip(*names, strict=True), (float(np.float32(row[2])) for row in cells), strict=True))}
 
 
 def _snapshot(path: Path) -> Any:
@@ -109,6 +164,7 @@ def _prepared(path: Path) -> None:
 
 #: Readers of a kind of target, or of one file of a run.
 READERS: dict[str, tuple[Callable[[Path], Any], ...]] = {
+    "table": (_table,),
     "ratings": (_ratings,),
     "snapshot": (_snapshot,),
     "run": (_predictions, _ranking, _summary, _log, _events, _page, _verified, _prepared),
@@ -218,6 +274,13 @@ def hostile(source: Path, seed: int) -> Changes:
         ):
             yield f"{name}: {what}", lambda run, name=name, make=make: _replace(run / name, make)
     choice = random.Random(seed)
+    for path in sorted(source.rglob(MANIFEST)):
+        tree = json.loads(path.read_text(encoding="utf-8"))
+        del tree["sha256"]
+        for place in _leaves(tree):
+            text = seal(json.dumps(_with(tree, place, choice.choice(ODD)), indent=1)).encode()
+            name = f"{path.relative_to(source)}: old, sealed {place}"
+            yield name, lambda run, text=text, at=path.relative_to(source): (run / at).write_bytes(text)
     settings = tomllib.loads((source / "run.toml").read_text(encoding="utf-8"))
     for place in _leaves(settings):
         value = choice.choice(ODD)
@@ -269,7 +332,7 @@ def attempt(kind: str, target: Path, name: str, expected: dict[str, Any] | None)
     signal.alarm(5 * seconds)
     found = content(kind, target, name)
     errors = [str(part) for part in found.values() if isinstance(part, InputError)]
-    if any("\n" in error or not error for error in errors):
+    if any(not error or any(line[:2].strip() for line in error.split("\n")[1:]) for error in errors):
         return WORDLESS
     unsealed = ("_log", "_events")  # logs have no checksum
     sealed = {reader: part for reader, part in found.items() if reader not in unsealed}
@@ -301,7 +364,8 @@ def main(kind: str, source: Path, place: Path, names: list[str], count: int, see
         child = os.fork()
         if not child:
             try:
-                code = attempt(kind, target, name.split(":")[0], None if "old" in name else expected)
+                known = parsed(target) if kind == "table" else None if "old" in name else expected
+                code = attempt(kind, target, name.split(":")[0], known)
             except BaseException as error:  # the reader did not expect it
                 print(f"{number} {name} {how}: {error!r:.300}", file=sys.stderr)
                 traceback.print_exc()

@@ -364,6 +364,9 @@ def read_matrix(db: duckdb.DuckDBPyConnection, path: Path) -> Any:
                 )
             matrix = scipy.sparse.load_npz(path)
         else:
+            with _opened(path) as file:
+                if any(b"\0" in block for block in iter(lambda: file.read(_BLOCK_BYTES), b"")):
+                    raise ValueError("it contains bytes of zero")  # mmread reads beyond its memory
             matrix = scipy.io.mmread(path)
         layout = getattr(matrix, "format", "dense")
         if layout in ("csr", "csc"):

@@ -166,6 +166,7 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
     "matrix complex": ("r.mtx", MTX.replace("real", "complex") + "2 2 1\n1 1 1 1\n", {}, "its values are complex"),
     "matrix of huge sizes": ("r.mtx", MTX + "9" * 5000 + " 2 1\n1 1 1\n", {}, "is not a sparse matrix"),
     "matrix cut": ("r.mtx", MTX + "2 2 3\n1 1 1\n2 2 2\n", {}, "Truncated file"),
+    "matrix with a byte of zero": ("r.mtx", MTX + "2 2 2\n1 1 1\0\n2 2 2\n", {}, "it contains bytes of zero"),
     "matrix from 0": ("r.mtx", MTX + "2 2 2\n1 1 1\n0 1 2\n", {}, "Line 4: Row index out of bounds"),
     "matrix temporal": ("r.mtx", MTX + "2 2 1\n1 1 1\n", {"split": "temporal"}, "is a matrix"),
     "npz text": ("r.npz", GOOD, {}, "is not a sparse matrix .*: File is not a zip file"),
