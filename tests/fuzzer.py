@@ -8,7 +8,6 @@ harmless (11), refused without a message or in several lines (12), gives other c
 from __future__ import annotations
 
 import contextlib
-import csv
 import gzip
 import io
 import json
@@ -75,39 +74,38 @@ def _table(path: Path) -> dict[tuple[Any, Any], float]:
     return found
 
 
-#: How text files of ratings begin, and their delimiter.
-TABLES = {".csv": ("user,item,rating\n", ","), ".tsv": ("user\titem\trating\n", "\t")}
-TABLES |= {".gz": TABLES[".csv"], ".mtx": ("%%MatrixMarket matrix coordinate real general\n99 99 500\n", " ")}
-NAME, NUMBER = re.compile("[A-Za-z0-9]{1,12}"), re.compile(r"-?[0-9]{1,6}(\.[0-9]{1,6})?")
+_INTEGER, _NAME, _NUMBER = "([1-9][0-9]?)", "([A-Za-z0-9_]{1,12})", r"(-?[0-9][0-9_]{0,5}(?:[.][0-9]{1,6})?)"
+#: How text files of ratings begin, and the pattern of their other lines.
+TEXT_TABLES = {
+    ".csv": ("user,item,rating\n", f"{_NAME},{_NAME},{_NUMBER}"),
+    ".tsv": ("user\titem\trating\n", f"{_NAME}\t{_NAME}\t{_NUMBER}"),
+    ".json": ("", rf'\{{"user": {_INTEGER}, "item": {_INTEGER}, "rating": ((?:0|[1-9][0-9]?)[.][0-9]+)\}}'),
+    ".mtx": ("%%MatrixMarket matrix coordinate real general\n99 99 500\n", f"{_INTEGER} {_INTEGER} {_NUMBER}"),
+}
+TEXT_TABLES[".gz"] = TEXT_TABLES[".csv"]
 
 
 def parsed(path: Path) -> dict[str, Any] | None:
     """What `_table` must find in a text file, by Python's own parse; None where the text may mean something else."""
     try:
-        content = path.read_bytes()
-        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("ascii")
-        if path.suffix == ".json":
-            cells = [[str(json.loads(line)[name]) for name in ("user", "item", "rating")] for line in text.splitlines()]
-        else:
-            head, delimiter = TABLES[path.suffix]
-            cells = list(csv.reader(text.removeprefix(head).splitlines(), delimiter=delimiter))
-            if not text.startswith(head):
-                return None
-    except (KeyError, ValueError, TypeError, OSError, EOFError, zlib.error, csv.Error):
+        head, pattern = TEXT_TABLES[path.suffix]
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("ascii")
+    except (KeyError, ValueError, OSError, EOFError, zlib.error):  # binary, damaged or not ASCII
         return None
-    shapes = NAME, NAME, NUMBER
-    if not all(len(row) == 3 and all(map(re.Pattern.fullmatch, shapes, row)) for row in cells) or '"' in text:
+    lines = [re.fullmatch(pattern, line) for line in text.removeprefix(head).removesuffix("\n").split("\n")]
+    if not text.startswith(head) or not all(lines):
         return None
-    names = [[row[k] for row in cells] for k in range(2)]
-    if path.suffix == ".mtx" and (
-        len(set(zip(*names, strict=True))) != 500
-        or not all(name.isdigit() and 0 < int(name) < 100 for column in names for name in column)
-    ):
+    users, items, ratings = zip(*(line.groups() for line in lines if line), strict=True)
+    if path.suffix == ".mtx" and len(set(zip(users, items, strict=True))) != 500:
         return None
-    for k, column in enumerate(names):
-        if path.suffix == ".mtx" or all(name.isdigit() and str(int(name)) == name for name in column):
-            names[k] = list(map(int, column))
-    return {"_table": dict(zip(zip(*names, strict=True), (float(np.float32(row[2])) for row in cells), strict=True))}
+    if all(re.fullmatch("0|[1-9][0-9]*", name) for name in users):
+        users = tuple(map(int, users))
+    if all(re.fullmatch("0|[1-9][0-9]*", name) for name in items):
+        items = tuple(map(int, items))
+    # a number with _ must be refused, and NaN equals nothing
+    values = np.array(["nan" if "_" in rating else rating for rating in ratings], np.float32).tolist()
+    return {"_table": dict(zip(zip(users, items, strict=True), values, strict=True))}
 
 
 def _snapshot(path: Path) -> Any:
@@ -219,8 +217,16 @@ def mutate(data: bytes, choice: random.Random) -> tuple[str, bytes]:
     return how, bytes(content)
 
 
-def at_random(names: list[str], count: int, seed: int) -> Changes:
-    """Damage one of the named files, or the whole target if the name is empty."""
+def retype(data: bytes, choice: random.Random) -> tuple[str, bytes]:
+    """Type over a few characters of a text."""
+    content = bytearray(data)
+    for _ in range(choice.randrange(1, 4)):
+        content[choice.randrange(len(content))] = choice.choice(b'012345678901234567890123456789.-_eE,\t\n" ')
+    return "typed", bytes(content)
+
+
+def at_random(names: list[str], count: int, seed: int, texts: bool = False) -> Changes:
+    """Damage one of the named files, or the whole target if the name is empty; half of `texts` by `retype`."""
     choice = random.Random(seed)
     for _ in range(count):
         name = choice.choice(names)
@@ -228,7 +234,7 @@ def at_random(names: list[str], count: int, seed: int) -> Changes:
 
         def change(target: Path, name: str = name, bits: random.Random = bits) -> str:
             path = target / name if name else target
-            how, data = mutate(path.read_bytes(), bits)
+            how, data = (retype if texts and bits.random() < 0.5 else mutate)(path.read_bytes(), bits)
             path.write_bytes(data)
             return how
 
@@ -279,8 +285,8 @@ def hostile(source: Path, seed: int) -> Changes:
         del tree["sha256"]
         for place in _leaves(tree):
             text = seal(json.dumps(_with(tree, place, choice.choice(ODD)), indent=1)).encode()
-            name = f"{path.relative_to(source)}: old, sealed {place}"
-            yield name, lambda run, text=text, at=path.relative_to(source): (run / at).write_bytes(text)
+            at = path.relative_to(source)
+            yield f"{at}: old, sealed {place}", lambda run, at=at, text=text: (run / at).write_bytes(text)
     settings = tomllib.loads((source / "run.toml").read_text(encoding="utf-8"))
     for place in _leaves(settings):
         value = choice.choice(ODD)
@@ -355,7 +361,7 @@ def _copied(source: Path, place: Path) -> Path:
 def main(kind: str, source: Path, place: Path, names: list[str], count: int, seed: int) -> None:
     """Damage and open one of the named files of a target `count` times; print the numbers of outcomes."""
     expected = content(kind, _copied(source, place))
-    changes = hostile(source, seed) if kind == "run" and not count else at_random(names, count, seed)
+    changes = hostile(source, seed) if kind == "run" and not count else at_random(names, count, seed, kind == "table")
     results: Counter[int] = Counter()
     wrong = []
     for number, (name, change) in enumerate(changes):
