@@ -56,6 +56,7 @@ PARTS = {
     "accuracy-100k": ["tests/benchmarks/accuracy.py DATASETS --only u1,folds"],
     "accuracy-1m": ["tests/benchmarks/accuracy.py DATASETS --only 1m,splits"],
     "accuracy-latest": ["tests/benchmarks/accuracy.py DATASETS --only temporal"],
+    "attack": ["tests/benchmarks/attack.py"],
     "calibration-100k": [HUNDRED_THOUSAND, f"{QUALITY} ml-100k.h5 --out quality --gibbs 1250 -- --rank 32"],
     "calibration-1m": [ONE_MILLION, f"{QUALITY} ml-1m.h5 --out quality --gibbs 150 -- {SHORT}"],
     "calibration-prior": ["tests/benchmarks/sbc.py --replicates 100"],

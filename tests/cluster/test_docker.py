@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -140,6 +141,24 @@ def test_a_lost_worker_is_dropped_and_the_run_goes_on_by_itself(cluster: Cluster
         run("docker", "rm", "--force", worker)
     assert f"the job was lost; no answer from {network['IPAddress']}. Going on from the newest checkpoint" in result.err
     expect_same(cluster, loss, WORKERS)
+
+
+@pytest.mark.parametrize("seconds", [5, 30])
+def test_a_link_that_is_cut_for_a_while_loses_nothing(cluster: Cluster, seconds: int) -> None:
+    """Processes that talk by TCP go on, or the job ends and is resumed: the draws are the same."""
+    out = cluster.work / f"cut-{seconds}"
+    pid = inspect(cluster.containers("worker")[0])["State"]["Pid"]
+    link = ("nsenter", "--target", str(pid), "--net", "ip", "link", "set", "eth0")
+    with cluster.starting(*forever(out.name, "--checkpoint-every=100", "--watchdog=60")) as running:
+        running.wait_for(out / "metrics.jsonl", 10)
+        run(*link, "down").expect(0)
+        time.sleep(seconds)
+        run(*link, "up").expect(0)
+        after = len(metrics(out)) + 2
+        running.until(lambda: running.process.poll() is not None or len(metrics(out)) > after, "an end", NOTICED)
+        run("docker", "exec", cluster.containers("head")[0], "pkill", "-USR1", "-x", "prterun")
+        assert running.wait(NOTICED).code in (70, 75)
+    expect_same(cluster, out.name, 1 + WORKERS)
 
 
 # ---------------------------------------------------------------------- security
