@@ -27,6 +27,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
+import scipy.sparse
 import tomli_w
 import typer
 
@@ -75,20 +78,46 @@ def _table(path: Path) -> dict[tuple[Any, Any], float]:
 
 
 _INTEGER, _NAME, _NUMBER = "([1-9][0-9]?)", "([A-Za-z0-9_]{1,12})", r"(-?[0-9][0-9_]{0,5}(?:[.][0-9]{1,6})?)"
-#: How text files of ratings begin, and the pattern of their other lines.
+_MATRIX = "%%MatrixMarket matrix coordinate real general"
+#: How text files of ratings begin, how their other lines are written, and the pattern of these.
 TEXT_TABLES = {
-    ".csv": ("user,item,rating\n", f"{_NAME},{_NAME},{_NUMBER}"),
-    ".tsv": ("user\titem\trating\n", f"{_NAME}\t{_NAME}\t{_NUMBER}"),
-    ".json": ("", rf'\{{"user": {_INTEGER}, "item": {_INTEGER}, "rating": ((?:0|[1-9][0-9]?)[.][0-9]+)\}}'),
-    ".mtx": ("%%MatrixMarket matrix coordinate real general\n99 99 500\n", f"{_INTEGER} {_INTEGER} {_NUMBER}"),
+    ".csv": ("user,item,rating\n", "{},{},{}", f"{_NAME},{_NAME},{_NUMBER}"),
+    ".tsv": ("user\titem\trating\n", "{}\t{}\t{}", f"{_NAME}\t{_NAME}\t{_NUMBER}"),
+    ".json": (
+        "",
+        '{{"user": {}, "item": {}, "rating": {}}}',
+        rf'\{{"user": {_INTEGER}, "item": {_INTEGER}, "rating": ((?:0|[1-9][0-9]?)[.][0-9]+)\}}',
+    ),
+    ".mtx": (
+        "%%MatrixMarket matrix coordinate real general\n99 99 500\n",
+        "{} {} {}",
+        f"{_INTEGER} {_INTEGER} {_NUMBER}",
+    ),
 }
 TEXT_TABLES[".gz"] = TEXT_TABLES[".csv"]
+
+
+def write_table(path: Path) -> Path:
+    """Write 500 ratings in a format by its suffix."""
+    rng = np.random.default_rng(0)
+    cells, x = rng.choice(99 * 99, 500, replace=False), rng.integers(1, 11, 500) / 2
+    user, item = 1 + cells // 99, 1 + cells % 99
+    table = pyarrow.table({"user": user, "item": item, "rating": x})
+    if path.suffix == ".npz":
+        scipy.sparse.save_npz(path, scipy.sparse.coo_matrix((x, (user, item))))
+    elif path.suffix == ".parquet":
+        pyarrow.parquet.write_table(table, path, compression=path.stem if path.stem == "zstd" else "snappy")
+    else:
+        head, form = TEXT_TABLES[path.suffix][:2]
+        text = head + "".join(form.format(*row) + "\n" for row in zip(user, item, x, strict=True))
+        path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
 
 
 def parsed(path: Path) -> dict[str, Any] | None:
     """What `_table` must find in a text file, by Python's own parse; None where the text may mean something else."""
     try:
-        head, pattern = TEXT_TABLES[path.suffix]
+        head, _, pattern = TEXT_TABLES[path.suffix]
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("ascii")
     except (KeyError, ValueError, OSError, EOFError, zlib.error):  # binary, damaged or not ASCII
