@@ -26,10 +26,11 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
-import fuzzer
 import numpy as np
 from bench import TESTS, arguments, say, say_head
 from failing import KINDS, MODEL, READERS, SAMPLE, WRITERS, Scene, expect_told, results
+from fuzzer import __file__ as FUZZER
+from fuzzer import write_table
 from shapes import SHAPES
 from support import Running, digest, dsgmcmc, metrics, newest, processes, rank_pid, run, wait_until
 
@@ -239,7 +240,7 @@ def files(scene: Scene) -> Attempts:
     """Damaged and hostile files."""
     folder = scene.new()
     for name in ("t.csv", "t.tsv", "t.mtx", "t.json", "t.gz", "t.npz", "t.parquet", "zstd.parquet"):
-        path = fuzzer.write_table(folder / name)
+        path = write_table(folder / name)
         for part in range(5):
             title = "damaged ratings: csv, tsv, mtx, json, gz, npz, parquet (snappy, zstd)"
             yield title, path.name, partial(_damaged, scene, "table", path, "", 50, part)
@@ -259,7 +260,7 @@ def files(scene: Scene) -> Attempts:
 
 def _damaged(scene: Scene, kind: str, source: Path, names: str, count: int, part: int) -> tuple[int, list[str]]:
     seed = scene.choice.randrange(10**6) + part
-    done = run(sys.executable, fuzzer.__file__, kind, source, scene.new(), names, str(count), str(seed), timeout=2400)
+    done = run(sys.executable, FUZZER, kind, source, scene.new(), names, str(count), str(seed), timeout=2400)
     report = json.loads(done.expect(0).out.splitlines()[-1])
     return sum(report["results"].values()), [f"seed {seed}: {case}" for case in report["wrong"]]
 
