@@ -42,7 +42,7 @@ READERS = ("evaluate IN/run --json", "info IN/run --json", "verify IN/run --json
 
 HALVED, READING, OPENING = "write,pwrite,pwrite64", "read,pread,pread64", "open,create"
 WRITING = f"{HALVED},writev,fsync,ftruncate,ftruncate64"
-CALLS = f"{WRITING},rename,unlink,unlinkat,mkdir"
+CALLS = f"{WRITING},rename,unlink,unlinkat,rmdir,mkdir"
 #: Variables of `failing_disk.c`: calls that fail, how, and whether once or from then on.
 KINDS = {
     "EIO": f"CALLS={CALLS} ERRNO={errno.EIO}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from failing import SAMPLE, WRITERS, Scene, expect_told
+from failing import READERS, SAMPLE, WRITERS, Scene, expect_told
 from support import digest, run
 
 from dsgmcmc.storage.store import steps
@@ -21,7 +21,12 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
 
 
 @pytest.mark.parametrize(
-    ("words", "kind"), [(SAMPLE, "EIO"), *((words, "full") for words in (SAMPLE, WRITERS[0], WRITERS[4], WRITERS[5]))]
+    ("words", "kind"),
+    [
+        (SAMPLE, "EIO"),
+        *((words, "full") for words in (SAMPLE, WRITERS[0], WRITERS[4], WRITERS[5])),
+        *((words, kind) for words in (WRITERS[0], WRITERS[4], READERS[2]) for kind in ("EIO of read", "EIO of close")),
+    ],
 )
 def test_a_command_survives_any_call_that_fails(scene: Scene, words: str, kind: str) -> None:
     """It is done, or says why not and leaves what was there; a resumed run is the undisturbed one."""
