@@ -1,7 +1,5 @@
 """Fixtures that every kind of test shares."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Targets on a plain vector that several tests sample."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 `failing_disk.c` is preloaded into real commands, so that HDF5, DuckDB and Python fail alike.
 """
 
-from __future__ import annotations
-
 import errno
 import random
 import re

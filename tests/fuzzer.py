@@ -5,8 +5,6 @@ harmless (11), refused without a message or in several lines (12), gives other c
 (14); the number of a signal is negative.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

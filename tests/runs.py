@@ -1,7 +1,5 @@
 """Small finished runs for tests of the use of a posterior, and the distribution of a row given its ratings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ imitate public sets in their shape, their shares of levels, the numbers of ratin
 of users. `SHAPES` has the shapes of at most 20,000 ratings by name.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ test ratings. Means over folds and splits have the standard error over them, whi
 most of their training ratings. There is one chain each, of a fixed length. Not part of the tests.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Iterable

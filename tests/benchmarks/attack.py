@@ -9,8 +9,6 @@ run must then be resumed to the digest of a run that nothing disturbed. Says wha
 and prints a table in Markdown. Not part of the tests.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

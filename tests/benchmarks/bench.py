@@ -1,7 +1,5 @@
 """Code that benchmarks share: commands, environments for other packages, tables."""
 
-from __future__ import annotations
-
 import argparse
 import resource
 import subprocess

@@ -11,8 +11,6 @@ gain of the recommended model over the plain one with its standard error (paired
 of the best; and processor seconds, those of the comparison over those of a default run.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

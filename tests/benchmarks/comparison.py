@@ -18,8 +18,6 @@ prediction is as good as that of tuned SMURFF, and as that of dsgmcmc by default
 size of predictions (median of 256) for a second of sampling after burn-in. Not part of the tests.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -10,8 +10,6 @@ hyperparameters and predictions of held-out ratings by draw (netCDF), and factor
 changed name is printed, but is no failure if its numbers are there under another name.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

@@ -23,8 +23,6 @@ Pages have marks, up to ``<!-- end -->``, whose content is written from these fi
 What is between the marks of a part that has no file stays as it is.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import re

@@ -7,8 +7,6 @@ sampling; for these sums also billions of operations a second, (D + 1)(D + 2) a 
 the core. All are the fastest of many repetitions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from time import perf_counter
 

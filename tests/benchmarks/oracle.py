@@ -12,8 +12,6 @@ features, in random or in shuffled order; 4,000 iterations after 2,000. The stan
 largest of any direction, in coordinates in which the true covariance is the identity: wrong correlations show, too.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from bench import arguments, say, say_head
 from densities import quadrature

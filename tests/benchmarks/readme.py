@@ -5,8 +5,6 @@
 The second column has the printed values, rounded.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

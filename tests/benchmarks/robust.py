@@ -16,8 +16,6 @@ new users and new items among them. The gain is the log score of held-out rating
 baseline, biases only; its standard error is that of the differences over seeds.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

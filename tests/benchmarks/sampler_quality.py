@@ -11,8 +11,6 @@ of Gibbs. A pass looks at all ratings once, as one gradient does; a sweep of Gib
 takes two. ESS is the median over the followed predictions. Prints a table in Markdown. Not part of the tests.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -9,8 +9,6 @@ with its standard error (0.5 if right; the posterior is too low if it is more), 
 degrees of freedom and its p, and the number of chains that diverged.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

@@ -10,8 +10,6 @@ ordered sums; *sent* is the figure of `sample --dry-run`. Processes that are not
 whole allocation for all numbers of processes, as for a run that is resumed on fewer.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

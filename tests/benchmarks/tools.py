@@ -9,8 +9,6 @@ test pairs; the ten best `lists` of items for every user; the `curve` of seconds
 `draws` of the first test pairs; the seconds that were spent on `watching` alone; and the peak of memory, in KiB.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

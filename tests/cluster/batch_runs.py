@@ -1,7 +1,5 @@
 """Helpers for tests of job scripts: small ratings, a script for them, and the digest of a run."""
 
-from __future__ import annotations
-
 import functools
 import tempfile
 from collections.abc import Mapping

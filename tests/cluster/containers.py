@@ -1,7 +1,5 @@
 """A cluster of containers of the tests' own, as docker/README.md starts one; nothing of it is left."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

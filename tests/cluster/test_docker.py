@@ -1,7 +1,5 @@
 """The cluster of docker/compose.yaml and the image of docker/Dockerfile, built and run for real."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Job scripts on a real Slurm of one machine, which these tests start and stop (slurm_cluster.py)."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

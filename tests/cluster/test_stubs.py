@@ -4,8 +4,6 @@ The scripts, mpirun, the processes and their runs are real. A stub has the varia
 which only note their arguments, and its signals, as its manuals describe them.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

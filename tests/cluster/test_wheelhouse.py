@@ -1,7 +1,5 @@
 """Installation on nodes without a network: the commands of docs/clusters.md, with the network really cut."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -14,8 +14,6 @@ Faults of a started process are in ``DSGMCMC_TEST_FAULTS``, separated by ``;``, 
 `sitecustomize` installs them.
 """
 
-from __future__ import annotations
-
 import errno
 import functools
 import importlib

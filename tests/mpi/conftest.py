@@ -1,7 +1,5 @@
 """Fixtures of tests that run under ``mpirun -n P python -m pytest --with-mpi tests/mpi``, on every process alike."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager

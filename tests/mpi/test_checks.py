@@ -1,7 +1,5 @@
 """Checks that users have for their own classes, on several processes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Models are compared alike on any number of processes, and a comparison that was stopped goes on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

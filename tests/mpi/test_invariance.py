@@ -3,8 +3,6 @@
 Everything is compared with a run of one process in one go. On three processes the last part is resumed on two.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from itertools import product

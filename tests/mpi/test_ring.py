@@ -1,7 +1,5 @@
 """What processes agree on: sums have one order, and errors and checkpoints are those of all."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from mpi4py import MPI

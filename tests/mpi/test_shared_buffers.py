@@ -1,7 +1,5 @@
 """Shared column buffers: blocks in the memory of a node change hands, and nobody reads or writes another's block."""
 
-from __future__ import annotations
-
 import resource
 from pathlib import Path
 from time import sleep

@@ -1,7 +1,5 @@
 """The traffic that a factorisation on several processes costs."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

@@ -9,8 +9,6 @@ relaxation times, ± its standard error over independent chains. gamma = 1 / the
 sampler's defaults. SGLD at the same eps (memory 0), with ten times as many chains, shows what the step itself does.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from common import command, head, row
 from hamcmc import DenseHAMCMC

@@ -13,8 +13,6 @@ for D = 10 and 100, tuned for that error), and prints what they show. Seconds ar
 which Python's share is large at these dimensions. Two minutes of one core; needs matplotlib (the extra `report`).
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from itertools import product

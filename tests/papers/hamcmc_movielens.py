@@ -11,8 +11,6 @@ the evaluation. Runs are those of ``dsgmcmc sample`` on one process.
 Writes ``hamcmc_movielens.png`` and prints a table. Three minutes of one core; needs matplotlib (the extra `report`).
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from collections.abc import Iterable

@@ -16,8 +16,6 @@ lambda of the first one is known, and the score is the root of the mean square e
 in dB.
 """
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ to the bias of the sampler's own step. Sub-chains that are interleaved have late
 a chain of (theta, z).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, runtime_checkable
 

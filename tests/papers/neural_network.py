@@ -10,8 +10,6 @@ Features stay as they are given, also as bytes: a few thousand at a time are mad
 than fits is fine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 

@@ -14,8 +14,6 @@ at the end of as many steps of gradient descent. A gradient call is the gradient
 without those of looking at test data. Some rows are not the paper's: see the page.
 """
 
-from __future__ import annotations
-
 from math import sqrt
 from pathlib import Path
 from time import process_time

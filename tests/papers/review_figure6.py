@@ -14,8 +14,6 @@ to the scale. Writes ``review_figure6.png`` and prints the page's table. Without
 iterations a chain; with it `QUICK`. Needs matplotlib (the extra `report`). Not part of the tests.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

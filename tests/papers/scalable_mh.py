@@ -19,8 +19,6 @@ kernel after kernel for each n, in the same run. Writes ``scalable_mh.png`` and 
 Firefly and Zig-Zag curves.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from time import process_time
 from typing import Any, NamedTuple

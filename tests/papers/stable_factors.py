@@ -43,8 +43,6 @@ exp(-A(U) x^(-a / (1 - a))).
 [Simsekli 2016] U. Simsekli, R. Badeau, A. T. Cemgil, G. Richard: Stochastic quasi-Newton Langevin Monte Carlo. ICML.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import NamedTuple

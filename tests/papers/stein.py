@@ -14,8 +14,6 @@ over dimensions, while its code takes one root of the sum, as this module does.
 [Gorham & Mackey 2017] J. Gorham, L. Mackey: Measuring sample quality with kernels. ICML.
 """
 
-from __future__ import annotations
-
 from math import sqrt
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Latent Dirichlet allocation: against sums over all assignments of words."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The network: its backpropagation by differences."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import neural_network as network

@@ -1,7 +1,5 @@
 """Alpha-stable factors: the scale mixture against its laws, gradients by differences, latent variables as state."""
 
-from __future__ import annotations
-
 from math import cos, pi
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Kernel Stein discrepancy: the kernel by its definition, and its mean under the law."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from stein import kernel_stein_discrepancy, stein_kernel

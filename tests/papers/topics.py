@@ -11,8 +11,6 @@ variance. The first sweep assigns words given those before them alone.
 Noise: one Philox counter a (document, sweep, four words), under a key that the caller makes.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from dsgmcmc.kernels import jit

@@ -1,7 +1,5 @@
 """Chains of the package, state by state, which tests compare with the oracles beside this file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

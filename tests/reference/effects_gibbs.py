@@ -4,8 +4,6 @@ The factors are drawn as in `gibbs.py`, given what the effects leave of the rati
 their textbook conditionals, with lambda given d alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import gibbs

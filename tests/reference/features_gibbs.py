@@ -7,8 +7,6 @@ theta - X B and B, beta given B, and B given the rest by generalised least squar
 double precision, written to be checked.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -14,8 +14,6 @@ theta_i = (W_i, a_i) has D = K + 1 columns, or D = K without biases. One sweep d
 One process, double precision, written to be checked rather than to be fast.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import NamedTuple
 

@@ -7,8 +7,6 @@ updates of the pairs tau = t-M+1 .. t-1, oldest first. The square root is the on
 nothing of blocks, coefficients and minibatch parts, and keeps the whole history.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Intervals of levels, counts and heavy tails hold what they say, and the parameters of their noise are found."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`sample_density` with nothing set, on the posteriors of `data/posteriors.py`, against references of others."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from posteriors import POSTERIORS, REFERENCES

@@ -1,7 +1,5 @@
 """Effects of groups: their distribution given all else, by quadrature, and in chains, by plain Gibbs sampling."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Factorisations whose posterior is known: by quadrature, or because it is normal where the columns are held fixed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Features of rows and columns: the chain has the law that a plain Gibbs sampler of the model has."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

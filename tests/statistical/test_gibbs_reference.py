@@ -1,7 +1,5 @@
 """The reference Gibbs sampler itself: everything statistical leans on it, so it is held to exact answers."""
 
-from __future__ import annotations
-
 import gibbs
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Samplers in a metric of the user's: the moments and the histogram of known distributions [Ma 2015, fig. 2 left]."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from chain_states import make_sampler, states

@@ -4,8 +4,6 @@
 so the reference, quick on thousands of chains, stands for the sampler where precision is wanted.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import hamcmc_bias

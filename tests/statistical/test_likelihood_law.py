@@ -1,7 +1,5 @@
 """Levels, counts, clicks and heavy tails: the laws of tiny problems, by other samplers or by quadrature."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Metropolis kernels sample the posterior itself: against quadrature, within one per cent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

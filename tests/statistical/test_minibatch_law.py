@@ -1,7 +1,5 @@
 """Samplers on vectors whose gradients have noise that differs by direction, or comes from parts of data."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Every bound is a quantile of the statistic's own law, at levels so small that al
 fail by chance for one seed in a few hundred.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

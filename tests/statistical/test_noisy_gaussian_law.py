@@ -4,8 +4,6 @@ One update of SGRLD and SGHMC is linear, so that Var theta follows from the spli
 the thermostats of SGNHT find the noise, each its own row's.
 """
 
-from __future__ import annotations
-
 from math import exp
 from typing import Any
 

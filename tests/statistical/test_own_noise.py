@@ -1,7 +1,5 @@
 """Noise of its own for users and items, and agreement of BAOAB with exact Gibbs, on synthetic ratings."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The Python API as notebooks, scripts and scikit-learn use it."""
 
-from __future__ import annotations
-
 import doctest
 import os
 import pickle

@@ -1,7 +1,5 @@
 """The pages under docs: their Python is executed, their commands and links exist, the reference is up to date."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

@@ -1,7 +1,5 @@
 """``dsgmcmc doctor``: what it says and how it ends, with real faults of the environment."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

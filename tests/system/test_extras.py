@@ -1,7 +1,5 @@
 """A command that lacks a package says how to install it; the other commands need nothing."""
 
-from __future__ import annotations
-
 import sys
 import venv
 from pathlib import Path

@@ -3,8 +3,6 @@
 `tests/benchmarks/attack.py` lets many more calls of more commands fail.
 """
 
-from __future__ import annotations
-
 import errno
 
 import pytest

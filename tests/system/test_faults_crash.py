@@ -1,7 +1,5 @@
 """Processes that fail or are killed: the job ends with one clear message, and the run goes on as if nothing were."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

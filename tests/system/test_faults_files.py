@@ -1,7 +1,5 @@
 """Damaged, swapped and unwritable files, divergence, two runs in one directory: found, named, never a wrong answer."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Wrong and unlucky launches, slow processes: said before any output, and the result is the same."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Requests to stop, the end of the wall time, and processes that hang: checkpoint, status 75, and nothing lost."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

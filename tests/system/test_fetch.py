@@ -1,7 +1,5 @@
 """``dsgmcmc fetch`` against a real server on this machine: what arrives whole is kept, anything else is not."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import re

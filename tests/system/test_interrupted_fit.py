@@ -1,7 +1,5 @@
 """Ctrl-C while `BPMF.fit` samples in processes of their own: a checkpoint is written, and `fit` goes on from there."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from collections.abc import Iterator

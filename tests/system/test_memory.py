@@ -1,7 +1,5 @@
 """Memory of whole commands on 20 million ratings: a real file, real processes, the kernel's own account."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Progress of `fit` where there is no terminal: in a notebook one line, which changes; else plain lines."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

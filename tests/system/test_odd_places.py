@@ -1,7 +1,5 @@
 """Places that cannot be written: a full or read-only disk, another user's folder, a full or closed stream."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

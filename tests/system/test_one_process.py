@@ -1,7 +1,5 @@
 """One process samples by itself: without MPI, and in a program that gets everything back as it was."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

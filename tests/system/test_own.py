@@ -1,7 +1,5 @@
 """Parts and targets of one's own, used as their pages say: all commands and processes work with them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """predict, recommend, export and info --diagnostics as users start them: files, pipes, exit codes, messages."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``dsgmcmc prepare`` as users run it: a process, its output, its exit code, its files."""
 
-from __future__ import annotations
-
 import json
 import signal
 import time

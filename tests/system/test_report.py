@@ -1,7 +1,5 @@
 """The report: a page that needs nothing else, and that a browser shows readable."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

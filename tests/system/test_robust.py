@@ -1,7 +1,5 @@
 """Ratings of nasty shapes: a run ends well whatever they are. `tests/benchmarks/robust.py` has more of each."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from shapes import SHAPES

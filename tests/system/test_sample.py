@@ -1,7 +1,5 @@
 """Whole runs as users start them: the same on any processes, resumed, what they write and say, bad input."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

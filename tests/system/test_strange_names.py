@@ -1,7 +1,5 @@
 """Names are data: whatever they are made of, a terminal shows them and obeys nothing in them."""
 
-from __future__ import annotations
-
 import csv
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """``sample --from``: what a run takes of an earlier one, by name, and when it refuses to."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tiny runs that several files of system tests make and compare."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The pages that users read, against what is there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

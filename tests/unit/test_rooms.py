@@ -1,7 +1,5 @@
 """The order of the rooms: who may import whom, in the source and at run time."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import sys

@@ -1,7 +1,5 @@
 """The size of the package and of its tests: whoever adds code, or an option, must find some to take away."""
 
-from __future__ import annotations
-
 import ast
 import io
 import tokenize

@@ -1,7 +1,5 @@
 """Classes with a defect do not pass the checks that users have for their own; those without one do, elsewhere."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

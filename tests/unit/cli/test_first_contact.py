@@ -1,7 +1,5 @@
 """The likeliest first mistakes: one line each, that leads on."""
 
-from __future__ import annotations
-
 import re
 import signal
 import sys

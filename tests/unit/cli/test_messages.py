@@ -1,7 +1,5 @@
 """What commands say where users wondered: each message once, as it is read."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

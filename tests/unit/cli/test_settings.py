@@ -1,7 +1,5 @@
 """Settings: declared once, with an option of ``sample``, and named in messages as the reader can give them."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """When a job must have ended, and policies that are none."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

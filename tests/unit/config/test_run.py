@@ -1,7 +1,5 @@
 """The configuration: layers of settings, what is resolved, what identifies a chain, lengths, errors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A small set of ratings, which is prepared in several ways, and reading a ratings file back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

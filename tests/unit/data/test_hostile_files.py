@@ -1,7 +1,5 @@
 """Damaged and hostile files are read, or refused with their name, within the memory limit."""
 
-from __future__ import annotations
-
 import gzip
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Bad input ends in one clear message that says what, where and what to do, and writes nothing."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -1,7 +1,5 @@
 """Features of users and items: files become numbers, names and groups, and faults are reported."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import duckdb

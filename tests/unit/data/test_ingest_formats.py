@@ -1,7 +1,5 @@
 """Ratings in any format give the same ratings file."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The DuckDB session: limits of memory, signals, and notebooks."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import threading

@@ -1,7 +1,5 @@
 """The split, the order and the duplicates: functions of the ratings and the seed, and of nothing else."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 

@@ -1,7 +1,5 @@
 """The split of a file's training ratings that chooses a model, with times and features."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The ratings file: what is written is read back, and a wrong file is refused whatever is wrong with it."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

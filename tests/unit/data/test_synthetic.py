@@ -1,7 +1,5 @@
 """Synthetic ratings: the promises of ``data/synthetic.py``."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from pathlib import Path

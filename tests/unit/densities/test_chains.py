@@ -1,7 +1,5 @@
 """`sample_density`: draws, energies and weights of chains; errors that a program can catch; computed curvature."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Metropolis kernels accept at rates that keep the posterior, however few data they evaluate."""
 
-from __future__ import annotations
-
 from itertools import permutations
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Drifts against the complete recipe [Ma 2015, eq. 3]: a wrong sign or a forgotten term shows without simulation."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Sums over data: energies, gradients and bounds of every datum agree with each other, for every link."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Gradient estimators on data: unbiased by enumeration, drawn as they say."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from itertools import product
 from typing import Any

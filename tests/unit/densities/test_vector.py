@@ -1,7 +1,5 @@
 """A density on a vector: what is asked of it, its parts, its rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

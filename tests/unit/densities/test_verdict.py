@@ -1,7 +1,5 @@
 """The verdict names what is wrong with draws, and says nothing where all is right."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Biases only: against its equations with dense matrices, and against models, rating by rating."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A run on clicks has rankings in place of errors, and new users from their clicks alone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

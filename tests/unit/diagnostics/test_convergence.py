@@ -1,7 +1,5 @@
 """Diagnostics of chains against those of ArviZ, their warnings, and calibration."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

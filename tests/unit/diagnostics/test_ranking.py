@@ -1,7 +1,5 @@
 """Measures of rankings by hand, and those of a run against lists of one user at a time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from runs import make_run

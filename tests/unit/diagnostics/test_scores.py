@@ -1,7 +1,5 @@
 """Scores of predictions and their paired differences, against numbers worked out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The text about a run: no warning where all is well, the right one where it is not; gains over biases only."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sums of groups under a change of their effects against NumPy in float64, and offsets against biases."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import expit

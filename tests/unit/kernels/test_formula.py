@@ -1,7 +1,5 @@
 """Fused formulas against the same arithmetic in NumPy, feature by feature."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The gradient kernel against plain NumPy in float64, for every way its source is generated; sums over the pattern."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The cache of compiled kernels: found again, shared by processes."""
 
-from __future__ import annotations
-
 import errno
 import sys
 from contextlib import ExitStack

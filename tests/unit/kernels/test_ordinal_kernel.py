@@ -1,7 +1,5 @@
 """The kernels of ordered levels against finite differences of the log probability, in NumPy and float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import expit

@@ -3,8 +3,6 @@
 Arrays are files full of holes, mapped into memory: only the pages that a kernel touches take any.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

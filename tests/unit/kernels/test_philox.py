@@ -1,7 +1,5 @@
 """The generator's words, the layout of its counters, and the transform to normals."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Predictions against NumPy, and the normal distribution function against SciPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import ndtr as exact

@@ -1,7 +1,5 @@
 """Ratings in few bytes and in many, bit by bit; and cut into column blocks, against SciPy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

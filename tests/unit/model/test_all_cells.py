@@ -1,7 +1,5 @@
 """Clicks: the energy over all cells, and what it says of a row."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The ratings that a process holds, in few bytes or in many, against those of the file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The target of a chain: where biases start, the gradient of a step, and when a chain has diverged."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

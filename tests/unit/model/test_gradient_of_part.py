@@ -3,8 +3,6 @@
 `test_likelihoods.py` compares the full gradient with the model's definition, `kernels/test_gradient.py` with weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Priors and noise: units, interleaved sub-chains, and draws that have the bits of SciPy's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Implicit features: draws of y given the factors, against the normal law that NumPy computes from dense matrices."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every entry of the registry keeps what a likelihood promises."""
 
-from __future__ import annotations
-
 import inspect
 import pkgutil
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Ratings of levels: thresholds of all and of every user, and their gradients over all ratings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What every part of the model says of itself: its settings, what it keeps, what it cannot go with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Predictive distributions against SciPy's, and against each other where two say the same."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import expit

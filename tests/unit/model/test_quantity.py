@@ -1,7 +1,5 @@
 """What a model says that it keeps, against what a chain of it has, writes and shows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Levels of time: names, groups from timestamps, what is refused, and predictions of ratings of an unknown time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Means of a factor's rows against biases of the other's: predictors stay, and so does the posterior."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Launchers, transports, and the limits that containers and batch systems set, all known before MPI is loaded."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

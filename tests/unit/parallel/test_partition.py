@@ -1,7 +1,5 @@
 """Owners, ranges and groups for every number of processes: a mistake here is a deadlock on a cluster."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

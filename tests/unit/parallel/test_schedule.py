@@ -1,7 +1,5 @@
 """The part that an iteration visits, and its step."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

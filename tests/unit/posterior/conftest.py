@@ -1,7 +1,5 @@
 """Runs for several tests of a posterior."""
 
-from __future__ import annotations
-
 import pytest
 from runs import Made, make_run
 

@@ -1,7 +1,5 @@
 """Exports, read back by the tools that they are for."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

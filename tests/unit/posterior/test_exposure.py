@@ -1,7 +1,5 @@
 """Exposure, against regressions that are solved one by one; and the file that a run keeps of it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from runs import Made, make_run

@@ -1,7 +1,5 @@
 """New rows: against the conditional law written out by quadrature-free algebra, and against training with them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from runs import given_ratings, make_run

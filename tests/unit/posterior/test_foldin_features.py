@@ -1,7 +1,5 @@
 """Rows with features: new ones against their conditional distribution in NumPy, and the importance of features."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

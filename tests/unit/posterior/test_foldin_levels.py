@@ -4,8 +4,6 @@ The reference knows neither modes nor slices: 200,000 rows are drawn from the pr
 probability of the new ratings, written down with SciPy.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Runs that are being sampled or were killed: their draws serve, and messages say what is not there yet."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The names of a run's users and items, and where each stands."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

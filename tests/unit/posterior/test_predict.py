@@ -1,7 +1,5 @@
 """Predictive distributions and probabilities of levels, against the mixture over draws written out in NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from runs import Made, law_of_counts, make_run

@@ -1,7 +1,5 @@
 """Recommendations, against scores of all pairs that were predicted one by one; similar items; titles of items."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from runs import Made, make_run

@@ -1,7 +1,5 @@
 """Changed settings and facts, and foreign or incomplete posteriors, are refused."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable

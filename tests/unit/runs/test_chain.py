@@ -1,7 +1,5 @@
 """When a chain on one process saves its draws and checkpoints, and when it gives up."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

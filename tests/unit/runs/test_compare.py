@@ -1,7 +1,5 @@
 """Comparison of models: the candidates, the recommendation, and that a run keeps its model."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import signal

@@ -3,8 +3,6 @@
 Bytes that are sent: ``tests/mpi/test_target.py``.
 """
 
-from __future__ import annotations
-
 import tracemalloc
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Messages and progress of a job while it samples."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

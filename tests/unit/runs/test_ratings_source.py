@@ -1,7 +1,5 @@
 """A run adapts to its ratings: to their unit, their number and their kind."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

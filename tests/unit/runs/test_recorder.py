@@ -1,7 +1,5 @@
 """Which draws a chain keeps; its moments, traces and predictions of held-out ratings, against all of its draws."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which samplers a chain falls back to where it diverges, and from which state."""
 
-from __future__ import annotations
-
 import signal
 from functools import partial
 from pathlib import Path

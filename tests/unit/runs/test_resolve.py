@@ -1,7 +1,5 @@
 """The settings of a job follow from the options, from the run that it resumes, and from the data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Chains that end with an accuracy: when they are looked at, what is measured, and what is reported."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Gibbs sampling: a sweep of it beside one of the reference that has the same noise; who can use it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

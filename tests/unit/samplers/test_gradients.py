@@ -1,7 +1,5 @@
 """Gradient estimators: when hyperparameters are drawn, given which state, and control variates with their anchor."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """HAMCMC's arithmetic: against dense matrices, on vectors and on blocks; what it refuses, counts and averages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from math import gcd
 from pathlib import Path

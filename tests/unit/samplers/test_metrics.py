@@ -1,7 +1,5 @@
 """Metrics: the coordinates that they find, what updates and momenta are in them, and the steps that rows take."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Every entry of the registry keeps what a sampler promises; bits are compared by ``tests/mpi/test_invariance.py``."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import itertools

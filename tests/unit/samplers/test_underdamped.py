@@ -1,7 +1,5 @@
 """Samplers with a momentum: the halves of their kicks, and the temperatures of their momenta."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 `fuzzer` damages them, and opens every one in a separate process.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """No failed write of an HDF5 file is missed, and HDF5 closes cleanly after a failure or an interrupt."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The lock of a run directory: who gets it, who waits, and what the others are told."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Small files of a run: read only if they are files; damaged lines of logs are skipped."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

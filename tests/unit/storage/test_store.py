@@ -1,7 +1,5 @@
 """Snapshots are complete or absent, all damage is detected, and files of other origin are not touched."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
