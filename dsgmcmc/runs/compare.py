@@ -382,8 +382,7 @@ class Comparing:
             self._inner = self._inner_source(self._plan.seed)
             chosen, best = self._choose()
             result = on_root(self._comm, partial(self._result, chosen, best))
-            if self._at_root:
-                remove_candidates(self._folder)
+            on_root(self._comm, partial(remove_candidates, self._folder))
         return result
 
     def _inner_source(self, seed: int) -> RatingsSource:

@@ -101,7 +101,6 @@ class Control:
 
         During the wait, the watchdogs do not end the job, however slow another chain is.
         """
-        self._progress()
         meet(all_processes, self._progress)
 
     def saving(self) -> None:

@@ -505,10 +505,10 @@ def _check_disk(run: RunDirectory, costs: Costs) -> None:
     folder = next(path for path in (run.path, *run.path.absolute().parents) if path.exists())
     free = shutil.disk_usage(folder).free
     if free < costs.disk_least:
-        needed, available = map(decimal, (costs.disk_least, free))
         raise InputError(
-            f"a run with these settings takes at least {needed} on disk, but {folder} has {available} free: choose "
-            f"another {named('out')}, or a smaller {named('save_draws')} or {named('chains')} (--dry-run shows costs)"
+            f"a run with these settings takes at least {decimal(costs.disk_least)} on disk, but {folder} has "
+            f"{decimal(free)} free: choose another {named('out')}, or a smaller {named('save_draws')} or "
+            f"{named('chains')} (--dry-run shows costs)"
         )
 
 
