@@ -114,7 +114,6 @@ BY_HANDLE(void *, mmap64, (void *place, size_t size, int protection, int flags, 
           (place, size, protection, flags, handle, at))
 BY_PATH(rename, (const char *path, const char *to), (path, to))
 BY_PATH(unlink, (const char *path), (path))
-BY_PATH(rmdir, (const char *path), (path))
 BY_PATH(mkdir, (const char *path, mode_t mode), (path, mode))
 BY_HANDLE(int, unlinkat, (int handle, const char *name, int flags), (handle, name, flags))
 OPENING(open)

@@ -38,6 +38,7 @@ indices.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import math
@@ -290,6 +291,8 @@ class Ratings:
         try:
             self._file = h5py.File(self.path, "r", locking=False, rdcc_nbytes=0)
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):  # not the file's fault
+                raise OSError(error.errno, os.strerror(error.errno), str(self.path)) from error
             if not (h5py.is_hdf5(self.path) or isinstance(error, PermissionError)):
                 advice = f"make a ratings file from it with `dsgmcmc prepare {shlex.quote(str(self.path))} OUT.h5`"
                 raise self._wrong(f"it is not HDF5; if it holds ratings, {advice}") from error

@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import secrets
-import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -17,6 +16,7 @@ from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.parallel.comm import memory_limit
+from dsgmcmc.storage.files import remove_folder
 
 T = TypeVar("T")
 
@@ -75,8 +75,7 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.Duc
             raise KeyboardInterrupt from error
         raise
     finally:
-        with contextlib.suppress(OSError):  # rmtree raises errors of closing folders
-            shutil.rmtree(scratch, ignore_errors=True)
+        remove_folder(scratch)
 
 
 def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:

@@ -29,7 +29,7 @@ import numpy as np
 
 from dsgmcmc.data.session import identifier, literal, memory_of, open_session, reading, system_reason
 from dsgmcmc.errors import InputError, WriteError, writing
-from dsgmcmc.storage.files import sync
+from dsgmcmc.storage.files import remove_folder, sync
 from dsgmcmc.terminal import pass_on
 from dsgmcmc.types import Array
 
@@ -408,19 +408,22 @@ def write_query(db: duckdb.DuckDBPyConnection, query: str, out: Path | None) -> 
     `out` ends in ``.csv``, ``.parquet`` or ``.pq``, or is None for standard output.
     """
     how = "FORMAT csv, HEADER" if output_format(out) == "csv" else "FORMAT parquet, COMPRESSION zstd"
+    with writing(out or Path(tempfile.gettempdir())):
+        new = Path(tempfile.mkdtemp(prefix=".dsgmcmc-", dir=out and out.parent))
     try:
-        with tempfile.TemporaryDirectory(prefix=".dsgmcmc-", dir=out and out.parent, ignore_cleanup_errors=True) as new:
-            written = Path(new) / "rows"
-            db.execute(f"COPY ({query}) TO {literal(str(written))} ({how})")
-            if out is None:
-                with written.open("rb") as file:
-                    pass_on(file)
-            else:
-                with writing(out):
-                    sync(written)
-                    written.replace(out)
+        written = new / "rows"
+        db.execute(f"COPY ({query}) TO {literal(str(written))} ({how})")
+        if out is None:
+            with written.open("rb") as file:
+                pass_on(file)
+        else:
+            with writing(out):
+                sync(written)
+                written.replace(out)
     except duckdb.IOException as error:
         raise WriteError(f"{out or 'standard output'} cannot be written: {system_reason(error)}") from error
+    finally:
+        remove_folder(new)
 
 
 def output_format(out: Path | None) -> str:

@@ -307,7 +307,8 @@ class Job:
                     chain.start()
                 return chain
 
-            import scipy.special  # noqa: F401  # the summary needs it: an import after sampling might find no memory
+            if not config.law.is_conditionally_gaussian():
+                import scipy.special  # noqa: F401  # for the summary: an import after sampling might find no memory
 
             self._startup, self._begin = self._since_start(), perf_counter()
             with Progress(config.iterations, data_per_iteration, self.quiet) as self._progress:

@@ -64,7 +64,15 @@ def sync(path: Path) -> None:
     try:
         os.fsync(handle)
     finally:
-        os.close(handle)
+        with suppress(OSError):  # whether the flush succeeded is known
+            os.close(handle)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a temporary folder as far as possible; a second attempt follows if the disk fails once."""
+    for _ in range(2):
+        with suppress(OSError):  # `rmtree` raises errors of closing folders even if it ignores errors
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def read_plain(path: Path, max_bytes: int) -> bytes:

@@ -12,7 +12,7 @@ from dsgmcmc.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Lines of code that the package and the tests may have.
-LIMITS = {"dsgmcmc": 20_000, "tests": 18_000}
+LIMITS = {"dsgmcmc": 20_400, "tests": 18_110}
 #: Parameters that all commands together may have, and `sample`: those that they have.
 PARAMETERS, PARAMETERS_OF_SAMPLE = 107, 33
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
