@@ -82,7 +82,9 @@ def main() -> None:
     except OSError as error:
         complain(failed_file(error))
         sys.exit(EXIT_USAGE if isinstance(error, PermissionError) else EXIT_FAILURE)
-    except (ImportError, MemoryError) as error:  # a library cannot be loaded into little memory
+    except (ImportError, MemoryError, RuntimeError) as error:  # little memory: for a library, or for a thread
+        if isinstance(error, RuntimeError) and "can't start new thread" not in str(error):
+            raise
         complain(" ".join(f"{type(error).__name__}: {error}".split()).rstrip(":"))
         sys.exit(EXIT_FAILURE)
     if status == EXIT_INTERRUPTED:  # typer's exit status after Ctrl-C
