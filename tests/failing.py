@@ -164,7 +164,8 @@ def results(words: str, place: Path) -> dict[str, bytes]:
         return {"output": output.read_bytes().replace(str(place).encode(), b"")} if output.exists() else {}
     if words.startswith("sample"):
         left = [path.name for path in out.rglob("*") if re.search(r"\.tmp|\.trash|^compare$", path.name)]
-        return {"left": str(left).encode(), "digest": digest(out / "run").encode()} if (out / "run").exists() else {}
+        begun = (out / "run/run.toml").exists()
+        return {"left": str(left).encode(), "digest": digest(out / "run").encode()} if begun else {}
     # a comparison that ended keeps what it has made, to go on
     files = [path for path in out.iterdir() if path.is_file() or not any(path.iterdir())]
     return {path.name: path.read_bytes() if path.is_file() else b"" for path in files}

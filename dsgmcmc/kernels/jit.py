@@ -89,6 +89,11 @@ def cache_directory() -> Path:
     try:
         folder = Path(requested or Path(caches or Path.home() / ".cache", "dsgmcmc"))
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_uid != os.geteuid():  # of another user, whose code must not be run
+            folder = folder / str(os.geteuid())
+            folder.mkdir(mode=0o700, exist_ok=True)
+            if folder.stat().st_uid != os.geteuid():
+                raise PermissionError(f"{folder} belongs to another user")
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(_REQUIRED_BYTES))  # with a full quota, empty files can still be created
     except (OSError, RuntimeError):
