@@ -13,7 +13,6 @@ when data are added, and starting values need not be exact.
 from __future__ import annotations
 
 import hashlib
-import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from dsgmcmc.model.target import KNOWN
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.posterior.names import Index, Vocabulary
 from dsgmcmc.settings import named
+from dsgmcmc.storage.files import remove_folder
 from dsgmcmc.storage.rundir import Facts, RunDirectory, header, snapshot_lines
 from dsgmcmc.storage.store import Key, Lazy, SmallArray, Snapshot, steps, write_snapshot
 from dsgmcmc.types import Array, Factor, Float64, Int32
@@ -132,7 +132,7 @@ class WarmStart:
         indptrs = (ratings.row_indptr, np.concatenate([[0], np.cumsum(ratings.column_counts)]))
         bounds = {factor: block_bounds(indptr, config.grid) for factor, indptr in zip("WH", indptrs, strict=True)}
         facts = {**recorded, "config_hash": config.hash(), "data_hash": ratings.digest}
-        shutil.rmtree(run.start(), ignore_errors=True)  # left by a job that was killed before sampling
+        remove_folder(run.start())  # left by a job that was killed before sampling
         run.start().mkdir()
         for chain, checkpoint in enumerate(self.checkpoints):
             blocks: dict[Key, Lazy] = {}

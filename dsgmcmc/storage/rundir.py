@@ -36,7 +36,6 @@ import json
 import os
 import platform
 import re
-import shutil
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -53,7 +52,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import GoneError, InputError, naming
 from dsgmcmc.parallel.comm import cpu_name
-from dsgmcmc.storage.files import read_plain, read_toml, sync, write_whole
+from dsgmcmc.storage.files import read_plain, read_toml, remove_folder, sync, write_whole
 from dsgmcmc.storage.store import (
     VERSION,
     Manifest,
@@ -258,7 +257,7 @@ class RunDirectory:
         for chain in self.chains():
             self.cut(chain, -1)  # snapshot by snapshot: a job that is killed leaves no damaged snapshot
         for folder in (INDEX, *SERIES):
-            shutil.rmtree(self.path / folder, ignore_errors=True)
+            remove_folder(self.path / folder)
         for file in (self.summary_file, *self._metrics_files(), *self.path.glob("exposure-*.npy")):
             file.unlink(missing_ok=True)
 

@@ -33,7 +33,7 @@ from typing_extensions import TypedDict  # Pydantic needs it before Python 3.12
 
 from dsgmcmc.errors import GoneError, InputError
 from dsgmcmc.parallel.comm import Alone
-from dsgmcmc.storage.files import read_plain, sync, write_whole
+from dsgmcmc.storage.files import read_plain, remove_folder, sync, write_whole
 from dsgmcmc.storage.hdf5 import new_hdf5, plain_dataset
 from dsgmcmc.terminal import log
 from dsgmcmc.types import Array, Comm, Float64
@@ -407,7 +407,7 @@ class SnapshotWriter:
 
     def discard(self) -> None:
         """Delete the files that were written; on process 0. Harmless after `commit`."""
-        shutil.rmtree(self._temporary, ignore_errors=True)
+        remove_folder(self._temporary)
 
 
 def write_snapshot(parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Mapping[str, Any]) -> Path:
@@ -493,7 +493,7 @@ def remove(path: Path) -> None:
     """Delete a snapshot; no reader sees a part of it."""
     trash = path.with_name(f"{path.name}.trash-{secrets.token_hex(4)}")
     path.rename(trash)
-    shutil.rmtree(trash, ignore_errors=True)
+    remove_folder(trash)
 
 
 def prune(parent: Path, keep: int, spare: int | None = None) -> None:
