@@ -17,6 +17,7 @@ Pages have marks, up to ``<!-- end -->``, whose content is written from these fi
     <!-- PART 2 -->                 its second table
     <!-- PART: ROW, COLUMN -->      the cell of the first table with these titles; COLUMN has no comma
     <!-- PART 2: ROW, COLUMN -->    the cell of the second table
+    <!-- PART & PART -->            the rows of the first tables of several parts; PART & PART 2: of the second ones
     <!-- PART & PART: COLUMN -->    this column of the first tables of several parts; PART & PART 3: of the third ones
     <!-- parts -->                  a table of all parts: commands, date, commit, processor, minutes
 
@@ -199,7 +200,8 @@ def content(mark: re.Match[str], facts: dict[str, Any]) -> str:
     if {*parts} & PARTS.keys() - facts.keys():
         return mark["content"]
     tables = [facts[part]["tables"][int(mark["number"] or 1) - 1] for part in parts]
-    titles, *rows = tables[0] if len(parts) == 1 else joined(parts, tables, place)
+    below = [tables[0][0], *(row for table in tables for row in table[1:])]
+    titles, *rows = joined(parts, tables, place) if place and len(parts) > 1 else below
     if place is None or len(parts) > 1:
         return f"\n{markdown(titles, rows)}\n"
     name, column = place.rsplit(", ", 1)
@@ -233,8 +235,7 @@ def fill() -> None:
     """Write measured figures into all pages."""
     facts = measured()
     for page in pages():
-        text = page.read_text(encoding="utf-8")
-        page.write_text(filled(text, facts), encoding="utf-8")
+        page.write_text(filled(page.read_text(encoding="utf-8"), facts), encoding="utf-8")
 
 
 def main() -> None:
