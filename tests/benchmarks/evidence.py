@@ -15,7 +15,8 @@ Pages have marks, up to ``<!-- end -->``, whose content is written from these fi
 
     <!-- PART -->                   its first table
     <!-- PART 2 -->                 its second table
-    <!-- PART: ROW, COLUMN -->      the cell of the first table with these titles; COLUMN has no comma
+    <!-- PART: ROW, COLUMN -->      the cell of the first table with these titles; COLUMN has no comma, or is a number:
+                                    1 for the column after the titles of rows
     <!-- PART 2: ROW, COLUMN -->    the cell of the second table
     <!-- PART & PART -->            the rows of the first tables of several parts; PART & PART 2: of the second ones
     <!-- PART & PART: COLUMN -->    this column of the first tables of several parts; PART & PART 3: of the third ones
@@ -206,7 +207,7 @@ def content(mark: re.Match[str], facts: dict[str, Any]) -> str:
         return f"\n{markdown(titles, rows)}\n"
     name, column = place.rsplit(", ", 1)
     (row,) = (row for row in rows if row[0].replace("`", "") == name)
-    return str(row[titles.index(column)])
+    return str(row[titles.index(column) if column in titles else int(column)])
 
 
 def joined(parts: list[str], tables: list[Table], column: str) -> Table:
