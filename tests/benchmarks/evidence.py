@@ -19,7 +19,8 @@ Pages have marks, up to ``<!-- end -->``, whose content is written from these fi
                                     1 for the column after the titles of rows
     <!-- PART 2: ROW, COLUMN -->    the cell of the second table
     <!-- PART & PART -->            the rows of the first tables of several parts; PART & PART 2: of the second ones
-    <!-- PART & PART: COLUMN -->    this column of the first tables of several parts; PART & PART 3: of the third ones
+    <!-- PART & PART: COLUMN -->    this column of the first tables of several parts; PART & PART 3: of the third ones;
+                                    COLUMN / COLUMN: two columns, in one cell
     <!-- parts -->                  a table of all parts: commands, date, commit, processor, minutes
 
 What is between the marks of a part that has no file stays as it is.
@@ -215,21 +216,24 @@ def joined(parts: list[str], tables: list[Table], column: str) -> Table:
     found: dict[str, list[str]] = {}
     for place, (titles, *rows) in enumerate(tables):
         for row in rows:
-            found.setdefault(row[0], [""] * len(parts))[place] = row[titles.index(column)]
+            cells = [row[titles.index(name)] for name in column.split(" / ")]
+            found.setdefault(row[0], [""] * len(parts))[place] = " / ".join(cells).strip()
     return [[column, *parts], *([name, *cells] for name, cells in found.items() if any(cells))]
 
 
 def all_parts(facts: dict[str, Any]) -> str:
-    """Table of all parts, and how those were measured that have a file."""
-    rows = []
+    """Table of all parts; those whose names begin alike, and that were measured alike, share a row."""
+    alike: dict[tuple[str, ...], list[tuple[str, float | None]]] = {}
     for part, commands in PARTS.items():
-        fact = facts.get(part, {"commands": map(typed, commands)})
-        row = [part, "; ".join(f"`{command}`" for command in fact["commands"]), "not measured", "", "", ""]
-        if part in facts:
-            minutes = "not recorded" if fact["seconds"] is None else f"{fact['seconds'] / 60:.0f}"
-            row[2:] = [fact["date"], fact["commit"], f"{fact['processor']}, {fact['cores']}", minutes]
-        rows.append(row)
-    return markdown(("part", "commands", "date", "commit", "processor, cores", "minutes"), rows)
+        fact = facts.get(part, {"commands": map(typed, commands), "date": "not measured", "seconds": None})
+        how = (str(fact.get(key, "")) for key in ("date", "commit", "processor", "cores"))
+        text = f"{part}: {'; '.join(f'`{command}`' for command in fact['commands'])}"
+        alike.setdefault((part.removeprefix("paper-").partition("-")[0], *how), []).append((text, fact["seconds"]))
+    rows = []
+    for (_, *how), together in alike.items():
+        texts, seconds = zip(*together, strict=True)
+        rows.append(["<br>".join(texts), *how, "" if None in seconds else f"{sum(seconds) / 60:.0f}"])
+    return markdown(("part: commands", "date", "commit", "processor", "cores", "minutes"), rows)
 
 
 def fill() -> None:

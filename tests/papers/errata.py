@@ -87,8 +87,7 @@ def thermostat():
         dynamics = Dynamics(grad(weight), lambda z: np.tile(matrix, (len(z), 1, 1)), lambda z: 0)
         left = np.abs(residual(dynamics, RNG.normal(size=(9, 5)), found)).max()
         row(f"Fokker-Planck residual of eq. 15, H with {label}", f"{left:.1g}", 0, "")
-    law = Gaussian(np.zeros(5), np.eye(5))
-    sampler, target = prepare("sgnht", law, rows=4000, step_size=0.05**2 / 2, **PLAIN)
+    sampler, target = prepare("sgnht", Gaussian(np.zeros(5), np.eye(5)), rows=4000, step_size=0.05**2 / 2, **PLAIN)
     variance = np.mean([target.block["xi"].var() for t, _ in enumerate(sample(target, sampler, 3000)) if t > 1000])
     row("Var xi, d = 5", f"{variance:.3f}", 1 / 5, 5)
 
@@ -125,9 +124,8 @@ def euler_and_refresh():
             noise = sqrt(2 * friction * eps) * RNG.normal(size=chains)
             return theta + eps * r, r - eps * theta - eps * friction * r + noise
 
-        measured = variance(simultaneous)
         law = 2 * friction * (2 - friction * eps + eps**2) / ((friction - eps) * (4 - 2 * friction * eps + eps**2))
-        row(f"Var theta, at once, C = {friction:g}", f"{measured:.3f}", f"{law:.3f}", "")
+        row(f"Var theta, at once, C = {friction:g}", f"{variance(simultaneous):.3f}", f"{law:.3f}", "")
     law = Gaussian(np.zeros(1), np.eye(1))
     sampler, target = prepare("sghmc", law, rows=chains, step_size=eps**2 / 2, gamma=c, **PUBLISHED)
     found = [theta.var() for t, theta in enumerate(sample(target, sampler, 4000)) if t > 1000]
@@ -145,8 +143,8 @@ def euler_and_refresh():
                     theta = theta + h * r
             if step > 1500:
                 found.append(theta.var())
-        what = f"{first} first, fresh every {length}, first kick {kick:g}"
-        row(f"Var theta, {what}", f"{np.mean(found):.3f}", f"{derived:.3f}", "")
+        label = f"Var theta, {first} first, fresh every {length}, first kick {kick:g}"
+        row(label, f"{np.mean(found):.3f}", f"{derived:.3f}", "")
 
 
 def naive_noise():
