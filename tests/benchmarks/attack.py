@@ -64,14 +64,14 @@ def each(
 def calls(scene: Scene) -> Attempts:
     """Calls on files that fail."""
     for kind in KINDS:
-        yield from each(scene, "failing calls: `sample`, one process", scene.failing(SAMPLE, kind, 36), [SAMPLE])
+        yield from each(scene, "failing calls: `sample`, one process", scene.failing(SAMPLE, kind, 18), [SAMPLE])
     for kind in list(KINDS)[:4]:
         for rank in range(2):
             scripts = scene.failing(SAMPLE, kind, 7, rank)
             yield from each(scene, "failing calls: `sample`, two processes", scripts, [SAMPLE], 2)
     for words in (*WRITERS, *READERS):
         for kind in list(KINDS)[:6]:
-            yield from each(scene, "failing calls: other commands", scene.failing(words, kind, 6), [words])
+            yield from each(scene, "failing calls: other commands", scene.failing(words, kind, 4), [words])
     for words in (AUTO, COMPARE):
         scripts = [script for kind in ("EIO", "full") for script in scene.failing(words, kind, 13)]
         yield from each(scene, "failing calls: `sample --model auto`, `compare`", scripts, [words])
