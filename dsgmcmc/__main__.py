@@ -56,8 +56,7 @@ def _main() -> None:
 
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if 0 <= limit < ADDRESS_SPACE:
-        needed = f"dsgmcmc needs {ADDRESS_SPACE >> 20:,} MiB"
-        complain(f"the address space is limited to {limit >> 20:,} MiB (ulimit -v), and {needed}")
+        complain(f"ulimit -v is {limit >> 20:,} MiB of address space; at least {ADDRESS_SPACE >> 20:,} MiB are needed")
         sys.exit(EXIT_USAGE)
 
     if sys.argv[1:2] == ["sample"]:  # a batch system may send its signal during the import of NumPy and Numba

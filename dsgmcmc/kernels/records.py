@@ -230,11 +230,11 @@ class Record:
         return lines
 
     def _ratings(self, block: list[tuple[int, int]], column: str, more: bool, also: Sequence[str]) -> list[str]:
-        """Lines for four ratings from s on: their products with the vectors of a block, and then lines `also`."""
-        lines = [*self._products(block, column), self._sums(block, more)]
-        if also:
-            lines += [line for x in range(4) for line in (f"r = s + uint64({x})", f"j = j{x}", *also)]
-        return lines
+        """Lines for four ratings from s on: predictors (`more`: terms of a further block), then `also`."""
+        terms = [f"sums_of({', '.join(f'd{n}_{x}' for x in range(4))})" for n in sorted({n for _, n in block})]
+        terms += ["load(errors, s - base, 4)"] if more else []
+        lines = [*self._products(block, column), f"store(errors, s - base, {reduce('plus({}, {})'.format, terms)})"]
+        return lines + [line for x in range(4) if also for line in (f"r = s + uint64({x})", f"j = j{x}", *also)]
 
     def _prefetches(self) -> list[str]:
         """Lines that prefetch the records of four later ratings."""
@@ -257,13 +257,6 @@ class Record:
                 lines += [f"d{n}_{x} = {product}"]
                 seen.add(n)
         return lines
-
-    @staticmethod
-    def _sums(block: list[tuple[int, int]], more: bool) -> str:
-        """Line that writes the sums of products to ``errors``; after the first block (`more`) it adds them."""
-        terms = [f"sums_of({', '.join(f'd{n}_{x}' for x in range(4))})" for n in sorted({n for _, n in block})]
-        terms += ["load(errors, s - base, 4)"] if more else []
-        return f"store(errors, s - base, {reduce('plus({}, {})'.format, terms)})"
 
     def gradients(
         self, also: Sequence[str] = (), score: str = "errors[r - base]", column: str = COLUMN_OF
