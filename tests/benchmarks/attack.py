@@ -285,7 +285,8 @@ def tests(_: Scene) -> Attempts:
 def _tested(name: str) -> tuple[int, list[str]]:
     done = run(sys.executable, "-m", "pytest", "-q", *name.split(), cwd=TESTS, timeout=2400)
     passed, failed = (sum(map(int, re.findall(rf"(\d+) (?:{word})", done.out))) for word in ("passed", "failed|error"))
-    return passed + failed, [*re.findall("^(?:FAILED|ERROR).*", done.out, re.MULTILINE)]
+    failures = [*re.findall("^(?:FAILED|ERROR).*", done.out, re.MULTILINE)]
+    return (passed + failed, failures) if passed + failed else (1, [f"nothing ran: {done.out}"])
 
 
 def numbers(scene: Scene) -> Attempts:
