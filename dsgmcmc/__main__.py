@@ -10,6 +10,7 @@ import errno
 import gc
 import io
 import os
+import resource
 import signal
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+#: Bytes of address space without which OpenBLAS or DuckDB may abort the process.
+ADDRESS_SPACE = 1 << 30
 
 
 def main() -> None:
@@ -46,7 +50,14 @@ def main() -> None:
 
 
 def _main() -> None:
+    from dsgmcmc.errors import EXIT_USAGE
     from dsgmcmc.parallel.signals import install_early
+    from dsgmcmc.terminal import complain
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if 0 <= limit < ADDRESS_SPACE:
+        complain(f"ulimit -v is {limit >> 20:,} MiB of address space; at least {ADDRESS_SPACE >> 20:,} MiB are needed")
+        sys.exit(EXIT_USAGE)
 
     if sys.argv[1:2] == ["sample"]:  # a batch system may send its signal during the import of NumPy and Numba
         install_early()

@@ -322,7 +322,7 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
     **settings
         ``sampler`` (a name, or a dict with ``name`` and the sampler's settings; by default ``"hmc"``, or ``"mh"``
         without a gradient), ``chains`` (by default 4), ``iterations``, ``burn_in``, ``thin``, ``seed``, ``grid``,
-        ``schedule`` and ``initial_sd``. docs/own-target-reference.md describes them. Without ``iterations``, chains
+        ``schedule`` and ``initial_sd``. docs/own-target.md describes them. Without ``iterations``, chains
         first have the sampler's default length, which is doubled, at most `DOUBLINGS` times, until R-hat of all
         elements is at most 1.01, and their ESS at least 100 per chain.
 

@@ -254,15 +254,16 @@ def predictor_kernel(K: int, biases: bool, sign: Literal["+", "-"]) -> Callable[
 
     Returns
     -------
-    f(indptr, indices, values, theta_w, theta_h, errors)
+    f(indptr, indices, values, theta_w, theta_h, out)
         `indptr` and `indices` come from `dsgmcmc.kernels.stored.kernel_arguments`; `values` (nnz,), `theta_w` (n, D)
-        and `theta_h` (m, D) are float32. `errors` (nnz,) float32 is set to the values plus, or minus, the predictors.
+        and `theta_h` (m, D) are float32. `out` (nnz,) float32 is set to the values plus, or minus, the predictors.
     """
     record = Record(K, biases)
     arguments = {**PATTERN, "values": "float32[::1]", "theta_w": "float32[:, ::1]", "theta_h": "float32[:, ::1]"}
-    last = ["for r in range(values.size):", f"    errors[r] = values[r] {sign} errors[r]"]
-    lines = [*record.begin(gradients=False), "base = uint64(0)", *by_rows(record.predictors()), *last]
-    return compile_passes(f"predict_ratings_{K}", arguments | {"errors": "float32[::1]"}, lines)
+    errors = "errors = np.empty(values.size + 3, np.float32)"
+    last = ["for r in range(values.size):", f"    out[r] = values[r] {sign} errors[r]"]
+    lines = [*record.begin(gradients=False), errors, "base = uint64(0)", *by_rows(record.predictors()), *last]
+    return compile_passes(f"predict_ratings_{K}", arguments | {"out": "float32[::1]"}, lines)
 
 
 def add_to_groups(groups: Int32, residuals: Float32, weights: Float32, out: Float32) -> None:

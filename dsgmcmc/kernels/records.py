@@ -5,17 +5,17 @@ With eta = W_i . H_j + a_i + b_j and e the score of a rating,
     out_w[i] -= e * (H_j, 1)        out_h[j] -= e * (W_i, 1)
 
 Factors are (n, D), with the biases in column K, so rows of 33 numbers would cross cache lines at every load and store.
-A kernel therefore copies each row of the cell into a *record*: theta, then its gradient, each padded to whole vectors
+A kernel therefore copies each row of the cell into a *record*: theta and its gradient, each padded to whole vectors
 and, if longer than half a cache line, to whole cache lines. The records of all columns are made when the kernel starts,
-and their gradients are added to `out_h` when it ends. A row has a record while its ratings are processed. If the last
-vector has room for both biases, it contains them:
+first theta of every column, then the gradients; these are added to `out_h` when it ends. A row has a record while its
+ratings are processed. If the last vector has room for both biases, it contains them:
 
     (W_i, a_i, 1) . (H_j, 1, b_j) = W_i . H_j + a_i + b_j
 
 and the gradients of the biases are computed with the other gradients. For rank 0 there is only this vector. If there is
 no room, the biases of columns follow all records, as pairs of value and gradient. Vectors have 16 elements if the
 processor supports that, and 8 at the end of a row. Predictors are summed four ratings at a time
-(`dsgmcmc.kernels.vectors.sums_of`).
+(`dsgmcmc.kernels.vectors.sums_of`); up to three predictors after those of a row are replaced by the next row's.
 
 Rows are prefetched, and so are the records of columns if they do not fit into the second-level cache. Columns and
 values of a group of ratings (`dsgmcmc.kernels.stored`) are looked up before its passes.
@@ -52,8 +52,9 @@ SECOND_LEVEL = 1 << 18
 HALF_FIRST_LEVEL = 1 << 12
 
 
-#: Expression for the column of a rating.
+#: Expressions for the column of a rating, and for that of a rating that may be beyond the last one.
 COLUMN_OF = "column(indices, halves, {})"
+COLUMN_UP_TO = "column(indices, halves, min({}, final - uint64(1)))"
 
 #: Expression for the column of a rating in a group; `by_groups` has stored the columns in ``places``.
 IN_GROUP = "uint64(places[{} - base])"
@@ -140,7 +141,7 @@ class Record:
             lines += [f"{record}[q + uint64({one})] = float32(1)"]
         used = self.rank + 2 * self.inside
         lines += [f"{record}[q + uint64({k})] = float32(0)" for k in range(used, sum(self.vectors[-1]))]
-        zeros = [f"store({record}, q + uint64({self.half + at}), spread(float32(0), {n}))" for at, n in self.vectors]
+        zeros = [f"store({record}, q_sums + uint64({at}), spread(float32(0), {n}))" for at, n in self.vectors]
         return lines + zeros
 
     def _emptied(self, side: str, record: str, out: str) -> list[str]:
@@ -148,12 +149,12 @@ class Record:
         whole, rest = self._copied
         lines = []
         for at, n in whole:
-            sums = f"plus(load({out}, p + uint64({at}), {n}), load({record}, q + uint64({self.half + at}), {n}))"
+            sums = f"plus(load({out}, p + uint64({at}), {n}), load({record}, q_sums + uint64({at}), {n}))"
             lines += [f"store({out}, p + uint64({at}), {sums})"]
-        lines += [f"{out}[p + uint64({k})] += {record}[q + uint64({self.half + k})]" for k in rest]
+        lines += [f"{out}[p + uint64({k})] += {record}[q_sums + uint64({k})]" for k in rest]
         if self.inside:
-            bias = self.half + self.rank + (side == "h")
-            lines += [f"{out}[p + uint64({self.rank})] += {record}[q + uint64({bias})]"]
+            bias = self.rank + (side == "h")
+            lines += [f"{out}[p + uint64({self.rank})] += {record}[q_sums + uint64({bias})]"]
         return lines
 
     @property
@@ -163,7 +164,11 @@ class Record:
 
     def begin(self, gradients: bool = True) -> list[str]:
         """Lines that begin a kernel: records of all columns, and flat views; views of gradients only if `gradients`."""
-        column = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.size})"]
+        column = [f"p = j * uint64({self.dimension})"]
+        column += [
+            f"{place} = {begin} + j * uint64({self.half})"
+            for place, begin in (("q", "aligned"), ("q_sums", "gradients"))
+        ]
         column += self._filled("h", "th", "records")
         if self._apart:
             column += [f"records[pairs + j + j] = th[p + uint64({self.rank})]"]
@@ -175,6 +180,7 @@ class Record:
             "columns = uint64(theta_h.shape[0])",
             f"records = np.empty(columns * uint64({self.size + 2}) + uint64({LINE}), np.float32)",
             f"aligned = {_aligned('records')}",
+            f"gradients = aligned + columns * uint64({self.half})",
             f"pairs = aligned + columns * uint64({self.size})",
             f"far = columns * uint64({self.size}) > uint64({SECOND_LEVEL})",
             f"row_record = np.zeros({self.size + LINE}, np.float32)",
@@ -187,7 +193,7 @@ class Record:
 
     def end(self) -> list[str]:
         """Lines that end a kernel: they add the gradients in the records of columns to `out_h`."""
-        column = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.size})"]
+        column = [f"p = j * uint64({self.dimension})", f"q_sums = gradients + j * uint64({self.half})"]
         column += self._emptied("h", "records", "oh")
         if self._apart:
             column += [f"oh[p + uint64({self.rank})] += records[pairs + j + j + uint64(1)]"]
@@ -200,11 +206,15 @@ class Record:
         lines = [f"p = min(uint64(i) + uint64({ROWS_AHEAD}), uint64(theta_w.shape[0] - 1)) * uint64({self.dimension})"]
         for at in range(0, self.dimension, LINE):
             lines += [f"prefetch({ahead}, p + uint64({at}))"]
-        lines += [f"p = uint64(i) * uint64({self.dimension})", "q = row_start"]
+        lines += [
+            f"p = uint64(i) * uint64({self.dimension})",
+            "q = row_start",
+            f"q_sums = row_start + uint64({self.half})",
+        ]
         return lines + self._filled("w", "tw", "row_record")
 
-    def predictors(self, also: Sequence[str] = (), column: str = COLUMN_OF) -> list[str]:
-        """Lines that write the predictors of row i's ratings to ``errors``, for `by_groups`.
+    def predictors(self, also: Sequence[str] = (), column: str = COLUMN_UP_TO) -> list[str]:
+        """Lines that write the predictors of row i's ratings to ``errors``, and up to three numbers after them.
 
         Lines `also` run for every rating r, of column j, after its predictor is complete; `column` is the expression
         for the column of a rating.
@@ -215,34 +225,31 @@ class Record:
         for number, block in enumerate(self._blocks):
             lines += [f"w{at} = load(row_record, q + uint64({at}), {n})" for at, n in block]
             arguments = block, column, number > 0, also if number == last else []
-            four = [*([] if number else self._prefetches()), *self._ratings(4, *arguments), "s += uint64(4)"]
-            lines += ["s = begin", "while s + uint64(4) <= end:", *indented(four)]
-            lines += ["while s < end:", *indented([*self._ratings(1, *arguments), "s += uint64(1)"])]
+            four = [*([] if number else self._prefetches()), *self._ratings(*arguments), "s += uint64(4)"]
+            lines += ["s = begin", "while s < end:", *indented(four)]
         return lines
 
-    def _ratings(
-        self, count: int, block: list[tuple[int, int]], column: str, more: bool, also: Sequence[str]
-    ) -> list[str]:
-        """Lines for `count` ratings from s on: their products with the vectors of a block, and then lines `also`."""
-        lines = [*self._products(block, count, column), *self._sums(block, count, more)]
-        if also:
-            lines += [line for x in range(count) for line in (f"r = s + uint64({x})", f"j = j{x}", *also)]
-        return lines
+    def _ratings(self, block: list[tuple[int, int]], column: str, more: bool, also: Sequence[str]) -> list[str]:
+        """Lines for four ratings from s on: predictors (`more`: terms of a further block), then `also`."""
+        terms = [f"sums_of({', '.join(f'd{n}_{x}' for x in range(4))})" for n in sorted({n for _, n in block})]
+        terms += ["load(errors, s - base, 4)"] if more else []
+        lines = [*self._products(block, column), f"store(errors, s - base, {reduce('plus({}, {})'.format, terms)})"]
+        return lines + [line for x in range(4) if also for line in (f"r = s + uint64({x})", f"j = j{x}", *also)]
 
     def _prefetches(self) -> list[str]:
         """Lines that prefetch the records of four later ratings."""
         lines = []
         for x in range(4):
-            rating = f"min(s + uint64({AHEAD + x}), final - uint64(1))"
-            lines += [f"ahead = aligned + column(indices, halves, {rating}) * uint64({self.size})"]
-            lines += [f"prefetch(records, ahead + uint64({at}))" for at in range(0, self.size, LINE)]
+            lines += [f"ahead = {COLUMN_UP_TO.format(f's + uint64({AHEAD + x})')} * uint64({self.half})"]
+            for begin, at in itertools.product(("aligned", "gradients"), range(0, self.half, LINE)):
+                lines += [f"prefetch(records, {begin} + ahead + uint64({at}))"]
         return ["if far:", *indented(lines)]
 
-    def _products(self, block: list[tuple[int, int]], count: int, column: str) -> list[str]:
-        """Lines that multiply the row's vectors by the vectors of `count` ratings, and add products of equal width."""
+    def _products(self, block: list[tuple[int, int]], column: str) -> list[str]:
+        """Lines that multiply the row's vectors by the vectors of four ratings, and add products of equal width."""
         lines = []
-        for x in range(count):
-            lines += [f"j{x} = {column.format(f's + uint64({x})')}", f"c = aligned + j{x} * uint64({self.size})"]
+        for x in range(4):
+            lines += [f"j{x} = {column.format(f's + uint64({x})')}", f"c = aligned + j{x} * uint64({self.half})"]
             seen: set[int] = set()
             for at, n in block:
                 factors = f"w{at}, load(records, c + uint64({at}), {n})"
@@ -250,17 +257,6 @@ class Record:
                 lines += [f"d{n}_{x} = {product}"]
                 seen.add(n)
         return lines
-
-    @staticmethod
-    def _sums(block: list[tuple[int, int]], count: int, more: bool) -> list[str]:
-        """Lines that write the sums of products to ``errors``; after the first block (`more`) they add them."""
-        widths = sorted({n for _, n in block})
-        if count == 1:
-            total = " + ".join(f"sum_of(d{n}_0)" for n in widths)
-            return [f"errors[s - base] {'+=' if more else '='} {total}"]
-        terms = [f"sums_of({', '.join(f'd{n}_{x}' for x in range(4))})" for n in widths]
-        terms += ["load(errors, s - base, 4)"] if more else []
-        return [f"store(errors, s - base, {reduce('plus({}, {})'.format, terms)})"]
 
     def gradients(
         self, also: Sequence[str] = (), score: str = "errors[r - base]", column: str = COLUMN_OF
@@ -273,10 +269,11 @@ class Record:
         lines = self._row("ow")
         lines += ["bias = float32(0)"] if self._apart else []
         for number, block in enumerate(self._blocks):
-            rating = [f"e = {score}", f"j = {column.format('r')}", f"c = aligned + j * uint64({self.size})"]
+            rating = [f"e = {score}", f"j = {column.format('r')}"]
+            rating += [f"c = aligned + j * uint64({self.half})", f"c_sums = gradients + j * uint64({self.half})"]
             rating += [f"e{n} = spread(-e, {n})" for n in sorted({n for _, n in block})]
             for at, n in block:
-                there = f"c + uint64({self.half + at})"
+                there = f"c_sums + uint64({at})"
                 rating += [f"g{at} = times_plus(e{n}, load(records, c + uint64({at}), {n}), g{at})"]
                 rating += [f"store(records, {there}, times_plus(e{n}, w{at}, load(records, {there}, {n})))"]
             if not number:
@@ -285,7 +282,7 @@ class Record:
             lines += [f"w{at} = load(row_record, q + uint64({at}), {n})" for at, n in block]
             lines += [f"g{at} = spread(float32(0), {n})" for at, n in block]
             lines += ["for r in range(begin, end):", *indented(rating)]
-            lines += [f"store(row_record, q + uint64({self.half + at}), g{at})" for at, _ in block]
+            lines += [f"store(row_record, q_sums + uint64({at}), g{at})" for at, _ in block]
         lines += [f"ow[p + uint64({self.rank})] += bias"] if self._apart else []
         return lines + self._emptied("w", "row_record", "ow")
 
@@ -293,7 +290,7 @@ class Record:
 #: Imports and functions at the beginning of the source of a module with passes.
 PASSES = (
     "from dsgmcmc.kernels.vectors import load, plus, prefetch, spread, store\n"
-    "from dsgmcmc.kernels.vectors import sum_of, sums_of, times, times_plus\n\n\n"
+    "from dsgmcmc.kernels.vectors import sums_of, times, times_plus\n\n\n"
     f"{COLUMN}"
 )
 
@@ -336,8 +333,8 @@ def by_groups(record: Record, passes: Passes) -> list[str]:
 
     return [
         *record.begin(),
-        *(f"{name} = np.zeros({record.group}, np.float32)" for name in ("errors", "given", *passes.kept)),
-        f"places = np.zeros({record.group}, np.uint32)",
+        *(f"{name} = np.zeros({record.group + 3}, np.float32)" for name in ("errors", "given", *passes.kept)),
+        f"places = np.zeros({record.group + 3}, np.uint32)",
         "coded = codes.size > 0",
         "first_row = 0",
         "row = 0",

@@ -115,18 +115,8 @@ def times_plus(typing: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 @intrinsic
-def sum_of(typing: Any, a: Any) -> Any:
-    """Sum the elements of a vector."""
-
-    def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        return builder.extract_element(_halved(builder, given[0], 1), _INDEX(0))
-
-    return types.float32(a), lower
-
-
-@intrinsic
 def sums_of(typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """Sum the elements of each of four vectors, with half the shuffles of `sum_of`; return the sums as a vector."""
+    """Sum the elements of each of four vectors, with shared shuffles; return the sums as a vector."""
 
     def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         pairs = [_folded(builder, given[k], given[k + 1], turns=True) for k in (0, 2)]

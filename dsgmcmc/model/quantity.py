@@ -82,9 +82,13 @@ class Quantity:
 
     def of(self, factor: Factor) -> Quantity:
         """Return the quantity for `factor`, even if this object is the other factor's quantity."""
-        general = self.general or self
-        dims = tuple(dim.format(factor.name) for dim in general.dims)
-        return replace(general, name=general.name.format(factor.name), dims=dims, factor=factor, general=general)
+        return (self.general or self)._by_factor[factor]
+
+    @cached_property
+    def _by_factor(self) -> dict[Factor, Quantity]:
+        dims = {factor: tuple(dim.format(factor.name) for dim in self.dims) for factor in Factor}
+        changes = {factor: {"name": self.name.format(factor.name), "dims": dims[factor]} for factor in Factor}
+        return {factor: replace(self, factor=factor, general=self, **changes[factor]) for factor in Factor}
 
     def is_of(self, factor: Factor) -> bool:
         """Whether the rows of `factor` have it, if it is a quantity of rows."""

@@ -1,6 +1,6 @@
 """Accuracy on MovieLens: u1 and the five folds of 100K, random and temporal splits of 1M, by models of growing detail.
 
-    python tests/benchmarks/accuracy.py DATASETS [--only u1,folds,1m,splits,temporal] [--processes N]
+    python tests/benchmarks/accuracy.py DATASETS [--only u1,folds,1m,splits,temporal]
 
 DATASETS has the folders ml-100k and ml-1m. Every table has RMSE, MAE, log probability of the level, and the share of
 test ratings, in per cent, inside central intervals of 50, 80, 90 and 95 %. For u1 the table also has
@@ -12,6 +12,7 @@ most of their training ratings. There is one chain each, of a fixed length. Not 
 import json
 import tempfile
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +53,10 @@ class Bench:
     Parameters
     ----------
     datasets, folder : Path
-    processes : int
     """
 
-    def __init__(self, datasets: Path, folder: Path, processes: int) -> None:
-        self._datasets, self._folder, self._processes, self._runs = datasets, folder, processes, 0
+    def __init__(self, datasets: Path, folder: Path) -> None:
+        self._datasets, self._folder = datasets, folder
 
     def prepare(self, name: str, dataset: str, *options: str) -> Path:
         """Ratings file with the features of users and items, and times."""
@@ -70,15 +70,13 @@ class Bench:
         """A random split of MovieLens 1M."""
         return self.prepare(f"1m-{k}", "ml-1m", "ratings.dat", f"--seed={k}")
 
+    @cache  # noqa: B019  # two tables may have a run
     def sample(self, data: Path, dataset: str, model: str) -> dict[str, Any]:
         """Sample a model; its scores."""
-        self._runs += 1
-        run = self._folder / f"run-{self._runs}"
+        run = self._folder / f"{data.stem}, {model}"
         options = (f"--iterations={SWEEPS[dataset]}sweeps", *MODELS[model].split())
-        command = ("sample", data, "--out", run, "--rank=32", "--save-draws=0", *options)
-        quietly(*command, processes=self._processes)
-        summary: dict[str, Any] = json.loads((run / "summary.json").read_text(encoding="utf-8"))
-        return summary
+        quietly("sample", data, "--out", run, "--rank=32", "--save-draws=0", *options)
+        return json.loads((run / "summary.json").read_text(encoding="utf-8"))
 
     def table(
         self,
@@ -117,11 +115,10 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("datasets", type=Path)
     parser.add_argument("--only", default="u1,folds,1m,splits,temporal")
-    parser.add_argument("--processes", type=int, default=1)
     given = parser.parse_args()
     wanted = given.only.split(",")
     with tempfile.TemporaryDirectory(prefix="dsgmcmc-accuracy-") as folder:
-        bench = Bench(given.datasets.resolve(), Path(folder), given.processes)
+        bench = Bench(given.datasets.resolve(), Path(folder))
         if "u1" in wanted:
             inner = bench.prepare("inner", "ml-100k", "u1.base", "--seed=1")
             bench.table("MovieLens 100K, u1", bench.fold(1), "ml-100k", inner=inner)

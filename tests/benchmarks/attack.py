@@ -64,14 +64,14 @@ def each(
 def calls(scene: Scene) -> Attempts:
     """Calls on files that fail."""
     for kind in KINDS:
-        yield from each(scene, "failing calls: `sample`, one process", scene.failing(SAMPLE, kind, 36), [SAMPLE])
+        yield from each(scene, "failing calls: `sample`, one process", scene.failing(SAMPLE, kind, 18), [SAMPLE])
     for kind in list(KINDS)[:4]:
         for rank in range(2):
             scripts = scene.failing(SAMPLE, kind, 7, rank)
             yield from each(scene, "failing calls: `sample`, two processes", scripts, [SAMPLE], 2)
     for words in (*WRITERS, *READERS):
         for kind in list(KINDS)[:6]:
-            yield from each(scene, "failing calls: other commands", scene.failing(words, kind, 6), [words])
+            yield from each(scene, "failing calls: other commands", scene.failing(words, kind, 4), [words])
     for words in (AUTO, COMPARE):
         scripts = [script for kind in ("EIO", "full") for script in scene.failing(words, kind, 13)]
         yield from each(scene, "failing calls: `sample --model auto`, `compare`", scripts, [words])
@@ -285,7 +285,8 @@ def tests(_: Scene) -> Attempts:
 def _tested(name: str) -> tuple[int, list[str]]:
     done = run(sys.executable, "-m", "pytest", "-q", *name.split(), cwd=TESTS, timeout=2400)
     passed, failed = (sum(map(int, re.findall(rf"(\d+) (?:{word})", done.out))) for word in ("passed", "failed|error"))
-    return passed + failed, [*re.findall("^(?:FAILED|ERROR).*", done.out, re.MULTILINE)]
+    failures = [*re.findall("^(?:FAILED|ERROR).*", done.out, re.MULTILINE)]
+    return (passed + failed, failures) if passed + failed else (1, [f"nothing ran: {done.out}"])
 
 
 def numbers(scene: Scene) -> Attempts:

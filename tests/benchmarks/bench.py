@@ -47,10 +47,10 @@ def processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def quietly(*words: object, processes: int = 1) -> tuple[str, float]:
+def quietly(*words: object) -> tuple[str, float]:
     """Run a ``dsgmcmc`` command; its output and processor seconds. An error ends the script."""
     before = processor_seconds()
-    done = run_dsgmcmc([str(word) for word in words], processes)
+    done = run_dsgmcmc([str(word) for word in words])
     if done.returncode:
         raise SystemExit(done.stderr)
     return done.stdout, processor_seconds() - before

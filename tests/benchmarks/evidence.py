@@ -4,12 +4,12 @@
     python tests/benchmarks/evidence.py DATASETS accuracy-1m      # one part, also if it has been measured
     python tests/benchmarks/evidence.py --fill                    # only write measured figures into the pages
 
-A part is a few commands of `PARTS`, which anybody can type. All parts, one after the other, take nearly four hours on
-two cores with no other work: the measured parts three hours, of which `comparison-*` one and a quarter and
-`densities-parts` half an hour, and `robust` about an hour of one core, as is estimated from 20 of its runs. Parts that
-use one core can be named in two calls at a time. A part that is stopped begins anew; those that have ended are kept.
-The tables that the commands print become docs/evidence/PART.json, with commands, date, version, commit, processor,
-cores and seconds.
+A part is a few commands of `PARTS`, which anybody can type. Those of one core are measured first, two at a time; then
+those of `ALONE`, one after the other. If a part fails, the others are measured all the same, and the exit status is 1.
+On two cores with no other work all parts take about two and a half hours, an estimate: half an hour for those of one
+core, an hour for `comparison-*`, half an hour for `robust`, and the rest for `attack-*`. A part that is stopped begins
+anew, except that `robust` keeps its finished runs; parts that have ended are kept. The tables that the commands print
+become docs/evidence/PART.json, with commands, date, version, commit, processor, cores and seconds.
 
 Pages have marks, up to ``<!-- end -->``, whose content is written from these files:
 
@@ -28,12 +28,14 @@ What is between the marks of a part that has no file stays as it is.
 
 import datetime
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +54,10 @@ QUALITY = "tests/benchmarks/sampler_quality.py"
 SHORT = "--rank 16 --iterations 400sweeps --burn-in 100sweeps --set evaluate_every=5sweeps"
 SYNTHETIC = "data/synthetic.py ratings.parquet --rows 120800 --ratings 20000000"
 DIGITS = "DATASETS/mnist/mnist.npz"
-#: Commands of every part: those of dsgmcmc, and Python programs of the repository.
+#: Commands of every part: those of dsgmcmc, and Python programs of the repository. The longest of those that are
+#: measured two at a time is first.
 PARTS = {
+    "paper-review-figure-5": [f"tests/papers/review_figure5.py {DIGITS} --iterations 10000 --out figures"],
     "accuracy-100k": ["tests/benchmarks/accuracy.py DATASETS --only u1,folds"],
     "accuracy-1m": ["tests/benchmarks/accuracy.py DATASETS --only 1m,splits"],
     "accuracy-latest": ["tests/benchmarks/accuracy.py DATASETS --only temporal"],
@@ -82,8 +86,8 @@ PARTS = {
     "comparison-books": ["tests/benchmarks/comparison.py DATASETS books --out ../comparison"],
     "readme": ["tests/benchmarks/readme.py DATASETS/ml-100k/u.data"],
     "robust": [
-        "tests/benchmarks/robust.py ../robust.jsonl --seeds 10",
-        "tests/benchmarks/robust.py ../robust.jsonl --tables",
+        "tests/benchmarks/robust.py ../robust-COMMIT.jsonl --seeds 10",
+        "tests/benchmarks/robust.py ../robust-COMMIT.jsonl --tables",
     ],
     "paper-adaptive": [f"tests/papers/adaptive.py {DIGITS}"],
     "paper-errata": ["tests/papers/errata.py"],
@@ -94,7 +98,6 @@ PARTS = {
     "paper-recipe-figure-2": ["tests/papers/recipe_fig2.py"],
     "paper-recipe-figure-3": ["tests/papers/recipe_fig3.py", "tests/papers/recipe_fig3.py --grid"],
     "paper-review-figures-1-3": ["tests/papers/review_figures_1_3.py --dimensions 10 50 100"],
-    "paper-review-figure-5": [f"tests/papers/review_figure5.py {DIGITS} --iterations 10000 --out figures"],
     "paper-review-figure-6": [
         *(f"dsgmcmc prepare DATASETS/ml-100k/u{k}.base u{k}.h5 --test DATASETS/ml-100k/u{k}.test" for k in range(1, 6)),
         "tests/papers/review_figure6.py u1.h5 u2.h5 u3.h5 u4.h5 u5.h5 --quick",
@@ -103,6 +106,9 @@ PARTS = {
     "paper-scalable-mh-robust": ["tests/papers/scalable_mh.py --model robust"],
     "paper-scalable-mh-wide": ["tests/papers/scalable_mh.py --model wide"],
 }
+#: How the names of parts begin that use all cores, or print seconds on the clock; CPU seconds may be measured two at a
+#: time.
+ALONE = ("attack", "calibration-1", "comparison", "kernels", "paper-hamcmc-movielens", "processes", "readme", "robust")
 MARK = re.compile(
     r"(?P<head><!-- (?P<part>[a-z0-9-]+(?: & [a-z0-9-]+)*)(?: (?P<number>\d+))?(?:: (?P<place>[^>]+))? -->)"
     r"(?P<content>.*?)(?P<end><!-- end -->)",
@@ -113,6 +119,26 @@ MARK = re.compile(
 # ---------------------------------------------------------------------- measuring
 
 
+def measure_all(parts: list[str], datasets: Path, work: Path) -> list[str]:
+    """Measure parts, two at a time with a core each, then one by one those of `ALONE`; return those that failed."""
+    failed = []
+
+    def attempt(part: str) -> None:
+        try:
+            measure(part, datasets, work)
+        except Exception as error:  # the other parts are measured all the same
+            print(f"{part}: {error}", file=sys.stderr, flush=True)
+            failed.append(part)
+
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    with ThreadPoolExecutor(len(cores), initializer=lambda: os.sched_setaffinity(0, {cores.pop()})) as pool:
+        list(pool.map(attempt, [part for part in parts if not part.startswith(ALONE)]))
+    for part in parts:
+        if part.startswith(ALONE):
+            attempt(part)
+    return failed
+
+
 def measure(part: str, datasets: Path, work: Path) -> None:
     """Run the commands of a part, and write its JSON file."""
     folder = work.resolve() / part
@@ -121,12 +147,8 @@ def measure(part: str, datasets: Path, work: Path) -> None:
     begin, printed = time.monotonic(), ""
     for command in PARTS[part]:
         print(f"{part}: {command}", file=sys.stderr, flush=True)
-        done = subprocess.run(
-            words(command, datasets.resolve()), cwd=folder, check=False, stdout=subprocess.PIPE, text=True
-        )
-        if done.returncode:
-            raise SystemExit(f"{part}: ended with status {done.returncode}")
-        printed += done.stdout
+        given = words(command, datasets.resolve())
+        printed += subprocess.run(given, cwd=folder, check=True, stdout=subprocess.PIPE, text=True).stdout
     facts = {
         "commands": [typed(command) for command in PARTS[part]],
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
@@ -137,13 +159,12 @@ def measure(part: str, datasets: Path, work: Path) -> None:
         "seconds": round(time.monotonic() - begin),
         "tables": tables(printed),
     }
-    text = json.dumps(facts, indent=1, ensure_ascii=False)
-    (EVIDENCE / f"{part}.json").write_text(text + "\n", encoding="utf-8")
+    (EVIDENCE / f"{part}.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def words(command: str, datasets: Path) -> list[str]:
     """Words of a command as they are executed."""
-    given = [word.replace("DATASETS", str(datasets)) for word in shlex.split(command)]
+    given = [word.replace("DATASETS", str(datasets)) for word in shlex.split(command.replace("COMMIT", commit()))]
     given = [str(ROOT / word) if word.startswith(("tests/", "data/")) else word for word in given]
     if given[0] == "dsgmcmc":
         return [sys.executable, "-m", *given]
@@ -158,15 +179,9 @@ def typed(command: str) -> str:
 def tables(printed: str) -> list[Table]:
     """Tables in Markdown, row by row; the first row has the titles."""
     found: list[Table] = []
-    lines = [*printed.splitlines(), ""]
-    for before, line in zip(["", *lines], lines, strict=False):
-        if not line.startswith("|"):
-            continue
-        if not before.startswith("|"):
-            found.append([])
-        cells = [cell.strip() for cell in line.strip()[1:-1].split("|")]
-        if set("".join(cells)) != {"-"}:
-            found[-1].append(cells)
+    for lines in re.findall(r"(?:^\|.*\n)+", printed, re.MULTILINE):
+        rows = [[cell.strip() for cell in line.strip()[1:-1].split("|")] for line in lines.splitlines()]
+        found.append([row for row in rows if set("".join(row)) != {"-"}])
     return found
 
 
@@ -251,12 +266,12 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("evidence"), help="folder for what the commands write")
     parser.add_argument("--fill", action="store_true", help="measure nothing")
     given = parser.parse_args()
-    if not given.fill:
-        if given.datasets is None:
-            parser.error("DATASETS is missing")
-        for part in given.parts or [part for part in PARTS if part not in measured()]:
-            measure(part, given.datasets, given.work)
+    if given.datasets is None and not given.fill:
+        parser.error("DATASETS is missing")
+    parts = given.parts or [part for part in PARTS if part not in measured()]
+    failed = measure_all([] if given.fill else parts, given.datasets, given.work)
     fill()
+    sys.exit(f"not measured: {', '.join(failed)}" if failed else 0)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 """Failures of runs on ratings of all shapes, and the quality of their predictions.
 
-    for K in 1 2; do python tests/benchmarks/robust.py robust.jsonl --part $K/2 & done
-    python tests/benchmarks/robust.py robust.jsonl --shapes check-ins,few --models plain,auto --seeds 3
+    python tests/benchmarks/robust.py robust.jsonl
+    python tests/benchmarks/robust.py robust.jsonl --shapes check-ins few --models plain auto --seeds 3
     python tests/benchmarks/robust.py robust.jsonl --tables
 
 A cell is a shape of `tests/shapes.py`, a model, and a seed of the ratings, the split and the chain. Its ratings are
 prepared and sampled by the command, with `LENGTH`, and the run is opened in Python. Each cell adds a line to the file,
-and a cell that is in the file is not sampled again. So the script can be stopped and started again, and its parts share
-a file. With ``--model auto`` there are three seeds at most. With --tables nothing is sampled: the tables of the file
-are printed.
+and a cell that is in the file is not sampled again. So the script can be stopped and started again. It has one process
+for each usable core, which samples its part of the cells. With ``--model auto`` there are three seeds at most. With
+--tables nothing is sampled: the tables of the file are printed.
 
 A cell has failed if the command does not end with status 0, or the run cannot be opened. A likelihood that refuses the
 values (status 2) is left out. Numbers that are not finite are counted in the summary and in the predictions of pairs,
@@ -19,11 +19,13 @@ baseline, biases only; its standard error is that of the differences over seeds.
 import json
 import math
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ from shapes import SHAPES
 from dsgmcmc import open_run
 from dsgmcmc.errors import EXIT_USAGE
 from dsgmcmc.model.likelihoods import LIKELIHOODS
+from dsgmcmc.parallel.comm import usable_cores
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.storage.rundir import RunDirectory
@@ -68,8 +71,8 @@ class Cell:
 
 def cells(shapes: list[str], models: list[str], seeds: int, part: int, parts: int) -> Iterator[Cell]:
     """Cells of one of so many parts; those of the same ratings follow each other, and are in the same part."""
-    for k, (seed, shape) in enumerate((seed, shape) for seed in range(seeds) for shape in shapes):
-        if k % parts == part:
+    for seed, (k, shape) in product(range(seeds), enumerate(shapes)):
+        if (seed + k) % parts == part:
             yield from (Cell(shape, model, seed) for model in models if model != "auto" or seed < AUTO_SEEDS)
 
 
@@ -217,32 +220,27 @@ def all_tables(lines: Lines) -> str:
 # ---------------------------------------------------------------------- from the command line
 
 
-def names(text: str | None, known: Collection[str]) -> list[str]:
-    """Names that are separated by commas, or all; unknown names end the script."""
-    wanted = list(known) if text is None else [name.strip() for name in text.split(",")]
-    if unknown := set(wanted) - set(known):
-        raise SystemExit(f"unknown: {', '.join(sorted(unknown))}; there are {'; '.join(known)}")
-    return wanted
-
-
 def main() -> None:
     """Sample cells that are not in the file, or print the tables of those that are."""
     parser = arguments(__doc__)
     parser.add_argument("file", type=Path, help="JSON, a line for each cell")
-    parser.add_argument("--shapes", help="names, separated by commas; default all")
-    parser.add_argument("--models", help="names, separated by commas; default all")
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--seeds", type=int, default=10, help="their number")
-    parser.add_argument("--part", default="1/1", metavar="K/N", help="the K-th of N parts")
+    parser.add_argument("--part", metavar="K/N", help="the K-th of N parts; default all, at the same time")
     parser.add_argument("--tables", action="store_true", help="sample nothing, print tables")
     given = parser.parse_args()
     if given.tables:
         print(all_tables(read(given.file)))
         return
+    if given.part is None:
+        command, parts = [sys.executable, *sys.argv, "--part"], usable_cores()
+        running = [subprocess.Popen([*command, f"{k}/{parts}"]) for k in range(1, parts + 1)]
+        sys.exit(max(abs(process.wait()) for process in running))
     part, parts = map(int, given.part.split("/"))
-    wanted = names(given.shapes, SHAPES), names(given.models, MODELS)
     known = {Cell(line["shape"], line["model"], line["seed"]) for line in read(given.file)}
     with tempfile.TemporaryDirectory() as folder:
-        for cell in cells(*wanted, given.seeds, part - 1, parts):
+        for cell in cells(given.shapes, given.models, given.seeds, part - 1, parts):
             if cell in known:
                 continue
             data = Path(folder) / f"{cell.shape} {cell.seed}.h5"
@@ -252,9 +250,7 @@ def main() -> None:
             shutil.rmtree(Path(folder) / "run", ignore_errors=True)
             with given.file.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
-            print(
-                f"{cell.shape}, {cell.model}, seed {cell.seed}: {line['outcome']}, {line['seconds']} s", file=sys.stderr
-            )
+            print(*asdict(cell).values(), line["outcome"], line["seconds"], sep=", ", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -30,9 +30,8 @@ from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Factor
 
-ROWS, COLUMNS, RANK, PAIRS = 40, 30, 3, 5
-DRAWS, THIN, BURN_IN = 99, 15, 300
-BINS = 10
+ROWS, COLUMNS, RATINGS, RANK, PAIRS = 40, 30, 500, 3, 5
+DRAWS, THIN, BURN_IN, BINS = 99, 15, 300, 10
 NOISE = ("shared", "both")
 Ranked = dict[str, np.ndarray]
 
@@ -83,18 +82,16 @@ def quantities(eta: np.ndarray, tau: float, asked: tuple[np.ndarray, ...]) -> Ra
     return {"predictor": eta[asked], "mean square": np.array([(eta**2).mean()]), "tau": np.array([tau])}
 
 
-def ranks(seed: int, noise: str, sampler: str, n: int, scale: float) -> Ranked | None:
+def ranks(seed: int, noise: str, sampler: str) -> Ranked | None:
     """Ranks of the truth among the draws, by name; None if the chain diverged."""
     kind = build({"sampler": sampler}).sampler.kind
-    config = kind.suited(kind.Config(), n, n / ((ROWS + COLUMNS) * (RANK + 1)))
-    if "step_size" in kind.Config.model_fields:
-        config = config.model_copy(update={"step_size": config.step_size * scale})
+    config = kind.suited(kind.Config(), RATINGS, RATINGS / ((ROWS + COLUMNS) * (RANK + 1)))
     section = {"name": sampler} | config.model_dump()
     given = {"rank": RANK, "grid": 1, "seed": seed, "sampler": section, "burn_in": BURN_IN, "noise": noise}
     resolved = build({**given, "iterations": BURN_IN + DRAWS * THIN}).resolved()
     rng, algorithm = np.random.default_rng(seed), resolved.make_sampler()
     eta, cells, tau = predictors(rng, resolved.law.width), rng.permutation(ROWS * COLUMNS), rng.gamma(1.0)
-    rated, asked = (np.divmod(chosen, COLUMNS) for chosen in (np.sort(cells[:n]), cells[n : n + PAIRS]))
+    rated, asked = (np.divmod(chosen, COLUMNS) for chosen in (np.sort(cells[:RATINGS]), cells[RATINGS:][:PAIRS]))
     ratings = eta + rng.normal(size=eta.shape) / np.sqrt(tau * noise_factors(rng, noise))
     with tempfile.TemporaryDirectory() as folder:
         path = write_cells(Path(folder) / "r.h5", (ROWS, COLUMNS), *rated, ratings[rated])
@@ -127,13 +124,11 @@ def main() -> None:
     """Run the replicates, and print."""
     parser = arguments(__doc__)
     parser.add_argument("--replicates", type=int, default=300)
-    parser.add_argument("--ratings", type=int, default=500)
     parser.add_argument("--sampler", default="baoab", help="one whose gradients are of all ratings, or gibbs")
-    parser.add_argument("--step", type=float, default=1.0, help="times the default step")
     given = parser.parse_args()
     say_head("noise, quantity", "mean rank", "standard error", "chi-square", "p", "diverged")
     for noise in NOISE:
-        all_ranks = [ranks(seed, noise, given.sampler, given.ratings, given.step) for seed in range(given.replicates)]
+        all_ranks = [ranks(seed, noise, given.sampler) for seed in range(given.replicates)]
         kept = [ranked for ranked in all_ranks if ranked is not None]
         for name in kept[0]:
             cells = line(np.array([ranked[name] for ranked in kept]))
