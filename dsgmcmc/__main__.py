@@ -63,6 +63,7 @@ def _main() -> None:
         install_early()
     from dsgmcmc.parallel.comm import TELL_STATUS, THREAD_VARIABLES, tell_status
 
+    gc.set_threshold(100_000)  # the imports create many objects and no garbage
     for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, "1")
     tells_status = os.environ.pop(TELL_STATUS, None)  # child processes must not see this variable

@@ -108,11 +108,6 @@ class Record:
         return length if length <= LINE // 2 else -(-length // LINE) * LINE
 
     @property
-    def size(self) -> int:
-        """Number of float32 in a record."""
-        return 2 * self.half
-
-    @property
     def group(self) -> int:
         """Number of ratings in a group: a multiple of `LINE`, for kernels that score `LINE` ratings at once."""
         return min(max(HALF_FIRST_LEVEL // self.half // LINE * LINE, 32), 128)
@@ -178,12 +173,12 @@ class Record:
             "th = theta_h.reshape(theta_h.size)",
             *(["ow = out_w.reshape(out_w.size)", "oh = out_h.reshape(out_h.size)"] if gradients else []),
             "columns = uint64(theta_h.shape[0])",
-            f"records = np.empty(columns * uint64({self.size + 2}) + uint64({LINE}), np.float32)",
+            f"records = np.empty(columns * uint64({2 * self.half + 2}) + uint64({LINE}), np.float32)",
             f"aligned = {_aligned('records')}",
             f"gradients = aligned + columns * uint64({self.half})",
-            f"pairs = aligned + columns * uint64({self.size})",
-            f"far = columns * uint64({self.size}) > uint64({SECOND_LEVEL})",
-            f"row_record = np.zeros({self.size + LINE}, np.float32)",
+            f"pairs = gradients + columns * uint64({self.half})",
+            f"far = pairs - aligned > uint64({SECOND_LEVEL})",
+            f"row_record = np.zeros({2 * self.half + LINE}, np.float32)",
             f"row_start = {_aligned('row_record')}",
             "final = uint64(indptr[theta_w.shape[0]])",
             "halves = uint64(indices.size) > final",

@@ -95,7 +95,7 @@ def test_experiments_of_papers_run(script, given, digits):
 def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, model):
     """On a file of ratings beside it, and a run; by default with a model that takes less time to choose."""
     monkeypatch.chdir(tmp_path)
-    lines = [f"{user},{item},{1 + (user * item) % 5}" for user in range(1, 20) for item in range(1, 21)]
+    lines = [f"{user},{item},{1 + (user * item) % 5}" for user in range(1, 20) for item in [*range(1, 21), 50]]
     (tmp_path / "ratings.csv").write_text("user,item,rating\n" + "\n".join(lines), encoding="utf-8")
     (code,) = fenced(ROOT / "README.md", "python")
     dsgmcmc.BPMF(rank=2, iterations=120, out="run").fit("ratings.csv")
