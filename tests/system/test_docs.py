@@ -1,6 +1,5 @@
 """The pages under docs: their Python is executed, their commands and links exist, the reference is up to date."""
 
-import importlib
 import json
 import re
 import runpy
@@ -8,6 +7,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
+from pydoc import locate
 
 import numpy as np
 import pytest
@@ -248,7 +248,7 @@ def test_figures_are_those_that_were_measured(monkeypatch):
 
 def test_what_the_reference_names_is_there():
     """Each with a docstring, from which its entry is made; what the package itself exports is among them."""
-    named = re.findall(r"^::: ([\w.]+)\.(\w+)$", (DOCS / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
-    for module, name in named:
-        assert getattr(importlib.import_module(module), name).__doc__, f"{module}.{name}"
-    assert {name for name in dsgmcmc.__all__ if not name.startswith("_")} <= {name for _, name in named}
+    named = re.findall(r"^::: ([\w.]+)$", (DOCS / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    for name in named:
+        assert (there := locate(name)) and there.__doc__, name
+    assert {name for name in dsgmcmc.__all__ if not name.startswith("_")} <= {name.split(".")[-1] for name in named}
