@@ -1,6 +1,5 @@
 """The pages under docs: their Python is executed, their commands and links exist, the reference is up to date."""
 
-import importlib
 import json
 import re
 import runpy
@@ -8,12 +7,14 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
+from pydoc import resolve
 
+import httpx
 import numpy as np
 import pytest
 import typer
 from mpi4py import MPI
-from support import ROOT, fenced, run, sample, typed
+from support import ROOT, Running, fenced, run, sample, typed
 
 import dsgmcmc
 from dsgmcmc.cli.app import app
@@ -28,7 +29,8 @@ QUICK = {
     for page in DOCS.glob("papers/*.md")
     for experiment in QUICK_COMMAND.findall(page.read_text(encoding="utf-8"))
 }
-ELSEWHERE = {"evidence/comparison.md", "own-part.md", "own-target.md"}  # whose Python is executed by tests of their own
+#: Pages whose Python is executed by tests of their own.
+ELSEWHERE = {"evidence/comparison.md", "own-part.md", "own-target.md", "serving.md"}
 #: Pages whose commands (`sh`) are not executed with those of other pages, and why.
 NOT_HERE = {
     "installation.md": "installs packages from an index",
@@ -48,12 +50,8 @@ OTHERS = {
     "docs/ring.md": "a picture",
     "launch/README.md": "system/test_launch_scripts.py",
 }
-TAKES_LONG = (
-    *("../README.md", "check-a-run.md", "features.md", "likelihoods.md", "samplers.md", "time.md", "which-model.md"),
-)
-#: Files of ratings, and of pairs, that commands of every page take for given.
-FILES = ("pairs.csv", "ratings.csv", "grown.csv", "clicks.csv", "plays.csv", "prices.csv")
-#: What a page takes for given, too, unless one of its commands fits the pattern, and makes it.
+LONG = {"../README.md", "check-a-run.md", "features.md", "likelihoods.md", "samplers.md", "time.md", "which-model.md"}
+#: What `made` has, and a page does not take for given if one of its commands fits the pattern, and makes it.
 MADE_BY = {"ml-1m.h5": "dsgmcmc prepare ml-1m/", "run": r"--out run\s"}
 
 
@@ -72,6 +70,19 @@ def test_examples_run(name, tmp_path, monkeypatch):
         run(sys.executable, "-W", "error", "-c", code).expect(0)
     else:
         exec(code, {"__name__": "__main__"})
+
+
+def test_the_server_answers(tmp_path):
+    """The program of the page on serving, and the run before it, as `serve.py`, started as the page says."""
+    (tmp_path / "serve.py").write_text("\n".join(fenced(DOCS / "serving.md", "python")), encoding="utf-8")
+    with Running([sys.executable, "-m", "uvicorn", "serve:app", "--port", "0"], cwd=tmp_path) as running:
+        address = next(filter(None, map(re.compile(r"http://\S+").search, running.process.stderr)))[0]
+        with httpx.Client(base_url=address, timeout=60) as client:
+            shown = client.get("/recommend/3").json()["item_id"]
+            assert client.get("/recommend/99").status_code == 404
+            assert client.post("/ratings", json=[[3, item, 1] for item in shown] + [[99, 4, 5]]).is_success
+            assert not {*shown} & {*client.get("/recommend/3").json()["item_id"]}
+            assert len(client.get("/recommend/99").json()["item_id"]) == 5
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +118,6 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, model):
 def made(tmp_path_factory) -> Path:
     """Small data sets in place of MovieLens 100K and 1M, so that these are not fetched, and files made from them."""
     folder = tmp_path_factory.mktemp("made")
-    (folder / "ml-1m").mkdir()
-    (folder / "ml-100k").mkdir()
     users, items = [1, 2, *range(35, 51)], [*range(1, 14), 661, 1193]
     rng = np.random.default_rng(0)
     kind = dict(zip(items, (np.arange(len(items)) % 2).tolist(), strict=True))  # users like one of two kinds of items
@@ -128,6 +137,7 @@ def made(tmp_path_factory) -> Path:
         "prices.csv": "user,item,price\n" + "".join(f"{u},{i},{r + (u * i % 100) / 100}\n" for u, i, r in rated),
     }
     for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     prepare_ratings([folder / "ml-1m" / "ratings.dat"], folder / "ml-1m.h5", test_fraction=0.1)
     assert sample(MPI.COMM_SELF, folder / "ml-1m.h5", folder / "run", rank=2, iterations=60, burn_in=20) == 0
@@ -137,7 +147,7 @@ def made(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.long] * (name in TAKES_LONG))
+        pytest.param(name, marks=[pytest.mark.long] * (name in LONG))
         for name in sorted({"../README.md", *pages(" *sh")} - {*NOT_HERE})
     ],
 )
@@ -145,9 +155,9 @@ def test_commands_run(name, made, tmp_path, monkeypatch):
     """A page's, one after the other, as they stand, where there is what the page takes for given."""
     monkeypatch.chdir(tmp_path)
     commands = "\n".join(fenced(DOCS / name, "sh"))
-    absent = [file for file, made_by in MADE_BY.items() if not re.search(made_by, commands)]
-    for given in ("ml-100k", "ml-1m", *FILES, *absent):
-        (shutil.copytree if (made / given).is_dir() else shutil.copy)(made / given, tmp_path / given)
+    for given in made.iterdir():
+        if given.name not in MADE_BY or not re.search(MADE_BY[given.name], commands):
+            (shutil.copytree if given.is_dir() else shutil.copy)(given, tmp_path / given.name)
     for line in commands.splitlines():
         execute(line)
 
@@ -248,7 +258,7 @@ def test_figures_are_those_that_were_measured(monkeypatch):
 
 def test_what_the_reference_names_is_there():
     """Each with a docstring, from which its entry is made; what the package itself exports is among them."""
-    named = re.findall(r"^::: ([\w.]+)\.(\w+)$", (DOCS / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
-    for module, name in named:
-        assert getattr(importlib.import_module(module), name).__doc__, f"{module}.{name}"
-    assert {name for name in dsgmcmc.__all__ if not name.startswith("_")} <= {name for _, name in named}
+    named = re.findall(r"^::: ([\w.]+)$", (DOCS / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    for name in named:
+        assert resolve(name)[0].__doc__, name
+    assert {name for name in dsgmcmc.__all__ if not name.startswith("_")} <= {name.split(".")[-1] for name in named}

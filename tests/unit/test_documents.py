@@ -43,12 +43,3 @@ def test_what_a_page_points_to_exists(page):
             missing.append(link)
     paths = re.findall(r"`((?:dsgmcmc|launch|data|docker|tests)/[\w./-]*)`", text_of(page))
     assert not missing + [path for path in paths if not (ROOT / path).exists()]
-
-
-def test_the_tests_that_the_page_on_reliability_names_are_there():
-    """It says of every fault which test holds what is promised; `::name` is of the file before."""
-    page, here = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8"), ""
-    files = {path.name: path.read_text(encoding="utf-8") for path in ROOT.glob("tests/**/test_*.py")}
-    for file, name in re.findall(r"`(?:[\w/]*(test_\w+\.py))?(?:::(\w+))?`", page):
-        here = file or here
-        assert f"def {name}" in files[here], (here, name)
