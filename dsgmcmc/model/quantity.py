@@ -87,8 +87,8 @@ class Quantity:
     @cached_property
     def _by_factor(self) -> dict[Factor, Quantity]:
         dims = {factor: tuple(dim.format(factor.name) for dim in self.dims) for factor in Factor}
-        changes = {factor: {"name": self.name.format(factor.name), "dims": dims[factor]} for factor in Factor}
-        return {factor: replace(self, factor=factor, general=self, **changes[factor]) for factor in Factor}
+        names = {factor: self.name.format(factor.name) for factor in Factor}
+        return {f: replace(self, name=names[f], dims=dims[f], factor=f, general=self) for f in Factor}
 
     def is_of(self, factor: Factor) -> bool:
         """Whether the rows of `factor` have it, if it is a quantity of rows."""
