@@ -159,11 +159,8 @@ class Record:
 
     def begin(self, gradients: bool = True) -> list[str]:
         """Lines that begin a kernel: records of all columns, and flat views; views of gradients only if `gradients`."""
-        column = [f"p = j * uint64({self.dimension})"]
-        column += [
-            f"{place} = {begin} + j * uint64({self.half})"
-            for place, begin in (("q", "aligned"), ("q_sums", "gradients"))
-        ]
+        column = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.half})"]
+        column += [f"q_sums = gradients + j * uint64({self.half})"]
         column += self._filled("h", "th", "records")
         if self._apart:
             column += [f"records[pairs + j + j] = th[p + uint64({self.rank})]"]
@@ -201,11 +198,8 @@ class Record:
         lines = [f"p = min(uint64(i) + uint64({ROWS_AHEAD}), uint64(theta_w.shape[0] - 1)) * uint64({self.dimension})"]
         for at in range(0, self.dimension, LINE):
             lines += [f"prefetch({ahead}, p + uint64({at}))"]
-        lines += [
-            f"p = uint64(i) * uint64({self.dimension})",
-            "q = row_start",
-            f"q_sums = row_start + uint64({self.half})",
-        ]
+        lines += [f"p = uint64(i) * uint64({self.dimension})", "q = row_start"]
+        lines += [f"q_sums = row_start + uint64({self.half})"]
         return lines + self._filled("w", "tw", "row_record")
 
     def predictors(self, also: Sequence[str] = (), column: str = COLUMN_UP_TO) -> list[str]:
