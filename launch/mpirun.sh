@@ -97,9 +97,10 @@ listen() {
   done >&2
 }
 
-# lose_patience: wait until a process ends the job, and a little longer. mpirun may wait for ever for a lost host.
+# lose_patience: wait until the command has ended or a process ends the job, and a little longer. mpirun may then wait
+# for ever for a host that was lost, or whose link was cut for a while.
 lose_patience() {
-  until [ -e "$folder/ending" ]; do sleep 1; done
+  until [ -e "$folder/ending" ] || [ -s "$folder/status" ]; do sleep 1; done
   sleep "$PATIENCE"
 }
 
