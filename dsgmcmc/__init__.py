@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BPMF", "__version__", "open_run", "sample_density"]
 
-_MODULES = {
-    "BPMF": "bpmf",
-    "open_run": "posterior.fitted",
-    "sample_density": "densities.sample",
-}
+_MODULES = {"BPMF": "bpmf", "open_run": "posterior.fitted", "sample_density": "densities.sample"}
 
 
 def __getattr__(name: str) -> Any:

@@ -294,14 +294,7 @@ def factor_target(
         blocks = RatingBlocks(ratings, ring, centre, codes=partial(likelihood.codes, levels=values))
     levels = None if values is None else Levels(values, blocks.level_counts(ring, len(values)))
     order = Schedule(schedule, blocks.part_sizes.tolist(), seed, 0) if sampler.gradient.by_parts else None
-    law = likelihood(
-        model.rank,
-        model.biases,
-        model.heteroscedastic,
-        levels,
-        background=background,
-        cut_by=cut_by,
-    )
+    law = likelihood(model.rank, model.biases, model.heteroscedastic, levels, background=background, cut_by=cut_by)
     m = len(sampler.positions)
     whole = (law, model.noise(ring.blocks, m), model.rows(m), *parts)
     keeps = sampler.kept, sampler.working, sampler.positions

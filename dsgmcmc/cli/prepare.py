@@ -83,7 +83,7 @@ def prepare(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Features of users: CSV or other text with a header, Parquet, or a SciPy matrix. Text becomes "
+            help="Features of users: CSV or other text with a header, JSON, Parquet, or a SciPy matrix. Text becomes "
             "categories, text with separators becomes lists of categories, and numbers are standardised.",
         ),
     ] = None,

@@ -193,9 +193,16 @@ class ChainConfig(Checked):
         ge=1,
         le=32767,
     )
-    schedule: ScheduleName = setting("Order in which the parts of the data are visited.", "shuffled", offered=False)
+    schedule: ScheduleName = setting(
+        "Order in which parts of the data are visited.", "shuffled", shown="shuffled; random with sgnht", offered=False
+    )
     initial_sd: float = setting(
-        "Standard deviation of the factors' initial values.", 0.1, offered=False, gt=0, allow_inf_nan=False
+        "Standard deviation of the factors' initial values.",
+        0.1,
+        shown="0.14; 0.1 with gibbs, psgld, hamcmc and sgld",
+        offered=False,
+        gt=0,
+        allow_inf_nan=False,
     )
     seed: int = setting("Seed of all random numbers.", 0, ge=0, lt=2**63)
     chains: int = setting("Number of independent chains.", 1, ge=1, le=65536)

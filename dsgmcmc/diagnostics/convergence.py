@@ -99,10 +99,7 @@ def diagnose(run: Run) -> dict[str, Any]:
         "draws": draws,
         "withheld": withheld,
         "quantities": quantities,
-        "predictions": {
-            "pairs": len(index),
-            **_measures(values, interleaved, withheld is not None or not len(index)),
-        },
+        "predictions": {"pairs": len(index), **_measures(values, interleaved, withheld is not None or not len(index))},
     }
     target_ess = max(ESS_PER_CHAIN * chains, run.config.accuracy_limits.get("ess", 0))
     return {**result, "warnings": _warnings(result, target_ess), "note": BIAS_NOTE}

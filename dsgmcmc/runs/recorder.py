@@ -146,10 +146,7 @@ class DrawRecorder:
     def small(self) -> dict[str, Float64]:
         """Return the weight, the counters and the iterations of the saved draws; they are equal on all processes."""
         numbers = [self.weight, self.numbers.count, self.numbers.spacing]
-        return {
-            "observer.numbers": np.array(numbers, np.float64),
-            SAVED_DRAWS: np.array(self.numbers.kept, np.float64),
-        }
+        return {"observer.numbers": np.array(numbers, np.float64), SAVED_DRAWS: np.array(self.numbers.kept, np.float64)}
 
     def _named(self, spread: str) -> Iterator[tuple[str, Key, Key, RunningMoments]]:
         """Yield each field's name, the keys of its mean and its spread, and its moments on this process.

@@ -44,6 +44,7 @@ REPEATED = ("plain", ALL, ALL_ORDINAL)
 #: Models for a temporal split: the future has no groups of its own.
 FUTURE_MODELS = ("plain", "own noise", "own noise, time", "own noise, implicit features", "ordinal, own noise")
 SWEEPS = {"ml-100k": 1500, "ml-1m": 700}
+TABLES = ("u1", "folds", "1m", "splits", "temporal")
 COLUMNS = ("rmse_mean", "mae_mean", "log_probability")
 
 
@@ -114,9 +115,11 @@ def main() -> None:
     """Print the tables that are asked for."""
     parser = arguments(__doc__)
     parser.add_argument("datasets", type=Path)
-    parser.add_argument("--only", default="u1,folds,1m,splits,temporal")
+    parser.add_argument("--only", default=",".join(TABLES))
     given = parser.parse_args()
     wanted = given.only.split(",")
+    if unknown := set(wanted).difference(TABLES):
+        parser.error(f"no table {', '.join(unknown)}")
     with tempfile.TemporaryDirectory(prefix="dsgmcmc-accuracy-") as folder:
         bench = Bench(given.datasets.resolve(), Path(folder))
         if "u1" in wanted:

@@ -1,6 +1,6 @@
 """Attack runs and commands: calls that fail, full disks, kills, readers, damaged files, odd places, cut links.
 
-    python tests/benchmarks/attack.py                     # all of `ATTACKS`: about 40 minutes on two cores, as root
+    python tests/benchmarks/attack.py                     # all of `ATTACKS`, as root
     python tests/benchmarks/attack.py kills readers       # two of them
     python tests/benchmarks/attack.py --quick --seed 3    # every tenth attempt, at other places
 

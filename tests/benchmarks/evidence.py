@@ -6,10 +6,9 @@
 
 A part is a few commands of `PARTS`, which anybody can type. Those of one core are measured first, two at a time; then
 those of `ALONE`, one after the other. If a part fails, the others are measured all the same, and the exit status is 1.
-On two cores with no other work all parts take about two and a half hours, an estimate: half an hour for those of one
-core, an hour for `comparison-*`, half an hour for `robust`, and the rest for `attack-*`. A part that is stopped begins
-anew, except that `robust` keeps its finished runs; parts that have ended are kept. The tables that the commands print
-become docs/evidence/PART.json, with commands, date, version, commit, processor, cores and seconds.
+A part that is stopped begins anew, except that `robust` keeps its finished runs; parts that have ended are kept. The
+tables that the commands print become docs/evidence/PART.json, with commands, date, version, commit, processor, cores
+and seconds; the pictures that they save become docs/figures.
 
 Pages have marks, up to ``<!-- end -->``, whose content is written from these files:
 
@@ -45,7 +44,7 @@ import dsgmcmc
 from dsgmcmc.parallel.comm import cpu_name, usable_cores
 
 ROOT = Path(__file__).resolve().parents[2]
-EVIDENCE = ROOT / "docs" / "evidence"
+EVIDENCE, FIGURES = ROOT / "docs" / "evidence", ROOT / "docs" / "figures"
 Table = list[list[str]]
 
 ONE_MILLION = "dsgmcmc prepare DATASETS/ml-1m/ratings.dat ml-1m.h5"
@@ -89,20 +88,20 @@ PARTS = {
         "tests/benchmarks/robust.py ../robust-COMMIT.jsonl --seeds 10",
         "tests/benchmarks/robust.py ../robust-COMMIT.jsonl --tables",
     ],
-    "paper-adaptive": [f"tests/papers/adaptive.py {DIGITS}"],
+    "paper-adaptive": [f"tests/papers/adaptive.py {DIGITS} --out figures"],
     "paper-errata": ["tests/papers/errata.py"],
     "paper-hamcmc-bias": ["tests/papers/hamcmc_bias.py"],
     "paper-hamcmc-linear-gaussian": ["tests/papers/hamcmc_linear_gaussian.py --out figures"],
     "paper-hamcmc-movielens": [ONE_MILLION, "tests/papers/hamcmc_movielens.py ml-1m.h5 --out figures"],
     "paper-hamcmc-speech": ["tests/papers/hamcmc_speech.py --out figures"],
-    "paper-recipe-figure-2": ["tests/papers/recipe_fig2.py"],
-    "paper-recipe-figure-3": ["tests/papers/recipe_fig3.py", "tests/papers/recipe_fig3.py --grid"],
-    "paper-review-figures-1-3": ["tests/papers/review_figures_1_3.py --dimensions 10 50 100"],
+    "paper-recipe-figure-2": ["tests/papers/recipe_fig2.py --out figures"],
+    "paper-recipe-figure-3": ["tests/papers/recipe_fig3.py --out figures", "tests/papers/recipe_fig3.py --grid"],
+    "paper-review-figures-1-3": ["tests/papers/review_figures_1_3.py --dimensions 10 50 100 --out figures"],
     "paper-review-figure-6": [
         *(f"dsgmcmc prepare DATASETS/ml-100k/u{k}.base u{k}.h5 --test DATASETS/ml-100k/u{k}.test" for k in range(1, 6)),
-        "tests/papers/review_figure6.py u1.h5 u2.h5 u3.h5 u4.h5 u5.h5 --quick",
+        "tests/papers/review_figure6.py u1.h5 u2.h5 u3.h5 u4.h5 u5.h5 --quick --out figures",
     ],
-    "paper-scalable-mh": ["tests/papers/scalable_mh.py"],
+    "paper-scalable-mh": ["tests/papers/scalable_mh.py --out figures"],
     "paper-scalable-mh-robust": ["tests/papers/scalable_mh.py --model robust"],
     "paper-scalable-mh-wide": ["tests/papers/scalable_mh.py --model wide"],
 }
@@ -140,7 +139,7 @@ def measure_all(parts: list[str], datasets: Path, work: Path) -> list[str]:
 
 
 def measure(part: str, datasets: Path, work: Path) -> None:
-    """Run the commands of a part, and write its JSON file."""
+    """Run the commands of a part, write its JSON file, and copy its pictures."""
     folder = work.resolve() / part
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -160,6 +159,8 @@ def measure(part: str, datasets: Path, work: Path) -> None:
         "tables": tables(printed),
     }
     (EVIDENCE / f"{part}.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    for picture in (folder / "figures").glob("*.png"):
+        shutil.copy(picture, FIGURES)
 
 
 def words(command: str, datasets: Path) -> list[str]:

@@ -1,8 +1,8 @@
 """Standard deviations that samplers of densities have at their defaults, over those of quadrature or of the law itself.
 
-    python tests/benchmarks/oracle.py                # every sampler: two minutes of one core
+    python tests/benchmarks/oracle.py                # every sampler
     python tests/benchmarks/oracle.py sgld --step .1
-    python tests/benchmarks/oracle.py --parts        # with minibatches: two minutes
+    python tests/benchmarks/oracle.py --parts        # with minibatches
 
 200 chains, 2,000 iterations after 1,000, all data in each, at the defaults of `sample_density`. Targets are a logistic
 regression on 60 data with two coefficients, a correlated normal in two dimensions, and a double well. Standard errors

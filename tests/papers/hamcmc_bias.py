@@ -1,7 +1,7 @@
 """The bias of HAMCMC that small steps do not remove, on a log-cosh target in two dimensions.
 
-    python tests/papers/hamcmc_bias.py            # a minute of one core
-    python tests/papers/hamcmc_bias.py --quick    # to see that it works: seconds
+    python tests/papers/hamcmc_bias.py
+    python tests/papers/hamcmc_bias.py --quick    # to see that it works
 
 U(u) = sum_k log cosh u_k, round: u_1 and u_2 have the hyperbolic secant law, of variance pi^2 / 4. Chains of the dense
 reference start from that law. The table has E[u_k^2] / (pi^2 / 4) over the second half of six relaxation times, ± its

@@ -10,7 +10,7 @@ settings on one seed: 15 steps, or 5 steps and 3 values of lambda. The tables ar
 Writes ``hamcmc_scatter.png`` (figure 1 of the paper: D = 2, 10,000 iterations, the second half shown, tuned for the
 divergence of the draws' Gaussian from the posterior) and ``hamcmc_error.png`` (figure 2: error of the posterior mean
 for D = 10 and 100, tuned for that error), and prints what they show. Seconds are CPU seconds of the whole loop, in
-which Python's share is large at these dimensions. Two minutes of one core; needs matplotlib (the extra `report`).
+which Python's share is large at these dimensions. Needs matplotlib (the extra `report`).
 """
 
 import argparse

@@ -8,7 +8,7 @@ settings, 6 steps or 3 steps and 2 values of its lambda; the one with the least 
 after 1,000 iterations is run again with other seeds: RMSE against iterations and against seconds, all inclusive, also
 the evaluation. Runs are those of ``dsgmcmc sample`` on one process.
 
-Writes ``hamcmc_movielens.png`` and prints a table. Three minutes of one core; needs matplotlib (the extra `report`).
+Writes ``hamcmc_movielens.png`` and prints a table. Needs matplotlib (the extra `report`).
 """
 
 import argparse

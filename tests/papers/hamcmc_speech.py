@@ -1,7 +1,7 @@
 """Section 4.2 of [Simsekli 2016] by the samplers of this package: speech out of noise, by alpha-stable factors.
 
-    python tests/papers/hamcmc_speech.py --out docs/figures   # three minutes of one core; needs espeak-ng
-    python tests/papers/hamcmc_speech.py --quick              # synthetic sources in place of speech: seconds
+    python tests/papers/hamcmc_speech.py --out docs/figures   # needs espeak-ng
+    python tests/papers/hamcmc_speech.py --quick              # synthetic sources in place of speech
 
 Speech: sentences of espeak-ng in two voices, at 16 kHz, with a noise floor 40 dB below; noise of our own, 5 dB below
 the speech. I = 256 frequencies of windows of 510 samples, J = 140 frames. W of the speech, 100 columns, is brought to a

@@ -4,7 +4,7 @@
 
 Left: Kullback-Leibler divergence of the histogram of all draws (80 bins on [-4, 4]) from the law. Right: the same of a
 histogram in two dimensions, over the steps that a chain has made. Friction 1, the metric G^-1 = 1.5 sqrt(U - min U +
-1/2), dynamics one after the other, r first. A minute of one core, `--quick` seconds; a figure needs matplotlib.
+1/2), dynamics one after the other, r first. A figure needs matplotlib.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Figure 3 of [Ma 2015]: latent Dirichlet allocation, perplexity against documents seen, on planted topics.
 
-    python tests/papers/recipe_fig3.py --out docs/figures    # a minute and a half of one core; --quick: seconds
-    python tests/papers/recipe_fig3.py --grid                # equal effort, steps by seeds: two minutes
+    python tests/papers/recipe_fig3.py --out docs/figures
+    python tests/papers/recipe_fig3.py --grid                # equal effort, steps by seeds
 
 20 topics ~ Dirichlet(.05) over 1,000 words, 10,000 documents of 90 words with proportions ~ Dirichlet(.1). Perplexity
 is of every tenth word of 500 other documents given their other words, of single states; "of the mean" is of the mean

@@ -1,8 +1,8 @@
 """Figures 1 to 3 and table 2 of [Nemeth 2021]: kernel Stein discrepancy, and logistic regression on 100,000 data.
 
-    python tests/papers/review_figures_1_3.py --out docs/figures               # d = 10 and 50; minutes of one core
+    python tests/papers/review_figures_1_3.py --out docs/figures               # d = 10 and 50
     python tests/papers/review_figures_1_3.py --dimensions 10 50 100           # all of the paper's
-    python tests/papers/review_figures_1_3.py --quick                          # to see that it works: seconds
+    python tests/papers/review_figures_1_3.py --quick                          # to see that it works
 
 Figure 1: SGLD on N(0, S), S = diag(2, 1) turned by 45 degrees, gradient noise N(0, .01), 10,000 iterations kept every
 tenth, ten runs; h is the paper's step, twice ours. Then the data of the public code: x ~ N(0, Sigma), theta_k ~ N(0,

@@ -1,10 +1,10 @@
 """Figures 1 to 9 of [Cornish 2019] by the kernels of this package.
 
-    python tests/papers/scalable_mh.py --out docs/figures        # 4 minutes of one core, 1 run
-    python tests/papers/scalable_mh.py --runs 20                 # as many runs as the paper's: an hour and a half
-    python tests/papers/scalable_mh.py --quick                   # to see that it works: seconds
-    python tests/papers/scalable_mh.py --model wide              # figure 6, a small form: a minute
-    python tests/papers/scalable_mh.py --model robust            # figures 7 to 9, a small form: a minute
+    python tests/papers/scalable_mh.py --out docs/figures
+    python tests/papers/scalable_mh.py --runs 20                 # as many runs as the paper's
+    python tests/papers/scalable_mh.py --quick                   # to see that it works
+    python tests/papers/scalable_mh.py --model wide              # figure 6, a small form
+    python tests/papers/scalable_mh.py --model robust            # figures 7 to 9, a small form
     python tests/papers/scalable_mh.py --model robust --exponents 6 8 10 12 14 16 17 --iterations 20000 --runs 20
 
 Logistic regression, d = 10 (wide: 20), x ~ N(0, I), theta = 1, y Bernoulli, or robust regression with Student's t of 4

@@ -311,10 +311,7 @@ SOME = [[u, i, u + i] for u in range(9) for i in range(9)]
         (lambda m: m.recommend("u42"), "the run's users have integer names; found u42"),
         (lambda m: m.recommend([[1, 2]]), r"expected names of users; found an array of shape \(1, 2\)"),
         (lambda m: m.recommend([1], n=2.5), "whole number"),
-        (
-            lambda m: m.recommend([1], by="exposure", at_least=4.0),
-            "does not use at_least: leave it out, or rank by",
-        ),
+        (lambda m: m.recommend([1], by="exposure", at_least=4.0), "does not use at_least: leave it out, or rank by"),
         (lambda m: m.recommend([1], by="thompson", seed="a"), "seed 'a'"),
         (lambda m: m.predict([1, 2]), r"shape \(n, 2\)"),
         (lambda m: m.similar([1]), "the name of one item"),

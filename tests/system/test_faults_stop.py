@@ -144,10 +144,7 @@ def test_a_process_that_waits_for_another_hears_ctrl_c(data: Path, tmp_path: Pat
 def test_the_wall_time_ends_a_run_in_time(data: Path, tmp_path: Path) -> None:
     """Status 75 and a checkpoint, given as a time or taken from Slurm; a slow disk is known before the end."""
     out = tmp_path / "run"
-    for processes, time_limit, faults in (
-        (None, "00:00:06", {}),
-        (2, "auto", injected("shard=sleep:1,rank=1,at=*")),
-    ):
+    for processes, time_limit, faults in ((None, "00:00:06", {}), (2, "auto", injected("shard=sleep:1,rank=1,at=*"))):
         before = newest(out)
         environment = {**faults, "SLURM_JOB_END_TIME": str(int(time.time()) + 10)}
         options = (f"--max-walltime={time_limit}", "--checkpoint-every=1h")

@@ -123,11 +123,7 @@ def test_parquet_and_matrix(tmp_path):
     ("text", "more", "message"),
     [
         (USERS, {"kinds": {"agee": "number"}}, "names 'agee', but the columns are age, job, likes, zip"),
-        (
-            USERS.replace("userId", "no").replace("zip", "userId"),
-            {},
-            "no user of the ratings: it has names such as 00",
-        ),
+        (USERS.replace("userId", "no").replace("zip", "userId"), {}, "no user of the ratings: it has names such as 00"),
         (USERS.replace("30,nurse, ", "3O,nurse, "), {}, r"line 3: the number age is '3O'; correct it"),
         (USERS + "3,31,nurse,rock,00124\n", {}, "in several ways: 3"),
         (USERS + "x9,31,nurse,rock,00124\n", {}, "the users of the ratings are integers, unlike 'x9'"),

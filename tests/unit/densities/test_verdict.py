@@ -23,11 +23,7 @@ COUNTS = [{"divergent": 1}, {"divergent": 2, "cut": 4, "acceptance": 0.5}]
         (DRAWS + APART, {}, [r"disagree about element 2 \(R-hat 1.3"]),
         (DRAWS * (np.arange(5) > 3), {}, [r"element 0 \(R-hat nan\), .* element 2 \(R-hat nan\) and 1 more"]),
         (DRAWS, {"ess": np.array([4e3, 54, 70, 400, 399])}, [r"few .* element 1 \(ESS 54\), .* 4 \(ESS 399\), and"]),
-        (
-            DRAWS + 0.32 * LATER,
-            {"rhat": np.ones(5)},
-            [r"second half .* element 1 \(0.2. standard deviations\)"],
-        ),
+        (DRAWS + 0.32 * LATER, {"rhat": np.ones(5)}, [r"second half .* element 1 \(0.2. standard deviations\)"]),
         (DRAWS * 1.2, {}, [r"standard deviations are 1.[12]\d to 1.2\d times the right ones"]),
         (DRAWS, {"ess": np.full(5, np.nan)}, ["R-hat and ESS are unknown"]),
         (DRAWS, {"statistics": COUNTS}, ["^3 divergent trajectories", "^4 trajectories cut"]),
