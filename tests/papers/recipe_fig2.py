@@ -1,6 +1,7 @@
 """[Ma 2015, fig. 2]: four samplers on two laws in one dimension, three on a banana, against quadrature.
 
-    python tests/papers/recipe_fig2.py [--quick] [--out docs/figures]
+    python tests/papers/recipe_fig2.py --out docs/figures
+    python tests/papers/recipe_fig2.py --quick               # to see that it works
 
 Left: Kullback-Leibler divergence of the histogram of all draws (80 bins on [-4, 4]) from the law. Right: the same of a
 histogram in two dimensions, over the steps that a chain has made. Friction 1, the metric G^-1 = 1.5 sqrt(U - min U +

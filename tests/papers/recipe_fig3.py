@@ -1,6 +1,7 @@
 """Figure 3 of [Ma 2015]: latent Dirichlet allocation, perplexity against documents seen, on planted topics.
 
     python tests/papers/recipe_fig3.py --out docs/figures
+    python tests/papers/recipe_fig3.py --quick               # to see that it works
     python tests/papers/recipe_fig3.py --grid                # equal effort, steps by seeds
 
 20 topics ~ Dirichlet(.05) over 1,000 words, 10,000 documents of 90 words with proportions ~ Dirichlet(.1). Perplexity

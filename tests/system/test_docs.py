@@ -26,8 +26,8 @@ PAGES = sorted(DOCS.rglob("*.md"))
 QUICK_COMMAND = re.compile(r"^ *python (tests/papers/\w+\.py)( mnist\.npz)? --quick", re.MULTILINE)
 QUICK = {
     experiment
-    for page in DOCS.glob("papers/*.md")
-    for experiment in QUICK_COMMAND.findall(page.read_text(encoding="utf-8"))
+    for script in (ROOT / "tests" / "papers").glob("*.py")
+    for experiment in QUICK_COMMAND.findall(script.read_text(encoding="utf-8"))
 }
 #: Pages whose Python is executed by tests of their own.
 ELSEWHERE = {"evidence/comparison.md", "own-part.md", "own-target.md", "serving.md"}
@@ -98,7 +98,7 @@ def digits(tmp_path_factory) -> Path:
 @pytest.mark.long
 @pytest.mark.parametrize(("script", "given"), sorted(QUICK))
 def test_experiments_of_papers_run(script, given, digits):
-    """In their quick form, as the page has it: the figures can be made again."""
+    """In their quick form, as their docstrings have it: the figures can be made again."""
     assert "|" in run(sys.executable, ROOT / script, *([digits] if given else []), "--quick").expect(0).out
 
 
