@@ -199,7 +199,7 @@ class ChainConfig(Checked):
     initial_sd: float = setting(
         "Standard deviation of the factors' initial values.",
         0.1,
-        shown="0.14; 0.1 with gibbs, psgld, hamcmc and sgld",
+        shown="0.14; gibbs, psgld, hamcmc, sgld: 0.1",
         offered=False,
         gt=0,
         allow_inf_nan=False,

@@ -72,11 +72,7 @@ class FactorConfig(BaseModel):
     biases: bool = setting("Include user and item biases.", True)
     center: bool = setting("Subtract the mean of the training ratings.", True, offered=False)
     hyper_start: int = setting(
-        "First sweep that draws hyperparameters.",
-        1,
-        shown="15; 4 with gibbs; 1 with psgld, hamcmc, sgld",
-        offered=False,
-        ge=0,
+        "First sweep that draws hyperparameters.", 1, shown="15; gibbs: 4; psgld, hamcmc, sgld: 1", offered=False, ge=0
     )
 
     @field_validator("likelihood")

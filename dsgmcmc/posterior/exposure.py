@@ -16,8 +16,7 @@ the share of rated pairs grows like the score to a power between 1.5 and 1.9. Th
 where the lower limit exposes users without ratings to popular items. The exposure orders items; it is a point estimate,
 and the posterior of ratings does not depend on it.
 
-``RUN/exposure-HASH.npy`` has W in float32, for the ratings with this hash. It is mapped into memory, so that only the
-rows of the items that a user rated are read. It may be deleted.
+``RUN/exposure-HASH.npy`` has W in float32, for the ratings with this hash, and its SHA-256. It may be deleted.
 
 [Steck 2019] Embarrassingly shallow autoencoders for sparse data, WWW.
 """
@@ -32,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.storage.files import write_array
+from dsgmcmc.storage.files import open_array, write_array
 from dsgmcmc.types import Float32, Float64, Int32
 
 MAX_ITEMS = 4096  # items that take part in the regressions
@@ -98,10 +97,10 @@ class Exposure(NamedTuple):
 
     @classmethod
     def read(cls, path: Path, shares: Float64) -> Exposure | None:
-        """Open a file written by `write`; None if the file is missing or does not fit the number of items."""
+        """Open a file written by `write`; None if the file is missing, damaged, or does not fit the number of items."""
         n = len(_regressed(shares))
         with suppress(OSError, ValueError):
-            weights = np.lib.format.open_memmap(path, mode="r")
+            weights = open_array(path)
             if weights.shape == (n, n) and weights.dtype == np.float32:
                 return cls(shares, np.asarray(weights))
         return None

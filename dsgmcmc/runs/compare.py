@@ -57,7 +57,7 @@ from dsgmcmc.runs.job import Job, refuse_taken
 from dsgmcmc.runs.progress import logs
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
-from dsgmcmc.storage.files import write_array
+from dsgmcmc.storage.files import open_array, write_array
 from dsgmcmc.terminal import say
 from dsgmcmc.types import Comm, Float64, Int32
 
@@ -513,7 +513,7 @@ class Comparing:
         run = Run(path)
         test = predict_test(run)
         error = rmse(test.rating, test.mean) if run.config.law.can_be_evaluated else None
-        scores = self._scores(run).compared_with(np.load(scores_file, allow_pickle=False))
+        scores = self._scores(run).compared_with(open_array(scores_file))
         summary = read_summary(run.directory.summary_file)
         per_iteration = summary["seconds_sampling"] / max(summary["iterations_made"], 1)
         return Measured(scores, error, per_iteration * self._plan.sweeps * run.config.sweep_length)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import secrets
@@ -34,10 +35,18 @@ def check_target(path: Path, force: bool) -> None:
 
 
 def write_array(path: Path, array: Array) -> None:
-    """Write an array to a file with the suffix ``.npy``, as `write_whole` does."""
+    """Write an array to a file with the suffix ``.npy``, as `write_whole` does; the array's SHA-256 follows it."""
     content = io.BytesIO()
     np.save(content, array, allow_pickle=False)
-    write_whole(path, [content.getbuffer()])
+    write_whole(path, [content.getbuffer(), hashlib.sha256(array).digest()])
+
+
+def open_array(path: Path) -> Array:
+    """Map the array of a file of `write_array` into memory; ValueError if damaged, OSError if it cannot be read."""
+    array: Array = np.lib.format.open_memmap(path, mode="r")
+    if bytes(np.memmap(path, np.uint8, "r")[-32:]) != hashlib.sha256(array).digest():
+        raise InputError(f"{path} is damaged: remove it")
+    return array
 
 
 def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:

@@ -41,7 +41,7 @@ def finished(tmp_path) -> Made:
     return make_run(tmp_path, users=30, items=20, iterations=60)
 
 
-@pytest.mark.parametrize("damaged", [b"", b"abc", "half", "narrower", "float64"])
+@pytest.mark.parametrize("damaged", [b"", b"abc", "half", "a bit", "narrower", "float64"])
 def test_the_run_keeps_it_and_replaces_a_file_that_does_not_fit(finished, damaged):
     """The file of exposure serves without the ratings file, and a damaged one is replaced."""
     first, path = finished.open().exposure, finished.open().exposure_file
@@ -53,7 +53,9 @@ def test_the_run_keeps_it_and_replaces_a_file_that_does_not_fit(finished, damage
     if damaged in ("narrower", "float64"):
         np.save(path, numbers[:-1] if damaged == "narrower" else numbers.astype(np.float64))
     else:
-        path.write_bytes(path.read_bytes()[:100] if damaged == "half" else damaged)
+        content = bytearray(path.read_bytes())
+        content[200] ^= 1
+        path.write_bytes({"half": content[:100], "a bit": content}.get(damaged, damaged))
     np.testing.assert_array_equal(finished.open().exposure.weights, first.weights)
     np.testing.assert_array_equal(np.load(path), numbers)
 
