@@ -38,13 +38,13 @@ def write_array(path: Path, array: Array) -> None:
     """Write an array to a file with the suffix ``.npy``, as `write_whole` does; the array's SHA-256 follows it."""
     content = io.BytesIO()
     np.save(content, array, allow_pickle=False)
-    write_whole(path, [content.getbuffer(), hashlib.sha256(array).digest()])
+    write_whole(path, [content.getbuffer(), hashlib.sha256(array.data).digest()])
 
 
 def open_array(path: Path) -> Array:
     """Map the array of a file of `write_array` into memory; ValueError if damaged, OSError if it cannot be read."""
     array: Array = np.lib.format.open_memmap(path, mode="r")
-    if bytes(np.memmap(path, np.uint8, "r")[-32:]) != hashlib.sha256(array).digest():
+    if bytes(np.memmap(path, np.uint8, "r")[-32:]) != hashlib.sha256(np.ascontiguousarray(array).data).digest():
         raise InputError(f"{path} is damaged: remove it")
     return array
 
