@@ -36,7 +36,7 @@ def check_target(path: Path, force: bool) -> None:
 
 def write_array(path: Path, array: Array) -> None:
     """Write an array to a file with the suffix ``.npy``, as `write_whole` does; the array's SHA-256 follows it."""
-    content = io.BytesIO()
+    content, array = io.BytesIO(), np.ascontiguousarray(array)
     np.save(content, array, allow_pickle=False)
     write_whole(path, [content.getbuffer(), hashlib.sha256(array.data).digest()])
 
