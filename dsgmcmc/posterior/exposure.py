@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.storage.files import open_array, write_array
+from dsgmcmc.storage.store import open_array, write_array
 from dsgmcmc.types import Float32, Float64, Int32
 
 MAX_ITEMS = 4096  # items that take part in the regressions

@@ -57,7 +57,7 @@ from dsgmcmc.runs.job import Job, refuse_taken
 from dsgmcmc.runs.progress import logs
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
-from dsgmcmc.storage.files import open_array, write_array
+from dsgmcmc.storage.store import open_array, write_array
 from dsgmcmc.terminal import say
 from dsgmcmc.types import Comm, Float64, Int32
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import os
 import secrets
 import shutil
@@ -16,10 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dsgmcmc.errors import InputError, naming
-from dsgmcmc.types import Array
 
 MAX_TOML_BYTES = 1 << 16
 MAX_TOML_DOTS = 200  # in a line; the parser's time and memory grow with the square of a dotted name's length
@@ -32,21 +27,6 @@ def check_target(path: Path, force: bool) -> None:
         raise InputError(f"{path} cannot be written: the folder {path.parent} {reason}")
     if path.is_dir() or (path.exists() and not force):
         raise InputError(f"{path} exists; give another name{'' if path.is_dir() else ', or --force to replace it'}")
-
-
-def write_array(path: Path, array: Array) -> None:
-    """Write an array to a file with the suffix ``.npy``, as `write_whole` does; the array's SHA-256 follows it."""
-    content, array = io.BytesIO(), np.ascontiguousarray(array)
-    np.save(content, array, allow_pickle=False)
-    write_whole(path, [content.getbuffer(), hashlib.sha256(array.data).digest()])
-
-
-def open_array(path: Path) -> Array:
-    """Map the array of a file of `write_array` into memory; ValueError if damaged, OSError if it cannot be read."""
-    array: Array = np.lib.format.open_memmap(path, mode="r")
-    if bytes(np.memmap(path, np.uint8, "r")[-32:]) != hashlib.sha256(np.ascontiguousarray(array).data).digest():
-        raise InputError(f"{path} is damaged: remove it")
-    return array
 
 
 def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import math
 import re
 import secrets
@@ -241,6 +242,21 @@ def _hash(data: Any) -> str:
         piece = data[start : start + step] if data.shape else data[...]
         digest.update(piece.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
+
+
+def write_array(path: Path, array: Array) -> None:
+    """Write an array to a file with the suffix ``.npy``, as `write_whole` does; the array's hash follows it."""
+    content = io.BytesIO()
+    np.save(content, array, allow_pickle=False)
+    write_whole(path, [content.getbuffer(), block_hash(array).encode()])
+
+
+def open_array(path: Path) -> Array:
+    """Map the array of a file of `write_array` into memory; ValueError if damaged, OSError if it cannot be read."""
+    array: Array = np.lib.format.open_memmap(path, mode="r")
+    if bytes(np.memmap(path, np.uint8, "r")[-64:]) != block_hash(array).encode():
+        raise InputError(f"{path} is damaged: it does not match its own checksum")
+    return array
 
 
 class Snapshot:
