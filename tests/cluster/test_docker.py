@@ -162,12 +162,14 @@ def test_a_link_that_is_cut_for_a_while_loses_nothing(cluster: Cluster, seconds:
 def test_a_launcher_that_hangs_after_the_end_of_a_run_is_killed(cluster: Cluster) -> None:
     """The daemon of one worker is stopped: mpirun waits for it for ever, and the command ends with its status."""
     worker = cluster.containers("worker")[0]
-    with cluster.starting(*forever("hung")) as running:
-        running.wait_for(cluster.work / "hung" / "metrics.jsonl", 10)
-        docker("exec", worker, "pkill", "-STOP", "-x", "prted")
-        cluster.head("pkill", "-USR1", "-x", "prterun").expect(0)
-        running.wait(NOTICED).expect(75)
-    docker("exec", worker, "pkill", "-CONT", "-x", "prted")
+    try:
+        with cluster.starting(*forever("hung")) as running:
+            running.wait_for(cluster.work / "hung" / "metrics.jsonl", 10)
+            docker("exec", worker, "pkill", "-STOP", "-x", "prted")
+            cluster.head("pkill", "-USR1", "-x", "prterun").expect(0)
+            running.wait(NOTICED).expect(75)
+    finally:
+        run("docker", "exec", worker, "pkill", "-CONT", "-x", "prted")
 
 
 # ---------------------------------------------------------------------- security
