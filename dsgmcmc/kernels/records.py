@@ -70,10 +70,14 @@ class Record:
         K, at most 512; 0 only with biases.
     biases : bool
         Whether rows have a bias, in column K of D = K + 1.
+    split : bool
+        Whether rows without biases have one more column, D = K + 1, which follows all records as biases do if there is
+        no room: for K a multiple of 8, where it would fill a vector of its own.
     """
 
     rank: int
     biases: bool
+    split: bool = False
 
     def __post_init__(self) -> None:
         if not 1 - self.biases <= self.rank <= 512:
@@ -82,7 +86,7 @@ class Record:
     @property
     def dimension(self) -> int:
         """Number D of elements in a row."""
-        return self.rank + self.biases
+        return self.rank + (self.biases or self.split)
 
     @property
     def inside(self) -> bool:
@@ -154,8 +158,8 @@ class Record:
 
     @property
     def _apart(self) -> bool:
-        """Whether the biases of columns follow all records."""
-        return self.biases and not self.inside
+        """Whether the last column, such as the biases, follows all records."""
+        return self.split or self.biases and not self.inside
 
     def begin(self, gradients: bool = True) -> list[str]:
         """Lines that begin a kernel: records of all columns, and flat views; views of gradients only if `gradients`."""
@@ -256,6 +260,7 @@ class Record:
         and its column.
         """
         lines = self._row("ow")
+        terms = ("e * records[pairs + j + j]", f"e * tw[p + uint64({self.rank})]") if self.split else ("e", "e")
         lines += ["bias = float32(0)"] if self._apart else []
         for number, block in enumerate(self._blocks):
             rating = [f"e = {score}", f"j = {column.format('r')}"]
@@ -266,7 +271,8 @@ class Record:
                 rating += [f"g{at} = times_plus(e{n}, load(records, c + uint64({at}), {n}), g{at})"]
                 rating += [f"store(records, {there}, times_plus(e{n}, w{at}, load(records, {there}, {n})))"]
             if not number:
-                rating += ["bias -= e", "records[pairs + j + j + uint64(1)] -= e"] if self._apart else []
+                last = [f"bias -= {terms[0]}", f"records[pairs + j + j + uint64(1)] -= {terms[1]}"]
+                rating += last if self._apart else []
                 rating += also
             lines += [f"w{at} = load(row_record, q + uint64({at}), {n})" for at, n in block]
             lines += [f"g{at} = spread(float32(0), {n})" for at, n in block]

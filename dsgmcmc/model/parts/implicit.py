@@ -32,12 +32,13 @@ from pydantic import BaseModel
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.model.circulation import OTHER
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Part, Place, chosen_factors, is_due
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
-from dsgmcmc.parallel.ring import shapes_of, stacked
+from dsgmcmc.parallel.ring import shapes_of
 from dsgmcmc.settings import named, setting
-from dsgmcmc.targets.state import ParameterBlock
+from dsgmcmc.targets.state import ParameterBlock, Rows
 from dsgmcmc.types import Factor, Float64, ImplicitName, Int32, Purpose
 
 #: Sweeps between draws, which take about half of the time of a run (docs/features.md).
@@ -62,6 +63,7 @@ BEGIN = Formula(
     """
 r = got - ratio * implicit + sqrt(ratio / lambda_) * z
 p = r / (diagonal + ratio)
+send = p
 before = implicit
 rp = r * p
 """,
@@ -81,7 +83,7 @@ rp = r * r / (diagonal + ratio)
     rows=("diagonal",),
     column_sums=("rp",),
 )
-DIRECTION = Formula("p = r / (diagonal + ratio) + gain * p", columns=("ratio", "gain"), rows=("diagonal",))
+DIRECTION = Formula("p = r / (diagonal + ratio) + gain * p\nsend = p", columns=("ratio", "gain"), rows=("diagonal",))
 CHANGE = Formula("send = implicit - before\nsquare = implicit * implicit", column_sums=("square",))
 MOVE = Formula(
     """
@@ -228,23 +230,28 @@ class ImplicitFeatures(Part):
 class _Draw:
     """One draw of all y, of beta, and of the shifts of rows without ratings.
 
-    A system of equations is named after the factor whose means are shifted: this factor's blocks contain the system's
-    rows, and the other factor's blocks its coefficients. Both systems are solved at the same time, so that a block may
-    contain rows of one system and coefficients of the other.
+    A system of equations is named after the factor whose means are shifted: its rows are this factor's rows, and its
+    coefficients belong to the other factor's rows. Both systems are solved at the same time, so that a factor may have
+    the rows of one system and the coefficients of the other.
     """
 
     def __init__(self, factors: tuple[Factor, ...], parameters: ImplicitParameters, context: DrawContext) -> None:
         self.factors, self.parameters = factors, parameters
         self.context, self.circulation = context, context.circulation
-        #: Blocks whose means are shifted, and blocks that have coefficients; both with the factor of their system.
-        self.rows = [(block, block.factor) for block in self.circulation.blocks() if block.factor in factors]
-        in_systems = [(block, Factor(1 - block.factor)) for block in self.circulation.blocks()]
-        self.coefficients = [(block, factor) for block, factor in in_systems if factor in factors]
-        #: Column vectors in formulas, by system.
+        by_factor = {rows.factor: rows for rows in self.circulation.rows_by_factor()}
+        #: By system: its rows, and the other factor's rows, which have its coefficients.
+        self.rows = {factor: by_factor[factor] for factor in factors}
+        self.coefficients = {factor: by_factor[OTHER[factor]] for factor in factors}
+        #: Vectors in formulas: over the rows of a factor, and over the columns of a system.
+        self.vectors: dict[Factor, dict[str, Any]] = {}
+        for factor, rows in by_factor.items():
+            n = np.concatenate([block.counts for block in rows.blocks])
+            rho = np.divide(1, np.sqrt(n), out=np.zeros(len(n)), where=n > 0)
+            self.vectors[factor] = {"rho": rho.astype(rows.dtype), "known": (n > 0).astype(rows.dtype)}
         self.columns: dict[Factor, dict[str, Any]] = {}
-        for block, factor in self.rows:
-            prior = context.prior(block)
-            ratio = (parameters.precision[factor] / prior.precision).astype(block.dtype)
+        for factor, rows in self.rows.items():
+            prior = context.prior(rows.blocks[0])
+            ratio = (parameters.precision[factor] / prior.precision).astype(rows.dtype)
             self.columns[factor] = {"ratio": ratio, "lambda_": prior.precision, "mean": prior.mean}
 
     def run(self) -> None:
@@ -261,80 +268,66 @@ class _Draw:
                 del block.arrays[name]
 
     def _update(
-        self, block: ParameterBlock, factor: Factor, formula: Formula, purpose: Purpose, **columns: Float64
+        self, rows: Rows, factor: Factor, formula: Formula, purpose: Purpose, **columns: Float64
     ) -> dict[str, Any]:
-        """Apply a formula to a block's rows or coefficients of a system; `columns` are further column vectors."""
-        n = block.counts
-        given = self.columns[factor] | {name: column.astype(block.dtype) for name, column in columns.items()}
-        given |= {
-            "rho": np.divide(1, np.sqrt(n), out=np.zeros(len(n)), where=n > 0).astype(block.dtype),
-            "known": (n > 0).astype(block.dtype),
-            "diagonal": block.row(DIAGONAL),
-        }
-        return block.update(formula, purpose, **given, **SCRATCH, theta=self.context.position)
+        """Apply a formula to the rows or coefficients of a system; `columns` are further column vectors."""
+        given = self.columns[factor] | {name: column.astype(rows.dtype) for name, column in columns.items()}
+        given |= self.vectors[rows.factor]
+        return rows.update(formula, purpose, **given, **SCRATCH, diagonal=DIAGONAL, theta=self.context.position)
 
     # ------------------------------------------------------------------ the systems of equations
 
     def _solve(self) -> None:
         """Draw all y by conjugate gradients. Collective."""
-        for block, factor in self.rows:
-            self._update(block, factor, RESIDUAL, Purpose.IMPLICIT_FIT)
-            block.row(WEIGHT)[:] = (block.counts > 0) / np.maximum(block.counts, 1)
+        for factor, rows in self.rows.items():
+            self._update(rows, factor, RESIDUAL, Purpose.IMPLICIT_FIT)
+            for block in rows.blocks:
+                block.row(WEIGHT)[:] = (block.counts > 0) / np.maximum(block.counts, 1)
         self.circulation.spread(WEIGHT, DIAGONAL)
         self.circulation.spread(SEND, GOT)
         first = rp = self._sum(BEGIN)
         for _ in range(MAX_STEPS):
-            for block, _ in self.coefficients:
-                block[SEND][:] = block[SCRATCH["p"]]
             self.circulation.spread(SEND, GOT)
-            for block, factor in self.rows:
-                self._update(block, factor, THROUGH_ROWS, Purpose.IMPLICIT)
+            for factor, rows in self.rows.items():
+                self._update(rows, factor, THROUGH_ROWS, Purpose.IMPLICIT)
             self.circulation.spread(SEND, GOT)  # X^T X p of the coefficients
             pq = self._sum(CURVATURE)
             new = self._sum(STEP, alpha=_quotient(rp, pq))
             gain, rp = _quotient(new, rp), new
-            for block, factor in self.coefficients:
-                self._update(block, factor, DIRECTION, Purpose.IMPLICIT, gain=gain[factor])
+            for factor, coefficients in self.coefficients.items():
+                self._update(coefficients, factor, DIRECTION, Purpose.IMPLICIT, gain=gain[factor])
             if not any((new[factor] > TOLERANCE**2 * first[factor]).any() for factor in self.factors):
                 break  # also if the chain has diverged and the residuals are NaN
 
     def _sum(self, formula: Formula, **columns: dict[Factor, Float64]) -> dict[Factor, Float64]:
         """Apply a formula to all coefficients, and return its column sum, by system. Collective."""
-        column_sums = {}
-        for block, factor in self.coefficients:
+        partials: dict[str, Float64] = {}
+        for factor, coefficients in self.coefficients.items():
             given = {name: column[factor] for name, column in columns.items()}
-            (column_sums[block],) = self._update(block, factor, formula, Purpose.IMPLICIT, **given).values()
-        partials = [
-            {factor.name: column_sums[pair[1 - factor]] for factor in self.factors} for pair in self.circulation.pairs()
-        ]
-        sums = self.circulation.ring.sum(stacked(partials))
+            (partials[factor.name],) = self._update(coefficients, factor, formula, Purpose.IMPLICIT, **given).values()
+        sums = self.circulation.ring.sum(partials)
         return {factor: sums[factor.name] for factor in self.factors}
 
     # ------------------------------------------------------------------ the shifts that follow from y
 
     def _move(self) -> None:
         """Shift the rows' means by the change of y; draw beta, and the shifts of rows without ratings. Collective."""
-        squares = {
-            block: self._update(block, factor, CHANGE, Purpose.IMPLICIT)["square"]
-            for block, factor in self.coefficients
-        }
+        partials: dict[str, Float64] = {}
+        for factor, coefficients in self.coefficients.items():
+            changed = self._update(coefficients, factor, CHANGE, Purpose.IMPLICIT)
+            partials[f"{factor.name}.squares"] = changed["square"]
         self.circulation.spread(SEND, GOT)
-        shifts = {block: self._update(block, factor, MOVE, Purpose.IMPLICIT) for block, factor in self.rows}
-        partials: list[dict[str, Float64]] = []
-        for pair in self.circulation.pairs():
-            sums: dict[str, Float64] = {}
-            for factor in self.factors:
-                rows, coefficients = pair[factor], pair[1 - factor]
-                sums |= {f"{factor.name}.{name}": total for name, total in shifts[rows].items()}
-                sums[f"{factor.name}.squares"] = squares[coefficients]
-                sizes = [np.count_nonzero(rows.counts), len(coefficients.counts)]
-                sums[f"{factor.name}.sizes"] = np.array(sizes, np.float64)
-            partials.append(sums)
+        for factor, rows in self.rows.items():
+            shifts = self._update(rows, factor, MOVE, Purpose.IMPLICIT)
+            partials |= {f"{factor.name}.{name}": totals for name, totals in shifts.items()}
+            pairs = zip(rows.blocks, self.coefficients[factor].blocks, strict=True)
+            sizes = [[np.count_nonzero(block.counts), len(other.counts)] for block, other in pairs]
+            partials[f"{factor.name}.sizes"] = np.array(sizes, np.float64)
         shapes = shapes_of(self.parameters.arrays())
-        self.parameters.take(self.circulation.ring.sum(stacked(partials), self._draw_parameters, shapes))
-        for block, factor in self.rows:
+        self.parameters.take(self.circulation.ring.sum(partials, self._draw_parameters, shapes))
+        for factor, rows in self.rows.items():
             moments = {"average": self.parameters.average[factor], "variance": self.parameters.variance[factor]}
-            self._update(block, factor, UNKNOWN, Purpose.IMPLICIT_UNKNOWN, **moments)
+            self._update(rows, factor, UNKNOWN, Purpose.IMPLICIT_UNKNOWN, **moments)
 
     def _draw_parameters(self, sums: dict[str, Float64]) -> dict[str, Float64]:
         """Draw beta given y, and compute the moments of the shifts; runs at the root."""
