@@ -103,7 +103,7 @@ def _plain_rhat(values: Float64) -> Float64:
 def _ess(values: Float64) -> Float64:
     """Return the ESS of values (halves, n, m), without ranks, (m,) float64."""
     n_halves, n, _ = values.shape
-    covariance = _autocovariance(values).mean(axis=0)
+    covariance = _autocovariance(values)
     within = covariance[0] * n / (n - 1)
     total = covariance[0] + values.mean(axis=1).var(axis=0, ddof=1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -122,8 +122,10 @@ def _ess(values: Float64) -> Float64:
 
 
 def _autocovariance(values: Float64) -> Float64:
-    """Return the autocovariance at every lag, with divisor n, (chains, n, m) float64."""
+    """Return the mean, over the chains, of the autocovariance at every lag, with divisor n, (n, m) float64."""
     n = values.shape[1]
-    size = 1 << (2 * n - 1).bit_length()  # padded with zeros, so that the end does not meet the beginning
+    power = 1 << (2 * n - 1).bit_length()  # padded with zeros, so that the end does not meet the beginning
+    size = next(size for size in (5 * power // 8, 3 * power // 4, power) if size >= 2 * n - 1)
     spectrum = np.fft.rfft(values - values.mean(axis=1, keepdims=True), n=size, axis=1)
-    return np.asarray(np.fft.irfft(np.abs(spectrum) ** 2, n=size, axis=1)[:, :n] / n, np.float64)
+    squares = (spectrum.real**2 + spectrum.imag**2).mean(axis=0)
+    return np.asarray(np.fft.irfft(squares, n=size, axis=0)[:n] / n, np.float64)
