@@ -37,7 +37,7 @@ FAST = set(vectors.FAST)
 #: Flags of kernels that must be computed as written: their bits do not depend on the surrounding code.
 EXACT = {"contract"}
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 #: Decorators of functions that the kernels in their module call.
 helper = numba.njit(**_OPTIONS, fastmath=FAST)

@@ -110,8 +110,9 @@ def ndtr(x, table, density, out):
             out[q] = table[k] + density[k] * d * (1 - 0.5 * u + third + fourth)
         else:
             out[q] = 0.5 * math.erfc(t * {-1 / math.sqrt(2)})
+'''
 
-
+_MIXTURE = f'''\
 @helper
 def quantile(c, inverse, w, n, p, z, mean, sd, table):
     """Quantile p of sum_d w[d] N(c[d], 1 / inverse[d]^2), z being that of the standard normal."""
@@ -239,6 +240,6 @@ def summarise(
     """
     mean, sd, low, high = (np.empty(len(centre), np.float32) for _ in range(4))
     scratch = np.empty((3, len(weights)))  # an allocation in the kernel would load as slowly as Numba
-    summarise = jit.compile_source("normal", _NORMAL).summarise
+    summarise = jit.compile_source("mixture", _MIXTURE).summarise
     summarise(centre, variance, weights, *levels, *z, _tables()[0], scratch, mean, sd, low, high)
     return mean, sd, low, high

@@ -14,7 +14,8 @@ import numpy as np
 from dsgmcmc.kernels import jit
 from dsgmcmc.types import Array, Float64
 
-_PRODUCTS = """\
+#: Loops over a chunk do not have a constant length: the compiler would unroll them, for three seconds.
+_ROTATE = """\
 @kernel("void({dtype}[:, ::1], {dtype}[:, ::1], {dtype}[:, ::1], {dtype})")
 def rotate(values, matrix, out, keep):
     n, D = values.shape
@@ -29,18 +30,19 @@ def rotate(values, matrix, out, keep):
             for k in range(D):
                 chunk[k, i] = values[first + i, k]
         for l in range(D):
-            for i in range(64):
+            for i in range(chunk.shape[1]):
                 product[l, i] = 0
             for k in range(0, wide, 4):
                 a, b, c, d = padded[k, l], padded[k + 1, l], padded[k + 2, l], padded[k + 3, l]
-                for i in range(64):
+                for i in range(chunk.shape[1]):
                     first_two = a * chunk[k, i] + b * chunk[k + 1, i]
                     product[l, i] += first_two + (c * chunk[k + 2, i] + d * chunk[k + 3, i])
         for i in range(rows):
             for k in range(D):
                 out[first + i, k] = keep * out[first + i, k] + product[k, i]
+"""
 
-
+_GRAM = """\
 @kernel("void({dtype}[:, ::1], {dtype}[::1], boolean, float64[:, ::1])")
 def gram(values, weights, ones, out):
     n, D = values.shape
@@ -84,7 +86,7 @@ def add_rotated(out: Array, values: Array, matrix: Array, keep: float = 1.0) -> 
     keep : float
         0 replaces `out`.
     """
-    _module(values.dtype.name).rotate(values, np.ascontiguousarray(matrix, values.dtype), out, keep)
+    _module("rotate", _ROTATE, values.dtype.name).rotate(values, np.ascontiguousarray(matrix, values.dtype), out, keep)
 
 
 def gram(values: Array, weights: Array, ones: bool = False) -> Float64:
@@ -100,10 +102,10 @@ def gram(values: Array, weights: Array, ones: bool = False) -> Float64:
         Whether 1 replaces the last column.
     """
     out = np.zeros((values.shape[1],) * 2)
-    _module(values.dtype.name).gram(values, weights, ones, out)
+    _module("gram", _GRAM, values.dtype.name).gram(values, weights, ones, out)
     return out
 
 
 @functools.cache
-def _module(dtype: str) -> Any:
-    return jit.compile_source("products", _PRODUCTS.format(dtype=dtype))
+def _module(name: str, source: str, dtype: str) -> Any:
+    return jit.compile_source(name, source.format(dtype=dtype))

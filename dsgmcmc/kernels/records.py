@@ -159,7 +159,7 @@ class Record:
     @property
     def _apart(self) -> bool:
         """Whether the last column, such as the biases, follows all records."""
-        return self.split or self.biases and not self.inside
+        return self.split or (self.biases and not self.inside)
 
     def begin(self, gradients: bool = True) -> list[str]:
         """Lines that begin a kernel: records of all columns, and flat views; views of gradients only if `gradients`."""
