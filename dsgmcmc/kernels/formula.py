@@ -100,12 +100,11 @@ class Batch:
     blocks : sequence of mapping of str to array
         The arrays of each block, with equal names in all blocks. Arrays may be replaced between two calls.
     starts : sequence of int, optional
-        Index of each block's first row in its factor, which determines where the block's noise begins. Default: one
-        block, which begins at row 0.
+        Index of each block's first row in its factor, which determines where the block's noise begins. Default: 0.
     """
 
-    def __init__(self, blocks: Sequence[Mapping[str, Array]], starts: Sequence[int] = (0,)) -> None:
-        self.blocks, self._starts = blocks, starts
+    def __init__(self, blocks: Sequence[Mapping[str, Array]], starts: Sequence[int] = ()) -> None:
+        self.blocks, self._starts = blocks, starts or [0] * len(blocks)
         self._tables: dict[int, Table] = {}
 
     def table(self, layout: Layout, shifts: Sequence[Array]) -> Table:

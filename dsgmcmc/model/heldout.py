@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.kernels.formula import Batch
 from dsgmcmc.kernels.prediction import predict_kernel
 from dsgmcmc.model.blocks import TestRows
 from dsgmcmc.model.circulation import Circulation, RatingsCell
@@ -21,7 +22,7 @@ from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.base import State
 from dsgmcmc.model.parts import Part
 from dsgmcmc.storage.store import Key, Lazy, Snapshot
-from dsgmcmc.targets.base import DrawInfo, Followed, RunningMoments
+from dsgmcmc.targets.base import COUNT_DRAW, DrawInfo, Followed
 from dsgmcmc.types import Float32, Float64
 
 #: Approximate number of test ratings that all processes together follow, evenly spaced within each row block.
@@ -57,6 +58,7 @@ class HeldOut:
         self._predict = predict_kernel(likelihood.rank, likelihood.biases)
         follow = max(1, FOLLOWED // circulation.grid)
         self._rows = {b: HeldOutRows(b, self._ratings.test[b], likelihood, follow) for b in circulation.ring.blocks}
+        self._batch = Batch([rows.moments for rows in self._rows.values()])
 
     def record(self, position: str, draw: DrawInfo | None) -> None:
         """Predict the test ratings at the current state; include them in the averages if it is a `draw`. Collective."""
@@ -66,6 +68,7 @@ class HeldOut:
                 shift = self._effects.test.get(cell.row.index) if self._effects else None
                 self._rows[cell.row.index].predict(self._predict, position, cell, tau, shift)
         if draw is not None:
+            COUNT_DRAW.apply(self._batch, {"share": draw.share, "weight": draw.weight})
             for rows in self._rows.values():
                 rows.count(draw)
 
@@ -139,6 +142,8 @@ class HeldOutRows:
         of the noise variances, and mean of the probabilities.
     mean_shape : (m,) float32
         Means of the likelihood's other parameters, if it has any (`Law.shape`).
+    moments : dict of str to (q, 1) float32
+        `prediction`, `mean` and `m2` as columns.
     followed : (m,) int64
         Positions of the followed ratings among the test ratings.
     followed_predictions, log_likelihoods : list
@@ -157,8 +162,8 @@ class HeldOutRows:
         self.mean_shape = np.zeros(len(likelihood.shape), np.float32)
         self.accumulators = ("mean", "m2", "mean_noise", "mean_probability")[: 4 if likelihood.n_levels else 3]
         self.accumulators += ("mean_shape",) if likelihood.shape else ()
-        self._columns = [values.reshape(-1, 1) for values in (self.prediction, self.mean, self.m2)]
-        self._moments = RunningMoments(*self._columns[1:])
+        columns = {"x": self.prediction, "mean": self.mean, "m2": self.m2}
+        self.moments = {name: values.reshape(-1, 1) for name, values in columns.items()}
         self.followed = np.unique(np.linspace(0, q - 1, min(q, follow)).astype(np.int64))
         self.followed_predictions: list[Float32] = []
         self.log_likelihoods: list[float] = []
@@ -174,12 +179,12 @@ class HeldOutRows:
             eta += shift[chosen]
         state = self.likelihood.state(eta, cell, rows, columns, tau)
         self.prediction[chosen] = state.mean
-        self.probability[chosen] = state.probability
+        if self.likelihood.n_levels:
+            self.probability[chosen] = state.probability
         self.noise[chosen if self.likelihood.noise_varies else 0] = state.variance
 
     def count(self, draw: DrawInfo) -> None:
-        """Include the last recorded state in the averages, as a draw."""
-        self._moments.count(self._columns[0], draw)
+        """Include the last recorded state, as a draw, in the averages of what is not in `moments`."""
         self.mean_noise += draw.share * (self.noise - self.mean_noise)
         self.mean_probability += draw.share * (self.probability - self.mean_probability)
         self.mean_shape += np.float32(draw.share) * (np.array(self.likelihood.shape, np.float32) - self.mean_shape)

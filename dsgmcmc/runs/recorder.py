@@ -14,12 +14,14 @@ from functools import partial
 
 import numpy as np
 
+from dsgmcmc.kernels.formula import Batch
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.storage.store import SAVED_DRAWS, Key, Lazy, Snapshot
-from dsgmcmc.targets.base import DrawInfo, RunningMoments
+from dsgmcmc.targets.base import COUNT_DRAW, DrawInfo
 from dsgmcmc.types import Array, Float64
 
 THETA = "theta"
+MOMENTS = ("mean", "m2")
 
 
 class DrawNumbers:
@@ -79,14 +81,18 @@ class DrawRecorder:
         self.weight = 0.0
         #: Iteration, weight and small parameters of every draw; used only on process 0.
         self.trace: dict[str, list[Float64]] = {}
+        quantities, sizes = target.quantities.drawn_of_rows, target.quantities.sizes
+        #: Mean and ``m2`` of every quantity of rows, and its latest draw ``x``, by factor and block.
         self._moments = {
             place: {
-                quantity.name: RunningMoments.zeros(rows, quantity.width(target.quantities.sizes), np.float32)
-                for quantity in target.quantities.drawn_of_rows
+                quantity.name: {name: np.zeros((rows, quantity.width(sizes)), np.float32) for name in MOMENTS}
+                for quantity in quantities
                 if quantity.is_of(place[0])
             }
             for place, rows in target.rows_at_home().items()
         }
+        of_blocks = self._moments.values()
+        self._batches = [Batch([block[q.name] for block in of_blocks if q.name in block]) for q in quantities]
         self._traced = {quantity.name for quantity in target.quantities.traced}
 
     def next(self, iteration: int, weight: float) -> DrawInfo:
@@ -109,9 +115,11 @@ class DrawRecorder:
             for name, field in fields.items():
                 if not field.is_of(block.factor):
                     continue
-                self._moments[block.factor, block.index][field.name].count(block[name], draw)
+                self._moments[block.factor, block.index][field.name]["x"] = block[name]
                 if saved:
                     blocks[Key("draw", block.factor.name, block.index, field.name)] = block[name] * units[field.name]
+        for batch in self._batches:
+            COUNT_DRAW.apply(batch, {"share": draw.share, "weight": draw.weight})
         if saved:
             if self._at_root:
                 blocks |= {Key("draw", "run", 0, name): np.array(value) for name, value in parameters.items()}
@@ -135,7 +143,7 @@ class DrawRecorder:
     @property
     def draw_bytes(self) -> int:
         """Bytes of the rows of one saved draw on this process."""
-        return sum(moments.mean.nbytes for fields in self._moments.values() for moments in fields.values())
+        return sum(moments["mean"].nbytes for fields in self._moments.values() for moments in fields.values())
 
     def take_pending(self) -> tuple[list[int], dict[Key, Lazy]]:
         """Return the iterations and the arrays, each (draws, ...), of all pending draws, and clear `pending`."""
@@ -148,7 +156,7 @@ class DrawRecorder:
         numbers = [self.weight, self.numbers.count, self.numbers.spacing]
         return {"observer.numbers": np.array(numbers, np.float64), SAVED_DRAWS: np.array(self.numbers.kept, np.float64)}
 
-    def _named(self, spread: str) -> Iterator[tuple[str, Key, Key, RunningMoments]]:
+    def _named(self, spread: str) -> Iterator[tuple[str, Key, Key, dict[str, Array]]]:
         """Yield each field's name, the keys of its mean and its spread, and its moments on this process.
 
         `spread` is ``m2``, the weighted sum of squared deviations, or ``variance``.
@@ -162,8 +170,8 @@ class DrawRecorder:
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """Yield the accumulators of this process, for a checkpoint."""
         for _, mean, m2, moments in self._named("m2"):
-            yield mean, moments.mean
-            yield m2, moments.m2
+            yield mean, moments["mean"]
+            yield m2, moments["m2"]
         yield from self._traces()
 
     def _traces(self) -> Iterator[tuple[Key, Array]]:
@@ -180,7 +188,7 @@ class DrawRecorder:
         self.numbers.count, self.numbers.spacing = int(count), int(spacing)
         self.numbers.kept = snapshot.manifest.saved_draws
         for _, mean, m2, moments in self._named("m2"):
-            moments.mean, moments.m2 = snapshot.read(mean), snapshot.read(m2)
+            moments["mean"], moments["m2"] = snapshot.read(mean), snapshot.read(m2)
         if self._at_root:
             traced = [key for key in snapshot.block_keys() if key[:2] == ("trace", "run")]
             self.trace = {key.field: list(snapshot.read(key)) for key in traced}
@@ -192,8 +200,8 @@ class DrawRecorder:
         """
         for label, mean, variance, moments in self._named("variance"):
             unit = self.target.units[label]
-            yield mean, partial(np.multiply, moments.mean, unit)
-            yield variance, partial(_variance, moments.m2, moments.m2.dtype.type(weight), unit)
+            yield mean, partial(np.multiply, moments["mean"], unit)
+            yield variance, partial(_variance, moments["m2"], weight, unit)
         yield from self._traces()
 
 

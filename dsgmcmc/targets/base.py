@@ -11,14 +11,12 @@ order. The *energy* U is minus the log posterior density, up to a constant.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from dsgmcmc.kernels.formula import Batch, Formula
+from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.targets.state import Conditional, ParameterBlock, RandomStream, Rows
 from dsgmcmc.types import Array, Factor, Float64, Named, Shapes
 
@@ -379,7 +377,8 @@ class Followed(NamedTuple):
     score: Float64
 
 
-#: West's weighted form of Welford's recursion.
+#: Adds a draw ``x`` to the weighted mean and the weighted sum of squared deviations ``m2``, elementwise, by West's form
+#: of Welford's recursion.
 COUNT_DRAW = Formula(
     """
 delta = x - mean
@@ -387,28 +386,6 @@ mean = mean + share * delta
 m2 = m2 + weight * delta * (x - mean)
 """
 )
-
-
-@dataclass
-class RunningMoments:
-    """Weighted mean and weighted sum of squared deviations over the draws of a chain, elementwise, (n, D) each."""
-
-    mean: Array
-    m2: Array
-
-    def __post_init__(self) -> None:
-        self._arrays: dict[str, Array] = {}
-        self._batch = Batch([self._arrays])
-
-    @classmethod
-    def zeros(cls, rows: int, width: int, dtype: npt.DTypeLike) -> RunningMoments:
-        """Return the moments of no draws, for n = `rows` and D = `width`."""
-        return cls(*(np.zeros((rows, width), dtype) for _ in range(2)))
-
-    def count(self, x: Array, draw: DrawInfo) -> None:
-        """Add a draw, whose values are `x`, (n, D)."""
-        self._arrays |= {"x": x, "mean": self.mean, "m2": self.m2}
-        COUNT_DRAW.apply(self._batch, {"share": draw.share, "weight": draw.weight})
 
 
 class Recorder(Protocol):

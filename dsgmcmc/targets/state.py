@@ -91,7 +91,15 @@ class RandomStream:
     def generator(self, purpose: Purpose, part: int = 0) -> np.random.Generator:
         """Generator for draws on the root in this iteration; `part` numbers the draws for one purpose."""
         counter = [0, part, self.iteration, self.chain]
-        return np.random.Generator(np.random.Philox(key=[self.seed, purpose], counter=counter))
+        return np.random.Generator(np.random.Philox(_Key((self.seed, purpose)), counter=counter))
+
+
+class _Key(tuple[int, int], np.random.bit_generator.ISeedSequence):
+    """Key of a Philox generator. As its argument ``key``, NumPy asks the system for entropy that it does not use."""
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint64) -> Array:
+        """Return the key."""
+        return np.array(self, np.uint64)
 
 
 class Rows:
