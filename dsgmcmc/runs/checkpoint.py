@@ -46,7 +46,7 @@ RESERVE = 3.0
 #: Speed of writing, in bytes per second, that is assumed until the first checkpoint is written.
 ASSUMED_WRITE_SPEED = 20e6
 #: A checkpoint is due when the draws that are not on disk take more memory than this multiple of the state,
-DRAWS_PER_STATE = 4
+DRAWS_PER_STATE = 1
 #: and more than this number of bytes in all processes of the chain; the minimum limits the number of files.
 MIN_DRAW_BYTES = 64 << 20
 
