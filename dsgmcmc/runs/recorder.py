@@ -21,7 +21,7 @@ from dsgmcmc.targets.base import COUNT_DRAW, DrawInfo
 from dsgmcmc.types import Array, Float64
 
 THETA = "theta"
-MOMENTS = ("mean", "m2")
+MOMENTS = ("mean", "m2")  # m2 is the weighted sum of squared deviations
 
 
 class DrawNumbers:

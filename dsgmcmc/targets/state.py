@@ -95,7 +95,7 @@ class RandomStream:
 
 
 class _Key(tuple[int, int], np.random.bit_generator.ISeedSequence):
-    """Key of a Philox generator. As its argument ``key``, NumPy asks the system for entropy that it does not use."""
+    """Key of a Philox generator. If it were passed as ``key``, NumPy would also ask the system for entropy, in vain."""
 
     def generate_state(self, n_words: int, dtype: Any = np.uint64) -> Array:
         """Return the key."""
