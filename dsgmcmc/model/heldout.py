@@ -68,7 +68,7 @@ class HeldOut:
                 shift = self._effects.test.get(cell.row.index) if self._effects else None
                 self._rows[cell.row.index].predict(self._predict, position, cell, tau, shift)
         if draw is not None:
-            COUNT_DRAW.apply(self._batch, {"share": draw.share, "weight": draw.weight})
+            COUNT_DRAW.apply(self._batch, draw._asdict())
             for rows in self._rows.values():
                 rows.count(draw)
 

@@ -648,8 +648,6 @@ class FactorTarget:
         drawn = [quantity.name for quantity in self.quantities.of_rows if quantity.drawn]
         for rows in self.rows_by_factor():
             squares = rows.update(ROW_SQUARES, theta=position)["square"] / rows.dimension
-            if squares.max() <= largest and not drawn:
-                continue
             for block, mean in rows.by_block(squares):
                 worst = mean.max()  # NaN if an element is NaN
                 if not worst <= largest:

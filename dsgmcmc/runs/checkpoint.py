@@ -45,9 +45,8 @@ from dsgmcmc.types import Array
 RESERVE = 3.0
 #: Speed of writing, in bytes per second, that is assumed until the first checkpoint is written.
 ASSUMED_WRITE_SPEED = 20e6
-#: A checkpoint is due when the draws that are not on disk take more memory than this multiple of the state,
-DRAWS_PER_STATE = 1
-#: and more than this number of bytes in all processes of the chain; the minimum limits the number of files.
+#: A checkpoint is due when the draws that are not on disk take more memory than the state, and more than this number of
+#: bytes in all processes of the chain; the minimum limits the number of files.
 MIN_DRAW_BYTES = 64 << 20
 
 
@@ -223,7 +222,7 @@ class Checkpoints:
         size = sum(array.nbytes for _, array in state.saved())
         control.write_seconds = RESERVE * size / ASSUMED_WRITE_SPEED
         state_bytes, draw_bytes = map(sum, zip(*ring.comm.allgather((size, self._draws.draw_bytes)), strict=True))
-        self._max_pending = max(DRAWS_PER_STATE * state_bytes, MIN_DRAW_BYTES) // max(draw_bytes, 1)
+        self._max_pending = max(state_bytes, MIN_DRAW_BYTES) // max(draw_bytes, 1)
 
     # ------------------------------------------------------------------ saving
 

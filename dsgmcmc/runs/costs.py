@@ -15,7 +15,7 @@ from dsgmcmc.kernels.stored import index_type
 from dsgmcmc.model.parts.time import costs_of, time_levels_of
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.parallel.partition import owner
-from dsgmcmc.runs.checkpoint import DRAWS_PER_STATE, MIN_DRAW_BYTES
+from dsgmcmc.runs.checkpoint import MIN_DRAW_BYTES
 from dsgmcmc.storage.store import MAX_WRITERS
 from dsgmcmc.targets.state import BlockLayout
 from dsgmcmc.types import Factor
@@ -74,7 +74,7 @@ class Costs(NamedTuple):
         checkpoint = (rows + columns) * width * 4 + moments + test_bytes + effects
         draws = max(config.iterations - config.burn_in, 0) // config.thin
         max_saved = max(2 * config.save_draws - 1, 0)
-        pending = min(min(max_saved, draws) * draw_bytes, max(DRAWS_PER_STATE * checkpoint, MIN_DRAW_BYTES))
+        pending = min(min(max_saved, draws) * draw_bytes, max(checkpoint, MIN_DRAW_BYTES))
         open_chains = -(-config.chains // min(processes, config.chains)) if config.until else 1
         accumulators = moments + ratings.nnz_test * (TEST_BYTES + 2 * noise_bytes)
         row_values = width + config.dimension * len(config.make_sampler().working)

@@ -119,7 +119,7 @@ class DrawRecorder:
                 if saved:
                     blocks[Key("draw", block.factor.name, block.index, field.name)] = block[name] * units[field.name]
         for batch in self._batches:
-            COUNT_DRAW.apply(batch, {"share": draw.share, "weight": draw.weight})
+            COUNT_DRAW.apply(batch, draw._asdict())
         if saved:
             if self._at_root:
                 blocks |= {Key("draw", "run", 0, name): np.array(value) for name, value in parameters.items()}

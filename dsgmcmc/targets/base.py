@@ -378,7 +378,7 @@ class Followed(NamedTuple):
 
 
 #: Adds a draw ``x`` to the weighted mean and the weighted sum of squared deviations ``m2``, elementwise, by West's form
-#: of Welford's recursion.
+#: of Welford's recursion. `DrawInfo` has the scalars.
 COUNT_DRAW = Formula(
     """
 delta = x - mean
