@@ -127,18 +127,19 @@ def weigh_kernel() -> Callable[..., None]:
 
 
 @functools.cache
-def spread_kernel(D: int) -> Callable[..., None]:
+def spread_kernel(D: int, sides: str = "wh") -> Callable[..., None]:
     """Compile the products of the pattern, and of its transpose, with factors of D columns.
 
     Returns
     -------
     f(indptr, indices, in_w, in_h, out_w, out_h)
         `indptr` and `indices` are the pattern R of a cell (`dsgmcmc.kernels.stored.kernel_arguments`). ``R in_h`` is
-        added to `out_w` (n, D), and ``R^T in_w`` to `out_h` (m, D); all float32.
+        added to `out_w` (n, D), and ``R^T in_w`` to `out_h` (m, D); all float32. With `sides` "w" or "h", only
+        `out_w` or only `out_h` changes.
     """
     split = D % 8 == 1 and D > 1
     record = Record(D - split, biases=False, split=split)
-    lines = [*record.begin(), *by_rows(record.gradients(score="float32(-1)")), *record.end()]
+    lines = [*record.begin(), *by_rows(record.gradients(score="float32(-1)", sides=sides)), *record.end()]
     return compile_passes(f"spread_{D}", PATTERN | FACTORS, lines)
 
 

@@ -252,12 +252,12 @@ class Record:
         return lines
 
     def gradients(
-        self, also: Sequence[str] = (), score: str = "errors[r - base]", column: str = COLUMN_OF
+        self, also: Sequence[str] = (), score: str = "errors[r - base]", column: str = COLUMN_OF, sides: str = "wh"
     ) -> list[str]:
         """Lines that add the contributions of row i's ratings to both gradients, for `by_groups`.
 
         Lines `also` run once for every rating r, of column j; `score` and `column` are the expressions for its score
-        and its column.
+        and its column. With `sides` "w" or "h", only the gradient of the row or only those of the columns change.
         """
         lines = self._row("ow")
         terms = ("e * records[pairs + j + j]", f"e * tw[p + uint64({self.rank})]") if self.split else ("e", "e")
@@ -268,11 +268,12 @@ class Record:
             rating += [f"e{n} = spread(-e, {n})" for n in sorted({n for _, n in block})]
             for at, n in block:
                 there = f"c_sums + uint64({at})"
-                rating += [f"g{at} = times_plus(e{n}, load(records, c + uint64({at}), {n}), g{at})"]
-                rating += [f"store(records, {there}, times_plus(e{n}, w{at}, load(records, {there}, {n})))"]
+                row = f"g{at} = times_plus(e{n}, load(records, c + uint64({at}), {n}), g{at})"
+                column_of_row = f"store(records, {there}, times_plus(e{n}, w{at}, load(records, {there}, {n})))"
+                rating += [{"w": row, "h": column_of_row}[side] for side in sides]
             if not number:
-                last = [f"bias -= {terms[0]}", f"records[pairs + j + j + uint64(1)] -= {terms[1]}"]
-                rating += last if self._apart else []
+                last = {"w": f"bias -= {terms[0]}", "h": f"records[pairs + j + j + uint64(1)] -= {terms[1]}"}
+                rating += [last[side] for side in sides if self._apart]
                 rating += also
             lines += [f"w{at} = load(row_record, q + uint64({at}), {n})" for at, n in block]
             lines += [f"g{at} = spread(float32(0), {n})" for at, n in block]

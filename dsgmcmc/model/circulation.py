@@ -7,7 +7,7 @@ block of the same number; in part 0, all column blocks are at home.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -43,7 +43,7 @@ class RatingsCell(NamedTuple):
 
     def arguments(self, position: str, out: str) -> tuple[Array, ...]:
         """First arguments of gradient kernels: the ratings, then both blocks' fields `position` and `out`."""
-        row, column = self.row, self.column
+        row, column = self.row.arrays, self.column.arrays
         return (*self.ratings.arrays, row[position], column[position], row[out], column[out])
 
 
@@ -103,6 +103,7 @@ class Circulation:
         self._shared: dict[int, SharedColumnBuffers | None] = {}  # by width of the layout
         self._copies: dict[tuple[str, ...], _Copies] = {}  # by names of arrays
         self._groups: tuple[Rows, Rows] | None = None
+        self._order = [(b, column_of(b, step, self.grid)) for step in range(self.grid) for b in ring.blocks]
         self.rows = {b: self._row(b) for b in ring.blocks}
         self.place(0)
 
@@ -230,11 +231,11 @@ class Circulation:
             for name in sums:
                 block[name].fill(0.0)
         if alone:
-            for step in range(self.grid):
-                for b in self.ring.blocks:
-                    yield self._cell(b, self.columns[column_of(b, step, self.grid)])
+            yield from [self._cell(b, self.columns[c]) for b, c in self._order]
             return
-        copies = self._copies_of(tuple(names))
+        if (key := tuple(names)) not in self._copies:
+            self._copies[key] = self._new_copies(self._layout(names))
+        copies = self._copies[key]  # reused in every tour
         if copies.shared:
             with self.ring.phases("exchange"):
                 copies.shared.claim()
@@ -249,12 +250,13 @@ class Circulation:
         if returning:
             self._take_back(copies, buffers, returning)
 
-    def spread(self, sent: str, got: str) -> None:
-        """Set `got` of every row to the sum of `sent` over the rows with which it has a rating. Collective."""
+    def spread(self, sent: str, got: str, factors: Collection[Factor] = tuple(Factor)) -> None:
+        """Set `got` of these factors' rows to the sum of `sent` over the rows they have ratings with. Collective."""
+        sides = "".join(factor.name.lower() for factor in Factor if factor in factors)
         for cell in self.tour((sent, got), returning=(got,), sums=(got,)):
             with self.ring.phases("gradient"):
                 arrays = (cell.row[sent], cell.column[sent], cell.row[got], cell.column[got])
-                spread_kernel(cell.row[sent].shape[1])(*cell.ratings.pattern, *arrays)
+                spread_kernel(cell.row[sent].shape[1], sides)(*cell.ratings.pattern, *arrays)
 
     def home(self, names: Sequence[str], returning: Sequence[str] = ()) -> Iterator[ParameterBlock]:
         """Yield this process's row blocks, and the column blocks with the same numbers and these fields. Collective.
@@ -275,12 +277,6 @@ class Circulation:
         """Layout of copies of these arrays of a column block."""
         arrays = next(iter(self.columns.values())).arrays
         return BlockLayout([StateField(name, arrays[name].shape[1]) for name in names], 0)
-
-    def _copies_of(self, names: tuple[str, ...]) -> _Copies:
-        """Layout and memory of copies of these arrays, reused in every tour. Collective."""
-        if names not in self._copies:
-            self._copies[names] = self._new_copies(self._layout(names))
-        return self._copies[names]
 
     def _new_copies(self, layout: BlockLayout) -> _Copies:
         length = partial(self._length, width=layout.width)

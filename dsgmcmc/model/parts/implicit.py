@@ -14,8 +14,8 @@ solution of
     (X^T X + b_k) d = X^T (u + lambda_k^-1/2 e) - b_k y + (b_k / lambda_k)^1/2 e',    b_k = beta_k / lambda_k
 
 for each k, with standard normal e and e' [Simm 2017, section 3.2]. The solution is computed by conjugate gradients,
-preconditioned by the diagonal, for all k at once. A product with X or X^T takes a tour of the ring. The systems of both
-factors are solved in the same tours, until every residual is at most `TOLERANCE` times its initial value.
+preconditioned by the diagonal, for all k at once, until every residual is at most `TOLERANCE` times its initial value.
+A product with X or X^T takes a tour of the ring. Until one of them is solved, both factors' systems share their tours.
 
 For a row without ratings, the set R_i counts as unknown, not as empty: the row's shift has a normal distribution with
 the mean and variance of the shifts of rows with ratings, and is drawn given the row's theta.
@@ -236,7 +236,7 @@ class _Draw:
     """
 
     def __init__(self, factors: tuple[Factor, ...], parameters: ImplicitParameters, context: DrawContext) -> None:
-        self.factors, self.parameters = factors, parameters
+        self.factors, self.unsolved, self.parameters = factors, list(factors), parameters
         self.context, self.circulation = context, context.circulation
         by_factor = {rows.factor: rows for rows in self.circulation.rows_by_factor()}
         #: By system: its rows, and the other factor's rows, which have its coefficients.
@@ -284,29 +284,31 @@ class _Draw:
             for block in rows.blocks:
                 block.row(WEIGHT)[:] = (block.counts > 0) / np.maximum(block.counts, 1)
         self.circulation.spread(WEIGHT, DIAGONAL)
-        self.circulation.spread(SEND, GOT)
+        self.circulation.spread(SEND, GOT, [OTHER[factor] for factor in self.unsolved])
         first = rp = self._sum(BEGIN)
         for _ in range(MAX_STEPS):
-            self.circulation.spread(SEND, GOT)
-            for factor, rows in self.rows.items():
-                self._update(rows, factor, THROUGH_ROWS, Purpose.IMPLICIT)
-            self.circulation.spread(SEND, GOT)  # X^T X p of the coefficients
+            self.circulation.spread(SEND, GOT, self.unsolved)
+            for factor in self.unsolved:
+                self._update(self.rows[factor], factor, THROUGH_ROWS, Purpose.IMPLICIT)
+            self.circulation.spread(SEND, GOT, [OTHER[factor] for factor in self.unsolved])  # X^T X p
             pq = self._sum(CURVATURE)
             new = self._sum(STEP, alpha=_quotient(rp, pq))
             gain, rp = _quotient(new, rp), new
-            for factor, coefficients in self.coefficients.items():
-                self._update(coefficients, factor, DIRECTION, Purpose.IMPLICIT, gain=gain[factor])
-            if not any((new[factor] > TOLERANCE**2 * first[factor]).any() for factor in self.factors):
+            self.unsolved = [f for f in self.unsolved if (new[f] > TOLERANCE**2 * first[f]).any()]
+            if not self.unsolved:
                 break  # also if the chain has diverged and the residuals are NaN
+            for factor in self.unsolved:
+                self._update(self.coefficients[factor], factor, DIRECTION, Purpose.IMPLICIT, gain=gain[factor])
 
     def _sum(self, formula: Formula, **columns: dict[Factor, Float64]) -> dict[Factor, Float64]:
-        """Apply a formula to all coefficients, and return its column sum, by system. Collective."""
+        """Apply a formula to the unsolved systems' coefficients, and return its column sum, by system. Collective."""
         partials: dict[str, Float64] = {}
-        for factor, coefficients in self.coefficients.items():
+        for factor in self.unsolved:
             given = {name: column[factor] for name, column in columns.items()}
-            (partials[factor.name],) = self._update(coefficients, factor, formula, Purpose.IMPLICIT, **given).values()
+            totals = self._update(self.coefficients[factor], factor, formula, Purpose.IMPLICIT, **given)
+            (partials[factor.name],) = totals.values()
         sums = self.circulation.ring.sum(partials)
-        return {factor: sums[factor.name] for factor in self.factors}
+        return {factor: sums[factor.name] for factor in self.unsolved}
 
     # ------------------------------------------------------------------ the shifts that follow from y
 
@@ -316,7 +318,7 @@ class _Draw:
         for factor, coefficients in self.coefficients.items():
             changed = self._update(coefficients, factor, CHANGE, Purpose.IMPLICIT)
             partials[f"{factor.name}.squares"] = changed["square"]
-        self.circulation.spread(SEND, GOT)
+        self.circulation.spread(SEND, GOT, self.factors)
         for factor, rows in self.rows.items():
             shifts = self._update(rows, factor, MOVE, Purpose.IMPLICIT)
             partials |= {f"{factor.name}.{name}": totals for name, totals in shifts.items()}
@@ -343,5 +345,5 @@ class _Draw:
 
 
 def _quotient(a: dict[Factor, Float64], b: dict[Factor, Float64]) -> dict[Factor, Float64]:
-    """Return a / b, by system and column; 0 where b is 0, because the column is solved."""
-    return {factor: np.divide(a[factor], b[factor], out=np.zeros(len(b[factor])), where=b[factor] > 0) for factor in a}
+    """Return a / b, by column, for the systems in both; 0 where b is 0, because the column is solved."""
+    return {f: np.divide(a[f], b[f], out=np.zeros(len(b[f])), where=b[f] > 0) for f in a.keys() & b.keys()}

@@ -116,15 +116,16 @@ def test_not_a_number_shows():
     assert np.isnan(run(case, 33, True)[2])
 
 
+@pytest.mark.parametrize("sides", ["wh", "w", "h"])
 @pytest.mark.parametrize("D", [1, 33, 130])
-def test_products_with_the_pattern(D: int) -> None:
+def test_products_with_the_pattern(D: int, sides: str) -> None:
     """Protects both directions, what was in the output before, empty rows, and columns in blocks with a rest."""
     rng = np.random.default_rng(D)
     pattern = sparse.random_array((13, 9), density=0.4, rng=rng, format="csr")
     pattern.data[:] = 1
     in_w, in_h, out_w, out_h = (rng.integers(-9, 9, (n, D)).astype(np.float32) for n in (13, 9, 13, 9))
-    expected_w, expected_h = out_w + pattern @ in_h, out_h + pattern.T @ in_w
+    expected_w, expected_h = out_w + ("w" in sides) * (pattern @ in_h), out_h + ("h" in sides) * (pattern.T @ in_w)
     indptr, indices = pattern.indptr.astype(np.int64), pattern.indices.astype(np.int32)
-    spread_kernel(D)(indptr, indices.view(np.uint16), in_w, in_h, out_w, out_h)
+    spread_kernel(D, sides)(indptr, indices.view(np.uint16), in_w, in_h, out_w, out_h)
     np.testing.assert_array_equal(out_w, expected_w)
     np.testing.assert_array_equal(out_h, expected_h)
