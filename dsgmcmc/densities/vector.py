@@ -20,7 +20,7 @@ from dsgmcmc.kernels.formula import RowPrior, diagonal
 from dsgmcmc.parallel.ring import Phases, pack, unpack
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.targets.base import NO_SUMS, Information, Momenta
-from dsgmcmc.targets.state import BlockLayout, Conditional, ParameterBlock, RandomStream, StateField, gradient_in
+from dsgmcmc.targets.state import BlockLayout, Conditional, ParameterBlock, RandomStream, Rows, StateField, gradient_in
 from dsgmcmc.types import Array, Factor, Float64, Named, Shapes
 
 #: Message for samplers that draw rows from their conditional distributions.
@@ -159,7 +159,7 @@ class VectorTarget(Generic[D]):
         """Raise `InputError`: a density defines gradients, but no conditional distributions of rows."""
         raise InputError(NOT_CONDITIONAL)
 
-    def noise_scales_of(self, block: ParameterBlock) -> None:
+    def noise_scales_of(self, rows: Rows) -> None:
         """Return None: the data of a density have no noise scales."""
 
     def information(

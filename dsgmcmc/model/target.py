@@ -178,9 +178,9 @@ class FactorTarget:
         """Noise precision tau of the current sub-chain."""
         return float(self.noise.parameters.tau[self.subchain])
 
-    def noise_scales_of(self, block: ParameterBlock) -> Array | None:
-        """Current noise scales of a block's rows, (n,); None if rows have no noise scales."""
-        return self.likelihood.noise_scale(block) if self.noise.factors else None
+    def noise_scales_of(self, rows: Rows) -> Array | None:
+        """Current noise scales of rows, (n,); None if rows have no noise scales."""
+        return np.concatenate([*map(self.likelihood.noise_scale, rows.blocks)]) if self.noise.factors else None
 
     def prior(self, block: ParameterBlock) -> RowPrior:
         """Prior of a block's rows in the current sub-chain."""
@@ -211,20 +211,12 @@ class FactorTarget:
 
         With `errors`, the squared errors at this state are kept for the next draw of the noise precision.
         """
-        kept = self.likelihood.fields
+        kept, share, begin = self.likelihood.fields, float(errors), self.timers.enter()
         for cell in self.circulation.tour((position, out, *kept), returning=(out, *kept), sums=(out,)):
-            self.add_gradient(cell, position, out, 1.0, float(errors))
-        self.likelihood.add_gradient_of_all(self.circulation, position, out)
-
-    def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> None:
-        """Add the gradient of minus the log likelihood of a cell, times `scale`, to `out` of its blocks.
-
-        The cell's terms in sums over the sweep, such as the squared errors for the noise, have the weight `share`.
-        """
-        begin = self.timers.enter()
-        error = self.likelihood.add_gradient(cell, position, out, scale, share)
-        self.noise.add_error(cell.row.index, error * share)
+            error = self.likelihood.add_gradient(cell, position, out, 1.0, share)
+            self.noise.add_error(cell.row.index, error * share)
         self.timers.leave("gradient", begin)
+        self.likelihood.add_gradient_of_all(self.circulation, position, out)
 
     def all_data_seen(self) -> None:
         """Draw the hyperparameters and other parameters that the sampler does not update, if due. Collective.
@@ -241,12 +233,14 @@ class FactorTarget:
 
         Here: gradients treat the effects on ratings and the noise scales as data.
         """
-        return any(part.renews_data(self._turn) for part in self.parts)
+        turn = self._turn
+        return any(part.renews_data(turn) for part in self.parts)
 
     @property
     def renews_prior(self) -> bool:
         """Whether `all_data_seen` draws the prior means of individual rows, given these rows, in this iteration."""
-        return any(part.renews_prior(self._turn) for part in self.parts)
+        turn = self._turn
+        return any(part.renews_prior(turn) for part in self.parts)
 
     @property
     def _turn(self) -> int:
@@ -697,4 +691,8 @@ class FactorCell(NamedTuple):
             block.begin_gradient(position, out, prior)
         # this weight makes the squared errors of a sweep add up to an estimate of the sum over all ratings
         share = 1.0 / (probability * target.grid) if errors else 0.0
-        target.add_gradient(self.cell, position, out, target.noise_precision / probability, share)
+        begin = target.timers.enter()
+        scale = target.noise_precision / probability
+        error = target.likelihood.add_gradient(self.cell, position, out, scale, share)
+        target.noise.add_error(self.cell.row.index, error * share)
+        target.timers.leave("gradient", begin)

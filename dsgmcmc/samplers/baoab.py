@@ -150,6 +150,7 @@ class BAOAB(Underdamped[BAOABConfig]):
             self.temperatures.measure(target, MOMENTUM, self.metric.turned)
         self.metric.refresh(target, iteration)
         h, c = sqrt(2 * self.step_size(target, iteration)), self.config.friction
-        update = self.second_half if self.halves(target) else self.whole
-        for rows in self.gradient(target, "theta", before=self.end_step(target, h)):
+        half_kick = self.end_step(target, h)
+        update = self.second_half if half_kick else self.whole
+        for rows in self.gradient(target, "theta", before=half_kick):
             self.metric.update(target, rows, update, h, damp=c, spread=sqrt(1 - c * c))

@@ -181,11 +181,6 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         """Slot of the pair from iteration - (M - 1) + age; the new pair will replace the oldest pair, of age 0."""
         return (iteration + age) % self.pairs
 
-    def _bind(self, iteration: int) -> dict[str, str]:
-        """Fields by their names in the formulas, which number the pairs by age."""
-        ages = range(self.pairs)
-        return {"g": "g"} | {f"{name}{age}": f"{name}{self._slot(iteration, age)}" for name in "sy" for age in ages}
-
     def metrics(self) -> dict[str, float]:
         """Number of curvature pairs left out so far, and the entries of the gradient estimator."""
         return {"skipped_pairs": float(self.products.skipped[0]), **super().metrics()}
@@ -197,7 +192,8 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         target.subchain = iteration % self.memory
         here = self.positions[iteration % self.memory]
         source = self.positions[(iteration - 1) % self.memory] if iteration < self.memory else here
-        bind = self._bind(iteration)
+        ages = range(self.pairs)  # formulas number the pairs by age
+        bind = {"g": "g"} | {f"{name}{age}": f"{name}{self._slot(iteration, age)}" for name in "sy" for age in ages}
         scalars = self._scalars(target, iteration)
         changing = self.config.metric != "identity" and iteration < self.burn_in
         if self.fisher and (iteration == 0 or (changing and iteration % (2 * target.sweep_length) == 0)):

@@ -302,9 +302,9 @@ p = information / precision
         tau, lambda_ = float(self.tau[0]), self.lambda_[rows.factor]
         if self.turned or not target.metric_uses_current_hyperparameters:
             return tau, lambda_, "n"
-        scales = [target.noise_scales_of(block) for block in rows.blocks]
-        scaled = [block.row("n") * scale for block, scale in zip(rows.blocks, scales, strict=True) if scale is not None]
-        return target.noise_precision, lambda_ + _diagonal(rows), np.concatenate(scaled) if scaled else "n"
+        scale = target.noise_scales_of(rows)
+        n = "n" if scale is None else np.concatenate([block.row("n") for block in rows.blocks]) * scale
+        return target.noise_precision, lambda_ + _diagonal(rows), n
 
     def values(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
         """Values of the names in `source`, for a step h."""

@@ -124,8 +124,9 @@ class SGHMC(Underdamped[SGHMCConfig]):
         h = sqrt(2 * self.step_size(target, iteration))
         friction = self._friction(h, target.sweep_length)
         fresh = config.refresh > 0 and iteration % config.refresh == 0
-        update = self.second_half if fresh or self.halves(target) else self.whole
-        for rows in self.gradient(target, "theta", before=self.end_step(target, h)):
+        half_kick = self.end_step(target, h)
+        update = self.second_half if fresh or half_kick else self.whole
+        for rows in self.gradient(target, "theta", before=half_kick):
             if fresh:
                 rows.update(NORMAL, Purpose.MOMENTUM, theta="r", sd=1.0)
             self.metric.update(target, rows, update, h, **friction)

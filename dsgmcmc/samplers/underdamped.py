@@ -85,13 +85,11 @@ class Underdamped(MetricSampler[C]):
         self.first_half = make(f"r = r - 0.5 * {CLIPPED}\n")
         self.whole, self.second_half = (make(lines.replace(KICK, kick)) for kick in (CLIPPED, f"0.5 * {CLIPPED}"))
 
-    def halves(self, target: Target) -> bool:
-        """Whether this iteration makes the two half kicks separately."""
-        return not self.gradient.by_parts and (target.renews_data or target.renews_prior)
-
     def end_step(self, target: Target, h: float) -> Callable[[Rows], None] | None:
-        """Return the half kick that ends the previous step if halves are separate, else None."""
-        return partial(self.metric.kick, target, formula=self.first_half, h=h) if self.halves(target) else None
+        """Return the half kick that ends the previous step if this iteration makes half kicks separately, else None."""
+        if self.gradient.by_parts or not (target.renews_data or target.renews_prior):
+            return None
+        return partial(self.metric.kick, target, formula=self.first_half, h=h)
 
     def start(self, target: Target, sd: float) -> None:
         """Draw positions from N(0, sd^2) and momenta from N(0, 1)."""

@@ -214,8 +214,8 @@ class Target(Protocol):
     def noise_precision(self) -> float:
         """Current noise precision tau; 1 if there is no noise."""
 
-    def noise_scales_of(self, block: ParameterBlock) -> Array | None:
-        """Current noise scales of a block's rows, (n,); None if rows have no noise scales."""
+    def noise_scales_of(self, rows: Rows) -> Array | None:
+        """Current noise scales of rows, (n,); None if rows have no noise scales."""
 
     def begin(self, iteration: int) -> None:
         """Begin an iteration. Collective."""

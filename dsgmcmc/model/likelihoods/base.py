@@ -286,9 +286,10 @@ class Law(Part):
     @property
     def shape(self) -> tuple[float, ...]:
         """Current values of the parameters that `shape_of` reads from draws."""
+        if not self.starts:
+            return ()
         shared = {quantity.name: value for sampled in self.replicated for quantity, value in sampled.drawn()}
-        values = self.shape_of(shared)
-        return () if values is None else tuple(values.tolist())
+        return tuple(np.asarray(self.shape_of(shared)).tolist())
 
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64 | None:
@@ -593,8 +594,8 @@ class Likelihood(Law):
         if self.heteroscedastic:
             precision = np.float32(tau) * self.row_scale(cell.row)[rows] * self.row_scale(cell.column)[columns]
             noise = np.reciprocal(precision, dtype=np.float32)
-        variance = self.variance(eta, noise, *self.shape)
-        return State(self.mean(eta, *self.shape), variance, np.zeros((len(eta), 0), np.float32))
+        shape = self.shape
+        return State(self.mean(eta, *shape), self.variance(eta, noise, *shape), np.zeros((len(eta), 0), np.float32))
 
     def log_likelihood(self, x: Float32, state: State) -> float:
         """Sum of the log densities of ratings, given their distributions; all may share one variance, (1,)."""
