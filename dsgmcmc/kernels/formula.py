@@ -194,7 +194,7 @@ class Formula(DeclaredFormula):
         batch: Batch,
         given: Mapping[str, Any] = _NOTHING,
         *,
-        noise: NoiseKey | None = None,
+        noise: Callable[[], NoiseKey] | None = None,
         prior: Callable[[], Sequence[RowPrior]] | None = None,
         gradient: Gradient | None = None,
         stride: int = 0,
@@ -210,8 +210,8 @@ class Formula(DeclaredFormula):
             A float is a scalar, which is converted to the dtype of the fields. An array is a declared vector, with the
             dtype of the fields; a row vector has one element for each row of all blocks, in their order. A str is the
             name of the field that replaces this name; in place of a row vector the field has width 1.
-        noise : NoiseKey, if `z`, `z2` or `u` is read
-            `first` is the index of the first element.
+        noise : callable, if `z`, `z2` or `u` is read
+            Returns the key of the noise, whose `first` is the index of the first element.
         prior : callable, if the prior's gradient is read
             Returns the priors of the blocks, with the dtype of the fields: one prior per block, or a single prior if
             there are no shifts. Priors of different blocks may differ only in their shifts. The gradient is
@@ -219,7 +219,7 @@ class Formula(DeclaredFormula):
         gradient : Gradient, if `grad` or `grad_likelihood` is read
             Definitions of `grad` and `grad_likelihood`.
         stride : int
-            The noise of a block whose first row has index s begins at element `noise.first` + s * `stride`.
+            The noise of a block whose first row has index s begins at element `first` + s * `stride`.
 
         Returns
         -------
@@ -258,8 +258,8 @@ class Formula(DeclaredFormula):
             arguments += prior_arrays
         if layout.noise:
             if noise is None:
-                raise ValueError(f"the formula reads {layout.noise[0]}: pass noise=NoiseKey(...)")
-            arguments += (stride, *noise_words(noise))
+                raise ValueError(f"the formula reads {layout.noise[0]}: pass noise=lambda: NoiseKey(...)")
+            arguments += (stride, *noise_words(noise()))
         return self._run(layout, arguments, table, kind)
 
     def _run(self, layout: Layout, arguments: list[Any], table: Table, kind: PriorKind | None) -> dict[str, Any]:
@@ -276,8 +276,9 @@ class Formula(DeclaredFormula):
             arguments.append(sums)
             totals.update(zip(self.sums, sums, strict=True))
         if table.rows and table.width:
+            kernel = layout.kernels.get((table.dtype.char, kind)) or _kernel(layout, table.dtype, kind)
             try:
-                _kernel(layout, table.dtype, kind)(*arguments)
+                kernel(*arguments)
             except TypeError as error:  # Numba raises it if no signature fits
                 raise ValueError(f"vectors must be C-contiguous and {table.dtype} like the fields") from error
         return totals
@@ -327,14 +328,12 @@ class Formula(DeclaredFormula):
 
 
 def _kernel(layout: Layout, dtype: np.dtype[Any], prior: PriorKind | None) -> Any:
-    """Return the compiled function for one dtype and kind of prior; compile it if necessary."""
-    kernel = layout.kernels.get((dtype.char, prior))  # `char` is faster than the dtype, and calls are frequent
-    if kernel is None:
-        if dtype not in (np.float32, np.float64):
-            raise ValueError(f"fields are {dtype}; float32 or float64 is needed")
-        source = formula_source(layout._replace(dtype=dtype.name, prior=prior))
-        kernel = jit.compile_source("formula", source).formula
-        layout.kernels[dtype.char, prior] = kernel
+    """Compile the function for one dtype and kind of prior, and keep it in the layout."""
+    if dtype not in (np.float32, np.float64):
+        raise ValueError(f"fields are {dtype}; float32 or float64 is needed")
+    source = formula_source(layout._replace(dtype=dtype.name, prior=prior))
+    kernel = jit.compile_source("formula", source).formula
+    layout.kernels[dtype.char, prior] = kernel  # `char` is faster than the dtype, and calls are frequent
     return kernel
 
 

@@ -180,7 +180,7 @@ class Rows:
         sums = formula.apply(
             self._batch,
             given,
-            noise=first.stream.key(purpose, first.factor, 0),
+            noise=lambda: first.stream.key(purpose, first.factor, 0),
             prior=priors,
             gradient=first.gradient,
             stride=max(first.dimension, width),

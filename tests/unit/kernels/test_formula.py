@@ -49,7 +49,7 @@ def inputs(n: int, D: int, dtype=np.float32, dense: bool = False, by_row: bool =
     prior = RowPrior(mean, precision.astype(dtype), shift if by_row else None)
     given = {"alpha": 0.9, "eps": 0.01, "c": 0.5}
     given |= {"by_column": rng.standard_normal(D).astype(dtype), "by_row": rng.random(n).astype(dtype)}
-    return fields, {"given": given, "noise": KEY, "prior": lambda: prior}
+    return fields, {"given": given, "noise": lambda: KEY, "prior": lambda: prior}
 
 
 def in_numpy(fields, given, noise, prior):
@@ -124,13 +124,15 @@ def test_a_block_has_the_same_bits_alone_and_among_others(dense, by_row):
     for (fields, _), start, own, vector in zip(each, starts, priors, vectors, strict=True):
         block = {name: array.copy() for name, array in fields.items()}
         key = KEY._replace(first=KEY.first + start * D)
-        totals = applied(EVERYTHING, block, given | {"by_row": vector}, noise=key, prior=lambda own=own: own)
+        totals = applied(
+            EVERYTHING, block, given | {"by_row": vector}, noise=lambda key=key: key, prior=lambda own=own: own
+        )
         alone.append((block, totals))
     together = [dict(fields) for fields, _ in each]
     totals = EVERYTHING.apply(
         Batch(together, starts),
         given | {"by_row": np.concatenate(vectors)},
-        noise=KEY,
+        noise=lambda: KEY,
         prior=lambda: priors if by_row else priors[:1],
         stride=D,
     )

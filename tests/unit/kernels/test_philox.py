@@ -79,7 +79,7 @@ def test_numbers_of_formulas_have_counters_that_no_other_draw_has():
     """Protects their independence: `z2` and `u` have bits of the factor that no factor has, `u` is a word."""
     name = {"first": 37, "seed": 3, "chain": 1, "purpose": 2, "iteration": 9, "factor": 1}
     fields = {each: np.zeros((70, 3), np.float32) for each in ("a", "b", "c")}
-    Formula("a = z\nb = z2\nc = u").apply(Batch([fields]), noise=NoiseKey(**name))
+    Formula("a = z\nb = z2\nc = u").apply(Batch([fields]), noise=lambda: NoiseKey(**name))
     a, b, c = (fields[each].ravel() for each in fields)
     assert a.tobytes() == draw(210, **name).tobytes()
     assert b.tobytes() == draw(210, **(name | {"factor": 1 | 2})).tobytes()
