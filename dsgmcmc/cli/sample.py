@@ -85,7 +85,6 @@ def sample(
     from dsgmcmc.config.run import read_settings
     from dsgmcmc.parallel.mpirun import COMMAND_VARIABLE
     from dsgmcmc.parallel.signals import installed
-    from dsgmcmc.runs.compare import sample_recommended
     from dsgmcmc.runs.job import Job
     from dsgmcmc.runs.source import RatingsSource
 
@@ -100,6 +99,8 @@ def sample(
 
         job = Job(comm, source, out, settings, resume, policy, line)
         if model is not None:
+            from dsgmcmc.runs.compare import sample_recommended
+
             return sample_recommended(job, signals, dry_run)
         return job.describe() if dry_run else job.run(signals)
 

@@ -14,7 +14,6 @@ from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, build
 from dsgmcmc.data.ratings import Ratings, find_bad_scale, row_slabs
 from dsgmcmc.diagnostics.baselines import BiasesOnly, advantage, baselines, fit_biases_only
 from dsgmcmc.diagnostics.convergence import agreement, diagnose, slowest, temperatures
-from dsgmcmc.diagnostics.ranking import click_scores
 from dsgmcmc.diagnostics.scores import held_out_scores
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import SLAB, RatingBlocks
@@ -196,6 +195,8 @@ class RatingsSource:
                 return {**no_scores, **common}
             opened = Run(run.path)
             if opened.draws:  # rankings need them
+                from dsgmcmc.diagnostics.ranking import click_scores  # other runs start faster without it
+
                 common["rankings"] = click_scores(opened, self.ratings)
             return {**no_scores, "test_ratings": clicks, **common}
         recorded = run.read_settings()[1].get("levels")
