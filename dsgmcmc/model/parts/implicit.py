@@ -41,7 +41,7 @@ from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock, Rows
 from dsgmcmc.types import Factor, Float64, ImplicitName, Int32, Purpose
 
-#: Sweeps between draws, which take about half of the time of a run (docs/features.md).
+#: Sweeps between draws, which take about two thirds of the time of a run (docs/features.md).
 DRAW_EVERY = 5
 PRIOR = GammaPrior(1.0, 0.2)  # prior of beta
 #: Residual at which conjugate gradients stop, relative to its initial value. If it is e, the drawn y has the fraction
