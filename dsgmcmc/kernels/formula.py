@@ -276,7 +276,8 @@ class Formula(DeclaredFormula):
             arguments.append(sums)
             totals.update(zip(self.sums, sums, strict=True))
         if table.rows and table.width:
-            kernel = layout.kernels.get((table.dtype.char, kind)) or _kernel(layout, table.dtype, kind)
+            # `char` is faster than the dtype, and calls are frequent
+            kernel = layout.kernels.get((table.dtype.char, kind)) or _compile(layout, table.dtype, kind)
             try:
                 kernel(*arguments)
             except TypeError as error:  # Numba raises it if no signature fits
@@ -327,13 +328,13 @@ class Formula(DeclaredFormula):
         )
 
 
-def _kernel(layout: Layout, dtype: np.dtype[Any], prior: PriorKind | None) -> Any:
+def _compile(layout: Layout, dtype: np.dtype[Any], prior: PriorKind | None) -> Any:
     """Compile the function for one dtype and kind of prior, and keep it in the layout."""
     if dtype not in (np.float32, np.float64):
         raise ValueError(f"fields are {dtype}; float32 or float64 is needed")
     source = formula_source(layout._replace(dtype=dtype.name, prior=prior))
     kernel = jit.compile_source("formula", source).formula
-    layout.kernels[dtype.char, prior] = kernel  # `char` is faster than the dtype, and calls are frequent
+    layout.kernels[dtype.char, prior] = kernel
     return kernel
 
 

@@ -268,9 +268,9 @@ class Record:
             rating += [f"e{n} = spread(-e, {n})" for n in sorted({n for _, n in block})]
             for at, n in block:
                 there = f"c_sums + uint64({at})"
-                row = f"g{at} = times_plus(e{n}, load(records, c + uint64({at}), {n}), g{at})"
-                column_of_row = f"store(records, {there}, times_plus(e{n}, w{at}, load(records, {there}, {n})))"
-                rating += [{"w": row, "h": column_of_row}[side] for side in sides]
+                sums = {"w": f"g{at} = times_plus(e{n}, load(records, c + uint64({at}), {n}), g{at})"}
+                sums["h"] = f"store(records, {there}, times_plus(e{n}, w{at}, load(records, {there}, {n})))"
+                rating += [sums[side] for side in sides]
             if not number:
                 last = {"w": f"bias -= {terms[0]}", "h": f"records[pairs + j + j + uint64(1)] -= {terms[1]}"}
                 rating += [last[side] for side in sides if self._apart]

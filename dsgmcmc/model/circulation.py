@@ -233,9 +233,7 @@ class Circulation:
         if alone:
             yield from [self._cell(b, self.columns[c]) for b, c in self._order]
             return
-        if (key := tuple(names)) not in self._copies:
-            self._copies[key] = self._new_copies(self._layout(names))
-        copies = self._copies[key]  # reused in every tour
+        copies = self._copies_of(tuple(names))
         if copies.shared:
             with self.ring.phases("exchange"):
                 copies.shared.claim()
@@ -253,8 +251,8 @@ class Circulation:
     def spread(self, sent: str, got: str, factors: Collection[Factor] = tuple(Factor)) -> None:
         """Set `got` of these factors' rows to the sum of `sent` over the rows they have ratings with. Collective."""
         sides = "".join(factor.name.lower() for factor in Factor if factor in factors)
-        for cell in self.tour((sent, got), returning=(got,), sums=(got,)):
-            with self.ring.phases("gradient"):
+        with self.ring.phases("gradient"):
+            for cell in self.tour((sent, got), returning=(got,), sums=(got,)):
                 arrays = (cell.row[sent], cell.column[sent], cell.row[got], cell.column[got])
                 spread_kernel(cell.row[sent].shape[1], sides)(*cell.ratings.pattern, *arrays)
 
@@ -277,6 +275,12 @@ class Circulation:
         """Layout of copies of these arrays of a column block."""
         arrays = next(iter(self.columns.values())).arrays
         return BlockLayout([StateField(name, arrays[name].shape[1]) for name in names], 0)
+
+    def _copies_of(self, names: tuple[str, ...]) -> _Copies:
+        """Layout and memory of copies of these arrays, reused in every tour. Collective."""
+        if names not in self._copies:
+            self._copies[names] = self._new_copies(self._layout(names))
+        return self._copies[names]
 
     def _new_copies(self, layout: BlockLayout) -> _Copies:
         length = partial(self._length, width=layout.width)

@@ -211,11 +211,11 @@ class FactorTarget:
 
         With `errors`, the squared errors at this state are kept for the next draw of the noise precision.
         """
-        kept, share, begin = self.likelihood.fields, float(errors), self.timers.enter()
-        for cell in self.circulation.tour((position, out, *kept), returning=(out, *kept), sums=(out,)):
-            error = self.likelihood.add_gradient(cell, position, out, 1.0, share)
-            self.noise.add_error(cell.row.index, error * share)
-        self.timers.leave("gradient", begin)
+        kept, share = self.likelihood.fields, float(errors)
+        with self.timers("gradient"):
+            for cell in self.circulation.tour((position, out, *kept), returning=(out, *kept), sums=(out,)):
+                error = self.likelihood.add_gradient(cell, position, out, 1.0, share)
+                self.noise.add_error(cell.row.index, error * share)
         self.likelihood.add_gradient_of_all(self.circulation, position, out)
 
     def all_data_seen(self) -> None:
@@ -407,11 +407,11 @@ class FactorTarget:
             block.arrays[SENT] = self._covariates(block, position, np.sqrt(scale(block)))
             block.arrays[PRODUCT] = np.empty_like(block[SENT])
         kernel = product_kernel(blocks[0].dimension)
-        for cell in self.circulation.tour((SENT, field, PRODUCT), returning=(PRODUCT,), sums=(PRODUCT,)):
-            row, column = cell.row, cell.column
-            with self.timers("gradient"):
-                kernel(*cell.ratings.pattern, row[field], column[SENT], row[PRODUCT], np.empty_like(column[SENT]))
-                kernel(*cell.ratings.pattern, row[SENT], column[field], np.empty_like(row[SENT]), column[PRODUCT])
+        with self.timers("gradient"):
+            cells = self.circulation.tour((SENT, field, PRODUCT), returning=(PRODUCT,), sums=(PRODUCT,))
+            for row, column, ratings in cells:
+                kernel(*ratings.pattern, row[field], column[SENT], row[PRODUCT], np.empty_like(column[SENT]))
+                kernel(*ratings.pattern, row[SENT], column[field], np.empty_like(row[SENT]), column[PRODUCT])
         for block in blocks:
             del block.arrays[SENT]
             np.multiply(block.arrays.pop(PRODUCT), scale(block)[:, None], out=block[field])
@@ -691,8 +691,7 @@ class FactorCell(NamedTuple):
             block.begin_gradient(position, out, prior)
         # this weight makes the squared errors of a sweep add up to an estimate of the sum over all ratings
         share = 1.0 / (probability * target.grid) if errors else 0.0
-        begin = target.timers.enter()
-        scale = target.noise_precision / probability
+        scale, begin = target.noise_precision / probability, target.timers.enter()
         error = target.likelihood.add_gradient(self.cell, position, out, scale, share)
         target.noise.add_error(self.cell.row.index, error * share)
         target.timers.leave("gradient", begin)

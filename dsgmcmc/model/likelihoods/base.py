@@ -286,10 +286,9 @@ class Law(Part):
     @property
     def shape(self) -> tuple[float, ...]:
         """Current values of the parameters that `shape_of` reads from draws."""
-        if not self.starts:
-            return ()
         shared = {quantity.name: value for sampled in self.replicated for quantity, value in sampled.drawn()}
-        return tuple(np.asarray(self.shape_of(shared)).tolist())
+        values = self.shape_of(shared)
+        return () if values is None else tuple(values.tolist())
 
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64 | None:

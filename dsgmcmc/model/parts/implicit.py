@@ -236,6 +236,7 @@ class _Draw:
     """
 
     def __init__(self, factors: tuple[Factor, ...], parameters: ImplicitParameters, context: DrawContext) -> None:
+        #: `unsolved` are the systems whose residuals are still above `TOLERANCE`.
         self.factors, self.unsolved, self.parameters = factors, list(factors), parameters
         self.context, self.circulation = context, context.circulation
         by_factor = {rows.factor: rows for rows in self.circulation.rows_by_factor()}
