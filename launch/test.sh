@@ -35,7 +35,7 @@ test_with_processes() {
   local library=$1 processes=$2 marks=$3 log=$logs/$1-$2
   mkdir "$log"
   # shellcheck disable=SC2016 # expanded by each process
-  timeout --kill-after=10 1800 mpirun -n "$processes" \
+  timeout --kill-after=10 2700 mpirun -n "$processes" \
     bash -c 'r=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}; exec "$@" --basetemp="$0/tmp-$r" >"$0/$r" 2>&1' "$log" \
     "${pytest[@]}" tests/mpi --with-mpi -m "$marks" -p no:cacheprovider </dev/null &
   if wait $!; then

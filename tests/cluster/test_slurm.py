@@ -66,14 +66,16 @@ def sampling(slurm: Slurm, number: str, folder: Path) -> None:
     wait_until(lambda: path.exists() and path.read_bytes().count(b"\n") >= 2, lambda: log(folder))
 
 
-def expect_one_restart(slurm: Slurm, number: str, folder: Path) -> None:
-    """Wait for the end of a job that was started again once: it has the same bits as in one go."""
+def expect_restarts(slurm: Slurm, number: str, folder: Path) -> int:
+    """Wait for the end of a job that was started again, each time further on: it has the same bits as in one go."""
     done = slurm.wait(number, folder, "COMPLETED")
-    assert done["Restarts"] == "1", log(folder)
-    starts = re.findall(rf"job {number}, start (\d) on .* from iteration (\d+)", log(folder))
-    assert [start for start, _ in starts] == ["1", "2"]
-    assert 0 == int(starts[0][1]) < int(starts[1][1]) < ITERATIONS
+    starts = re.findall(rf"job {number}, start (\d+) on .* from iteration (\d+)", log(folder))
+    assert [int(start) for start, _ in starts] == list(range(1, int(done["Restarts"]) + 2)), log(folder)
+    reached = [int(iteration) for _, iteration in starts]
+    assert reached[0] == 0
+    assert reached == sorted(set(reached)), reached
     assert digest(folder / "run") == expected(ITERATIONS)
+    return int(done["Restarts"])
 
 
 def test_the_shipped_script_samples(limited, slurm, folder):
@@ -120,8 +122,8 @@ def test_without_requeueing_the_command_to_go_on_is_printed_and_works(slurm, fol
 
 
 def test_the_time_limit_requeues_until_all_is_sampled(limited, slurm):
-    """Slurm warns, the run writes a checkpoint, the job requeues itself and goes on."""
-    expect_one_restart(slurm, *limited)
+    """Slurm warns, the run writes a checkpoint, the job requeues itself and goes on, several times if it is slow."""
+    assert expect_restarts(slurm, *limited) >= 1
 
 
 def test_a_node_that_is_lost_requeues(slurm, folder):
@@ -132,4 +134,4 @@ def test_a_node_that_is_lost_requeues(slurm, folder):
     slurm.lose_node()
     slurm.wait(number, folder, "PENDING")
     slurm.repair_node()
-    expect_one_restart(slurm, number, folder)
+    assert expect_restarts(slurm, number, folder) == 1
