@@ -138,8 +138,8 @@ def spread_kernel(D: int, sides: str = "wh") -> Callable[..., None]:
         `out_w` or only `out_h` changes.
     """
     split = D % 8 == 1 and D > 1
-    record = Record(D - split, biases=False, split=split)
-    lines = [*record.begin(), *by_rows(record.gradients(score="float32(-1)", sides=sides)), *record.end()]
+    record = Record(D - split, biases=False, split=split, sides=sides)
+    lines = [*record.begin(), *by_rows(record.gradients(score="float32(-1)")), *record.end()]
     return compile_passes(f"spread_{D}", PATTERN | FACTORS, lines)
 
 

@@ -73,11 +73,14 @@ class Record:
     split : bool
         Whether rows without biases have one more column, D = K + 1, which follows all records as biases do if there is
         no room: for K a multiple of 8, where it would fill a vector of its own.
+    sides : str
+        Sides whose gradients are computed: "wh"; in kernels without predictors also only rows, "w", or columns, "h".
     """
 
     rank: int
     biases: bool
     split: bool = False
+    sides: str = "wh"
 
     def __post_init__(self) -> None:
         if not 1 - self.biases <= self.rank <= 512:
@@ -130,8 +133,14 @@ class Record:
     # ------------------------------------------------------------------ rows to records and back
 
     def _filled(self, side: str, theta: str, record: str) -> list[str]:
-        """Lines that copy a row of D numbers, which starts at `p` of `theta`, to the record at `q` of `record`."""
+        """Lines that copy a row of D numbers, which starts at `p` of `theta`, to the record at `q` of `record`.
+
+        Theta is needed for the other side's gradients, and a gradient starts at zero.
+        """
         whole, rest = self._copied
+        zeros = [f"store({record}, q_sums + uint64({at}), spread(float32(0), {n}))" for at, n in self.vectors]
+        if self.sides == side:
+            return zeros
         lines = [f"store({record}, q + uint64({at}), load({theta}, p + uint64({at}), {n}))" for at, n in whole]
         lines += [f"{record}[q + uint64({k})] = {theta}[p + uint64({k})]" for k in rest]
         if self.inside:
@@ -140,11 +149,12 @@ class Record:
             lines += [f"{record}[q + uint64({one})] = float32(1)"]
         used = self.rank + 2 * self.inside
         lines += [f"{record}[q + uint64({k})] = float32(0)" for k in range(used, sum(self.vectors[-1]))]
-        zeros = [f"store({record}, q_sums + uint64({at}), spread(float32(0), {n}))" for at, n in self.vectors]
-        return lines + zeros
+        return lines + zeros if side in self.sides else lines
 
     def _emptied(self, side: str, record: str, out: str) -> list[str]:
         """Lines that add the gradient in a record to the row of D numbers at `p` of `out`."""
+        if side not in self.sides:
+            return []
         whole, rest = self._copied
         lines = []
         for at, n in whole:
@@ -166,8 +176,9 @@ class Record:
         column = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.half})"]
         column += [f"q_sums = gradients + j * uint64({self.half})"]
         column += self._filled("h", "th", "records")
-        if self._apart:
+        if self._apart and "w" in self.sides:
             column += [f"records[pairs + j + j] = th[p + uint64({self.rank})]"]
+        if self._apart and "h" in self.sides:
             column += ["records[pairs + j + j + uint64(1)] = float32(0)"]
         return [
             "tw = theta_w.reshape(theta_w.size)",
@@ -189,6 +200,8 @@ class Record:
 
     def end(self) -> list[str]:
         """Lines that end a kernel: they add the gradients in the records of columns to `out_h`."""
+        if "h" not in self.sides:
+            return []
         column = [f"p = j * uint64({self.dimension})", f"q_sums = gradients + j * uint64({self.half})"]
         column += self._emptied("h", "records", "oh")
         if self._apart:
@@ -252,14 +265,14 @@ class Record:
         return lines
 
     def gradients(
-        self, also: Sequence[str] = (), score: str = "errors[r - base]", column: str = COLUMN_OF, sides: str = "wh"
+        self, also: Sequence[str] = (), score: str = "errors[r - base]", column: str = COLUMN_OF
     ) -> list[str]:
-        """Lines that add the contributions of row i's ratings to both gradients, for `by_groups`.
+        """Lines that add the contributions of row i's ratings to the gradients, for `by_groups`.
 
         Lines `also` run once for every rating r, of column j; `score` and `column` are the expressions for its score
-        and its column. With `sides` "w" or "h", only the gradient of the row or only those of the columns change.
+        and its column.
         """
-        lines = self._row("ow")
+        lines = self._row("ow" if "w" in self.sides else "tw")
         terms = ("e * records[pairs + j + j]", f"e * tw[p + uint64({self.rank})]") if self.split else ("e", "e")
         lines += ["bias = float32(0)"] if self._apart else []
         for number, block in enumerate(self._blocks):
@@ -270,16 +283,16 @@ class Record:
                 there = f"c_sums + uint64({at})"
                 sums = {"w": f"g{at} = times_plus(e{n}, load(records, c + uint64({at}), {n}), g{at})"}
                 sums["h"] = f"store(records, {there}, times_plus(e{n}, w{at}, load(records, {there}, {n})))"
-                rating += [sums[side] for side in sides]
+                rating += [sums[side] for side in self.sides]
             if not number:
                 last = {"w": f"bias -= {terms[0]}", "h": f"records[pairs + j + j + uint64(1)] -= {terms[1]}"}
-                rating += [last[side] for side in sides if self._apart]
+                rating += [last[side] for side in self.sides if self._apart]
                 rating += also
             lines += [f"w{at} = load(row_record, q + uint64({at}), {n})" for at, n in block]
             lines += [f"g{at} = spread(float32(0), {n})" for at, n in block]
             lines += ["for r in range(begin, end):", *indented(rating)]
-            lines += [f"store(row_record, q_sums + uint64({at}), g{at})" for at, _ in block]
-        lines += [f"ow[p + uint64({self.rank})] += bias"] if self._apart else []
+            lines += [f"store(row_record, q_sums + uint64({at}), g{at})" for at, _ in block if "w" in self.sides]
+        lines += [f"ow[p + uint64({self.rank})] += bias"] if self._apart and "w" in self.sides else []
         return lines + self._emptied("w", "row_record", "ow")
 
 
