@@ -53,7 +53,7 @@ SMALLEST_VARIANCE = 1e-12  # lower bound on a variance of shifts, so that divisi
 #: Scratch arrays of a draw, by their names in formulas; the prefix keeps them apart from the samplers' fields.
 #: ``before`` is y before the draw, and ``others`` the contribution of other parts to the shift.
 SCRATCH = {name: f"implicit.{name}" for name in ("send", "got", "r", "p", "before", "others")}
-SEND, GOT = SCRATCH["send"], SCRATCH["got"]
+SEND, GOT, P = SCRATCH["send"], SCRATCH["got"], SCRATCH["p"]
 WEIGHT, DIAGONAL = "implicit.weight", "implicit.diagonal"
 
 RESIDUAL = Formula(
@@ -63,7 +63,6 @@ BEGIN = Formula(
     """
 r = got - ratio * implicit + sqrt(ratio / lambda_) * z
 p = r / (diagonal + ratio)
-send = p
 before = implicit
 rp = r * p
 """,
@@ -72,18 +71,18 @@ rp = r * p
     column_sums=("rp",),
 )
 THROUGH_ROWS = Formula("send = rho * rho * got", rows=("rho",))
-CURVATURE = Formula("got = got + ratio * p\npq = p * got", columns=("ratio",), column_sums=("pq",))
+CURVATURE = Formula("pq = p * (got + ratio * p)", columns=("ratio",), column_sums=("pq",))
 STEP = Formula(
     """
 implicit = implicit + alpha * p
-r = r - alpha * got
+r = r - alpha * (got + ratio * p)
 rp = r * r / (diagonal + ratio)
 """,
     columns=("alpha", "ratio"),
     rows=("diagonal",),
     column_sums=("rp",),
 )
-DIRECTION = Formula("p = r / (diagonal + ratio) + gain * p\nsend = p", columns=("ratio", "gain"), rows=("diagonal",))
+DIRECTION = Formula("p = r / (diagonal + ratio) + gain * p", columns=("ratio", "gain"), rows=("diagonal",))
 CHANGE = Formula("send = implicit - before\nsquare = implicit * implicit", column_sums=("square",))
 MOVE = Formula(
     """
@@ -288,7 +287,7 @@ class _Draw:
         self.circulation.spread(SEND, GOT, [OTHER[factor] for factor in self.unsolved])
         first = rp = self._sum(BEGIN)
         for _ in range(MAX_STEPS):
-            self.circulation.spread(SEND, GOT, self.unsolved)
+            self.circulation.spread(P, GOT, self.unsolved)
             for factor in self.unsolved:
                 self._update(self.rows[factor], factor, THROUGH_ROWS, Purpose.IMPLICIT)
             self.circulation.spread(SEND, GOT, [OTHER[factor] for factor in self.unsolved])  # X^T X p
