@@ -258,11 +258,11 @@ def predictor_kernel(K: int, biases: bool, sign: Literal["+", "-"]) -> Callable[
         `indptr` and `indices` come from `dsgmcmc.kernels.stored.kernel_arguments`; `values` (nnz,), `theta_w` (n, D)
         and `theta_h` (m, D) are float32. `out` (nnz,) float32 is set to the values plus, or minus, the predictors.
     """
-    record = Record(K, biases)
+    record = Record(K, biases, sides="")
     arguments = {**PATTERN, "values": "float32[::1]", "theta_w": "float32[:, ::1]", "theta_h": "float32[:, ::1]"}
     errors = "errors = np.empty(values.size + 3, np.float32)"
     last = ["for r in range(values.size):", f"    out[r] = values[r] {sign} errors[r]"]
-    lines = [*record.begin(gradients=False), errors, "base = uint64(0)", *by_rows(record.predictors()), *last]
+    lines = [*record.begin(), errors, "base = uint64(0)", *by_rows(record.predictors()), *last]
     return compile_passes(f"predict_ratings_{K}", arguments | {"out": "float32[::1]"}, lines)
 
 

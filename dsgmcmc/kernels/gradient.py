@@ -154,11 +154,7 @@ def product_kernel(D: int) -> Callable[..., None]:
         and e theta_w[i] to `out_h[j]`. If y is passed as theta_w, ``(sum_j h_j h_j^T) y_i`` is added to `out_w[i]`.
     """
     record = Record(D, biases=False)
-    longest = [
-        "longest = 0",
-        "for i in range(theta_w.shape[0]):",
-        "    longest = max(longest, indptr[i + 1] - indptr[i])",
-    ]
     row = ["base = begin", *record.predictors(), *record.gradients(score="-errors[r - base]")]
-    lines = [*record.begin(), *longest, "errors = np.empty(longest + 4, np.float32)", *by_rows(row), *record.end()]
+    errors = "errors = np.empty(final + uint64(4), np.float32)"  # each row fills only the beginning
+    lines = [*record.begin(), errors, *by_rows(row), *record.end()]
     return compile_passes(f"products_{D}", PATTERN | FACTORS, lines)

@@ -74,7 +74,8 @@ class Record:
         Whether rows without biases have one more column, D = K + 1, which follows all records as biases do if there is
         no room: for K a multiple of 8, where it would fill a vector of its own.
     sides : str
-        Sides whose gradients are computed: "wh"; in kernels without predictors also only rows, "w", or columns, "h".
+        Sides whose gradients are computed: "wh", or "" for predictors only; without predictors also only rows, "w", or
+        columns, "h".
     """
 
     rank: int
@@ -171,19 +172,19 @@ class Record:
         """Whether the last column, such as the biases, follows all records."""
         return self.split or (self.biases and not self.inside)
 
-    def begin(self, gradients: bool = True) -> list[str]:
-        """Lines that begin a kernel: records of all columns, and flat views; views of gradients only if `gradients`."""
+    def begin(self) -> list[str]:
+        """Lines that begin a kernel: records of all columns, and flat views."""
         column = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.half})"]
         column += [f"q_sums = gradients + j * uint64({self.half})"]
         column += self._filled("h", "th", "records")
-        if self._apart and "w" in self.sides:
+        if self._apart and self.sides != "h":
             column += [f"records[pairs + j + j] = th[p + uint64({self.rank})]"]
         if self._apart and "h" in self.sides:
             column += ["records[pairs + j + j + uint64(1)] = float32(0)"]
         return [
             "tw = theta_w.reshape(theta_w.size)",
             "th = theta_h.reshape(theta_h.size)",
-            *(["ow = out_w.reshape(out_w.size)", "oh = out_h.reshape(out_h.size)"] if gradients else []),
+            *(["ow = out_w.reshape(out_w.size)", "oh = out_h.reshape(out_h.size)"] if self.sides else []),
             "columns = uint64(theta_h.shape[0])",
             f"records = np.empty(columns * uint64({2 * self.half + 2}) + uint64({LINE}), np.float32)",
             f"aligned = {_aligned('records')}",
@@ -200,11 +201,9 @@ class Record:
 
     def end(self) -> list[str]:
         """Lines that end a kernel: they add the gradients in the records of columns to `out_h`."""
-        if "h" not in self.sides:
-            return []
         column = [f"p = j * uint64({self.dimension})", f"q_sums = gradients + j * uint64({self.half})"]
         column += self._emptied("h", "records", "oh")
-        if self._apart:
+        if self._apart and "h" in self.sides:
             column += [f"oh[p + uint64({self.rank})] += records[pairs + j + j + uint64(1)]"]
         return ["for j in range(columns):", *indented(column)]
 
@@ -215,8 +214,7 @@ class Record:
         lines = [f"p = min(uint64(i) + uint64({ROWS_AHEAD}), uint64(theta_w.shape[0] - 1)) * uint64({self.dimension})"]
         for at in range(0, self.dimension, LINE):
             lines += [f"prefetch({ahead}, p + uint64({at}))"]
-        lines += [f"p = uint64(i) * uint64({self.dimension})", "q = row_start"]
-        lines += [f"q_sums = row_start + uint64({self.half})"]
+        lines += [f"p = uint64(i) * uint64({self.dimension})", "q = row_start", f"q_sums = q + uint64({self.half})"]
         return lines + self._filled("w", "tw", "row_record")
 
     def predictors(self, also: Sequence[str] = (), column: str = COLUMN_UP_TO) -> list[str]:
