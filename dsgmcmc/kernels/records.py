@@ -139,7 +139,9 @@ class Record:
         Theta is needed for the other side's gradients, and a gradient starts at zero.
         """
         whole, rest = self._copied
+        apart = self._apart and side == "h"
         zeros = [f"store({record}, q_sums + uint64({at}), spread(float32(0), {n}))" for at, n in self.vectors]
+        zeros += ["records[pairs + j + j + uint64(1)] = float32(0)"] if apart else []
         if self.sides == side:
             return zeros
         lines = [f"store({record}, q + uint64({at}), load({theta}, p + uint64({at}), {n}))" for at, n in whole]
@@ -150,6 +152,7 @@ class Record:
             lines += [f"{record}[q + uint64({one})] = float32(1)"]
         used = self.rank + 2 * self.inside
         lines += [f"{record}[q + uint64({k})] = float32(0)" for k in range(used, sum(self.vectors[-1]))]
+        lines += [f"records[pairs + j + j] = th[p + uint64({self.rank})]"] if apart else []
         return lines + zeros if side in self.sides else lines
 
     def _emptied(self, side: str, record: str, out: str) -> list[str]:
@@ -165,6 +168,9 @@ class Record:
         if self.inside:
             bias = self.rank + (side == "h")
             lines += [f"{out}[p + uint64({self.rank})] += {record}[q_sums + uint64({bias})]"]
+        if self._apart:
+            last = "bias" if side == "w" else "records[pairs + j + j + uint64(1)]"
+            lines += [f"{out}[p + uint64({self.rank})] += {last}"]
         return lines
 
     @property
@@ -177,10 +183,6 @@ class Record:
         column = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.half})"]
         column += [f"q_sums = gradients + j * uint64({self.half})"]
         column += self._filled("h", "th", "records")
-        if self._apart and self.sides != "h":
-            column += [f"records[pairs + j + j] = th[p + uint64({self.rank})]"]
-        if self._apart and "h" in self.sides:
-            column += ["records[pairs + j + j + uint64(1)] = float32(0)"]
         return [
             "tw = theta_w.reshape(theta_w.size)",
             "th = theta_h.reshape(theta_h.size)",
@@ -203,8 +205,6 @@ class Record:
         """Lines that end a kernel: they add the gradients in the records of columns to `out_h`."""
         column = [f"p = j * uint64({self.dimension})", f"q_sums = gradients + j * uint64({self.half})"]
         column += self._emptied("h", "records", "oh")
-        if self._apart and "h" in self.sides:
-            column += [f"oh[p + uint64({self.rank})] += records[pairs + j + j + uint64(1)]"]
         return ["for j in range(columns):", *indented(column)]
 
     # ------------------------------------------------------------------ passes over the ratings of a row
@@ -290,7 +290,6 @@ class Record:
             lines += [f"g{at} = spread(float32(0), {n})" for at, n in block]
             lines += ["for r in range(begin, end):", *indented(rating)]
             lines += [f"store(row_record, q_sums + uint64({at}), g{at})" for at, _ in block if "w" in self.sides]
-        lines += [f"ow[p + uint64({self.rank})] += bias"] if self._apart and "w" in self.sides else []
         return lines + self._emptied("w", "row_record", "ow")
 
 

@@ -42,20 +42,20 @@ def limited(slurm, tmp_path_factory) -> tuple[str, Path]:
     """A job whose time limit is too short. It takes more than a minute, so the other tests run meanwhile.
 
     A minute is Slurm's shortest limit. It looks at them every 30 s and warns at the last look that is early enough,
-    here 20 to 50 s after a start.
+    here 20 to 50 s after a start. A job that goes on takes longer than that on a slow machine, and raises its limit.
     """
     folder = prepare(tmp_path_factory.mktemp("limited"))
     limits = {"--time=01:00:00": "--time=00:01:00", "USR1@120": "USR1@10"}
-    job = script(folder, limits | slow_once(folder))
+    job = script(folder, limits | slow_once(folder, "scontrol update JobId=$SLURM_JOB_ID TimeLimit=01:00:00"))
     return slurm.submit(folder, job), folder
 
 
-def slow_once(folder: Path) -> dict[str, str]:
-    """An environment that makes the first job of a folder so slow that it is stopped, and not those that go on."""
+def slow_once(folder: Path, then: str = ":") -> dict[str, str]:
+    """An environment that makes the first job of a folder so slow that it is stopped; those that go on run `then`."""
     activate = folder / "environment" / "bin" / "activate"
     activate.parent.mkdir(parents=True)
     slow = " ".join(f"{name}={shlex.quote(value)}" for name, value in SLOW.items())
-    activate.write_text(f"[ -e was-slow ] || {{ touch was-slow; export {slow}; }}\n")
+    activate.write_text(f"if [ -e was-slow ]; then {then}; else touch was-slow; export {slow}; fi\n")
     return {'# . "$HOME/dsgmcmc/bin/activate"': f". {shlex.quote(str(activate))}"}
 
 
@@ -66,16 +66,14 @@ def sampling(slurm: Slurm, number: str, folder: Path) -> None:
     wait_until(lambda: path.exists() and path.read_bytes().count(b"\n") >= 2, lambda: log(folder))
 
 
-def expect_restarts(slurm: Slurm, number: str, folder: Path) -> int:
-    """Wait for the end of a job that was started again, each time further on: it has the same bits as in one go."""
+def expect_one_restart(slurm: Slurm, number: str, folder: Path) -> None:
+    """Wait for the end of a job that was started again once: it has the same bits as in one go."""
     done = slurm.wait(number, folder, "COMPLETED")
-    starts = re.findall(rf"job {number}, start (\d+) on .* from iteration (\d+)", log(folder))
-    assert [int(start) for start, _ in starts] == list(range(1, int(done["Restarts"]) + 2)), log(folder)
-    reached = [int(iteration) for _, iteration in starts]
-    assert reached[0] == 0
-    assert reached == sorted(set(reached)), reached
+    assert done["Restarts"] == "1", log(folder)
+    starts = re.findall(rf"job {number}, start (\d) on .* from iteration (\d+)", log(folder))
+    assert [start for start, _ in starts] == ["1", "2"]
+    assert 0 == int(starts[0][1]) < int(starts[1][1]) < ITERATIONS
     assert digest(folder / "run") == expected(ITERATIONS)
-    return int(done["Restarts"])
 
 
 def test_the_shipped_script_samples(limited, slurm, folder):
@@ -122,8 +120,8 @@ def test_without_requeueing_the_command_to_go_on_is_printed_and_works(slurm, fol
 
 
 def test_the_time_limit_requeues_until_all_is_sampled(limited, slurm):
-    """Slurm warns, the run writes a checkpoint, the job requeues itself and goes on, several times if it is slow."""
-    assert expect_restarts(slurm, *limited) >= 1
+    """Slurm warns, the run writes a checkpoint, the job requeues itself and goes on."""
+    expect_one_restart(slurm, *limited)
 
 
 def test_a_node_that_is_lost_requeues(slurm, folder):
@@ -134,4 +132,4 @@ def test_a_node_that_is_lost_requeues(slurm, folder):
     slurm.lose_node()
     slurm.wait(number, folder, "PENDING")
     slurm.repair_node()
-    assert expect_restarts(slurm, number, folder) == 1
+    expect_one_restart(slurm, number, folder)

@@ -130,7 +130,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         (1, KILLS[::4]),
         (2, KILLS[1:2]),
         (3, KILLS[13:14]),
-        *(pytest.param(n, KILLS[k : k + 4], marks=pytest.mark.long) for n in (1, 3) for k in range(0, 20, 4)),
+        *(pytest.param(n, KILLS[k : k + 4], marks=pytest.mark.long) for n in (1, 2, 3) for k in range(0, 20, 4)),
     ],
 )
 def test_kills_while_a_chain_falls_back_lose_nothing(
