@@ -306,7 +306,8 @@ class Formula(DeclaredFormula):
         vectors = {*self.columns, *self.rows}
         scalars = tuple(name for name in given if name in names and name not in aliases and name not in vectors)
         known = aliases | {name: name for name in arrays if name not in aliases}
-        fields = {name: array for name, array in known.items() if name in names and name not in {*scalars, *vectors}}
+        # in sorted order, so that all orders of the arrays share one compiled function
+        fields = {name: known[name] for name in sorted(names & known.keys() - {*scalars, *vectors})}
         for name in sorted(body.free - {*fields, *scalars, *vectors}):
             raise ValueError(f"{name!r} is not a field of {', '.join(arrays)}, and is not given")
         for name in sorted(body.written & {*scalars}):

@@ -63,7 +63,6 @@ square = direction * direction
     row_sums=("square",),
 )
 RANDOM_DIRECTION = Formula("direction = z\nsquare = z * z", row_sums=("square",))
-NORMALISED = Formula("direction = direction / length", rows=("length",))
 
 #: Values that determine P at a refresh, by rows and by name in formulas.
 RefreshValues = dict[Rows, dict[str, Any]]
@@ -258,8 +257,8 @@ p = information / precision
         for rows, values in at_refresh.items():
             for block in rows.blocks:
                 if not block["direction"].any():
-                    lengths = np.sqrt(block.update(RANDOM_DIRECTION, Purpose.DIRECTION)["square"])
-                    block.update(NORMALISED, length=lengths.astype(block.dtype))
+                    squares = block.update(RANDOM_DIRECTION, Purpose.DIRECTION)["square"]
+                    _normalise(block["direction"], np.sqrt(squares))
             rows.update(PROBE, **values)
             for block in rows.blocks:
                 self._from_axes(block)
@@ -272,9 +271,9 @@ p = information / precision
                 if block in off_diagonal:
                     block["g"][:] += off_diagonal.pop(block)
                 self._to_axes(block)
-            lengths = np.sqrt(rows.update(PRODUCT, **values)["square"])
-            rows.update(NORMALISED, length=lengths.astype(rows.dtype))
-            along_direction.update(rows.by_block(lengths))
+            for block, lengths in rows.by_block(np.sqrt(rows.update(PRODUCT, **values)["square"])):
+                _normalise(block["direction"], lengths)
+                along_direction[block] = lengths
         return along_direction
 
     def _from_axes(self, block: ParameterBlock) -> None:
@@ -411,6 +410,11 @@ class Kronecker(Fisher):
             for block in rows.blocks:
                 add_rotated(block["turned"], block["turned"], self.vectors[block.factor], keep=0.0)
             rows.gradient = TURNED
+
+
+def _normalise(directions: Array, lengths: Float64) -> None:
+    """Divide each row of `directions` (n, D) by its length."""
+    directions /= lengths.astype(directions.dtype)[:, None]
 
 
 def _diagonal(rows: Rows) -> Array:
