@@ -117,12 +117,12 @@ def _tile() -> list[str]:
     """Lines that add rows r < n of the panel to a tile: square[a + i, c:] += panel[r, a + i] panel[r, c:]."""
     rows = range(TALL)
     return [
-        *(f"s{i} = load(square, (a + uint64({i})) * stride + c, {WIDE})" for i in rows),
+        *(f"s{i} = load(square, (a + uint64({i})) * stride + c, 0, {WIDE})" for i in rows),
         "for r in range(uint64(n)):",
         "    p = r * stride",
-        f"    wide = load(panel, p + c, {WIDE})",
+        f"    wide = load(panel, p + c, 0, {WIDE})",
         *(f"    s{i} = times_plus(spread(panel[p + a + uint64({i})], {WIDE}), wide, s{i})" for i in rows),
-        *(f"store(square, (a + uint64({i})) * stride + c, s{i})" for i in rows),
+        *(f"store(square, (a + uint64({i})) * stride + c, 0, s{i})" for i in rows),
     ]
 
 

@@ -13,9 +13,10 @@ ratings are processed. If the last vector has room for both biases, it contains 
     (W_i, a_i, 1) . (H_j, 1, b_j) = W_i . H_j + a_i + b_j
 
 and the gradients of the biases are computed with the other gradients. For rank 0 there is only this vector. If there is
-no room, the biases of columns follow all records, as pairs of value and gradient. Vectors have 16 elements if the
-processor supports that, and 8 at the end of a row. Predictors are summed four ratings at a time
-(`dsgmcmc.kernels.vectors.sums_of`); up to three predictors after those of a row are replaced by the next row's.
+no room, the biases of columns follow all records, as pairs of value and gradient. A vector fills 1, 2, 4 or 8
+registers, because few wide vectors compile faster than many; at the end of a row it may have 8 elements where registers
+have 16. Predictors are summed four ratings at a time (`dsgmcmc.kernels.vectors.sums_of`); up to three predictors after
+those of a row are replaced by the next row's.
 
 Rows are prefetched, and so are the records of columns if they do not fit into the second-level cache. Columns and
 values of a group of ratings (`dsgmcmc.kernels.stored`) are looked up before its passes.
@@ -36,7 +37,7 @@ from dsgmcmc.kernels.stored import COLUMN, RATINGS
 #: Number of float32 in a cache line.
 LINE = 16
 
-#: Number of vectors of a row, and of its gradient, that stay in registers; longer rows are processed in blocks.
+#: Number of registers for a row, and for its gradient; longer rows are processed in blocks.
 REGISTERS = 8
 
 #: How many ratings ahead the records of columns are prefetched.
@@ -100,14 +101,25 @@ class Record:
     @cached_property
     def vectors(self) -> list[tuple[int, int]]:
         """First elements and widths of the vectors of theta."""
+        return self._spans(-(-(self.rank + 2 * self.inside) // 8) * 8)
+
+    @cached_property
+    def _register(self) -> int:
+        """Number of float32 in a register."""
         from dsgmcmc.kernels.compiler import vector_width  # imports Numba
 
-        length, widest = self.rank + 2 * self.inside, vector_width()
-        whole, rest = divmod(length, widest)
-        widths = [widest] * whole
-        if rest:
-            widths.append(8 if rest <= 8 else 16)
-        return list(zip(itertools.accumulate([0, *widths[:-1]]), widths, strict=True))
+        return vector_width()
+
+    def _spans(self, length: int) -> list[tuple[int, int]]:
+        """First elements and widths of the vectors that cover `length` elements, a multiple of 8; the widest first."""
+        spans, at, width = [], 0, REGISTERS * self._register
+        while at < length:
+            if at + width <= length:
+                spans.append((at, width))
+                at += width
+            else:
+                width //= 2
+        return spans
 
     @property
     def half(self) -> int:
@@ -123,13 +135,14 @@ class Record:
     @property
     def _copied(self) -> tuple[list[tuple[int, int]], range]:
         """Vectors that are copied whole, and the columns after them."""
-        whole = [(at, width) for at, width in self.vectors if at + width <= self.rank]
-        return whole, range(sum(width for _, width in whole), self.rank)
+        whole = self.rank // 8 * 8
+        return self._spans(whole), range(whole, self.rank)
 
     @property
     def _blocks(self) -> list[list[tuple[int, int]]]:
         """Vectors in blocks that fit into the registers."""
-        return [self.vectors[k : k + REGISTERS] for k in range(0, len(self.vectors), REGISTERS)]
+        most = REGISTERS * self._register
+        return [[*block] for _, block in itertools.groupby(self.vectors, lambda vector: vector[0] // most)]
 
     # ------------------------------------------------------------------ rows to records and back
 
@@ -140,11 +153,11 @@ class Record:
         """
         whole, rest = self._copied
         apart = self._apart and side == "h"
-        zeros = [f"store({record}, q_sums + uint64({at}), spread(float32(0), {n}))" for at, n in self.vectors]
+        zeros = [f"store({record}, q_sums, {at}, spread(float32(0), {n}))" for at, n in self.vectors]
         zeros += ["records[pairs + j + j + uint64(1)] = float32(0)"] if apart else []
         if self.sides == side:
             return zeros
-        lines = [f"store({record}, q + uint64({at}), load({theta}, p + uint64({at}), {n}))" for at, n in whole]
+        lines = [f"store({record}, q, {at}, load({theta}, p, {at}, {n}))" for at, n in whole]
         lines += [f"{record}[q + uint64({k})] = {theta}[p + uint64({k})]" for k in rest]
         if self.inside:
             bias, one = (self.rank, self.rank + 1) if side == "w" else (self.rank + 1, self.rank)
@@ -162,8 +175,8 @@ class Record:
         whole, rest = self._copied
         lines = []
         for at, n in whole:
-            sums = f"plus(load({out}, p + uint64({at}), {n}), load({record}, q_sums + uint64({at}), {n}))"
-            lines += [f"store({out}, p + uint64({at}), {sums})"]
+            sums = f"plus(load({out}, p, {at}, {n}), load({record}, q_sums, {at}, {n}))"
+            lines += [f"store({out}, p, {at}, {sums})"]
         lines += [f"{out}[p + uint64({k})] += {record}[q_sums + uint64({k})]" for k in rest]
         if self.inside:
             bias = self.rank + (side == "h")
@@ -212,8 +225,7 @@ class Record:
     def _row(self, ahead: str) -> list[str]:
         """Lines that make the record of row i, and prefetch a later row of the array `ahead`."""
         lines = [f"p = min(uint64(i) + uint64({ROWS_AHEAD}), uint64(theta_w.shape[0] - 1)) * uint64({self.dimension})"]
-        for at in range(0, self.dimension, LINE):
-            lines += [f"prefetch({ahead}, p + uint64({at}))"]
+        lines += [f"prefetch({ahead}, p, {self.dimension}, {LINE})"]
         lines += [f"p = uint64(i) * uint64({self.dimension})", "q = row_start", f"q_sums = q + uint64({self.half})"]
         return lines + self._filled("w", "tw", "row_record")
 
@@ -227,7 +239,7 @@ class Record:
         lines += [f"bias = tw[p + uint64({self.rank})]"] if self._apart else []
         also = [*(["errors[r - base] += bias + records[pairs + j + j]"] if self._apart else []), *also]
         for number, block in enumerate(self._blocks):
-            lines += [f"w{at} = load(row_record, q + uint64({at}), {n})" for at, n in block]
+            lines += [f"w{at} = load(row_record, q, {at}, {n})" for at, n in block]
             arguments = block, column, number > 0, also if number == last else []
             four = [*([] if number else self._prefetches()), *self._ratings(*arguments), "s += uint64(4)"]
             lines += ["s = begin", "while s < end:", *indented(four)]
@@ -235,9 +247,17 @@ class Record:
 
     def _ratings(self, block: list[tuple[int, int]], column: str, more: bool, also: Sequence[str]) -> list[str]:
         """Lines for four ratings from s on: predictors (`more`: terms of a further block), then `also`."""
-        terms = [f"sums_of({', '.join(f'd{n}_{x}' for x in range(4))})" for n in sorted({n for _, n in block})]
-        terms += ["load(errors, s - base, 4)"] if more else []
-        lines = [*self._products(block, column), f"store(errors, s - base, {reduce('plus({}, {})'.format, terms)})"]
+        widths = sorted({min(width, self._register) for _, width in block})
+        lines = []
+        for x in range(4):
+            lines += [f"j{x} = {column.format(f's + uint64({x})')}", f"c = aligned + j{x} * uint64({self.half})"]
+            lines += [f"d{n}_{x} = spread(float32(0), {n})" for n in widths]
+            for at, width in block:
+                products = f"d{min(width, self._register)}_{x}"
+                lines += [f"{products} = times_plus(w{at}, load(records, c, {at}, {width}), {products})"]
+        terms = [f"sums_of({', '.join(f'd{n}_{x}' for x in range(4))})" for n in widths]
+        terms += ["load(errors, s - base, 0, 4)"] if more else []
+        lines += [f"store(errors, s - base, 0, {reduce('plus({}, {})'.format, terms)})"]
         return lines + [line for x in range(4) if also for line in (f"r = s + uint64({x})", f"j = j{x}", *also)]
 
     def _prefetches(self) -> list[str]:
@@ -245,22 +265,8 @@ class Record:
         lines = []
         for x in range(4):
             lines += [f"ahead = {COLUMN_UP_TO.format(f's + uint64({AHEAD + x})')} * uint64({self.half})"]
-            for begin, at in itertools.product(("aligned", "gradients"), range(0, self.half, LINE)):
-                lines += [f"prefetch(records, {begin} + ahead + uint64({at}))"]
+            lines += [f"prefetch(records, {begin} + ahead, {self.half}, {LINE})" for begin in ("aligned", "gradients")]
         return ["if far:", *indented(lines)]
-
-    def _products(self, block: list[tuple[int, int]], column: str) -> list[str]:
-        """Lines that multiply the row's vectors by the vectors of four ratings, and add products of equal width."""
-        lines = []
-        for x in range(4):
-            lines += [f"j{x} = {column.format(f's + uint64({x})')}", f"c = aligned + j{x} * uint64({self.half})"]
-            seen: set[int] = set()
-            for at, n in block:
-                factors = f"w{at}, load(records, c + uint64({at}), {n})"
-                product = f"times_plus({factors}, d{n}_{x})" if n in seen else f"times({factors})"
-                lines += [f"d{n}_{x} = {product}"]
-                seen.add(n)
-        return lines
 
     def gradients(
         self, also: Sequence[str] = (), score: str = "errors[r - base]", column: str = COLUMN_OF
@@ -278,27 +284,22 @@ class Record:
             rating += [f"c = aligned + j * uint64({self.half})", f"c_sums = gradients + j * uint64({self.half})"]
             rating += [f"e{n} = spread(-e, {n})" for n in sorted({n for _, n in block})]
             for at, n in block:
-                there = f"c_sums + uint64({at})"
-                sums = {"w": f"g{at} = times_plus(e{n}, load(records, c + uint64({at}), {n}), g{at})"}
-                sums["h"] = f"store(records, {there}, times_plus(e{n}, w{at}, load(records, {there}, {n})))"
+                sums = {"w": f"g{at} = times_plus(e{n}, load(records, c, {at}, {n}), g{at})"}
+                sums["h"] = f"store(records, c_sums, {at}, times_plus(e{n}, w{at}, load(records, c_sums, {at}, {n})))"
                 rating += [sums[side] for side in self.sides]
             if not number:
                 last = {"w": f"bias -= {terms[0]}", "h": f"records[pairs + j + j + uint64(1)] -= {terms[1]}"}
                 rating += [last[side] for side in self.sides if self._apart]
                 rating += also
-            lines += [f"w{at} = load(row_record, q + uint64({at}), {n})" for at, n in block]
+            lines += [f"w{at} = load(row_record, q, {at}, {n})" for at, n in block]
             lines += [f"g{at} = spread(float32(0), {n})" for at, n in block]
             lines += ["for r in range(begin, end):", *indented(rating)]
-            lines += [f"store(row_record, q_sums + uint64({at}), g{at})" for at, _ in block if "w" in self.sides]
+            lines += [f"store(row_record, q_sums, {at}, g{at})" for at, _ in block if "w" in self.sides]
         return lines + self._emptied("w", "row_record", "ow")
 
 
 #: Imports and functions at the beginning of the source of a module with passes.
-PASSES = (
-    "from dsgmcmc.kernels.vectors import load, plus, prefetch, spread, store\n"
-    "from dsgmcmc.kernels.vectors import sums_of, times, times_plus\n\n\n"
-    f"{COLUMN}"
-)
+PASSES = f"from dsgmcmc.kernels.vectors import load, plus, prefetch, spread, store, sums_of, times_plus\n\n\n{COLUMN}"
 
 
 class Passes(NamedTuple):

@@ -1,7 +1,7 @@
 """Vectors of float32 for generated kernels: loads, stores, products, and sums of four vectors at a time.
 
 Compilers vectorise scalar source, but they do not know that a row begins on a cache line, and they do not sum four dot
-products with shared shuffles. Kernels over rows of factors therefore use explicit vectors of 4, 8 or 16 elements. The
+products with shared shuffles. Kernels over rows of factors therefore use explicit vectors, of 4 elements or more. The
 compiler splits vectors that are wider than the processor's registers.
 
 This module imports Numba, like `dsgmcmc.kernels.compiler`, so only generated modules import it.
@@ -47,36 +47,36 @@ def pointer(typing: Any, address: Any) -> Any:
     return types.voidptr(address), lower
 
 
-def _place(context: Any, builder: Any, signature: Any, arguments: Any, width: int) -> Any:
-    """Return a pointer to the vector at an index of an array."""
-    array = context.make_array(signature.args[0])(context, builder, arguments[0])
-    element = builder.gep(array.data, [arguments[1]], inbounds=True)
-    return builder.bitcast(element, ir.VectorType(_FLOAT, width).as_pointer())
+def _place(context: Any, builder: Any, array: Any, value: Any, start: Any, at: int) -> Any:
+    """Return a pointer to element `at` from element `start` of an array on."""
+    index = builder.add(start, start.type(at))
+    return builder.gep(context.make_array(array)(context, builder, value).data, [index], inbounds=True)
 
 
 @intrinsic(prefer_literal=True)
-def load(typing: Any, array: Any, index: Any, width: Any) -> Any:
-    """Load `width` elements of a flat array, starting at `index`."""
-    count = width.literal_value
+def load(typing: Any, array: Any, start: Any, at: Any, width: Any) -> Any:
+    """Load `width` elements of a flat array, from element `start` + `at` on; both are literals."""
+    vector = Vector(width.literal_value)
 
-    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vector = builder.load(_place(context, builder, signature, arguments, count))
-        vector.align = 4
-        return vector
+    def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        place = _place(context, builder, array, given[0], given[1], at.literal_value)
+        loaded = builder.load(builder.bitcast(place, ir.VectorType(_FLOAT, vector.width).as_pointer()))
+        loaded.align = 4
+        return loaded
 
-    return Vector(count)(array, index, width), lower
+    return vector(array, start, at, width), lower
 
 
-@intrinsic
-def store(typing: Any, array: Any, index: Any, vector: Any) -> Any:
-    """Store a vector in a flat array, starting at `index`."""
+@intrinsic(prefer_literal=True)
+def store(typing: Any, array: Any, start: Any, at: Any, vector: Any) -> Any:
+    """Store a vector in a flat array, from element `start` + `at` on; `at` is a literal."""
 
-    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place = _place(context, builder, signature, arguments, vector.width)
-        builder.store(arguments[2], place).align = 4
+    def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        place = _place(context, builder, array, given[0], given[1], at.literal_value)
+        builder.store(given[3], builder.bitcast(place, given[3].type.as_pointer())).align = 4
         return context.get_dummy_value()
 
-    return types.none(array, index, vector), lower
+    return types.none(array, start, at, vector), lower
 
 
 @intrinsic(prefer_literal=True)
@@ -99,19 +99,17 @@ def plus(typing: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
-def times(typing: Any, a: Any, b: Any) -> Any:
-    """Multiply two vectors elementwise."""
-    return a(a, b), lambda context, builder, signature, given: builder.fmul(*given, flags=FAST)
-
-
-@intrinsic
 def times_plus(typing: Any, a: Any, b: Any, c: Any) -> Any:
-    """Multiply two vectors elementwise and add a third."""
+    """Multiply two vectors elementwise, and add the products to a third, as many at a time as it has elements."""
 
     def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        return _add(builder, builder.fmul(given[0], given[1], flags=FAST), given[2])
+        total = given[2]
+        for at in range(0, a.width, c.width):
+            factors = (_shuffle(builder, x, x, range(at, at + c.width)) for x in given[:2])
+            total = _add(builder, builder.fmul(*factors, flags=FAST), total)
+        return total
 
-    return a(a, b, c), lower
+    return c(a, b, c), lower
 
 
 @intrinsic
@@ -125,22 +123,21 @@ def sums_of(typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
     return Vector(4)(a, b, c, d), lower
 
 
-@intrinsic
-def prefetch(typing: Any, array: Any, index: Any) -> Any:
-    """Prefetch the cache line of an element, for writing."""
+@intrinsic(prefer_literal=True)
+def prefetch(typing: Any, array: Any, start: Any, length: Any, line: Any) -> Any:
+    """Prefetch `length` elements of a flat array, from `start` on, for writing; a cache line has `line` elements."""
 
     def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, _INDEX, _INDEX, _INDEX])
         name = "llvm.prefetch.p0i8"
         function = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
-        place = builder.gep(
-            context.make_array(signature.args[0])(context, builder, given[0]).data, [given[1]], inbounds=True
-        )
-        builder.call(function, [builder.bitcast(place, byte), _INDEX(1), _INDEX(3), _INDEX(1)])
+        for at in range(0, length.literal_value, line.literal_value):
+            place = _place(context, builder, array, given[0], given[1], at)
+            builder.call(function, [builder.bitcast(place, byte), _INDEX(1), _INDEX(3), _INDEX(1)])
         return context.get_dummy_value()
 
-    return types.none(array, index), lower
+    return types.none(array, start, length, line), lower
 
 
 # ---------------------------------------------------------------------- instructions
