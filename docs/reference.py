@@ -24,8 +24,9 @@ SETTINGS = """# Settings
 Generated from the configuration classes by `python docs/reference.py`; do not edit.
 
 A setting is given to `dsgmcmc sample` as an option or with `--set NAME=VALUE`, in a file with `--config FILE.toml`, or
-to `BPMF` as a parameter or in `options={...}`. `dsgmcmc sample DATA.h5 --out RUN --dry-run` prints the values of
-all settings, and `RUN/run.toml` stores them. A length is a number of iterations, such as `2000`, or of sweeps, such as
+to `BPMF` as a parameter or in `options={...}`. A file has the sampler's settings in a section `[sampler]`, and Python
+in `options={"sampler": {"friction": 0.8}}`. `dsgmcmc sample DATA.h5 --out RUN --dry-run` prints the values of all
+settings, and `RUN/run.toml` stores them. A length is a number of iterations, such as `2000`, or of sweeps, such as
 `"500sweeps"`.
 """
 
@@ -204,6 +205,8 @@ def _values(field: FieldInfo) -> str:
     limits = [(words, getattr(constraint, key, None)) for constraint in field.metadata for key, words in bounds.items()]
     phrases = [f"{words} {bound}" for words, bound in limits if bound is not None]
     types = ", ".join(dict.fromkeys(kinds(field.annotation)))
+    if types == "text" and declared(field)["metavar"]:
+        types = _listed(declared(field)["metavar"].split("|"))
     return " ".join([types, ", ".join(phrases)]).strip()
 
 

@@ -30,9 +30,7 @@ def compare(
             show_default="log-probability; log-density if ratings have no levels; ndcg for clicks",
         ),
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE.toml", help="Settings for all models, named like options of `sample`.")
-    ] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="File with settings for all models.")] = None,
     assign: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting for all models, e.g. rank=16.")
     ] = None,

@@ -23,7 +23,10 @@ OutOption = Annotated[
     ),
 ]
 ClipOption = Annotated[
-    bool, typer.Option("--clip/--no-clip", help="Clip predicted ratings and quantiles to the range of the ratings.")
+    bool,
+    typer.Option(
+        "--clip/--no-clip", help="Clip predicted ratings and quantiles, not scores, to the range of the ratings."
+    ),
 ]
 DataOption = Annotated[
     Path | None,

@@ -42,7 +42,7 @@ def sample(
     data: Annotated[Path, typer.Argument(metavar="DATA.h5", help="Ratings file made by `dsgmcmc prepare`.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Run directory.")],
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE.toml", help="File with settings, named like these options.")
+        Path | None, typer.Option(metavar="FILE.toml", help="File with settings; the sampler's are in [sampler].")
     ] = None,
     assign: Annotated[
         list[str] | None,

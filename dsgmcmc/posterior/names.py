@@ -186,7 +186,8 @@ def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> d
     result = {rows[name]: title for name, title in read_titles(path, matching).items() if name in rows}
     if not result:
         examples = ", ".join(str(name) for name in items.ids[:3])
-        raise InputError(f"{path} has none of the run's items, whose names are, for example, {examples}")
+        lines = f"no line of {path} that matches {matching!r}" if matching else f"no line of {path}"
+        raise InputError(f"{lines} has an item of the run; their names are, for example, {examples}")
     return result
 
 

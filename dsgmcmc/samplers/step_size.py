@@ -75,7 +75,7 @@ class StepSize(SamplerConfig):
 class RisingStep(StepSize):
     """A step that rises linearly, from a fraction of `step_size` to `step_size`, over the first `warm_up` sweeps."""
 
-    warm_up: int = Field(20, ge=0, description="sweeps over which the step rises to its full size")
+    warm_up: int = Field(20, ge=0, description="sweeps in which the step rises to its full size; baoab, kronecker: 40")
 
     @property
     def first_step(self) -> float:

@@ -108,7 +108,7 @@ class NoiseSettings(BaseModel):
     noise_precision: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["sampled"] = setting(
         "Precision tau of the noise; sampled: inferred from the ratings.",
         "sampled",
-        shown="sampled; 1 with --prior fixed, 30 with all-cells",
+        shown="sampled; 1 with --prior fixed or a likelihood without noise, 30 with all-cells",
         metavar="TAU|sampled",
     )
 

@@ -119,7 +119,7 @@ class RowSettings(BaseModel):
     standardise: bool = setting(
         "Scale the priors by the ratings' standard deviation; no: as published.",
         True,
-        shown="yes; no with --prior fixed",
+        shown="yes; no with --prior fixed or a likelihood without noise",
         offered=False,
     )
 
