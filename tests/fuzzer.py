@@ -38,11 +38,11 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.store import MANIFEST, Snapshot, seal
+from dsgmcmc.storage.store import MANIFEST, seal
 
 REFUSED, HARMLESS, WORDLESS, WRONG, CRASHED = 10, 11, 12, 13, 14
 #: Address space in bytes beyond that of the libraries, and seconds.
-LIMITS = {"table": (2 << 30, 20), "ratings": (256 << 20, 20), "snapshot": (256 << 20, 20), "run": (400 << 20, 20)}
+LIMITS = {"table": (2 << 30, 20), "ratings": (256 << 20, 20), "run": (400 << 20, 20)}
 
 #: Changes of a file or directory, by its name.
 Changes = Iterator[tuple[str, Callable[[Path], Any]]]
@@ -135,12 +135,6 @@ def parsed(path: Path) -> dict[str, Any] | None:
     return {"_table": dict(zip(zip(users, items, strict=True), values, strict=True))}
 
 
-def _snapshot(path: Path) -> Any:
-    snapshot = Snapshot(path)
-    snapshot.verify()
-    return [(key, snapshot.read(key).tobytes()) for key in sorted(snapshot.block_keys())]
-
-
 def output_of(*arguments: str) -> str:
     """Output of a command."""
     out = io.StringIO()
@@ -191,7 +185,6 @@ def _prepared(path: Path) -> None:
 READERS: dict[str, tuple[Callable[[Path], Any], ...]] = {
     "table": (_table,),
     "ratings": (_ratings,),
-    "snapshot": (_snapshot,),
     "run": (_predictions, _ranking, _summary, _log, _events, _page, _verified, _prepared),
     "run.toml": (_predictions, _summary, _verified),
     "summary.json": (_summary, _page, _verified),

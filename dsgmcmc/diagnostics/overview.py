@@ -11,6 +11,7 @@ from dsgmcmc.diagnostics.convergence import describe_ending
 from dsgmcmc.diagnostics.summary import Verdict, as_written, ending, read_summary, verdict, written
 from dsgmcmc.posterior.run import LiveProgress, Run, newest_states, progress
 from dsgmcmc.posterior.traces import importance
+from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import RunDirectory, verify_run
 from dsgmcmc.storage.store import steps
 from dsgmcmc.terminal import plain
@@ -90,8 +91,8 @@ def _verdict(known: Mapping[str, Any]) -> Verdict:
     """Judge a run that has ended."""
     summary, cautions = known["summary"], known["run"].get("cautions", [])
     current = {"reached": known["reached"], "iterations": known["settings"]["iterations"]}
-    if summary is None:
-        return Verdict(["no result yet"], cautions, [ending(current)])
+    if summary is None or summary["reached"] != known["reached"]:  # the last job ended before it wrote the summary
+        return Verdict([f"no result yet: {named('resume')} writes it"], cautions, [ending(current)])
     look = summary["until"]
     if look and look["iteration"] < max(current["reached"]):  # the run continued after this check
         look = None

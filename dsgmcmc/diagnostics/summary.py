@@ -190,7 +190,7 @@ def ending(summary: Summary) -> str:
         at, by_chain = ", ".join(f"{iteration:,}" for iteration in reached), "" if len(reached) == 1 else " (by chain)"
         return f"stopped at iteration {at} of {iterations:,}{by_chain}; continue with the same command and --resume"
     several = f", {len(reached)} chains" if len(reached) > 1 else ""
-    return f"finished: {iterations:,} iterations{several}"
+    return f"finished: {min(reached):,} iterations{several}"
 
 
 def _stopped(summary: Summary) -> bool:

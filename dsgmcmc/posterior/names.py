@@ -21,6 +21,7 @@ file, which are items if the run is ``transposed``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -32,22 +33,23 @@ from dsgmcmc.data.ratings import SIDES, Ratings, Side
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import Quantities
-from dsgmcmc.storage.rundir import INDEX, Facts, RunDirectory, header
-from dsgmcmc.storage.store import Key, is_whole, write_snapshot
+from dsgmcmc.storage.rundir import INDEX, Facts, RunDirectory, check_made_with, header
+from dsgmcmc.storage.store import Key, is_whole, read_manifest, write_snapshot
 from dsgmcmc.types import Array, Factor, Float64, Int32, Int64
 
 _SLAB_ROWS = 1 << 20  # rows whose features are read at a time
 
 
 def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, facts: Facts) -> None:
-    """Write the index of a run that this process has locked, unless the index is complete.
+    """Write the index of a run that this process has locked, unless the index is complete and made from these facts.
 
     `facts` are the facts with which the run's snapshots must agree (`dsgmcmc.storage.rundir`).
     """
-    if is_whole(run.path / INDEX, "it is written again"):
-        return
-
-    recorded = {**facts, "config_hash": config_hash, "data_hash": ratings.digest}
+    recorded, path = {**facts, "config_hash": config_hash, "data_hash": ratings.digest}, run.path / INDEX
+    with suppress(InputError):  # of a job with other settings, which ended before it wrote run.toml
+        if is_whole(path, "it is written again"):
+            check_made_with(read_manifest(path), recorded, path)
+            return
     write_snapshot(run.path, INDEX, _blocks(ratings), header("index", 0, 0, 1, recorded))
 
 

@@ -321,7 +321,7 @@ class Job:
                 raise type(failures[0])("; ".join(dict.fromkeys(map(str, failures))))
             agree(comm, self._check_logs, "writing a log", WriteError)
             request = max(comm.allgather(self._request))
-            earlier = saved_result(run) if self._at_root else []
+            earlier = saved_result(run, config.chains) if self._at_root else []
             if any(comm.allgather(self._sampled > 0 or earlier is None)):  # another group may have sampled
                 self.result = self._write_summary(ring, sampling)
             else:
@@ -516,6 +516,8 @@ def _check_disk(run: RunDirectory, costs: Costs) -> None:
 def _refuse_changes(saved: ResolvedConfig, requested: ResolvedConfig, run: RunDirectory) -> None:
     """Refuse changes of settings that cannot change during a run."""
     old, new = saved.model_dump(exclude=set(CHANGEABLE)), requested.model_dump(exclude=set(CHANGEABLE))
+    if requested.chains < saved.chains:  # the draws of all chains stay
+        old["chains"], new["chains"] = saved.chains, requested.chains
     changes = [f"{name}: {old[name]} in the run, {new[name]} requested" for name in old if old[name] != new[name]]
     if changes:
         raise InputError(
@@ -589,11 +591,13 @@ def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str,
     return {"process": slowest, "host": hosts[slowest], "busy_seconds": busy[slowest], "others_seconds": typical}
 
 
-def saved_result(run: RunDirectory) -> list[str] | None:
-    """Return the lines that tell the user the result of a finished run; None without a readable summary."""
+def saved_result(run: RunDirectory, chains: int) -> list[str] | None:
+    """Return the lines that tell the user the result of a finished run; None without a summary of its last state."""
     try:
         summary = read_summary(run.summary_file)
         with as_written(run.summary_file):
+            if summary["reached"] != run.reached(chains):
+                return None
             first, *others = _result(summary, run.path)
     except (FileNotFoundError, InputError):
         return None

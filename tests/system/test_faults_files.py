@@ -18,6 +18,7 @@ from tiny import LONG, go_on, resuming
 from dsgmcmc import BPMF
 from dsgmcmc.config.job import Policy
 from dsgmcmc.diagnostics.overview import audit
+from dsgmcmc.diagnostics.summary import read_summary, save_summary
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.rundir import RunDirectory
@@ -131,6 +132,24 @@ def test_resuming_repairs_a_finished_run(data: Path, runs: Path, tmp_path: Path,
     assert go(data, out) == 0
     assert audit(RunDirectory(out)) == expected
     assert Run(out).draw(0).tau > 0
+
+
+def test_a_summary_of_an_earlier_state_is_replaced(data: Path, runs: Path, tmp_path: Path) -> None:
+    """The last job may have failed to write it; until it is written, nobody sees the old scores as the result."""
+    out = Path(shutil.copytree(runs / "ended", tmp_path / "run"))
+    written = read_summary(out / "summary.json")
+    save_summary(out / "summary.json", written | {"reached": [40], "rmse_mean": 7.0})
+    assert "no result yet" in typed("info", out).expect().out
+    assert go(data, out) == 0
+    assert read_summary(out / "summary.json")["rmse_mean"] == written["rmse_mean"]
+
+
+def test_an_index_of_other_settings_is_replaced(data: Path, runs: Path, out: Path, tmp_path: Path) -> None:
+    """A job may end between the index and `run.toml`; the next one may have other settings."""
+    new = tmp_path / "new"
+    shutil.copytree(runs / "ended" / "index", new / "index")
+    typed("sample", data, "--out", new, "--resume", "--rank", 1, "--iterations", 20, "--burn-in", 5).expect()
+    assert Run(new).config.rank == 1
 
 
 def test_a_draw_that_every_checkpoint_counts_on_cannot_be_made_again(data: Path, out: Path) -> None:

@@ -58,14 +58,3 @@ def test_the_run_keeps_it_and_replaces_a_file_that_does_not_fit(finished, damage
         path.write_bytes({"half": content[:100], "a bit": content}.get(damaged, damaged))
     np.testing.assert_array_equal(finished.open().exposure.weights, first.weights)
     np.testing.assert_array_equal(np.load(path), numbers)
-
-
-def test_the_file_of_other_ratings_is_not_used(finished, tmp_path):
-    """The exposure of other ratings is not used: its name has the hash of the ratings."""
-    other = make_run(tmp_path / "other", users=29, items=20, iterations=60).open()
-    foreign, right = other.exposure, finished.open().exposure
-    path = finished.open().exposure_file
-    path.unlink()
-    other.exposure_file.rename(path.with_name(other.exposure_file.name))
-    assert not np.array_equal(foreign.weights, right.weights)
-    np.testing.assert_array_equal(finished.open().exposure.weights, right.weights)
