@@ -46,7 +46,8 @@ def compare(
     has a temporal split), and does not use the test ratings. It samples each model briefly on the other training
     ratings, and scores it on the held-out ratings. It recommends the simplest model within one standard error of the
     best. The recommendation depends on the data, the settings and the seed, but not on the speed of the machine or the
-    number of processes.
+    number of processes. FILE.toml also has the settings that were given for all models; those for the length of a run,
+    its chains and its checkpoints have no effect on the comparison.
 
     \b
     Examples:
@@ -71,6 +72,7 @@ def compare(
         try:
             source, signals = RatingsSource(data), installed()
             comparison = Comparing(comm, source, folder, shared_settings, metric, signals=signals, quiet=as_json).run()
+            comparison = comparison.including({k: v for k, v in shared_settings.items() if v not in ({}, "auto")})
         except StoppedError as stopped:
             return stopped.status
         on_root(comm, partial(write_whole, out, comparison.toml()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,7 +45,7 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str
-    settings: dict[str, str | int]
+    settings: dict[str, Any]
     sweeps: int
     criterion: float | None = None
     behind: float | None = None
@@ -92,7 +93,7 @@ class Comparison(BaseModel):
         return next(model for model in self.models if model.name == name)
 
     @property
-    def settings(self) -> dict[str, str | int]:
+    def settings(self) -> dict[str, Any]:
         """Settings of the recommended model."""
         return self.model(self.recommended).settings
 
@@ -119,6 +120,11 @@ class Comparison(BaseModel):
             f"Take {self.recommended}: it is the simplest model whose {criterion} is within one standard error of the "
             f"best, that of {self.best} ({chosen.behind:.4f} worse, standard error {chosen.error:.4f})."
         )
+
+    def including(self, given: Mapping[str, Any]) -> Self:
+        """Return the comparison with the settings that were `given` for all models among the settings of every one."""
+        models = [model.model_copy(update={"settings": {**model.settings, **given}}) for model in self.models]
+        return self.model_copy(update={"models": models})
 
     def save(self, path: Path) -> None:
         """Write the comparison to a file; raises OSError."""

@@ -31,6 +31,7 @@ from contextlib import suppress
 from functools import cached_property, partial
 from itertools import combinations
 from pathlib import Path
+from time import sleep
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -57,6 +58,7 @@ from dsgmcmc.runs.job import Job, refuse_taken
 from dsgmcmc.runs.progress import logs
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
+from dsgmcmc.storage.lock import ATTEMPT_SECONDS, Lock
 from dsgmcmc.storage.store import open_array, write_array
 from dsgmcmc.terminal import say
 from dsgmcmc.types import Comm, Float64, Int32
@@ -371,18 +373,25 @@ class Comparing:
         Raises
         ------
         InputError
-            If settings or ratings are wrong, or there are too few ratings to hold some out.
+            If settings or ratings are wrong, there are too few ratings to hold some out, or another job uses the
+            folder.
         StoppedError
             If the comparison was stopped; an identical call resumes it.
         DivergenceError
             If the chains of all candidates without additions diverge.
         """
+        lock = Lock(self._folder / "lock")
         with logs(self._comm.rank, quiet=True), threadpool_limits(1, user_api="blas"):  # threads affect the last bits
             self._plan = on_root(self._comm, self._make_plan)
-            self._inner = self._inner_source(self._plan.seed)
-            chosen, best = self._choose()
-            result = on_root(self._comm, partial(self._result, chosen, best))
-            on_root(self._comm, partial(remove_candidates, self._folder))
+            try:
+                while not on_root(self._comm, lock.attempt):
+                    sleep(ATTEMPT_SECONDS)
+                self._inner = self._inner_source(self._plan.seed)
+                chosen, best = self._choose()
+                result = on_root(self._comm, partial(self._result, chosen, best))
+                on_root(self._comm, partial(remove_candidates, self._folder))
+            finally:
+                lock.release()
         return result
 
     def _inner_source(self, seed: int) -> RatingsSource:
@@ -549,9 +558,9 @@ class Comparing:
 
 
 def remove_candidates(folder: Path) -> None:
-    """Remove the candidates' runs and scores from a folder, and the folder unless it has other files."""
+    """Remove runs and scores of candidates, and the lock, from a folder; and the folder unless it has other files."""
     for path in folder.iterdir() if folder.is_dir() else ():
-        if re.fullmatch(r"[0-9a-f]{64}(\.npy)?", path.name):
+        if re.fullmatch(r"[0-9a-f]{64}(\.npy)?|lock", path.name):
             with suppress(OSError):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
     with suppress(OSError):

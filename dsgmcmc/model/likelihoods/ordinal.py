@@ -439,11 +439,12 @@ class Ordinal(ScaledRows):
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Levels:
         """Read the part's data from the ratings file, once for all chains of a run. Collective.
 
-        Here: the levels, and the number of training ratings at each level.
+        Here: the levels, and the number of training ratings at each level: at least 1, because a comparison may hold
+        out all ratings of a rare level.
         """
         values = cls.levels_of(ratings)
         assert values is not None
-        return Levels(values, blocks.level_counts(ring, len(values)))
+        return Levels(values, np.maximum(blocks.level_counts(ring, len(values)), 1))
 
     # ------------------------------------------------------------------ settings and ratings files
 

@@ -35,6 +35,7 @@ from dsgmcmc.runs.compare import (
 )
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
+from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.rundir import RunDirectory
 
 OWNERS = np.repeat(np.arange(100), 10)
@@ -156,6 +157,11 @@ def test_settings_restrict_what_is_compared(tmp_path):
     result = compare(tmp_path, data, metric="rmse", likelihood="gaussian", implicit_features="no", features="no")
     assert [model.name for model in result.models] == ["plain", "noise"]
     assert [path.name for path in (tmp_path / "folder").iterdir()] == ["precious"]
+    lock = Lock(tmp_path / "folder" / "lock")
+    assert lock.attempt()
+    with pytest.raises(InputError, match="is in use"):
+        compare(tmp_path, data)
+    lock.release()
     with pytest.raises(InputError, match="levels"):
         compare(tmp_path, write_noisy(tmp_path / "m.h5", [0.5]), likelihood="ordinal-logit")
 
@@ -189,7 +195,7 @@ def test_the_command_writes_settings_for_sample(tmp_path):
     table = json.loads(typed(*command).expect().out)
     assert table["recommended"].startswith(("noise", "tails"))
     assert table["metric"] == "log-density"
-    assert tomllib.loads(best.read_text()) == table["settings"] == {**table["settings"], "noise": "both"}
+    assert tomllib.loads(best.read_text()) == table["settings"] == {**table["settings"], "noise": "both", "rank": 3}
     assert not best.with_name("best.toml.compare").exists()
     assert "exists; give another name, or --force" in typed(*command).expect(2).err
     typed("sample", data, "--out", tmp_path / "run", "--config", best, "--iterations", 10).expect()
