@@ -7,6 +7,7 @@ import operator
 import os
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -24,6 +25,7 @@ from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.progress import in_notebook
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import Scratch
+from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.types import Comm
 
 if TYPE_CHECKING:  # these modules load Numba's compiler
@@ -259,7 +261,7 @@ class BPMF(Estimator, FittedModel):
         ratings_file = folder / "ratings.h5" if self.out is None else out.with_name(f"{out.name}.ratings.h5")
         comm = self.comm or Alone()
         processes = number_of_processes(self.n_jobs) if self.comm is None else 1
-        data = self._prepare(X, y, ratings_file, comm, settings["seed"])
+        data = self._prepare(X, y, ratings_file, comm, settings["seed"], RunDirectory(out))
         show_progress = in_notebook() if self.verbose is None else bool(self.verbose)
         try:
             if processes > 1:
@@ -311,28 +313,31 @@ class BPMF(Estimator, FittedModel):
 
         settings, scratch = self._settings(), Scratch()
         comm = self.comm or Alone()
-        data = self._prepare(X, y, scratch.path / "ratings.h5", comm, settings["seed"], compared=True)
+        data = self._prepare(X, y, scratch.path / "ratings.h5", comm, settings["seed"])
         folder = Path(comm.bcast(str(scratch.path / "compare")))
         return Comparing(comm, RatingsSource(data), folder, settings, metric, quiet=not self.verbose).run()
 
-    def _prepare(self, X: Any, y: Any, path: Path, comm: Comm, seed: int, compared: bool = False) -> Path:
+    def _prepare(self, X: Any, y: Any, path: Path, comm: Comm, seed: int, run: RunDirectory | None = None) -> Path:
         """Write the ratings to `path`, unless X is a ratings file; return the path of the ratings file. Collective.
 
-        If `compared`, and X has timestamps, the order of ratings in time is kept for models with time effects.
+        If there is a run already in `run`, `path` is its ratings file, and is written only with the run's own ratings;
+        other ratings are written to a temporary file, with which the run cannot continue. Without `run`, models are
+        compared. If models are compared, and X has timestamps, the order of ratings in time is kept for models with
+        time effects.
         """
 
         def prepare() -> Path:
             given = {"user": self.user_features, "item": self.item_features}
             features = {kind: read_features(table, kind) for kind, table in given.items() if table is not None}
             timed = self.time_levels not in (None, "no")
-            if not timed and (compared or self.model == "auto"):
+            if not timed and (run is None or self.model == "auto"):
                 timed = has_times(X, y, self.columns)
             source = ratings_source(X, y, timed, self.columns, bool(features))
             if isinstance(source, Path) and source.suffix == ".h5":
                 return source.resolve()
-            prepare_ratings(
+            write = partial(
+                prepare_ratings,
                 [source],
-                path,
                 columns=self.columns if isinstance(source, Path) else None,
                 test_fraction=self.test_fraction,
                 seed=seed % 2**31,
@@ -341,6 +346,11 @@ class BPMF(Estimator, FittedModel):
                 described=features,
                 force=True,
             )
+            if run is not None and run.settings_file.exists():
+                other = self._scratch.path / "other.h5"
+                if write(other).content_sha256 != run.read_settings()[1].get("data_hash"):
+                    return other
+            write(path)
             return path.resolve()
 
         return on_root(comm, prepare, "fit")
@@ -352,7 +362,7 @@ class BPMF(Estimator, FittedModel):
         Parameters
         ----------
         run : path
-            Run directory. `fit` on the same ratings continues the run (`warm_start`), with the settings of the run.
+            Run directory. `fit` on the ratings file of the run continues the run, with its settings.
         data : path, optional
             Ratings file of the run, if it was moved; only `recommend` needs it.
 

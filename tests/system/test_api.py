@@ -147,6 +147,9 @@ def test_the_run_directory_and_the_seed(ratings, tmp_path):
     assert not np.array_equal(one.predict(ratings[0]), two.predict(ratings[0]))
     with pytest.raises(InputError, match="not empty"):
         one.fit(*ratings)
+    with pytest.raises(InputError, match="was sampled on other data"):
+        one.set_params(warm_start=True).fit(ratings[0], -ratings[1])
+    assert len(BPMF.load(tmp_path / "run").recommend([3, 3], n=2)["rank"]) == 2  # from the ratings beside the run
 
 
 def test_n_jobs_starts_mpirun_and_changes_nothing(ratings, model):
@@ -315,6 +318,13 @@ SOME = [[u, i, u + i] for u in range(9) for i in range(9)]
         (lambda m: m.recommend([1], by="thompson", seed="a"), "seed 'a'"),
         (lambda m: m.predict([1, 2]), r"shape \(n, 2\)"),
         (lambda m: m.similar([1]), "the name of one item"),
+        (lambda m: m.similar(1, n=-1), "whole number"),
+        (lambda m: m.similar(1, kind="film"), "kind 'film': expected user or item"),
+        (lambda m: m.fold_in([[1, 2, 1e160]]), "ratings range from 1e.160"),
+        (
+            lambda _: BPMF().fit(pd.DataFrame({"user": pd.array(["a", pd.NA]), "item": [1, 2], "rating": [1, 2]})),
+            "row 1",
+        ),
         (lambda _: BPMF().fit(None), r"shape \(n, 3\)"),
         (lambda _: BPMF(unknown="x").fit("r.csv"), "unknown='x'"),
         (lambda _: BPMF(options={"rank": 3}).fit("r.csv"), "which is a parameter"),
