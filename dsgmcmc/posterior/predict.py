@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import cells_kernel
@@ -64,8 +63,10 @@ class PredictOptions:
     probabilities: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 < self.interval < 1:
+        if not 1e-9 <= self.interval <= 1 - 1e-9:
             raise InputError(f"interval {self.interval}: expected a probability between 0 and 1")
+        if self.at_least is not None and not np.isfinite(self.at_least):
+            raise InputError(f"at_least {self.at_least}: expected a finite number")
         if self.of_mean and (self.at_least is not None or self.probabilities):
             raise InputError("--of-mean cannot be combined with --at-least or --probabilities: leave it out")
 
@@ -117,7 +118,7 @@ class Predictor:
         if options.probabilities:
             if run.levels is None:
                 raise InputError(f"{run.path}: its ratings have no levels, so there are no probabilities of levels")
-            self.names += [f"p_{level:g}" for level in run.levels.tolist()]
+            self.names += [f"p_{str(level).removesuffix('.0')}" for level in run.levels.astype(np.float32)]
         self._cells = cells_kernel(config.rank, config.biases)
         self._clip = options.clip and not scores_only
         self._range = run.facts["minimum"], run.facts["maximum"]
@@ -166,7 +167,7 @@ class Predictor:
 
     def distributions(
         self, users: Int32, items: Int32, positions: Sequence[int] | None = None
-    ) -> Iterator[tuple[npt.NDArray[np.intp], Predictive]]:
+    ) -> Iterator[tuple[Array, Predictive]]:
         """Yield row numbers of pairs and their predictive distributions, in batches; parameters as for `draws`."""
         users, items = np.ascontiguousarray(users, np.int32), np.ascontiguousarray(items, np.int32)
         law = self.run.config.law
@@ -267,7 +268,7 @@ class Predictor:
         return centre, spread
 
 
-def _grouped(users: Int32, items: Int32) -> list[npt.NDArray[np.intp]]:
+def _grouped(users: Int32, items: Int32) -> list[Array]:
     """Group pairs with the same user and item, where `_KNOWN` replaces every user and item that the run knows.
 
     Returns the positions of the pairs in every group; pairs of a known user and a known item are in no group.
@@ -318,6 +319,8 @@ def predict_table(
     from dsgmcmc.data.tables import append_results, output_format, write_query
 
     output_format(out)
+    if out is not None and out.resolve() == pairs.resolve():
+        raise InputError(f"{out} is the input; give another name for the output")
     predictor = Predictor(run, options)
     integers = run.users.integers, run.items.integers
     with open_session(out.parent if out else Path(tempfile.gettempdir())) as db:

@@ -57,6 +57,15 @@ def test_ratings_that_are_rounded_have_the_probabilities_of_levels(normals: Norm
     np.testing.assert_allclose(np.exp(normals.log_probability(x)), np.maximum(nearest, 1e-30), rtol=1e-6, atol=1e-12)
 
 
+def test_uncertain_predictors_are_integrated_over() -> None:
+    """The probability of a level is that of a fine quadrature, also for a predictor much wider than the noise."""
+    eta, nodes = np.linspace(-30, 30, 61)[:, None], np.linspace(-8, 8, 4001)
+    unit = np.ones((61, 1), np.float32)
+    draws = PredictorDraws(eta.astype(np.float32), unit, 100 * unit, np.ones(1), np.zeros((1, 1, 1)))
+    p = Ordinal.predictive(draws, 0.0, LEVELS[:2]).probabilities()[:, 1]
+    np.testing.assert_allclose(p, expit(eta + 10 * nodes) @ norm.pdf(nodes) / norm.pdf(nodes).sum(), atol=5e-4)
+
+
 #: Shape of counts at one draw: dispersion 4, a ceiling far away, and counts from 0 on.
 COUNTS = np.array([[[4.0, 1e12, 0.0]]])
 
