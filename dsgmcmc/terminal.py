@@ -58,7 +58,8 @@ def say(*lines: str, file: IO[str] | None = None) -> None:
 
 
 def say_json(content: Any, indent: int | None = 1, file: IO[str] | None = None) -> None:
-    """Print JSON in ASCII, with JSON escapes for all control characters."""
+    """Print JSON in ASCII, with JSON escapes for all control characters, and null for numbers that are not finite."""
+    content = json.loads(json.dumps(content), parse_constant=lambda name: None)
     say(*json.dumps(content, indent=indent).replace("\x7f", r"\u007f").split("\n"), file=file)
 
 

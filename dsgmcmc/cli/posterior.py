@@ -220,7 +220,7 @@ def _show_recommendations(blocks: Iterable[dict[str, Any]], ranking: Ranking, as
 @retry_if_gone
 def evaluate(
     run: RunArgument,
-    at: Annotated[int, typer.Option(min=1, help="Number of recommended items per user.")] = 10,
+    at: Annotated[int, typer.Option(min=1, max=100_000, help="Number of recommended items per user.")] = 10,
     liked: Annotated[
         float | None,
         typer.Option(help="Lowest test rating that counts as liked.", show_default="three quarters up the scale"),

@@ -58,7 +58,9 @@ def prepare(
     test_fraction: Annotated[
         float | None, typer.Option(help="Fraction of the ratings to hold out for testing.", show_default="0.1")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed for the split, and for the order of rows and columns.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Seed for the split, and for the order of rows and columns.")
+    ] = 0,
     split: Annotated[
         Literal["random", "temporal"],
         typer.Option(help="Test ratings: drawn at random, or the latest by timestamp."),

@@ -191,10 +191,18 @@ def _columns(X: Any, roles: Sequence[str], given: Mapping[str, str]) -> list[Arr
     return [*(_names(column, role) for column, role in zip(columns[:2], roles, strict=False)), *columns[2:]]
 
 
+def _is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, which is not itself, or pandas.NA, whose comparisons are neither true nor false."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:
+        return True
+
+
 def _names(column: Array, role: str) -> Array:
     """Convert a column of names to an int64 array or to an object array of str."""
     if column.dtype == object:
-        missing = [value is None or value != value or value == "" for value in column]  # NaN is not itself
+        missing = [_is_missing(value) or value == "" for value in column]
         _refuse_rows(np.array(missing, bool), f"{role} name")
         inferred = np.array(column.tolist())
         column = inferred if inferred.dtype.kind in "iuf" else column
@@ -274,6 +282,5 @@ def _texts(column: Array, separator: str) -> Array:
         if isinstance(value, list | tuple | np.ndarray):
             texts.append(separator.join(map(str, value)))
         else:
-            missing = value is None or value != value  # NaN is not itself
-            texts.append(None if missing else str(int(value) if isinstance(value, bool) else value))
+            texts.append(None if _is_missing(value) else str(int(value) if isinstance(value, bool) else value))
     return np.array(texts, dtype=object)

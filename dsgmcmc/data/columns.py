@@ -83,11 +83,11 @@ def locate(
     for role, name in columns.items():
         if names and names.count(name) == 1:
             places[role] = names.index(name)
-        elif name.isdecimal() and 1 <= int(name) <= width:
+        elif name.isdecimal() and len(name) < 10 and 1 <= int(name) <= width:
             places[role] = int(name) - 1
         else:
             found = "several columns" if names and name in names else "no column"
-            raise InputError(f"{where} has {layout}, but {found} {name!r} for {role}")
+            raise InputError(f"{where} has {layout}, but {found} {name[:60]!r} for {role}")
     known = [simplified(name) for name in names or ()]
     for role in roles:
         place = find_column(known, role)

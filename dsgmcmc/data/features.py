@@ -22,8 +22,8 @@ import pydantic
 from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
 from dsgmcmc.data.columns import NAMES, find_column, simplified
-from dsgmcmc.data.ratings import MAX_FEATURES, Features, find_coarseness
-from dsgmcmc.data.session import as_number, is_integer, literal
+from dsgmcmc.data.ratings import MAX_FEATURES, MAX_ID_BYTES, Features, find_coarseness
+from dsgmcmc.data.session import Session, as_number, is_integer, literal
 from dsgmcmc.data.tables import SHOWN, TableFile, first_column, open_table, read_matrix, scalar, trim_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float64, Int64
@@ -201,7 +201,7 @@ def describe(files: Mapping[str, Path | None], kinds: str | None, separator: str
 # ------------------------------------------------------------------------------------------------ reading
 
 
-def read_description(db: duckdb.DuckDBPyConnection, entity: str, given: Description) -> Described:
+def read_description(db: Session, entity: str, given: Description) -> Described:
     """Read a table or matrix that describes users or items into a DuckDB table.
 
     Equal rows of a name count once. Raises InputError if the table is invalid, or has different rows for one name.
@@ -222,7 +222,7 @@ def read_description(db: duckdb.DuckDBPyConnection, entity: str, given: Descript
     return described
 
 
-def load_description(db: duckdb.DuckDBPyConnection, entity: str, given: Description) -> Described:
+def load_description(db: Session, entity: str, given: Description) -> Described:
     """Read a table or matrix that describes users or items, and compare its names with the names in ``raw``.
 
     Raises InputError as `read_description` does, and if no described user or item has ratings.
@@ -253,7 +253,7 @@ def check_kinds(tables: Mapping[str, Described], descriptions: Mapping[str, Desc
         )
 
 
-def _read_table(db: duckdb.DuckDBPyConnection, source: Path | TableFile, entity: str, given: Description) -> Described:
+def _read_table(db: Session, source: Path | TableFile, entity: str, given: Description) -> Described:
     """Read a table with a header, or a MovieLens file without one; lists in Parquet are joined by the separator."""
     known: dict[str, Any] = {}
     if isinstance(source, Path):
@@ -301,15 +301,16 @@ def _is_missing(text: str) -> str:
     return f"regexp_full_match(trim({text}), {literal('|'.join(map(re.escape, _MISSING)))}, 'i')"
 
 
-def _read_matrix(db: duckdb.DuckDBPyConnection, path: Path, entries: Any, entity: str) -> Described:
+def _read_matrix(db: Session, path: Path, entries: Any, entity: str) -> Described:
     """Read a matrix, whose rows are named by their numbers; rows without entries have no features."""
     import scipy.sparse  # slow to import
 
     if entries.data.dtype.kind not in "fiub" or not (np.abs(entries.data) <= np.finfo(np.float32).max).all():
         raise InputError(f"{path} has values that are not finite numbers in single precision")
     width = entries.shape[1]
-    if width > MAX_FEATURES:
-        raise InputError(f"{path} has {width} features, more than {MAX_FEATURES}")
+    if width > MAX_FEATURES or not len(entries.data):
+        found = f"{width} features, more than {MAX_FEATURES}" if len(entries.data) else "no entries"
+        raise InputError(f"{path} has {found}")
     present, rows = np.unique(entries.row, return_inverse=True)
     values = entries.data.astype(np.float64)
     matrix = scipy.sparse.csr_matrix((values, (rows, entries.col)), shape=(len(present), width))  # sums duplicates
@@ -323,7 +324,7 @@ def _read_matrix(db: duckdb.DuckDBPyConnection, path: Path, entries: Any, entity
     return described
 
 
-def _refuse_text(db: duckdb.DuckDBPyConnection, described: Described, source: str) -> None:
+def _refuse_text(db: Session, described: Described, source: str) -> None:
     """Raise InputError if names are not integers, although the names in `source`, "ratings" or "run", are integers."""
     if texts := first_column(db, f"SELECT id FROM {described.name} WHERE NOT {is_integer()} LIMIT {SHOWN}"):
         shown = ", ".join(map(repr, texts))
@@ -333,9 +334,7 @@ def _refuse_text(db: duckdb.DuckDBPyConnection, described: Described, source: st
 # ------------------------------------------------------------------------------------------------ encoding
 
 
-def encode(
-    db: duckdb.DuckDBPyConnection, described: Described, given: Description, n: int
-) -> tuple[Features, dict[str, Any]]:
+def encode(db: Session, described: Described, given: Description, n: int) -> tuple[Features, dict[str, Any]]:
     """Make features of n users or items from a table of `load_description`; return the features and a report.
 
     The report has ``groups``, the number of features in each group; ``unknown``, the number of users (or items) without
@@ -347,6 +346,9 @@ def encode(
     if not 0 < width <= MAX_FEATURES:
         reason = f"{width} features, more than {MAX_FEATURES}" if width else "no column that can be used"
         raise InputError("\n  ".join([f"{described.path} has {reason}", *notes]))
+    if too_long := [name for name in encoding.names if len(name.encode()) > MAX_ID_BYTES]:
+        start = f"begins with {too_long[0][:60]!r}"
+        raise InputError(f"{described.path} has a feature whose name {start}, and has more than {MAX_ID_BYTES} bytes")
     features = apply(db, described, encoding, n)
     unrated = scalar(db, f"SELECT count(*) FROM {described.name} d ANTI JOIN raw ON raw.{described.entity}_id = d.id")
     return features, {
@@ -391,7 +393,7 @@ def _check_columns(described: Described, encoding: Encoding) -> None:
     )
 
 
-def learn(db: duckdb.DuckDBPyConnection, described: Described, given: Description) -> tuple[Encoding, list[str]]:
+def learn(db: Session, described: Described, given: Description) -> tuple[Encoding, list[str]]:
     """Return the encoding of a table's columns, and notes on columns left out.
 
     Raises InputError if a column is invalid.
@@ -407,9 +409,7 @@ def learn(db: duckdb.DuckDBPyConnection, described: Described, given: Descriptio
     return Encoding(tuple(codes), given.separator), notes
 
 
-def _learn_column(
-    db: duckdb.DuckDBPyConnection, described: Described, name: str, given: Description
-) -> tuple[Code, str]:
+def _learn_column(db: Session, described: Described, name: str, given: Description) -> tuple[Code, str]:
     """Return the encoding of a column, by its given or guessed kind, and the reason if the column is left out."""
     c, kind = described.columns[name], described.kinds.get(name)
     filled, distinct, numbers, zero_led, lists, years = db.execute(
@@ -452,7 +452,7 @@ def _is_number(sql: str) -> str:
     return f"coalesce(isfinite({as_number(sql)}), false)"
 
 
-def _check_values(db: duckdb.DuckDBPyConnection, described: Described, name: str, kind: Kind) -> None:
+def _check_values(db: Session, described: Described, name: str, kind: Kind) -> None:
     """Raise InputError if a column of numbers or flags has other values."""
     if kind not in ("number", "flag"):
         return
@@ -485,7 +485,7 @@ def _too_large(described: Described, name: str) -> InputError:
     return InputError(f"{described.path}: the numbers in {name} are too large or too close to each other")
 
 
-def apply(db: duckdb.DuckDBPyConnection, described: Described, encoding: Encoding, n: int) -> Features:
+def apply(db: Session, described: Described, encoding: Encoding, n: int) -> Features:
     """Make features from a table by an encoding; the table must have all columns of the encoding.
 
     `db` has the table ``{entity}s`` (id, k) of n users or items; row k of the features belongs to the user or item with
@@ -516,7 +516,7 @@ def apply(db: duckdb.DuckDBPyConnection, described: Described, encoding: Encodin
     return Features(indptr, indices, values, tuple(encoding.names), tuple(encoding.groups), encoding.dump())
 
 
-def _numbers(db: duckdb.DuckDBPyConnection, described: Described, name: str) -> tuple[Int64, Float64]:
+def _numbers(db: Session, described: Described, name: str) -> tuple[Int64, Float64]:
     """Return the rows of the features that have a number in a column, and the numbers."""
     column = described.columns[name]
     cells = db.execute(
@@ -526,7 +526,7 @@ def _numbers(db: duckdb.DuckDBPyConnection, described: Described, name: str) -> 
     return cells["k"], cells["x"].astype(np.float64)
 
 
-def _categories(db: duckdb.DuckDBPyConnection, described: Described, code: Code, separator: str) -> tuple[Int64, Int64]:
+def _categories(db: Session, described: Described, code: Code, separator: str) -> tuple[Int64, Int64]:
     """Return the row and the feature's position in `code` of every known category of every row."""
     db.register("learnt", {"atom": np.array(code.atoms, object), "feature": np.arange(len(code.atoms))})
     atoms_sql = _select_atoms(described, code.name, code.kind, separator)

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import duckdb
 import numpy as np
 
 from dsgmcmc.data.columns import find_column, locate
-from dsgmcmc.data.session import is_integer
+from dsgmcmc.data.session import Session, is_integer
 from dsgmcmc.data.tables import SHOWN, TableFile, open_table, scalar
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array
@@ -43,7 +42,7 @@ class PairsTable(NamedTuple):
         return "" if self.file.header else "\n  If line 1 is a header, name its columns: --columns user=NAME,item=NAME"
 
 
-def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, given: Mapping[str, str]) -> PairsTable:
+def load_pairs(db: Session, path: Path, given: Mapping[str, str]) -> PairsTable:
     """Read a file of pairs, in any format that `open_table` detects, into the table ``pairs``.
 
     `given` maps roles to columns, as `parse_columns` returns them. By default, the columns of users and items are found
@@ -53,8 +52,9 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, given: Mapping[str, st
 
     def is_header(fields: list[str]) -> bool:
         usual = [find_column(fields, role) is not None for role in ROLES]
-        return all(usual) or (set(given.values()) <= set(fields) if given else any(usual))
+        return all(usual) or (named and set(given.values()) <= set(fields)) or (not given and any(usual))
 
+    named = bool(given) and not all(name.isdecimal() for name in given.values())  # else the columns' positions
     file = open_table(db, path, is_header)
     names = file.names if file.header else [*ROLES, *[""] * (file.width - 2)]
     places = locate(path, names, len(names), given, ROLES, "name them with --columns user=NAME,item=NAME")
@@ -67,12 +67,13 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, given: Mapping[str, st
     return PairsTable(file, places["user"], places["item"], names)
 
 
-def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[bool, bool]) -> Iterator[list[Array]]:
+def chunks(db: Session, table: PairsTable, integers: tuple[bool, bool]) -> Iterator[list[Array]]:
     """Yield names of users and items, `CHUNK` pairs at a time.
 
     `integers` says whether the names of users, and of items, are integers in the run; then spaces around a name, and
-    zeros after its decimal point, do not count. Raises InputError before the first chunk if a name is missing, or is
-    not an integer although the run's names are integers. The error lists the first five bad pairs.
+    zeros after its decimal point, do not count. Spaces around text do not count if all names have them. Raises
+    InputError before the first chunk if a name is missing, or is not an integer although the run's names are integers.
+    The error lists the first five bad pairs.
     """
     given = [f"c{table.users}::VARCHAR", f"c{table.items}::VARCHAR"]
     columns, faults = given.copy(), [f"coalesce({name}, '') = ''" for name in given]
@@ -80,6 +81,8 @@ def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[boo
         if integers[k]:
             columns[k] = f"regexp_replace(trim({columns[k]}), '[.]0+$', '')"
             faults.append(f"NOT {is_integer(columns[k])}")
+        elif scalar(db, f"SELECT bool_and(trim({columns[k]}) != {columns[k]}) FROM pairs"):
+            columns[k] = f"trim({columns[k]})"
     wrong = f"FROM pairs WHERE {' OR '.join(faults)}"
     if number := scalar(db, f"SELECT count(*) {wrong}"):
         rows = db.execute(f"SELECT rowid, {', '.join(given)} {wrong} ORDER BY rowid LIMIT {SHOWN}").fetchall()

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import duckdb
 import numpy as np
 
 from dsgmcmc.data.columns import assign_columns, clicks_advice, parse_columns
@@ -32,7 +31,7 @@ from dsgmcmc.data.ratings import (
     row_slabs,
     write_slabs,
 )
-from dsgmcmc.data.session import as_number, interruptible, is_integer, open_session
+from dsgmcmc.data.session import Session, as_number, interruptible, is_integer, open_session
 from dsgmcmc.data.tables import SHOWN, TableFile, is_matrix, is_number, open_table, scalar, trim_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
@@ -144,7 +143,7 @@ def prepare_ratings(
         raise InputError(f"{out} is one of the inputs; give another name for the output")
     check_target(out, force)
 
-    def work(db: duckdb.DuckDBPyConnection) -> Summary:
+    def work(db: Session) -> Summary:
         tables = [inspect(db, source, column_names, timed) for source, _ in sources]
         for (table, positions), (_, is_test) in zip(tables, sources, strict=True):
             report(f"reading {table.path.name}")
@@ -207,7 +206,7 @@ def prepare_ratings(
 
 
 def inspect(
-    db: duckdb.DuckDBPyConnection, source: Path | TableFile, columns: dict[str, str], timed: bool
+    db: Session, source: Path | TableFile, columns: dict[str, str], timed: bool
 ) -> tuple[TableFile, dict[str, int]]:
     """Return the table in a file, and the positions of its columns by role; `columns` are from `parse_columns`.
 
@@ -224,7 +223,7 @@ def inspect(
     return source, assign_columns(source.path, names, source.width, columns, timed)
 
 
-def load(db: duckdb.DuckDBPyConnection, table: TableFile, columns: dict[str, int], timed: bool, test: bool) -> None:
+def load(db: Session, table: TableFile, columns: dict[str, int], timed: bool, test: bool) -> None:
     """Append a file's ratings to the table ``raw``, in the order of the file; times are in seconds, or NULL.
 
     Raises InputError if the file cannot be read, has no ratings, or has rows with missing, non-numeric, infinite or
@@ -248,7 +247,7 @@ def load(db: duckdb.DuckDBPyConnection, table: TableFile, columns: dict[str, int
         raise InputError(f"{table.path} has no ratings")
 
 
-def _refuse_bad_rows(db: duckdb.DuckDBPyConnection, table: TableFile, timed: bool, before: int) -> None:
+def _refuse_bad_rows(db: Session, table: TableFile, timed: bool, before: int) -> None:
     """Raise InputError if a file has invalid values; its rows in ``raw`` begin at row `before`."""
     faults = {
         "the user is missing": "coalesce(user_id, '') = ''",
@@ -285,7 +284,7 @@ def _describe_roles(table: TableFile, columns: dict[str, int], timed: bool) -> s
     return text if "rating" in columns else f"{text}, no rating column: treated as clicks"
 
 
-def _share_not_rated(db: duckdb.DuckDBPyConnection) -> float:
+def _share_not_rated(db: Session) -> float:
     """Return the share of zeros if they probably mean "not rated", else 0.
 
     Zeros probably mean "not rated" if 0 is the lowest rating, at least a tenth of the ratings are 0, zeros are at least
@@ -308,7 +307,7 @@ def _hash(*fields: str) -> str:
     return f"('0x' || left(md5(concat({joined})), 16))::UBIGINT"
 
 
-def _number_entities(db: duckdb.DuckDBPyConnection, seed: int, features: Mapping[str, Described]) -> dict[str, int]:
+def _number_entities(db: Session, seed: int, features: Mapping[str, Described]) -> dict[str, int]:
     """Make the tables ``users`` and ``items`` (id, k), k from 0 in a seeded random order; return their lengths.
 
     Users and items in `features`, by "user" and "item", are included even without ratings. Raises InputError if there
@@ -338,7 +337,7 @@ def _number_entities(db: duckdb.DuckDBPyConnection, seed: int, features: Mapping
     return sizes
 
 
-def _make_cells(db: duckdb.DuckDBPyConnection, seed: int, duplicates: str, rows: str, cols: str) -> int:
+def _make_cells(db: Session, seed: int, duplicates: str, rows: str, cols: str) -> int:
     """Turn ``raw`` into the table ``cells`` (row, col, value, time, key, test).
 
     `rows` and `cols` are "user" and "item", or the reverse; ``key`` is the seeded hash of the names of the user and the
@@ -369,7 +368,7 @@ def _make_cells(db: duckdb.DuckDBPyConnection, seed: int, duplicates: str, rows:
     return int(before - scalar(db, "SELECT count(*) FROM cells"))
 
 
-def _refuse_pairs(db: duckdb.DuckDBPyConnection, rows: str, cols: str, condition: str, fault: str) -> None:
+def _refuse_pairs(db: Session, rows: str, cols: str, condition: str, fault: str) -> None:
     """Raise InputError, with the first pairs, if pairs of a row and a column in ``cells`` meet a condition."""
     pairs = db.execute(
         f"SELECT users.id, items.id, ratings, count(*) OVER () FROM (SELECT row, col, "
@@ -384,7 +383,7 @@ def _refuse_pairs(db: duckdb.DuckDBPyConnection, rows: str, cols: str, condition
         raise InputError(f"{pairs[0][-1]} pair(s) of a user and an item are {fault}:{''.join(lines)}")
 
 
-def _test_condition(db: duckdb.DuckDBPyConnection, fraction: float, temporal: bool) -> str:
+def _test_condition(db: Session, fraction: float, temporal: bool) -> str:
     """Return SQL that is true for test ratings: exactly round(fraction * N) of the N ratings in ``cells``.
 
     In a random split, the test ratings have the smallest hashes; in a temporal split, they are the latest ratings, with
@@ -403,9 +402,7 @@ def _test_condition(db: duckdb.DuckDBPyConnection, fraction: float, temporal: bo
     return f"key <= {key}::UBIGINT"
 
 
-def _sort_cells(
-    db: duckdb.DuckDBPyConnection, test_sql: str, n_rows: int, timestamps: bool, temporal: bool
-) -> tuple[Int64, int]:
+def _sort_cells(db: Session, test_sql: str, n_rows: int, timestamps: bool, temporal: bool) -> tuple[Int64, int]:
     """Make the table ``sorted`` (row, col, value, test) for a matrix of `n_rows` rows, ordered by row and column.
 
     With `timestamps` the table also has the places and pages of ratings (`dsgmcmc.data.ratings.Times`); with a
@@ -433,7 +430,7 @@ def _sort_cells(
 # ------------------------------------------------------------------------------------------------ writing
 
 
-def _slabs(db: duckdb.DuckDBPyConnection, indptr: Int64) -> Iterator[Slab]:
+def _slabs(db: Session, indptr: Int64) -> Iterator[Slab]:
     """Yield the ratings in the table ``sorted``, slab by slab."""
     for start, stop in row_slabs(indptr, _SLAB):
         cells = db.execute(f"SELECT * FROM sorted WHERE row >= {start} AND row < {stop} ORDER BY row, col").fetchnumpy()
@@ -447,7 +444,7 @@ def _slabs(db: duckdb.DuckDBPyConnection, indptr: Int64) -> Iterator[Slab]:
             yield Slab(part, ends, col[mask], cells["value"][mask], times, ages)
 
 
-def _names(db: duckdb.DuckDBPyConnection, entity: str) -> Iterator[Array]:
+def _names(db: Session, entity: str) -> Iterator[Array]:
     """Yield arrays of names: int64 if all are integers in canonical form, else UTF-8 padded to the longest name."""
     n, integers, longest = db.execute(
         f"SELECT count(*), bool_and({is_integer()}), max(strlen(id)) FROM {entity}s"

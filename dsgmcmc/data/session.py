@@ -19,6 +19,8 @@ from dsgmcmc.parallel.comm import memory_limit
 from dsgmcmc.storage.files import remove_folder
 
 T = TypeVar("T")
+#: An open session, in which SQL is executed.
+Session = duckdb.DuckDBPyConnection
 
 _OVERHEAD_BYTES = 200_000_000  # bytes for Python, its libraries and arrays
 _THREAD_BYTES = 80_000_000  # bytes that a DuckDB thread needs to sort and join
@@ -35,7 +37,7 @@ def parse_bytes(text: str) -> int:
 
 
 @contextlib.contextmanager
-def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_session(parent: Path, memory: int | None = None) -> Iterator[Session]:
     """Open DuckDB in memory, spilling to a folder in `parent` that is removed at the end.
 
     Raises InputError, on entry or within the context, if memory or disk space does not suffice. Raises
@@ -46,7 +48,7 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.Duc
     memory : int
         Limit on the memory of the whole process, in bytes; default 60 % of the memory that it may use.
     """
-    memory = int(0.6 * memory_limit()) if memory is None else memory
+    memory = int(0.6 * memory_limit()) if memory is None else min(memory, 1 << 50)
     if memory < MIN_MEMORY:
         raise InputError(f"{memory / 1e6:.0f} MB of memory are not enough: --memory needs {MIN_MEMORY / 1e6:.0f} MB")
     limit = int(0.8 * (memory - _OVERHEAD_BYTES))
@@ -78,7 +80,7 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.Duc
         remove_folder(scratch)
 
 
-def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
+def interruptible(connection: Session, work: Callable[[], T]) -> T:
     """Do `work` in another thread and return its result.
 
     If a signal raises an exception in the calling thread, the queries of `work` are interrupted. If the calling thread
@@ -125,7 +127,7 @@ def _interrupted(error: Exception) -> bool:
     return isinstance(error, duckdb.InterruptException) or (type(error) is RuntimeError and "interrupted" in str(error))
 
 
-def memory_of(connection: duckdb.DuckDBPyConnection) -> int:
+def memory_of(connection: Session) -> int:
     """Return the memory limit for queries of a connection, in bytes."""
     return parse_bytes(connection.execute("SELECT current_setting('memory_limit')").fetchall()[0][0])
 

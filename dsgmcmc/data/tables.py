@@ -27,7 +27,7 @@ from typing import IO, Any, NamedTuple, cast
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.session import identifier, literal, memory_of, open_session, reading, system_reason
+from dsgmcmc.data.session import Session, identifier, literal, memory_of, open_session, reading, system_reason
 from dsgmcmc.errors import InputError, WriteError, writing
 from dsgmcmc.storage.files import remove_folder, sync
 from dsgmcmc.terminal import pass_on
@@ -46,12 +46,12 @@ _MEMORY_FACTOR = 4  # bytes of memory that reading one byte of a matrix takes
 _FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
-def scalar(db: duckdb.DuckDBPyConnection, query: str) -> Any:
+def scalar(db: Session, query: str) -> Any:
     """Return the first value of a query's first row."""
     return db.execute(query).fetchall()[0][0]
 
 
-def first_column(db: duckdb.DuckDBPyConnection, query: str) -> list[Any]:
+def first_column(db: Session, query: str) -> list[Any]:
     """Return the first value of each row of a query."""
     return [row[0] for row in db.execute(query).fetchall()]
 
@@ -115,7 +115,7 @@ class TableFile(NamedTuple):
             return f"line {row + self.first_line}"
         return f"{'entry' if self.kind == 'matrix' else 'row'} {row + 1}"
 
-    def create(self, db: duckdb.DuckDBPyConnection, query: str, number: int | None = None) -> None:
+    def create(self, db: Session, query: str, number: int | None = None) -> None:
         """Run a query whose ``{table}`` is this table, such as ``CREATE TABLE t AS SELECT c0 FROM {table}``.
 
         Columns of text and JSON files are read as text, except for the column at position `number` of a text file,
@@ -192,7 +192,7 @@ class TableFile(NamedTuple):
         if self.kind == "text" and len(end) == _LONGEST_LINE and b"\n" not in end and b"\r" not in end:
             raise InputError(f"{self.path} is not a table: its last line has more than {_LONGEST_LINE:,} bytes")
 
-    def _refuse_rejected(self, db: duckdb.DuckDBPyConnection) -> None:
+    def _refuse_rejected(self, db: Session) -> None:
         """Raise InputError if DuckDB could not read some lines."""
         bad = db.execute(
             "SELECT line, first(column_name), first(error_message), first(csv_line), sum(count(*)) OVER () "
@@ -211,7 +211,7 @@ class TableFile(NamedTuple):
         number = f"{len(bad)}{more} line{'s' if len(bad) > 1 else ''}"
         raise InputError(f"{self.path}: {number} cannot be read; correct or remove them{details}")
 
-    def _refuse_underscores(self, db: duckdb.DuckDBPyConnection, number: int) -> None:
+    def _refuse_underscores(self, db: Session, number: int) -> None:
         """Raise InputError if a column of numbers in a text file has underscores, which DuckDB reads over."""
         query = f"SELECT row_number() OVER () - 1 AS row, c{number} AS text FROM {{table}}"
         self.create(db, f"CREATE OR REPLACE TABLE odd AS FROM ({query}) WHERE contains(text, '_') LIMIT 1")
@@ -219,9 +219,7 @@ class TableFile(NamedTuple):
             raise InputError(f"{self.path}: {self.names[number]} in {self.where(row)} is not a number: {text!r}")
 
 
-def open_table(
-    db: duckdb.DuckDBPyConnection, path: Path, is_header: Callable[[list[str]], bool], *, latin1: bool = False
-) -> TableFile:
+def open_table(db: Session, path: Path, is_header: Callable[[list[str]], bool], *, latin1: bool = False) -> TableFile:
     """Detect the format and the columns of a file from its beginning.
 
     Raises InputError if the file cannot be read, or is text with fewer than two columns.
@@ -346,7 +344,7 @@ def is_matrix(path: Path) -> bool:
         return file.read(14).lower() == b"%%matrixmarket"
 
 
-def read_matrix(db: duckdb.DuckDBPyConnection, path: Path) -> Any:
+def read_matrix(db: Session, path: Path) -> Any:
     """Read a sparse matrix of numbers, .npz or MatrixMarket, as scipy.sparse.coo_array or coo_matrix.
 
     Raises InputError if the file is not such a matrix, or if an .npz file needs more memory than the limit of `db`.
@@ -381,18 +379,20 @@ def read_matrix(db: duckdb.DuckDBPyConnection, path: Path) -> Any:
     return matrix
 
 
-def trim_names(db: duckdb.DuckDBPyConnection, table: str, column: str) -> None:
-    """Strip ``.0`` from the names in a column of a DuckDB table if all names are whole numbers that end with ``.0``.
+def trim_names(db: Session, table: str, column: str) -> None:
+    """Strip spaces from the names in a column of a DuckDB table if all names have them, and ``.0`` if all are integers.
 
-    Pandas writes a column of integers as floats if a value is missing.
+    Spaces may follow every delimiter, and pandas writes a column of integers as floats if a value is missing.
     """
-    whole = f"regexp_full_match({column}, '-?[0-9]+[.]0')"
-    first = db.execute(f"SELECT {whole} FROM {table} LIMIT 1").fetchall()
-    if first == [(True,)] and scalar(db, f"SELECT bool_and({whole}) FROM {table}"):
-        db.execute(f"UPDATE {table} SET {column} = left({column}, -2)")
+    endings = {f"trim({column}) != {column}": f"trim({column})"}
+    endings[f"regexp_full_match({column}, '-?[0-9]+[.]0')"] = f"left({column}, -2)"
+    for condition, stripped in endings.items():
+        first = db.execute(f"SELECT {condition} FROM {table} LIMIT 1").fetchall()
+        if first == [(True,)] and scalar(db, f"SELECT bool_and({condition}) FROM {table}"):
+            db.execute(f"UPDATE {table} SET {column} = {stripped}")
 
 
-def append_results(db: duckdb.DuckDBPyConnection, columns: Mapping[str, Array]) -> None:
+def append_results(db: Session, columns: Mapping[str, Array]) -> None:
     """Append rows, given as columns, to the table ``results``, made by the first call; NaN becomes NULL."""
     db.register("chunk", columns)
     names = ((identifier(name), column.dtype.kind) for name, column in columns.items())
@@ -402,7 +402,7 @@ def append_results(db: duckdb.DuckDBPyConnection, columns: Mapping[str, Array]) 
     db.unregister("chunk")
 
 
-def write_query(db: duckdb.DuckDBPyConnection, query: str, out: Path | None) -> None:
+def write_query(db: Session, query: str, out: Path | None) -> None:
     """Write the rows of a query, in order, to a file that appears only when complete, or to standard output as CSV.
 
     `out` ends in ``.csv``, ``.parquet`` or ``.pq``, or is None for standard output.
@@ -432,8 +432,9 @@ def output_format(out: Path | None) -> str:
         return "csv"
     if out.suffix.lower() not in _FORMATS:
         raise InputError(f"{out}: the suffix of the output must be one of {', '.join(_FORMATS)}")
-    if not out.parent.is_dir():
-        raise InputError(f"{out} cannot be written: the folder {out.parent} does not exist")
+    if not out.parent.is_dir() or (out.exists() and not out.is_file()):
+        reason = "it is not a file" if out.exists() else f"the folder {out.parent} does not exist"
+        raise InputError(f"{out} cannot be written: {reason}")
     return _FORMATS[out.suffix.lower()]
 
 

@@ -25,8 +25,8 @@ def check_target(path: Path, force: bool) -> None:
     if not os.access(path.parent, os.W_OK):
         reason = "is not writable" if path.parent.exists() else "does not exist"
         raise InputError(f"{path} cannot be written: the folder {path.parent} {reason}")
-    if path.is_dir() or (path.exists() and not force):
-        raise InputError(f"{path} exists; give another name{'' if path.is_dir() else ', or --force to replace it'}")
+    if path.exists() and not (force and path.is_file()):
+        raise InputError(f"{path} exists; give another name{', or --force to replace it' if path.is_file() else ''}")
 
 
 def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:

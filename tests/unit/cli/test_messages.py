@@ -1,11 +1,14 @@
 """What commands say where users wondered: each message once, as it is read."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from runs import Made, make_run
 from support import typed
+
+from dsgmcmc.terminal import say_json
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +32,12 @@ def test_a_score_is_called_what_it_is(made: Made, options: tuple[str, ...], head
     shown = typed("recommend", made.path, "--user", str(made.users[0]), "--include-rated", *options).expect().out
     (line,) = [line for line in shown.splitlines() if "rank" in line]
     assert tuple(re.split(r"\s{2,}", line.strip())[1:4]) == heading
+
+
+def test_json_has_no_numbers_that_json_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    """Standard errors of a single user are infinite, and strict readers refuse Infinity."""
+    say_json({"se": [float("inf"), float("nan"), 0.1]})
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {"se": [None, None, 0.1]}
 
 
 def test_predictions_stay_on_the_scale(made: Made, tmp_path: Path) -> None:

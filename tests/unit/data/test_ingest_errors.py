@@ -152,6 +152,7 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
     "two ways of testing": ("r.csv", GOOD, {"test": "r.csv", "split": "temporal"}, "--test gives the test ratings"),
     "memory": ("r.csv", GOOD, {"memory": 10**8}, "100 MB of memory are not enough: .*400 MB"),
     "columns syntax": ("r.csv", GOOD, {"columns": "userId"}, "--columns userId: .*user=NAME"),
+    "columns position": ("r.csv", GOOD, {"columns": f"user={'1' * 5000}"}, "no column '1111"),
     "columns name": ("r.csv", GOOD, {"columns": "user=userId,item=film,rating=rating"}, "no column 'film'"),
     "columns twice": ("r.csv", lines(), {"columns": "user=1,item=1,rating=3"}, "one column serves for two of"),
     "parquet nulls": (
@@ -220,9 +221,10 @@ def test_what_stands_in_the_way_is_named(tmp_path, monkeypatch):
         (["r.csv"], ".", "exists"),
         (["r.csv"], "/proc/out.h5", "/proc"),
         (["r.csv"], "there.h5", r"there.h5 exists; .*--force"),
+        (["r.csv"], "./pipe", "pipe exists; give another name$"),
     ):
         with pytest.raises(InputError, match=message):
-            prepare_ratings(inputs, out, force=out == "./r.csv")
+            prepare_ratings(inputs, out, force=out.startswith("./"))
     with pytest.raises(InputError, match="1 line cannot"):
         prepare_ratings(["bad.csv"], "there.h5", force=True)
     assert Path("there.h5").read_bytes() == before

@@ -53,7 +53,7 @@ TEXTS = {
     "tabs": ("u.data", lines("\t")),
     "spaces": ("r.txt", lines(" ")),
     "colons": ("ratings.dat", lines("::")),
-    "padded ratings": ("r.csv", "user,item,rating\n" + rows("{u},{i}, {r} ")),
+    "spaces around values": ("r.csv", "user, item, rating\n" + rows("{u} , {i}, {r} ")),
     "other order of columns": ("r.csv", "rating,Product_ID,time,User ID\n" + rows("{r},{i},{t},{u}")),
 }
 
