@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum, unique
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -20,6 +20,8 @@ Array = NDArray[Any]
 #: Arrays by name, and their shapes.
 Named = Mapping[str, Float64]
 Shapes = Mapping[str, tuple[int, ...]]
+#: Function that only process 0 calls: from totals, by name or by factor, to the arrays that all processes get.
+Finish = Callable[[dict[Any, Float64]], Named]
 
 #: Admitted values of settings, which `dsgmcmc.config` describes.
 ScheduleName = Literal["shuffled", "cyclic", "random"]

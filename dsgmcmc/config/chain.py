@@ -110,13 +110,13 @@ def section_of(given: Any) -> dict[str, Any]:
     Raises
     ------
     InputError
-        If `given` is neither a name nor a section.
+        If `given` is neither a name nor a section, or the section has a name that is not text.
     """
     if isinstance(given, str):
         return {"name": given}
     if isinstance(given, SamplerSection):  # of another run
         return given.model_dump()
-    if not isinstance(given, Mapping):
+    if not isinstance(given, Mapping) or not isinstance(given.get("name", ""), str):
         raise InputError(f"sampler must be a name or a section with settings (found {_short_repr(given)})")
     return dict(given)
 
@@ -149,7 +149,7 @@ def explain(error: ValidationError, prefix: str = "") -> str:
 class Checked(BaseModel):
     """Base class for groups of settings; `of` checks settings, and raises an error with a message for the user."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
@@ -202,7 +202,6 @@ class ChainConfig(Checked):
         shown="0.14; gibbs, psgld, hamcmc, sgld: 0.1",
         offered=False,
         gt=0,
-        allow_inf_nan=False,
     )
     seed: int = setting("Seed of all random numbers.", 0, ge=0, lt=2**63)
     chains: int = setting("Number of independent chains.", 1, ge=1, le=65536)

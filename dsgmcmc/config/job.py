@@ -29,7 +29,7 @@ class Policy(Checked):
         600.0,
         metavar="SECONDS",
         ge=0,
-        allow_inf_nan=False,
+        le=10**9,
     )
     on_divergence: Literal["recover", "stop"] = setting(
         "After divergence: restart the chain with a smaller step, then with a safer sampler; or stop.", "recover"

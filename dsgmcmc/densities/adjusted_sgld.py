@@ -35,7 +35,7 @@ normal = z
 class AdjustedSGLDConfig(StepSize):
     """Configuration of adjusted SGLD; `step_size` is h, as for SGLD."""
 
-    step_size: float = Field(0.2, gt=0, allow_inf_nan=False)
+    step_size: float = Field(0.2, gt=0)
 
 
 class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):

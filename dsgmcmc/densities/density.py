@@ -33,14 +33,13 @@ import copy
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import dense, diagonal
-from dsgmcmc.types import Float64
+from dsgmcmc.types import Array, Float64
 
 #: A subset of the data: a slice, or an array of indices.
-Data = slice | npt.NDArray[np.integer[Any]]
+Data = slice | Array
 ALL = slice(None)
 
 #: Maximum number of iterations of L-BFGS, and number of power iterations.

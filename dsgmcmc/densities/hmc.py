@@ -52,9 +52,9 @@ DIVERGENT_RISE = 1000.0
 class HMCConfig(SamplerConfig):
     """Configuration of Hamiltonian Monte Carlo."""
 
-    step_size: float | None = Field(None, gt=0, allow_inf_nan=False, description="eps; default: adapted in burn-in")
+    step_size: float | None = Field(None, gt=0, description="eps; default: adapted in burn-in")
     acceptance: float = Field(0.8, gt=0, lt=1, description="mean acceptance probability to which the step is adapted")
-    length: float = Field(1.5, gt=0, allow_inf_nan=False, description="mean time of a trajectory, in the metric")
+    length: float = Field(1.5, gt=0, description="mean time of a trajectory, in the metric")
 
 
 class HMC(Metropolis[HMCConfig, Density]):

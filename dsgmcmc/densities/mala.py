@@ -31,9 +31,7 @@ START_STEP = 0.3
 class MALAConfig(SamplerConfig):
     """Configuration of MALA."""
 
-    step_size: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="eps; default: adapted in burn-in, from 0.3 on"
-    )
+    step_size: float | None = Field(None, gt=0, description="eps; default: adapted in burn-in, from 0.3 on")
     acceptance: float = Field(0.574, gt=0, lt=1, description="mean acceptance probability to which the step is adapted")
 
 

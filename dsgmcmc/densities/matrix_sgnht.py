@@ -58,8 +58,8 @@ MAX_DIMENSION = 50
 class MatrixSGNHTConfig(StepSize):
     """Configuration of the thermostat; `step_size` is eps = h^2 / 2, with h the time step of the dynamics."""
 
-    step_size: float = Field(0.01, gt=0, allow_inf_nan=False)
-    diffusion: float = Field(0.5, gt=0, allow_inf_nan=False, description="A, the friction if gradients have no noise")
+    step_size: float = Field(0.01, gt=0)
+    diffusion: float = Field(0.5, gt=0, description="A, the friction if gradients have no noise")
 
 
 class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):

@@ -120,7 +120,7 @@ class ProposalConfig(SamplerConfig):
         description="walk: N(theta, scale^2 / N); preconditioned: scale times as wide as a normal approximation of the "
         "target; pcn: reversible with respect to a normal distribution",
     )
-    scale: float = Field(1.0, gt=0, allow_inf_nan=False, description="width of a random walk")
+    scale: float = Field(1.0, gt=0, description="width of a random walk")
     rho: float = Field(0.9, ge=0, lt=1, description="pcn: square of the correlation; 0 proposes independently")
 
 

@@ -58,7 +58,7 @@ class RiemannianSampler(Sampler[C, VectorTarget[Riemannian]]):
 class GSGRHMCConfig(StepSize):
     """Configuration of gSGRHMC; `step_size` is eps, in the time of the dynamics."""
 
-    step_size: float = Field(0.02, gt=0, allow_inf_nan=False)
+    step_size: float = Field(0.02, gt=0)
 
 
 class GSGRHMC(RiemannianSampler[GSGRHMCConfig]):
@@ -88,7 +88,7 @@ class GSGRHMC(RiemannianSampler[GSGRHMCConfig]):
 class GSGRLDConfig(StepSize):
     """Configuration of SGRLD in the metric of a density; `step_size` is eps, in the time of the dynamics."""
 
-    step_size: float = Field(0.01, gt=0, allow_inf_nan=False)
+    step_size: float = Field(0.01, gt=0)
 
 
 class GSGRLD(RiemannianSampler[GSGRLDConfig]):

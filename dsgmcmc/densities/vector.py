@@ -8,7 +8,7 @@ independent of other rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, Generic
 
@@ -21,7 +21,7 @@ from dsgmcmc.parallel.ring import Phases, pack, unpack
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.targets.base import NO_SUMS, Information, Momenta
 from dsgmcmc.targets.state import BlockLayout, Conditional, ParameterBlock, RandomStream, Rows, StateField, gradient_in
-from dsgmcmc.types import Array, Factor, Float64, Named, Shapes
+from dsgmcmc.types import Array, Factor, Finish, Float64, Named, Shapes
 
 #: Message for samplers that draw rows from their conditional distributions.
 NOT_CONDITIONAL = (
@@ -178,11 +178,7 @@ class VectorTarget(Generic[D]):
         return Information(c, lambda_, 1.0, {block: n}, alone, l_i, {Factor.W: precision}, alone)
 
     def second_moments(
-        self,
-        position: str,
-        counts: Mapping[ParameterBlock, Array],
-        finish: Callable[[dict[Factor, Float64]], Named],
-        result: Shapes,
+        self, position: str, counts: Mapping[ParameterBlock, Array], finish: Finish, result: Shapes
     ) -> dict[str, Float64]:
         """Return a diagonal matrix, from the curvature, as the data's mean outer product of covariates. Collective."""
         return unpack(pack(finish({Factor.W: np.diag(self.curvature / self.n_data)}), result), result)
@@ -199,12 +195,7 @@ class VectorTarget(Generic[D]):
         """Return all momenta, under the name ``theta``."""
         return {"theta": Momenta(Factor.W, field)}
 
-    def sum(
-        self,
-        partials: Mapping[ParameterBlock, Named],
-        finish: Callable[[dict[str, Float64]], Named],
-        result: Shapes,
-    ) -> dict[str, Float64]:
+    def sum(self, partials: Mapping[ParameterBlock, Named], finish: Finish, result: Shapes) -> dict[str, Float64]:
         """Add the named partial sums of all blocks, in block order; every process gets `finish(totals)`. Collective."""
         return unpack(pack(finish(dict(partials[self.block])), result), result)
 

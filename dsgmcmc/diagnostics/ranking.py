@@ -18,7 +18,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.scores import difference
@@ -29,7 +28,7 @@ from dsgmcmc.posterior.rank import By, Ranking, liked_from, places, recommend
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32, Int64
 
-Lists = npt.NDArray[np.int32]  # (users, k): rows of items, the best first, then -1
+Lists = Int32  # (users, k): rows of items, the best first, then -1
 
 MEASURES = ("ndcg", "precision", "recall", "reciprocal_rank")
 

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.kernels.formula import Batch
 from dsgmcmc.kernels.prediction import predict_kernel
@@ -23,7 +22,7 @@ from dsgmcmc.model.likelihoods.base import State
 from dsgmcmc.model.parts import Part
 from dsgmcmc.storage.store import Key, Lazy, Snapshot
 from dsgmcmc.targets.base import COUNT_DRAW, DrawInfo, Followed
-from dsgmcmc.types import Float32, Float64
+from dsgmcmc.types import Array, Float32, Float64
 
 #: Approximate number of test ratings that all processes together follow, evenly spaced within each row block.
 FOLLOWED = 256
@@ -95,7 +94,7 @@ class HeldOut:
         """
         return {b: Followed(rows.trace(), np.array(rows.log_likelihoods)) for b, rows in self._rows.items()}
 
-    def saved(self) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
+    def saved(self) -> Iterator[tuple[Key, Array]]:
         """Accumulators of this process, for a checkpoint."""
         for rows in self._rows.values():
             yield from rows.saved()
@@ -197,7 +196,7 @@ class HeldOutRows:
     def _key(self, name: str) -> Key:
         return Key("test", "W", self.block, name)
 
-    def saved(self) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
+    def saved(self) -> Iterator[tuple[Key, Array]]:
         """Yield the accumulators and traces, for a snapshot."""
         for name in self.accumulators:
             yield self._key(name), getattr(self, name)
@@ -208,7 +207,7 @@ class HeldOutRows:
         shape = (len(self.followed_predictions), len(self.followed))
         return np.array(self.followed_predictions, np.float32).reshape(shape)
 
-    def traces(self, centre: float, scale: float) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
+    def traces(self, centre: float, scale: float) -> Iterator[tuple[Key, Array]]:
         """Yield the traces, with predictions as `centre` + `scale` x standardised value, and the positions followed."""
         likelihoods = np.array(self.log_likelihoods, np.float64) - len(self.rows.values) * np.log(scale)
         yield Key("trace", "W", self.block, "prediction"), _rating(self.trace(), centre, scale)

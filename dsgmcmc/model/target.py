@@ -10,7 +10,7 @@ likelihood has a term for every pair, rated or not, these terms add the same sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -43,7 +43,7 @@ from dsgmcmc.targets.state import (
     arrays_of,
     take_all,
 )
-from dsgmcmc.types import Array, Factor, Float32, Float64, Named, Purpose, Shapes
+from dsgmcmc.types import Array, Factor, Finish, Float32, Float64, Named, Purpose, Shapes
 
 #: A row has diverged if the mean square of its elements exceeds the product of this number, the mean square expected
 #: under the prior (at least 1), and the squared distance from the ratings' centre to the most distant rating, in units
@@ -293,9 +293,7 @@ class FactorTarget:
             momenta |= {f"{rows.factor.name}.{name}": Momenta(rows.factor, *place) for name, place in places.items()}
         return momenta
 
-    def sum(
-        self, partials: Mapping[ParameterBlock, Named], finish: Callable[[dict[str, Float64]], Named], result: Shapes
-    ) -> dict[str, Float64]:
+    def sum(self, partials: Mapping[ParameterBlock, Named], finish: Finish, result: Shapes) -> dict[str, Float64]:
         """Add the named partial sums of all blocks, in block order; every process gets `finish(totals)`. Collective."""
         in_order = stacked(partials[block] for pair in self.circulation.pairs() for block in pair)
         return self.ring.sum(in_order, finish, result)
@@ -362,11 +360,7 @@ class FactorTarget:
         return information._replace(bound=bounds)
 
     def second_moments(
-        self,
-        position: str,
-        counts: Mapping[ParameterBlock, Array],
-        finish: Callable[[dict[Factor, Float64]], Named],
-        result: Shapes,
+        self, position: str, counts: Mapping[ParameterBlock, Array], finish: Finish, result: Shapes
     ) -> dict[str, Float64]:
         """Mean outer products, over the data, of the covariates of each factor's rows. Collective.
 

@@ -24,7 +24,7 @@ import numpy as np
 from dsgmcmc.parallel.comm import agree, processes_here
 from dsgmcmc.parallel.partition import Slice, blocks_of, column_of, route, slices_of
 from dsgmcmc.parallel.shared_buffers import MAX_BLOCK_BYTES, SharedColumnBuffers
-from dsgmcmc.types import Comm, Float32, Float64, Named, Shapes
+from dsgmcmc.types import Comm, Finish, Float32, Float64, Named, Shapes
 
 if TYPE_CHECKING:  # MPI is loaded only by jobs with several processes
     from mpi4py import MPI
@@ -231,12 +231,7 @@ class Ring:
         """Return the sum of partial sums, (n,) float64, added in block order. Collective."""
         return self.reduce(partials, lambda total: total, partials.shape[1])
 
-    def sum(
-        self,
-        partials: Named,
-        finish: Callable[[dict[str, Float64]], Named] | None = None,
-        result: Shapes | None = None,
-    ) -> dict[str, Float64]:
+    def sum(self, partials: Named, finish: Finish | None = None, result: Shapes | None = None) -> dict[str, Float64]:
         """Add named arrays in block order; return the sums, or a function of the sums, on all processes. Collective.
 
         Parameters

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from dsgmcmc.types import Int64, Purpose, ScheduleName
+from dsgmcmc.types import Int64, Purpose, ScheduleName, UInt64
 
 
 class Schedule:
@@ -69,7 +68,7 @@ class Schedule:
             self._orders = ((sweep, rows), np.argsort(raw, axis=1, kind="stable"))
         return np.asarray(self._orders[1][:, iteration % self.grid], np.int64)
 
-    def _raw(self, index: int, count: int) -> npt.NDArray[np.uint64]:
+    def _raw(self, index: int, count: int) -> UInt64:
         """Return `count` random 64-bit words for `index`; NumPy guarantees that `Philox` does not change."""
         self._state["state"]["counter"][:] = 0, 0, index, self._chain
         self._generator.state = self._state

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError, writing
@@ -27,6 +26,7 @@ from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces, traced
 from dsgmcmc.storage.files import check_target, write_whole
+from dsgmcmc.types import Array
 
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
 
@@ -77,7 +77,7 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
             write_blocks(_draw_tables(run) if draws else _moment_tables(run), out)
 
 
-def _labels(run: Run, kind: str) -> dict[str, npt.NDArray[Any]]:
+def _labels(run: Run, kind: str) -> dict[str, Array]:
     ids = run.vocabulary(kind).ids
     if not (run.users.integers and run.items.integers):  # one column has one type
         ids = ids.astype(str).astype(object)
@@ -91,7 +91,7 @@ def _columns(run: Run) -> list[tuple[str, int]]:
     return [("bias", rank), *factors] if run.config.biases else factors
 
 
-def _moment_tables(run: Run) -> Iterator[dict[str, npt.NDArray[Any]]]:
+def _moment_tables(run: Run) -> Iterator[dict[str, Array]]:
     for chain, moments in zip(run.chains, run.moments, strict=True):
         for kind in KINDS:
             table = _labels(run, kind) | {"chain": np.full(len(moments.mean[kind]), chain), "ratings": run.counts(kind)}
@@ -101,7 +101,7 @@ def _moment_tables(run: Run) -> Iterator[dict[str, npt.NDArray[Any]]]:
             yield table
 
 
-def _draw_tables(run: Run) -> Iterator[dict[str, npt.NDArray[Any]]]:
+def _draw_tables(run: Run) -> Iterator[dict[str, Array]]:
     for position, (chain, iteration) in enumerate(run.draws):
         draw = run.draw(position)
         for kind in KINDS:

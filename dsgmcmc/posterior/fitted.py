@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.data.arrays import Table, as_given, list_names, read_pairs
 from dsgmcmc.errors import InputError, not_fitted, retry_if_gone
@@ -26,7 +25,7 @@ from dsgmcmc.storage.files import Scratch
 from dsgmcmc.terminal import plain
 from dsgmcmc.types import Array, Float64, Int32
 
-Names = str | int | Sequence[Any] | npt.NDArray[Any]
+Names = str | int | Sequence[Any] | Array
 
 RUN, RATINGS = "run", "ratings.h5"  # names under which the files of a pickled model are unpacked
 
@@ -230,8 +229,8 @@ class FittedModel:
     def score(self, X: Any, y: Any) -> float:
         """Return the coefficient of determination R^2 of the predictions, as scikit-learn's regressors do."""
         truth = np.asarray(y, np.float64)
-        residual = float(((truth - self.predict(X)) ** 2).sum())
-        return 1.0 - residual / float(((truth - truth.mean()) ** 2).sum())
+        residual, total = (float(((truth - value) ** 2).sum()) for value in (self.predict(X), truth.mean()))
+        return 1.0 - residual / total if total else float(not residual)  # for a constant as in scikit-learn
 
     # ------------------------------------------------------------------ new ratings
 
@@ -349,7 +348,7 @@ class FittedModel:
         newcomers = self._newcomers
         if newcomers is not None and newcomers.kind == "item":
             raise InputError("this model has folded-in items, which cannot be ranked: recommend from the run itself")
-        names = np.sort(run.users.ids).tolist() if users is None else list_names(users, "user")
+        names = np.sort(run.users.ids).tolist() if users is None else list(dict.fromkeys(list_names(users, "user")))
         rows = Predictor(run, PredictOptions(), newcomers).index_of("user", names)
         run.users.index_of([name for name, row in zip(names, rows.tolist(), strict=True) if row < 0], refuse=True)
         lists = (None if items is None else list_names(items, "item") for items in (candidates, exclude))

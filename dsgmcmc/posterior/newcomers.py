@@ -53,9 +53,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from numpy.random import Generator
 
-from dsgmcmc.data.ratings import SIDES, Features, Ratings, row_slabs
+from dsgmcmc.data.ratings import SIDES, Features, Ratings, find_bad_scale, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.ordinal import coordinates_of, cuts_of
@@ -113,9 +113,9 @@ class FoldIn:
         run: Run,
         kind: str,
         vocabulary: Vocabulary,
-        rows: npt.NDArray[np.integer],
+        rows: Array,
         others: Int32,
-        values: npt.NDArray[np.floating],
+        values: Array,
         features: csr_matrix | None = None,
     ) -> None:
         run.need_draws()
@@ -134,7 +134,7 @@ class FoldIn:
         rows: Int32 = self._others[self._ends[row] : self._ends[row + 1]]
         return rows
 
-    def rows(self, position: int, chosen: npt.NDArray[np.intp]) -> Rows:
+    def rows(self, position: int, chosen: Array) -> Rows:
         """Return the distributions of new rows at a saved draw.
 
         Parameters
@@ -155,7 +155,7 @@ class FoldIn:
         cuts = None if rows.cuts is None else rows.cuts[chosen]
         return Rows(rows.mean[chosen], rows.covariance[chosen], rows.noise[chosen], cuts)
 
-    def drawn(self, position: int, rng: np.random.Generator) -> FoldIn:
+    def drawn(self, position: int, rng: Generator) -> FoldIn:
         """Return a copy in which every row at the saved draw `position` is one draw from its distribution."""
         rows, result = self.rows(position, np.arange(len(self.vocabulary))), copy(self)
         normals = zip(rows.mean, rows.covariance, strict=True)
@@ -196,13 +196,7 @@ class FoldIn:
         return None if value is None else value.item()
 
     def _given_ratings(
-        self,
-        draw: Draw,
-        span: slice,
-        shift: Float64,
-        precision: Float64,
-        background: Float64,
-        rng: np.random.Generator,
+        self, draw: Draw, span: slice, shift: Float64, precision: Float64, background: Float64, rng: Generator
     ) -> tuple[Float64, Float64, float, Array | None]:
         """Return mean, covariance, 1 / g (or 1 / s for ordinal ratings) and thresholds of a row at a draw.
 
@@ -240,12 +234,7 @@ class FoldIn:
 
 
 def _normal_row(
-    law: type[Law],
-    row: RatedRow,
-    noise_precision: Float64,
-    background: Float64,
-    nu: float | None,
-    rng: np.random.Generator,
+    law: type[Law], row: RatedRow, noise_precision: Float64, background: Float64, nu: float | None, rng: Generator
 ) -> tuple[Float64, Float64, float]:
     """Return mean, covariance and 1 / g of a row that is normal given g; `nu` is None if noise is shared."""
     target = row.x - row.offset
@@ -304,6 +293,9 @@ class NewRatings(NamedTuple):
             no_names = np.zeros(0, object)
             return cls(kind, no_names, no_names, np.zeros(0), described)
         given = read_ratings(X, y, columns=columns)
+        run.vocabulary(kind)  # checks the kind
+        if bad := find_bad_scale(given["rating"].min(), given["rating"].max()):
+            raise InputError(bad)
         return cls(kind, given[kind], given[OTHER[kind]], given["rating"], described)
 
     def updated(self, later: NewRatings) -> NewRatings:
@@ -369,7 +361,7 @@ def _features_of(run: Run, new: NewRatings, names: Array, known: Int32, data: Pa
     return vstack(rows, "csr")
 
 
-def training_ratings(ratings: Ratings, kind: str, rows: Int32) -> tuple[npt.NDArray[np.intp], Int32, Float32]:
+def training_ratings(ratings: Ratings, kind: str, rows: Int32) -> tuple[Array, Int32, Float32]:
     """Read the training ratings of users (or items), given by distinct rows (q,) int32.
 
     Returns
@@ -482,7 +474,7 @@ class Spread(NamedTuple):
 
 
 def draw_row(
-    law: type[Law], row: RatedRow, scales: Float64, thresholds: Array | None, spread: Spread, rng: np.random.Generator
+    law: type[Law], row: RatedRow, scales: Float64, thresholds: Array | None, spread: Spread, rng: Generator
 ) -> tuple[Float64, float, Array | None]:
     """Draw a row given its ratings.
 
@@ -537,7 +529,7 @@ def draw_row(
     return theta, *spread.at(z, thresholds)
 
 
-def slice_on_ellipse(u: Float64, log_weight: Callable[[Float64], float], rng: np.random.Generator) -> Float64:
+def slice_on_ellipse(u: Float64, log_weight: Callable[[Float64], float], rng: Generator) -> Float64:
     """Move u by a transition that leaves w(u) N(u; 0, I) invariant [Murray 2010, figure 2]."""
     other, level = rng.standard_normal(len(u)), log_weight(u) + log(rng.random())
     angle = rng.uniform(0.0, 2 * pi)

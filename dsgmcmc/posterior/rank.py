@@ -40,7 +40,6 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import OTHER
@@ -50,11 +49,11 @@ from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
-from dsgmcmc.types import Float32, Int32, Mask
+from dsgmcmc.types import Array, Float32, Int32, Mask
 
 By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
 
-Columns = dict[str, npt.NDArray[Any]]
+Columns = dict[str, Array]
 
 PATTERN_RULES = ("likely", "exposure")  # rules that use the pattern of the ratings
 
@@ -99,7 +98,7 @@ class Ranking:
             raise InputError(f"{self.top!r} items per user: expected a whole number, at least 1")
         if self.by not in get_args(By):
             raise InputError(f"by {self.by!r}: expected one of {', '.join(get_args(By))}")
-        if not isinstance(self.z, float | int | np.number) or not self.z >= 0:
+        if not isinstance(self.z, float | int | np.number) or not 0 <= self.z < np.inf:
             raise InputError(f"z {self.z!r}: expected a number of standard deviations, not below 0")
         if self.at_least is not None and self.by in ("exposure", "ucb", "lcb"):
             raise InputError(f"by {self.by!r} does not use at_least: leave it out, or rank by mean")
@@ -222,7 +221,7 @@ def recommend(
         raise InputError(f"{run.path}: ranking by {ranking.by} needs the training ratings: give the ratings file")
     scorer = None if ranking.by == "exposure" else Scorer(run, ranking, newcomers)
     step = max(1, _BLOCK_SCORES // len(run.items))
-    for start in range(0, len(users), step):
+    for start in range(0, max(len(users), 1), step):  # without users, one empty block
         block = users[start : start + step]
         rated_items = [_rated_by(user, len(run.users), rated, newcomers) for user in block.tolist()]
         scores = scorer.scores(block, start) if scorer else np.ones((len(block), len(run.items)), np.float32)
@@ -361,6 +360,7 @@ def similar(run: Run, kind: str, name: Any, n: int = 10) -> Columns:
     vocabulary = run.vocabulary(kind)
     if np.ndim(name):
         raise InputError(f"{name!r}: expected the name of one {kind}")
+    n = Ranking(n).top  # checks n
     row = int(vocabulary.index_of([name], refuse=True)[0])
     draws, weights = similarities(run, kind, row), run.draw_weights
     mean = weights @ draws

@@ -101,6 +101,8 @@ class LiveProgress(NamedTuple):
         position = f"at iteration {self.iteration:,} of {self.iterations:,}"
         if self.running:
             return f"being sampled: {position}"
+        if self.first_draw > self.iterations:
+            return f"without draws: it ends {position}; continue it with --resume and more --iterations"
         return f"not finished: its last job ended {position}; continue it with the same command and --resume"
 
     def usable(self) -> str:
@@ -187,6 +189,8 @@ class Run:
 
     def vocabulary(self, kind: str) -> Vocabulary:
         """Names of the users or of the items."""
+        if kind not in KINDS:
+            raise InputError(f"kind {kind!r}: expected user or item")
         return self.users if kind == "user" else self.items
 
     def feature_names(self, kind: str) -> list[str]:

@@ -58,7 +58,7 @@ FRICTION = 0.95  # c if eps is the default and no limit lowers it
 class BAOABConfig(RisingStep):
     """Configuration of BAOAB; `step_size` is eps. The Kronecker metric has a smaller default and a slower rise."""
 
-    step_size: float = Field(0.35, gt=0, allow_inf_nan=False, description="eps; 0.2 with the Kronecker metric")
+    step_size: float = Field(0.35, gt=0, description="eps; 0.2 with the Kronecker metric")
     friction: float = Field(
         0.9,
         ge=0,

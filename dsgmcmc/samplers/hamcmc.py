@@ -77,15 +77,14 @@ class HAMCMCConfig(StepSize):
     step_size: float = Field(
         DEFAULT_STEPS["identity"],
         gt=0,
-        allow_inf_nan=False,
         description="step; 0.04 with the diagonal metric, 0.03 with fisher",
     )
     memory: int = Field(2, ge=2, le=10, description="M, the number of interleaved sub-chains")
-    gamma: float | None = Field(None, gt=0, allow_inf_nan=False, description="scale of H^0; default 1 / u")
-    trust: float = Field(1.0, gt=0, allow_inf_nan=False, description="keeps H below H^0 / trust along the pairs")
+    gamma: float | None = Field(None, gt=0, description="scale of H^0; default 1 / u")
+    trust: float = Field(1.0, gt=0, description="keeps H below H^0 / trust along the pairs")
     metric: Literal["identity", "diagonal", "fisher"] = Field("identity", description="H^0, before the pairs")
     alpha: float = Field(0.99, gt=0, lt=1, description="memory of v, with the diagonal metric")
-    lambda_n: float = Field(9.0, gt=0, allow_inf_nan=False, description="lambda_v N, with the diagonal metric")
+    lambda_n: float = Field(9.0, gt=0, description="lambda_v N, with the diagonal metric")
 
     @model_validator(mode="before")
     @classmethod

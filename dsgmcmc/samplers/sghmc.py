@@ -72,10 +72,10 @@ NOISY_FADE = 0.9
 class SGHMCConfig(RisingStep):
     """Configuration of SGHMC; `step_size` is eps, half the square of the step h of the dynamics."""
 
-    step_size: float = Field(0.01, gt=0, allow_inf_nan=False, description="eps; the step of a row is sqrt(2 eps / l)")
+    step_size: float = Field(0.01, gt=0, description="eps; the step of a row is sqrt(2 eps / l)")
     splitting: Literal["baoa", "published"] = Field("baoa", description="order of kick, drift and friction")
     metric: Literal["fisher", "kronecker", "identity"] = Field("fisher", description="coordinates of the step")
-    gamma: float = Field(0.5, gt=0, allow_inf_nan=False, description="friction in units of the step h")
+    gamma: float = Field(0.5, gt=0, description="friction in units of the step h")
     refresh: int = Field(0, ge=0, description="updates between new draws of all momenta, with half kicks; 0: never")
     noise_correction: bool = Field(
         False, description="add less noise, because gradients have noise, too; only with independent parts"

@@ -28,7 +28,7 @@ UPDATE = Formula("theta = theta - eps * grad + noise * z")
 class SGLDConfig(StepSize):
     """Configuration of SGLD; `step_size` is h, stable below about 2 / tau."""
 
-    step_size: float = Field(0.9, gt=0, allow_inf_nan=False, description="h; the step is h / largest count of a row")
+    step_size: float = Field(0.9, gt=0, description="h; the step is h / largest count of a row")
 
 
 class SGLD(Sampler[SGLDConfig, Target]):

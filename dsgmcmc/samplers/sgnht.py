@@ -75,11 +75,11 @@ theta = theta + 0.5 * step * r
 class SGNHTConfig(RisingStep):
     """Configuration of SGNHT; `step_size` is eps, half the square of the step h of the dynamics."""
 
-    step_size: float = Field(0.01, gt=0, allow_inf_nan=False, description="eps; the step of a row is sqrt(2 eps / l)")
+    step_size: float = Field(0.01, gt=0, description="eps; the step of a row is sqrt(2 eps / l)")
     thermostat: Literal["row", "scalar", "element"] = Field(
         "row", description="one thermostat for each row, for all rows, or for each element"
     )
-    diffusion: float = Field(0.5, gt=0, allow_inf_nan=False, description="A, the friction if gradients have no noise")
+    diffusion: float = Field(0.5, gt=0, description="A, the friction if gradients have no noise")
     metric: Literal["fisher", "kronecker", "identity"] = Field("fisher", description="coordinates of the step")
 
 

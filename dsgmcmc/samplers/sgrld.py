@@ -41,7 +41,7 @@ theta = theta - 0.5 * step * step * grad + step * spread * z
 class SGRLDConfig(RisingStep):
     """Configuration of SGRLD; `step_size` is eps."""
 
-    step_size: float = Field(0.03, gt=0, allow_inf_nan=False, description="eps; the step of a row is eps / l")
+    step_size: float = Field(0.03, gt=0, description="eps; the step of a row is eps / l")
     metric: Literal["fisher", "kronecker"] = Field(
         "fisher", description="diagonal, or a full matrix for the columns of a row"
     )

@@ -13,7 +13,7 @@ from dsgmcmc.settings import setting
 class SamplerConfig(BaseModel):
     """Base of the configurations of all samplers; samplers that take steps extend `StepSize`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     gradient: str | None = Field(None, description="gradient estimator: part, control-variate or full")
 
@@ -33,11 +33,8 @@ class StepSize(SamplerConfig):
         "Step size, in the sampler's own unit, also during burn-in.",
         shown="0.35 with baoab, less with few ratings; others: docs/settings.md",
         gt=0,
-        allow_inf_nan=False,
     )
-    burn_in_step_size: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="step during burn-in; by default step_size"
-    )
+    burn_in_step_size: float | None = Field(None, gt=0, description="step during burn-in; by default step_size")
     decay_power: float = Field(
         0.0, ge=0, le=1, description="b in (1 + sweep / a) ** -b, which multiplies the step; 0: no decay"
     )

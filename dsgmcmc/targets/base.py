@@ -10,7 +10,7 @@ order. The *energy* U is minus the log posterior density, up to a constant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.targets.state import Conditional, ParameterBlock, RandomStream, Rows
-from dsgmcmc.types import Array, Factor, Float64, Named, Shapes
+from dsgmcmc.types import Array, Factor, Finish, Float64, Named, Shapes
 
 if TYPE_CHECKING:
     from dsgmcmc.storage.store import Key, Lazy, Snapshot
@@ -287,11 +287,7 @@ class Target(Protocol):
         """
 
     def second_moments(
-        self,
-        position: str,
-        counts: Mapping[ParameterBlock, Array],
-        finish: Callable[[dict[Factor, Float64]], Named],
-        result: Shapes,
+        self, position: str, counts: Mapping[ParameterBlock, Array], finish: Finish, result: Shapes
     ) -> dict[str, Float64]:
         """Mean outer products, over the data, of the covariates of each factor's rows. Collective.
 
@@ -338,9 +334,7 @@ class Target(Protocol):
             Whether this field's columns belong to rotated axes instead of the columns of theta.
         """
 
-    def sum(
-        self, partials: Mapping[ParameterBlock, Named], finish: Callable[[dict[str, Float64]], Named], result: Shapes
-    ) -> dict[str, Float64]:
+    def sum(self, partials: Mapping[ParameterBlock, Named], finish: Finish, result: Shapes) -> dict[str, Float64]:
         """Add the named partial sums of all blocks, in block order; every process gets `finish(totals)`. Collective."""
 
 

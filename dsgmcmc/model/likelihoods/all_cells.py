@@ -49,7 +49,6 @@ class ClickSettings(BaseModel):
         None,
         shown="0.1 with all-cells",
         gt=0,
-        allow_inf_nan=False,
     )
 
 

@@ -105,7 +105,7 @@ class NoiseSettings(BaseModel):
     """Settings of the noise."""
 
     noise: NoiseName = setting("One noise level for all ratings, or one per user, per item, or both.", "shared")
-    noise_precision: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["sampled"] = setting(
+    noise_precision: Annotated[float, Field(gt=0)] | Literal["sampled"] = setting(
         "Precision tau of the noise; sampled: inferred from the ratings.",
         "sampled",
         shown="sampled; 1 with --prior fixed or a likelihood without noise, 30 with all-cells",

@@ -114,7 +114,6 @@ class RowSettings(BaseModel):
         shown="10; 1 with --prior fixed and with the samplers gibbs, psgld, hamcmc and sgld",
         offered=False,
         gt=0,
-        allow_inf_nan=False,
     )
     standardise: bool = setting(
         "Scale the priors by the ratings' standard deviation; no: as published.",
