@@ -25,7 +25,7 @@ Generated from the configuration classes by `python docs/reference.py`; do not e
 
 A setting is given to `dsgmcmc sample` as an option or with `--set NAME=VALUE`, in a file with `--config FILE.toml`, or
 to `BPMF` as a parameter or in `options={...}`. A file has the sampler's settings in a section `[sampler]`, and Python
-in `options={"sampler": {"friction": 0.8}}`. `dsgmcmc sample DATA.h5 --out RUN --dry-run` prints the values of all
+in `options={"sampler.friction": 0.8}`. `dsgmcmc sample DATA.h5 --out RUN --dry-run` prints the values of all
 settings, and `RUN/run.toml` stores them. A length is a number of iterations, such as `2000`, or of sweeps, such as
 `"500sweeps"`.
 """

@@ -136,7 +136,7 @@ class BPMF(Estimator, FittedModel):
         matrix. Text and categories become one-hot columns, lists multi-hot columns, and numbers are standardised, as
         by ``dsgmcmc prepare``.
     options : dict, optional
-        Any other settings of ``dsgmcmc sample`` by their names, such as ``{"grid": 8, "sampler": {"step_size": 0.2}}``.
+        Any other settings of ``dsgmcmc sample`` by their names, such as ``{"grid": 8, "sampler.step_size": 0.2}``.
     test_fraction : float
         Share of the ratings in `fit` that is held out for ``rmse_`` and diagnostics; default 0, because `fit` usually
         receives a training set (the default of ``dsgmcmc prepare`` is 0.1).
@@ -390,6 +390,7 @@ class BPMF(Estimator, FittedModel):
         if repeated:
             raise InputError(f"options has {min(repeated)!r}, which is a parameter of BPMF itself (seed: random_state)")
         section = section_of(settings.pop("sampler", {}))
+        section |= {name[8:]: settings.pop(name) for name in [*settings] if str(name).startswith("sampler.")}
         if self.sampler is not None:
             section["name"] = self.sampler
         settings |= {name: value for name, value in parameters.items() if name in RunConfig.model_fields}

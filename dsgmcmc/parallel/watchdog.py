@@ -66,7 +66,7 @@ class Watchdog:
             if writing == TICKS:
                 say(
                     f"dsgmcmc: {self._who} has been writing for {self._seconds:g} s. It goes on when the disk "
-                    "answers; the last checkpoint is intact",
+                    "answers; checkpoints are intact",
                     file=sys.stderr,
                 )
             if idle == TICKS:
@@ -75,7 +75,7 @@ class Watchdog:
     def _end_job(self) -> None:
         say(
             f"dsgmcmc: {self._who} has made no progress for {self._seconds:g} s and ends the job. It is waiting "
-            "for a process or a disk that does not answer. The last checkpoint is intact: go on with --resume. "
+            "for a process or a disk that does not answer. Checkpoints are intact: go on with --resume. "
             "Its threads are at:",
             file=sys.stderr,
         )

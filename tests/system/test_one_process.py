@@ -106,7 +106,7 @@ def test_a_fit_leaves_the_program_as_it_was(tmp_path, whole) -> None:
         with pytest.raises(InputError, match=r"^grid 4000 is more"):
             fit(options={"grid": 4000})
         with pytest.raises(DivergenceError, match=r"Use a smaller sampler\.step_size"):
-            fit(sampler="sgld", options={"sampler": {"step_size": 1e5}})
+            fit(sampler="sgld", options={"sampler.step_size": 1e5})
         assert state() == at_first
         expect_ended(threads)
         gc.collect()  # of exceptions
