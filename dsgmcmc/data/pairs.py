@@ -76,7 +76,7 @@ def chunks(db: Session, table: PairsTable, integers: tuple[bool, bool]) -> Itera
     The error lists the first five bad pairs.
     """
     given = [f"c{table.users}::VARCHAR", f"c{table.items}::VARCHAR"]
-    columns, faults = given.copy(), [f"coalesce({name}, '') = ''" for name in given]
+    columns, faults = given.copy(), [f"coalesce(trim({name}), '') = ''" for name in given]
     for k in range(2):
         if integers[k]:
             columns[k] = f"regexp_replace(trim({columns[k]}), '[.]0+$', '')"

@@ -250,8 +250,8 @@ def load(db: Session, table: TableFile, columns: dict[str, int], timed: bool, te
 def _refuse_bad_rows(db: Session, table: TableFile, timed: bool, before: int) -> None:
     """Raise InputError if a file has invalid values; its rows in ``raw`` begin at row `before`."""
     faults = {
-        "the user is missing": "coalesce(user_id, '') = ''",
-        "the item is missing": "coalesce(item_id, '') = ''",
+        "the user is missing": "coalesce(trim(user_id), '') = ''",
+        "the item is missing": "coalesce(trim(item_id), '') = ''",
         "the rating is missing or not a number": "rating IS NULL",
         "the rating is not finite": "NOT isfinite(rating)",
         # a stored name would end at its first NUL byte

@@ -50,7 +50,7 @@ def spoil(*replacements: tuple[int, str]) -> str:
 BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
     "empty": ("r.csv", b"\xef\xbb\xbf", {}, "r.csv is empty"),
     "header only": ("r.csv", "userId,movieId,rating\n", {}, "r.csv has no ratings"),
-    "missing user": ("r.csv", spoil((3, ",7,4,1")), {}, "1 row has .*\n  line 3: the user is missing"),
+    "missing user": ("r.csv", spoil((3, " ,7,4,1")), {}, "1 row has .*\n  line 3: the user is missing"),
     "text": ("r.csv", spoil((11, "1,7,good,1")), {}, r"1 line cannot.*\n  line 11: .*\"rating\".*\"good\".*1,7,good,1"),
     "decimal comma": ("r.csv", '1;b;"3,5"\n2;d;4.5\n', {}, 'line 1: .*"3,5"'),
     "1_0": ("r.csv", GOOD + "1,9,1_0,1\n", {}, r"r.csv: rating in line 12 is not a number: '1_0'"),
