@@ -209,7 +209,8 @@ def read_snapshot_file(path: Path, read: Callable[[], T]) -> T:
         raise
     except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:  # errors of HDF5, h5py and Python
         if not path.parent.is_dir():
-            raise GoneError(f"{path.parent} is gone: the run has since removed it. Open the run again") from error
+            advice = "Open the run again; if it is not being sampled, --resume makes what is missing"
+            raise GoneError(f"{path.parent} is gone: the run has since removed it. {advice}") from error
         fault = "cannot be read" if isinstance(error, PermissionError) else "is missing or damaged"
         raise InputError(f"{path} {fault}: {error}") from error
 
