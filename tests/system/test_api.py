@@ -318,7 +318,6 @@ SOME = [[u, i, u + i] for u in range(9) for i in range(9)]
         (lambda m: m.recommend([1], by="thompson", seed="a"), "seed 'a'"),
         (lambda m: m.predict([1, 2]), r"shape \(n, 2\)"),
         (lambda m: m.similar([1]), "the name of one item"),
-        (lambda m: m.similar(1, n=-1), "whole number"),
         (lambda m: m.similar(1, kind="film"), "kind 'film': expected user or item"),
         (lambda m: m.fold_in([[1, 2, 1e160]]), "ratings range from 1e.160"),
         (

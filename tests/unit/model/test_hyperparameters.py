@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from mpi4py import MPI
+from scipy import stats
 from support import Model, factor_target
 
+from dsgmcmc.model.conjugate import draw_wishart
 from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
 
 
@@ -41,3 +44,16 @@ def test_every_subchain_has_a_set_of_its_own(data: Path) -> None:
         target.subchain = subchain
         sets.append((target.noise_precision, target.parameters()["W.mean"].tolist()))
     assert sets[0] != sets[1], "what is seen is that of the current sub-chain"
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 32])
+def test_wishart_draws_are_those_of_scipy(k: int) -> None:
+    """Draws have the same bits, and take as many random numbers."""
+    rows = np.random.default_rng(k).normal(size=(k + 5, k))
+    scale = np.linalg.inv(rows.T @ rows)
+    scale = (scale + scale.T) / 2
+    ours, theirs = (np.random.Generator(np.random.Philox(key=[k, 1])) for _ in range(2))
+    for _ in range(5):
+        expected = np.atleast_2d(stats.wishart.rvs(k + 40, scale, random_state=theirs))
+        assert draw_wishart(k + 40, scale, ours).tobytes() == expected.tobytes()
+    assert ours.random() == theirs.random()

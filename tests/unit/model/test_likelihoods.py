@@ -1,14 +1,9 @@
 """Every entry of the registry keeps what a likelihood promises."""
 
-import inspect
-import pkgutil
-from importlib import import_module
-
 import numpy as np
 import pytest
 
-from dsgmcmc.model import likelihoods
-from dsgmcmc.model.likelihoods import LIKELIHOODS, Law, Likelihood
+from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
 from dsgmcmc.model.predictive.base import PredictorDraws
 from dsgmcmc.testing import check_likelihood, predicted
 
@@ -32,13 +27,3 @@ def test_quantiles_are_where_the_probability_is_reached(name: str) -> None:
             assert x.shape == predictive.mean.shape
             assert (predictive.cdf(x) >= p - 1e-9).all()
             assert (predictive.cdf(x - 1e-4 * predictive.sd) < p).all()
-
-
-def test_every_likelihood_of_the_package_is_registered() -> None:
-    """A file that nobody can select is dead."""
-    laws = set()
-    for module in pkgutil.walk_packages(likelihoods.__path__, f"{likelihoods.__name__}."):
-        content = vars(import_module(module.name)).values()
-        laws |= {c for c in content if inspect.isclass(c) and issubclass(c, Law) and not inspect.isabstract(c)}
-    registered = set(LIKELIHOODS.values())
-    assert {law for law in laws if not law.__subclasses__()} <= registered <= laws
