@@ -360,12 +360,11 @@ def similar(run: Run, kind: str, name: Any, n: int = 10) -> Columns:
     vocabulary = run.vocabulary(kind)
     if np.ndim(name):
         raise InputError(f"{name!r}: expected the name of one {kind}")
-    n = Ranking(n).top  # checks n
     row = int(vocabulary.index_of([name], refuse=True)[0])
     draws, weights = similarities(run, kind, row), run.draw_weights
     mean = weights @ draws
     mean[row] = -np.inf
-    best = np.argsort(-mean, kind="stable")[: min(n, len(mean) - 1)]
+    best = np.argsort(-mean, kind="stable")[: min(Ranking(n).top, len(mean) - 1)]  # Ranking checks n
     return {
         f"{kind}_id": vocabulary.ids[best],
         "similarity": mean[best].astype(np.float32),

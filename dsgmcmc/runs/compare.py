@@ -6,9 +6,9 @@ The recommendation depends on the data, the settings and the seed, but not on ti
    factors and each of the likelihoods that suit the ratings; all are without additions. The rule of step 3 chooses one
    of the likelihoods with factors.
 2. *The additions.* Each addition is tried alone, with the chosen likelihood. Gaussian noise by user and item takes the
-   place of the logistic and ordinal likelihoods here: its sweeps are shorter, and it draws time effects exactly. All
-   additions that improve the score are then combined with the chosen likelihood. Additions are not tested for
-   significance one by one, because small gains add up, and may be significant only together.
+   place of the ordinal likelihood here: its sweeps are shorter, and it draws time effects exactly. All additions that
+   improve the score are then combined with the chosen likelihood. Additions are not tested for significance one by
+   one, because small gains add up, and may be significant only together.
 3. *The recommended model* is the simplest sampled candidate whose score is within one standard error of the best
    score. The standard error is that of the paired difference, and includes the Monte Carlo errors of both chains.
 
@@ -71,7 +71,7 @@ BURN_IN_SWEEPS, MAX_SWEEPS = 50, 300
 ALL_SWEEPS, ALL_SWEEPS_MANY = 1400, 840
 MANY_RATINGS = 500_000
 #: Likelihoods that are replaced while additions are tried, and their replacements.
-TRIAL_LIKELIHOODS = {"logistic": "noise", "ordinal": "noise"}
+TRIAL_LIKELIHOODS = {"ordinal": "noise"}
 #: Smallest number of saved draws of a candidate, if rankings are the criterion.
 RANKING_DRAWS = 20
 #: Share of the training ratings that is held out, at least `HELD_OUT_MIN` ratings, but at most a quarter of them.
@@ -90,7 +90,6 @@ LIKELIHOODS: dict[str, dict[str, Any]] = {
     "noise": {"likelihood": "gaussian", "noise": "both", "thresholds": "shared"},
     "tails": {"likelihood": "student-t", "noise": "both", "thresholds": "shared"},
     "counts": {"likelihood": "negative-binomial", "noise": "shared", "thresholds": "shared"},
-    "logistic": {"likelihood": "ordinal-logit", "noise": "both", "thresholds": "shared"},
     "ordinal": {"likelihood": "ordinal-logit", "noise": "by-item", "thresholds": "user"},
 }
 
@@ -120,10 +119,14 @@ class Candidate(NamedTuple):
         A key of `LIKELIHOODS` or `CLICKS`.
     added : tuple of str
         Keys of `ADDED`.
+    binary : bool
+        Whether the ratings have two values: logistic regression then takes the place of Gaussian likelihoods, whose
+        predictive intervals would be wrong.
     """
 
     likelihood: str
     added: tuple[str, ...]
+    binary: bool = False
 
     @property
     def name(self) -> str:
@@ -134,22 +137,22 @@ class Candidate(NamedTuple):
     def settings(self) -> Mapping[str, Any]:
         """Settings of the model, by their names in ``dsgmcmc sample``."""
         parts = {setting: value if part in self.added else "no" for part, (setting, value) in ADDED.items()}
-        return {**(LIKELIHOODS | CLICKS)[self.likelihood], **parts}
+        logistic = {"likelihood": "ordinal-logit"} if self.binary else {}
+        return {**(LIKELIHOODS | CLICKS)[self.likelihood], **parts, **logistic}
 
 
 def likelihoods_for(ratings: Levels) -> list[str]:
     """List the likelihoods that suit training ratings, given as distinct values and their counts; the simplest first.
 
     The three simplest likelihoods suit all ratings. Student-t suits ratings with more than 25 distinct values. The
-    negative binomial suits nonnegative integers with a maximum above 10 and a variance above their mean. Logistic
-    regression suits two distinct values, and the ordinal likelihood 3 to 25.
+    negative binomial suits nonnegative integers with a maximum above 10 and a variance above their mean. The ordinal
+    likelihood suits 3 to 25 distinct values.
     """
     values, counts = ratings
     mean = np.average(values, weights=counts)
     overdispersed = np.average(np.square(values - mean), weights=counts) > mean
     are_counts = values[0] >= 0 and not np.any(values % 1)
-    suits = {"tails": len(values) > MAX_THRESHOLDS, "logistic": len(values) < LEAST_LEVELS}
-    suits["ordinal"] = LEAST_LEVELS <= len(values) <= MAX_THRESHOLDS
+    suits = {"tails": len(values) > MAX_THRESHOLDS, "ordinal": LEAST_LEVELS <= len(values) <= MAX_THRESHOLDS}
     suits["counts"] = bool(are_counts and values[-1] > SMALL_COUNTS and overdispersed)
     return [name for name in LIKELIHOODS if suits.get(name, True)]
 
@@ -405,14 +408,15 @@ class Comparing:
         fixed = {"rank": requested.rank, "chains": 1, "until": "none", "burn_in": f"{BURN_IN_SWEEPS}sweeps"}
         fixed |= {"evaluate_every": "10sweeps", "save_draws": 0, "checkpoint_every": "10min"}
         rank_is_given = self._given.get("rank", "auto") != "auto"
+        levels = Levels.of(ratings)
         models = candidates(
             clicks=ratings.minimum == ratings.maximum,
             features=bool(whole.features),
             times=whole.times is not None,
-            suited=[name for name in likelihoods_for(Levels.of(ratings)) if not rank_is_given or name != BIASES_ONLY],
+            suited=[name for name in likelihoods_for(levels) if not rank_is_given or name != BIASES_ONLY],
         )
         admitted, refused = dict[ResolvedConfig, Candidate](), list[InputError]()
-        for model in models:
+        for model in [model._replace(binary=len(levels.values) == 2) for model in models]:
             try:
                 config = inner_source.resolve(self._comm.size, {}, model.settings, self._given_to(model, fixed))
             except InputError as error:

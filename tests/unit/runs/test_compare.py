@@ -57,8 +57,8 @@ def test_candidates_in_the_order_of_their_complexity():
     clicks = candidates(clicks=True, features=False, times=True)
     assert [model.name for model in clicks] == ["clicks", "clicks + implicit"]
     last = candidates(clicks=False, features=True, times=True)[-1].settings
-    assert last["thresholds"] == last["time_levels"] == "user"
-    assert (last["features"], last["implicit_features"]) == ("yes", "both")
+    assert last | {"features": "yes", "implicit_features": "both", "thresholds": "user", "time_levels": "user"} == last
+    assert comparing.Candidate("plain", (), binary=True).settings["likelihood"] == "ordinal-logit"
 
 
 def test_the_simplest_model_within_one_standard_error_is_recommended():
@@ -110,7 +110,7 @@ def compare(tmp_path, data, metric=None, **settings):
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        (np.arange(2.0), ["plain", "noise", "logistic"]),
+        (np.arange(2.0), ["plain", "noise"]),
         (np.arange(1.0, 6.0), ["plain", "noise", "ordinal"]),
         (np.linspace(-1, 1, 300), ["plain", "noise", "tails"]),
         (np.append(np.ones(40), [3, 95]), ["plain", "noise", "counts", "ordinal"]),
@@ -119,7 +119,7 @@ def compare(tmp_path, data, metric=None, **settings):
     ],
 )
 def test_likelihoods_are_tried_where_ratings_admit_them(values, expected):
-    """Likelihoods of two values, levels, measurements and counts are tried where the ratings admit them."""
+    """Likelihoods of levels, measurements and counts are tried where the ratings admit them."""
     assert likelihoods_for(Levels(*np.unique(values, return_counts=True))) == ["biases only", *expected]
 
 
