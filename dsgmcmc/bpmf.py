@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from dsgmcmc.config.chain import section_of
-from dsgmcmc.config.run import RunConfig
+from dsgmcmc.config.run import RunConfig, nested
 from dsgmcmc.data.arrays import has_times, ratings_source, read_features
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError, StoppedError
@@ -385,12 +385,11 @@ class BPMF(Estimator, FittedModel):
                 raise InputError(f"{name}={parameters[name]!r}: expected {' or '.join(map(repr, admitted))}")
         if not isinstance(self.options, Mapping | None):
             raise InputError(f"options={self.options!r}: expected a dict of settings by their names")
-        settings = dict(self.options or {})
+        settings = nested(self.options or {})
         repeated = settings.keys() & (parameters.keys() | {"seed"}) - {"sampler"}
         if repeated:
             raise InputError(f"options has {min(repeated)!r}, which is a parameter of BPMF itself (seed: random_state)")
         section = section_of(settings.pop("sampler", {}))
-        section |= {name[8:]: settings.pop(name) for name in [*settings] if str(name).startswith("sampler.")}
         if self.sampler is not None:
             section["name"] = self.sampler
         settings |= {name: value for name, value in parameters.items() if name in RunConfig.model_fields}

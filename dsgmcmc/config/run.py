@@ -332,9 +332,12 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
             value = tomllib.loads(f"value = {raw}")["value"]
         except (ValueError, RecursionError):
             value = raw
-        name = name.strip().replace("-", "_")
-        if name.startswith("sampler."):
-            settings.setdefault("sampler", {})[name.removeprefix("sampler.")] = value
-        else:
-            settings[name] = value
-    return settings
+        settings[name.strip().replace("-", "_")] = value
+    return nested(settings)
+
+
+def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings in which those that are named ``sampler.NAME`` are in the section of the sampler."""
+    result = {name: value for name, value in settings.items() if not str(name).startswith("sampler.")}
+    section = {name.removeprefix("sampler."): value for name, value in settings.items() if name not in result}
+    return result | ({"sampler": section_of(result.get("sampler") or {}) | section} if section else {})

@@ -10,7 +10,7 @@ import numpy as np
 
 from dsgmcmc.data.columns import find_column, locate
 from dsgmcmc.data.session import Session, is_integer
-from dsgmcmc.data.tables import SHOWN, TableFile, open_table, scalar
+from dsgmcmc.data.tables import SHOWN, TableFile, holds, open_table, scalar
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array
 
@@ -49,12 +49,12 @@ def load_pairs(db: Session, path: Path, given: Mapping[str, str]) -> PairsTable:
     by their usual names in the header; without a header they are the first two columns. Raises InputError if the file
     is missing, empty or not a table, or has lines with a wrong number of columns.
     """
+    named = bool(given) and not all(name.isdecimal() for name in given.values())  # else the columns' positions
 
     def is_header(fields: list[str]) -> bool:
         usual = [find_column(fields, role) is not None for role in ROLES]
         return all(usual) or (named and set(given.values()) <= set(fields)) or (not given and any(usual))
 
-    named = bool(given) and not all(name.isdecimal() for name in given.values())  # else the columns' positions
     file = open_table(db, path, is_header)
     names = file.names if file.header else [*ROLES, *[""] * (file.width - 2)]
     places = locate(path, names, len(names), given, ROLES, "name them with --columns user=NAME,item=NAME")
@@ -81,7 +81,7 @@ def chunks(db: Session, table: PairsTable, integers: tuple[bool, bool]) -> Itera
         if integers[k]:
             columns[k] = f"regexp_replace(trim({columns[k]}), '[.]0+$', '')"
             faults.append(f"NOT {is_integer(columns[k])}")
-        elif scalar(db, f"SELECT bool_and(trim({columns[k]}) != {columns[k]}) FROM pairs"):
+        elif holds(db, f"trim({columns[k]}) != {columns[k]}", "pairs"):
             columns[k] = f"trim({columns[k]})"
     wrong = f"FROM pairs WHERE {' OR '.join(faults)}"
     if number := scalar(db, f"SELECT count(*) {wrong}"):

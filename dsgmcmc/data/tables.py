@@ -379,6 +379,12 @@ def read_matrix(db: Session, path: Path) -> Any:
     return matrix
 
 
+def holds(db: Session, condition: str, table: str) -> bool:
+    """Whether a condition in SQL is true for all rows of a table; the first row usually tells that it is not."""
+    first = db.execute(f"SELECT {condition} FROM {table} LIMIT 1").fetchall()
+    return first == [(True,)] and bool(scalar(db, f"SELECT bool_and({condition}) FROM {table}"))
+
+
 def trim_names(db: Session, table: str, column: str) -> None:
     """Strip spaces from the names in a column of a DuckDB table if all names have them, and ``.0`` if all are integers.
 
@@ -387,8 +393,7 @@ def trim_names(db: Session, table: str, column: str) -> None:
     endings = {f"trim({column}) != {column}": f"trim({column})"}
     endings[f"regexp_full_match({column}, '-?[0-9]+[.]0')"] = f"left({column}, -2)"
     for condition, stripped in endings.items():
-        first = db.execute(f"SELECT {condition} FROM {table} LIMIT 1").fetchall()
-        if first == [(True,)] and scalar(db, f"SELECT bool_and({condition}) FROM {table}"):
+        if holds(db, condition, table):
             db.execute(f"UPDATE {table} SET {column} = {stripped}")
 
 

@@ -144,10 +144,9 @@ def test_a_summary_of_an_earlier_state_is_replaced(data: Path, runs: Path, tmp_p
     assert read_summary(out / "summary.json")["rmse_mean"] == written["rmse_mean"]
 
 
-def test_an_index_of_other_settings_is_replaced(data: Path, runs: Path, out: Path, tmp_path: Path) -> None:
+def test_an_index_of_other_settings_is_replaced(data: Path, runs: Path, tmp_path: Path) -> None:
     """A job may end between the index and `run.toml`; the next one may have other settings."""
-    new = tmp_path / "new"
-    shutil.copytree(runs / "ended" / "index", new / "index")
+    new = Path(shutil.copytree(runs / "ended" / "index", tmp_path / "new" / "index")).parent
     typed("sample", data, "--out", new, "--resume", "--rank", 1, "--iterations", 20, "--burn-in", 5).expect()
     assert Run(new).config.rank == 1
 

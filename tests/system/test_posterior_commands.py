@@ -82,7 +82,6 @@ PREDICT = ["predict", "RUN", "pairs.csv", "-o", "out.csv"]
         ("", ["predict", "RUN", "nowhere.csv"], "does not exist"),
         ("user,item\n3,1000\n", ["predict", "RUN", "pairs.csv", "-o", "./pairs.csv"], "is the input"),
         ("2,1\n", [*PREDICT, "--columns", "user=2,item=1"], "one user is unknown to the run: 1; one item"),
-        ("user,item\n3,1000\n", [*PREDICT, "--at-least", "nan"], "at_least nan: expected a finite number"),
         ("", ["predict", "RUN", "nowhere.csv", "--interval", "2"], "interval"),
         ("", ["predict", "DATA", "nowhere.csv"], "is not a run directory"),
     ],

@@ -153,13 +153,11 @@ def test_row_names_of_pandas_and_r_are_no_feature(tmp_path):
         assert described(tmp_path, text).features["user"]["groups"].keys() == {"age", "job", "likes", "zip"}
 
 
-@pytest.mark.parametrize(
-    ("values", "message"), [([1e39, 1], "single"), ([20000001, 20000002], "single"), ([], "no entr")]
-)
-def test_a_matrix_that_cannot_be_used(tmp_path, values, message):
-    """Its features would be infinite or equal in single precision, or there are none."""
-    matrix = scipy.sparse.coo_matrix((values, ([3, 41][: len(values)], [0, 0][: len(values)])), (50, 2))
-    with pytest.raises(InputError, match=message):
+@pytest.mark.parametrize("values", [[1e39, 1], [20000001, 20000002]])
+def test_a_matrix_that_single_precision_cannot_hold(tmp_path, values):
+    """Its features would be infinite, or equal."""
+    matrix = scipy.sparse.coo_matrix((values, ([3, 41], [0, 0])))
+    with pytest.raises(InputError, match="single precision"):
         prepare(tmp_path, lines(header=True), described={"user": Description(matrix)})
 
 

@@ -60,8 +60,7 @@ def test_ratings_that_are_rounded_have_the_probabilities_of_levels(normals: Norm
 def test_uncertain_predictors_are_integrated_over() -> None:
     """The probability of a level is that of a fine quadrature, also for a predictor much wider than the noise."""
     eta, nodes = np.linspace(-30, 30, 61)[:, None], np.linspace(-8, 8, 4001)
-    unit = np.ones((61, 1), np.float32)
-    draws = PredictorDraws(eta.astype(np.float32), unit, 100 * unit, np.ones(1), np.zeros((1, 1, 1)))
+    draws = PredictorDraws(*(np.full((61, 1), x, np.float32) for x in (eta, 1, 100)), np.ones(1), np.zeros((1, 1, 1)))
     p = Ordinal.predictive(draws, 0.0, LEVELS[:2]).probabilities()[:, 1]
     np.testing.assert_allclose(p, expit(eta + 10 * nodes) @ norm.pdf(nodes) / norm.pdf(nodes).sum(), atol=5e-4)
 

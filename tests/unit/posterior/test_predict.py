@@ -10,6 +10,7 @@ from scipy.stats import t as student
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import Draw
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.rank import Ranking, recommend
 from dsgmcmc.posterior.run import Run
 
 CASES = {
@@ -200,3 +201,15 @@ def test_counts_are_predicted_by_the_mixture_of_their_laws(run: Run) -> None:
     np.testing.assert_allclose(predicted.sd, np.sqrt(p @ counts**2 - mean**2), rtol=1e-4)
     for values, level in ((predicted.low, 0.05), (predicted.high, 0.95)):
         np.testing.assert_array_equal(values, (np.cumsum(p, axis=1) < level).sum(axis=1))
+
+
+def test_items_are_ranked_by_what_is_asked_for(run: Run) -> None:
+    """Items are ranked by the probability of at least 4, or by the expected level where ratings are levels."""
+    n = len(run.items)
+    p = expected(run, np.full(n, 3), np.arange(n))
+    ((_, items, score),) = recommend(run, np.int32([3]), Ranking(n, "mean", at_least=4.0))
+    np.testing.assert_allclose(score, p[items, 3:].sum(axis=1), atol=2e-5)
+    assert (np.diff(score) <= 0).all()
+    if run.config.likelihood == "ordinal-logit":
+        ((_, items, score),) = recommend(run, np.int32([3]), Ranking(n, "mean"))
+        np.testing.assert_allclose(score, p[items] @ LEVELS, rtol=1e-4)

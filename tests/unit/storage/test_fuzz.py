@@ -16,9 +16,6 @@ from support import run as run_program
 
 from dsgmcmc.storage.rundir import RunDirectory
 
-#: The number of damaged files.
-COUNTS = [100, pytest.param(500, marks=pytest.mark.long)]
-
 
 def fuzz(kind: str, source: Path, place: Path, names: str, count: int, seed: int) -> dict[str, int]:
     """Damage and open one of the named files `count` times; return how many were refused (10) or harmless (11)."""
@@ -30,7 +27,7 @@ def fuzz(kind: str, source: Path, place: Path, names: str, count: int, seed: int
     return {code: int(number) for code, number in report["results"].items()}
 
 
-@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("count", [100, pytest.param(500, marks=pytest.mark.long)])
 @pytest.mark.parametrize("names", ["integers", "text"])
 def test_damaged_ratings_files(tmp_path: Path, names: str, count: int) -> None:
     """The checksums of a ratings file tell every change as it is read."""
