@@ -206,10 +206,11 @@ class Record:
             f"gradients = aligned + columns * uint64({self.half})",
             f"pairs = gradients + columns * uint64({self.half})",
             f"far = pairs - aligned > uint64({SECOND_LEVEL})",
-            f"row_record = np.zeros({2 * self.half + LINE}, np.float32)",
+            f"row_record = np.empty({2 * self.half + LINE}, np.float32)",
             f"row_start = {_aligned('row_record')}",
             "final = uint64(indptr[theta_w.shape[0]])",
             "halves = uint64(indices.size) > final",
+            "one = uint64(indptr.strides[0] // 8)",  # not a literal: LLVM would unroll the loops over short rows
             "for j in range(columns):",
             *indented(column),
         ]
@@ -236,8 +237,7 @@ class Record:
         for the column of a rating.
         """
         lines, last = self._row("tw"), len(self._blocks) - 1
-        lines += [f"bias = tw[p + uint64({self.rank})]"] if self._apart else []
-        also = [*(["errors[r - base] += bias + records[pairs + j + j]"] if self._apart else []), *also]
+        lines += [f"bias = spread(tw[p + uint64({self.rank})], 4)"] if self._apart else []
         for number, block in enumerate(self._blocks):
             lines += [f"w{at} = load(row_record, q, {at}, {n})" for at, n in block]
             arguments = block, column, number > 0, also if number == last else []
@@ -256,7 +256,10 @@ class Record:
                 products = f"d{min(width, self._register)}_{x}"
                 lines += [f"{products} = times_plus(w{at}, load(records, c, {at}, {width}), {products})"]
         terms = [f"sums_of({', '.join(f'd{n}_{x}' for x in range(4))})" for n in widths]
-        terms += ["load(errors, s - base, 0, 4)"] if more else []
+        if more:
+            terms += ["load(errors, s - base, 0, 4)"]
+        elif self._apart:
+            terms += ["bias", f"four({', '.join(f'records[pairs + j{x} + j{x}]' for x in range(4))})"]
         lines += [f"store(errors, s - base, 0, {reduce('plus({}, {})'.format, terms)})"]
         return lines + [line for x in range(4) if also for line in (f"r = s + uint64({x})", f"j = j{x}", *also)]
 
@@ -293,13 +296,14 @@ class Record:
                 rating += also
             lines += [f"w{at} = load(row_record, q, {at}, {n})" for at, n in block]
             lines += [f"g{at} = spread(float32(0), {n})" for at, n in block]
-            lines += ["for r in range(begin, end):", *indented(rating)]
+            lines += ["r = begin", "while r < end:", *indented([*rating, "r += one"])]
             lines += [f"store(row_record, q_sums, {at}, g{at})" for at, _ in block if "w" in self.sides]
         return lines + self._emptied("w", "row_record", "ow")
 
 
 #: Imports and functions at the beginning of the source of a module with passes.
-PASSES = f"from dsgmcmc.kernels.vectors import load, plus, prefetch, spread, store, sums_of, times_plus\n\n\n{COLUMN}"
+PASSES = "from dsgmcmc.kernels.vectors import four, load, plus, prefetch, spread, store, sums_of, times_plus\n\n\n"
+PASSES += COLUMN
 
 
 class Passes(NamedTuple):
@@ -340,8 +344,11 @@ def by_groups(record: Record, passes: Passes) -> list[str]:
 
     return [
         *record.begin(),
-        *(f"{name} = np.zeros({record.group + 3}, np.float32)" for name in ("errors", "given", *passes.kept)),
-        f"places = np.zeros({record.group + 3}, np.uint32)",
+        *(f"{name} = np.empty({record.group + 3}, np.float32)" for name in ("errors", "given", *passes.kept)),
+        f"places = np.empty({record.group + 3}, np.uint32)",
+        f"for t in range({record.group + 3}):",  # lines before the scores also run for up to three ratings too many
+        "    places[t] = uint32(0)",
+        "    given[t] = float32(0)",
         "coded = codes.size > 0",
         "first_row = 0",
         "row = 0",

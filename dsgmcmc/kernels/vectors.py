@@ -93,6 +93,19 @@ def spread(typing: Any, x: Any, width: Any) -> Any:
 
 
 @intrinsic
+def four(typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Make a vector of four float32."""
+
+    def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        vector = ir.Constant(ir.VectorType(_FLOAT, 4), ir.Undefined)
+        for k in range(4):
+            vector = builder.insert_element(vector, given[k], _INDEX(k))
+        return vector
+
+    return Vector(4)(a, b, c, d), lower
+
+
+@intrinsic
 def plus(typing: Any, a: Any, b: Any) -> Any:
     """Add two vectors."""
     return a(a, b), lambda context, builder, signature, given: _add(builder, *given)
