@@ -103,7 +103,7 @@ class _Cache(FunctionCache):
 @functools.cache
 def _announce() -> None:
     """Log once that this process compiles."""
-    log.info("compiling kernels for this processor; this takes about 15 s, but only once")
+    log.info("compiling kernels for this processor; this takes about 10 s, but only once")
 
 
 @functools.cache

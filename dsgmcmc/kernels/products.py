@@ -50,14 +50,14 @@ def gram(values, weights, ones, out):
     weighted = np.empty(64, np.{dtype})
     for first in range(0, n, 64):
         rows = min(64, n - first)
-        for i in range(64):
+        for i in range(chunk.shape[1]):
             weighted[i] = 0
         for i in range(rows):
             for k in range(D):
                 chunk[k, i] = values[first + i, k]
             if ones:
                 chunk[D - 1, i] = 1
-        for i in range(rows, 64):
+        for i in range(rows, chunk.shape[1]):
             for k in range(D):
                 chunk[k, i] = 0
         for k in range(D):
@@ -65,7 +65,7 @@ def gram(values, weights, ones, out):
                 weighted[i] = weights[first + i] * chunk[k, i]
             for l in range(k + 1):
                 total = {dtype}(0)
-                for i in range(64):
+                for i in range(chunk.shape[1]):
                     total += weighted[i] * chunk[l, i]
                 out[k, l] += float64(total)
     for k in range(D):

@@ -56,8 +56,6 @@ MAX_FINITE = float(np.finfo(np.float32).max)
 #: Name of the array in a warm start that marks the known rows of a block.
 KNOWN = "known"
 
-ROW_SQUARES = Formula("square = theta * theta", row_sums=("square",))
-
 SUMS = "statistics"
 SENT, PRODUCT = "information.sent", "information.product"
 
@@ -352,11 +350,10 @@ class FactorTarget:
         if not (bound or grown):
             return information
         bounds: dict[ParameterBlock, Float64] = {}
-        for rows in circulation.rows_by_factor():
-            metric = {"c": c[rows.factor].astype(np.float32), "lambda_": lambda_[rows.factor].astype(np.float32)}
-            weights, squared_weights = (np.concatenate([sums[block] for block in rows.blocks]) for sums in (n, squares))
-            average = curvature_bound(rows, weights, squared_weights, tau=tau, **metric)
-            bounds.update(rows.by_block(average + (curvature[rows.factor] - 1)))
+        for block in circulation.blocks():
+            mean, shared = (values[block.factor].astype(np.float32) for values in (c, lambda_))
+            data = np.float32(tau) * n[block][:, None] * mean
+            bounds[block] = curvature_bound(n[block], squares[block], data, shared) + (curvature[block.factor] - 1)
         return information._replace(bound=bounds)
 
     def second_moments(
@@ -634,16 +631,15 @@ class FactorTarget:
         """Yield a description of every block on this process with a row that is out of bounds."""
         largest = MAX_MEAN_SQUARE * self.row_priors.expected_square * max(1.0, self.ratings.extreme**2)
         drawn = [quantity.name for quantity in self.quantities.of_rows if quantity.drawn]
-        for rows in self.rows_by_factor():
-            squares = rows.update(ROW_SQUARES, theta=position)["square"] / rows.dimension
-            for block, mean in rows.by_block(squares):
-                worst = mean.max()  # NaN if an element is NaN
-                if not worst <= largest:
-                    yield f"block {block.index} of {block.factor.name} has a row of mean square {worst:.3g}"
-                for name in drawn:
-                    size = np.abs(block[name]).max(initial=0.0) if name in block.arrays else 0.0
-                    if not size <= MAX_FINITE:
-                        yield f"block {block.index} of {block.factor.name} has a row whose {name} is {size:.3g}"
+        for block in self.blocks():
+            rows = block[position]
+            worst = np.einsum("ij,ij->i", rows, rows).max() / block.dimension  # NaN if an element is NaN
+            if not worst <= largest:
+                yield f"block {block.index} of {block.factor.name} has a row of mean square {worst:.3g}"
+            for name in drawn:
+                size = np.abs(block[name]).max(initial=0.0) if name in block.arrays else 0.0
+                if not size <= MAX_FINITE:
+                    yield f"block {block.index} of {block.factor.name} has a row whose {name} is {size:.3g}"
 
     def _divergent_parameters(self) -> Iterator[str]:
         """Yield a description of every shared parameter that is out of bounds."""

@@ -26,7 +26,8 @@ import numpy as np
 
 from dsgmcmc.kernels.formula import Formula, Gradient, dense, diagonal
 from dsgmcmc.kernels.products import add_rotated
-from dsgmcmc.targets.base import REACH, Information, Target, alignment, curvature_bound
+from dsgmcmc.samplers.base import NORMAL
+from dsgmcmc.targets.base import REACH, Information, Target, curvature_bound
 from dsgmcmc.targets.state import ParameterBlock, Replicated, Rows, StateField
 from dsgmcmc.types import Array, Factor, Float64, Purpose
 
@@ -50,22 +51,6 @@ GROWTH, CHANCE = 4.0, 30.0
 
 #: l_i is at least this fraction of the largest eigenvalue of a row's Hessian.
 SHARE_OF_LARGEST = 0.5
-
-PRECISION_FIELDS = {"columns": ("c", "lambda_"), "rows": ("n",)}
-PROBE = Formula("g = direction / sqrt(tau * n * c + lambda_)", **PRECISION_FIELDS)
-PRODUCT = Formula(
-    """
-precision = tau * n * c + lambda_
-direction = tau * g / sqrt(precision) + lambda_ / precision * direction
-square = direction * direction
-""",
-    **PRECISION_FIELDS,
-    row_sums=("square",),
-)
-RANDOM_DIRECTION = Formula("direction = z\nsquare = z * z", row_sums=("square",))
-
-#: Values that determine P at a refresh, by rows and by name in formulas.
-RefreshValues = dict[Rows, dict[str, Any]]
 
 GRADIENT = Formula("out = grad")
 TURNED = Gradient("turned")
@@ -156,11 +141,11 @@ class Fisher(Metric):
     times l_i.
 
     The larger of two estimates of the eigenvalue is used. The first is the curvature along the mean covariate of the
-    row (`dsgmcmc.targets.base.alignment`), which is accurate if covariates are similar. The second comes from power
-    iteration, which detects the effect of a few large covariates: ``direction`` is a unit vector v_i for every row,
-    |M_i v_i| is the estimate, and M_i v_i / |M_i v_i| is the next v_i. The estimate is never above the eigenvalue,
-    which is never above the trace. Both estimates together cost about three gradients. If the size of a row is above
-    ``reach``, they are computed at the next refresh.
+    row, which is accurate if covariates are similar. The second comes from power iteration, which detects the effect of
+    a few large covariates: ``direction`` is a unit vector v_i for every row, |M_i v_i| is the estimate, and
+    M_i v_i / |M_i v_i| is the next v_i. The estimate is never above the eigenvalue, which is never above the trace.
+    Both estimates together cost about three gradients. If the size of a row is above ``reach``, they are computed at
+    the next refresh.
 
     c_k, and the other factor's contribution to n_i, date from the last refresh. tau, lambda_k and the row's noise
     scale have their current values if the target requires it
@@ -218,9 +203,8 @@ p = information / precision
     def _bound(self, target: Target, information: Information, position: str, settled: bool) -> None:
         """Set 1 / sqrt(l_i) of all rows, and the sizes above which it is computed again. Collective."""
         kept = settled and target.metric_uses_current_hyperparameters
-        at_refresh = {rows: self._refresh_values(rows, information) for rows in target.rows_by_factor()}
-        along_mean = self._along_mean(target, at_refresh, position)
-        along_direction = self._along_direction(target, information, at_refresh, position)
+        along_mean = self._along_mean(target, information, position)
+        along_direction = self._along_direction(target, information, position)
         for block in target.blocks():
             row_curvature = SHARE_OF_LARGEST * np.maximum(along_mean[block], along_direction[block])
             inverse_root = 1 / np.sqrt(np.maximum(self._average_curvature(block, information), row_curvature))
@@ -229,51 +213,54 @@ p = information / precision
                 inverse_root, reach = np.minimum(inverse_root, block.row("h")), np.maximum(reach, block.row(REACH))
             block.row("h")[:], block.row(REACH)[:] = inverse_root, reach
 
-    def _refresh_values(self, rows: Rows, information: Information) -> dict[str, Any]:
-        """Values that determine P of these rows at a refresh, by name in formulas."""
-        vectors = {name: getattr(self, name)[rows.factor].astype(rows.dtype) for name in ("c", "lambda_")}
-        return vectors | {"tau": information.tau, "n": np.concatenate([information.n[block] for block in rows.blocks])}
+    def _at_refresh(self, block: ParameterBlock, information: Information) -> tuple[Array, Array, Array]:
+        """Values that determine P of a block's rows at a refresh: c and lambda, (D,), and tau n, (n, 1)."""
+        c, lambda_ = (values[block.factor].astype(block.dtype) for values in (self.c, self.lambda_))
+        return c, lambda_, block.dtype.type(information.tau) * information.n[block][:, None]
 
     def _average_curvature(self, block: ParameterBlock, information: Information) -> Float64:
         """Bound on the curvature of rows whose covariates are like the average, (n,)."""
         assert information.bound is not None
         return information.bound[block]
 
-    def _along_mean(self, target: Target, at_refresh: RefreshValues, position: str) -> dict[ParameterBlock, Float64]:
-        """Curvature of every row's energy along the row's mean covariate, (n,) by block. Collective."""
+    def _along_mean(self, target: Target, information: Information, position: str) -> dict[ParameterBlock, Array]:
+        """Curvature of every row's energy along the row's mean covariate, (n,) by block. Collective.
+
+        If a row's covariates are similar to each other, it is far above 1, and close to the largest curvature.
+        """
         target.covariate_sums(position, "g")
-        curvature: dict[ParameterBlock, Float64] = {}
-        for rows, values in at_refresh.items():
-            for block in rows.blocks:
-                self._to_axes(block)
-            curvature.update(rows.by_block(alignment(rows, "g", **values)))
+        curvature: dict[ParameterBlock, Array] = {}
+        for block in target.blocks():
+            self._to_axes(block)
+            c, lambda_, data = self._at_refresh(block, information)
+            aligned = block.dtype.type(information.tau) * block["g"]
+            shares = np.einsum("ij,ij->i", aligned, aligned / (data * c + lambda_))
+            curvature[block] = 1 + shares / np.maximum(data[:, 0], 1e-30)
         return curvature
 
-    def _along_direction(
-        self, target: Target, information: Information, at_refresh: RefreshValues, position: str
-    ) -> dict[ParameterBlock, Float64]:
+    def _along_direction(self, target: Target, information: Information, position: str) -> dict[ParameterBlock, Array]:
         """|M_i v_i| of every row, (n,) by block; replaces v_i by M_i v_i / |M_i v_i|. Collective."""
         off_diagonal: dict[ParameterBlock, Array] = {}
-        for rows, values in at_refresh.items():
-            for block in rows.blocks:
-                if not block["direction"].any():
-                    squares = block.update(RANDOM_DIRECTION, Purpose.DIRECTION)["square"]
-                    _normalise(block["direction"], np.sqrt(squares))
-            rows.update(PROBE, **values)
-            for block in rows.blocks:
-                self._from_axes(block)
-                if (product := self._off_diagonal(block, information)) is not None:
-                    off_diagonal[block] = product
+        for block in target.blocks():
+            if not block["direction"].any():
+                block.update(NORMAL, Purpose.DIRECTION, theta="direction", sd=1.0)
+                _normalise(block["direction"])
+            c, lambda_, data = self._at_refresh(block, information)
+            np.divide(block["direction"], np.sqrt(data * c + lambda_), out=block["g"])
+            self._from_axes(block)
+            if (product := self._off_diagonal(block, information)) is not None:
+                off_diagonal[block] = product
         target.multiply_by_moments(position, "g")
-        along_direction: dict[ParameterBlock, Float64] = {}
-        for rows, values in at_refresh.items():
-            for block in rows.blocks:
-                if block in off_diagonal:
-                    block["g"][:] += off_diagonal.pop(block)
-                self._to_axes(block)
-            for block, lengths in rows.by_block(np.sqrt(rows.update(PRODUCT, **values)["square"])):
-                _normalise(block["direction"], lengths)
-                along_direction[block] = lengths
+        along_direction: dict[ParameterBlock, Array] = {}
+        for block in target.blocks():
+            if block in off_diagonal:
+                block["g"][:] += off_diagonal.pop(block)
+            self._to_axes(block)
+            c, lambda_, data = self._at_refresh(block, information)
+            precision = data * c + lambda_
+            block["direction"][:] *= lambda_ / precision
+            block["direction"][:] += block.dtype.type(information.tau) * block["g"] / np.sqrt(precision)
+            along_direction[block] = _normalise(block["direction"])
         return along_direction
 
     def _from_axes(self, block: ParameterBlock) -> None:
@@ -362,9 +349,8 @@ class Kronecker(Fisher):
 
     def _average_curvature(self, block: ParameterBlock, information: Information) -> Float64:
         """Bound on the curvature of rows whose covariates are like the average, (n,), in these coordinates."""
-        columns = {name: getattr(self, name)[block.factor].astype(block.dtype) for name in self.columns}
-        weights = (information.n[block], information.squares[block])
-        return curvature_bound(block, *weights, tau=information.tau, **columns)
+        c, lambda_, data = self._at_refresh(block, information)
+        return curvature_bound(information.n[block], information.squares[block], data * c, lambda_)
 
     def _from_axes(self, block: ParameterBlock) -> None:
         """Rotate ``g`` from the metric's coordinates to the columns of theta, in which covariates multiply it."""
@@ -412,9 +398,11 @@ class Kronecker(Fisher):
             rows.gradient = TURNED
 
 
-def _normalise(directions: Array, lengths: Float64) -> None:
-    """Divide each row of `directions` (n, D) by its length."""
-    directions /= lengths.astype(directions.dtype)[:, None]
+def _normalise(directions: Array) -> Array:
+    """Divide each row of `directions` (n, D) by its length, and return the lengths, (n,)."""
+    lengths: Array = np.sqrt(np.einsum("ij,ij->i", directions, directions))
+    directions /= lengths[:, None]
+    return lengths
 
 
 def _diagonal(rows: Rows) -> Array:

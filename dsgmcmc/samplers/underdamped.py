@@ -27,7 +27,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import C, Sampler
 from dsgmcmc.samplers.metrics import METRICS
 from dsgmcmc.targets.base import Target
@@ -106,7 +105,6 @@ MEASURE_EVERY, MIN_MEASUREMENTS = 20, 10
 #: A chain has diverged if a temperature is above this bound by more than four standard errors.
 DIVERGED_ABOVE = 1.3
 
-SQUARES = Formula("square = theta * theta", column_sums=("square",))
 NAME = "temperature.{}"
 
 
@@ -148,15 +146,11 @@ class Temperatures(Replicated):
         """Measure the current momenta; arguments as in `Target.momenta`. Collective."""
         fields = target.momenta(momentum, turned)
         partials = {block: dict.fromkeys(fields, np.zeros(2)) for block in target.blocks()}
-        for rows in target.rows_by_factor():
-            measured = {name: momenta for name, momenta in fields.items() if momenta.factor == rows.factor}
-            squares = {
-                place: rows.update(SQUARES, theta=place)["square"] for place in {m.field for m in measured.values()}
-            }
-            for name, momenta in measured.items():
-                for block, sums in zip(rows.blocks, np.atleast_2d(squares[momenta.field]), strict=True):
-                    chosen = sums[momenta.columns]
-                    partials[block][name] = np.array([chosen.sum(), chosen.size * len(block.counts)])
+        for block in target.blocks():
+            for name, momenta in fields.items():
+                if momenta.factor == block.factor:
+                    chosen = block[momenta.field][:, momenta.columns]
+                    partials[block][name] = np.array([np.square(chosen).sum(dtype=np.float64), chosen.size])
         totals = target.sum(partials, dict, dict.fromkeys(fields, (2,)))
         self.measurements = self.measurements + 1
         begins_group = log2(self.measurements[0]).is_integer()

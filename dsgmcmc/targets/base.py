@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -85,31 +85,11 @@ class Information(NamedTuple):
     sizes: dict[ParameterBlock, Float64]
 
 
-INFORMATION_SHARES = Formula(
-    """
-information = tau * n * c
-p = information / (information + lambda_)
-largest = p
-""",
-    columns=("c", "lambda_"),
-    rows=("n",),
-    row_sums=("p",),
-    row_max=("largest",),
-)
-
-
-CURVATURE_ALONG_MEAN = Formula(
-    "share = (tau * aligned) * (tau * aligned) / (tau * n * c + lambda_)",
-    columns=("c", "lambda_"),
-    rows=("n",),
-    row_sums=("share",),
-)
-
 #: Field with the row size above which the bound on the row's curvature is computed again.
 REACH = "reach"
 
 
-def curvature_bound(rows: Rows, n: Array, squares: Array, **metric: Any) -> Float64:
+def curvature_bound(n: Array, squares: Array, information: Array, lambda_: Array) -> Float64:
     """Return bounds l_i on the curvature due to the interaction of the rows of two factors, in the metric P.
 
     With P_ik = tau n_i c_k + lambda_k, p_k = tau n_i c_k / P_ik and t = sum p_k, the bound is
@@ -117,43 +97,20 @@ def curvature_bound(rows: Rows, n: Array, squares: Array, **metric: Any) -> Floa
 
     Parameters
     ----------
-    rows : Rows
     n, squares : (n,) array
         Sums over a row's data of their weights, and of the squared weights.
-    **metric
-        ``tau``, and ``c`` and ``lambda_`` (D,) in the rows' dtype.
+    information : (n, D) array
+        tau n_i c_k.
+    lambda_ : (D,) array
 
     Returns
     -------
     (n,) float64
     """
-    shares = rows.update(INFORMATION_SHARES, **metric, n=n)
+    p = information / (information + lambda_)
     effective = np.maximum(n * n / np.maximum(squares, 1e-30), 1e-30)
-    per_datum = np.where(n > 0, shares["p"] / effective, 0.0)
-    return np.asarray(1 + per_datum + 2 * np.sqrt(shares["largest"] * per_datum))
-
-
-def alignment(rows: Rows, aligned: str, n: Array, tau: float, **metric: Any) -> Float64:
-    """Curvature of every row's energy along the mean of its covariates, in the metric P.
-
-    If a row's covariates are similar to each other, this curvature is far above 1, and close to the largest curvature.
-
-    Parameters
-    ----------
-    rows : Rows
-    aligned : str
-        Field with the sums, over a row's data, of the weighted covariates.
-    n : (n,) array
-        Sums over a row's data of their weights.
-    tau, **metric
-        As in `curvature_bound`.
-
-    Returns
-    -------
-    (n,) float64
-    """
-    shares: Float64 = rows.update(CURVATURE_ALONG_MEAN, tau=tau, **metric, n=n, aligned=aligned)["share"]
-    return 1 + shares / np.maximum(tau * n, 1e-30)
+    per_datum = np.where(n > 0, p.sum(axis=1, dtype=np.float64) / effective, 0.0)
+    return np.asarray(1 + per_datum + 2 * np.sqrt(p.max(axis=1) * per_datum))
 
 
 class Momenta(NamedTuple):
