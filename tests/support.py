@@ -33,6 +33,7 @@ from dsgmcmc.cli.app import main
 from dsgmcmc.config.job import Policy
 from dsgmcmc.data.ratings import SIDES, Features, Ratings, Side, Sizes, Slab, Split, Times, write_slabs
 from dsgmcmc.kernels.formula import Batch, Formula, RowPrior
+from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import Law, Levels
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
@@ -224,6 +225,13 @@ def applied(
     """Apply a formula to one block of rows; its totals."""
     priors = None if prior is None else lambda: [RowPrior(*prior())]
     return formula.of_one(formula.apply(Batch([arrays]), given, prior=priors, **more))
+
+
+def normals_of(n: int, **key: int) -> np.ndarray:
+    """The first n standard normals of a key, whose members are 0 if they are not given."""
+    out = np.empty(n, np.float32)
+    normals(out, NoiseKey(**dict.fromkeys(NoiseKey._fields, 0) | key))
+    return out
 
 
 #: Samplers that take steps.

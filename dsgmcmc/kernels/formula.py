@@ -169,8 +169,6 @@ class Formula(DeclaredFormula):
         Names of (D,) vectors and of (n,) vectors.
     sums, column_sums, row_sums : tuple of str
         Assigned names whose sums are returned: over all elements, per column, or per row.
-    row_max : tuple of str
-        Assigned names whose maximum per row is returned.
     """
 
     @functools.cached_property
@@ -187,7 +185,7 @@ class Formula(DeclaredFormula):
 
     def of_one(self, totals: dict[str, Any]) -> dict[str, Any]:
         """Totals for a batch of one block: floats for `sums`, (D,) for `column_sums`; totals per row are unchanged."""
-        return totals and {name: total if name in self.row_totals else total[0] for name, total in totals.items()}
+        return totals and {name: total if name in self.row_sums else total[0] for name, total in totals.items()}
 
     def apply(
         self,
@@ -224,8 +222,7 @@ class Formula(DeclaredFormula):
         Returns
         -------
         totals : dict of str to float64 array
-            By name: (blocks,) for `sums`, (blocks, D) for `column_sums`, (rows of all blocks,) for `row_sums` and
-            `row_max`.
+            By name: (blocks,) for `sums`, (blocks, D) for `column_sums`, (rows of all blocks,) for `row_sums`.
 
         Raises
         ------
@@ -268,7 +265,7 @@ class Formula(DeclaredFormula):
         blocks = len(table.numbers)
         for name in self.column_sums:
             totals[name] = np.zeros((blocks, table.width))
-        for name in self.row_totals:
+        for name in self.row_sums:
             totals[name] = np.zeros(table.rows)
         arguments += totals.values()
         if self.sums:

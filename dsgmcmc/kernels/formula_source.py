@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from dsgmcmc.kernels.formula_parser import Assignments, functions
@@ -48,12 +47,6 @@ class DeclaredFormula:
     sums: tuple[str, ...] = ()
     column_sums: tuple[str, ...] = ()
     row_sums: tuple[str, ...] = ()
-    row_max: tuple[str, ...] = ()
-
-    @cached_property
-    def row_totals(self) -> tuple[str, ...]:
-        """Names whose sums or maxima per row are returned."""
-        return (*self.row_sums, *self.row_max)
 
 
 class Layout(NamedTuple):
@@ -129,7 +122,7 @@ def _signature(layout: Layout) -> list[str]:
     if layout.noise:
         arguments += zip(_NOISE, ["int64"] * 2 + ["uint64"] * 5, strict=True)
     arguments += [(f"_totals_{name}", "float64[:, ::1]") for name in layout.formula.column_sums]
-    arguments += [(f"_totals_{name}", "float64[::1]") for name in layout.formula.row_totals]
+    arguments += [(f"_totals_{name}", "float64[::1]") for name in layout.formula.row_sums]
     arguments += [("_sums", "float64[:, ::1]")] if layout.formula.sums else []
     names, types = zip(*arguments, strict=True)
     return [f'@kernel("void({", ".join(types)})")', f"def formula({', '.join(names)}):"]
@@ -153,7 +146,7 @@ def _setup(layout: Layout) -> list[str]:
         lines += [f"_deviation = np.empty((_longest, _D), np.{dtype})"]
         lines += [f"_product = np.empty((_longest, _D), np.{dtype})", "_prior = _product.reshape(_most)"]
     lines += [f"_a_{name} = np.empty(_most, np.float64)" for name in layout.formula.column_sums]
-    lines += [f"_b_{name} = np.empty(_most, np.float64)" for name in layout.formula.row_totals]
+    lines += [f"_b_{name} = np.empty(_most, np.float64)" for name in layout.formula.row_sums]
     lines += [f"_noise_{name} = np.empty(_most + 128, np.float32)" for name in layout.noise]
     return lines
 
@@ -166,9 +159,9 @@ def _located(layout: Layout) -> list[str]:
     arrays += [("_flat__shift", "_n * _D")] if layout.prior and layout.prior.shift else []
     for column, (name, size) in enumerate(arrays, 3):
         lines += [f"{name} = carray(pointer(_table[_block, {column}]), {size}, np.{layout.dtype})"]
-    lines += ["_before = _table[_block, 2]"] if layout.rows or layout.formula.row_totals else []
+    lines += ["_before = _table[_block, 2]"] if layout.rows or layout.formula.row_sums else []
     lines += [f"_r_{name} = _all_{name}[_before : _before + _n]" for name in layout.rows]
-    lines += [f"_total_{name} = _totals_{name}[_before : _before + _n]" for name in layout.formula.row_totals]
+    lines += [f"_total_{name} = _totals_{name}[_before : _before + _n]" for name in layout.formula.row_sums]
     lines += [f"_total_{name} = _totals_{name}[_block]" for name in layout.formula.column_sums]
     lines += [f"_a_{name}[:] = 0.0" for name in layout.formula.column_sums]
     lines += [f"_s_{name} = 0.0" for name in layout.formula.sums]
@@ -214,7 +207,7 @@ def _element(layout: Layout) -> list[str]:
     lines += [f"_x_{name}[_i] = {name}" for name in layout.fields if name in layout.body.written]
     lines += [f"_s_{name} += float64({name})" for name in layout.formula.sums]
     lines += [f"_a_{name}[_i] += float64({name})" for name in layout.formula.column_sums]
-    lines += [f"_b_{name}[_i] = float64({name})" for name in layout.formula.row_totals]
+    lines += [f"_b_{name}[_i] = float64({name})" for name in layout.formula.row_sums]
     return lines
 
 
@@ -225,15 +218,14 @@ def _deviation(layout: Layout, theta: str) -> str:
 
 
 def _per_row(layout: Layout) -> list[str]:
-    """Lines that compute the totals of the chunk's rows."""
+    """Lines that compute the sums of the chunk's rows."""
     lines = []
-    for name in layout.formula.row_totals:
-        add = "_maximum(_value, {})" if name in layout.formula.row_max else "_value + {}"
+    for name in layout.formula.row_sums:
         lines += [
             "for _i in range(_rows):",
             f"    _value = _b_{name}[_i * _D]",
             "    for _k in range(1, _D):",
-            f"        _value = {add.format(f'_b_{name}[_i * _D + _k]')}",
+            f"        _value += _b_{name}[_i * _D + _k]",
             f"    _total_{name}[_row + _i] = _value",
         ]
     return lines

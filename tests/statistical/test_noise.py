@@ -9,20 +9,14 @@ from functools import partial
 import numpy as np
 import pytest
 from scipy import stats
-from support import applied
+from support import applied, normals_of
 
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.kernels.philox import NoiseKey, normals
+from dsgmcmc.kernels.philox import NoiseKey
 
 pytestmark = pytest.mark.statistical
 
 N_NORMALS = 1 << 30
-
-
-def draw(n: int, first=0, seed=11, chain=0, purpose=0, iteration=0, factor=0) -> np.ndarray:
-    out = np.empty(n, np.float32)
-    normals(out, NoiseKey(first, seed, chain, purpose, iteration, factor))
-    return out
 
 
 def test_moments():
@@ -47,7 +41,7 @@ def test_tails():
     thresholds = np.array([4.5, 5, 5.5, 6], np.float32)
     counts = np.zeros((2, 4), int)
     for iteration in range(N_NORMALS // (1 << 20)):
-        z = draw(1 << 20, iteration=iteration, seed=12)
+        z = normals_of(1 << 20, iteration=iteration, seed=12)
         for side, extreme in enumerate((z[z > 4.5], -z[z < -4.5])):
             counts[side] += (extreme[:, None] > thresholds).sum(0)
     for side in counts:

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from support import normals_of
 
 from dsgmcmc.kernels import jit, philox
 from dsgmcmc.kernels.formula import Batch, Formula
-from dsgmcmc.kernels.philox import NoiseKey, normals
+from dsgmcmc.kernels.philox import NoiseKey
 from dsgmcmc.types import Factor
 
 # Random123 1.14, tests/kat_vectors: counter, key and result of philox4x32 with 10 rounds.
@@ -39,12 +40,6 @@ def test_known_answers(counter, key, result):
     assert philox4x32(words(counter), words(key)) == words(result)
 
 
-def draw(n: int, first=0, seed=1, chain=0, purpose=0, iteration=0, factor=0) -> np.ndarray:
-    out = np.empty(n, np.float32)
-    normals(out, NoiseKey(first, seed, chain, purpose, iteration, factor))
-    return out
-
-
 def expected(first, n, seed, chain, purpose, iteration, factor) -> np.ndarray:
     """The documented layout and Box-Muller, in plain Python and float64."""
     values = []
@@ -72,7 +67,7 @@ def expected(first, n, seed, chain, purpose, iteration, factor) -> np.ndarray:
 )
 def test_layout(name):
     """Protects the promise of the chain: which counter makes which element; also across 2^32 counters."""
-    np.testing.assert_allclose(draw(200, **name), expected(n=200, **name), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(normals_of(200, **name), expected(n=200, **name), rtol=1e-6, atol=1e-6)
 
 
 def test_numbers_of_formulas_have_counters_that_no_other_draw_has():
@@ -81,8 +76,8 @@ def test_numbers_of_formulas_have_counters_that_no_other_draw_has():
     fields = {each: np.zeros((70, 3), np.float32) for each in ("a", "b", "c")}
     Formula("a = z\nb = z2\nc = u").apply(Batch([fields]), noise=lambda: NoiseKey(**name))
     a, b, c = (fields[each].ravel() for each in fields)
-    assert a.tobytes() == draw(210, **name).tobytes()
-    assert b.tobytes() == draw(210, **(name | {"factor": 1 | 2})).tobytes()
+    assert a.tobytes() == normals_of(210, **name).tobytes()
+    assert b.tobytes() == normals_of(210, **(name | {"factor": 1 | 2})).tobytes()
     for e in range(37, 247):
         counter = [((e >> 6) << 4) + (e & 15), 2 << 16 | (1 | 4) << 24, 9, 1 << 16]
         assert c[e - 37] == ((philox4x32(counter, [3, 0])[(e >> 4) & 3] >> 9) + 0.5) / 2**23
@@ -91,9 +86,9 @@ def test_numbers_of_formulas_have_counters_that_no_other_draw_has():
 
 def test_slices_agree():
     """Protects the invariant: any process makes any slice with the same bits."""
-    whole = draw(1000, first=7)
+    whole = normals_of(1000, first=7)
     for start, size in ((0, 1), (57, 64), (56, 65), (58, 3), (1, 500), (130, 0), (999, 1), (121, 128)):
-        assert np.array_equal(draw(size, first=7 + start), whole[start : start + size])
+        assert np.array_equal(normals_of(size, first=7 + start), whole[start : start + size])
 
 
 def test_no_collisions():
@@ -101,12 +96,12 @@ def test_no_collisions():
     seen = {}
     for member, bits in (("seed", 64), ("chain", 16), ("purpose", 8), ("iteration", 48), ("factor", 8)):
         for bit in range(bits):
-            seen[member, bit] = draw(64, **{"seed": 0, member: 1 << bit}).tobytes()
+            seen[member, bit] = normals_of(64, **{"seed": 0, member: 1 << bit}).tobytes()
     for bit in range(6, 49):
-        seen["first", bit] = draw(64, first=1 << bit, seed=0).tobytes()
-    seen["none"] = draw(64, seed=0).tobytes()
+        seen["first", bit] = normals_of(64, first=1 << bit, seed=0).tobytes()
+    seen["none"] = normals_of(64, seed=0).tobytes()
     assert len(set(seen.values())) == len(seen)
-    assert len(np.unique(draw(50_000))) > 49_900  # of 2^32 radii and angles few coincide in float32
+    assert len(np.unique(normals_of(50_000))) > 49_900  # of 2^32 radii and angles few coincide in float32
 
 
 @pytest.mark.parametrize(
@@ -115,7 +110,7 @@ def test_no_collisions():
 def test_out_of_range(member, value):
     """Protects against names that would silently share their noise with others."""
     with pytest.raises(ValueError, match=f"{member} = {value} is outside"):
-        draw(1, **{member: value})
+        normals_of(1, **{member: value})
 
 
 def test_wide_vectors_change_no_bit(monkeypatch, tmp_path):
