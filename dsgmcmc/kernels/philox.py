@@ -179,7 +179,7 @@ def _pair(x: str, y: str, word: int) -> str:
             r = radius(uint32({x}))
             odd = (quarter & uint32(1)) != uint32(0)
             row[lane + {16 * word}] = r * turned(c if odd else s, quarter)
-            row[lane + {16 * word + 16}] = r * turned(s if odd else c, quarter + uint32(1))
+            row[lane + {16 * word + 16}] = r * turned(s if odd else c, uint32(quarter + uint32(1)))
 """
 
 

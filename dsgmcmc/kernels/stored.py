@@ -7,7 +7,7 @@ depend on this choice: kernels look values up, and one compiled kernel reads all
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -103,23 +103,21 @@ class Numbering:
 
 
 _SPLIT = '''\
-@kernel("void(int64[::1], int32[::1], int32[::1], int64[:, ::1])")
-def count(indptr, indices, block_of, starts):
-    """Write the cumulated row counts of every block to starts (B, n + 1)."""
-    for i in range(indptr.shape[0] - 1):
-        for b in range(starts.shape[0]):
+@kernel("void(int64[::1], int32[::1], {value}[::1], int32[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1], "
+        "{index}[::1], {value}[::1])")
+def split(indptr, indices, values, block_of, bounds, starts, firsts, place, out_indices, out_values):
+    """Copy ratings to their blocks; block b begins at firsts[b], and its row i at starts[b, i] from there on."""
+    blocks = starts.shape[0]
+    rows = indptr.shape[0] - 1
+    for i in range(rows):
+        for b in range(blocks):
             starts[b, i + 1] = starts[b, i]
         for r in range(indptr[i], indptr[i + 1]):
             starts[block_of[indices[r]], i + 1] += 1
-
-
-@kernel("void(int64[::1], int32[::1], {value}[::1], int32[::1], int64[::1], int64[:, ::1], int64[::1], "
-        "{index}[::1], {value}[::1])")
-def fill(indptr, indices, values, block_of, bounds, starts, firsts, out_indices, out_values):
-    """Copy ratings to their blocks; block b begins at firsts[b]."""
-    place = np.empty(firsts.shape[0], np.int64)
-    for i in range(indptr.shape[0] - 1):
-        for b in range(place.shape[0]):
+    for b in range(blocks):
+        firsts[b + 1] = firsts[b] + starts[b, rows]
+    for i in range(rows):
+        for b in range(blocks):
             place[b] = firsts[b] + starts[b, i]
         for r in range(indptr[i], indptr[i + 1]):
             b = block_of[indices[r]]
@@ -165,11 +163,9 @@ def split_columns(indptr: Int64, indices: Int32, values: Array, bounds: Int64) -
     starts = np.zeros((blocks, len(indptr)), np.int64)
     out_indices = np.empty(len(indices), index_type(int(np.diff(bounds).max())))
     out_values = np.empty_like(values)
-    module = _split_module(out_indices.dtype.name, values.dtype.name)
-    module.count(indptr, indices, block_of, starts)
-    firsts = np.zeros(blocks + 1, np.int64)
-    np.cumsum(starts[:, -1], out=firsts[1:])
-    module.fill(indptr, indices, values, block_of, bounds, starts, firsts[:-1], out_indices, out_values)
+    firsts, place = np.zeros(blocks + 1, np.int64), np.zeros(blocks, np.int64)
+    split = split_kernel(out_indices.dtype.name, values.dtype.name)
+    split(indptr, indices, values, block_of, bounds, starts, firsts, place, out_indices, out_values)
     return [
         (starts[b], out_indices[firsts[b] : firsts[b + 1]], out_values[firsts[b] : firsts[b + 1]])
         for b in range(blocks)
@@ -185,5 +181,7 @@ def transposed(indptr: Int64, indices: Array, values: Array, columns: int) -> Ra
     return begins, rows[order], values[order]
 
 
-def _split_module(index: str, value: str) -> Any:
-    return jit.compile_source("split", _SPLIT.format(index=index, value=value))
+def split_kernel(index: str, value: str) -> Callable[..., None]:
+    """Compile the kernel of `split_columns` for types of the copied columns and of values."""
+    kernel: Callable[..., None] = jit.compile_source("split", _SPLIT.format(index=index, value=value)).split
+    return kernel

@@ -49,7 +49,7 @@ from numpy.random import Generator
 from pydantic import BaseModel
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.kernels.formula import Formula, RowPrior, dense
+from dsgmcmc.kernels.formula import RowPrior, dense
 from dsgmcmc.kernels.products import gram
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.conjugate import (
@@ -74,8 +74,6 @@ START_MEAN = 1.0
 #: Sweeps between moves, and least number of sweeps before the first move; if the first sweep ends with a draw of the
 #: hyperparameters, a move follows it, too. Other early moves would only disturb the biases, which converge first.
 MOVE_EVERY, FIRST_MOVE = 5, 50
-
-MOVE = Formula("theta = theta + step\nexchanged = across * theta", columns=("step", "across"), row_sums=("exchanged",))
 
 MEAN = Quantity("{}.mean", ("column",), columns=1, started=True, per_chain=True)
 PRECISION = Quantity("{}.precision", ("column",), columns=-2, positive=True, started=True, per_chain=True)
@@ -272,19 +270,18 @@ class RowPriors(Part):
             steps, biases = draw_translation(mean, precision, sums, shape, kappa, rng, law.intercept)
             return {factor.name: np.append(steps[factor], biases[factor]) for factor in Factor}
 
-        groups = list(circulation.rows_by_factor())
+        groups = circulation.rows_by_factor()
         partials = {rows.factor.name: exchange_sums(rows, context.position, self.bias_mean) for rows in groups}
         moved = circulation.ring.sum(partials, finish, {factor.name: (k + 1,) for factor in Factor})
         steps = {factor: moved[factor.name][:k] for factor in Factor}
         offset = float(steps[Factor.W] @ steps[Factor.H])
-        for rows in groups:
-            step, across = (np.append(steps[f], 0.0).astype(rows.dtype) for f in (rows.factor, Factor(1 - rows.factor)))
-            exchanged = rows.update(MOVE, theta=context.position, step=step, across=across)["exchanged"]
-            exchanged -= moved[rows.factor.name][k]
-            if rows.factor == Factor.W:  # H has moved before W
-                exchanged -= offset
-            for block, step_back in rows.by_block(exchanged):
-                block[context.position][:, -1] -= step_back.astype(block.dtype)
+        for block in circulation.blocks():
+            step, across = (steps[f].astype(block.dtype) for f in (block.factor, Factor(1 - block.factor)))
+            theta, bias = block[context.position][:, :k], block[context.position][:, k]
+            theta += step
+            bias -= np.einsum("ij,j->i", theta, across) - moved[block.factor.name][k]
+            if block.factor == Factor.W:
+                bias += offset  # of both steps, which the other factor's biases have lost, too
         for factor in Factor:
             mean[factor][:k] += steps[factor]
         if law.intercept is not None:

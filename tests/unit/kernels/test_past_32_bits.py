@@ -10,7 +10,7 @@ import pytest
 
 from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.kernels.prediction import predict_kernel
-from dsgmcmc.kernels.stored import _split_module, kernel_arguments
+from dsgmcmc.kernels.stored import kernel_arguments, split_kernel
 
 FAR = 2**31 + 5  # where the ratings lie
 WIDE = 70  # numbers of a row of a factor
@@ -59,11 +59,9 @@ def test_cutting_ratings_past_32_bits(holes):
     found = []
     for indptr, indices, values, _ in itertools.islice(ratings(holes), 2):
         starts, block_of = np.zeros((2, 3), np.int64), np.int32([0, 0, 1])
-        module = _split_module("int32", "float32")
-        module.count(indptr, indices, block_of, starts)
-        firsts, bounds = np.array([0, starts[0, -1]]), np.array([0, 2, 3])
+        bounds, firsts, place = np.array([0, 2, 3]), np.zeros(3, np.int64), np.zeros(2, np.int64)
         cut = np.zeros(3, np.int32), np.zeros(3, np.float32)
-        module.fill(indptr, indices, values, block_of, bounds, starts, firsts, *cut)
+        split_kernel("int32", "float32")(indptr, indices, values, block_of, bounds, starts, firsts, place, *cut)
         found.append([array.tolist() for array in (starts, *cut)])
     assert found[0] == found[1]
 
