@@ -76,8 +76,6 @@ TRIAL_LIKELIHOODS = {"ordinal": "noise"}
 RANKING_DRAWS = 20
 #: Share of the training ratings that is held out, at least `HELD_OUT_MIN` ratings, but at most a quarter of them.
 HELD_OUT_SHARE, HELD_OUT_MIN = 0.1, 1000
-#: Folder in a run's directory for the candidates' runs, during the comparison.
-FOLDER = "compare"
 #: Number of ranked items per user for the NDCG.
 LIST_LENGTH = 10
 #: Name of the model without factors, which has no additions.
@@ -613,7 +611,7 @@ def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool =
 
     comparison = on_root(comm, partial(known_comparison, job, dry_run))
     if comparison is None:
-        folder, quiet = run.path / FOLDER, job.quiet
+        folder, quiet = run.candidates, job.quiet
         try:
             comparison = Comparing(comm, job.source, folder, job.given, None, job.policy, signals, quiet).run()
         except StoppedError as stopped:
@@ -622,7 +620,7 @@ def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool =
         if comm.rank == 0 and not quiet:
             say(comparison.sentence(), file=sys.stderr)
     if comm.rank == 0 and not dry_run:
-        remove_candidates(run.path / FOLDER)  # an earlier job may have left them
+        remove_candidates(run.candidates)  # an earlier job may have left them
     while True:
         chosen = job.with_model(comparison.settings)
         try:

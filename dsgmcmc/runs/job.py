@@ -19,7 +19,6 @@ from pathlib import Path
 from statistics import median
 from threading import RLock
 from time import monotonic, perf_counter, sleep
-from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -96,7 +95,8 @@ class Job:
     quiet : bool, optional
         Whether to show neither progress nor messages.
     usual : dict, optional
-        Defaults, which the user's settings override: the settings of a recommended model.
+        Defaults, which the user's settings override: the settings of a recommended model. Without them, a run whose
+        model has yet to be chosen is refused.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Job:
         policy: Policy | None = None,
         command: str = "",
         quiet: bool = False,
-        usual: Mapping[str, Any] = MappingProxyType({}),
+        usual: Mapping[str, Any] | None = None,
     ) -> None:
         self.comm, self.source = comm, source
         self.run_directory, self.policy = RunDirectory(out), policy or Policy()
@@ -165,7 +165,7 @@ class Job:
 
     def _resolve(self) -> tuple[ResolvedConfig, list[str]]:
         run, saved = self.run_directory, self._saved_settings()
-        config = self.source.resolve(self.comm.size, saved, self._usual, self.given)
+        config = self.source.resolve(self.comm.size, saved, self._usual or {}, self.given)
         if config.first_draw > config.iterations:
             log.warning(
                 "the run ends at iteration %s, before its first draw at %s (after a burn-in of %s): it cannot predict; "
@@ -183,6 +183,10 @@ class Job:
         run = self.run_directory
         if not (self.resume and run.settings_file.exists()):
             refuse_taken(run, self.resume)
+            if self._usual is None and run.awaits_model:
+                raise InputError(
+                    f"{run.path} was started with {named('model')}: give it again, or another {named('out')}"
+                )
             return {}
         config, facts = ResolvedConfig.of_run(run)
         if facts.get("data_hash") != self.source.ratings.digest:

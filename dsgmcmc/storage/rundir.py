@@ -220,11 +220,17 @@ class RunDirectory:
         self.settings_file = path / "run.toml"
         self.summary_file = path / "summary.json"
         self.comparison_file = path / "comparison.json"
+        self.candidates = path / "compare"  # while models are compared
         self.lock_file = path / "lock"
         self.listening_file = path / "listening"
         self._events = path / "events.jsonl"
         #: Called if a line of a log cannot be written; if None, the error is raised.
         self.on_log_error: Callable[[OSError], None] | None = None
+
+    @property
+    def awaits_model(self) -> bool:
+        """Whether there are compared models, but no settings: a job was stopped before it sampled the best model."""
+        return not self.settings_file.exists() and (self.comparison_file.exists() or self.candidates.exists())
 
     def exposure_file(self, data_hash: str) -> Path:
         """File with the exposure of users to items, computed from the ratings with hash `data_hash`."""
