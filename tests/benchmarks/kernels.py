@@ -5,7 +5,7 @@
 Millions of ratings a second for the gradient, for the same by hand in C++ (`kernels.cpp`, with the compiler and the
 flags that the title shows), in turns, for the gradient with noise scales, and for the sums of outer products of Gibbs
 sampling; for these also billions of operations a second, (D + 1)(D + 2) a rating, and their share of the peak of the
-core. All are the fastest of many repetitions.
+core. All are the fastest of many repetitions. It needs g++.
 """
 
 import ctypes
