@@ -213,10 +213,10 @@ p = information / precision
                 inverse_root, reach = np.minimum(inverse_root, block.row("h")), np.maximum(reach, block.row(REACH))
             block.row("h")[:], block.row(REACH)[:] = inverse_root, reach
 
-    def _at_refresh(self, block: ParameterBlock, information: Information) -> tuple[Array, Array, Array]:
-        """Values that determine P of a block's rows at a refresh: c and lambda, (D,), and tau n, (n, 1)."""
+    def _at_refresh(self, block: ParameterBlock, information: Information) -> tuple[Array, Array]:
+        """The two parts of P of a block's rows at a refresh: tau n_i c_k, (n, D), and lambda, (D,)."""
         c, lambda_ = (values[block.factor].astype(block.dtype) for values in (self.c, self.lambda_))
-        return c, lambda_, block.dtype.type(information.tau) * information.n[block][:, None]
+        return block.dtype.type(information.tau) * information.n[block][:, None] * c, lambda_
 
     def _average_curvature(self, block: ParameterBlock, information: Information) -> Float64:
         """Bound on the curvature of rows whose covariates are like the average, (n,)."""
@@ -232,10 +232,11 @@ p = information / precision
         curvature: dict[ParameterBlock, Array] = {}
         for block in target.blocks():
             self._to_axes(block)
-            c, lambda_, data = self._at_refresh(block, information)
-            aligned = block.dtype.type(information.tau) * block["g"]
-            shares = np.einsum("ij,ij->i", aligned, aligned / (data * c + lambda_))
-            curvature[block] = 1 + shares / np.maximum(data[:, 0], 1e-30)
+            data, lambda_ = self._at_refresh(block, information)
+            tau = block.dtype.type(information.tau)
+            aligned = tau * block["g"]
+            shares = np.einsum("ij,ij->i", aligned, aligned / (data + lambda_))
+            curvature[block] = 1 + shares / np.maximum(tau * information.n[block], 1e-30)
         return curvature
 
     def _along_direction(self, target: Target, information: Information, position: str) -> dict[ParameterBlock, Array]:
@@ -245,8 +246,8 @@ p = information / precision
             if not block["direction"].any():
                 block.update(NORMAL, Purpose.DIRECTION, theta="direction", sd=1.0)
                 _normalise(block["direction"])
-            c, lambda_, data = self._at_refresh(block, information)
-            np.divide(block["direction"], np.sqrt(data * c + lambda_), out=block["g"])
+            data, lambda_ = self._at_refresh(block, information)
+            np.divide(block["direction"], np.sqrt(data + lambda_), out=block["g"])
             self._from_axes(block)
             if (product := self._off_diagonal(block, information)) is not None:
                 off_diagonal[block] = product
@@ -256,8 +257,8 @@ p = information / precision
             if block in off_diagonal:
                 block["g"][:] += off_diagonal.pop(block)
             self._to_axes(block)
-            c, lambda_, data = self._at_refresh(block, information)
-            precision = data * c + lambda_
+            data, lambda_ = self._at_refresh(block, information)
+            precision = data + lambda_
             block["direction"][:] *= lambda_ / precision
             block["direction"][:] += block.dtype.type(information.tau) * block["g"] / np.sqrt(precision)
             along_direction[block] = _normalise(block["direction"])
@@ -349,8 +350,7 @@ class Kronecker(Fisher):
 
     def _average_curvature(self, block: ParameterBlock, information: Information) -> Float64:
         """Bound on the curvature of rows whose covariates are like the average, (n,), in these coordinates."""
-        c, lambda_, data = self._at_refresh(block, information)
-        return curvature_bound(information.n[block], information.squares[block], data * c, lambda_)
+        return curvature_bound(information.n[block], information.squares[block], *self._at_refresh(block, information))
 
     def _from_axes(self, block: ParameterBlock) -> None:
         """Rotate ``g`` from the metric's coordinates to the columns of theta, in which covariates multiply it."""

@@ -81,6 +81,7 @@ CASES = [
     (2, False, False, RESIDUAL),
     (7, True, True, RESIDUAL),
     (33, True, False, RESIDUAL),
+    (200, False, True, RESIDUAL),
     (200, True, True, RESIDUAL),
     pytest.param(512, False, False, RESIDUAL, marks=pytest.mark.long),
     (16, False, True, COUNTS),
