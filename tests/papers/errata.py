@@ -9,10 +9,10 @@ from math import sqrt
 
 import numpy as np
 from common import PLAIN, PUBLISHED, head, prepare, row
+from recipe import Dynamics, euler, residual
 from stein import stein_kernel
 
 from dsgmcmc.densities.density import Gaussian
-from dsgmcmc.densities.recipe import Dynamics, euler, residual
 from dsgmcmc.densities.sample import sample
 
 RNG = np.random.default_rng(0)

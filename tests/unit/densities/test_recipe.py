@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from densities import D, Logistic
+from recipe import Dynamics, drift, euler, residual
 
-from dsgmcmc.densities.recipe import Dynamics, drift, euler, residual
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.kernels.philox import NoiseKey, normals
