@@ -2,8 +2,8 @@ r"""Effects of groups of ratings that were given together in time.
 
 A *level of time* divides the ratings of every row of a factor into groups. It is named after its side and the size of
 its groups: ``user:page`` has a group for each second in which a user rated, ``user:8`` a group for every eight ratings
-of a user in the order of time. Levels of items are named likewise. Test ratings belong to groups as training ratings
-do. With g_l(ij) the group of rating ij at level l,
+of a user in the order of time. Levels of items are named likewise. Each kind of level helps beside the other
+(docs/time.md). Test ratings belong to groups as training ratings do. With g_l(ij) the group of rating ij at level l,
 
     eta_ij    =  a_i + b_j + W_i . H_j + sum_l d_{l, g_l(ij)}
     d_lg ~ N(0, 1 / lambda_l),      lambda_l ~ Gamma(1, rate PRECISION_RATE)
