@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.columns import find_column, locate, parse_columns
+from dsgmcmc.data.columns import find_column, locate, parse_columns, refuse_rounded
 from dsgmcmc.data.features import Description, Kind
 from dsgmcmc.data.tables import TableFile, is_number
 from dsgmcmc.errors import InputError
@@ -210,6 +210,7 @@ def _names(column: Array, role: str) -> Array:
         return column.astype(np.int64)
     if column.dtype.kind == "f":
         _refuse_rows(~np.isfinite(column), f"{role} name")
+        refuse_rounded(column, role)
         whole = column.astype(np.int64)
         if (whole != column).any():
             row = int(np.flatnonzero(whole != column)[0])

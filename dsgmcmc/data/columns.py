@@ -6,8 +6,11 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
+from dsgmcmc.types import Array
 
 # usual names of columns by role, in order of preference, in the form that `simplified` returns
 NAMES: dict[str, tuple[str, ...]] = {
@@ -43,6 +46,16 @@ def find_column(names: Iterable[object], role: str) -> int | None:
 def clicks_advice() -> str:
     """Return advice for files of clicks."""
     return f"for clicks, leave the rating column out: {named('columns')} user=NAME,item=NAME"
+
+
+def refuse_rounded(floats: Array, role: str) -> None:
+    """Raise InputError if floats, names of a role, are so large that integers between them have been rounded."""
+    bits = np.finfo(floats.dtype).nmant + 1
+    if len(rows := np.flatnonzero(np.abs(floats) >= 2.0**bits)):
+        raise InputError(
+            f"names of {role}s are floats of 2^{bits} or more, which are rounded integers: row {rows[0]} has "
+            f"{floats[rows[0]]}; pass X and y, or a data frame with integer ids"
+        )
 
 
 def parse_columns(text: str | None, roles: Sequence[str] = ROLES) -> dict[str, str]:

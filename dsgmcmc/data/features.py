@@ -23,7 +23,7 @@ from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, Validation
 
 from dsgmcmc.data.columns import NAMES, find_column, simplified
 from dsgmcmc.data.ratings import MAX_FEATURES, MAX_ID_BYTES, Features, find_coarseness
-from dsgmcmc.data.session import Session, as_number, is_integer, literal
+from dsgmcmc.data.session import Session, as_number, is_integer, is_rounded, literal
 from dsgmcmc.data.tables import SHOWN, TableFile, first_column, open_table, read_matrix, scalar, trim_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float64, Int64
@@ -275,6 +275,7 @@ def _read_table(db: Session, source: Path | TableFile, entity: str, given: Descr
     others = [k for k in range(len(names)) if k != position and names[k]]  # row names of pandas and R have no header
     described = Described(source.path, entity, {names[k]: f"c{k}" for k in others}, kinds, source)
     text = [_text(source, k, given.separator) for k in range(len(names))]
+    text[position] = source.name(position)
     cleaned = [f"CASE WHEN NOT {_is_missing(text[k])} THEN trim({text[k]}) END AS c{k}" for k in others]
     columns = ", ".join([f"nullif(trim({text[position]}), '') AS id", *cleaned])
     source.create(db, f"CREATE TABLE {described.name} AS SELECT {columns} FROM {{table}}")
@@ -282,6 +283,10 @@ def _read_table(db: Session, source: Path | TableFile, entity: str, given: Descr
         raise InputError(f"{source.path} has no rows")
     if nameless := first_column(db, f"SELECT rowid FROM {described.name} WHERE id IS NULL LIMIT {SHOWN}"):
         raise InputError(f"{source.path}: the {entity} is missing in {described.where(nameless)}")
+    if rounded := first_column(db, f"SELECT rowid FROM {described.name} WHERE {is_rounded('id')} LIMIT {SHOWN}"):
+        raise InputError(
+            f"{source.path}: the {entity} in {described.where(rounded)} is a float that may be rounded: write integers"
+        )
     trim_names(db, described.name, "id")
     return described
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.data.columns import find_column, locate
-from dsgmcmc.data.session import Session, is_integer
+from dsgmcmc.data.session import Session, is_integer, is_rounded
 from dsgmcmc.data.tables import SHOWN, TableFile, holds, open_table, scalar
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array
@@ -75,8 +75,9 @@ def chunks(db: Session, table: PairsTable, integers: tuple[bool, bool]) -> Itera
     InputError before the first chunk if a name is missing, or is not an integer although the run's names are integers.
     The error lists the first five bad pairs.
     """
-    given = [f"c{table.users}::VARCHAR", f"c{table.items}::VARCHAR"]
-    columns, faults = given.copy(), [f"coalesce(trim({name}), '') = ''" for name in given]
+    given = [table.file.name(table.users), table.file.name(table.items)]
+    columns = given.copy()
+    faults = [f"coalesce(trim({name}), '') = '' OR coalesce({is_rounded(name)}, false)" for name in given]
     for k in range(2):
         if integers[k]:
             columns[k] = f"regexp_replace(trim({columns[k]}), '[.]0+$', '')"
@@ -89,7 +90,9 @@ def chunks(db: Session, table: PairsTable, integers: tuple[bool, bool]) -> Itera
         lines = "\n  ".join(f"{table.file.where(row)}: user {user}, item {item}" for row, user, item in rows)
         kinds = " and ".join(role for role, integer in zip(ROLES, integers, strict=True) if integer)
         needed = f", or a name that is not an integer like the {kinds} names in the run" if kinds else ""
-        raise InputError(f"{table.file.path}: {number} pairs have a missing name{needed}\n  {lines}{table.hint}")
+        raise InputError(
+            f"{table.file.path}: {number} pairs have a missing or rounded name{needed}\n  {lines}{table.hint}"
+        )
     picked = ", ".join(
         f"({name})::{'BIGINT' if integer else 'VARCHAR'} AS {role}"
         for name, integer, role in zip(columns, integers, ROLES, strict=True)

@@ -31,7 +31,7 @@ from dsgmcmc.data.ratings import (
     row_slabs,
     write_slabs,
 )
-from dsgmcmc.data.session import Session, as_number, interruptible, is_integer, open_session
+from dsgmcmc.data.session import Session, as_number, interruptible, is_integer, is_rounded, open_session
 from dsgmcmc.data.tables import SHOWN, TableFile, is_matrix, is_number, open_table, scalar, trim_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
@@ -233,7 +233,7 @@ def load(db: Session, table: TableFile, columns: dict[str, int], timed: bool, te
         "CREATE TABLE IF NOT EXISTS raw (user_id VARCHAR, item_id VARCHAR, rating DOUBLE, time DOUBLE, test BOOLEAN)"
     )
     before = scalar(db, "SELECT count(*) FROM raw")
-    text = {role: f"c{position}::VARCHAR" for role, position in columns.items()}
+    text = {role: table.name(position) for role, position in columns.items()}
     rating, time, number = "1", "NULL", columns.get("rating")
     if number is not None:
         as_text = table.kind == "json" or "VARCHAR" in table.types[number : number + 1]
@@ -255,6 +255,7 @@ def _refuse_bad_rows(db: Session, table: TableFile, timed: bool, before: int) ->
         "the rating is missing or not a number": "rating IS NULL",
         "the rating is not finite": "NOT isfinite(rating)",
         # a stored name would end at its first NUL byte
+        "a name is a float that may be rounded: write integers": f"{is_rounded('user_id')} OR {is_rounded('item_id')}",
         "a name contains a NUL byte": "contains(user_id, chr(0)) OR contains(item_id, chr(0))",
     }
     if timed:
@@ -271,7 +272,7 @@ def _refuse_bad_rows(db: Session, table: TableFile, timed: bool, before: int) ->
         details += f"\n  {table.where(row)}: {fault} (user {user}, item {item}, rating {rating})"
     many = f"{rows[0][-1]} rows have" if len(rows) > 1 else "1 row has"
     raise InputError(
-        f"{table.path}: {many} missing, non-numeric, infinite or NaN values; correct or remove them{details}"
+        f"{table.path}: {many} missing, non-numeric, rounded, infinite or NaN values; correct or remove them{details}"
     )
 
 

@@ -147,6 +147,15 @@ def is_integer(text: str = "id") -> str:
     return f"coalesce(try_cast({text} AS BIGINT)::VARCHAR = {text}, false)"
 
 
+def is_rounded(text: str) -> str:
+    """Return SQL that is true if a text is a float of 2^53 or more, or has an exponent: it may be a rounded integer."""
+    exponent = r"[+-]?[0-9]+([.][0-9]+)?e[+][0-9]+|[+-]?[0-9]+[.][0-9]+e[0-9]+"
+    return (
+        f"(regexp_full_match(trim({text}), '{exponent}', 'i') OR (regexp_full_match(trim({text}), "
+        f"'[+-]?[0-9]{{16,}}[.][0-9]+') AND abs(try_cast({text} AS DOUBLE)) >= {2**53}))"
+    )
+
+
 def as_number(text: str) -> str:
     """Return SQL for a text as a number, or else NULL; DuckDB alone reads 1_0 as 10."""
     return f"CASE WHEN NOT contains({text}, '_') THEN try_cast({text} AS DOUBLE) END"

@@ -115,6 +115,12 @@ class TableFile(NamedTuple):
             return f"line {row + self.first_line}"
         return f"{'entry' if self.kind == 'matrix' else 'row'} {row + 1}"
 
+    def name(self, k: int) -> str:
+        """Return SQL for a column of names as text; a float that may be a rounded integer gets an exponent."""
+        if self.types[k : k + 1] == ["FLOAT"]:
+            return f"CASE WHEN abs(c{k}) >= {2**24} THEN format('{{:e}}', c{k}) ELSE c{k}::VARCHAR END"
+        return f"c{k}::VARCHAR"
+
     def create(self, db: Session, query: str, number: int | None = None) -> None:
         """Run a query whose ``{table}`` is this table, such as ``CREATE TABLE t AS SELECT c0 FROM {table}``.
 

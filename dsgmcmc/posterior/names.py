@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.data.columns import refuse_rounded
 from dsgmcmc.data.ratings import SIDES, Ratings, Side
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
@@ -153,6 +154,9 @@ class Vocabulary:
     def typed(self, names: Sequence[Any] | Array) -> Array:
         """Convert names to the type of `ids`, int64 or object; raises InputError if they cannot be int64."""
         given = np.asarray(names)
+        if given.dtype.kind in "fO":
+            floats = given if given.dtype.kind == "f" else np.array([x for x in given if isinstance(x, float)], float)
+            refuse_rounded(floats, self.kind)
         if not self.integers:
             return np.array([str(name) for name in (given.tolist() if given is names else names)], object)
         if given.dtype.kind == "i" or given.size == 0:
