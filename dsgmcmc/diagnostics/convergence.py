@@ -57,6 +57,9 @@ LOOK_SWEEPS, LOOK_DIGITS = 10, 3
 LIKELIHOOD_ALLOWANCE = 10
 #: If the predictions are so many times as accurate as the target, the log likelihood is ignored.
 ACCURACY_ALONE = 1.5
+#: Shared parameters are not to be interpreted below this ESS, or above this R-hat of the halves of the chains, whose
+#: means then differ by two thirds of an sd; independent draws exceed it in one case of a thousand at ESS 100.
+LEAST_SHARED_ESS, HALVES_LIMIT = 20, 1.1
 LABELS = {
     "rhat": ("R-hat", ".3f"),
     "ess": ("ESS", ".0f"),
@@ -77,9 +80,9 @@ def diagnose(run: Run) -> dict[str, Any]:
     -------
     dict
         ``chains``, ``draws`` (per chain), ``withheld`` (why R-hat and ESS are missing, or None), ``quantities`` (a list
-        of dicts ``name, label, mean, sd, rhat, ess_bulk, ess_tail``), ``predictions`` (the number of ``pairs``, and
-        lists ``rhat``, ``ess_bulk`` and ``ess_tail`` with one value per pair), ``warnings``, ``note``. Unknown values
-        are None.
+        of dicts ``name, label, mean, sd, rhat, halves, ess_bulk, ess_tail``, where ``halves`` is R-hat of the halves of
+        all chains), ``predictions`` (the number of ``pairs``, and lists ``rhat``, ``halves``, ``ess_bulk`` and
+        ``ess_tail`` with one value per pair), ``warnings``, ``note``. Unknown values are None.
     """
     weights, scalars = traces.draw_weights(run), traces.scalar_traces(run)
     chains, draws = weights.shape
@@ -125,22 +128,34 @@ def agreement(diagnosis: Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def slowest(diagnosis: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def slowest(diagnosis: Mapping[str, Any], config: ResolvedChain) -> dict[str, dict[str, Any]]:
     """Find the slowest-mixing shared parameter, leaving out the parameters of the priors of rows.
 
     Returns
     -------
     dict of str to dict
-        Under the key ``shared``: its ``label``, ``ess`` (the smaller of bulk and tail ESS) and ``rhat`` (None for one
-        chain). Empty if ESS cannot be computed. Parameters of the priors of rows are left out because predictions
-        hardly depend on them.
+        Under the key ``shared``: its ``label``, ``ess`` (the smaller of bulk and tail ESS), ``rhat`` (None for one
+        chain), ``mean`` and its Monte Carlo ``error``; ``uncertain``, the labels of all parameters that are not to be
+        interpreted (`LEAST_SHARED_ESS`, `HALVES_LIMIT`); and ``iterations``, the length of chains that would reach
+        `LEAST_SHARED_ESS`. Empty if ESS cannot be computed. Parameters of the priors of rows are left out because
+        predictions hardly depend on them.
     """
     measured = [
-        {"label": line["label"], "ess": min(line["ess_bulk"], line["ess_tail"]), "rhat": line["rhat"]}
+        {**line, "ess": min(line["ess_bulk"], line["ess_tail"])}
         for line in diagnosis["quantities"]
         if not diagnosis["withheld"] and line["name"] not in traces.LABELS
     ]
-    return {"shared": min(measured, key=itemgetter("ess"))} if measured else {}
+    if not measured:
+        return {}
+    slow = min(measured, key=itemgetter("ess"))
+    apart = [line for line in measured if line["ess"] < LEAST_SHARED_ESS or line["halves"] > HALVES_LIMIT]
+    times = max(2.0, LEAST_SHARED_ESS / slow["ess"])
+    shared = {name: slow[name] for name in ("label", "ess", "rhat", "mean")} | {
+        "error": slow["sd"] / slow["ess"] ** 0.5,
+        "uncertain": [line["label"] for line in sorted(apart, key=itemgetter("ess"))],
+        "iterations": int(float(f"{config.burn_in + times * diagnosis['draws'] * config.thin:.2g}")),
+    }
+    return {"shared": shared}
 
 
 def _withheld(weights: Float64, interleaved: int) -> str | None:
@@ -163,10 +178,12 @@ def split_subchains(values: Float64, interleaved: int) -> Float64:
 def _measures(values: Float64, interleaved: int, withheld: bool) -> dict[str, list[float] | None]:
     """Return R-hat, bulk ESS and tail ESS of (chains, draws, m) values; R-hat is None for a single chain."""
     if withheld:
-        return {"rhat": None, "ess_bulk": None, "ess_tail": None}
+        return {"rhat": None, "halves": None, "ess_bulk": None, "ess_tail": None}
     subchains = split_subchains(values, interleaved)
+    halves = mixing.rhat(subchains).tolist()
     return {
-        "rhat": mixing.rhat(subchains).tolist() if len(values) > 1 else None,  # None even with sub-chains
+        "rhat": halves if len(values) > 1 else None,  # None even with sub-chains
+        "halves": halves,
         "ess_bulk": mixing.ess_bulk(subchains).tolist(),
         "ess_tail": mixing.ess_tail(subchains).tolist(),
     }
@@ -257,10 +274,20 @@ class Look(NamedTuple):
     limit: int
 
     def __str__(self) -> str:
-        """Return the values of the measures as text."""
+        """Say how accurate the predictions are, and whether the log likelihood of the test ratings still drifts."""
         if not self.found:
-            return "unknown: too few draws, or draws of unequal weight"
-        return ", ".join(f"{LABELS[name][0]} {value:{LABELS[name][1]}}" for name, value in self.found.items())
+            return "the accuracy of predictions is unknown: too few draws, or draws of unequal weight"
+        wanted, words = limits(parse_accuracy(self.until), self.found), []
+        if "ess" in self.found:
+            times = f"{self.found['ess']:,.0f} independent draws, {wanted['ess']:g} were wanted"
+            words.append(f"predictions are as accurate as {times}")
+        if "rhat" in self.found:
+            words.append(f"R-hat of predictions is {self.found['rhat']:.3f}, {wanted['rhat']:g} was wanted")
+        for name in ("shared_ess", "shared_rhat"):
+            if name in self.found and not self.reached and not _meets(self.found, {name: wanted[name]}):
+                label, form = LABELS[name]
+                words.append(f"{label} is {self.found[name]:{form}}, {wanted[name]:g} was wanted")
+        return "; ".join(words)
 
     def against(self, targets: Mapping[str, float]) -> str:
         """Return the values of the measures as text, each with its limit."""
@@ -324,14 +351,11 @@ def describe_ending(look: Mapping[str, Any]) -> str:
     last = Look(**look)
     if last.reached:
         better = format_accuracy(scaled(parse_accuracy(last.until), 2))
-        return (
-            f"reached its target ({last}, wanted {last.until}) at iteration {last.iteration:,}; "
-            f"to continue: --resume --until {better}"
-        )
+        return f"{last}: reached at iteration {last.iteration:,}; to continue: --resume --until {better}"
     if last.iteration >= last.limit:
-        limit, more = f"{last.limit:,} iterations", f"--resume --iterations {2 * last.limit}"
-        return f"ended at the limit of {limit} without reaching {last.until} ({last}); to continue: {more}"
-    return f"stopped at iteration {last.iteration:,}, before reaching {last.until} ({last}); to continue: --resume"
+        more = f"--resume --iterations {2 * last.limit}"
+        return f"{last}: ended at the limit of {last.limit:,} iterations; to continue: {more}"
+    return f"{last}: stopped at iteration {last.iteration:,}; to continue: --resume"
 
 
 def accuracy(
@@ -394,13 +418,13 @@ def limits(targets: Mapping[str, float], measured: Mapping[str, float]) -> dict[
 
 def reached(targets: Mapping[str, float], measured: Mapping[str, float]) -> bool:
     """Whether predictions and log likelihood reach the targets, or predictions a stricter target (`ACCURACY_ALONE`)."""
-
-    def met(bounds: Mapping[str, float]) -> bool:
-        return all(
-            measured[name] <= limit if name.endswith("rhat") else measured[name] >= limit
-            for name, limit in bounds.items()
-        )
-
-    if not measured or not met(targets):
+    if not measured or not _meets(measured, targets):
         return False
-    return met(limits(targets, measured)) or met(scaled(targets, ACCURACY_ALONE))
+    return _meets(measured, limits(targets, measured)) or _meets(measured, scaled(targets, ACCURACY_ALONE))
+
+
+def _meets(measured: Mapping[str, float], bounds: Mapping[str, float]) -> bool:
+    """Whether measures are within their bounds."""
+    return all(
+        measured[name] <= limit if name.endswith("rhat") else measured[name] >= limit for name, limit in bounds.items()
+    )

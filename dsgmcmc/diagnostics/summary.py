@@ -31,6 +31,8 @@ LOG_SCORES = {
     "log_predictive_density": "log predictive density of a rating",
 }
 
+NAMED = 3  # number of shared parameters that the text names
+
 Summary = Mapping[str, Any]
 
 
@@ -71,7 +73,7 @@ class Verdict(NamedTuple):
     Attributes
     ----------
     result : list of str
-        Scores, the agreement of the chains, and the shared parameter that mixes most slowly.
+        Scores, the agreement of the chains, and the shared parameters that are not to be interpreted.
     warnings : list of str
         Warnings, most of them with a remedy.
     end : list of str
@@ -136,12 +138,16 @@ def _log_score(summary: Summary) -> list[str]:
 
 
 def _mixing(summary: Summary) -> list[str]:
-    """Name the shared parameter that mixes most slowly; no line if it is unknown."""
-    slow = (summary.get("slowest") or {}).get("shared")
-    if not slow:
+    """Name the shared parameters that are not to be interpreted, and what would help; no line if there are none."""
+    slow = (summary.get("slowest") or {}).get("shared", {})
+    if not (names := [plain(label) for label in slow.get("uncertain", [])]):
         return []
-    rhat = "" if slow["rhat"] is None else f", R-hat {slow['rhat']:.2f}"
-    return [f"slowest shared parameter: {plain(slow['label'])}, ESS {slow['ess']:,.0f}{rhat}"]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return [
+        f"do not interpret {', '.join(names[:NAMED])}{more} from this run: the draws of {plain(slow['label'])} are "
+        f"worth {slow['ess']:,.0f} independent ones, and its mean {slow['mean']:.4g} is known to ± {slow['error']:.2g}"
+        f"; about {slow['iterations']:,} iterations would do: --resume --until none --iterations {slow['iterations']}"
+    ]
 
 
 def _speed(summary: Summary) -> list[str]:

@@ -188,7 +188,7 @@ class RatingsSource:
         common["temperatures"] = temperatures(run, self.ratings.transposed)
         if common["draws"]:
             diagnosis = diagnose(Run(run.path))
-            common |= {"slowest": slowest(diagnosis), "agreement": agreement(diagnosis)}
+            common |= {"slowest": slowest(diagnosis, config), "agreement": agreement(diagnosis)}
         no_scores = {"rmse_mean": None, "mae_mean": None}
         if not config.law.can_be_evaluated:
             if not (clicks := sum(len(part.rating) for part in test_parts(run))):

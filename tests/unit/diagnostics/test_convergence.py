@@ -8,7 +8,7 @@ from arviz_stats.base import array_stats
 from runs import make_run
 
 from dsgmcmc.diagnostics import scores
-from dsgmcmc.diagnostics.convergence import RHAT_LIMIT, diagnose
+from dsgmcmc.diagnostics.convergence import RHAT_LIMIT, diagnose, slowest
 from dsgmcmc.diagnostics.mixing import ess_bulk, ess_tail, rhat
 from dsgmcmc.diagnostics.scores import calibration
 from dsgmcmc.posterior.heldout import predict_test
@@ -112,3 +112,17 @@ def test_calibration_is_that_of_the_test_ratings(run):
         first = groups[0]
         inside = (counts >= first["from"]) & (counts <= first["to"])
         assert first["rmse"] == pytest.approx(scores.rmse(test.rating[inside], test.mean[inside]))
+
+
+def test_shared_parameters_that_drift_are_uncertain(run):
+    """A parameter of low ESS, or whose halves differ, is not to be interpreted, and a longer run is named."""
+    line = {"name": "tau", "label": "tau", "mean": 2.0, "sd": 0.5, "rhat": None}
+    good = line | {"halves": 1.01, "ess_bulk": 80.0, "ess_tail": 90.0}
+    bad = line | {"label": "nu", "halves": 1.3, "ess_bulk": 4.0, "ess_tail": 9.0}
+    diagnosis = {"quantities": [good, bad], "withheld": None, "draws": 300}
+    found = slowest(diagnosis, run.config)["shared"]
+    assert (found["uncertain"], found["ess"], found["error"]) == (["nu"], 4.0, 0.25)
+    assert found["iterations"] == pytest.approx(run.config.burn_in + 5 * 300 * run.config.thin, rel=0.05)
+    assert slowest(diagnosis | {"quantities": [good]}, run.config)["shared"]["uncertain"] == []
+    apart = slowest(diagnosis | {"quantities": [good | {"halves": 1.2}]}, run.config)["shared"]
+    assert apart["uncertain"] == ["tau"]

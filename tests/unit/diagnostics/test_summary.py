@@ -108,12 +108,16 @@ def test_chains_that_disagree():
     assert "do not agree" in result(GOOD | {"agreement": agreement | {"above": 0.3}})[2]
 
 
-def test_the_slowest_shared_parameter_is_named():
-    """The slowest shared parameter is named with its ESS and R-hat, as its drift shows in no score."""
-    slow = {"label": "threshold 3", "ess": 4.4, "rhat": 1.618}
-    line = "slowest shared parameter: threshold 3, ESS 4, R-hat 1.62"
-    assert result(GOOD | {"slowest": {"shared": slow}})[-1] == line
-    assert result(GOOD | {"slowest": {"shared": slow | {"rhat": None}}})[-1] == line.removesuffix(", R-hat 1.62")
+def test_uncertain_shared_parameters_are_named():
+    """Shared parameters that are not to be interpreted are named, with the precision of the slowest and a remedy."""
+    known = {"label": "threshold 3", "ess": 4.4, "rhat": None, "mean": 1.25, "error": 0.034, "iterations": 4500}
+    few = known | {"uncertain": ["threshold 3", "tau"]}
+    line = result(GOOD | {"slowest": {"shared": few}})[-1]
+    assert line.startswith("do not interpret threshold 3, tau from this run: the draws of threshold 3 are worth 4 ")
+    assert "its mean 1.25 is known to ± 0.034; about 4,500 iterations would do: --resume --until none" in line
+    many = known | {"uncertain": ["threshold 3", "tau", "a", "b", "c"]}
+    assert "threshold 3, tau, a and 2 more from" in result(GOOD | {"slowest": {"shared": many}})[-1]
+    assert result(GOOD | {"slowest": {"shared": known | {"uncertain": []}}}) == result(GOOD)
     assert result(GOOD | {"slowest": {}}) == result(GOOD)
 
 

@@ -85,7 +85,7 @@ def test_a_run_ends_with_the_accuracy(data: Path, tmp_path: Path) -> None:
     assert look["found"]["ess"] >= 12
     assert set(look["found"]) == {"ess", "shared_ess"}
     shown = typed("info", out).expect(0).out  # as the last line of `sample` did
-    assert f"wanted ess=12) at iteration {look['iteration']}; to continue: " in shown
+    assert f"draws, 12 were wanted: reached at iteration {look['iteration']}; to continue: " in shown
     assert "stopped at" not in shown
     assert sample(MPI.COMM_SELF, data, fixed, iterations=look["iteration"], **SETTINGS) == 0
     assert last(fixed) is None
@@ -103,9 +103,9 @@ def test_the_limit_ends_a_run_and_says_how_far_it_was(data: Path, tmp_path: Path
     done = typed("sample", data, "--out", tmp_path / "run", *options).expect(0)
     look = last(tmp_path / "run")
     assert (look["reached"], look["iteration"], look["limit"]) == (False, 90, 90)
-    why = f"ended at the limit of 90 iterations without reaching rhat=1.0001 (R-hat {look['found']['rhat']:.3f}, "
-    why += f"R-hat of the test log likelihood {look['found']['shared_rhat']:.3f}); to continue: "
-    assert f"{why}--resume --iterations 180" in done.out
+    why = f"R-hat of predictions is {look['found']['rhat']:.3f}, 1.0001 was wanted; R-hat of the test log "
+    why += f"likelihood is {look['found']['shared_rhat']:.3f}, 1.001 was wanted: ended at the limit of 90 iterations; "
+    assert f"{why}to continue: --resume --iterations 180" in done.out
     assert "/1.0001" in done.err, "the way to go is shown"
     facts = json.loads(typed("info", tmp_path / "run", "--json").expect(0).out)
     assert facts["why"].startswith(why)
