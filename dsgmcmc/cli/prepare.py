@@ -85,8 +85,8 @@ def prepare(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Features of users: CSV or other text with a header, JSON, Parquet, or a SciPy matrix. Text becomes "
-            "categories, text with separators becomes lists of categories, and numbers are standardised.",
+            help="Features of users: CSV or other text with a header, JSON, Parquet, or a matrix, as for ratings. Text "
+            "becomes categories, text with separators becomes lists of categories, and numbers are standardised.",
         ),
     ] = None,
     item_features: Annotated[Path | None, typer.Option(metavar="FILE", help="Features of items.")] = None,
@@ -109,12 +109,12 @@ def prepare(
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Make a ratings file from text with any delimiter, JSON, Parquet, MatrixMarket or SciPy files.
+    """Make a ratings file from text with any delimiter, JSON, Parquet, matrices, or files of other tools.
 
-    The format is detected from the content of a file; text, JSON and MatrixMarket may be compressed with gzip. Read any
-    other format into a data frame in Python, and write the data frame as Parquet or pass it to BPMF. Names of users and
-    items may be numbers or any text. A file of features has the names in a column user (or item), or else in its first
-    column.
+    The formats are in docs/files.md. They are detected from the content of a file; all but Parquet and .npz may be
+    compressed with gzip. Read any other format into a data frame in Python, and write the data frame as Parquet or pass
+    it to BPMF. Names of users and items may be numbers or any text. A file of features has the names in a column user
+    (or item), or else in its first column.
 
     \b
     Examples:

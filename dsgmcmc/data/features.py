@@ -24,7 +24,7 @@ from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, Validation
 from dsgmcmc.data.columns import NAMES, find_column, simplified
 from dsgmcmc.data.ratings import MAX_FEATURES, MAX_ID_BYTES, Features, find_coarseness
 from dsgmcmc.data.session import Session, as_number, is_integer, is_rounded, literal
-from dsgmcmc.data.tables import SHOWN, TableFile, first_column, open_table, read_matrix, scalar, trim_names
+from dsgmcmc.data.tables import SHOWN, TableFile, first_column, is_matrix, open_table, read_matrix, scalar, trim_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float64, Int64
 
@@ -207,12 +207,12 @@ def read_description(db: Session, entity: str, given: Description) -> Described:
     Equal rows of a name count once. Raises InputError if the table is invalid, or has different rows for one name.
     """
     source = given.given
-    if isinstance(source, Path) and source.suffix == ".npz":
-        described = _read_matrix(db, source, read_matrix(db, source), entity)
+    if isinstance(source, Path) and is_matrix(source):
+        described = _read_matrix(db, source, *read_matrix(db, source), entity)
     elif isinstance(source, Path | TableFile):
         described = _read_table(db, source, entity, given)
     else:
-        described = _read_matrix(db, Path(f"{entity}_features"), source.tocoo(), entity)
+        described = _read_matrix(db, Path(f"{entity}_features"), source.tocoo(), 0, entity)
     columns = ", ".join(described.columns.values()) or "r"
     query = f"SELECT id FROM {described.name} GROUP BY id HAVING count(DISTINCT row({columns})) > 1 ORDER BY id"
     if repeated := first_column(db, query):
@@ -306,8 +306,8 @@ def _is_missing(text: str) -> str:
     return f"regexp_full_match(trim({text}), {literal('|'.join(map(re.escape, _MISSING)))}, 'i')"
 
 
-def _read_matrix(db: Session, path: Path, entries: Any, entity: str) -> Described:
-    """Read a matrix, whose rows are named by their numbers; rows without entries have no features."""
+def _read_matrix(db: Session, path: Path, entries: Any, first: int, entity: str) -> Described:
+    """Read a matrix, whose rows are named by their numbers, from `first`; rows without entries have no features."""
     import scipy.sparse  # slow to import
 
     if entries.data.dtype.kind not in "fiub" or not (np.abs(entries.data) <= np.finfo(np.float32).max).all():
@@ -324,7 +324,7 @@ def _read_matrix(db: Session, path: Path, entries: Any, entity: str) -> Describe
         if bad := find_coarseness(f"{path}: the features in column {column}", low, high):
             raise InputError(bad)
     described = Described(path, entity, {}, {}, matrix=matrix)
-    db.register("matrix_rows", {"id": present, "r": np.arange(len(present))})
+    db.register("matrix_rows", {"id": present + np.int64(first), "r": np.arange(len(present))})
     db.execute(f"CREATE TABLE {described.name} AS SELECT id::VARCHAR AS id, r FROM matrix_rows")
     return described
 

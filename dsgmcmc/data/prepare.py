@@ -32,7 +32,7 @@ from dsgmcmc.data.ratings import (
     write_slabs,
 )
 from dsgmcmc.data.session import Session, as_number, interruptible, is_integer, is_rounded, open_session
-from dsgmcmc.data.tables import SHOWN, TableFile, is_matrix, is_number, open_table, scalar, trim_names
+from dsgmcmc.data.tables import SHOWN, TableFile, is_number, open_table, scalar, trim_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import check_target
@@ -214,11 +214,9 @@ def inspect(
     Raises InputError if the file is empty, is not a table, or lacks a required column; `timed` requires the timestamp.
     """
     if isinstance(source, Path):
-        if is_matrix(source):
-            if columns or timed:
-                raise InputError(f"{source} is a matrix: leave out {named('columns')}, --timestamps and --split")
-            return TableFile(source, "matrix", ["row", "col", "value"]), {"user": 0, "item": 1, "rating": 2}
         source = open_table(db, source, lambda fields: not any(map(is_number, fields)))
+        if source.kind == "matrix" and (columns or timed):
+            raise InputError(f"{source.path} is a matrix: leave out {named('columns')}, --timestamps and --split")
     names = source.names if source.header else None
     return source, assign_columns(source.path, names, source.width, columns, timed)
 

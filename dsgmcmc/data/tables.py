@@ -1,8 +1,8 @@
 """Reads tables from files (`open_table`) and writes predictions as CSV or Parquet (`write_query`).
 
-Text with a delimiter, JSON and Parquet are read by DuckDB, sparse matrices (`read_matrix`) by SciPy. Text and JSON may
-be compressed with gzip. The format is detected from the content, except for .npz, which is known by its suffix. An
-output file appears under its name only when it is complete.
+Text, JSON and Parquet are read by DuckDB, .npz by SciPy; formats of other tools are in `dsgmcmc.data.layouts`. All but
+Parquet and .npz may be compressed with gzip. The format is detected from the content, except for .npz, which is known
+by its suffix. An output file appears under its name only when it is complete.
 
 DuckDB's detection of delimiters and headers is not used: if one line at the end of its sample has too many columns,
 DuckDB takes all earlier lines for comments and skips them.
@@ -27,6 +27,7 @@ from typing import IO, Any, NamedTuple, cast
 import duckdb
 import numpy as np
 
+from dsgmcmc.data.layouts import Layout, find_layout, smurff_entries, smurff_kind
 from dsgmcmc.data.session import Session, identifier, literal, memory_of, open_session, reading, system_reason
 from dsgmcmc.errors import InputError, WriteError, writing
 from dsgmcmc.storage.files import remove_folder, sync
@@ -36,6 +37,7 @@ from dsgmcmc.types import Array
 SHOWN = 5  # bad lines that a message lists
 _AS_STORED = "hive_partitioning = false"  # without columns that DuckDB derives from folders named COLUMN=VALUE
 _DELIMITERS = ("::", "\t", ",", ";", "|", " ")
+_NO_DELIMITER = "\1"  # of a file whose lines are read whole
 _SAMPLE_BYTES = 1 << 16  # bytes from which delimiter and header are detected
 _BLOCK_BYTES = 1 << 20
 _LONGEST_LINE = 1 << 21  # bytes of the longest line that DuckDB reads
@@ -71,7 +73,8 @@ class TableFile(NamedTuple):
     ----------
     path : Path
         The file; for arrays, a name to use in messages.
-    kind : {"text", "json", "parquet", "matrix", "arrays"}
+    kind : {"text", "lines", "json", "parquet", "matrix", "arrays"}
+        The lines of "lines", and of a "matrix" in text, are parsed as `layout` says.
     names : list of str
         Names of the columns; ``column 1`` and so on if the file has no header.
     header : bool
@@ -79,13 +82,17 @@ class TableFile(NamedTuple):
     first_line : int
         Line number of the first row; 0 if rows are not lines.
     types : sequence of str
-        DuckDB types of the columns of a Parquet file.
+        DuckDB types of the columns of a Parquet file, or of parsed lines.
     packed : bool
         Whether the file is compressed with gzip.
     delimiter, encoding : str
         Delimiter between the columns of a text file, and its encoding.
+    mixed : bool
+        Whether lines at the beginning of a text file end in different ways, which DuckDB skips wrongly.
     arrays : dict of str to array, optional
         Columns in memory, by name.
+    layout : Layout, optional
+        How lines become rows.
     """
 
     path: Path
@@ -97,7 +104,9 @@ class TableFile(NamedTuple):
     packed: bool = False
     delimiter: str = ","
     encoding: str = "utf-8"
+    mixed: bool = False
     arrays: Mapping[str, Array] | None = None
+    layout: Layout | None = None
 
     @classmethod
     def of_arrays(cls, path: Path, arrays: Mapping[str, Array]) -> TableFile:
@@ -108,6 +117,11 @@ class TableFile(NamedTuple):
     def width(self) -> int:
         """Number of columns."""
         return len(self.names)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of a matrix in text."""
+        return self.layout.shape if self.layout else (0, 0)
 
     def where(self, row: int) -> str:
         """Return the position of a row (from 0) in the file, for messages; later blank lines are not counted."""
@@ -129,24 +143,27 @@ class TableFile(NamedTuple):
         is damaged, or if lines have a wrong number of columns or text in place of a number. The error gives the number
         of bad lines and the first five.
         """
-        if self.packed or self.kind == "text":
+        if not self.layout and (self.packed or self.kind == "text"):
             self._check_end()
         arrays = self.arrays
-        if self.kind == "matrix":
-            matrix = read_matrix(db, self.path)  # its rows and columns are numbered from 1 in MatrixMarket
-            first = np.int64(0 if self.path.suffix.lower() == ".npz" else 1)
-            arrays = {"row": matrix.row + first, "col": matrix.col + first, "value": matrix.data}
+        if self.layout:
+            self._parse(db, self.layout)
+        elif self.kind == "matrix":
+            matrix, first = read_matrix(db, self.path)
+            arrays = {"row": matrix.row + np.int64(first), "col": matrix.col + np.int64(first), "value": matrix.data}
         if arrays is not None:
             db.register("arrays", {f"c{k}": array for k, array in enumerate(arrays.values())})
         with reading(self.path):
             try:
-                db.execute(query.replace("{table}", self._sql(query, number)))
+                db.execute(query.replace("{table}", self._sql(query, number, self.mixed)))
             except duckdb.InvalidInputException:
                 if self.kind != "text":
                     raise
                 # DuckDB raises this error if some lines end in \r\n and others in \n
                 db.execute("DROP TABLE IF EXISTS reject_errors; DROP TABLE IF EXISTS reject_scans")
                 db.execute(query.replace("{table}", self._sql(query, number, mixed_ends=True)))
+        if self.layout:
+            db.execute("DROP TABLE lines")
         if self.kind == "text":
             self._refuse_rejected(db)
         if number is not None:
@@ -158,6 +175,8 @@ class TableFile(NamedTuple):
         Mixed line ends need DuckDB's non-strict mode, which ignores surplus columns. Therefore a second scan of the
         file, with one more column, raises an error at the first line with a surplus column.
         """
+        if self.layout:
+            return f"({self.layout.rows})"
         if self.kind in ("arrays", "matrix"):
             return "arrays"
         if self.kind == "parquet":
@@ -169,7 +188,7 @@ class TableFile(NamedTuple):
             columns = ", ".join(f"{literal(self.names[k])}: 'VARCHAR'" for k in selected)
             source = f"read_json({_quoted(self.path)}, {_AS_STORED}, columns = {{{columns}}}, "
             return f"{source}compression = '{compression}') AS t({', '.join(f'c{k}' for k in selected)})"
-        quote = "" if self.delimiter == "::" else '"'
+        quote = "" if self.delimiter in ("::", _NO_DELIMITER) else '"'
         fields = ", ".join(f"c{k}: '{'DOUBLE' if k == number else 'VARCHAR'}'" for k in range(self.width))
         source = (
             f"read_csv({_quoted(self.path)}, auto_detect = false, header = false, skip = {self.first_line - 1}, "
@@ -186,6 +205,18 @@ class TableFile(NamedTuple):
             f"FROM {source}ignore_errors = true, null_padding = true, columns = {{{fields}, more: 'VARCHAR'}}) "
             "WHERE more IS NOT NULL) = 0)"
         )
+
+    def _parse(self, db: Session, layout: Layout) -> None:
+        """Parse all lines into the table ``lines``; raise InputError if some cannot be read."""
+        whole = self._replace(kind="text", names=["line"], first_line=layout.skipped + 1, layout=None)
+        whole.create(db, f"CREATE OR REPLACE TABLE lines AS {layout.query}")
+        query = "SELECT rowid, bad, count(*) OVER () FROM lines WHERE bad IS NOT NULL ORDER BY rowid"
+        if bad := db.execute(f"{query} LIMIT {SHOWN}").fetchall():
+            shown = "".join(f"\n  line {row + layout.skipped + 1}: {line.strip()[:60]!r}" for row, line, _ in bad)
+            number = f"{bad[0][-1]} line{'s' * (len(bad) > 1)}"
+            raise InputError(f"{self.path}: {number} cannot be read; expected {layout.expected}{shown}")
+        if fault := scalar(db, f"SELECT {layout.fault} FROM lines"):
+            raise InputError(f"{self.path} cannot be read: {fault}")
 
     def _check_end(self) -> None:
         """Refuse two faults that DuckDB overlooks: damaged compression, and a last line of text that is too long."""
@@ -239,22 +270,35 @@ def open_table(db: Session, path: Path, is_header: Callable[[list[str]], bool], 
     """
     if not path.is_file():
         raise InputError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
+    matrix = TableFile(path, "matrix", ["row", "col", "value"])
+    if path.suffix.lower() == ".npz":
+        return matrix
     with _opened(path) as file:
         head = file.read(_SAMPLE_BYTES)
         packed = isinstance(file, gzip.GzipFile)
+        if _smurff_kind(file, head):
+            return matrix
         if head.startswith(b"PAR1"):
             with reading(path):
                 columns = db.execute(f"DESCRIBE FROM read_parquet({_quoted(path)}, {_AS_STORED})").fetchall()
             names, types = ([str(column[k]) for column in columns] for k in (0, 1))
             return TableFile(path, "parquet", names, types)
         encoding = "latin-1" if latin1 and not _is_utf8(file) else "utf-8"
-    text = _decode(path, head, encoding)
+    is_matrix_market = head[:14].lower() == b"%%matrixmarket"
+    text = _decode(path, head, "latin-1" if is_matrix_market else encoding)  # any encoding in comments
+    lines = re.split(_LINE_END, text)
+    mixed = len(set(re.findall(_LINE_END, text))) > 1
+    if layout := find_layout(path, lines):
+        parsed = matrix._replace(packed=packed, delimiter=_NO_DELIMITER, mixed=mixed, layout=layout)
+        if "value" in layout.columns:
+            return parsed
+        types = ["DOUBLE" if name == "rating" else "VARCHAR" for name in layout.columns]
+        return parsed._replace(kind="lines", names=list(layout.columns), types=types)
     if text.lstrip()[0] in "[{":
         source = f"read_json_objects({_quoted(path)}, compression = '{'gzip' if packed else 'none'}')"
         with reading(path):  # any of the first objects may lack a key
             keys = first_column(db, f"SELECT unnest(json_keys(json)) FROM (FROM {source} LIMIT 1000)")
         return TableFile(path, "json", list(dict.fromkeys(keys)), packed=packed)
-    lines = re.split(_LINE_END, text)
     filled = [k for k, line in enumerate(lines) if line.strip()]
     if len(filled) > 1 and not text.endswith("\n"):
         filled.pop()  # the sample may end within this line
@@ -267,7 +311,7 @@ def open_table(db: Session, path: Path, is_header: Callable[[list[str]], bool], 
         raise InputError(f"{path} has one column: expected several, with a delimiter between them")
     names = fields if header else [f"column {k + 1}" for k in range(len(fields))]
     first_line = filled[0] + 1 + header
-    return TableFile(path, "text", names, (), header, first_line, packed, delimiter, encoding)
+    return TableFile(path, "text", names, (), header, first_line, packed, delimiter, encoding, mixed)
 
 
 def _split(line: str, delimiter: str) -> list[str]:
@@ -343,35 +387,61 @@ def is_number(text: str) -> bool:
 
 
 def is_matrix(path: Path) -> bool:
-    """Whether a file is a sparse matrix, to be read by `read_matrix`."""
+    """Whether a file is a matrix, to be read by `read_matrix`."""
     if path.suffix.lower() == ".npz" or not path.is_file():
         return path.suffix.lower() == ".npz"
     with _opened(path) as file:
-        return file.read(14).lower() == b"%%matrixmarket"
+        head = file.read(_SAMPLE_BYTES)
+        return head[:14].lower() == b"%%matrixmarket" or bool(_smurff_kind(file, head))
 
 
-def read_matrix(db: Session, path: Path) -> Any:
-    """Read a sparse matrix of numbers, .npz or MatrixMarket, as scipy.sparse.coo_array or coo_matrix.
+def _smurff_kind(file: IO[bytes], head: bytes) -> str:
+    """Return the kind of a matrix of SMURFF, or an empty text for other files."""
+    return smurff_kind(head, lambda: file.seek(0, io.SEEK_END) if file.seekable() else 0)
 
-    Raises InputError if the file is not such a matrix, or if an .npz file needs more memory than the limit of `db`.
+
+def read_matrix(db: Session, path: Path) -> tuple[Any, int]:
+    """Read a sparse matrix of numbers as scipy.sparse.coo_array or coo_matrix.
+
+    The file is .npz, MatrixMarket, or a binary matrix of SMURFF. Also returns the number of the first row and column: 0
+    in .npz, 1 in the others. Raises InputError if the file is not such a matrix, or if a binary file needs more memory
+    than the limit of `db`.
     """
-    import scipy.io  # slow to import
+    import scipy.sparse  # slow to import
+
+    if path.suffix.lower() == ".npz":
+        return _read_npz(db, path), 0
+    with _opened(path) as file:
+        head = file.read(_SAMPLE_BYTES)
+        if kind := _smurff_kind(file, head):
+            _refuse_size(db, path, file.seek(0, io.SEEK_END))
+            file.seek(0)
+            shape, entries = smurff_entries(path, kind, file.read())
+        else:
+            table = open_table(db, path, lambda fields: False)
+            table.create(db, "CREATE OR REPLACE TABLE entries AS SELECT c0, c1, c2 FROM {table}")
+            shape, entries = table.shape, db.execute("FROM entries").fetchnumpy()
+            db.execute("DROP TABLE entries")
+    row, col, value = entries.values()
+    return scipy.sparse.coo_matrix((value, (row - 1, col - 1)), shape=shape), 1
+
+
+def _refuse_size(db: Session, path: Path, size: int) -> None:
+    """Raise InputError if reading a binary matrix of `size` bytes needs more memory than the limit of `db`."""
+    if _MEMORY_FACTOR * size > memory_of(db):
+        raise InputError(
+            f"{path}: it has {size / 1e6:,.0f} MB, and reading it takes {_MEMORY_FACTOR} times as much: raise --memory"
+        )
+
+
+def _read_npz(db: Session, path: Path) -> Any:
+    """Read a matrix that SciPy has saved; only the formats in which every stored entry is a rating are read."""
     import scipy.sparse
 
     try:
-        if path.suffix.lower() == ".npz":
-            with zipfile.ZipFile(path) as archive:
-                size = sum(info.file_size for info in archive.infolist())
-            if _MEMORY_FACTOR * size > memory_of(db):
-                raise ValueError(
-                    f"it has {size / 1e6:,.0f} MB, and reading it takes {_MEMORY_FACTOR} times as much: raise --memory"
-                )
-            matrix = scipy.sparse.load_npz(path)
-        else:
-            with _opened(path) as file:
-                if any(b"\0" in block for block in iter(lambda: file.read(_BLOCK_BYTES), b"")):
-                    raise ValueError("it contains bytes of zero")  # mmread reads beyond its memory
-            matrix = scipy.io.mmread(path)
+        with zipfile.ZipFile(path) as archive:
+            _refuse_size(db, path, sum(info.file_size for info in archive.infolist()))
+        matrix = scipy.sparse.load_npz(path)
         layout = getattr(matrix, "format", "dense")
         if layout in ("csr", "csc"):
             matrix.check_format(full_check=True)  # tocoo trusts the index pointer
@@ -380,6 +450,8 @@ def read_matrix(db: Session, path: Path) -> Any:
         matrix = matrix.tocoo()
         if matrix.data.dtype.kind not in "fiub":
             raise ValueError(f"its values are {matrix.data.dtype}, not real numbers")
+    except InputError:
+        raise
     except Exception as error:  # zipfile, NumPy and SciPy raise errors of many types
         raise InputError(f"{path} is not a sparse matrix that can be read: {error}") from error
     return matrix

@@ -1,5 +1,6 @@
 """Features of users and items: files become numbers, names and groups, and faults are reported."""
 
+import gzip
 from pathlib import Path
 
 import duckdb
@@ -102,7 +103,7 @@ def test_movielens_files_are_known(tmp_path):
 
 
 def test_parquet_and_matrix(tmp_path):
-    """Parquet has types and lists of its own; the rows of a sparse matrix are named by their numbers."""
+    """Parquet has types and lists of its own; the rows of a matrix are named by their numbers, from 0 in .npz."""
     path = tmp_path / "u.parquet"
     duckdb.execute(
         "COPY (SELECT * FROM (VALUES (3.0::DOUBLE, 1.5, ['a', 'b']), (58.0, NULL, ['b']), (41.0, 2.5, NULL)) "
@@ -111,12 +112,18 @@ def test_parquet_and_matrix(tmp_path):
     prepare(tmp_path, lines(header=True), described={"user": Description(path)})
     features = features_of(tmp_path / "out.h5")
     assert (features[3], features[58]) == ({"x": -1, "tags=a": 1, "tags=b": 1}, {"tags=b": 1})
-    matrix = tmp_path / "u.npz"
-    scipy.sparse.save_npz(matrix, scipy.sparse.coo_matrix(([0.5, 2.0], ([58, 999999], [0, 1]))))
-    summary = prepare(tmp_path, lines(header=True), described={"user": Description(matrix)})
-    features = features_of(tmp_path / "out.h5")
-    assert (features[58], features[999999], features[3]) == ({"0": 0.5}, {"1": 2.0}, {})
-    assert summary.features["user"]["unknown"] == 3
+    sizes = (1000000).to_bytes(8, "little") + (2).to_bytes(8, "little") * 2
+    entries = np.array([58, 999999, 1, 2], np.int32).tobytes() + np.array([0.5, 2.0]).tobytes()
+    market = b"%%MatrixMarket matrix coordinate real general\n1000000 2 2\n58 1 5D-1\n999999 2 2.0\n"
+    scipy.sparse.save_npz(tmp_path / "u.npz", scipy.sparse.coo_matrix(([0.5, 2.0], ([58, 999999], [0, 1]))))
+    for name, content in (("u.npz", None), ("u.mtx", market), ("u.sdm", sizes + entries), ("u", gzip.compress(market))):
+        matrix = tmp_path / name
+        if content:
+            matrix.write_bytes(content)
+        summary = prepare(tmp_path, lines(header=True), described={"user": Description(matrix)})
+        features = features_of(tmp_path / "out.h5")
+        assert (features[58], features[999999], features[3]) == ({"0": 0.5}, {"1": 2.0}, {})
+        assert summary.features["user"]["unknown"] == 3
 
 
 @pytest.mark.parametrize(

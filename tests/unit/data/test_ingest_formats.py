@@ -41,6 +41,7 @@ TEXTS = {
     "write.table of R": ("r.txt", '"user" "item" "rating"\n' + rows('"{t}" {u} {i} {r}')),
     "Excel": ("r.csv", "\ufeffuser;item;rating\r\n" + rows("{u};{i};{r}", "\r\n")),
     "mixed line ends": ("r.csv", lines(",", True).replace("\n", "\r\n", 4)),
+    "mixed line ends after a blank line": ("r.csv", "\n" + lines(",", True).replace("\n", "\r\n")),
     "mixed line ends and a quoted name": (
         "r.csv",
         lines(",", True).replace("\n", "\r\n", 4).replace("7,4.0", '"7",4.0'),
@@ -112,6 +113,26 @@ def test_matrix_market(tmp_path, expected, space):
     text += rows(space.join(("{u}", "{i}", "{r}"))) + "\n"
     assert prepare(tmp_path, text, "r.mtx").content_sha256 == expected
     assert prepare(tmp_path, gzip.compress(text.encode()), "r.mtx.gz").content_sha256 == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "expected"),
+    [
+        ("coordinate real general", "2 2 2\r\n1 1 0.3000D+01\r\n2 2 -.5d0\r\n", {(1, 1): 3, (2, 2): -0.5}),
+        ("coordinate integer general", "2 3 2\n1 3 +4\n\n2 1 -1\n", {(1, 3): 4, (2, 1): -1}),
+        ("Coordinate Real Symmetric", "2 2 2\n1 1 5.\n2 1 1e-1\n", {(1, 1): 5, (1, 2): 0.1, (2, 1): 0.1}),
+        ("coordinate real skew-symmetric", "2 2 1\n2 1 3\n", {(1, 2): -3, (2, 1): 3}),
+        (
+            "array real general",
+            "%\xe9\n2 3\n1\n2\n3\n4\n5\n6\n",
+            {(1 + k % 2, 1 + k // 2): k + 1 for k in range(6)},
+        ),
+    ],
+)
+def test_matrix_market_is_read_exactly(tmp_path, kind, body, expected):
+    """Exponents of Fortran, signs, both sides of a diagonal and arrays by columns are read; line ends may be mixed."""
+    prepare(tmp_path, f"%%MatrixMarket matrix {kind}\n{body}".encode("latin-1"), "r.mtx")
+    assert everything(tmp_path / "out.h5") == pytest.approx(expected, rel=1e-7)
 
 
 def test_several_files(tmp_path, expected, monkeypatch):

@@ -1,0 +1,221 @@
+"""Recognises files of the field that are no plain table, and says how their lines or bytes become rows.
+
+`find_layout` knows text: MatrixMarket [Boisvert et al. 1996], libFM and LIBSVM, the files of the Netflix prize, and
+tables with any blanks between columns, as KONECT has them. DuckDB parses the lines by a regular expression, in bounded
+memory. `smurff_kind` and `smurff_entries` read the binary matrices of SMURFF.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from dsgmcmc.data.session import literal
+from dsgmcmc.errors import InputError
+from dsgmcmc.types import Array
+
+_BLANKS = "[ \\t]+"
+# never ambiguous, so that RE2 reads a line once; Fortran writes exponents with D
+_NUMBER = "[+-]?(?:[0-9]+(?:[.][0-9]*)?|[.][0-9]+)(?:[eEdD][+-]?[0-9]+)?"
+_INDEX = "([0-9]+)"
+_VALUES = {"real": (_NUMBER, "a number"), "integer": ("[+-]?[0-9]+", "an integer"), "pattern": ("", "nothing else")}
+_SYNONYMS = {"double": "real", "unsigned-integer": "integer"}
+_LARGEST = 1 << 48  # rows or columns of a matrix of SMURFF; eight bytes of text are a larger number
+_MIRRORED = {"general": "", "symmetric": "c2", "skew-symmetric": "-c2"}  # the value beyond the diagonal
+
+
+class Layout(NamedTuple):
+    """How the lines of a text file become rows.
+
+    Attributes
+    ----------
+    pattern : str
+        Regular expression of a line, without the blanks around it.
+    columns : dict of str to str
+        SQL of the columns of a line, by name; ``g.g0``, ``g.g1``, ... are the groups of `pattern`. Other queries name
+        the columns c0, c1, ...
+    valid : str
+        SQL that is true for a line that can be read.
+    expected : str
+        What a line has, for messages.
+    rows : str
+        SQL of the rows, from the table ``lines`` of all lines; the columns of blank lines are NULL.
+    fault : str
+        SQL of what is wrong with all lines together, or NULL.
+    skipped : int
+        Lines before the first one that is parsed.
+    shape : tuple of int
+        Rows and columns of a matrix, otherwise 0.
+    """
+
+    pattern: str
+    columns: dict[str, str]
+    valid: str
+    expected: str
+    rows: str = "SELECT * EXCLUDE (bad) FROM lines WHERE c0 IS NOT NULL"
+    fault: str = "NULL"
+    skipped: int = 0
+    shape: tuple[int, int] = (0, 0)
+
+    @property
+    def query(self) -> str:
+        """SQL that parses the lines in column c0 of a table; ``bad`` is a line that cannot be read, or else NULL."""
+        groups = [f"g{k}" for k in range(re.compile(self.pattern).groups)]
+        pattern = literal(f"^[ \\t]*(?:{self.pattern})[ \\t]*$")
+        columns = ", ".join(f"{column} AS c{k}" for k, column in enumerate(self.columns.values()))
+        return (
+            f"SELECT * EXCLUDE (line), CASE WHEN trim(line) != '' AND NOT coalesce({self.valid}, false) THEN line END "
+            f"AS bad FROM (SELECT {columns}, line FROM "
+            f"(SELECT c0 AS line, regexp_extract(c0, {pattern}, {groups}) AS g FROM {{table}}))"
+        )
+
+
+def find_layout(path: Path, lines: Sequence[str]) -> Layout | None:
+    """Return the layout of a file by its first lines, or None if it is a table with one delimiter between columns.
+
+    Raises InputError if the beginning of a MatrixMarket file is not valid, or has values that are not real numbers.
+    """
+    if lines[0].lower().startswith("%%matrixmarket"):
+        return _matrix_market(path, lines)
+    filled = [line.strip(" \t") for line in lines if line.strip()][:50]
+    if all(re.fullmatch(f"{_NUMBER}({_BLANKS}[0-9]+:{_NUMBER})+", line) for line in filled):
+        return _libfm()
+    if re.fullmatch("[0-9]+:", filled[0]) and filled[1:]:
+        return _netflix(filled[1])
+    return None
+
+
+def _matrix_market(path: Path, lines: Sequence[str]) -> Layout:
+    """Return the layout of a MatrixMarket file: row and column, from 1, and value."""
+    kind, form, field, symmetry = [*lines[0].lower().split()[1:], *[""] * 4][:4]
+    field, dense = _SYNONYMS.get(field, field), form == "array"
+    known = kind == "matrix" and field in _VALUES and symmetry in _MIRRORED and form in ("coordinate", "array")
+    if not known or (dense and (field == "pattern" or symmetry != "general")):
+        raise InputError(
+            f"{path}, line 1: expected %%MatrixMarket matrix coordinate, with real, integer or pattern, and general, "
+            f"symmetric or skew-symmetric; or array, with real or integer, and general; found {lines[0][:90]!r}"
+        )
+    at = next((k for k, line in enumerate(lines) if line.strip() and line.lstrip()[0] != "%"), len(lines) - 1)
+    sizes, width = re.findall("(?<![^ \t])[0-9]{1,15}(?![^ \t])", lines[at]), 2 if dense else 3
+    if not len(sizes) == len(lines[at].split()) == width:
+        expected = "rows and columns" if dense else "rows, columns and entries"
+        raise InputError(f"{path}, line {at + 1}: expected the numbers of {expected}; found {lines[at][:60]!r}")
+    n, m = map(int, sizes[:2])
+    number = n * m if dense else int(sizes[2])
+    fault = f"CASE WHEN count(c0) != {number} THEN concat('it has ', count(c0), ' entries instead of {number}') END"
+    value, meaning = _VALUES[field]
+    if dense:
+        cells = "(SELECT row_number() OVER (ORDER BY rowid) - 1 AS k, c0 FROM lines WHERE c0 IS NOT NULL)"
+        rows = f"SELECT 1 + k % {n} AS c0, 1 + k // {n} AS c1, c0 AS c2 FROM {cells}"  # column by column
+        columns = {"value": _number(0)}
+        return Layout(f"({value})", columns, "c0 IS NOT NULL", meaning, rows, fault, at + 1, (n, m))
+    rows = "SELECT c0, c1, c2 FROM lines WHERE c0 IS NOT NULL"
+    if symmetry != "general":
+        rows += f" UNION ALL SELECT c1, c0, {_MIRRORED[symmetry]} FROM lines WHERE c0 != c1"
+    columns = {"row": _index(0), "col": _index(1), "value": _number(2) if value else "1"}
+    return Layout(
+        _BLANKS.join([_INDEX, _INDEX, *([f"({value})"] if value else [])]),
+        columns,
+        f"c0 BETWEEN 1 AND {n} AND c1 BETWEEN 1 AND {m} AND c2 IS NOT NULL",
+        f"a row from 1 to {n}, a column from 1 to {m} and {meaning} ({field} in line 1)",
+        rows,
+        fault,
+        at + 1,
+        (n, m),
+    )
+
+
+def _index(group: int) -> str:
+    """Return SQL of a group that is an integer."""
+    return f"try_cast(g.g{group} AS BIGINT)"
+
+
+def _number(group: int) -> str:
+    """Return SQL of a group that is a number."""
+    return f"try_cast(translate(g.g{group}, 'dD', 'ee') AS DOUBLE)"
+
+
+def _libfm() -> Layout:
+    """Return the layout of libFM and LIBSVM: a rating, and for its user and its item a feature of value 1 each."""
+    one = f"{_INDEX}:1(?:[.]0*)?"
+    columns = {"user": "least({0}, {1})", "item": "greatest({0}, {1})", "rating": _number(0)}
+    return Layout(
+        _BLANKS.join([f"({_NUMBER})", one, one]),
+        {name: sql.format(_index(1), _index(2)) for name, sql in columns.items()},
+        "c0 < c1 AND c2 IS NOT NULL",
+        "a rating, and features of value 1 for a user and an item; libFM's other features cannot be read",
+        fault="CASE WHEN max(c0) >= min(c1) THEN concat('in libFM, users and items must have features in two ranges, "
+        "but ', max(c0), ' is the lower feature of one line, and ', min(c1), ' the higher one of another') END",
+    )
+
+
+def _netflix(after: str) -> Layout | None:
+    """Return the layout of ratings, qualifying or probing pairs of the Netflix prize, by the line after an item."""
+    date = "([0-9]{4}-[0-9]{2}-[0-9]{2})"
+    parts = {"user": _INDEX, "rating": f"({_NUMBER})", "timestamp": date}
+    for names in (("user", "rating", "timestamp"), ("user", "timestamp"), ("user", "rating"), ("user",)):
+        pattern = ",".join(parts[name] for name in names)
+        if re.fullmatch(pattern, after):
+            columns = {"user": _index(1), "item": _index(0)}
+            sql = {"rating": _number, "timestamp": "nullif(g.g{}, '')".format}
+            columns |= {name: sql[name](k) for k, name in enumerate(names[1:], 2)}
+            others = "".join(f", c{k}" for k in range(2, len(columns)))
+            return Layout(
+                f"{_INDEX}:|{pattern}",
+                columns,
+                "c0 IS NOT NULL OR c1 IS NOT NULL",
+                f"an item and a colon, or {', '.join(names)}",
+                f"SELECT c0, item AS c1{others} FROM (SELECT *, last_value(c1 IGNORE NULLS) OVER "
+                "(ROWS UNBOUNDED PRECEDING) AS item FROM lines) WHERE c0 IS NOT NULL",
+            )
+    return None
+
+
+def blank_separated(names: Sequence[str], skipped: int) -> Layout:
+    """Return the layout of a table with any number of blanks between its columns, whose names are given."""
+    return Layout(
+        _BLANKS.join(['([^ \\t"]+)'] * len(names)),
+        {name: f"nullif(g.g{k}, '')" for k, name in enumerate(names)},
+        "c0 IS NOT NULL",
+        f"{len(names)} columns with blanks between them",
+        skipped=skipped,
+    )
+
+
+# ------------------------------------------------------------------------------------------------ binary
+
+
+def smurff_kind(head: bytes, size: Callable[[], int]) -> str:
+    """Return ``sdm``, ``sbm`` or ``ddm`` if a file of a size begins as SMURFF's matrices do, or else an empty text.
+
+    The files have the numbers of rows and columns, as 64-bit integers, and then the values of a dense matrix (ddm) by
+    columns, or the number of entries, their rows, their columns (32-bit integers from 1) and, except for sbm, values.
+    """
+    rows, columns, entries = np.frombuffer(head[:24].ljust(24, b"\0"), "<i8").tolist()
+    if not (0 < rows < _LARGEST and 0 < columns < _LARGEST):
+        return ""
+    sizes = {24 + 16 * entries: "sdm", 24 + 8 * entries: "sbm", 16 + 8 * rows * columns: "ddm"}
+    return sizes.get(size(), "")
+
+
+def smurff_entries(path: Path, kind: str, content: bytes) -> tuple[tuple[int, int], dict[str, Array]]:
+    """Return rows and columns of a matrix, and row, column, from 1, and value of its entries.
+
+    `kind` is that of `smurff_kind`. Raises InputError if an entry is outside of the matrix.
+    """
+    rows, columns = np.frombuffer(content[:16], "<i8").tolist()
+    if kind == "ddm":
+        cell = np.arange(rows * columns)
+        values = np.frombuffer(content, "<f8", offset=16)
+        return (rows, columns), {"row": 1 + cell % rows, "col": 1 + cell // rows, "value": values}
+    n = int(np.frombuffer(content[16:24], "<i8")[0])
+    row, col = (np.frombuffer(content, "<i4", n, 24 + start) for start in (0, 4 * n))
+    if n and not (1 <= row.min() <= row.max() <= rows and 1 <= col.min() <= col.max() <= columns):
+        found = f"rows from {row.min()} to {row.max()} and columns from {col.min()} to {col.max()}"
+        raise InputError(f"{path} has entries in {found}, but {rows} rows and {columns} columns")
+    value = np.frombuffer(content, "<f8", n, 24 + 8 * n) if kind == "sdm" else np.ones(n)
+    return (rows, columns), {"row": row, "col": col, "value": value}

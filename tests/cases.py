@@ -1,0 +1,67 @@
+"""Files of the same planted ratings in the formats that people of this field have: `write_cases`.
+
+30 users rate about half of 20 items with 1 to 5 stars, which a matrix of rank 2 determines. All that a file can say is
+the same in every format: which of the ratings it has is in the table of the page on files.
+"""
+
+import datetime
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+N, M = 30, 20
+RNG = np.random.default_rng(2)
+SCORES = 3 + RNG.normal(size=(N, 2)) @ RNG.normal(size=(2, M))
+STARS = np.clip(np.rint(SCORES), 1, 5).astype(int)
+RATED = RNG.random((N, M)) < 0.5
+PLACES = RNG.permutation(np.argwhere(RATED))
+#: Ratings in the order of all files: user and item from 0, stars, time in seconds.
+ROWS = [(int(u), int(i), int(STARS[u, i]), 1_400_000_000 + 60 * k) for k, (u, i) in enumerate(PLACES)]
+BY_ITEM = sorted(ROWS, key=lambda row: row[1])
+
+
+def _lines(form: str, rows: Iterable[tuple[int, int, int, int]] = ROWS) -> list[str]:
+    """Write ratings with a format of u, i, r and t, and of v and j, which are u and i from 1."""
+    return [form.format(u=u, i=i, r=r, t=t, v=u + 1, j=i + 1, k=N + i) for u, i, r, t in rows]
+
+
+def _netflix() -> list[str]:
+    """Ratings as the Netflix prize has them: the number of an item and a colon, then its users."""
+    lines, last = [], -1
+    for u, i, r, t in BY_ITEM:
+        lines += [f"{i + 1}:"] if i != last else []
+        lines.append(f"{6 * u + 7},{r},{datetime.date.fromtimestamp(t)}")
+        last = i
+    return lines
+
+
+def _market(kind: str) -> list[str]:
+    return [f"%%MatrixMarket matrix {kind}", "% written by a program", f"{N} {M} {len(ROWS)}"]
+
+
+#: Lines of text files by name.
+TEXTS = {
+    "ratings.csv": ["userId,movieId,rating,timestamp", *_lines("{u},{i},{r},{t}")],
+    "u.data": _lines("{u}\t{i}\t{r}\t{t}"),
+    "ratings.dat": _lines("{u}::{i}::{r}::{t}"),
+    "ratings.inter": ["user_id:token\titem_id:token\trating:float\ttimestamp:float", *_lines("u{u}\ti{i}\t{r}\t{t}")],
+    "out.stars": ["% bip weighted", f"% {len(ROWS)} {N} {M}", *_lines("{v} {j} {r}  {t}")],
+    "combined_data_1.txt": _netflix(),
+    "ratings.libfm": _lines("{r} {u}:1 {k}:1"),
+    "plays.tsv": _lines("{u:08x}\tmb-{i}\tThe Band, {i}\t{r}"),
+    "ratings.mtx": _market("coordinate real general") + _lines("{v} {j} {r}.0D+00"),
+    "clicks.mtx": _market("coordinate pattern general") + _lines("{v} {j}"),
+    "ratings.jsonl": _lines('{{"reviewerID": "U{u}", "asin": "A{i}", "overall": {r}.0, "unixReviewTime": {t}}}'),
+}
+
+
+def write_cases(folder: Path) -> None:
+    """Write all files to a folder."""
+    for name, lines in TEXTS.items():
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    places, stars = (PLACES.T + 1).astype(np.int32).tobytes(), np.array([r for _, _, r, _ in ROWS], float)
+    sizes = np.array([N, M, len(ROWS)], np.int64)
+    (folder / "ratings.sdm").write_bytes(sizes.tobytes() + places + stars.tobytes())
+    (folder / "clicks.sbm").write_bytes(sizes.tobytes() + places)
+    (folder / "dense.ddm").write_bytes(sizes[:2].tobytes() + STARS.astype(float).tobytes(order="F"))
