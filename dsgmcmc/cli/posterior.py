@@ -108,8 +108,8 @@ def recommend(
         float | None,
         typer.Option(
             metavar="RATING",
-            help="With --by likely, the lowest rating that counts as liked (default: three quarters up the scale); "
-            "with mean and thompson, rank by the probability of at least this rating.",
+            help="With --by likely, the lowest rating that counts as liked (default: three quarters up the scale, or "
+            "without levels the upper quarter); with mean and thompson, rank by the probability of at least this.",
         ),
     ] = None,
     items: Annotated[
@@ -158,7 +158,7 @@ def recommend(
 
     from dsgmcmc.data.titles import read_names
     from dsgmcmc.posterior.names import item_titles
-    from dsgmcmc.posterior.rank import PATTERN_RULES, Ranking, allowed_items, recommendations
+    from dsgmcmc.posterior.rank import PATTERN_RULES, Ranking, allowed_items, recommendations, warn_of_few
     from dsgmcmc.posterior.run import Run
 
     if bool(user) == everyone:
@@ -184,6 +184,8 @@ def recommend(
     else:
         users = opened.users.index_of(list(dict.fromkeys(user or [])), refuse=True)
     rated = opened.rated(data, users) if not include_rated or by in PATTERN_RULES else None
+    for note in warn_of_few(opened, by, at_least):
+        say(f"warning: {note}", file=sys.stderr)
     if by in PATTERN_RULES and sys.stderr.isatty() and not opened.exposure_file.exists():
         say("estimating exposure; the run directory keeps the result", file=sys.stderr)
     blocks = recommendations(opened, users, ranking, rated, titles=titles, among=allowed)
@@ -223,7 +225,7 @@ def evaluate(
     at: Annotated[int, typer.Option(min=1, max=100_000, help="Number of recommended items per user.")] = 10,
     liked: Annotated[
         float | None,
-        typer.Option(help="Lowest test rating that counts as liked.", show_default="three quarters up the scale"),
+        typer.Option(help="Lowest test rating that counts as liked.", show_default="as in recommend"),
     ] = None,
     everyone: Annotated[bool, typer.Option("--all", help="Rank for all users, not only for 1,000 of them.")] = False,
     data: DataOption = None,
@@ -246,10 +248,13 @@ def evaluate(
     """
     from dsgmcmc.diagnostics.ranking import MEASURES, USERS
     from dsgmcmc.diagnostics.ranking import evaluate as compare_rankings
+    from dsgmcmc.posterior.rank import warn_of_few
     from dsgmcmc.posterior.run import Run
 
     opened = Run(run)
     scores = compare_rankings(opened, opened.rated(data), at, liked, None if everyone else USERS)
+    for note in warn_of_few(opened, "likely", liked):
+        say(f"warning: {note}", file=sys.stderr)
     if as_json:
         say_json(scores)
         return

@@ -71,7 +71,7 @@ def evaluate(
     at : int, optional
         Length k of the lists.
     liked : float, optional
-        Lowest rating that counts as liked; by default at three quarters of the scale. Every click counts as liked.
+        Lowest rating that counts as liked; by default `dsgmcmc.posterior.rank.liked_from`. Every click counts as liked.
     users : int, optional
         Maximum number of users, evenly spaced among the users with a liked item; None for all.
 

@@ -19,7 +19,7 @@ from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.rank import PATTERN_RULES, By, Ranking, allowed_items, recommendations, similar
+from dsgmcmc.posterior.rank import PATTERN_RULES, By, Ranking, allowed_items, recommendations, similar, warn_of_few
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.files import Scratch
 from dsgmcmc.terminal import plain
@@ -322,8 +322,9 @@ class FittedModel:
         seed : int, optional
             Seed for Thompson sampling; without a seed, every call uses different random numbers.
         at_least : float, optional
-            With ``likely``, the lowest rating that counts as liked; with ``mean`` and ``thompson``, rank by the
-            probability of a rating of at least this value; other rules do not allow it.
+            With ``likely``, the lowest rating that counts as liked, by default `dsgmcmc.posterior.rank.liked_from`;
+            with ``mean`` and ``thompson``, rank by the probability of a rating of at least this value; other rules do
+            not allow it.
         include_rated : bool
             Whether to recommend also items that the users rated, in training or when they were folded in.
         candidates, exclude : as `users`, optional
@@ -345,6 +346,8 @@ class FittedModel:
         needs_rated = not include_rated or by in PATTERN_RULES
         if needs_rated and self._rated is None:
             self._rated = run.rated(self._data)
+        for note in warn_of_few(run, by, at_least):
+            warnings.warn(note, stacklevel=4)  # of the caller, beyond `renewing`
         newcomers = self._newcomers
         if newcomers is not None and newcomers.kind == "item":
             raise InputError("this model has folded-in items, which cannot be ranked: recommend from the run itself")

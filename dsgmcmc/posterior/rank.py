@@ -5,7 +5,7 @@ r"""Rankings: recommended items by several rules, and similar items or users.
 - ``likely`` (default): items that the user will rate *and* like, e_ij P(r_ij >= bound): the exposure e_ij of
   `dsgmcmc.posterior.exposure` times the probability that the rating r_ij is at least the bound, by default
   `liked_from`. Models of clicks give no such probability; their score is e_ij times the expected value. The score
-  orders items, but is not a probability.
+  orders items, but is not a probability. Logarithms are compared, so that tiny probabilities are no ties.
 - ``exposure``: e_ij
 
 The other rules use the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a rating:
@@ -34,22 +34,26 @@ different direction in each draw, so its mean similarity is small.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from dsgmcmc.data.ratings import Ratings, row_slabs
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.likelihoods.base import Levels
+from dsgmcmc.model.likelihoods.ordinal import MAX_LEVELS, MAX_THRESHOLDS
+from dsgmcmc.model.predictive.base import TINY
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.names import unknown_names
-from dsgmcmc.posterior.newcomers import FoldIn
+from dsgmcmc.posterior.newcomers import SLAB_RATINGS, FoldIn
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
-from dsgmcmc.types import Array, Float32, Int32, Mask
+from dsgmcmc.types import Array, Float32, Float64, Int32, Mask
 
 By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
 
@@ -57,7 +61,10 @@ Columns = dict[str, Array]
 
 PATTERN_RULES = ("likely", "exposure")  # rules that use the pattern of the ratings
 
-LIKED = 0.75  # a rating is liked from this fraction of the way from the lowest to the highest rating
+LIKED = 0.75  # a level is liked from this fraction of the way from the lowest to the highest level
+SCALE_SHARE = 0.05  # least share of the training ratings that reach this place of a scale
+LIKED_SHARE = 0.25  # share of the training ratings that are liked, if ratings are not levels of a scale
+RARE = 0.01  # share of the training ratings below which likes are too few to rank by
 _BLOCK_SCORES = 1 << 20  # scores in a block of users
 _MIN_SCORE = 1e-3  # lower limit of scores of clicks before they are multiplied by the exposure
 
@@ -121,14 +128,57 @@ class Ranking:
         return secrets.randbits(63) if self.seed is None else self.seed
 
 
+def liked_facts(ratings: Ratings) -> dict[str, float]:
+    """Return facts about a run: ``liked`` (`liked_from`), and ``rare``, which `RARE` of the training ratings reach.
+
+    Liked are levels from three quarters up the scale on. Other values have no such place, nor have up to
+    `MAX_THRESHOLDS` levels of which few ratings reach it, such as small counts, or stars with a stray value. Of these
+    the upper quarter of the training ratings is liked, but never the lowest rating.
+    """
+    if (levels := ratings.levels(MAX_LEVELS)) is None:
+        slabs = row_slabs(ratings.row_indptr, SLAB_RATINGS)
+        values = np.sort(np.concatenate([ratings.slab("train", start, stop)[2] for start, stop in slabs]))
+        counts = np.ones(len(values), np.int64)
+    else:  # reading in pieces saves memory
+        values, counts = Levels.of(ratings)
+    reached = np.cumsum(counts[::-1])[::-1] / ratings.nnz  # share of the ratings that are at least each value
+    low, high = float(values[0]), float(values[-1])
+    liked = low + LIKED * (high - low)
+    if levels is None or len(levels) > MAX_THRESHOLDS or reached[values >= liked][0] < SCALE_SHARE:
+        place = max(np.count_nonzero(reached >= LIKED_SHARE) - 1, np.count_nonzero(values == low))
+        liked = float(values[min(place, len(values) - 1)])
+    return {"liked": liked, "rare": float(values[np.count_nonzero(reached >= RARE) - 1])}
+
+
+def _liked_facts_of(run: Run) -> Mapping[str, float]:
+    """Return the `liked_facts` of a run; runs of earlier versions do not record them."""
+    if "liked" in run.facts:
+        return run.facts
+    with run.open_ratings() as ratings:
+        return liked_facts(ratings)
+
+
 def liked_from(run: Run) -> float:
-    """Return the lowest rating that counts as liked by default: three quarters up the scale, or any click."""
-    low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
-    return low + LIKED * (high - low) if run.config.law.can_be_evaluated else low
+    """Return the lowest rating that counts as liked by default: any click, or else as in `liked_facts`."""
+    return _liked_facts_of(run)["liked"] if run.config.law.can_be_evaluated else float(run.facts["minimum"])
+
+
+def warn_of_few(run: Run, by: By, bound: float | None) -> Iterator[str]:
+    """Yield a warning if a rule ranks by a bound that less than the share `RARE` of the training ratings reaches.
+
+    If `bound` is None, the bound of ``likely`` is `liked_from`.
+    """
+    if run.config.law.can_be_evaluated and (by == "likely" or bound is not None):
+        bound = liked_from(run) if bound is None else bound
+        if bound > _liked_facts_of(run)["rare"]:
+            yield (
+                f"fewer than {RARE:.0%} of the training ratings are {bound:g} or more, so the run knows little about "
+                "what is liked: a lower bound ranks better"
+            )
 
 
 class Scorer:
-    """Scores from saved draws, without the exposure; for ``likely``, `recommend` multiplies them by the exposure.
+    """Scores from saved draws, without the exposure; scores that are probabilities are given by their logarithms.
 
     Parameters
     ----------
@@ -145,29 +195,30 @@ class Scorer:
         options = PredictOptions(of_mean=self.at_least is None, at_least=self.at_least)
         self.predictor = Predictor(run, options, newcomers)
 
-    def scores(self, users: Int32, first: int) -> Float32:
+    def scores(self, users: Int32, first: int) -> Float64:
         """Return scores (n, items) for users; `first` is the first user's position among all users of the ranking."""
         if self.ranking.by == "thompson":
             return self._thompson(users, first)
         scores = self._scores(self.predictor, users)
-        return np.maximum(scores, _MIN_SCORE) if self.ranking.by == "likely" and self.at_least is None else scores
+        clicked = self.ranking.by == "likely" and self.at_least is None
+        return np.log(np.maximum(scores, _MIN_SCORE)) if clicked else scores
 
-    def _scores(self, predictor: Predictor, users: Int32, draw_positions: list[int] | None = None) -> Float32:
+    def _scores(self, predictor: Predictor, users: Int32, draw_positions: list[int] | None = None) -> Float64:
         """Return scores (n, items) from all draws, or from the draws at `draw_positions` in `Run.draws`."""
         items, sds = len(self.run.items), {"ucb": 1.0, "lcb": -1.0}.get(self.ranking.by, 0.0) * self.ranking.z
-        scores = np.empty(len(users) * items, np.float32)
+        scores = np.empty(len(users) * items)
         pairs = np.repeat(users, items), np.tile(np.arange(items, dtype=np.int32), len(users))
         for rows, predictive in predictor.distributions(*pairs, draw_positions):
             if self.at_least is not None:
-                scores[rows] = predictive.at_least(self.at_least)
+                scores[rows] = predictive.log_at_least(self.at_least)
             else:
                 scores[rows] = predictive.mean + (sds * predictive.sd if sds else 0.0)
         return scores.reshape(len(users), items)
 
-    def _thompson(self, users: Int32, first: int) -> Float32:
+    def _thompson(self, users: Int32, first: int) -> Float64:
         """Return scores (n, items) from one draw for each user; factor rows of new users are also drawn."""
         weights, entropy = self.run.draw_weights, self.ranking.entropy
-        scores = np.empty((len(users), len(self.run.items)), np.float32)
+        scores = np.empty((len(users), len(self.run.items)))
         generators = [np.random.default_rng([entropy, 1 + first + local]) for local in range(len(users))]
         chosen = np.array([rng.choice(len(weights), p=weights) for rng in generators])
         for draw_position in np.unique(chosen).tolist():
@@ -224,9 +275,9 @@ def recommend(
     for start in range(0, max(len(users), 1), step):  # without users, one empty block
         block = users[start : start + step]
         rated_items = [_rated_by(user, len(run.users), rated, newcomers) for user in block.tolist()]
-        scores = scorer.scores(block, start) if scorer else np.ones((len(block), len(run.items)), np.float32)
+        scores = scorer.scores(block, start) if scorer else np.zeros((len(block), len(run.items)))
         if ranking.by in PATTERN_RULES:
-            scores *= run.exposure.of(rated_items)
+            scores += np.log(np.maximum(run.exposure.of(rated_items), TINY, dtype=np.float64))
         if not ranking.include_rated:
             for row, items in zip(scores, rated_items, strict=True):
                 row[items] = -np.inf
@@ -234,7 +285,9 @@ def recommend(
             scores[:, ~among] = -np.inf
         items, values = _best(scores, ranking.top)
         allowed = np.isfinite(values)
-        yield np.repeat(block, allowed.sum(axis=1)), items[allowed], values[allowed]
+        if scorer is None or ranking.by == "likely" or scorer.at_least is not None:
+            values = np.exp(values)
+        yield np.repeat(block, allowed.sum(axis=1)), items[allowed], values[allowed].astype(np.float32)
 
 
 def _rated_by(user: int, known: int, rated: Rated | None, newcomers: FoldIn | None) -> Int32:
@@ -244,7 +297,7 @@ def _rated_by(user: int, known: int, rated: Rated | None, newcomers: FoldIn | No
     return rated.of(user) if rated is not None and user < known else np.zeros(0, np.int32)
 
 
-def _best(scores: Float32, top: int) -> tuple[Int32, Float32]:
+def _best(scores: Float64, top: int) -> tuple[Int32, Float64]:
     """Return the items with the highest scores for each user, in descending order, (users, top), and the scores."""
     items = np.argsort(-scores, axis=1, kind="stable")[:, :top]  # items with equal scores are in the order of rows
     return items.astype(np.int32), np.take_along_axis(scores, items, axis=1)

@@ -26,6 +26,7 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.heldout import test_parts
 from dsgmcmc.posterior.names import write_index
+from dsgmcmc.posterior.rank import liked_facts
 from dsgmcmc.posterior.run import Run, newest_states
 from dsgmcmc.runs.warm_start import WarmStart, start_digest
 from dsgmcmc.samplers.base import Sampler
@@ -152,6 +153,7 @@ class RatingsSource:
             "maximum": ratings.maximum,
             "transposed": ratings.transposed,
             **({} if levels is None else {"levels": levels.tolist()}),
+            **liked_facts(ratings),
             "ratings": ratings.nnz,
             "test_ratings": ratings.nnz_test,
             **({"cautions": warnings} if (warnings := warnings_for_data(config, ratings)) else {}),

@@ -123,12 +123,20 @@ class Dispersion(Sampled):
     least: Float64
 
 
+class NegativeBinomialMixture(CountMixture):
+    """Mixtures of negative binomial distributions."""
+
+    def at_least(self, bound: float) -> Float64:
+        """Probability of a rating of at least `bound`; here from the upper tail, where it loses no digits."""
+        return np.asarray(NegativeBinomialLaw.above(np.full((1, 1), np.ceil(bound) - 1), *self._shape) @ self._weights)
+
+
 class NegativeBinomial(Likelihood):
     """Counts, with the logarithm as link; `shape` is the dispersion, the ceiling, and the least possible count."""
 
     starts: ClassVar[Mapping[str, float]] = {"dispersion": START_DISPERSION, "ceiling": 1e4, "least": 0.0}
     parameters: Dispersion
-    mixture = CountMixture
+    mixture = NegativeBinomialMixture
     sums_name = "dispersion"
     sums_shape = (len(NODES),)
     has_noise = False
@@ -321,7 +329,9 @@ class NegativeBinomial(Likelihood):
         if np.any(least > 0):
             rate, dispersion = matched_above_zero(mean, variance)
         shape = rate, dispersion, least
-        return CountMixture(NegativeBinomialLaw, mean, variance, np.ones(1), levels=moments.levels, shape=shape)
+        return NegativeBinomialMixture(
+            NegativeBinomialLaw, mean, variance, np.ones(1), levels=moments.levels, shape=shape
+        )
 
 
 def rate_of(eta: Array, ceiling: Array | float) -> Array:
@@ -384,18 +394,29 @@ class NegativeBinomialLaw:
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
         """Probability of a count of at most `x`."""
-        from scipy.special import betainc, betaincc, gammainc, gammaincc
+        from scipy.special import betainc, gammaincc
 
         whole, m, r, least = np.broadcast_arrays(np.floor(x), *shape)
         k, poisson = np.clip(whole, 0, 1e15) + 1.0, np.isinf(r)
         size = np.where(poisson, 1.0, r)
-        share = size / (size + m)
-        probability = np.where(poisson, gammaincc(k, m), betainc(size, k, share))
+        probability = np.where(poisson, gammaincc(k, m), betainc(size, k, size / (size + m)))
         if np.any(least > 0):
-            above = np.where(poisson, gammainc(k, m), betaincc(size, k, share))
-            probability = np.where(least > 0, 1 - above / -np.expm1(log_zero(m, r)), probability)
+            probability = np.where(least > 0, 1 - NegativeBinomialLaw.above(x, *shape), probability)
         probability = np.where(np.isposinf(whole), 1.0, np.where(whole >= least, probability, 0.0))
         return np.clip(probability, 0.0, 1.0)
+
+    @staticmethod
+    def above(x: Array, *shape: Array | float) -> Float64:
+        """Probability of a count of more than `x`, accurate also where it is tiny."""
+        from scipy.special import betaincc, gammainc
+
+        whole, m, r, least = np.broadcast_arrays(np.floor(x), *shape)
+        k, poisson = np.clip(whole, 0, 1e15) + 1.0, np.isinf(r)
+        size = np.where(poisson, 1.0, r)
+        probability = np.where(poisson, gammainc(k, m), betaincc(size, k, size / (size + m)))
+        if np.any(least > 0):
+            probability = np.where(least > 0, probability / -np.expm1(log_zero(m, r)), probability)
+        return np.where(whole >= least, np.clip(probability, 0.0, 1.0), 1.0)
 
     @staticmethod
     def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:

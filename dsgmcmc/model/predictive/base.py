@@ -21,6 +21,7 @@ from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 #: Smaller probabilities are raised to this value before their logarithm is taken; float32 can represent it.
 SMALLEST = 1e-30
+TINY = float(np.finfo(np.float64).tiny)
 
 #: Quadrature over N(0, 1), with close nodes: the noise may be much narrower than the distribution of the predictor.
 _NODES = np.linspace(-5, 5, 41)
@@ -214,11 +215,19 @@ class Predictive(ABC):
         level = np.digitize(x, ends[1:-1])
         return np.log(np.maximum(self.between(ends[level], ends[level + 1]), SMALLEST))
 
+    def _rounded_to(self, bound: float) -> float:
+        """Return the lowest value that is rounded to a level of at least `bound`: the bound itself, without levels."""
+        if self.levels is None or self.whole:  # counts are not rounded to levels
+            return bound
+        return float(self._ends()[(self.levels < bound - 1e-9).sum()])
+
     def at_least(self, bound: float) -> Float64:
         """Probability of a rating of at least `bound`; with levels, of values that are rounded to such a level."""
-        if self.levels is not None and not self.whole:  # counts are not rounded to levels
-            bound = float(self._ends()[(self.levels < bound - 1e-9).sum()])
-        return 1.0 - self.below(bound)
+        return 1.0 - self.below(self._rounded_to(bound))
+
+    def log_at_least(self, bound: float) -> Float64:
+        """Logarithm of `at_least`, in nats; probabilities below the smallest float64 count as that number."""
+        return np.asarray(np.log(np.maximum(self.at_least(bound), TINY)))
 
     # ------------------------------------------------------------------ scores against ratings
 

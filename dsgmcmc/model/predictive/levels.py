@@ -58,6 +58,10 @@ class LevelDistribution(Predictive):
         """F(x-): probability of a rating below `x`."""
         return self._up_to(np.searchsorted(self.levels, x, side="left"))
 
+    def at_least(self, bound: float) -> Float64:
+        """Probability of a rating of at least `bound`; here a sum of the levels above, which loses no digits."""
+        return np.asarray(self._probability[:, self.levels >= bound - 1e-9].sum(axis=1))
+
     def quantile(self, p: Array | float) -> Float64:
         """Quantile at probability `p`: for discrete ratings, the smallest x with F(x) >= p.
 

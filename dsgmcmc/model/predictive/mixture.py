@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from dsgmcmc.kernels.prediction import ndtr, summarise
-from dsgmcmc.model.predictive.base import Prediction, Predictive
+from dsgmcmc.model.predictive.base import TINY, Prediction, Predictive
 from dsgmcmc.types import Array, Float64
 
 
@@ -85,6 +85,22 @@ class Mixture(Predictive):
         largest = logs.max(axis=1)
         return np.asarray(largest + np.log(np.exp(logs - largest[:, None]) @ self._weights))
 
+    def log_at_least(self, bound: float) -> Float64:
+        """Logarithm of `at_least`, in nats.
+
+        Here: if the probability is too small for float64, the tail is taken to fall like an exponential function, at
+        the rate at which the density falls at the bound.
+        """
+        logs = super().log_at_least(bound)
+        if (far := logs <= np.log(TINY)).any():
+            x = np.ceil(bound) if self.whole else self._rounded_to(bound)
+            step = np.ones_like(logs) if self.whole else 1e-3 * self.sd
+            at = self.log_density(x)
+            fall = np.where(far, at - self.log_density(x + step), 1.0)
+            slope = -np.expm1(-fall) if self.whole else fall / step
+            logs[far] = np.minimum(at - np.log(slope), logs)[far]
+        return logs
+
 
 class CountMixture(Mixture):
     """Mixtures of distributions of counts, which are whole numbers from 0 on or from 1 on."""
@@ -105,6 +121,11 @@ class SymmetricMixture(Mixture):
         ends = (np.where(above, 2 * self._mean - end, end) for end in (low, high))
         up_to = [self._law.cdf(end, self._mean, self._variance, *self._shape) for end in ends]
         return np.asarray(np.abs(up_to[1] - up_to[0]) @ self._weights)
+
+    def at_least(self, bound: float) -> Float64:
+        """Probability of a rating of at least `bound`; here from the upper tail, where it loses no digits."""
+        mirrored = 2 * self._mean - self._less_centre(self._rounded_to(bound))
+        return np.asarray(self._law.cdf(mirrored, self._mean, self._variance, *self._shape) @ self._weights)
 
 
 class Normal:

@@ -1,14 +1,20 @@
-"""Measures of rankings by hand, and those of a run against lists of one user at a time."""
+"""Measures of rankings by hand, and those of a run against lists of one user at a time; what counts as liked."""
+
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from runs import make_run
+from mpi4py import MPI
+from runs import SETTINGS, make_run
+from support import sample, write_cells
 
+from dsgmcmc import BPMF
 from dsgmcmc.diagnostics.ranking import MEASURES, RULES, average, evaluate, measures, recommended
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.rank import Ranking
+from dsgmcmc.posterior.rank import Ranking, liked_from, recommend
+from dsgmcmc.posterior.run import Run
 
 
 def test_measures_by_hand():
@@ -73,3 +79,45 @@ def test_differences_are_by_user(tmp_path):
     assert rules["lcb, z = 3"]["ndcg"] == pytest.approx(average(cautious))
     assert rules["lcb, z = 3"]["difference"]["mean"] == pytest.approx((cautious - likely).mean())
     assert rules["lcb, z = 3"]["difference"]["se"] == pytest.approx((cautious - likely).std(ddof=1) / 3)
+
+
+SCALE = np.tile([1.0, 2, 3, 3, 4, 4, 4, 5], 60)[:460]
+PLAYS = np.floor(np.random.default_rng(0).pareto(1.0, 460)) + 1
+
+#: Training ratings of 23 users of 20 items, and the lowest that counts as liked.
+BOUNDS = {
+    "stars": (SCALE, 4.0),
+    "half stars": (SCALE - 0.5, 3.5),
+    "rare ones": (np.append(np.zeros(458), [1.0, 1.0]), 1.0),
+    "stars and a stray value": (np.append(SCALE[1:], 99.0), 4.0),
+    "plays": (PLAYS, np.sort(PLAYS)[-115]),
+    "plays and a stray one": (np.append(PLAYS[1:], 20_000.0), np.sort(PLAYS)[-115]),
+    "hours": (PLAYS + np.arange(460) / 512, np.sort(PLAYS + np.arange(460) / 512)[-115]),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_what_counts_as_liked(name, tmp_path):
+    """Three quarters up a scale, otherwise the upper quarter; a stray value changes neither, and few likes are said."""
+    ratings, expected = BOUNDS[name]
+    i, j = (side.ravel() for side in np.indices((23, 20)))
+    model = BPMF(rank=1, iterations=8, burn_in=4, random_state=0).fit(np.column_stack([i, j]), ratings)
+    liked = liked_from(model.run_)
+    assert set(ratings[ratings >= liked]) == set(ratings[ratings >= expected])
+    with pytest.warns(match="fewer than 1% of") if name == "rare ones" else nullcontext():
+        model.recommend(0, include_rated=True)
+
+
+def test_probabilities_that_underflow_are_no_ties(tmp_path):
+    """Rules for counts are compared by default, and a bound beyond all counts orders by the logarithm of tails."""
+    i, j = (side.ravel() for side in np.indices((23, 20)))
+    x = np.random.default_rng(0).poisson(np.exp(0.1 * ((7 * j) % 20)))
+    data = write_cells(tmp_path / "x.h5", (23, 20), i, j, x.astype(np.float32), held=(i + j) % 5 == 0)
+    settings = {**SETTINGS, "grid": 2, "likelihood": "negative-binomial"}
+    assert sample(MPI.COMM_SELF, data, tmp_path / "run", **settings) == 0
+    run = Run(tmp_path / "run")
+    assert evaluate(run, at=5)["liked"] == np.sort(x[(i + j) % 5 > 0])[-92]
+    ((_, items, score),) = recommend(run, np.int32([3]), Ranking(20, "mean", at_least=1e6, include_rated=True))
+    assert (score == 0).all()
+    ((_, predictive),) = Predictor(run, PredictOptions()).distributions(np.full(20, 3, np.int32), items)
+    assert (np.diff(predictive.log_density(1e6)) < 0).all()

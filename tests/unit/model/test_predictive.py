@@ -83,6 +83,27 @@ def test_student_t_is_that_of_scipy() -> None:
     np.testing.assert_allclose(StudentT.predictive(one).between(40.0, 41.0), far.sf(40) - far.sf(41), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("law", "theirs", "shape"),
+    [
+        (Gaussian, norm(0.5, 1.0), None),
+        (StudentT, t(1000.0, 0.5, 1.0), 1000 / 998),
+        (NegativeBinomial, nbinom(4.0, 4 / (4 + np.exp(0.5))), (4.0, 1e12, 0.0)),
+    ],
+)
+def test_upper_tails_lose_no_digits(law, theirs, shape) -> None:
+    """Probabilities of at least a bound are SciPy's where 1 - F would be 0, and so are logarithms where they are 0."""
+    given = None if shape is None else np.reshape(shape, (1, 1, -1)).astype(float)
+    one = (np.full((1, 1), v, np.float32) for v in (0.5, 1, 0))
+    predictive = law.predictive(PredictorDraws(*one, np.ones(1), shape=given))
+    below = 1 if predictive.whole else 0
+    for bound in (3.0, 30.0, 60.0, 9000.0):
+        expected = theirs.logsf(bound - below)
+        if np.isfinite(expected):
+            np.testing.assert_allclose(predictive.log_at_least(bound), expected, rtol=1e-5, atol=2e-3)
+            np.testing.assert_allclose(predictive.at_least(bound), np.exp(expected), rtol=2e-5)
+
+
 def test_student_t_noise_about_a_normal_predictor_has_its_density() -> None:
     """The density of test ratings, of which moments are kept, agrees with quadrature."""
     nu, s, sd = 4.0, 0.5, 0.4
