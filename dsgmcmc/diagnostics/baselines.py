@@ -165,7 +165,7 @@ def advantage(
         the mean of this measure for biases only. ``gain`` is the mean for the model minus this mean, and
         ``gain_error`` is the standard error of the difference (`dsgmcmc.diagnostics.scores`). ``square`` and
         ``square_error`` are the reduction of the mean squared error and its standard error. None if all test ratings
-        are by one user, because then no standard error is known.
+        are by one user, because then no standard error is known, or if one has probability 0.
     """
     users = ratings.n_cols if ratings.transposed else ratings.n_rows
     sums, counts = np.zeros((2, users)), np.zeros(users, np.int64)
@@ -181,7 +181,7 @@ def advantage(
         np.add.at(sums[0], owners, logs - simple_logs)
         np.add.at(sums[1], owners, np.square(test.rating - simple.mean) - np.square(test.rating - test.mean))
         total += float(simple_logs.sum())
-    if np.count_nonzero(counts) < 2:
+    if np.count_nonzero(counts) < 2 or not np.isfinite(sums[0]).all():
         return None
     gain, square = difference_of_sums(sums[0], counts), difference_of_sums(sums[1], counts)
     return {

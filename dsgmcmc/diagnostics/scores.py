@@ -128,15 +128,18 @@ def held_out_scores(parts: Iterable[TestPredictions], law: type[Law], levels: Fl
     dict or None
         ``ratings`` (their number), ``rmse``, ``mae``, ``predictive_sd`` (mean sd of the expected rating), ``coverage``
         (of central intervals, by level); ``log_predictive_density``, or None if ratings are ordinal;
-        ``log_probability`` of the ratings' levels, or None if ratings have no levels. None without test ratings.
+        ``log_probability`` of the ratings' levels, or None if ratings have no levels; ``impossible``, the number of
+        ratings with probability 0, which make log scores minus infinity. None without test ratings.
     """
-    rows, sizes = [], []
+    rows, sizes, impossible = [], [], 0
     for test in parts:
         predictive = test.predictive(law, levels)
         logs = [np.nan if log is None else log for log in predictive.log_scores(test.rating).values()]
         errors = [rmse(test.rating, test.mean) ** 2, mae(test.rating, test.mean)]
         rows.append([*errors, np.sqrt(test.variance).mean(), *logs, *coverage(pit(predictive, test.rating)).values()])
         sizes.append(len(test.rating))
+        if -np.inf in logs:
+            impossible += int(np.isneginf(predictive.log_density(test.rating)).sum())
     if not rows:
         return None
     mse, mean_error, sd, density, probability, *inside_intervals = np.average(rows, axis=0, weights=sizes).tolist()
@@ -148,6 +151,7 @@ def held_out_scores(parts: Iterable[TestPredictions], law: type[Law], levels: Fl
         "coverage": dict(zip(LEVELS, inside_intervals, strict=True)),
         "log_predictive_density": None if np.isnan(density) else density,
         "log_probability": None if np.isnan(probability) else probability,
+        "impossible": impossible,
     }
 
 

@@ -37,8 +37,9 @@ Summary = Mapping[str, Any]
 
 
 def save_summary(path: Path, summary: dict[str, Any]) -> None:
-    """Write a summary and its checksum. Raises OSError if the file cannot be written."""
-    write_whole(path, seal(json.dumps(summary, indent=1)))
+    """Write a summary, with null for numbers that are not finite, and its checksum. Raises OSError if that fails."""
+    finite = json.loads(json.dumps(summary), parse_constant=lambda name: None)
+    write_whole(path, seal(json.dumps(finite, indent=1)))
 
 
 def read_summary(path: Path) -> dict[str, Any]:
@@ -129,6 +130,8 @@ def _scores(summary: Summary) -> list[str]:
 
 def _log_score(summary: Summary) -> list[str]:
     """Return a line with the log score of the model, and of biases only if it is known; or no line."""
+    if impossible := summary.get("impossible"):
+        return [f"log score of the test ratings -inf: {impossible:,} of {summary['test_ratings']:,} have probability 0"]
     simple = summary.get("over_biases")
     name = simple["measure"] if simple else "log_probability"
     if summary.get(name) is None:

@@ -124,7 +124,7 @@ class FoldIn:
         self._has_cuts = kind == "user" and run.config.thresholds != "shared"
         order = np.argsort(rows, kind="stable")
         self._others = others[order]
-        run.config.law.check_new(values)
+        run.config.law.check_new(values, float(run.facts["minimum"]))
         self._values = run.config.law.codes(values[order].astype(np.float64), run.levels)
         self._ends = np.searchsorted(rows[order], np.arange(len(vocabulary) + 1))
         self._rows: dict[int, Rows] = {}

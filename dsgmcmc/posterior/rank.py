@@ -144,9 +144,9 @@ def liked_facts(ratings: Ratings) -> dict[str, float]:
     reached = np.cumsum(counts[::-1])[::-1] / ratings.nnz  # share of the ratings that are at least each value
     low, high = float(values[0]), float(values[-1])
     liked = low + LIKED * (high - low)
-    if levels is None or len(levels) > MAX_THRESHOLDS or reached[values >= liked][0] < SCALE_SHARE:
-        place = max(np.count_nonzero(reached >= LIKED_SHARE) - 1, np.count_nonzero(values == low))
-        liked = float(values[min(place, len(values) - 1)])
+    if levels is None or len(levels) > MAX_THRESHOLDS or counts[values >= liked].sum() < SCALE_SHARE * ratings.nnz:
+        quarter, lowest = int(np.count_nonzero(reached >= LIKED_SHARE)), int(np.count_nonzero(values == low))
+        liked = float(values[min(max(quarter - 1, lowest), len(values) - 1)])
     return {"liked": liked, "rare": float(values[np.count_nonzero(reached >= RARE) - 1])}
 
 

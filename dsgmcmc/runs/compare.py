@@ -48,6 +48,7 @@ from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import DivergenceError, InputError, StoppedError
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.likelihoods.ordinal import LEAST_LEVELS, MAX_THRESHOLDS, scale_of
+from dsgmcmc.model.predictive.base import SMALLEST
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.signals import Signals
 from dsgmcmc.posterior.exposure import Exposure, Rated
@@ -236,7 +237,7 @@ def scores_of(run: Run, metric: Metric, values: Float64 | None) -> Scores:
         return Scores(-np.square(test.rating - test.mean), owners)
     predictive = test.predictive(run.config.law, values if run.levels is None else run.levels)
     score = predictive.log_probability if metric == "log-probability" else predictive.log_density
-    return Scores(score(test.rating), owners)
+    return Scores(np.nan_to_num(score(test.rating), nan=np.nan, neginf=np.log(SMALLEST)), owners)
 
 
 def ranking_scores(run: Run, rated: Rated, max_users: int = ranking.MAX_USERS) -> Scores:

@@ -7,10 +7,11 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
-from runs import Made, make_run
-from support import typed
+from runs import SETTINGS, Made, make_run
+from support import options_of, typed, write_cells
 
 from dsgmcmc import open_run
+from dsgmcmc.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -146,3 +147,26 @@ def test_diagnostics_are_printed_and_are_json(made):
     facts = json.loads(typed("info", made.path, "--diagnostics", "--json").expect().out)
     assert facts["convergence"]["chains"] == 2
     assert set(facts["calibration"]["coverage"]) == {"0.5", "0.8", "0.9", "0.95"}
+
+
+def test_a_count_of_0_where_training_has_none(tmp_path):
+    """It has probability 0: as a test rating it is named and the log score is -inf; as a new rating it is refused."""
+    i, j = (side.ravel() for side in np.indices((23, 20)))
+    held = (i + j) % 5 == 0
+    x = np.random.default_rng(0).poisson(2.0, len(i)) + np.where(held, 0.0, 1.0)
+    data, out = write_cells(tmp_path / "x.h5", (23, 20), i, j, x, held), tmp_path / "run"
+    zeros, number = np.count_nonzero(x == 0), np.count_nonzero(held)
+    options = options_of({**SETTINGS, "grid": 2, "likelihood": "negative-binomial", "sampler": "baoab"})
+    done = typed("sample", data, "--out", out, *options).expect()
+    assert f"{zeros} of {number} test ratings are 0, and no training rating is" in done.err
+    assert f"log score of the test ratings -inf: {zeros} of {number} have probability 0" in done.out
+    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    assert (summary["impossible"], summary["log_probability"], summary["log_predictive_density"]) == (zeros, None, None)
+    shown = typed("info", out, "--diagnostics").expect()
+    assert re.search(r"log probability of the level +-inf", shown.out)
+    model = open_run(out).fold_in([[0, 1]], [3])
+    before = model.predict([[0, 2], [1, 2]])
+    for change in (model.update, model.fold_in):
+        with pytest.raises(InputError, match=r"1 new ratings are 0, and no training rating of the run is"):
+            change([[0, 1], [0, 3]], [0, 2])
+    np.testing.assert_array_equal(model.predict([[0, 2], [1, 2]]), before)

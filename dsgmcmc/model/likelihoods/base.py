@@ -247,8 +247,8 @@ class Law(Part):
             raise InputError(f"the {config.likelihood} likelihood has no use for {named(wrong[0])}: leave it out")
 
     @classmethod
-    def check_new(cls, values: Array) -> None:
-        """Raise `InputError` for new ratings that are impossible under this likelihood."""
+    def check_new(cls, values: Array, minimum: float) -> None:
+        """Raise `InputError` for new ratings that are impossible, given the lowest training rating."""
 
     @classmethod
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:

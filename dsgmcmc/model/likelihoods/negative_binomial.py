@@ -37,7 +37,7 @@ stored, as for test ratings, it is the negative binomial distribution with the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import exp, inf, log, sqrt
@@ -52,7 +52,7 @@ from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
 from dsgmcmc.model.blocks import SLAB, RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
-from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, Likelihood, metropolis
+from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, Likelihood, State, metropolis
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.predictive.mixture import CountMixture, LawOfMoments
@@ -130,6 +130,10 @@ class NegativeBinomialMixture(CountMixture):
         """Probability of a rating of at least `bound`; here from the upper tail, where it loses no digits."""
         return np.asarray(NegativeBinomialLaw.above(np.full((1, 1), np.ceil(bound) - 1), *self._shape) @ self._weights)
 
+    def log_probability(self, x: Array) -> Float64:
+        """Log probability of the level nearest to each rating; minus infinity for a count of 0 that cannot occur."""
+        return np.where(np.asarray(x) < self._shape[2].max(axis=1), -np.inf, super().log_probability(x))
+
 
 class NegativeBinomial(Likelihood):
     """Counts, with the logarithm as link; `shape` is the dispersion, the ceiling, and the least possible count."""
@@ -206,11 +210,30 @@ class NegativeBinomial(Likelihood):
             raise InputError(f"{ratings.path}: all training ratings are 0, and {config.likelihood} needs positive ones")
 
     @classmethod
-    def check_new(cls, values: Array) -> None:
-        """Raise `InputError` for new ratings that are impossible under this likelihood."""
+    def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
+        """Yield warnings if this likelihood may not suit the values in a ratings file.
+
+        Here: also if test ratings have probability 0.
+        """
+        yield from super().warnings_for_data(ratings, likelihood)
+        slabs = row_slabs(ratings.test_indptr, SLAB) if ratings.minimum > 0 else ()
+        if zeros := sum(np.count_nonzero(ratings.slab("test", *rows)[2] == 0) for rows in slabs):
+            yield (
+                f"{zeros:,} of {ratings.nnz_test:,} test ratings are 0, and no training rating is: counts then begin "
+                "at 1, and these test ratings have probability 0; leave them out, or have zeros in training"
+            )
+
+    @classmethod
+    def check_new(cls, values: Array, minimum: float) -> None:
+        """Raise `InputError` for new ratings that are impossible, given the lowest training rating."""
         wrong = values[(values < 0) | (values != np.floor(values))]
         if len(wrong):
             raise InputError(f"{len(wrong)} new ratings are not counts (0, 1, 2, ...), as the run needs: {wrong[0]:g}")
+        if minimum > 0 and (zeros := np.count_nonzero(values == 0)):
+            raise InputError(
+                f"{zeros} new ratings are 0, and no training rating of the run is: its counts begin at 1, and 0 has "
+                "probability 0; leave such ratings out, or sample again with zeros among the training ratings"
+            )
 
     # ------------------------------------------------------------------ training ratings
 
@@ -279,6 +302,14 @@ class NegativeBinomial(Likelihood):
         self.parameters.dispersion = np.full(1, draw_dispersion(self.dispersion, sums["dispersion"], self._table, rng))
 
     # ------------------------------------------------------------------ new ratings
+
+    def log_likelihood(self, x: Float32, state: State) -> float:
+        """Sum of the log densities of ratings, given their distributions; all may share one variance, (1,).
+
+        Here: without the counts of 0 that cannot occur, so that the sum tells how a chain mixes.
+        """
+        possible = np.flatnonzero(x >= self._least)
+        return super().log_likelihood(x[possible], State(*(np.asarray(values)[possible] for values in state)))
 
     @staticmethod
     def mean(eta: Array, *shape: Array | float) -> Array:

@@ -82,8 +82,9 @@ class Mixture(Predictive):
     def log_density(self, x: Array | float) -> Float64:
         """Log density of the rating `x`, in nats; for discrete ratings, its log probability."""
         logs = self._law.log_density(self._less_centre(x), self._mean, self._variance, *self._shape)
-        largest = logs.max(axis=1)
-        return np.asarray(largest + np.log(np.exp(logs - largest[:, None]) @ self._weights))
+        largest = np.maximum(logs.max(axis=1), np.finfo(np.float64).min)
+        with np.errstate(divide="ignore"):  # the logarithm of 0, for a rating that is impossible at all draws
+            return np.asarray(largest + np.log(np.exp(logs - largest[:, None]) @ self._weights))
 
     def log_at_least(self, bound: float) -> Float64:
         """Logarithm of `at_least`, in nats.
