@@ -16,20 +16,24 @@ from dsgmcmc.types import Array
 NAMES: dict[str, tuple[str, ...]] = {
     "user": (
         *("user", "userid", "username", "uid", "reviewer", "reviewerid", "customer", "customerid"),
-        *("member", "memberid", "row", "rowid"),
+        *("member", "memberid", "student", "studentid", "row", "rowid"),
     ),
     "item": (
         *("item", "itemid", "iid", "movie", "movieid", "product", "productid", "asin", "parentasin", "isbn"),
         *("book", "bookid", "film", "filmid", "joke", "jokeid", "venue", "venueid", "songid", "trackid"),
-        *("artistid", "businessid", "gameid", "animeid", "col", "column"),
+        *("artistid", "businessid", "gameid", "animeid", "question", "questionid", "problem", "problemid"),
+        *("col", "column"),
     ),
     "rating": (
         *("rating", "ratings", "score", "star", "stars", "value", "overall", "grade", "bookrating"),
         *("count", "counts", "clicks", "plays", "playcount", "purchases", "quantity", "visits", "checkins"),
+        *("weight", "hours", "correct", "bought"),
     ),
     "timestamp": ("timestamp", "time", "date", "datetime", "unixreviewtime", "ts"),
 }
 ROLES = tuple(NAMES)
+_CODES = (99, 999, 9999)  # usual codes for "not rated", with either sign
+_SHOWN = 8  # columns that a message shows
 
 
 def simplified(name: object) -> str:
@@ -41,6 +45,14 @@ def find_column(names: Iterable[object], role: str) -> int | None:
     """Return the position of the column whose name is the most preferred usual name of a role, or None."""
     known = [simplified(name) for name in names]
     return next((known.index(name) for name in NAMES[role] if name in known), None)
+
+
+def names_recur(names: Sequence[str], sample: Sequence[Sequence[str]]) -> bool:
+    """Whether what may be names of columns recurs in the rows below, and is no usual name of users or items."""
+    usual = any(find_column(names, role) is not None for role in ("user", "item"))
+    return not usual and any(
+        name and name == text.strip() for row in sample for name, text in zip(names, row, strict=False)
+    )
 
 
 def clicks_advice() -> str:
@@ -91,7 +103,7 @@ def locate(
     not exist, if a required role has no column, or several with the same usual name, or if two required roles have the
     same column.
     """
-    layout = f"{width} columns without a header" if names is None else f"columns {', '.join(names)}"
+    layout = f"{width} columns without a header" if names is None else f"columns {_shortened(names)}"
     places = {role: k for k, role in enumerate(roles[:width])} if names is None and not columns else {}
     for role, name in columns.items():
         if names and names.count(name) == 1:
@@ -115,10 +127,72 @@ def locate(
     return places
 
 
+def _shortened(texts: Sequence[str]) -> str:
+    """Join texts, of which the first are shown."""
+    shown = [text if len(text) < 24 else f"{text[:20]}..." for text in texts[:_SHOWN]]
+    return ", ".join(shown) + f", ... ({len(texts)} columns)" * (len(texts) > _SHOWN)
+
+
+def _matrix_advice(sample: Sequence[Sequence[str]]) -> str:
+    """Return advice if the first rows of a table may be those of a matrix: four numbers or more after a first column.
+
+    It names codes for "not rated", and a first column with the number of ratings.
+    """
+    if not sample or not all(len(row) > 4 and all(map(_is_cell, row[1:])) for row in sample):
+        return ""
+    text = f"; if each row is a user, and each column an item: {named('matrix')}"
+    cells = [[float(cell) for cell in row[1:] if re.search("[0-9]", cell)] for row in sample]
+    largest = sorted({cell for row in cells for cell in row}, key=abs)[-2:]
+    codes = [code for code in largest[1:] if abs(code) in _CODES and abs(code) > 2 * abs(largest[0])]
+    if codes:
+        text += f" and {named('missing')} {codes[0]:g}"
+    if all(
+        row[0].strip() == str(sum(cell not in codes for cell in own)) for row, own in zip(sample, cells, strict=True)
+    ):
+        text += ", without the first column, which counts the ratings of a row"
+    return text
+
+
+def _is_cell(text: str) -> bool:
+    return bool(
+        re.fullmatch(
+            r"\s*([+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)(e[+-]?[0-9]+)?|NA|N/A|NaN|null|[.]?)\s*", text, re.IGNORECASE
+        )
+    )
+
+
+def refuse_unnamed(path: Path, sample: Sequence[Sequence[str]], rated: bool = True) -> None:
+    """Raise InputError if a table without a header is no user, item, rating and time; `sample` are its first rows.
+
+    It is none if it has more than four columns or, if it is `rated`, four with text in most rows of the third one.
+    """
+    width = len(sample[0])
+    numbers = [k + 1 for k in range(width) if 2 * sum(_is_cell(row[k]) for row in sample if len(row) > k) > len(sample)]
+    if width < 4 or (width == 4 and (3 in numbers or not rated)):
+        return
+    others = [k for k in numbers if k > 2]
+    rating = f",rating={others[0] if len(others) == 1 else 'R'}" if rated else ""
+    matrix = _matrix_advice(sample) if rated else ""
+    shown = "; ".join(f"{k}: {text.strip()[:20]}" for k, text in enumerate(sample[0][:_SHOWN], 1))
+    raise InputError(
+        f"{path} has {width} columns without names ({shown}{'; ...' * (width > _SHOWN)}), not user, item, "
+        f"rating and time, and is in no other format of docs/files.md; say which columns count, by position: "
+        f"{named('columns')} user=1,item=2{rating}{matrix}"
+    )
+
+
 def assign_columns(
-    path: Path, names: list[str] | None, width: int, columns: dict[str, str], timestamp: bool
+    path: Path,
+    names: list[str] | None,
+    width: int,
+    columns: dict[str, str],
+    timestamp: bool,
+    sample: Sequence[Sequence[str]] = (),
 ) -> dict[str, int]:
     """Return the column position of each role in a file; parameters as in `locate`, with the user's `columns`.
+
+    `sample` are the first rows of a text file.
+
 
     The file has clicks, without a rating column, in three cases: `columns` names user and item but no rating; the file
     has two columns and no header; every column that `columns` does not name has a usual name of another role. In the
@@ -133,10 +207,13 @@ def assign_columns(
         counted = names[1:] if names[:1] == [""] else names
         unassigned = set(map(simplified, counted)) - set(map(simplified, columns.values()))
         clicks = clicks or not unassigned - {name for role in ROLES if role != "rating" for name in NAMES[role]}
+    if names is None and not columns and sample:
+        refuse_unnamed(path, sample)
     roles = tuple(role for role in ROLES if not (clicks and role == "rating"))
     optional = () if timestamp else ("timestamp",)
     option = f"{named('columns')} user=NAME,item=NAME,rating=NAME" + (",timestamp=NAME" if timestamp else "")
     advice = f"use {option}" + ("" if clicks else f", or {clicks_advice()}")
+    advice += _matrix_advice(sample)
     places = locate(path, names, width, columns, roles, advice, optional)
     if not timestamp and places.get("timestamp") in {places[role] for role in roles if role != "timestamp"}:
         del places["timestamp"]

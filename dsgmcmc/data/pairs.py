@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import find_column, locate
+from dsgmcmc.data.columns import find_column, locate, refuse_unnamed
 from dsgmcmc.data.session import Session, is_integer, is_rounded
 from dsgmcmc.data.tables import SHOWN, TableFile, holds, open_table, scalar
 from dsgmcmc.errors import InputError
@@ -56,6 +56,8 @@ def load_pairs(db: Session, path: Path, given: Mapping[str, str]) -> PairsTable:
         return all(usual) or (named and set(given.values()) <= set(fields)) or (not given and any(usual))
 
     file = open_table(db, path, is_header)
+    if not file.header and not given and file.sample:
+        refuse_unnamed(path, file.sample, rated=False)
     names = file.names if file.header else [*ROLES, *[""] * (file.width - 2)]
     places = locate(path, names, len(names), given, ROLES, "name them with --columns user=NAME,item=NAME")
     names = [name or f"column{k}" for k, name in enumerate(names, 1)]

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import assign_columns, clicks_advice, parse_columns
+from dsgmcmc.data.columns import assign_columns, clicks_advice, names_recur, parse_columns
 from dsgmcmc.data.features import Described, Description, check_kinds, encode, load_description
 from dsgmcmc.data.ratings import (
     AGES,
@@ -214,11 +214,14 @@ def inspect(
     Raises InputError if the file is empty, is not a table, or lacks a required column; `timed` requires the timestamp.
     """
     if isinstance(source, Path):
-        source = open_table(db, source, lambda fields: not any(map(is_number, fields)))
+        path, named_by = source, set(columns.values())
+        source = open_table(db, path, lambda fields: not any(map(is_number, fields)))
+        if source.header and not (named_by & set(source.names)) and names_recur(source.names, source.sample):
+            source = open_table(db, path, lambda fields: False)
         if source.kind == "matrix" and (columns or timed):
             raise InputError(f"{source.path} is a matrix: leave out {named('columns')}, --timestamps and --split")
     names = source.names if source.header else None
-    return source, assign_columns(source.path, names, source.width, columns, timed)
+    return source, assign_columns(source.path, names, source.width, columns, timed, source.sample)
 
 
 def load(db: Session, table: TableFile, columns: dict[str, int], timed: bool, test: bool) -> None:

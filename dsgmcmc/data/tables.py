@@ -16,6 +16,7 @@ import csv
 import glob
 import gzip
 import io
+import itertools
 import re
 import tempfile
 import zipfile
@@ -27,7 +28,8 @@ from typing import IO, Any, NamedTuple, cast
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.layouts import Layout, find_layout, smurff_entries, smurff_kind
+from dsgmcmc.data.columns import find_column
+from dsgmcmc.data.layouts import Layout, blank_separated, find_layout, smurff_entries, smurff_kind
 from dsgmcmc.data.session import Session, identifier, literal, memory_of, open_session, reading, system_reason
 from dsgmcmc.errors import InputError, WriteError, writing
 from dsgmcmc.storage.files import remove_folder, sync
@@ -36,6 +38,9 @@ from dsgmcmc.types import Array
 
 SHOWN = 5  # bad lines that a message lists
 _AS_STORED = "hive_partitioning = false"  # without columns that DuckDB derives from folders named COLUMN=VALUE
+_BLANKS = "blanks"  # any number of spaces and tabs
+_KONECT = "% *(?:sym|asym|bip) "  # the first line of a network of KONECT
+_RECBOLE = "[^:]+:(?:token|float|token_seq|float_seq)"  # names of columns in files of RecBole
 _DELIMITERS = ("::", "\t", ",", ";", "|", " ")
 _NO_DELIMITER = "\1"  # of a file whose lines are read whole
 _SAMPLE_BYTES = 1 << 16  # bytes from which delimiter and header are detected
@@ -93,6 +98,8 @@ class TableFile(NamedTuple):
         Columns in memory, by name.
     layout : Layout, optional
         How lines become rows.
+    sample : sequence of list of str
+        The first rows of a text file.
     """
 
     path: Path
@@ -107,6 +114,7 @@ class TableFile(NamedTuple):
     mixed: bool = False
     arrays: Mapping[str, Array] | None = None
     layout: Layout | None = None
+    sample: Sequence[list[str]] = ()
 
     @classmethod
     def of_arrays(cls, path: Path, arrays: Mapping[str, Array]) -> TableFile:
@@ -299,25 +307,71 @@ def open_table(db: Session, path: Path, is_header: Callable[[list[str]], bool], 
         with reading(path):  # any of the first objects may lack a key
             keys = first_column(db, f"SELECT unnest(json_keys(json)) FROM (FROM {source} LIMIT 1000)")
         return TableFile(path, "json", list(dict.fromkeys(keys)), packed=packed)
+    if not text.endswith("\n") and any(map(str.strip, lines[:-1])):
+        lines.pop()  # the sample may end within this line
+    table = _open_lines(path, lines, is_header)._replace(packed=packed, encoding=encoding, mixed=mixed)
+    if table.delimiter != _BLANKS:
+        return table
+    layout = blank_separated(table.names, table.first_line - 1)
+    return table._replace(kind="lines", types=["VARCHAR"] * table.width, delimiter=_NO_DELIMITER, layout=layout)
+
+
+def _open_lines(path: Path, lines: list[str], is_header: Callable[[list[str]], bool]) -> TableFile:
+    """Return the table that a text file has, by its first lines."""
     filled = [k for k, line in enumerate(lines) if line.strip()]
-    if len(filled) > 1 and not text.endswith("\n"):
-        filled.pop()  # the sample may end within this line
-    delimiter = _detect_delimiter([lines[k] for k in filled[:50]])
-    fields = [field.strip() for field in _split(lines[filled[0]], delimiter)]
-    header = is_header(fields)
-    if header and {len(_split(lines[k], delimiter)) for k in filled[1:50]} == {len(fields) + 1}:
+    body = list(itertools.dropwhile(lambda k: lines[k].lstrip().startswith(("#", "%")), filled)) or filled
+    marked = [lines[k].lstrip() for k in filled if k < body[0]]
+    rows = [lines[k] for k in body[:50]]
+    delimiter = _BLANKS if marked and re.match(_KONECT, marked[0]) else _detect_delimiter(rows)
+    first_line, header = body[0] + 1, False
+    if marked:
+        fields, header = _commented_header(path, marked, rows, delimiter, is_header)
+    if not header:
+        fields = [field.strip() for field in _split(rows[0], delimiter)]
+        header = is_header(fields)
+        first_line += header
+        del rows[:header]
+    sample = [_split(row, delimiter) for row in rows]
+    if header and {len(row) for row in sample} == {len(fields) + 1}:
         fields.insert(0, "")  # R's write.table leaves the column of row names without a name
     if len(fields) < 2:
         raise InputError(f"{path} has one column: expected several, with a delimiter between them")
+    if header and all(re.fullmatch(_RECBOLE, field) for field in fields):
+        fields = [field.partition(":")[0] for field in fields]
     names = fields if header else [f"column {k + 1}" for k in range(len(fields))]
-    first_line = filled[0] + 1 + header
-    return TableFile(path, "text", names, (), header, first_line, packed, delimiter, encoding, mixed)
+    return TableFile(path, "text", names, (), header, first_line, delimiter=delimiter, sample=sample)
+
+
+def _commented_header(
+    path: Path, marked: list[str], rows: list[str], delimiter: str, is_header: Callable[[list[str]], bool]
+) -> tuple[list[str], bool]:
+    """Return the names of columns if they are in a comment before the rows, and whether they are.
+
+    `marked` are lines that begin with # or %. The last one names the columns if it has as many fields as the rows, and
+    among them a usual name of users or items, or no blanks between them. Other lines are comments. Raises InputError if
+    the first one may be a row.
+    """
+    widths = {len(_split(row, delimiter)) for row in rows}
+    fields = [field.strip() for field in _split(marked[-1].lstrip("#%").lstrip(" "), delimiter)]
+    usual = any(find_column(fields, role) is not None for role in ("user", "item"))
+    if (
+        widths & {len(fields), len(fields) + 1}
+        and is_header(fields)
+        and (usual or delimiter not in (_BLANKS, "\t", " "))
+    ):
+        return fields, True
+    if {len(_split(marked[-1], delimiter))} == widths and not re.match("[#%]+[ \t]", marked[-1]):
+        raise InputError(
+            f"{path}: is {marked[-1][:60]!r} at its beginning a comment, or a row? Remove it, or write the names of "
+            "columns above it"
+        )
+    return [], False
 
 
 def _split(line: str, delimiter: str) -> list[str]:
     """Return the fields of a line."""
-    if delimiter == "::":
-        return line.split("::")
+    if delimiter in ("::", _BLANKS):
+        return line.split(None if delimiter == _BLANKS else delimiter)
     return next(csv.reader([line], delimiter=delimiter), [])
 
 
@@ -326,14 +380,18 @@ def _detect_delimiter(lines: list[str]) -> str:
 
     If several delimiters do so, the delimiter with the most fields is returned. The first line may have one field
     fewer, as in files of R's write.table. If no delimiter does so, because lines are bad or names contain line ends,
-    the first delimiter that splits the first line is returned.
+    the first delimiter that splits the first line is returned. Several blanks may delimit columns if nothing else does.
     """
-    counts = {delimiter: [len(_split(line, delimiter)) for line in lines] for delimiter in _DELIMITERS}
+    counts = {delimiter: [len(_split(line, delimiter)) for line in lines] for delimiter in (*_DELIMITERS, _BLANKS)}
     consistent = [
         delimiter
         for delimiter, (first, *others) in counts.items()
         if first > 1 and (set(others) <= {first} or set(others) == {first + 1})
     ]
+    blanks = _BLANKS in consistent and not any(re.search('[",;|]|::', line) for line in lines)
+    if blanks and (consistent == [_BLANKS] or any("" in _split(line, " ") for line in lines if " " in consistent)):
+        return _BLANKS
+    consistent = [delimiter for delimiter in consistent if delimiter != _BLANKS]
     if consistent:
         return max(consistent, key=lambda delimiter: counts[delimiter][0])
     return next((delimiter for delimiter in _DELIMITERS if counts[delimiter][0] > 1), _DELIMITERS[0])

@@ -15,13 +15,13 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
     """Return the titles of items by their ids, both as written in the file.
 
     Text is UTF-8 or Latin-1 (as in MovieLens). With a header, the columns are found by their names; without a header,
-    they are the first two columns. Only items whose line matches the regular expression `matching` are kept; case is
-    ignored. Raises InputError if the file cannot be read, has a single column or a header without a column of titles,
-    or if `matching` is not a regular expression.
+    they are the first column and the first column of text after it. Only items whose line matches the regular
+    expression `matching` are kept; case is ignored. Raises InputError if the file cannot be read, has a single column
+    or a header without a column of titles, or if `matching` is not a regular expression.
     """
     import duckdb  # slow to import
 
-    from dsgmcmc.data.tables import open_table
+    from dsgmcmc.data.tables import is_number, open_table
 
     try:
         pattern = re.compile(matching or "", re.IGNORECASE)
@@ -29,7 +29,10 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
         raise InputError(f"{matching!r} is not a regular expression: {error}") from error
     with duckdb.connect() as db:
         table = open_table(db, path, lambda fields: _find_id(fields) is not None, latin1=True)
-        id_column, title_column = (_find_id(table.names), _find_title(table.names)) if table.header else (0, 1)
+        id_column, title_column = (_find_id(table.names), _find_title(table.names))
+        if not table.header:  # years precede titles in the file of the Netflix prize
+            words = (k for k in range(1, table.width) if not all(is_number(row[k]) for row in table.sample[:10]))
+            id_column, title_column = 0, next(words, 1)
         if id_column is None or title_column is None:
             raise InputError(f"{path} needs a column item and a column title; it has {', '.join(table.names)}")
         fields = ", ".join(f"c{k}::VARCHAR" for k in range(table.width))

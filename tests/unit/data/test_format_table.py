@@ -43,3 +43,9 @@ def test_a_format_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comma
     typed(*shlex.split(command)).expect(0)
     expected = next((rows for kind, rows in OTHERS.items() if name.startswith(kind)), [row[:3] for row in ROWS])
     assert profile((*pair, rating) for pair, rating in everything(tmp_path / "out.h5").items()) == profile(expected)
+
+
+def test_the_page_has_every_file(tmp_path: Path) -> None:
+    """No file is made in vain."""
+    write_cases(tmp_path)
+    assert {command.split()[1] for command in COMMANDS} == {path.name for path in tmp_path.iterdir()}

@@ -51,6 +51,13 @@ TEXTS = {
     "no end of the last line": ("r.csv", lines(",", True).rstrip("\n")),
     "blank lines": ("r.csv", "\n" + lines(",", True, "\n\n")),
     "header that begins like a comment": ("r.csv", "#" + lines(",", True)),
+    "comments": ("r.csv", "# made by a program\n#\n" + lines(",", True)),
+    "comments without a header": ("r.txt", "# user item rating\n# 4 columns, 10 rows\n" + lines("\t")),
+    "a header in a comment": ("r.txt", "# ratings\n# item user rating\n" + rows("{i} {u} {r}")),
+    "a comment and a header of blanks": ("r.txt", "% x\nitem  user rating\n" + rows("{i} {u}\t {r} ")),
+    "columns in line": ("r.txt", rows("{u:8} {i:8} {r:5}")),
+    "KONECT": ("out.x", "% bip weighted\n% 10 5 4\n" + rows("{u}\t{i}\t{r}\t{t}\t")),
+    "RecBole": ("r.inter", "item_id:token\tuser_id:token\trating:float\n" + rows("{i}\t{u}\t{r}")),
     "tabs": ("u.data", lines("\t")),
     "spaces": ("r.txt", lines(" ")),
     "colons": ("ratings.dat", lines("::")),
@@ -235,8 +242,24 @@ def test_ratings_become_float32(tmp_path):
 def test_header_is_not_mistaken(tmp_path):
     """The first line is a header only if nothing in it is a number: headless files lose no line."""
     assert prepare(tmp_path, "alice,x,1\nbob,y,2\ncarol,x,3\n").ratings == 3
-    with pytest.raises(InputError, match="alice, x, one"):
+    with pytest.raises(InputError, match=r'line 1: .*"one"'):
         prepare(tmp_path, "alice,x,one\nbob,y,2\ncarol,x,3\n")
+
+
+def test_a_first_row_that_recurs_is_no_header(tmp_path: Path) -> None:
+    """The names in a header do not occur in the rows below it, unless they are usual names, or given."""
+    clicks = "ann\tx\nann\ty\nbob\tx\ncid\ty\n"
+    for options in ({}, {"columns": "user=1,item=2"}):
+        assert prepare(tmp_path, clicks, **options).ratings == 4
+    for text, options in (("user\ttag\n", {"columns": "item=tag"}), ("who\tx\n", {"columns": "user=who,item=x"})):
+        assert prepare(tmp_path, text + clicks, **options).ratings == 4
+
+
+def test_a_name_may_begin_like_a_comment(tmp_path: Path) -> None:
+    """Lines that begin with % or # are rows below the first row or a header, or in quotes."""
+    text = 'user,item,rating\n#1 fan,1,2\n%,2,3\n"#",1,4\n'
+    prepare(tmp_path, text)
+    assert {user for user, _ in everything(tmp_path / "out.h5")} == {"#1 fan", "%", "#"}
 
 
 @pytest.mark.parametrize(
