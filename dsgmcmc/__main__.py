@@ -26,21 +26,23 @@ ADDRESS_SPACE = 1 << 30
 
 def main() -> None:
     """Run the command line with one compute thread per process, unless the environment sets another number."""
-    handles_sigint = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a shell may ignore SIGINT
-    if handles_sigint:
+    handled = [signal.SIGTERM] if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL else []
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell may ignore SIGINT
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback during the first imports
+        handled.append(signal.SIGINT)
     from dsgmcmc.errors import EXIT_INTERRUPTED
     from dsgmcmc.parallel.signals import interrupt
 
     with _standard_streams():
         try:
-            if handles_sigint:
-                signal.signal(signal.SIGINT, interrupt)
+            for number in handled:  # also a stop by a batch system must leave no temporary files
+                signal.signal(number, interrupt)
             try:
                 _main()
             finally:
-                if signal.getsignal(signal.SIGINT) is interrupt:  # no traceback during cleanup
-                    signal.signal(signal.SIGINT, signal.SIG_DFL)
+                for number in handled:
+                    if signal.getsignal(number) is interrupt:  # no traceback during cleanup
+                        signal.signal(number, signal.SIG_DFL)
         except KeyboardInterrupt:
             print("dsgmcmc: interrupted", file=sys.stderr)
             sys.exit(EXIT_INTERRUPTED)

@@ -79,9 +79,10 @@ class BPMFScorer(Component[ItemList], Trainable):
             return ItemList(items, scores=np.nan)
         if self.config.by == "mean":
             return ItemList(items, scores=model.predict([[user, item] for item in ids.tolist()]))
-        if not np.any(model.run_.items.index_of(ids) >= 0):
+        known = ids[model.run_.items.index_of(ids) >= 0]
+        if not len(known):
             return ItemList(items, scores=np.nan)
-        ranked = model.recommend(user, len(model.items_), by=self.config.by, include_rated=True, candidates=ids)
+        ranked = model.recommend(user, len(model.items_), by=self.config.by, include_rated=True, candidates=known)
         scores = dict(zip(ranked["item_id"].tolist(), ranked["score"].tolist(), strict=True))
         return ItemList(items, scores=np.array([scores.get(item, np.nan) for item in ids.tolist()]))
 

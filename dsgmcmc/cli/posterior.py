@@ -172,7 +172,7 @@ def recommend(
     opened = Run(run)
     ranking = Ranking(top, by, z, seed, clip, at_least, include_rated)
     titles = item_titles(opened.items, items) if items else None
-    allowed = allowed_items(opened, candidates and read_names(candidates), exclude and read_names(exclude))
+    allowed, notes = allowed_items(opened, candidates and read_names(candidates), exclude and read_names(exclude))
     if matching is not None:
         if items is None:
             raise InputError("--matching needs --items FILE, the file with the lines to match")
@@ -184,7 +184,7 @@ def recommend(
     else:
         users = opened.users.index_of(list(dict.fromkeys(user or [])), refuse=True)
     rated = opened.rated(data, users) if not include_rated or by in PATTERN_RULES else None
-    for note in warn_of_few(opened, by, at_least):
+    for note in (*notes, *warn_of_few(opened, by, at_least)):
         say(f"warning: {note}", file=sys.stderr)
     if by in PATTERN_RULES and sys.stderr.isatty() and not opened.exposure_file.exists():
         say("estimating exposure; the run directory keeps the result", file=sys.stderr)
@@ -281,8 +281,8 @@ def export(
     """Write a run to one file: Parquet with factors by the original names, or netCDF for ArviZ.
 
     The netCDF file has hyperparameters and predictions for test pairs, for `xarray.open_datatree` and ArviZ, in the
-    groups posterior, sample_stats, observed_data and constant_data. Only Parquet has the factors, because factors
-    cannot be compared between chains.
+    groups posterior, sample_stats, observed_data and constant_data; what cannot be compared between chains, such as the
+    precisions of columns of factors, is in the group columns. Only Parquet has the factors.
 
     \b
     Examples:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +12,6 @@ import typer
 
 from dsgmcmc.data.movielens import DATA_SETS, LICENCE
 from dsgmcmc.data.movielens import fetch as fetch_data
-from dsgmcmc.parallel.signals import interrupt
 from dsgmcmc.terminal import console, pass_on, plain, say, say_json, show_facts
 
 if TYPE_CHECKING:
@@ -125,7 +123,6 @@ def prepare(
       dsgmcmc prepare ml-1m/ratings.dat ml-1m.h5 --user-features ml-1m/users.dat --item-features ml-1m/movies.dat
       dsgmcmc prepare r.csv r.h5 --user-features users.csv --feature-kinds age=number,occupation=category
     """
-    signal.signal(signal.SIGTERM, interrupt)  # a stop by a batch system must leave no temporary files
     from rich.text import Text
 
     from dsgmcmc.data.features import describe

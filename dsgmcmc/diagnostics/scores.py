@@ -129,15 +129,18 @@ def held_out_scores(parts: Iterable[TestPredictions], law: type[Law], levels: Fl
         ``ratings`` (their number), ``rmse``, ``mae``, ``predictive_sd`` (mean sd of the expected rating), ``coverage``
         (of central intervals, by level); ``log_predictive_density``, or None if ratings are ordinal;
         ``log_probability`` of the ratings' levels, or None if ratings have no levels; ``impossible``, the number of
-        ratings with probability 0, which make log scores minus infinity. None without test ratings.
+        ratings with probability 0, which make log scores minus infinity; ``narrower_than_levels``, whether most 90 %
+        intervals are narrower than the distance between two levels. None without test ratings.
     """
-    rows, sizes, impossible = [], [], 0
+    rows, sizes, impossible, narrow = [], [], 0, 0
+    gap = 0.0 if levels is None else float(np.diff(levels).min(initial=np.inf))
     for test in parts:
         predictive = test.predictive(law, levels)
         logs = [np.nan if log is None else log for log in predictive.log_scores(test.rating).values()]
         errors = [rmse(test.rating, test.mean) ** 2, mae(test.rating, test.mean)]
         rows.append([*errors, np.sqrt(test.variance).mean(), *logs, *coverage(pit(predictive, test.rating)).values()])
         sizes.append(len(test.rating))
+        narrow += int(np.count_nonzero(2 * 1.645 * predictive.sd < gap))
         if -np.inf in logs:
             impossible += int(np.isneginf(predictive.log_density(test.rating)).sum())
     if not rows:
@@ -152,6 +155,7 @@ def held_out_scores(parts: Iterable[TestPredictions], law: type[Law], levels: Fl
         "log_predictive_density": None if np.isnan(density) else density,
         "log_probability": None if np.isnan(probability) else probability,
         "impossible": impossible,
+        "narrower_than_levels": bool(narrow > sum(sizes) / 2),
     }
 
 

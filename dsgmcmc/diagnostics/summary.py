@@ -22,6 +22,8 @@ from dsgmcmc.terminal import plain
 MAX_BYTES = 1 << 22
 COVERAGE_OFF = 0.02  # warn if coverage of 90 % intervals is further from 0.9, beyond chance
 
+UNSEEN = 1e-4  # differences of log scores below this are no reason to call a model worse
+
 #: A temperature significantly above this value gives a warning.
 WARNED_TEMPERATURE = 1.05
 
@@ -234,7 +236,10 @@ def doubts(summary: Summary) -> list[str]:
         warnings.append(f"the RMSE is worse than the RMSE of predicting the mean ({written(simple['mean_only'])})")
     warnings.extend(no_better(summary))
     inside = summary["coverage"]["0.9"]
-    if abs(inside - 0.9) > max(COVERAGE_OFF, 3 * sqrt(0.9 * 0.1 / summary.get("test_ratings", 1_000_000))):
+    finest = inside > 0.9 and summary.get("narrower_than_levels")  # rounding adds to coverage, not width
+    if not finest and abs(inside - 0.9) > max(
+        COVERAGE_OFF, 3 * sqrt(0.9 * 0.1 / summary.get("test_ratings", 1_000_000))
+    ):
         size = "too wide" if inside > 0.9 else "too narrow"
         warnings.append(f"90 % intervals contain {inside:.1%} of the test ratings: predictive distributions are {size}")
     return warnings
@@ -250,6 +255,11 @@ def no_better(summary: Summary) -> list[str]:
         return []
     gain, error = over["gain"], over["gain_error"]
     square = over["square"]
+    if gain < error and max(abs(gain), error) < UNSEEN:
+        return [
+            f"no better than biases only: the {LOG_SCORES[over['measure']]} differs by less than {UNSEEN:.4f}; biases "
+            "only (--rank 0) is simpler"
+        ]
     if gain < error:
         better = "worse" if gain <= -error else "no better"
         side = "higher" if gain >= 0 else "lower"

@@ -119,9 +119,11 @@ def to_datatree(run: Run) -> Any:
     Returns
     -------
     xarray.DataTree
-        - ``posterior``, for all draws: the scalars of `dsgmcmc.posterior.traces`; the other traced quantities, such as
-          the means and precisions of priors (by ``column`` of a factor; not comparable between chains); and
-          ``prediction`` of the monitored test pairs (by ``pair``, the position among all test pairs).
+        - ``posterior``, for all draws: the scalars of `dsgmcmc.posterior.traces`; the strengths of features; and
+          ``prediction`` of the monitored test pairs (by ``pair``, the position among all test pairs). Constants are
+          left out.
+        - ``columns``: means and precisions of priors by ``column`` of a factor. Columns rotate, so these draws are not
+          comparable between chains, nor within one: do not judge convergence by them.
         - ``sample_stats``: ``weight`` and ``iteration`` of every draw, and ``test_log_likelihood``.
         - ``observed_data``: ``rating`` of the monitored pairs.
         - ``constant_data``: ``user`` and ``item`` of the monitored pairs.
@@ -132,18 +134,20 @@ def to_datatree(run: Run) -> Any:
         If arviz-base is not installed.
     """
     posterior: dict[str, Any] = dict(scalar_traces(run))
+    columns: dict[str, Any] = {}
     dims: dict[str, list[str]] = {}
     for quantity in run.quantities.traced:
-        if not quantity.diagnosed:
-            name = run.name_of(quantity.name)
-            posterior[name.replace(".", "_")] = traced(run, name)
-            dims[name.replace(".", "_")] = [run.name_of(quantity.dims[0]).replace(".", "_")]
+        values = traced(run, run.name_of(quantity.name))
+        if not quantity.diagnosed and values.std() > 0:
+            name = run.name_of(quantity.name).replace(".", "_")
+            (columns if "column" in quantity.dims else posterior)[name] = values
+            dims[name] = [run.name_of(quantity.dims[0]).replace(".", "_")]
     statistics = {"weight": draw_weights(run), "iteration": traced(run, "iteration")[..., 0].astype(np.int64)}
     if "test_log_likelihood" in posterior:
         statistics["test_log_likelihood"] = posterior.pop("test_log_likelihood")
     index, values = predictions(run)
     observed = np.zeros(0)
-    groups: dict[str, dict[str, Any]] = {"posterior": posterior, "sample_stats": statistics}
+    groups: dict[str, dict[str, Any]] = {"posterior": posterior, "columns": columns, "sample_stats": statistics}
     if len(index):
         users, items = run.test_pairs()
         posterior["prediction"] = values

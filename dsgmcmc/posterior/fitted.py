@@ -280,7 +280,7 @@ class FittedModel:
     def _add(self, X: Any, y: Any, kind: str, features: Any) -> list[str]:
         """Fold in new ratings and features in addition to earlier ones; return notes for the user."""
         new = NewRatings.read(self._fitted(), X, y, kind, features, self.columns)
-        return self._fold(new if self._new is None else self._new.updated(new))
+        return new.doubts(self._fitted()) + self._fold(new if self._new is None else self._new.updated(new))
 
     def _fold(self, new: NewRatings | None) -> list[str]:
         """Compute all rows with new ratings or features from the current run; return notes for the user."""
@@ -346,17 +346,18 @@ class FittedModel:
         needs_rated = not include_rated or by in PATTERN_RULES
         if needs_rated and self._rated is None:
             self._rated = run.rated(self._data)
-        for note in warn_of_few(run, by, at_least):
-            warnings.warn(note, stacklevel=4)  # of the caller, beyond `renewing`
+        lists = (None if items is None else list_names(items, "item") for items in (candidates, exclude))
+        among, notes = allowed_items(run, *lists)
+        for note in (*notes, *warn_of_few(run, by, at_least)):
+            warnings.warn(plain(note), stacklevel=4)  # of the caller, beyond `renewing`
         newcomers = self._newcomers
         if newcomers is not None and newcomers.kind == "item":
             raise InputError("this model has folded-in items, which cannot be ranked: recommend from the run itself")
         names = np.sort(run.users.ids).tolist() if users is None else list(dict.fromkeys(list_names(users, "user")))
         rows = Predictor(run, PredictOptions(), newcomers).index_of("user", names)
         run.users.index_of([name for name, row in zip(names, rows.tolist(), strict=True) if row < 0], refuse=True)
-        lists = (None if items is None else list_names(items, "item") for items in (candidates, exclude))
         rated = self._rated if needs_rated else None
-        blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers, among=allowed_items(run, *lists)))
+        blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers, among=among))
         table = Table({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {})
         return as_given(users, table)
 

@@ -58,7 +58,7 @@ from numpy.random import Generator
 from dsgmcmc.data.ratings import SIDES, Features, Ratings, find_bad_scale, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.likelihoods.ordinal import coordinates_of, cuts_of
+from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS, coordinates_of, cuts_of
 from dsgmcmc.model.likelihoods.scales import log_scale
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.predictive.base import EFFECT_NODES
@@ -297,6 +297,20 @@ class NewRatings(NamedTuple):
         if bad := find_bad_scale(given["rating"].min(), given["rating"].max()):
             raise InputError(bad)
         return cls(kind, given[kind], given[OTHER[kind]], given["rating"], described)
+
+    def doubts(self, run: Run) -> list[str]:
+        """Return notes on pairs that come twice, and on ratings outside the training ratings.
+
+        Values that are not levels may be outside by the width of the training ratings' range.
+        """
+        low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
+        margin = 0.0 if run.levels is not None and len(run.levels) <= MAX_THRESHOLDS else high - low
+        notes, n = list[str](), len(self.values)
+        if repeated := n - len(set(zip(self.names.tolist(), self.others.tolist(), strict=True))):
+            notes.append(f"{repeated} rating(s) left out: later ratings of the same pairs replace them")
+        if outside := np.count_nonzero((self.values < low - margin) | (self.values > high + margin)):
+            notes.append(f"{outside} new rating(s) are outside the training ratings, which are {low:g} to {high:g}")
+        return notes
 
     def updated(self, later: NewRatings) -> NewRatings:
         """Return these ratings and features with later ones; raise InputError if the kinds differ."""

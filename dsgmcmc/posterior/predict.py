@@ -339,6 +339,16 @@ def predict_table(
             counts = {"pairs": 0, "unknown": 0}
             for chunk in chunks(db, table, integers):
                 users, items = (predictor.index_of(kind, ids) for kind, ids in zip(KINDS, chunk, strict=True))
+                known = users >= 0, items >= 0
+                if not (counts["pairs"] or columns or table.file.header or known[0][0] or known[1][0]) and np.any(
+                    known
+                ):
+                    names = ", ".join(str(ids[0]) for ids in chunk)
+                    raise InputError(
+                        f"{table.file.path}: the run knows neither name in line 1 ({names}), but names in other lines. "
+                        "If line 1 is a header, name its columns: --columns user=NAME,item=NAME; if it is a pair, give "
+                        "--columns user=1,item=2"
+                    )
                 append_results(db, predictor.columns(users, items))
                 counts["pairs"] += len(users)
                 counts["unknown"] += int(np.count_nonzero((users < 0) | (items < 0)))

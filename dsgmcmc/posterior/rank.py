@@ -309,22 +309,25 @@ def places(users: Int32) -> Int32:
     return (np.arange(len(users)) - np.repeat(first, np.diff(np.append(first, len(users))))).astype(np.int32)
 
 
-def allowed_items(run: Run, candidates: Any = None, exclude: Any = None) -> Mask | None:
+def allowed_items(run: Run, candidates: Any = None, exclude: Any = None) -> tuple[Mask | None, list[str]]:
     """Return the mask (items,) of items that may be recommended: `candidates` (default all) without `exclude`, by name.
 
-    Returns None if neither is given. Unknown names are ignored. Raises InputError if the run knows none of the
-    candidates.
+    The mask is None if neither is given. Also returns notes on unknown names, which are left out. Raises InputError if
+    the run knows none of the candidates.
     """
+    notes = list[str]()
     if candidates is None and exclude is None:
-        return None
+        return None, notes
     among = np.full(len(run.items), candidates is None)
-    for names, admit in ((candidates, True), (exclude, False)):
+    for names, role in ((candidates, "candidates"), (exclude, "exclude")):
         if names is not None:
             rows = run.items.index_of(names)
-            if admit and not (rows >= 0).any():
-                raise unknown_names("item", list(names))
-            among[rows[rows >= 0]] = admit
-    return among
+            unknown = [name for name, row in zip(list(names), rows.tolist(), strict=True) if row < 0]
+            if len(unknown) == len(rows) and role == "candidates":
+                raise unknown_names("item", unknown)
+            notes += [f"{role}: {unknown_names('item', unknown)}"] if unknown else []
+            among[rows[rows >= 0]] = role == "candidates"
+    return among, notes
 
 
 def recommendations(

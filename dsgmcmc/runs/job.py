@@ -166,6 +166,8 @@ class Job:
     def _resolve(self) -> tuple[ResolvedConfig, list[str]]:
         run, saved = self.run_directory, self._saved_settings()
         config = self.source.resolve(self.comm.size, saved, self._usual or {}, self.given)
+        if saved:
+            _refuse_changes(ResolvedConfig.of(saved), config, run)
         if config.first_draw > config.iterations:
             log.warning(
                 "the run ends at iteration %s, before its first draw at %s (after a burn-in of %s): it cannot predict; "
@@ -173,7 +175,6 @@ class Job:
                 *(f"{number:,}" for number in (config.iterations, config.first_draw, config.burn_in)),
             )
         if saved:
-            _refuse_changes(ResolvedConfig.of(saved), config, run)
             return config, run.read_settings()[1].get("given_of_sampler", [])
         _check_disk(run, Costs.of(config, self.source.ratings, self.comm.size))
         return config, sorted(section_of(self.given.get("sampler") or {}))
@@ -528,6 +529,12 @@ def _refuse_changes(saved: ResolvedConfig, requested: ResolvedConfig, run: RunDi
             f"{run.path} was started with other settings, which cannot change during a run:\n  "
             + "\n  ".join(changes)
             + "\nLeave them out to continue with the settings of the run, or start another run"
+        )
+    made = max(run.reached(saved.chains))
+    if requested.iterations < made:
+        raise InputError(
+            f"{run.path} has made {made:,} iterations, and cannot end at iteration {requested.iterations:,}: give "
+            f"{named('iterations')} {made} or more, or leave it out"
         )
 
 

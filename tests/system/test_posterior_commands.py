@@ -2,13 +2,15 @@
 
 import json
 import re
+import shutil
+import signal
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pytest
 from runs import SETTINGS, Made, make_run
-from support import options_of, typed, write_cells
+from support import Running, dsgmcmc, options_of, typed, write_cells
 
 from dsgmcmc import open_run
 from dsgmcmc.errors import InputError
@@ -170,3 +172,52 @@ def test_a_count_of_0_where_training_has_none(tmp_path):
         with pytest.raises(InputError, match=r"1 new ratings are 0, and no training rating of the run is"):
             change([[0, 1], [0, 3]], [0, 2])
     np.testing.assert_array_equal(model.predict([[0, 2], [1, 2]]), before)
+
+
+def test_a_header_with_names_of_its_own_is_no_pair(text, tmp_path):
+    """It is refused with a hint also where unknown names are predicted; columns that are named or counted say which."""
+    source, out = tmp_path / "pairs.csv", tmp_path / "out.csv"
+    source.write_text("compound,assay\n" + "".join(f'"{u}",item {k}\n' for k, u in enumerate(text.users[:3])))
+    done = typed("predict", text.path, source, "-o", out, "--unknown", "prior").expect(2)
+    assert "knows neither name in line 1 (compound, assay)" in done.err
+    assert not out.exists()
+    for columns, rows in (("user=compound,item=assay", 3), ("user=1,item=2", 4)):
+        typed("predict", text.path, source, "-o", out, "--unknown", "prior", "--columns", columns).expect()
+        assert len(table(out)) == rows
+    assert list(table(out)[0])[:2] == ["user", "item"]
+
+
+def test_a_run_does_not_become_shorter(made, tmp_path):
+    """--resume to an iteration that is past is refused, and the run stays as it is."""
+    out = shutil.copytree(made.path, tmp_path / "run")
+    before = (out / "run.toml").read_bytes()
+    done = typed("sample", made.data, "--out", out, "--resume", "--iterations", "50").expect(2)
+    assert "has made 70 iterations, and cannot end at iteration 50: give --iterations 70 or more" in done.err
+    assert "cannot predict" not in done.err
+    assert (out / "run.toml").read_bytes() == before
+    typed("sample", made.data, "--out", out, "--resume", "--iterations", "70").expect()
+
+
+def test_names_and_ratings_that_are_not_used_are_said(made, tmp_path):
+    """Unknown candidates, repeated pairs and ratings beyond the scale are notes, in Python and in commands."""
+    model, (user, item) = open_run(made.path), made.ratings[0, :2].tolist()
+    (tmp_path / "some.txt").write_text(f"{item}\n9999\n")
+    done = typed("recommend", made.path, "-u", str(user), "--include-rated", "--candidates", tmp_path / "some.txt")
+    assert "candidates: one item is unknown to the run: 9999" in done.expect().err
+    with pytest.warns(match="candidates: one item is unknown to the run: 9999"):
+        assert model.recommend(user, include_rated=True, candidates=[item, 9999])["item_id"].tolist() == [item]
+    with pytest.warns(match="1 rating.s. left out: later ratings"):
+        model.fold_in([[-1, item], [-1, item]], [3.0, 4.0])
+    with pytest.warns(match="1 new rating.s. are outside the training ratings"):
+        model.fold_in([[-1, item]], [900.0])
+
+
+def test_a_stop_leaves_nothing_beside_the_output(made, tmp_path):
+    """SIGTERM, as batch systems send it, ends a command as Ctrl-C does: its temporary folder goes."""
+    users = "".join(f"{user},{item}\n" for user in made.users for item in made.items for _ in range(400))
+    (tmp_path / "pairs.csv").write_text("user,item\n" + users)
+    with Running(dsgmcmc("predict", made.path, tmp_path / "pairs.csv", "-o", tmp_path / "out.csv")) as running:
+        running.until(lambda: list(tmp_path.glob(".dsgmcmc-prepare*")), "under way")
+        running.signal(signal.SIGTERM)
+        assert "interrupted" in running.wait().expect(130).err
+    assert [path.name for path in tmp_path.iterdir()] == ["pairs.csv"]

@@ -6,6 +6,7 @@ import pytest
 from dsgmcmc.diagnostics import scores
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.predictive.base import Moments
+from dsgmcmc.posterior import heldout
 
 
 def test_errors_by_hand():
@@ -30,6 +31,14 @@ def test_coverage_by_hand():
     assert covered(values, np.zeros(5), np.full(5, 4.0), (0.5, 0.95)) == {0.5: 2 / 5, 0.95: 4 / 5}
     assert list(covered(values, values, np.ones(5))) == [0.5, 0.8, 0.9, 0.95]
     assert covered([1.0, 1.0], [0.0, 0.0], [1.0, 9.0], (0.5,)) == {0.5: 0.5}
+
+
+@pytest.mark.parametrize(("sd", "expected"), [(0.25, True), (0.4, False)])
+def test_intervals_narrower_than_levels(sd, expected):
+    """90 % intervals are 3.29 sds wide; levels at a distance of 1 are not told apart by narrower ones."""
+    test = heldout.TestPredictions(*np.ones((2, 8)), np.zeros(8), np.full(8, sd**2))
+    for levels, narrow in ((np.arange(1.0, 6.0), expected), (None, False)):
+        assert scores.held_out_scores([test], Gaussian, levels)["narrower_than_levels"] is narrow
 
 
 def test_a_transform_is_counted_once():

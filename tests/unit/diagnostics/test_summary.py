@@ -45,6 +45,7 @@ def test_a_good_run():
     """The RMSE of a run is shown with those of the simplest predictors; chance and a decent coverage raise no doubt."""
     assert "0.8300 (biases only 0.9100, mean only 1.1200)" in result(GOOD)[0]
     assert doubts(GOOD) == doubts(GOOD | {"coverage": {"0.9": 0.86}, "test_ratings": 50}) == []
+    assert doubts(GOOD | {"coverage": {"0.9": 1.0}, "narrower_than_levels": True}) == [], "an interval holds a level"
     assert ending(GOOD) == "finished: 700 iterations"
 
 
@@ -133,6 +134,7 @@ def test_uncertain_shared_parameters_are_named():
         ),
         ({"gain": -0.003}, ["no better than biases only", "lower by 0.0030"]),
         ({"gain": -0.03}, ["worse than biases only", "lower by 0.0300"]),
+        ({"gain": -2e-5, "gain_error": 1e-6}, ["no better than biases only", "differs by less than 0.0001"]),
         ({"measure": "log_predictive_density", "gain": 0.0}, ["log predictive density of a rating"]),
         ({"square": 0.001}, ["no better than biases only in the mean squared error", "lower by 0.001"]),
         ({"square": -0.02}, ["worse than biases only in the mean squared error, which is higher by 0.02"]),

@@ -42,6 +42,8 @@ def test_netcdf_is_arviz_schema(finished, tmp_path):
         np.testing.assert_allclose(tree["observed_data"]["rating"].values, predict_test(run).rating[pairs])
         mean = posterior["prediction"].mean(("chain", "draw")).values
         np.testing.assert_allclose(mean, predict_test(run).mean[pairs], atol=1e-4)
+        assert {"user_mean", "item_precision"} <= set(tree["columns"]), "columns rotate: no diagnostics are for them"
+        assert all(float(values.std()) > 0 and "column" not in values.dims for values in posterior.values())
         users = run.users.ids[run.test_pairs()[0][pairs]]
         assert tree["constant_data"]["user"].values.tolist() == users.tolist()
         assert list(arviz_stats.summary(tree, var_names=["tau"]).index) == ["tau"]

@@ -102,7 +102,9 @@ def test_only_candidates_are_recommended(finished):
     """Candidates are the items asked for without those ruled out; if all are unknown, they are refused."""
     run = finished.open()
     some = run.items.ids[:6].tolist()
-    among = allowed_items(run, [*some, -99], some[:2])
+    unknown = -99 if run.items.integers else "none"
+    among, notes = allowed_items(run, [*some, unknown], some[:2])
+    assert notes == [f"candidates: one item is unknown to the run: {unknown}"]
     ((_, items, _),) = recommend(run, np.int32([0]), Ranking(9, "mean"), among=among)
     assert set(items.tolist()) == {2, 3, 4, 5}
     with pytest.raises(InputError, match="unknown"):
