@@ -1,6 +1,7 @@
 """Helpers for tests of job scripts: small ratings, a script for them, and the digest of a run."""
 
 import functools
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +32,7 @@ def prepare(folder: Path) -> Path:
 
 
 def write_script(kind: str, folder: Path, edits: Mapping[str, str] = MappingProxyType({}), **settings: Any) -> Path:
-    """Write the script of `launch/`, edited as by a user: two processes, the settings of the run, and `edits`."""
+    """Write the script of `launch/`, edited as by a user: two processes, the settings of the run, and `edits`; and what it reads."""
     name, fewer = SCRIPTS[kind]
     given = options_of(SETTINGS | settings)
     options = {"options=(--resume)": f"options=(--resume --sampler=psgld {' '.join(given)})"}
@@ -39,6 +40,9 @@ def write_script(kind: str, folder: Path, edits: Mapping[str, str] = MappingProx
     for old, new in {**fewer, **options, **edits}.items():
         assert text.count(old) == 1, f"{name}: {old}"
         text = text.replace(old, new)
+    shared = folder / "launch" if kind == "lsf" else folder  # as in a clone, or copied with the script
+    shared.mkdir(exist_ok=True)
+    shutil.copy(LAUNCH / "job.sh", shared)
     path = folder / f"job.{kind}"
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)
