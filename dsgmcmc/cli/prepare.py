@@ -178,6 +178,7 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool) -> None:
             f"{summary.not_rated:.0%} of the ratings are 0, far more than at any level near 0: 0 probably means "
             "not rated, but a model would learn it as the worst rating; --drop-zeros leaves these ratings out"
         )
+    notes += summary.doubts
     if summary.ratings < FEW_RATINGS:
         notes.append(
             f"{summary.ratings} ratings are few: the prior dominates predictions, and intervals are wide "

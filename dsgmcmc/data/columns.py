@@ -33,6 +33,8 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 ROLES = tuple(NAMES)
 _CODES = (99, 999, 9999)  # usual codes for "not rated", with either sign
+_EARLIEST = 1e8  # seconds from 1970 to 1973
+_FEW = 50  # with fewer ratings, all may differ by chance
 _SHOWN = 8  # columns that a message shows
 
 
@@ -179,6 +181,25 @@ def refuse_unnamed(path: Path, sample: Sequence[Sequence[str]], rated: bool = Tr
         f"rating and time, and is in no other format of docs/files.md; say which columns count, by position: "
         f"{named('columns')} user=1,item=2{rating}{matrix}"
     )
+
+
+def find_doubts(entities: Mapping[str, int], n: int, first: Sequence[float], low: float, high: float) -> list[str]:
+    """Return what speaks against the columns that were taken, for `n` ratings of `entities` by role.
+
+    `first` are some of the ratings, and `low` and `high` the least and the largest one. Times are large and differ
+    little, line numbers and other ids differ in every row, and whole numbers of ratings seldom do.
+    """
+    doubts = []
+    if low >= _EARLIEST and high < 2 * low:
+        doubts.append(f"the ratings are from {low:.15g} to {high:.15g}, as times are")
+    elif n >= _FEW and len(set(first)) == len(first) and all(rating == int(rating) for rating in first):
+        doubts.append(f"the ratings are whole numbers, all different, such as {first[0]:.15g}, as ids are")
+    doubts += [
+        f"each of the {n:,} ratings has another {role}, as if a column of line numbers were taken for {role}s"
+        for role, number in entities.items()
+        if number == n >= _FEW
+    ]
+    return [f"{doubt}: if that is not meant, name the columns ({named('columns')})" for doubt in doubts]
 
 
 def assign_columns(

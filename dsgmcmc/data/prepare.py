@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import assign_columns, clicks_advice, names_recur, parse_columns
+from dsgmcmc.data.columns import assign_columns, clicks_advice, find_column, find_doubts, names_recur, parse_columns
 from dsgmcmc.data.features import Described, Description, check_kinds, encode, load_description
 from dsgmcmc.data.ratings import (
     AGES,
@@ -32,7 +32,7 @@ from dsgmcmc.data.ratings import (
     write_slabs,
 )
 from dsgmcmc.data.session import Session, as_number, interruptible, is_integer, is_rounded, open_session
-from dsgmcmc.data.tables import SHOWN, TableFile, is_number, open_table, scalar, trim_names
+from dsgmcmc.data.tables import SHOWN, TableFile, first_column, is_number, open_table, scalar, trim_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import check_target
@@ -78,6 +78,8 @@ class Summary(NamedTuple):
         Share of zeros among the ratings if they probably mean "not rated", else 0.
     duplicates : int
         Number of ratings that were left out or averaged because another rating has the same user and item.
+    doubts : list of str
+        What speaks against the columns that were taken for users, items and ratings.
     """
 
     path: str
@@ -94,6 +96,7 @@ class Summary(NamedTuple):
     features: dict[str, dict[str, Any]]
     not_rated: float
     duplicates: int
+    doubts: list[str]
 
 
 def prepare_ratings(
@@ -159,6 +162,7 @@ def prepare_ratings(
         features = {entity: load_description(db, entity, given) for entity, given in described.items()}
         check_kinds(features, described)
         lengths = _number_entities(db, seed, features)
+        doubts = _doubts(db, lengths)
         encoded = {entity: encode(db, features[entity], given, lengths[entity]) for entity, given in described.items()}
         rows, cols = ("item", "user") if lengths["item"] > lengths["user"] else ("user", "item")
         report("matching names")
@@ -196,6 +200,7 @@ def prepare_ratings(
             features={entity: about for entity, (_, about) in encoded.items()},
             not_rated=not_rated,
             duplicates=n_duplicates,
+            doubts=doubts,
         )
 
     with open_session(out.parent, memory) as db:
@@ -283,7 +288,11 @@ def _describe_roles(table: TableFile, columns: dict[str, int], timed: bool) -> s
         return "user row, item column"
     roles = [role for role in columns if timed or role != "timestamp"]
     text = ", ".join(f"{role} {table.names[columns[role]]}" for role in roles)
-    return text if "rating" in columns else f"{text}, no rating column: treated as clicks"
+    if "rating" in columns:
+        return text
+    unused = find_column(table.names, "rating")
+    left_out = "no rating column" if unused is None else f"{table.names[unused]} is left out"
+    return f"{text}, {left_out}: treated as clicks"
 
 
 def _share_not_rated(db: Session) -> float:
@@ -303,6 +312,12 @@ def _share_not_rated(db: Session) -> float:
 # ------------------------------------------------------------------------------------------------ arranging
 
 
+def _doubts(db: Session, lengths: Mapping[str, int]) -> list[str]:
+    """Return what speaks against the columns that were taken for users, items and ratings."""
+    n, low, high = db.execute("SELECT count(*), min(rating), max(rating) FROM raw").fetchall()[0]
+    return find_doubts(lengths, n, first_column(db, "SELECT rating FROM raw LIMIT 1000"), low, high)
+
+
 def _hash(*fields: str) -> str:
     """Return SQL for the first 64 bits of the MD5 hash of text fields."""
     joined = ", chr(31), ".join(fields)
@@ -320,7 +335,7 @@ def _number_entities(db: Session, seed: int, features: Mapping[str, Described]) 
     if low == high != 1:  # clicks are ratings that all equal 1
         raise InputError(f"all ratings are {low:.15g}: there is nothing to learn from them; {clicks_advice()}")
     if bad := find_bad_scale(low, high) or find_coarseness("ratings", low, high):
-        raise InputError(bad)
+        raise InputError("; ".join([bad, *find_doubts({}, 0, [], low, high)]))
     sizes = {}
     for entity in ("user", "item"):
         order = _hash(f"'{seed}'", f"'{entity}'", "id")

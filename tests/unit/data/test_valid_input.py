@@ -1,16 +1,18 @@
 """Valid input in its many shapes gives the right ratings, names and features, or is refused: files and Python alike."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from ingest_cases import prepare
-from support import planted
+from support import planted, typed
 
 from dsgmcmc import BPMF
 from dsgmcmc.data.arrays import read_features
 from dsgmcmc.data.features import Description
+from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
 
 BIG = 76561197960265729  # an id of Steam, which no float64 has
@@ -89,3 +91,60 @@ def test_rounded_names_are_refused_in_parquet(tmp_path, dtype):
                 fitted(tmp_path / "r.parquet")
         else:
             assert prepare(tmp_path, (tmp_path / "r.parquet").read_bytes(), "s.parquet").users == len(np.unique(USERS))
+
+
+# ---------------------------------------------------------------------- columns that are not what they seem
+
+TRIPLES = [(u, i, (7 * u + 3 * i) % 5 + 1) for u in range(12) for i in range(9)]
+DOUBTFUL = {
+    "line numbers": ("{k},{u},{i},{r}", "each of the 108 ratings has another user"),
+    "items first, and line numbers": ("{i},{k},{r}", "each of the 108 ratings has another item"),
+    "times": ("{u},{i},{t},{r}", "the ratings are from 800000000 to 1.*, as times are"),
+    "ids of reviews": ("{u},{i},{k},{r}", "the ratings are whole numbers, all different, such as 0, as ids are"),
+}
+
+
+def table(form: str) -> str:
+    """Lines of ratings with a format of u, i, r, t and the number k of the line."""
+    rows = ((u, i, r, 800_000_000 + 3_000_000 * k, k) for k, (u, i, r) in enumerate(TRIPLES))
+    return "".join(form.format(u=u, i=i, r=r, t=t, k=k) + "\n" for u, i, r, t, k in rows)
+
+
+@pytest.mark.parametrize("case", DOUBTFUL)
+def test_columns_that_cannot_be_ratings_are_doubted(tmp_path, case):
+    """What stands in place of users, items and ratings is looked at; the right columns have no note."""
+    form, message = DOUBTFUL[case]
+    (doubt,) = prepare(tmp_path, table(form)).doubts
+    assert re.match(message, doubt)
+    assert "--columns" in doubt
+    done = typed("prepare", tmp_path / "ratings.csv", tmp_path / "again.h5").expect(0)
+    assert doubt in done.err
+    places = {letter: position for position, letter in enumerate(re.findall("[uirtk]", form), 1)}
+    if "u" in places:
+        columns = f"user={places['u']},item={places['i']},rating={places['r']}"
+        assert prepare(tmp_path, table(form), columns=columns).doubts == []
+
+
+def test_times_that_are_close_are_called_times(tmp_path):
+    """Times of one day are too close for single precision; to subtract their mean would not help."""
+    text = "".join(f"{u},{i},{1_300_000_000 + k},{r}\n" for k, (u, i, r) in enumerate(TRIPLES))
+    with pytest.raises(
+        InputError, match=r"too close .*; the ratings are from 1300000000 to .*, as times are: .*--columns"
+    ):
+        prepare(tmp_path, text)
+
+
+def test_a_rating_that_is_left_out_is_named(tmp_path):
+    """Who names user and item alone has clicks; a column of ratings that is thereby passed over is named."""
+    text = "who,what,rating\n" + table("{u},{i},{r}")
+    assert prepare(tmp_path, text, columns="user=who,item=what").columns.endswith(
+        "rating is left out: treated as clicks"
+    )
+    clicks = prepare(tmp_path, "who,what,x\n" + table("{u},{i},{r}"), columns="user=who,item=what")
+    assert clicks.columns.endswith("no rating column: treated as clicks")
+
+
+def test_titles_after_years(tmp_path):
+    """The titles of the Netflix prize come after years."""
+    (tmp_path / "movie_titles.txt").write_text("1,2003,Dinosaur Planet\n2,2004,Isle of Man\n", encoding="utf-8")
+    assert read_titles(tmp_path / "movie_titles.txt") == {"1": "Dinosaur Planet", "2": "Isle of Man"}
