@@ -152,7 +152,7 @@ def is_rounded(text: str) -> str:
     """Return SQL that is true if a text is a float of 2^53 or more, or has an exponent: it may be a rounded integer."""
     exponent = r"[+-]?[0-9]+([.][0-9]+)?e[+][0-9]+|[+-]?[0-9]+[.][0-9]+e[0-9]+"
     return (
-        f"((contains({text}, '+') OR contains({text}, '.')) AND "  # most names need no regular expression, which is slow
+        f"((contains({text}, '+') OR contains({text}, '.')) AND "  # most names need no slow regular expression
         f"(regexp_full_match(trim({text}), '{exponent}', 'i') OR (regexp_full_match(trim({text}), "
         f"'[+-]?[0-9]{{16,}}[.][0-9]+') AND abs(try_cast({text} AS DOUBLE)) >= {2**53})))"
     )
