@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def as_given(given: Any, table: Table) -> Any:
 
 
 def list_names(given: Any, role: str) -> list[Any]:
-    """List names of users or items: a single name, a sequence, or a column of a data frame.
+    """List names of users or items: a single name, a sequence or set of them, or a column of a data frame.
 
     `role` is "user" or "item". Raises InputError if `given` is anything else, or a data frame without such a column.
     """
@@ -64,6 +64,8 @@ def list_names(given: Any, role: str) -> list[Any]:
         if position is None:
             raise InputError(f"the data frame has no column {role}; its columns are {', '.join(map(str, labels))}")
         given = given[labels[position]]
+    if isinstance(given, Iterator | Set):
+        given = list(given)
     if np.ndim(given) == 0:
         return [given.item() if isinstance(given, np.generic | np.ndarray) else given]
     if np.ndim(given) != 1:

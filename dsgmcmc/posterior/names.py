@@ -189,7 +189,10 @@ def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> d
     read, or has no item of the run.
     """
     rows = {str(name): row for row, name in enumerate(items.ids.tolist())}
-    result = {rows[name]: title for name, title in read_titles(path, matching).items() if name in rows}
+    titles = read_titles(path, matching).items()
+    if items.integers:  # a column of floats, as data frames make it where an id is missing
+        titles = {name.removesuffix(".0"): title for name, title in titles}.items()
+    result = {rows[name]: title for name, title in titles if name in rows}
     if not result:
         examples = ", ".join(str(name) for name in items.ids[:3])
         lines = f"no line of {path} that matches {matching!r}" if matching else f"no line of {path}"

@@ -107,6 +107,9 @@ class Ranking:
             raise InputError(f"by {self.by!r}: expected one of {', '.join(get_args(By))}")
         if not isinstance(self.z, float | int | np.number) or not 0 <= self.z < np.inf:
             raise InputError(f"z {self.z!r}: expected a number of standard deviations, not below 0")
+        number = self.at_least is None or isinstance(self.at_least, float | int | np.number)
+        if not number or (self.at_least is not None and not np.isfinite(self.at_least)):
+            raise InputError(f"at_least {self.at_least!r}: expected a finite number")
         if self.at_least is not None and self.by in ("exposure", "ucb", "lcb"):
             raise InputError(f"by {self.by!r} does not use at_least: leave it out, or rank by mean")
         if self.seed is not None and (not isinstance(self.seed, int | np.integer) or self.seed < 0):
@@ -172,8 +175,8 @@ def warn_of_few(run: Run, by: By, bound: float | None) -> Iterator[str]:
         bound = liked_from(run) if bound is None else bound
         if bound > _liked_facts_of(run)["rare"]:
             yield (
-                f"fewer than {RARE:.0%} of the training ratings are {bound:g} or more, so the run knows little about "
-                "what is liked: a lower bound ranks better"
+                f"fewer than {100 * RARE:g} % of the training ratings are {bound:g} or more, so the run knows little "
+                "about what is liked: a lower bound ranks better"
             )
 
 
@@ -210,6 +213,8 @@ class Scorer:
         pairs = np.repeat(users, items), np.tile(np.arange(items, dtype=np.int32), len(users))
         for rows, predictive in predictor.distributions(*pairs, draw_positions):
             if self.at_least is not None:
+                if predictive.levels is not None and self.at_least > predictive.levels[-1] and not predictive.whole:
+                    raise InputError(f"at_least {self.at_least:g}: the highest rating is {predictive.levels[-1]:g}")
                 scores[rows] = predictive.log_at_least(self.at_least)
             else:
                 scores[rows] = predictive.mean + (sds * predictive.sd if sds else 0.0)
@@ -321,6 +326,8 @@ def allowed_items(run: Run, candidates: Any = None, exclude: Any = None) -> tupl
     among = np.full(len(run.items), candidates is None)
     for names, role in ((candidates, "candidates"), (exclude, "exclude")):
         if names is not None:
+            if not len(names) and role == "candidates":
+                raise InputError("candidates has no items")
             rows = run.items.index_of(names)
             unknown = [name for name, row in zip(list(names), rows.tolist(), strict=True) if row < 0]
             if len(unknown) == len(rows) and role == "candidates":

@@ -83,6 +83,7 @@ PARTS = {
     "comparison-lectures": ["tests/benchmarks/comparison.py DATASETS lectures --out ../comparison"],
     "comparison-half-stars": ["tests/benchmarks/comparison.py DATASETS half-stars --out ../comparison"],
     "comparison-books": ["tests/benchmarks/comparison.py DATASETS books --out ../comparison"],
+    "liked": ["tests/benchmarks/liked.py DATASETS"],
     "readme": ["tests/benchmarks/readme.py DATASETS/ml-100k/u.data"],
     "robust": [
         "tests/benchmarks/robust.py ../robust-COMMIT.jsonl --seeds 10",

@@ -104,7 +104,7 @@ def test_what_counts_as_liked(name, tmp_path):
     model = BPMF(rank=1, iterations=8, burn_in=4, random_state=0).fit(np.column_stack([i, j]), ratings)
     liked = liked_from(model.run_)
     assert set(ratings[ratings >= liked]) == set(ratings[ratings >= expected])
-    with pytest.warns(match="fewer than 1% of") if name == "rare ones" else nullcontext():
+    with pytest.warns(match="fewer than 1 % of") if name == "rare ones" else nullcontext():
         model.recommend(0, include_rated=True)
 
 

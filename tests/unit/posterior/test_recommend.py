@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from runs import Made, make_run
 
+from dsgmcmc import open_run
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.exposure import Rated
@@ -108,7 +109,25 @@ def test_only_candidates_are_recommended(finished):
     ((_, items, _),) = recommend(run, np.int32([0]), Ranking(9, "mean"), among=among)
     assert set(items.tolist()) == {2, 3, 4, 5}
     with pytest.raises(InputError, match="unknown"):
-        allowed_items(run, [-99])
+        allowed_items(run, [unknown])
+    with pytest.raises(InputError, match="candidates has no items"):
+        allowed_items(run, [])
+    model = open_run(finished.path)
+    for names in (set(some), iter(some)):
+        listed = model.recommend(run.users.ids[0], by="mean", candidates=names, include_rated=True)
+        assert set(listed["item_id"].tolist()) == set(some)
+
+
+def test_a_bound_that_no_rating_can_reach_is_refused(tmp_path):
+    """Beyond the highest level all probabilities are 0, and no list would mean anything; nor is text a bound."""
+    run = make_run(tmp_path, stars=True).open()
+    ((_, items, _),) = recommend(run, np.int32([0]), Ranking(3, "mean", at_least=4.5))
+    assert items.tolist() == next(recommend(run, np.int32([0]), Ranking(3, "mean", at_least=5.0)))[1].tolist()
+    with pytest.raises(InputError, match=r"at_least 5\.5: the highest rating is 5"):
+        next(recommend(run, np.int32([0]), Ranking(3, "mean", at_least=5.5)))
+    for bound in ("4", np.inf):
+        with pytest.raises(InputError, match="expected a finite number"):
+            Ranking(at_least=bound)
 
 
 def test_the_columns_of_recommendations(finished):
@@ -174,6 +193,7 @@ TITLES = {
     "movies.dat": b"10::Caf\xe9 Noir (1995)::Drama\n11::B (1996)::War\n99::not there::X\n",
     "u.item": b"10|Caf\xe9 Noir (1995)|01-Jan-1995||url|0\n11|B (1996)|x||url|1\n",
     "movies.csv": 'movieId,title,genres\n10,"Café Noir (1995)",Drama\n11,B (1996),War\n'.encode(),
+    "floats.csv": "item,title\n10.0,Café Noir (1995)\n11.0,B (1996)\n".encode(),
     "mine.tsv": "name\tid\nCafé Noir (1995)\t10\nB (1996)\t11\n".encode(),
 }
 
