@@ -27,7 +27,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "rating": (
         *("rating", "ratings", "score", "star", "stars", "value", "overall", "grade", "bookrating"),
         *("count", "counts", "clicks", "plays", "playcount", "purchases", "quantity", "visits", "checkins"),
-        *("weight", "hours", "correct", "bought"),
+        *("weight", "hours", "correct", "bought", "label"),
     ),
     "timestamp": ("timestamp", "time", "date", "datetime", "unixreviewtime", "ts"),
 }

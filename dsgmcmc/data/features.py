@@ -24,7 +24,7 @@ from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, Validation
 from dsgmcmc.data.columns import NAMES, find_column, simplified
 from dsgmcmc.data.ratings import MAX_FEATURES, MAX_ID_BYTES, Features, find_coarseness
 from dsgmcmc.data.session import Session, as_number, is_integer, is_rounded, literal
-from dsgmcmc.data.tables import SHOWN, TableFile, first_column, is_matrix, open_table, read_matrix, scalar, trim_names
+from dsgmcmc.data.tables import SHOWN, TableFile, first_column, open_table, read_matrix, scalar, trim_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float64, Int64
 
@@ -207,9 +207,7 @@ def read_description(db: Session, entity: str, given: Description) -> Described:
     Equal rows of a name count once. Raises InputError if the table is invalid, or has different rows for one name.
     """
     source = given.given
-    if isinstance(source, Path) and is_matrix(source):
-        described = _read_matrix(db, source, *read_matrix(db, source), entity)
-    elif isinstance(source, Path | TableFile):
+    if isinstance(source, Path | TableFile):
         described = _read_table(db, source, entity, given)
     else:
         described = _read_matrix(db, Path(f"{entity}_features"), source.tocoo(), 0, entity)
@@ -261,6 +259,8 @@ def _read_table(db: Session, source: Path | TableFile, entity: str, given: Descr
         source = open_table(
             db, source, lambda fields: len(fields) != len(known) or simplified(fields[0]) in NAMES[entity], latin1=True
         )
+    if source.kind == "matrix":
+        return _read_matrix(db, source.path, *read_matrix(db, source), entity)
     names, kinds = source.names, dict(given.kinds)
     if not source.header:
         names = list(known)

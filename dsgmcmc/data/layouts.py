@@ -2,15 +2,16 @@
 
 `find_layout` knows text: MatrixMarket [Boisvert et al. 1996], libFM and LIBSVM, the files of the Netflix prize, and
 tables with any blanks between columns, as KONECT has them. DuckDB parses the lines by a regular expression, in bounded
-memory. `smurff_kind` and `smurff_entries` read the binary matrices of SMURFF.
+memory. `read_smurff` reads the binary matrices of SMURFF.
 """
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,7 @@ _INDEX = "([0-9]+)"
 _VALUES = {"real": (_NUMBER, "a number"), "integer": ("[+-]?[0-9]+", "an integer"), "pattern": ("", "nothing else")}
 _SYNONYMS = {"double": "real", "unsigned-integer": "integer"}
 _LARGEST = 1 << 48  # rows or columns of a matrix of SMURFF; eight bytes of text are a larger number
+_MEMORY_FACTOR = 4  # bytes of memory that reading one byte of a binary matrix takes
 _MIRRORED = {"general": "", "symmetric": "c2", "skew-symmetric": "-c2"}  # the value beyond the diagonal
 
 
@@ -82,7 +84,7 @@ def find_layout(path: Path, lines: Sequence[str]) -> Layout | None:
     if lines[0].lower().startswith("%%matrixmarket"):
         return _matrix_market(path, lines)
     filled = [line.strip(" \t") for line in lines if line.strip()][:50]
-    if all(re.fullmatch(f"{_NUMBER}({_BLANKS}[0-9]+:{_NUMBER})+", line) for line in filled):
+    if all(re.fullmatch(f"{_NUMBER}({_BLANKS}[^ \\t:]+(:{_NUMBER})+)+", line) for line in filled):
         return _libfm()
     if re.fullmatch("[0-9]+:", filled[0]) and filled[1:]:
         return _netflix(filled[1])
@@ -189,33 +191,39 @@ def blank_separated(names: Sequence[str], skipped: int) -> Layout:
 # ------------------------------------------------------------------------------------------------ binary
 
 
-def smurff_kind(head: bytes, size: Callable[[], int]) -> str:
-    """Return ``sdm``, ``sbm`` or ``ddm`` if a file of a size begins as SMURFF's matrices do, or else an empty text.
+def read_smurff(
+    path: Path, file: IO[bytes], head: bytes, limit: int
+) -> tuple[tuple[int, int], dict[str, Array]] | None:
+    """Return sizes of a matrix of SMURFF, and row, column, from 1, and value of its entries; None for other files.
 
-    The files have the numbers of rows and columns, as 64-bit integers, and then the values of a dense matrix (ddm) by
-    columns, or the number of entries, their rows, their columns (32-bit integers from 1) and, except for sbm, values.
+    A file has the numbers of rows and columns, and then the values of a dense matrix (.ddm) by columns, or the number
+    of entries, their rows, their columns and, except for .sbm, their values; sizes are int64, rows and columns int32
+    from 1. `head` is the beginning of the file, and `limit` the memory that may be used, in bytes. Raises InputError if
+    an entry is outside of the matrix, or if the file needs more memory.
     """
-    rows, columns, entries = np.frombuffer(head[:24].ljust(24, b"\0"), "<i8").tolist()
+    rows, columns, n = np.frombuffer(head[:24].ljust(24, b"\0"), "<i8").tolist()
     if not (0 < rows < _LARGEST and 0 < columns < _LARGEST):
-        return ""
-    sizes = {24 + 16 * entries: "sdm", 24 + 8 * entries: "sbm", 16 + 8 * rows * columns: "ddm"}
-    return sizes.get(size(), "")
-
-
-def smurff_entries(path: Path, kind: str, content: bytes) -> tuple[tuple[int, int], dict[str, Array]]:
-    """Return rows and columns of a matrix, and row, column, from 1, and value of its entries.
-
-    `kind` is that of `smurff_kind`. Raises InputError if an entry is outside of the matrix.
-    """
-    rows, columns = np.frombuffer(content[:16], "<i8").tolist()
-    if kind == "ddm":
-        cell = np.arange(rows * columns)
-        values = np.frombuffer(content, "<f8", offset=16)
-        return (rows, columns), {"row": 1 + cell % rows, "col": 1 + cell // rows, "value": values}
-    n = int(np.frombuffer(content[16:24], "<i8")[0])
+        return None
+    size = file.seek(0, io.SEEK_END)
+    if size not in (24 + 16 * n, 24 + 8 * n, 16 + 8 * rows * columns):
+        return None
+    refuse_size(path, size, limit)
+    file.seek(0)
+    content = file.read()
+    if size == 16 + 8 * rows * columns:
+        cell, value = np.arange(rows * columns), np.frombuffer(content, "<f8", offset=16)
+        return (rows, columns), {"row": 1 + cell % rows, "col": 1 + cell // rows, "value": value}
     row, col = (np.frombuffer(content, "<i4", n, 24 + start) for start in (0, 4 * n))
+    value = np.ones(n) if size == 24 + 8 * n else np.frombuffer(content, "<f8", offset=24 + 8 * n)
     if n and not (1 <= row.min() <= row.max() <= rows and 1 <= col.min() <= col.max() <= columns):
         found = f"rows from {row.min()} to {row.max()} and columns from {col.min()} to {col.max()}"
         raise InputError(f"{path} has entries in {found}, but {rows} rows and {columns} columns")
-    value = np.frombuffer(content, "<f8", n, 24 + 8 * n) if kind == "sdm" else np.ones(n)
     return (rows, columns), {"row": row, "col": col, "value": value}
+
+
+def refuse_size(path: Path, size: int, limit: int) -> None:
+    """Raise InputError if reading a binary matrix of `size` bytes needs more memory than the limit."""
+    if _MEMORY_FACTOR * size > limit:
+        raise InputError(
+            f"{path}: it has {size / 1e6:,.0f} MB, and reading it takes {_MEMORY_FACTOR} times as much: raise --memory"
+        )

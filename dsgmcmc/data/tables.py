@@ -29,7 +29,7 @@ import duckdb
 import numpy as np
 
 from dsgmcmc.data.columns import find_column
-from dsgmcmc.data.layouts import Layout, blank_separated, find_layout, smurff_entries, smurff_kind
+from dsgmcmc.data.layouts import Layout, blank_separated, find_layout, read_smurff, refuse_size
 from dsgmcmc.data.session import Session, identifier, literal, memory_of, open_session, reading, system_reason
 from dsgmcmc.errors import InputError, WriteError, writing
 from dsgmcmc.storage.files import remove_folder, sync
@@ -49,7 +49,6 @@ _LONGEST_LINE = 1 << 21  # bytes of the longest line that DuckDB reads
 _LINE_END = r"\r\n|\n|\r"
 _MAX_REJECTS = 1000  # bad lines that DuckDB collects; each takes kilobytes
 _DAMAGE_ERRORS = (OSError, EOFError, zlib.error)  # raised on opening or reading a file, by gzip if it is damaged
-_MEMORY_FACTOR = 4  # bytes of memory that reading one byte of a matrix takes
 _FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
@@ -98,6 +97,8 @@ class TableFile(NamedTuple):
         Columns in memory, by name.
     layout : Layout, optional
         How lines become rows.
+    shape : tuple of int
+        Rows and columns of a matrix, otherwise 0; unknown, and 0, for .npz.
     sample : sequence of list of str
         The first rows of a text file.
     """
@@ -114,6 +115,7 @@ class TableFile(NamedTuple):
     mixed: bool = False
     arrays: Mapping[str, Array] | None = None
     layout: Layout | None = None
+    shape: tuple[int, int] = (0, 0)
     sample: Sequence[list[str]] = ()
 
     @classmethod
@@ -125,11 +127,6 @@ class TableFile(NamedTuple):
     def width(self) -> int:
         """Number of columns."""
         return len(self.names)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns of a matrix in text."""
-        return self.layout.shape if self.layout else (0, 0)
 
     def where(self, row: int) -> str:
         """Return the position of a row (from 0) in the file, for messages; later blank lines are not counted."""
@@ -156,9 +153,9 @@ class TableFile(NamedTuple):
         arrays = self.arrays
         if self.layout:
             self._parse(db, self.layout)
-        elif self.kind == "matrix":
-            matrix, first = read_matrix(db, self.path)
-            arrays = {"row": matrix.row + np.int64(first), "col": matrix.col + np.int64(first), "value": matrix.data}
+        elif self.kind == "matrix" and arrays is None:
+            matrix = _read_npz(db, self.path)
+            arrays = {"row": matrix.row, "col": matrix.col, "value": matrix.data}
         if arrays is not None:
             db.register("arrays", {f"c{k}": array for k, array in enumerate(arrays.values())})
         with reading(self.path):
@@ -284,8 +281,8 @@ def open_table(db: Session, path: Path, is_header: Callable[[list[str]], bool], 
     with _opened(path) as file:
         head = file.read(_SAMPLE_BYTES)
         packed = isinstance(file, gzip.GzipFile)
-        if _smurff_kind(file, head):
-            return matrix
+        if smurff := read_smurff(path, file, head, memory_of(db)):
+            return matrix._replace(shape=smurff[0], arrays=smurff[1])
         if head.startswith(b"PAR1"):
             with reading(path):
                 columns = db.execute(f"DESCRIBE FROM read_parquet({_quoted(path)}, {_AS_STORED})").fetchall()
@@ -297,7 +294,7 @@ def open_table(db: Session, path: Path, is_header: Callable[[list[str]], bool], 
     lines = re.split(_LINE_END, text)
     mixed = len(set(re.findall(_LINE_END, text))) > 1
     if layout := find_layout(path, lines):
-        parsed = matrix._replace(packed=packed, delimiter=_NO_DELIMITER, mixed=mixed, layout=layout)
+        parsed = matrix._replace(packed=packed, delimiter=_NO_DELIMITER, mixed=mixed, layout=layout, shape=layout.shape)
         if "value" in layout.columns:
             return parsed
         types = ["DOUBLE" if name == "rating" else "VARCHAR" for name in layout.columns]
@@ -332,8 +329,8 @@ def _open_lines(path: Path, lines: list[str], is_header: Callable[[list[str]], b
         first_line += header
         del rows[:header]
     sample = [_split(row, delimiter) for row in rows]
-    if header and {len(row) for row in sample} == {len(fields) + 1}:
-        fields.insert(0, "")  # R's write.table leaves the column of row names without a name
+    if header and {len(row) for row in sample} == {len(fields) + 1} and len({row[0] for row in sample}) == len(sample):
+        fields.insert(0, "")  # R's write.table leaves the column of row names, which are distinct, without a name
     if len(fields) < 2:
         raise InputError(f"{path} has one column: expected several, with a delimiter between them")
     if header and all(re.fullmatch(_RECBOLE, field) for field in fields):
@@ -354,11 +351,8 @@ def _commented_header(
     widths = {len(_split(row, delimiter)) for row in rows}
     fields = [field.strip() for field in _split(marked[-1].lstrip("#%").lstrip(" "), delimiter)]
     usual = any(find_column(fields, role) is not None for role in ("user", "item"))
-    if (
-        widths & {len(fields), len(fields) + 1}
-        and is_header(fields)
-        and (usual or delimiter not in (_BLANKS, "\t", " "))
-    ):
+    is_last = bool(widths & {len(fields), len(fields) + 1}) and is_header(fields)
+    if is_last and (usual or delimiter not in (_BLANKS, "\t", " ")):
         return fields, True
     if {len(_split(marked[-1], delimiter))} == widths and not re.match("[#%]+[ \t]", marked[-1]):
         raise InputError(
@@ -444,52 +438,19 @@ def is_number(text: str) -> bool:
         return False
 
 
-def is_matrix(path: Path) -> bool:
-    """Whether a file is a matrix, to be read by `read_matrix`."""
-    if path.suffix.lower() == ".npz" or not path.is_file():
-        return path.suffix.lower() == ".npz"
-    with _opened(path) as file:
-        head = file.read(_SAMPLE_BYTES)
-        return head[:14].lower() == b"%%matrixmarket" or bool(_smurff_kind(file, head))
+def read_matrix(db: Session, table: TableFile) -> tuple[Any, int]:
+    """Read a matrix as scipy.sparse.coo_array or coo_matrix; also return the number of its first row and column.
 
-
-def _smurff_kind(file: IO[bytes], head: bytes) -> str:
-    """Return the kind of a matrix of SMURFF, or an empty text for other files."""
-    return smurff_kind(head, lambda: file.seek(0, io.SEEK_END) if file.seekable() else 0)
-
-
-def read_matrix(db: Session, path: Path) -> tuple[Any, int]:
-    """Read a sparse matrix of numbers as scipy.sparse.coo_array or coo_matrix.
-
-    The file is .npz, MatrixMarket, or a binary matrix of SMURFF. Also returns the number of the first row and column: 0
-    in .npz, 1 in the others. Raises InputError if the file is not such a matrix, or if a binary file needs more memory
-    than the limit of `db`.
+    This is 0 in .npz, and 1 in MatrixMarket and files of SMURFF. Raises InputError if the file is damaged.
     """
     import scipy.sparse  # slow to import
 
-    if path.suffix.lower() == ".npz":
-        return _read_npz(db, path), 0
-    with _opened(path) as file:
-        head = file.read(_SAMPLE_BYTES)
-        if kind := _smurff_kind(file, head):
-            _refuse_size(db, path, file.seek(0, io.SEEK_END))
-            file.seek(0)
-            shape, entries = smurff_entries(path, kind, file.read())
-        else:
-            table = open_table(db, path, lambda fields: False)
-            table.create(db, "CREATE OR REPLACE TABLE entries AS SELECT c0, c1, c2 FROM {table}")
-            shape, entries = table.shape, db.execute("FROM entries").fetchnumpy()
-            db.execute("DROP TABLE entries")
-    row, col, value = entries.values()
-    return scipy.sparse.coo_matrix((value, (row - 1, col - 1)), shape=shape), 1
-
-
-def _refuse_size(db: Session, path: Path, size: int) -> None:
-    """Raise InputError if reading a binary matrix of `size` bytes needs more memory than the limit of `db`."""
-    if _MEMORY_FACTOR * size > memory_of(db):
-        raise InputError(
-            f"{path}: it has {size / 1e6:,.0f} MB, and reading it takes {_MEMORY_FACTOR} times as much: raise --memory"
-        )
+    if table.path.suffix.lower() == ".npz":
+        return _read_npz(db, table.path), 0
+    table.create(db, "CREATE OR REPLACE TABLE entries AS SELECT c0, c1, c2 FROM {table}")
+    row, col, value = db.execute("FROM entries").fetchnumpy().values()
+    db.execute("DROP TABLE entries")
+    return scipy.sparse.coo_matrix((value, (row - 1, col - 1)), shape=table.shape), 1
 
 
 def _read_npz(db: Session, path: Path) -> Any:
@@ -498,7 +459,7 @@ def _read_npz(db: Session, path: Path) -> Any:
 
     try:
         with zipfile.ZipFile(path) as archive:
-            _refuse_size(db, path, sum(info.file_size for info in archive.infolist()))
+            refuse_size(path, sum(info.file_size for info in archive.infolist()), memory_of(db))
         matrix = scipy.sparse.load_npz(path)
         layout = getattr(matrix, "format", "dense")
         if layout in ("csr", "csc"):

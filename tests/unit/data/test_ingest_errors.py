@@ -169,6 +169,13 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
         {},
         "features .* cannot be read\n  line 1",
     ),
+    "LIBSVM with queries": (
+        "r.txt",
+        "5 qid:1 7:1\n4 qid:2 8:1\n",
+        {},
+        "2 lines .* cannot be read\n  line 1: '5 qid:1 7:1'",
+    ),
+    "a name too few": ("r.csv", "user,item\n1,7,5\n1,8,4\n2,7,3\n", {}, "3 lines .*\n  line 2: .*: 2 Found: 3"),
     "libFM without ranges": ("r.libfm", "5 1:1 7:1\n4 7:1 8:1\n", {}, "in two ranges, but 7 is the lower .* and 7 the"),
     "Netflix with a strange line": ("r.txt", "1:\n5,3,2005-01-01\n6,x,2005-01-02\n", {}, "1 line .*\n  line 3: '6,x"),
     "SMURFF beyond its sizes": (

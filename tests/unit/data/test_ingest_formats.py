@@ -38,7 +38,7 @@ TEXTS = {
         "".join(f"{k},{line}\n" for k, line in zip(["", *range(10)], lines(",", True).split(), strict=True)),
     ),
     "write.csv of R": ("r.csv", '"","user","item","rating"\n' + rows('"{t}",{u},{i},{r}')),
-    "write.table of R": ("r.txt", '"user" "item" "rating"\n' + rows('"{t}" {u} {i} {r}')),
+    "write.table of R": ("r.txt", '"user" "item" "rating"\n' + rows('"{t}{u}" {u} {i} {r}')),
     "Excel": ("r.csv", "\ufeffuser;item;rating\r\n" + rows("{u};{i};{r}", "\r\n")),
     "mixed line ends": ("r.csv", lines(",", True).replace("\n", "\r\n", 4)),
     "mixed line ends after a blank line": ("r.csv", "\n" + lines(",", True).replace("\n", "\r\n")),
@@ -279,4 +279,4 @@ def test_clicks_have_a_rating_of_1(tmp_path: Path, name: str, text: str, options
     """Files may have users and items alone, or other columns that `--columns` leaves out."""
     summary = prepare(tmp_path, text, name, **options)
     assert everything(tmp_path / "out.h5") == dict.fromkeys(PLAIN, 1.0)
-    assert name == "r.mtx" or summary.columns.endswith("no rating column: treated as clicks")
+    assert name == "r.mtx" or summary.columns.endswith(": treated as clicks")
