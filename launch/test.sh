@@ -71,7 +71,6 @@ if [ "$all" ]; then
   for library in mpich intelmpi; do
     (venv=$venv-$library make_environment "$library,test")
   done
-  export DSGMCMC_OTHER_MPIRUN=$venv-mpich/bin/mpirun
 fi
 say "Tests (about $time; times are for two idle cores)"
 test_several_processes >"$logs/several" 2>&1 &

@@ -187,7 +187,7 @@ class TableFile(NamedTuple):
         if self.kind == "parquet":
             columns = ", ".join(f"c{k}" for k in range(self.width))
             return f"read_parquet({_quoted(self.path)}, {_AS_STORED}) AS t({columns})"
-        compression = "gzip" if self.packed else "none"
+        compression = "gzip" if self.packed else "uncompressed"
         if self.kind == "json":
             selected = [k for k in range(self.width) if re.search(rf"\bc{k}\b", query)]
             columns = ", ".join(f"{literal(self.names[k])}: 'VARCHAR'" for k in selected)
@@ -300,7 +300,7 @@ def open_table(db: Session, path: Path, is_header: Callable[[list[str]], bool], 
         types = ["DOUBLE" if name == "rating" else "VARCHAR" for name in layout.columns]
         return parsed._replace(kind="lines", names=list(layout.columns), types=types)
     if text.lstrip()[0] in "[{":
-        source = f"read_json_objects({_quoted(path)}, compression = '{'gzip' if packed else 'none'}')"
+        source = f"read_json_objects({_quoted(path)}, compression = '{'gzip' if packed else 'uncompressed'}')"
         with reading(path):  # any of the first objects may lack a key
             keys = first_column(db, f"SELECT unnest(json_keys(json)) FROM (FROM {source} LIMIT 1000)")
         return TableFile(path, "json", list(dict.fromkeys(keys)), packed=packed)

@@ -58,6 +58,11 @@ def overview(run: RunDirectory) -> tuple[dict[str, Any], Verdict, dict[str, Any]
         "settings": settings,
         "run": facts,
         "jobs": run.jobs(),
+        "version_changes": {
+            str(event["iteration"]): event["changes"]
+            for event in run.events()
+            if event["event"] == "resumed" and "changes" in event
+        },
         "chains": chains,
         "reached": reached,
         "checkpointed_iterations": sum(reached),
@@ -112,6 +117,8 @@ def _settings(known: Mapping[str, Any]) -> dict[str, Any]:
         labelled[f"job {len(jobs)}"] = _command(jobs[-1])
     labelled |= {"sampled from": facts.get("data", ""), "config_hash": facts.get("config_hash", "")}
     labelled["versions"] = ", ".join(f"{name} {version}" for name, version in facts.get("versions", {}).items())
+    for iteration, changes in known["version_changes"].items():
+        labelled[f"from iteration {iteration}"] = ", ".join(f"{name} {new}" for name, (_, new) in changes.items())
     if known["summary"]:
         labelled["last result"] = known["summary"]["time"]
     if comparison:

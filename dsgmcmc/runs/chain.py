@@ -41,7 +41,7 @@ from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.samplers import SAMPLERS, for_ratings
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.settings import named
-from dsgmcmc.storage.rundir import Facts, RunDirectory, versions
+from dsgmcmc.storage.rundir import Facts, RunDirectory, changed_versions
 from dsgmcmc.storage.store import Manifest, Snapshot, step_name
 from dsgmcmc.targets.base import Followed
 from dsgmcmc.targets.state import restarted_chain
@@ -353,23 +353,14 @@ class Chain:
         self.ring.agree(partial(self.state.load, snapshot), f"reading {snapshot.path}")
 
     def _note_resumed(self) -> None:
-        """Log that the chain was resumed, and warn if other versions of the software wrote its checkpoint.
+        """Log that the chain was resumed, and which versions have changed since its checkpoint was written.
 
         The log gets this entry when the chain first advances, not when it loads its checkpoint.
         """
         manifest, self._resumed_from = self._resumed_from, None
         if manifest is None or self.ring.rank != 0:
             return
-        earlier, current = manifest.about.get("versions", {}), versions()
-        changes = {name: [earlier.get(name), current[name]] for name in current if earlier.get(name) != current[name]}
-        if changes:
-            text = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changes.items())
-            log.warning(
-                "earlier jobs sampled chain %d with other versions (%s): it continues, but its draws may differ from "
-                "the draws of a run with one version",
-                self.chain,
-                text,
-            )
+        changes = changed_versions(manifest.about.get("versions", {}))
         facts = {"processes": self.ring.size, **({"changes": changes} if changes else {})}
         self.run_directory.note("resumed", chain=self.chain, iteration=manifest.iteration, **facts)
 

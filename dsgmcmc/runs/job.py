@@ -54,7 +54,16 @@ from dsgmcmc.runs.progress import Progress, logs
 from dsgmcmc.runs.source import RatingsSource, targets_of
 from dsgmcmc.settings import named
 from dsgmcmc.storage.lock import ATTEMPT_SECONDS, Lock, is_held
-from dsgmcmc.storage.rundir import INDEX, Facts, RunDirectory, check_made_with, made_with, now, versions
+from dsgmcmc.storage.rundir import (
+    INDEX,
+    Facts,
+    RunDirectory,
+    changed_versions,
+    check_made_with,
+    made_with,
+    now,
+    versions,
+)
 from dsgmcmc.storage.store import clean, read_manifest, step_name
 from dsgmcmc.terminal import log, say
 from dsgmcmc.types import Comm
@@ -243,7 +252,13 @@ class Job:
         clean(run.path)
         identity = {"data_hash": source.ratings.digest, "config_hash": config.hash()}
         data = source.prepare(run, config)
-        about: Facts = {"versions": versions(), "given_of_sampler": given_names}
+        began = run.read_settings()[1].get("versions") if run.settings_file.exists() else None
+        if changes := changed_versions(began or {}):
+            log.warning(
+                "this run began with other versions (%s): draws follow the same law, but not to the last bit",
+                ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changes.items()),
+            )
+        about: Facts = {"versions": began or versions(), "given_of_sampler": given_names}
         if config.registered:
             about["registered"] = config.registered
         run.write_settings(config.table(), data | identity | about)

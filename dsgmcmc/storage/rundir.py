@@ -129,16 +129,25 @@ def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) ->
 
 def versions() -> dict[str, str]:
     """Return the versions of the software and the name of the processor: the bits of a chain may depend on them."""
-    import numba  # here, because it is slow to import and readers of a run do not need it
+    import llvmlite  # here, because they are slow to import and readers of a run do not need them
+    import numba
+    import scipy
 
     return {
         "dsgmcmc": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
+        "scipy": scipy.__version__,
         "numba": numba.__version__,
+        "llvmlite": llvmlite.__version__,
         "h5py": h5py.__version__,
         "cpu": cpu_name(),
     }
+
+
+def changed_versions(earlier: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the earlier and the present version of what has changed, by name."""
+    return {name: [earlier[name], new] for name, new in versions().items() if earlier.get(name, new) != new}
 
 
 # ---------------------------------------------------------------------- logs

@@ -32,7 +32,7 @@ def prepare(folder: Path) -> Path:
 
 
 def write_script(kind: str, folder: Path, edits: Mapping[str, str] = MappingProxyType({}), **settings: Any) -> Path:
-    """Write the script of `launch/`, edited as by a user: two processes, the settings of the run, and `edits`; and what it reads."""
+    """Write the script of `launch/`, edited as by a user: two processes, settings, `edits`; and the file it reads."""
     name, fewer = SCRIPTS[kind]
     given = options_of(SETTINGS | settings)
     options = {"options=(--resume)": f"options=(--resume --sampler=psgld {' '.join(given)})"}

@@ -3,14 +3,18 @@
 import json
 import math
 import os
+import re
 import shutil
 import signal
+import tomllib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import tomli_w
 from mpi4py import MPI
 from support import Running, digest, run, sample, spoil, typed
 from tiny import LONG, go_on, resuming
@@ -165,13 +169,23 @@ def test_something_else_than_before_is_warned_of_and_recorded(
     data: Path, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Another processor or library goes on, but the bits may differ."""
-    edit(checkpoint(out), lambda content: content["about"]["versions"].update(cpu="Abacus 1", numpy="0.1"))
-    assert go(data, out, iterations=80) == 0
-    said = capfd.readouterr().err
-    assert said.count("its draws may differ from the draws") == 1
-    assert "cpu Abacus 1 -> " in said
+    other = {"cpu": "Abacus 1", "numpy": "0.1"}
+    edit(checkpoint(out), lambda content: content["about"]["versions"].update(other))
+    settings = tomllib.loads((out / "run.toml").read_text())
+    settings["run"]["versions"].update(other)
+    (out / "run.toml").write_text(tomli_w.dumps(settings))
+    for iterations in (80, 90):  # the run began so, however often it goes on
+        assert go(data, out, iterations=iterations) == 0
+        said = capfd.readouterr().err
+        assert said.count("this run began with other versions (") == 1
+        assert f"numpy 0.1 -> {np.__version__}" in said
+        assert "cpu Abacus 1 -> " in said
+    shown = json.loads(typed("info", out, "--json").expect().out)
+    assert shown["run"]["versions"]["numpy"] == "0.1"
+    assert [changes["numpy"] for changes in shown["version_changes"].values()] == [["0.1", np.__version__]]
+    assert re.search(rf"from iteration \d+ +numpy {np.__version__}, cpu ", typed("info", out).expect().out)
     events = RunDirectory(out).events()
-    assert [event["changes"]["numpy"][0] for event in events if event["event"] == "resumed"] == ["0.1"]
+    assert [event["changes"]["numpy"][0] for event in events if "changes" in event] == ["0.1"]
     assert json.loads((out / "summary.json").read_text())["events"] == events
 
 

@@ -1,0 +1,118 @@
+"""What a signal to the launcher of each MPI library does to the processes: the table of docs/clusters.md, measured."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import ROOT, kill, lacking, wait_until
+
+pytestmark = pytest.mark.long
+#: A process that hears signals as `sample` does, and needs a second for its checkpoint; or ends with a status at once.
+PROCESS = """
+import os, signal, sys, time
+rank = int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"])
+if len(sys.argv) > 2:
+    sys.exit(int(sys.argv[2 + rank]))
+log = open(f"{sys.argv[1]}/{rank}", "a", buffering=1)
+heard = []
+for name in ("HUP", "INT", "TERM", "USR1", "USR2"):
+    signal.signal(getattr(signal, "SIG" + name), lambda number, frame: heard.append(signal.Signals(number).name))
+log.write("ready\\n")
+end = time.monotonic() + 60
+while time.monotonic() < end and not heard:
+    time.sleep(0.02)
+log.write(f"{heard[0]}\\n")
+time.sleep(1)
+log.write("ended\\n")
+sys.exit(75)
+"""
+LAUNCHERS = {"Open MPI": ("", "mpirun"), "MPICH": ("-mpich", "mpirun")} | {
+    f"Intel MPI {name}": ("-intelmpi", name) for name in ("`mpiexec.hydra`", "`mpirun`")
+}
+SIGNALS = ("SIGUSR1", "SIGTERM", "SIGINT", "SIGHUP", "SIGUSR2")
+
+
+class Launched:
+    """Two processes of `PROCESS` under the launcher of a library, in a session of their own. A context manager."""
+
+    def __init__(self, library: str, folder: Path, *statuses: int) -> None:
+        kind, name = LAUNCHERS[library]
+        scripts = Path(f"{sys.prefix}{kind}") / "bin"
+        if not (scripts / name.strip("`")).exists():
+            lacking(f"no {scripts}: launch/test.sh --all makes it")
+        self.folder = folder
+        environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+        line = [scripts / name.strip("`"), "-n", "2", sys.executable, "-c", PROCESS, folder, *map(str, statuses)]
+        quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        self.process = subprocess.Popen(line, env=environment, start_new_session=True, **quiet)
+
+    def __enter__(self) -> "Launched":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        kill([self.process.pid, *self.alive()])
+        self.process.wait()
+
+    def alive(self) -> list[int]:
+        """Processes that the launcher has started, also after its end."""
+        mark = str(self.folder).encode()
+        return [pid for pid, command in commands() if PROCESS.encode() in command and mark in command]
+
+    def logs(self) -> list[list[str]]:
+        """Lines of each process."""
+        return [path.read_text().split() for path in sorted(self.folder.glob("[01]"))]
+
+    def status(self) -> int | None:
+        """Status of the launcher as a shell has it; None if it waits for processes that go on."""
+        try:
+            code = self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            return None
+        return code if code >= 0 else 128 - code
+
+
+def commands() -> Iterator[tuple[int, list[bytes]]]:
+    """Command lines of all processes."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            yield int(path.parent.name), path.read_bytes().split(b"\0")
+
+
+def rows() -> dict[str, dict[str, str]]:
+    """The table of the page: by what is sent, the text of each launcher."""
+    text = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\|(.*)\|$", text.partition("\n| sent to the launcher")[2], re.MULTILINE)
+    cells = [[cell.strip() for cell in line.split("|")] for line in lines[1:]]
+    return {first: dict(zip(LAUNCHERS, rest, strict=True)) for first, *rest in cells if len(rest) == len(LAUNCHERS)}
+
+
+@pytest.mark.parametrize("sent", SIGNALS)
+@pytest.mark.parametrize("library", LAUNCHERS)
+def test_signals_do_what_the_page_says(tmp_path: Path, library: str, sent: str) -> None:
+    """Whether all processes hear it, have a second for a checkpoint, and with which status the launcher ends."""
+    with Launched(library, tmp_path) as launched:
+        wait_until(lambda: launched.logs() == [["ready"]] * 2, lambda: f"{library} starts no processes", 60)
+        os.kill(launched.process.pid, getattr(signal, sent))
+        status = launched.status()
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: not launched.alive(), lambda: "they go on", 3)
+        logs, going_on = launched.logs(), bool(launched.alive())
+    heard = sorted({log[1] for log in logs if len(log) > 1})
+    if all(log[-1] == "ended" for log in logs):
+        found = "heard"
+    else:
+        found = f"{heard[0] if heard else 'unheard'}, {'go on' if going_on else 'killed'}"
+    assert rows()[sent][library] == f"{found}; {'waits' if status is None else status}"
+
+
+@pytest.mark.parametrize("library", LAUNCHERS)
+def test_statuses_that_differ(tmp_path: Path, library: str) -> None:
+    """One process ends with 70, the other with 75: not every library ends with one of them."""
+    with Launched(library, tmp_path, 70, 75) as launched:
+        assert str(launched.status()) in rows()["statuses 70 and 75"][library].split(" or ")
