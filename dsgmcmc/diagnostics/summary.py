@@ -22,7 +22,7 @@ from dsgmcmc.terminal import plain
 MAX_BYTES = 1 << 22
 COVERAGE_OFF = 0.02  # warn if coverage of 90 % intervals is further from 0.9, beyond chance
 
-UNSEEN = 1e-4  # differences of log scores below this are no reason to call a model worse
+UNSEEN = 1e-4  # differences of log scores below this are not reported
 
 #: A temperature significantly above this value gives a warning.
 WARNED_TEMPERATURE = 1.05
@@ -255,11 +255,8 @@ def no_better(summary: Summary) -> list[str]:
         return []
     gain, error = over["gain"], over["gain_error"]
     square = over["square"]
-    if gain < error and max(abs(gain), error) < UNSEEN:
-        return [
-            f"no better than biases only: the {LOG_SCORES[over['measure']]} differs by less than {UNSEEN:.4f}; biases "
-            "only (--rank 0) is simpler"
-        ]
+    if max(abs(gain), error) < UNSEEN:  # both predict every level exactly
+        return []
     if gain < error:
         better = "worse" if gain <= -error else "no better"
         side = "higher" if gain >= 0 else "lower"

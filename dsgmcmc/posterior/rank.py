@@ -107,9 +107,9 @@ class Ranking:
             raise InputError(f"by {self.by!r}: expected one of {', '.join(get_args(By))}")
         if not isinstance(self.z, float | int | np.number) or not 0 <= self.z < np.inf:
             raise InputError(f"z {self.z!r}: expected a number of standard deviations, not below 0")
-        number = self.at_least is None or isinstance(self.at_least, float | int | np.number)
-        if not number or (self.at_least is not None and not np.isfinite(self.at_least)):
-            raise InputError(f"at_least {self.at_least!r}: expected a finite number")
+        bound = 0.0 if self.at_least is None else self.at_least
+        if not isinstance(bound, float | int | np.number) or not np.isfinite(bound):
+            raise InputError(f"at_least {bound!r}: expected a finite number")
         if self.at_least is not None and self.by in ("exposure", "ucb", "lcb"):
             raise InputError(f"by {self.by!r} does not use at_least: leave it out, or rank by mean")
         if self.seed is not None and (not isinstance(self.seed, int | np.integer) or self.seed < 0):
