@@ -32,9 +32,11 @@ NAMES: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "time", "date", "datetime", "unixreviewtime", "ts"),
 }
 ROLES = tuple(NAMES)
+_CELL = re.compile(r"(?i)[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)(e[+-]?[0-9]+)?|NA|N/A|NaN|null|[.]?")  # of a matrix
 _CODES = (99, 999, 9999)  # usual codes for "not rated", with either sign
 _EARLIEST = 1e8  # seconds from 1970 to 1973
 _FEW = 50  # with fewer ratings, all may differ by chance
+Rows = Sequence[Sequence[str]]  # fields of rows
 _SHOWN = 8  # columns that a message shows
 
 
@@ -49,7 +51,7 @@ def find_column(names: Iterable[object], role: str) -> int | None:
     return next((known.index(name) for name in NAMES[role] if name in known), None)
 
 
-def names_recur(names: Sequence[str], sample: Sequence[Sequence[str]]) -> bool:
+def names_recur(names: Sequence[str], sample: Rows) -> bool:
     """Whether what may be names of columns recurs in the rows below, and is no usual name of users or items."""
     usual = any(find_column(names, role) is not None for role in ("user", "item"))
     return not usual and any(
@@ -135,7 +137,7 @@ def _shortened(texts: Sequence[str]) -> str:
     return ", ".join(shown) + f", ... ({len(texts)} columns)" * (len(texts) > _SHOWN)
 
 
-def _matrix_advice(sample: Sequence[Sequence[str]]) -> str:
+def _matrix_advice(sample: Rows) -> str:
     """Return advice if the first rows of a table may be those of a matrix: four numbers or more after a first column.
 
     It names codes for "not rated", and a first column with the number of ratings.
@@ -148,22 +150,17 @@ def _matrix_advice(sample: Sequence[Sequence[str]]) -> str:
     codes = [code for code in largest[1:] if abs(code) in _CODES and abs(code) > 2 * abs(largest[0])]
     if codes:
         text += f" and {named('missing')} {codes[0]:g}"
-    if all(
-        row[0].strip() == str(sum(cell not in codes for cell in own)) for row, own in zip(sample, cells, strict=True)
-    ):
+    counts = [str(sum(cell not in codes for cell in row)) for row in cells]
+    if [row[0].strip() for row in sample] == counts:
         text += ", without the first column, which counts the ratings of a row"
     return text
 
 
 def _is_cell(text: str) -> bool:
-    return bool(
-        re.fullmatch(
-            r"\s*([+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)(e[+-]?[0-9]+)?|NA|N/A|NaN|null|[.]?)\s*", text, re.IGNORECASE
-        )
-    )
+    return bool(_CELL.fullmatch(text.strip()))
 
 
-def refuse_unnamed(path: Path, sample: Sequence[Sequence[str]], rated: bool = True) -> None:
+def refuse_unnamed(path: Path, sample: Rows, rated: bool = True) -> None:
     """Raise InputError if a table without a header is no user, item, rating and time; `sample` are its first rows.
 
     It is none if it has more than four columns or, if it is `rated`, four with text in most rows of the third one.
@@ -203,17 +200,11 @@ def find_doubts(entities: Mapping[str, int], n: int, first: Sequence[float], low
 
 
 def assign_columns(
-    path: Path,
-    names: list[str] | None,
-    width: int,
-    columns: dict[str, str],
-    timestamp: bool,
-    sample: Sequence[Sequence[str]] = (),
+    path: Path, names: list[str] | None, width: int, columns: dict[str, str], timestamp: bool, sample: Rows = ()
 ) -> dict[str, int]:
     """Return the column position of each role in a file; parameters as in `locate`, with the user's `columns`.
 
     `sample` are the first rows of a text file.
-
 
     The file has clicks, without a rating column, in three cases: `columns` names user and item but no rating; the file
     has two columns and no header; every column that `columns` does not name has a usual name of another role. In the

@@ -29,6 +29,8 @@ _LARGEST = 1 << 48  # rows or columns of a matrix of SMURFF; eight bytes of text
 _MEMORY_FACTOR = 4  # bytes of memory that reading one byte of a binary matrix takes
 _MIRRORED = {"general": "", "symmetric": "c2", "skew-symmetric": "-c2"}  # the value beyond the diagonal
 
+Cells = dict[str, Array]  # row, column and value of entries
+
 
 class Layout(NamedTuple):
     """How the lines of a text file become rows.
@@ -119,16 +121,10 @@ def _matrix_market(path: Path, lines: Sequence[str]) -> Layout:
     if symmetry != "general":
         rows += f" UNION ALL SELECT c1, c0, {_MIRRORED[symmetry]} FROM lines WHERE c0 != c1"
     columns = {"row": _index(0), "col": _index(1), "value": _number(2) if value else "1"}
-    return Layout(
-        _BLANKS.join([_INDEX, _INDEX, *([f"({value})"] if value else [])]),
-        columns,
-        f"c0 BETWEEN 1 AND {n} AND c1 BETWEEN 1 AND {m} AND c2 IS NOT NULL",
-        f"a row from 1 to {n}, a column from 1 to {m} and {meaning} ({field} in line 1)",
-        rows,
-        fault,
-        at + 1,
-        (n, m),
-    )
+    pattern = _BLANKS.join([_INDEX, _INDEX, *([f"({value})"] if value else [])])
+    valid = f"c0 BETWEEN 1 AND {n} AND c1 BETWEEN 1 AND {m} AND c2 IS NOT NULL"
+    expected = f"a row from 1 to {n}, a column from 1 to {m} and {meaning} ({field} in line 1)"
+    return Layout(pattern, columns, valid, expected, rows, fault, at + 1, (n, m))
 
 
 def _index(group: int) -> str:
@@ -179,21 +175,15 @@ def _netflix(after: str) -> Layout | None:
 
 def blank_separated(names: Sequence[str], skipped: int) -> Layout:
     """Return the layout of a table with any number of blanks between its columns, whose names are given."""
-    return Layout(
-        _BLANKS.join(['([^ \\t"]+)'] * len(names)),
-        {name: f"nullif(g.g{k}, '')" for k, name in enumerate(names)},
-        "c0 IS NOT NULL",
-        f"{len(names)} columns with blanks between them",
-        skipped=skipped,
-    )
+    columns = {name: f"nullif(g.g{k}, '')" for k, name in enumerate(names)}
+    expected = f"{len(names)} columns with blanks between them"
+    return Layout(_BLANKS.join(['([^ \\t"]+)'] * len(names)), columns, "c0 IS NOT NULL", expected, skipped=skipped)
 
 
 # ------------------------------------------------------------------------------------------------ binary
 
 
-def read_smurff(
-    path: Path, file: IO[bytes], head: bytes, limit: int
-) -> tuple[tuple[int, int], dict[str, Array]] | None:
+def read_smurff(path: Path, file: IO[bytes], head: bytes, limit: int) -> tuple[tuple[int, int], Cells] | None:
     """Return sizes of a matrix of SMURFF, and row, column, from 1, and value of its entries; None for other files.
 
     A file has the numbers of rows and columns, and then the values of a dense matrix (.ddm) by columns, or the number
@@ -216,8 +206,8 @@ def read_smurff(
     row, col = (np.frombuffer(content, "<i4", n, 24 + start) for start in (0, 4 * n))
     value = np.ones(n) if size == 24 + 8 * n else np.frombuffer(content, "<f8", offset=24 + 8 * n)
     if n and not (1 <= row.min() <= row.max() <= rows and 1 <= col.min() <= col.max() <= columns):
-        found = f"rows from {row.min()} to {row.max()} and columns from {col.min()} to {col.max()}"
-        raise InputError(f"{path} has entries in {found}, but {rows} rows and {columns} columns")
+        found = f"rows {row.min()} to {row.max()} and columns {col.min()} to {col.max()}"
+        raise InputError(f"{path} has {rows} rows and {columns} columns, but entries in {found}")
     return (rows, columns), {"row": row, "col": col, "value": value}
 
 

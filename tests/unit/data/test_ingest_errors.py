@@ -182,7 +182,7 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
         "r.sbm",
         np.array([2, 2, 1, 3 + (1 << 32)]).tobytes(),
         {},
-        "rows from 3 to 3 .* but 2 rows",
+        "2 rows and 2 columns, but entries in rows 3 to 3 and columns 1 to 1",
     ),
     "constant": ("r.csv", "1,1,3\n1,2,3\n2,2,3.0\n", {}, "all ratings are 3: .* for clicks"),
     "zeros alone": ("r.csv", "1,1,0\n1,2,0\n", {"drop_zeros": True}, "--drop-zeros leaves no training ratings"),
