@@ -383,11 +383,11 @@ def _detect_delimiter(lines: list[str]) -> str:
         if first > 1 and (set(others) <= {first} or set(others) == {first + 1})
     ]
     blanks = _BLANKS in consistent and not any(re.search('[",;|]|::', line) for line in lines)
-    if blanks and (consistent == [_BLANKS] or any("" in _split(line, " ") for line in lines if " " in consistent)):
+    most = max(consistent or [""], key=lambda delimiter: (delimiter != _BLANKS, counts.get(delimiter, [0])[0]))
+    if blanks and (most == _BLANKS or (most == " " and any("\t" in line or "" in line.split(" ") for line in lines))):
         return _BLANKS
-    consistent = [delimiter for delimiter in consistent if delimiter != _BLANKS]
-    if consistent:
-        return max(consistent, key=lambda delimiter: counts[delimiter][0])
+    if most and most != _BLANKS:
+        return most
     return next((delimiter for delimiter in _DELIMITERS if counts[delimiter][0] > 1), _DELIMITERS[0])
 
 

@@ -55,6 +55,7 @@ TEXTS = {
     "comments without a header": ("r.txt", "# user item rating\n# 4 columns, 10 rows\n" + lines("\t")),
     "a header in a comment": ("r.txt", "# ratings\n# item user rating\n" + rows("{i} {u} {r}")),
     "a comment and a header of blanks": ("r.txt", "% x\nitem  user rating\n" + rows("{i} {u}\t {r} ")),
+    "spaces and tabs": ("r.txt", rows("{u} {i}\t{r} {t}")),
     "columns in line": ("r.txt", rows("{u:8} {i:8} {r:5}")),
     "KONECT": ("out.x", "% bip weighted\n% 10 5 4\n" + rows("{u}\t{i}\t{r}\t{t}\t")),
     "RecBole": ("r.inter", "item_id:token\tuser_id:token\trating:float\n" + rows("{i}\t{u}\t{r}")),
