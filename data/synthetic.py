@@ -57,6 +57,15 @@ MEAN, FACTOR_SD = 3.5, 0.5
 #: Standard deviations of the biases.
 USER_SD, ITEM_SD = 0.4, 0.5
 STARS = np.arange(1, 11) / 2
+#: Positive amounts of six kinds, given predictors of their logarithms, (n,), and a generator.
+AMOUNTS: dict[str, Callable[[Float64, np.random.Generator], Float64]] = {
+    "log-normal": lambda eta, rng: np.exp(eta + 0.7 * rng.standard_normal(len(eta))),
+    "log-Student-t": lambda eta, rng: np.exp(eta + 0.5 * rng.standard_t(3, len(eta))),
+    "gamma": lambda eta, rng: np.exp(eta) * rng.gamma(1.5, 1 / 1.5, len(eta)),
+    "Pareto, cut": lambda eta, rng: np.exp(eta) * np.minimum(1 + rng.pareto(1.5, len(eta)), 100.0),
+    "heavy counts": lambda eta, rng: 1.0 + rng.poisson(np.exp(eta + rng.standard_normal(len(eta)))),
+    "sums": lambda eta, rng: np.exp(eta + 0.5 * rng.standard_normal(len(eta))) + rng.lognormal(1, 1, len(eta)),
+}
 _CHUNK = 1 << 18  # number of ratings that are drawn at a time
 _START, _PERIOD = 946_684_800, 3 * 365 * 86_400  # timestamps begin in the three years from 2000 on, in seconds
 

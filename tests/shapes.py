@@ -8,6 +8,7 @@ of users. `SHAPES` has the shapes of at most 20,000 ratings by name.
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -248,6 +249,15 @@ def amounts(seed: int) -> Ratings:
     return Ratings(i, j, np.round(20 * np.exp(2 * eta + 0.5 * rng.normal(size=len(i))), 2) + 0.01)
 
 
+def amounts_of(kind: str, seed: int) -> Ratings:
+    """Amounts of a kind of `synthetic.AMOUNTS`, whose logarithms have predictors of sd 1 about 2."""
+    from synthetic import AMOUNTS
+
+    rng = of(kind, seed)
+    i, j, eta = planted(rng)
+    return Ratings(i, j, AMOUNTS[kind](2 + eta, rng))
+
+
 def stars(seed: int) -> Ratings:
     """Stars 1 to 5 by thresholds that all share, with a scale of every user and every item."""
     rng, size = of("stars", seed), Size()
@@ -388,6 +398,12 @@ SHAPES: dict[str, Shape] = {
     "stars": Shape(stars, ("ordinal-logit",)),
     "Student-t": Shape(student, ("student-t",)),
     "amounts": Shape(amounts),
+    "log-normal": Shape(partial(amounts_of, "log-normal"), ("log", "log noise")),
+    "log-Student-t": Shape(partial(amounts_of, "log-Student-t"), ("log tails",)),
+    "gamma": Shape(partial(amounts_of, "gamma")),
+    "Pareto, cut": Shape(partial(amounts_of, "Pareto, cut")),
+    "heavy counts": Shape(partial(amounts_of, "heavy counts")),
+    "sums": Shape(partial(amounts_of, "sums")),
     "counts": Shape(counts, ("negative-binomial",)),
     "large counts": Shape(large_counts),
     "giant user": Shape(giant_user),

@@ -89,15 +89,16 @@ def compare(
 def _show(comparison: Comparison) -> None:
     """Print the table of models, simplest first, and the recommendation."""
     from dsgmcmc.diagnostics.comparison import CRITERIA
+    from dsgmcmc.diagnostics.summary import written
 
     ratings = comparison.held_out + comparison.training
     title = f"{comparison.held_out:,} of {ratings:,} training ratings held out, models by {CRITERIA[comparison.metric]}"
     score = {"log-probability": "log p", "log-density": "density", "rmse": "RMSE", "ndcg": "NDCG"}[comparison.metric]
-    headings = ("model", score, "behind", "se", "RMSE", "time")
+    headings = ("model", score, "behind", "se", "RMSE", "MAE", "time")
     rows = []
     for model in comparison.models:
-        scores = (model.criterion, model.behind, model.error, model.rmse)
-        cells = ("-" if number is None else f"{number:.4f}" for number in scores)
+        scores = (model.criterion, model.behind, model.error, model.rmse, model.mae)
+        cells = ("-" if number is None else written(number) for number in scores)
         rows.append([model.name, *cells, "-" if model.seconds is None else f"{model.seconds:,.1f} s"])
     show_table(headings, rows, title, left=headings[:1])
     sweeps = comparison.models[0].sweeps

@@ -20,6 +20,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law, LikelihoodSettings
 from dsgmcmc.model.parts import PARTS, PartSettings
 from dsgmcmc.model.quantity import Quantities, sizes_of
+from dsgmcmc.model.scale import Scale, on_scale
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.settings import named, setting
 from dsgmcmc.storage.files import read_toml
@@ -69,6 +70,11 @@ class FactorConfig(BaseModel):
         "gaussian",
         metavar="|".join(LIKELIHOODS),
     )
+    scale: Scale = setting(
+        "Model ratings, or their logarithms: amounts and counts above 0, with gaussian and student-t.",
+        "identity",
+        metavar="identity|log",
+    )
     biases: bool = setting("Include user and item biases.", True)
     center: bool = setting("Subtract the mean of the training ratings.", True, offered=False)
     hyper_start: int = setting(
@@ -94,8 +100,8 @@ class FactorConfig(BaseModel):
 
     @property
     def law(self) -> type[Law]:
-        """The class of the likelihood."""
-        return LIKELIHOODS[self.likelihood]
+        """The class of the likelihood, on the scale of the run."""
+        return on_scale(LIKELIHOODS[self.likelihood], self.scale)
 
 
 class ModelConfig(PartSettings, LikelihoodSettings, FactorConfig):
@@ -181,11 +187,10 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
 
     @property
     def unused(self) -> set[str]:
-        """Settings that are neither stored nor hashed: of registered parts, where a run does not use them."""
+        """Settings that are neither stored nor hashed where a run does not use them: of registered parts, and scale."""
         fields = type(self).model_fields
-        return {
-            name for name in fields.keys() - ResolvedConfig.model_fields if getattr(self, name) == fields[name].default
-        }
+        optional = {"scale"} | fields.keys() - ResolvedConfig.model_fields
+        return {name for name in optional if getattr(self, name) == fields[name].default}
 
     @property
     def model_settings(self) -> list[str]:

@@ -280,7 +280,11 @@ class Ratings:
         Whether the split is temporal: the test ratings are the latest ratings, and `ages` are known.
     digest : str
         Hash of the content, by which runs identify the data; `verify` computes it again.
+    recorded : Ratings or None
+        The ratings as they were recorded, if this is a view of them on another scale.
     """
+
+    recorded: Ratings | None = None
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)

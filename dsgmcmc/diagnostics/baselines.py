@@ -51,32 +51,36 @@ class BiasesOnly(NamedTuple):
 
     Attributes
     ----------
+    law : type of Law
+        The Gaussian likelihood, on the scale of the ratings.
     mean : float
-        Mean of the training ratings.
+        Mean of the training ratings, on this scale.
     noise : float
         Variance of the noise.
     means, variances : tuple of (I,) and (J,) float64
         Posterior means and variances of the biases of rows, and of columns.
     """
 
+    law: type[Law]
     mean: float
     noise: float
     means: tuple[Float64, Float64]
     variances: tuple[Float64, Float64]
 
     def predict(self, rows: Int64, columns: Int32) -> Float64:
-        """Return the expected ratings of pairs, (q,)."""
+        """Return the expected ratings of pairs, (q,), on the scale of `law`."""
         mean: Float64 = self.mean + self.means[0][rows] + self.means[1][columns]
         return mean
 
     def predictive(self, rows: Int64, columns: Int32, levels: Float64 | None = None) -> Predictive:
         """Return the predictive distributions of the ratings of pairs; `levels` are the ratings' levels, if known."""
         variance = self.noise + self.variances[0][rows] + self.variances[1][columns]
-        return Gaussian.predictive_of_moments(Moments(self.predict(rows, columns), variance, None, levels))
+        return self.law.predictive_of_moments(Moments(self.predict(rows, columns), variance, None, levels))
 
 
-def fit_biases_only(ratings: Ratings) -> BiasesOnly:
-    """Fit biases only to the training ratings."""
+def fit_biases_only(ratings: Ratings, law: type[Law] = Gaussian) -> BiasesOnly:
+    """Fit biases only to the training ratings, on the scale of `law`."""
+    ratings = law.view(ratings)
     n, counts = ratings.nnz, (np.diff(ratings.row_indptr), ratings.column_counts)
     squares = sum(float(np.square(x).sum()) for _, _, x in _deviations(ratings, "train", ratings.row_indptr))
     variance = squares / n or 1.0
@@ -96,7 +100,7 @@ def fit_biases_only(ratings: Ratings) -> BiasesOnly:
         ]
         if np.all(np.abs(np.array([tau, *strengths]) / old - 1) < CONVERGED_BELOW):
             break
-    return BiasesOnly(ratings.mean, 1 / tau, means, (variances[0], variances[1]))
+    return BiasesOnly(law, ratings.mean, 1 / tau, means, (variances[0], variances[1]))
 
 
 def _sweep(ratings: Ratings, means: tuple[Float64, Float64], tau: float, strength: float) -> tuple[Float64, float]:
@@ -124,7 +128,7 @@ def baselines(ratings: Ratings, biases: BiasesOnly) -> dict[str, float]:
     """Return the RMSE of the two baselines on the test ratings, ``mean_only`` and ``biases_only``."""
     squares = np.zeros(2)
     for rows, columns, x in _deviations(ratings, "test", ratings.test_indptr):
-        squares += (x @ x, np.square(x + ratings.mean - biases.predict(rows, columns)).sum())
+        squares += (x @ x, np.square(x + ratings.mean - biases.predictive(rows, columns).mean).sum())
     mean_only, biases_only = np.sqrt(squares / ratings.nnz_test).tolist()
     return {"mean_only": mean_only, "biases_only": biases_only}
 
@@ -179,7 +183,7 @@ def advantage(
         owners = columns if ratings.transposed else rows
         np.add.at(counts, owners, 1)
         np.add.at(sums[0], owners, logs - simple_logs)
-        np.add.at(sums[1], owners, np.square(test.rating - simple.mean) - np.square(test.rating - test.mean))
+        np.add.at(sums[1], owners, np.square(test.rating - simple.mean) - np.square(test.rating - test.point(law)))
         total += float(simple_logs.sum())
     if np.count_nonzero(counts) < 2 or not np.isfinite(sums[0]).all():
         return None

@@ -36,8 +36,8 @@ class Model(BaseModel):
     behind, error : float or None
         By how much its criterion is worse than the criterion of the best model at this number of sweeps, and the
         standard error of this difference.
-    rmse : float or None
-        RMSE, if it was measured.
+    rmse, mae : float or None
+        Errors of predictions (with scale log, of means or medians: `dsgmcmc.model.scale`), if they were measured.
     seconds : float or None
         Time that its chain took.
     """
@@ -51,6 +51,7 @@ class Model(BaseModel):
     behind: float | None = None
     error: float | None = None
     rmse: float | None = None
+    mae: float | None = None
     seconds: float | None = None
 
 

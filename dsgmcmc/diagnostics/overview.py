@@ -88,7 +88,7 @@ def _progress(under_way: LiveProgress, facts: Mapping[str, Any]) -> Verdict:
     """Say how far an unfinished run has come."""
     usable = under_way.usable()
     if under_way.rmse_mean is not None:
-        usable += f"; RMSE of the posterior mean {written(under_way.rmse_mean)}"
+        usable += f"; RMSE of their prediction {written(under_way.rmse_mean)}"
     return Verdict([str(under_way), usable], facts.get("cautions", []), [])
 
 
@@ -162,14 +162,19 @@ def score_tables(scored: Mapping[str, Any] | None) -> list[Table]:
     """Make tables of the scores of test ratings, in total and by number of training ratings, from `calibration`."""
     if scored is None:
         return []
+    of_point = " of the median" if scored.get("point") == "median" else ""
     labels = {
-        "rmse": "RMSE",
-        "mae": "MAE",
+        "auc": "AUC",
+        "brier": "Brier score",
+        "log_loss": "log loss",
+        "rmse": f"RMSE{of_point}",
+        "mae": f"MAE{of_point}",
+        "rmse_log": "RMSE of logarithms",
         "predictive_sd": "predictive sd",
         "log_predictive_density": "log predictive density",
         "log_probability": "log probability of the level",
     }
-    rows = [[label, written(scored[name])] for name, label in labels.items() if scored[name] is not None]
+    rows = [[label, written(scored[name])] for name, label in labels.items() if scored.get(name) is not None]
     rows += [[f"inside {level:.0%} intervals", f"{share:.1%}"] for level, share in scored["coverage"].items()]
     groups = [
         [f"{kind}s with {group['from']:,} to {group['to']:,}", written(group["rmse"]), f"{group['coverage_90']:.1%}"]

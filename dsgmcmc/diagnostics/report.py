@@ -131,7 +131,7 @@ def _test_sections(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
     """Yield the sections about the test ratings."""
     test = predict_test(run)
     predictive = test.predictive(run.config.law, run.levels)
-    note = "Strong lines: posterior mean. Faint lines: current draw."
+    note = "Strong lines: all draws. Faint lines: current draw."
     yield _section("Error while sampling", _figure(2, partial(_draw_errors, metrics=_metrics(run))), note)
     intervals = partial(_draw_calibration, predictive=predictive, ratings=test.rating, counts=scored["pit"])
     scores, groups = score_tables(scored)
@@ -221,7 +221,7 @@ def _draw_traces(panels: Panels, chains: Sequence[int], shown: Mapping[str, Floa
 
 
 def _draw_errors(panels: Panels, metrics: Mapping[int, Mapping[str, Float64]]) -> None:
-    """Draw the RMSE of the posterior mean and of each draw on the test ratings, by iteration and by time."""
+    """Draw the RMSE of all draws together and of each draw on the test ratings, by iteration and by time."""
     for panel, (axis, label) in zip(panels, (("iteration", "iteration"), ("time_s", "seconds")), strict=True):
         for number, (chain, columns) in enumerate(metrics.items()):
             color = f"C{number % 10}"

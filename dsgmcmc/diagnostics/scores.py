@@ -17,6 +17,7 @@ users, and :math:`D_u = \sum_{i \in u} (d_i - \bar d)`. Then
 is the squared standard error of a mean with clusters [Cameron & Miller 2015, section 2].
 
 [Czado 2009] Predictive model assessment for count data, Biometrics 65.
+[Hanley & McNeil 1982] The meaning and use of the area under a receiver operating characteristic curve, Radiology 143.
 [Cameron & Miller 2015] A practitioner's guide to cluster-robust inference, Journal of Human Resources 50(2).
 """
 
@@ -30,10 +31,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.predictive.base import Predictive
+from dsgmcmc.model.predictive.base import Predictive, nearest_level
 from dsgmcmc.posterior.heldout import TestPredictions, predict_test
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Float64, Int32, Int64
+from dsgmcmc.types import Float64, Int32, Int64, Mask
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Nominal levels of the predictive intervals that a run reports."""
@@ -115,8 +116,8 @@ def calibration(run: Run) -> dict[str, Any] | None:
     return {
         **(held_out_scores([test], law, levels) or {}),
         "pit": pit_counts(transforms),
-        "by_activity": _groups(transforms, test, run.counts("user")[users]),
-        "by_popularity": _groups(transforms, test, run.counts("item")[items]),
+        "by_activity": _groups(transforms, test.rating, test.point(law), run.counts("user")[users]),
+        "by_popularity": _groups(transforms, test.rating, test.point(law), run.counts("item")[items]),
     }
 
 
@@ -130,27 +131,36 @@ def held_out_scores(parts: Iterable[TestPredictions], law: type[Law], levels: Fl
         (of central intervals, by level); ``log_predictive_density``, or None if ratings are ordinal;
         ``log_probability`` of the ratings' levels, or None if ratings have no levels; ``impossible``, the number of
         ratings with probability 0, which make log scores minus infinity; ``narrower_than_levels``, whether most 90 %
-        intervals are narrower than the distance between two levels. None without test ratings.
+        intervals are narrower than the distance between two levels; with two levels, the entries of
+        `two_level_scores`; with scale log, ``point`` ("mean" or "median": the prediction whose errors these are),
+        ``rmse_log`` (of logarithms), and None for ``predictive_sd``. None without test ratings.
     """
-    rows, sizes, impossible, narrow = [], [], 0, 0
+    rows, sizes, impossible, narrow, chances, hits = [], [], 0, 0, list[Float64](), list[Mask]()
     gap = 0.0 if levels is None else float(np.diff(levels).min(initial=np.inf))
     for test in parts:
-        predictive = test.predictive(law, levels)
+        predictive, point = test.predictive(law, levels), test.point(law)
         logs = [np.nan if log is None else log for log in predictive.log_scores(test.rating).values()]
-        errors = [rmse(test.rating, test.mean) ** 2, mae(test.rating, test.mean)]
+        errors = [rmse(test.rating, point) ** 2, mae(test.rating, point), rmse(law.scaled(test.rating), test.mean) ** 2]
         rows.append([*errors, np.sqrt(test.variance).mean(), *logs, *coverage(pit(predictive, test.rating)).values()])
         sizes.append(len(test.rating))
         narrow += int(np.count_nonzero(2 * 1.645 * predictive.sd < gap))
         if -np.inf in logs:
             impossible += int(np.isneginf(predictive.log_density(test.rating)).sum())
+        if levels is not None and len(levels) == 2:
+            chances.append(predictive.probabilities()[:, 1])
+            hits.append(nearest_level(test.rating, levels) > 0)
     if not rows:
         return None
-    mse, mean_error, sd, density, probability, *inside_intervals = np.average(rows, axis=0, weights=sizes).tolist()
+    mse, mean_error, scaled, sd, *others = np.average(rows, axis=0, weights=sizes).tolist()
+    density, probability, *inside_intervals = others
+    on_scale = {} if law.scale == "identity" else {"rmse_log": float(np.sqrt(scaled)), "point": law.point_name}
     return {
         "ratings": sum(sizes),
         "rmse": float(np.sqrt(mse)),
         "mae": mean_error,
-        "predictive_sd": sd,
+        **on_scale,
+        **(two_level_scores(np.concatenate(chances), np.concatenate(hits), probability) if chances else {}),
+        "predictive_sd": None if on_scale else sd,
         "coverage": dict(zip(LEVELS, inside_intervals, strict=True)),
         "log_predictive_density": None if np.isnan(density) else density,
         "log_probability": None if np.isnan(probability) else probability,
@@ -159,8 +169,23 @@ def held_out_scores(parts: Iterable[TestPredictions], law: type[Law], levels: Fl
     }
 
 
-def _groups(transforms: Pit, test: TestPredictions, counts: Int64) -> list[dict[str, Any]]:
-    """Divide test ratings into groups of similar size, by the `counts` of training ratings of their user or item."""
+def two_level_scores(p: Float64, hits: Mask, log_probability: float) -> dict[str, float | None]:
+    """Score probabilities `p` (n,) of the higher of two levels, given the ratings at that level, `hits` (n,).
+
+    Returns ``auc``, the probability that a rating at the higher level has the larger p, where equal p count half (None
+    if all ratings are at one level) [Hanley & McNeil 1982]; ``brier``, the mean of (p - hit)^2; and ``log_loss``, minus
+    the mean `log_probability` of the ratings.
+    """
+    _, place, counts = np.unique(p, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    high = int(hits.sum())
+    pairs = high * (len(hits) - high)
+    auc = float((ranks[hits].sum() - high * (high + 1) / 2) / pairs) if pairs else None
+    return {"auc": auc, "brier": float(np.square(p - hits).mean()), "log_loss": -log_probability}
+
+
+def _groups(transforms: Pit, ratings: Float64, points: Float64, counts: Int64) -> list[dict[str, Any]]:
+    """Divide test ratings, predicted as `points`, into groups of similar size, by the `counts` of users or of items."""
     edges = np.unique(np.quantile(counts, np.linspace(0, 1, GROUPS + 1)).astype(np.int64))
     group = np.clip(np.searchsorted(edges, counts, side="right") - 1, 0, max(len(edges) - 2, 0))
     result, covered = [], inside(transforms, 0.05, 0.95)
@@ -171,7 +196,7 @@ def _groups(transforms: Pit, test: TestPredictions, counts: Int64) -> list[dict[
                 "from": int(counts[chosen].min()),
                 "to": int(counts[chosen].max()),
                 "ratings": int(chosen.sum()),
-                "rmse": rmse(test.rating[chosen], test.mean[chosen]),
+                "rmse": rmse(ratings[chosen], points[chosen]),
                 "coverage_90": float(covered[chosen].mean()),
             }
         )

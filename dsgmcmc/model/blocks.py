@@ -93,10 +93,13 @@ class TestRows(NamedTuple):
         (rating - centre) / scale.
     by_column : list of (selection, rows, columns)
         For every column block: positions in `values`, local rows and local columns, all int32.
+    recorded : (q,) float32 or None
+        The ratings as they were recorded; None if they are `centre` + `scale` times `values`.
     """
 
     values: Float32
     by_column: list[tuple[Int32, Int32, Int32]]
+    recorded: Float32 | None = None
 
 
 class RatingBlocks:
@@ -198,6 +201,8 @@ class RatingBlocks:
             for c, block in enumerate(self._read_train(ratings, start, stop)):
                 self.train[b, c] = block
             self.test[b] = self._cut_test(*ratings.slab("test", start, stop))
+            if ratings.recorded is not None:
+                self.test[b] = self.test[b]._replace(recorded=ratings.recorded.slab("test", start, stop)[2])
 
     def _read_train(self, ratings: Ratings, start: int, stop: int) -> list[CellRatings]:
         """Read the cells of a range of rows in slabs, so that peak memory is little above the size of the result."""

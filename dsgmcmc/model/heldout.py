@@ -71,19 +71,21 @@ class HeldOut:
             for rows in self._rows.values():
                 rows.count(draw)
 
-    def metrics(self) -> dict[str, float | None]:
+    def metrics(self, weight: float) -> dict[str, float | None]:
         """RMSE of the last recorded state and of the posterior mean; tau, if there is noise. Collective.
 
-        The values are in the ratings' own unit. An RMSE is None without test ratings, and for clicks.
+        `weight` is the total weight of all draws. The values are in the ratings' own unit. An RMSE is None without test
+        ratings, and for clicks.
         """
         n, scale = self._ratings.n_test, self._ratings.scale
         tau = {"tau": self._noise_precision() / scale**2} if self._likelihood.has_noise else {}
         if not self._has_errors:
             return {"rmse": None, "rmse_mean": None, **tau}
-        predictions = [(rows.rows.values, (rows.prediction, rows.mean)) for rows in self._rows.values()]
+        predictions = [rows.predictions(self._ratings.centre, scale, weight) for rows in self._rows.values()]
         squares = [[np.square(p - x).sum(dtype=np.float64) for p in both] for x, both in predictions]
         errors = self._circulation.ring.total(np.array(squares))
-        rmse, rmse_mean = (scale * np.sqrt(errors / n)).tolist()
+        unit = scale if self._likelihood.scale == "identity" else 1.0
+        rmse, rmse_mean = (unit * np.sqrt(errors / n)).tolist()
         has_draws = any(rows.log_likelihoods for rows in self._rows.values())
         return {"rmse": rmse, "rmse_mean": rmse_mean if has_draws else None, **tau}
 
@@ -182,6 +184,15 @@ class HeldOutRows:
             self.probability[chosen] = state.probability
         self.noise[chosen if self.likelihood.noise_varies else 0] = state.variance
 
+    def predictions(self, centre: float, scale: float, weight: float) -> tuple[Float32, tuple[Array, Array]]:
+        """Ratings, and their predictions by the last recorded state and by all draws: standardised, or as recorded."""
+        if self.rows.recorded is None:
+            return self.rows.values, (self.prediction, self.mean)
+        spread = self.mean_noise + self.m2 / np.float32(weight or 1.0)
+        moments, square = ((self.prediction, self.noise), (self.mean, spread)), np.float32(scale**2)
+        first, second = (self.likelihood.point(_rating(mean, centre, scale), square * v) for mean, v in moments)
+        return self.rows.recorded, (first, second)
+
     def count(self, draw: DrawInfo) -> None:
         """Include the last recorded state, as a draw, in the averages of what is not in `moments`."""
         self.mean_noise += draw.share * (self.noise - self.mean_noise)
@@ -207,10 +218,18 @@ class HeldOutRows:
         shape = (len(self.followed_predictions), len(self.followed))
         return np.array(self.followed_predictions, np.float32).reshape(shape)
 
-    def traces(self, centre: float, scale: float) -> Iterator[tuple[Key, Array]]:
-        """Yield the traces, with predictions as `centre` + `scale` x standardised value, and the positions followed."""
+    def traces(self, centre: float, scale: float, own: bool = False) -> Iterator[tuple[Key, Array]]:
+        """Yield the traces, with predictions as `centre` + `scale` x standardised value, and the positions followed.
+
+        With `own`, predictions and log likelihoods are those of the ratings as they were recorded.
+        """
         likelihoods = np.array(self.log_likelihoods, np.float64) - len(self.rows.values) * np.log(scale)
-        yield Key("trace", "W", self.block, "prediction"), _rating(self.trace(), centre, scale)
+        predictions = _rating(self.trace(), centre, scale)
+        if own and self.rows.recorded is not None:
+            logarithms = self.likelihood.scaled(self.rows.recorded)
+            likelihoods -= logarithms.sum(dtype=np.float64)  # the slope of log x is 1 / x
+            predictions = self.likelihood.point(predictions, 0.0)
+        yield Key("trace", "W", self.block, "prediction"), predictions
         yield Key("trace", "W", self.block, "log_likelihood"), likelihoods
         yield Key("trace", "W", self.block, "followed"), self.followed
 
@@ -222,13 +241,16 @@ class HeldOutRows:
         self.log_likelihoods = snapshot.read(Key("trace", "W", self.block, "log_likelihood")).tolist()
 
     def posterior(self, centre: float, scale: float, total: float) -> Iterator[tuple[Key, Lazy]]:
-        """Arrays of the saved posterior, in the ratings' own unit; `total` is the weight of all draws."""
-        square = np.float32(scale**2)
-        yield self._key("rating"), partial(_rating, self.rows.values, centre, scale)
+        """Arrays of the saved posterior, in the ratings' own unit; `total` is the weight of all draws.
+
+        Means and variances are on the likelihood's scale (`dsgmcmc.model.scale`).
+        """
+        square, recorded = np.float32(scale**2), self.rows.recorded
+        yield self._key("rating"), partial(_rating, self.rows.values, centre, scale) if recorded is None else recorded
         yield self._key("mean"), partial(_rating, self.mean, centre, scale)
         yield self._key("variance"), lambda: self.m2 / np.float32(total) * square
         yield self._key("noise_variance"), np.broadcast_to(self.mean_noise * square, self.mean.shape)
-        yield from self.traces(centre, scale)
+        yield from self.traces(centre, scale, own=True)
         if self.likelihood.n_levels:
             yield self._key("probability"), self.mean_probability
         if self.likelihood.shape:

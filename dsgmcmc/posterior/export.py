@@ -3,8 +3,8 @@
 **Parquet**: one row per chain and user or item (``side, id, chain, ratings``, then ``bias, bias_sd, factor_1,
 factor_1_sd ...``); when draws are exported, one row per draw and user or item (``side, id, chain, iteration, weight,
 tau, bias, factor_1 ...``). A prediction is the mean of the training ratings plus both biases plus the inner product of
-the factors. All terms must come from one draw or from the means of one chain, because latent dimensions differ between
-chains.
+the factors; with scale log, all of these belong to logarithms. All terms must come from one draw or from the means of
+one chain, because latent dimensions differ between chains.
 
 **netCDF**: the run in ArviZ's schema, with dims ``chain`` and ``draw``, and the groups of `to_datatree`. Raw factors,
 which are not identified, are only in Parquet files.
@@ -120,8 +120,8 @@ def to_datatree(run: Run) -> Any:
     -------
     xarray.DataTree
         - ``posterior``, for all draws: the scalars of `dsgmcmc.posterior.traces`; the strengths of features; and
-          ``prediction`` of the monitored test pairs (by ``pair``, the position among all test pairs). Constants are
-          left out.
+          ``prediction`` of the monitored test pairs (by ``pair``, the position among all test pairs): the expected
+          rating given the draw or, with scale log, the median one. Constants are left out.
         - ``columns``: means and precisions of priors by ``column`` of a factor. Columns rotate, so these draws are not
           comparable between chains, nor within one: do not judge convergence by them.
         - ``sample_stats``: ``weight`` and ``iteration`` of every draw, and ``test_log_likelihood``.

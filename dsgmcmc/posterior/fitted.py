@@ -98,7 +98,7 @@ class FittedModel:
 
     @property
     def mean_(self) -> float:
-        """Constant that was subtracted from the ratings."""
+        """Constant that was subtracted from the ratings, or from their logarithms with scale log."""
         return self._fitted().mean
 
     @property
@@ -114,7 +114,7 @@ class FittedModel:
         if run.unfinished or not (run.config.law.can_be_evaluated and len(run.test_pairs()[0])):
             return None
         test = predict_test(run)
-        return float(np.sqrt(np.mean((test.rating - test.mean) ** 2)))
+        return float(np.sqrt(np.mean((test.rating - test.point(run.config.law)) ** 2)))
 
     def _fitted(self) -> Run:
         if not hasattr(self, "run_"):
@@ -178,7 +178,7 @@ class FittedModel:
     def predict(self, X: Any, return_std: Literal[True]) -> tuple[Float64, Float64]: ...
 
     def predict(self, X: Any, return_std: bool = False) -> Float64 | tuple[Float64, Float64]:
-        """Predict ratings.
+        """Predict ratings: their means or, under student-t with scale log, their medians (`dsgmcmc.model.scale`).
 
         Parameters
         ----------
@@ -195,11 +195,13 @@ class FittedModel:
         Raises
         ------
         InputError
-            If `unknown` is "refuse" and a name is unknown.
+            If `unknown` is "refuse" and a name is unknown, or if ratings have no standard deviation.
         NotFittedError
             If the model is not fitted: scikit-learn's error if the program has imported scikit-learn, else the
             error of `dsgmcmc.errors`.
         """
+        if return_std and self._fitted().config.law.point_name != "mean":
+            raise InputError("under student-t, ratings with scale log have no standard deviation: use predict_interval")
         prediction = self._predict(X, PredictOptions(clip=self.clip))
         mean = prediction.mean.astype(np.float64)
         return (mean, prediction.sd.astype(np.float64)) if return_std else mean

@@ -28,7 +28,8 @@ class TestPredictions(NamedTuple):
     rating : float64
         Observed ratings.
     mean, variance : float64
-        Mean and variance of the predictor over the draws of all chains.
+        Mean and variance of the predictor over the draws of all chains, on the scale of the likelihood
+        (`dsgmcmc.model.scale`), as are the noise variance and `shape`.
     noise_variance : float64
         Posterior mean of the noise variance of every rating.
     probability : (q, R) float64 or None
@@ -43,6 +44,10 @@ class TestPredictions(NamedTuple):
     noise_variance: Float64
     probability: Float64 | None = None
     shape: Float64 | None = None
+
+    def point(self, law: type[Law]) -> Float64:
+        """Return the predictions of the ratings under a likelihood, in units of the ratings (`Law.point_name`)."""
+        return law.point(self.mean, self.variance + self.noise_variance)
 
     def predictive(self, law: type[Law], levels: Float64 | None) -> Predictive:
         """Return predictive distributions under a likelihood; `levels` are the levels of the ratings, if any."""

@@ -125,7 +125,8 @@ class FoldIn:
         order = np.argsort(rows, kind="stable")
         self._others = others[order]
         run.config.law.check_new(values, float(run.facts["minimum"]))
-        self._values = run.config.law.codes(values[order].astype(np.float64), run.levels)
+        values = run.config.law.scaled(values[order].astype(np.float64))
+        self._values = run.config.law.codes(values, run.levels)
         self._ends = np.searchsorted(rows[order], np.arange(len(vocabulary) + 1))
         self._rows: dict[int, Rows] = {}
 

@@ -96,7 +96,8 @@ class Predictor:
     Attributes
     ----------
     names : list of str
-        Names of the columns: ``mean, sd, q05, q95`` and, if requested, ``at_least_4`` and ``p_1, p_2`` of levels.
+        Names of the columns: ``mean, sd, q05, q95``, with scale log ``median`` in place of a mean that does not
+        exist (`dsgmcmc.model.scale`), and, if requested, ``at_least_4`` and ``p_1, p_2`` of levels.
 
     Raises
     ------
@@ -110,7 +111,10 @@ class Predictor:
         self.newcomers = newcomers
         config = run.config
         scores_only = not config.law.can_be_evaluated
-        self.names = [*options.columns]
+        has_mean = options.of_mean or config.law.point_name == "mean"
+        self._summary = options.columns if has_mean else ("median", None, *options.columns[2:])
+        self.names = [name for name in self._summary if name]
+        self._summarised = len(self.names)
         if scores_only and (options.at_least is not None or options.probabilities):
             raise InputError(f"{run.path}: {config.likelihood} predicts scores, not ratings or their probabilities")
         if options.at_least is not None:
@@ -137,24 +141,26 @@ class Predictor:
             In units of the ratings.
         """
         columns = self.columns(users, items)
-        return Prediction(*(columns[name] for name in self.options.columns))
+        absent = np.full(len(users), np.nan, np.float32)
+        return Prediction(*(columns[name] if name else absent for name in self._summary))
 
     def columns(self, users: Int32, items: Int32) -> dict[str, Float32]:
         """Return the predictions of `__call__` and the requested probabilities, each (q,) float32, by column name."""
         columns = {name: np.empty(len(users), np.float32) for name in self.names}
         for rows, predictive in self.distributions(users, items):
-            for name, values in zip(self.options.columns, predictive.summary(*self.options.levels), strict=True):
-                clipped = self._clip and name != "sd"
-                columns[name][rows] = np.clip(values, *self._range) if clipped else values
+            for name, values in zip(self._summary, predictive.summary(*self.options.levels), strict=True):
+                if name:
+                    clipped = self._clip and name != "sd"
+                    columns[name][rows] = np.clip(values, *self._range) if clipped else values
             probabilities = [] if self.options.at_least is None else [predictive.at_least(self.options.at_least)]
             probabilities += [*predictive.probabilities().T] if self.options.probabilities else []
-            for name, probability in zip(self.names[4:], probabilities, strict=True):
+            for name, probability in zip(self.names[self._summarised :], probabilities, strict=True):
                 columns[name][rows] = probability
         return columns
 
     def probabilities(self, users: Int32, items: Int32) -> Float32:
         """Return the requested probabilities, (q, m) float32: of a rating of at least the bound, and of every level."""
-        return np.stack(list(self.columns(users, items).values())[4:], axis=1)
+        return np.stack(list(self.columns(users, items).values())[self._summarised :], axis=1)
 
     def index_of(self, kind: str, names: Any) -> Int32:
         """Return indices of users or items by name; -1 for names that are neither in the run nor folded in."""

@@ -134,7 +134,7 @@ class Run:
     facts : dict
         Section ``[run]`` of ``run.toml``.
     mean : float
-        Constant that was subtracted from the ratings.
+        Constant that was subtracted from the ratings, on the scale of the likelihood.
     config : ResolvedConfig
     index : Index
         Names of users, items and features, and the pairs of the test ratings.

@@ -229,7 +229,7 @@ class Chain:
             "time_s": round(self.seconds, 4),
         }
         for recorder in self.state.others:
-            line |= recorder.metrics()
+            line |= recorder.metrics(self.state.draws.weight)
         line |= self.sampler.metrics()
         if self.ring.rank == 0:
             self.run_directory.add_metrics(self.chain, line)

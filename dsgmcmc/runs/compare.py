@@ -43,7 +43,7 @@ from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics import ranking
 from dsgmcmc.diagnostics.comparison import Comparison, Model
-from dsgmcmc.diagnostics.scores import Estimate, difference, rmse
+from dsgmcmc.diagnostics.scores import Estimate, difference, mae, rmse
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import DivergenceError, InputError, StoppedError
 from dsgmcmc.model.likelihoods import Levels
@@ -86,11 +86,17 @@ BIASES_ONLY = "biases only"
 LIKELIHOODS: dict[str, dict[str, Any]] = {
     BIASES_ONLY: {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared", "rank": 0},
     "plain": {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared"},
+    "log": {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared", "scale": "log"},
     "noise": {"likelihood": "gaussian", "noise": "both", "thresholds": "shared"},
+    "log noise": {"likelihood": "gaussian", "noise": "both", "thresholds": "shared", "scale": "log"},
     "tails": {"likelihood": "student-t", "noise": "both", "thresholds": "shared"},
+    "log tails": {"likelihood": "student-t", "noise": "both", "thresholds": "shared", "scale": "log"},
     "counts": {"likelihood": "negative-binomial", "noise": "shared", "thresholds": "shared"},
     "ordinal": {"likelihood": "ordinal-logit", "noise": "by-item", "thresholds": "user"},
 }
+
+#: Logarithms are tried if the largest rating is at least this number of medians.
+MANY_MEDIANS = 20
 
 #: Integer ratings are tried as counts if their maximum exceeds this number.
 SMALL_COUNTS = 10
@@ -143,7 +149,8 @@ class Candidate(NamedTuple):
 def likelihoods_for(ratings: Levels) -> list[str]:
     """List the likelihoods that suit training ratings, given as distinct values and their counts; the simplest first.
 
-    The three simplest likelihoods suit all ratings. Student-t suits ratings with more than 25 distinct values. The
+    Biases only, ``plain`` and ``noise`` suit all ratings. Student-t suits ratings with more than 25 distinct values,
+    and logarithms (``log``, ``log noise``, ``log tails``) suit those of them that are positive and `skewed`. The
     negative binomial suits nonnegative integers with a maximum above 10 and a variance above their mean. The ordinal
     likelihood suits 3 to 25 distinct values.
     """
@@ -153,7 +160,19 @@ def likelihoods_for(ratings: Levels) -> list[str]:
     are_counts = values[0] >= 0 and not np.any(values % 1)
     suits = {"tails": len(values) > MAX_THRESHOLDS, "ordinal": LEAST_LEVELS <= len(values) <= MAX_THRESHOLDS}
     suits["counts"] = bool(are_counts and values[-1] > SMALL_COUNTS and overdispersed)
+    suits |= dict.fromkeys(("log", "log noise", "log tails"), suits["tails"] and skewed(ratings))
     return [name for name in LIKELIHOODS if suits.get(name, True)]
+
+
+def skewed(ratings: Levels) -> bool:
+    """Whether ratings are positive, and reach `MANY_MEDIANS` medians or have logarithms less than half as skewed."""
+    values, counts = ratings
+    if values[0] <= 0:
+        return False
+    apart = [x - np.average(x, weights=counts) for x in (values, np.log(values))]
+    skewness, of_logarithms = (abs(counts @ x**3) / (counts @ x**2) ** 1.5 for x in apart)  # times a common factor
+    median = values[np.searchsorted(np.cumsum(counts), counts.sum() / 2)]
+    return bool(values[-1] >= MANY_MEDIANS * median or of_logarithms < skewness / 2)
 
 
 def candidates(*, clicks: bool, features: bool, times: bool, suited: Collection[str] = LIKELIHOODS) -> list[Candidate]:
@@ -234,7 +253,7 @@ def scores_of(run: Run, metric: Metric, values: Float64 | None) -> Scores:
     """
     owners, test = run.test_pairs()[0], predict_test(run)
     if metric == "rmse":
-        return Scores(-np.square(test.rating - test.mean), owners)
+        return Scores(-np.square(test.rating - test.point(run.config.law)), owners)
     predictive = test.predictive(run.config.law, values if run.levels is None else run.levels)
     score = predictive.log_probability if metric == "log-probability" else predictive.log_density
     return Scores(np.nan_to_num(score(test.rating), nan=np.nan, neginf=np.log(SMALLEST)), owners)
@@ -319,10 +338,11 @@ class Plan(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Scores of a candidate, its RMSE (None for clicks), and the estimated time to sample its chain, in seconds."""
+    """Scores of a candidate, its RMSE and MAE (None for clicks), and the time to sample its chain, in seconds."""
 
     scores: Scores
     rmse: float | None
+    mae: float | None
     seconds: float
 
 
@@ -524,11 +544,13 @@ class Comparing:
         """Score a candidate's whole chain on process 0; the file has the scores from the first half of its draws."""
         run = Run(path)
         test = predict_test(run)
-        error = rmse(test.rating, test.mean) if run.config.law.can_be_evaluated else None
+        given = test.rating, test.point(run.config.law)
+        errors = [error(*given) if run.config.law.can_be_evaluated else None for error in (rmse, mae)]
         scores = self._scores(run).compared_with(open_array(scores_file))
         summary = read_summary(run.directory.summary_file)
         per_iteration = summary["seconds_sampling"] / max(summary["iterations_made"], 1)
-        return Measured(scores, error, per_iteration * self._plan.sweeps * run.config.sweep_length)
+        seconds = per_iteration * self._plan.sweeps * run.config.sweep_length
+        return Measured(scores, errors[0], errors[1], seconds)
 
     # ------------------------------------------------------------------ the table, on process 0
 
@@ -557,7 +579,7 @@ class Comparing:
         if self._plan.metric == "rmse" and measured.rmse is not None:
             criterion, unit = measured.rmse, 2 * measured.rmse  # the gap is a difference of mean squared errors
         numbers = {"criterion": criterion, "behind": gap.mean / unit, "error": gap.error / unit}
-        return row.model_copy(update={**numbers, "rmse": measured.rmse, "seconds": measured.seconds})
+        return row.model_copy(update=numbers | {name: getattr(measured, name) for name in ("rmse", "mae", "seconds")})
 
 
 def remove_candidates(folder: Path) -> None:

@@ -90,7 +90,7 @@ class Progress:
         parts = [f"chain {line['chain']}", f"iteration {line['iteration']}/{self._iterations}"]
         if self.look:
             parts.append(self.look)
-        labels = (("rmse", "this draw"), ("rmse_mean", "posterior mean"))
+        labels = (("rmse", "this draw"), ("rmse_mean", "all draws"))
         rmses = [f"{label} {written(line[name])}" for name, label in labels if line.get(name) is not None]
         parts += [f"RMSE: {', '.join(rmses)}"] if rmses else []
         parts += [f"tau {line['tau']:.4g}"] if line.get("tau") is not None else []

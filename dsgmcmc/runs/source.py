@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.config.chain import DEFAULT_LENGTH
-from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, build
+from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, build, merged
 from dsgmcmc.data.ratings import Ratings, find_bad_scale, row_slabs
 from dsgmcmc.diagnostics.baselines import BiasesOnly, advantage, baselines, fit_biases_only
 from dsgmcmc.diagnostics.convergence import agreement, diagnose, slowest, temperatures
 from dsgmcmc.diagnostics.scores import held_out_scores
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import SLAB, RatingBlocks
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.likelihoods.ordinal import scale_of
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.parts.base import Place
+from dsgmcmc.model.scale import on_scale
 from dsgmcmc.model.target import FactorTarget, make_parts, read_parts
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.ring import Ring
@@ -60,6 +62,7 @@ class RatingsSource:
         self.path, self.start = path, start
         self._view = view
         self._earlier: WarmStart | None = None
+        self._biases: dict[str, BiasesOnly] = {}
 
     @cached_property
     def ratings(self) -> Ratings:
@@ -67,10 +70,11 @@ class RatingsSource:
         opened = Ratings(self.path)
         return opened if self._view is None else self._view(opened)
 
-    @cached_property
-    def biases_only(self) -> BiasesOnly:
-        """The fitted model with biases only, a baseline for all models."""
-        return fit_biases_only(self.ratings)
+    def biases_only(self, config: ResolvedConfig) -> BiasesOnly:
+        """The fitted Gaussian model with biases only on the scale of a run, a baseline for all models on this scale."""
+        if config.scale not in self._biases:
+            self._biases[config.scale] = fit_biases_only(self.ratings, on_scale(Gaussian, config.scale))
+        return self._biases[config.scale]
 
     def build(self, saved: Mapping[str, Any], *layers: Mapping[str, Any]) -> RunConfig:
         """Merge and check settings: `layers` override `saved`, and later layers override earlier layers.
@@ -81,7 +85,7 @@ class RatingsSource:
         if self.start is not None and not saved:
             self._earlier = WarmStart(self.start)
             saved = self._earlier.model()
-        requested = build(saved, *layers)
+        requested = build(saved, self._usual(saved, *layers), *layers)
         ratings = self.ratings
         n, rows = ratings.nnz, ratings.n_rows + ratings.n_cols
         rank = automatic_rank(n, rows) if requested.rank == "auto" else requested.rank
@@ -91,6 +95,19 @@ class RatingsSource:
             log.info("without test ratings a run has no target accuracy: it ends after %s", DEFAULT_LENGTH)
             suited["iterations"] = DEFAULT_LENGTH
         return requested.model_copy(update=suited)
+
+    def _usual(self, saved: Mapping[str, Any], *layers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the default likelihood that suits the ratings: for two values logistic, if the settings admit it."""
+        values, logistic = self.ratings.levels(2), {"likelihood": "ordinal-logit"}
+        if values is None or len(values) < 2 or "likelihood" in merged(saved, *layers):
+            return {}
+        try:
+            build(saved, logistic, *layers).resolved()
+        except InputError:
+            return {}
+        said = "ratings of two values, %g and %g, get the likelihood ordinal-logit (logistic): choose another by %s"
+        log.info(said, *values, named("likelihood"))
+        return logistic
 
     def resolve(self, processes: int, saved: Mapping[str, Any], *layers: Mapping[str, Any]) -> ResolvedConfig:
         """Resolve the settings of `build` for `processes` processes in all chains together, and check them.
@@ -148,7 +165,7 @@ class RatingsSource:
         scored = ratings.nnz_test and config.law.can_be_evaluated
         facts = {
             "data": str(self.path.absolute()),
-            "mean": _centre(config, ratings),
+            "mean": _centre(config, config.law.view(ratings)),
             "minimum": ratings.minimum,
             "maximum": ratings.maximum,
             "transposed": ratings.transposed,
@@ -157,7 +174,7 @@ class RatingsSource:
             "ratings": ratings.nnz,
             "test_ratings": ratings.nnz_test,
             **({"cautions": warnings} if (warnings := warnings_for_data(config, ratings)) else {}),
-            **({"baselines": saved_baselines or baselines(ratings, self.biases_only)} if scored else {}),
+            **({"baselines": saved_baselines or baselines(ratings, self.biases_only(config))} if scored else {}),
         }
         write_index(run, ratings, config.hash(), made_with(facts))
         if self._earlier is not None:
@@ -209,7 +226,7 @@ class RatingsSource:
         scores["coverage"] = {str(level): share for level, share in scores["coverage"].items()}
         over_biases = None  # without factors
         if config.rank:
-            over_biases = advantage(test_parts(run), config.law, levels, self.ratings, self.biases_only)
+            over_biases = advantage(test_parts(run), config.law, levels, self.ratings, self.biases_only(config))
         return {
             "rmse_mean": scores.pop("rmse"),
             "mae_mean": scores.pop("mae"),
@@ -224,6 +241,8 @@ class RatingsSource:
 def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
     """Return the number to subtract from ratings: their mean, or 0 for levels, for counts, and without ``center``.
 
+    Ratings, their mean and the result are on the scale of the likelihood.
+
     Instead of the mean, levels have thresholds, and counts have prior means.
     """
     return ratings.mean if config.center and not config.law.replaces_mean else 0.0
@@ -232,9 +251,10 @@ def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
 def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarget:
     """Read the ratings, and return a function that makes a chain's target in its initial state. Collective."""
     levels = ring.agree(partial(config.law.levels_of, ratings))
-    centre, codes = _centre(config, ratings), partial(config.law.codes, levels=levels)
-    blocks = RatingBlocks(ratings, ring, centre, config.standardise, codes)
-    data, sizes = read_parts(config, ratings, blocks, ring), config.quantities_for(ratings).sizes
+    scaled = ring.agree(partial(config.law.view, ratings))
+    centre, codes = _centre(config, scaled), partial(config.law.codes, levels=levels)
+    blocks = RatingBlocks(scaled, ring, centre, config.standardise, codes)
+    data, sizes = read_parts(config, scaled, blocks, ring), config.quantities_for(ratings).sizes
 
     def make(chain: int, sampler: Sampler[Any, Any]) -> FactorTarget:
         by_parts = sampler.gradient.by_parts

@@ -345,8 +345,11 @@ class Recorder(Protocol):
     def record(self, position: str, draw: DrawInfo | None) -> None:
         """Record the state in field `position`; add it to the averages unless `draw` is None. Collective."""
 
-    def metrics(self) -> dict[str, float | None]:
-        """Values for a line of metrics, from the last recorded state and from all draws. Collective."""
+    def metrics(self, weight: float) -> dict[str, float | None]:
+        """Values for a line of metrics, from the last recorded state and from all draws. Collective.
+
+        `weight` is the total weight of all draws.
+        """
 
     def followed(self) -> dict[int, Followed]:
         """Values from which ESS and R-hat are computed, by block of this process; may be empty."""

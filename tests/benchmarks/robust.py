@@ -38,7 +38,9 @@ from dsgmcmc.errors import EXIT_USAGE
 from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.parallel.comm import usable_cores
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
+from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.storage.rundir import RunDirectory
 
 LENGTH = ("--iterations", "400sweeps", "--max-walltime", "10min")
@@ -50,6 +52,8 @@ MODELS = {"plain": [], "noise": ["--noise", "both"]} | {
     if name not in ("gaussian", "all-cells")
 }
 MODELS["thresholds"] = ["--likelihood", "ordinal-logit", "--noise", "by-item", "--thresholds", "user"]
+LOG = ["--scale", "log"]
+MODELS |= {"log": LOG, "log noise": [*LOG, "--noise", "both"], "log tails": [*LOG, *MODELS["student-t"]]}
 MODELS["auto"] = ["--model", "auto"]
 AUTO_SEEDS = 3
 
@@ -108,6 +112,7 @@ def measure(out: Path) -> dict[str, Any]:
         "rmse_biases": summary["baselines"]["biases_only"],
         "gain": over.get("gain"),
         "coverage": summary["coverage"]["0.9"],
+        "log_score": summary[over.get("measure", "log_predictive_density")],
     }
 
 
@@ -125,7 +130,9 @@ def predictions(out: Path) -> list[np.ndarray]:
     users, items = (np.append(-1, rng.choice(names, 499)) for names in (run.users_, run.items_))
     pairs = np.column_stack([users, np.roll(items, 1)])
     test = predict_test(run.run_)
-    return [*run.predict(pairs, return_std=True), *run.predict_interval(pairs), test.mean, test.variance]
+    predicted = Predictor(run.run_, PredictOptions(clip=True))
+    of_pairs = predicted.columns(*(predicted.index_of(kind, names) for kind, names in zip(KINDS, pairs.T, strict=True)))
+    return [*of_pairs.values(), test.mean, test.variance]
 
 
 # ---------------------------------------------------------------------- tables

@@ -132,6 +132,8 @@ CASES = {
     # the weight of a count in the metric follows from the totals of its row and column, wherever these are
     "counts": case("baoab", "stars", likelihood="negative-binomial"),
     "heavy tails": case("psgld", "stars", likelihood="student-t", noise="by-user", implicit_features="both"),
+    # the mean of logarithms is computed by every process
+    "logarithms": case("baoab", "stars", likelihood="student-t", scale="log", **BOTH),
     # Gram matrices over all cells are ordered sums
     "clicks": case("baoab", of={"metric": "kronecker"}, likelihood="all-cells"),
     "clicks, gibbs": case("gibbs", likelihood="all-cells"),

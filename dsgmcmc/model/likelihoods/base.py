@@ -142,8 +142,13 @@ class Law(Part):
     is_sum_over_ratings: ClassVar[bool] = True
     #: Whether predictions can be compared with ratings; if not, only the order of predictions matters.
     can_be_evaluated: ClassVar[bool] = True
-    #: Whether the expected rating is the predictor.
+    #: Whether the expected rating is the predictor. Only then may ratings have another scale (`dsgmcmc.model.scale`).
     is_linear: ClassVar[bool] = False
+    #: Whether the exponential of a rating has an expectation.
+    exponential_has_mean: ClassVar[bool] = True
+    #: Setting ``scale``, and what predictions are: the mean of a distribution or, if it has none, its median.
+    scale: ClassVar[str] = "identity"
+    point_name: ClassVar[str] = "mean"
     #: Whether the likelihood has parameters in place of the training mean, which is then not subtracted from ratings.
     replaces_mean: ClassVar[bool] = False
     #: Settings that only this likelihood has.
@@ -242,6 +247,7 @@ class Law(Part):
         unused |= {} if cls.noise_quantities else {"noise": "shared"}
         unused |= {} if cls.has_noise else {"noise_precision": 1.0, "standardise": False}
         unused |= {"center": True} if cls.replaces_mean else {}
+        unused |= {} if cls.is_linear else {"scale": "identity"}
         wrong = [name for name, value in unused.items() if getattr(config, name) != value]
         if wrong:
             raise InputError(f"the {config.likelihood} likelihood has no use for {named(wrong[0])}: leave it out")
@@ -265,6 +271,23 @@ class Law(Part):
     def codes(cls, values: Array, levels: Float64 | None) -> Array:
         """Ratings as this likelihood encodes them: the index of the nearest level, 1 for clicks, else the value."""
         return values
+
+    # ------------------------------------------------------------------ the scale, here the identity
+
+    @classmethod
+    def scaled(cls, values: Array) -> Array:
+        """Ratings on the scale on which this likelihood models them."""
+        return values
+
+    @classmethod
+    def view(cls, ratings: Ratings) -> Ratings:
+        """An open file whose ratings are on the likelihood's scale."""
+        return ratings
+
+    @classmethod
+    def point(cls, mean: Array, variance: Array | float) -> Array:
+        """Predictions of ratings, given mean and variance of their predictive distributions on the scale."""
+        return mean
 
     # ------------------------------------------------------------------ properties
 

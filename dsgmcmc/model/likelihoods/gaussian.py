@@ -41,11 +41,14 @@ class Gaussian(Normal, Likelihood):
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
         """Yield warnings if this likelihood may not suit the values in a ratings file.
 
-        Here: also if the values are 0 and 1.
+        Here: also if there are two values.
         """
         yield from super().warnings_for_data(ratings, likelihood)
-        if (ratings.minimum, ratings.maximum) == (0.0, 1.0) and ratings.levels(2) is not None:
-            yield f"--likelihood {likelihood} has wrong intervals for ratings 0 and 1: try --likelihood ordinal-logit"
+        if (values := ratings.levels(2)) is not None and len(values) == 2:
+            yield (
+                f"--likelihood {likelihood} has wrong intervals for ratings {values[0]:g} and {values[1]:g}: "
+                "try --likelihood ordinal-logit"
+            )
 
     # ------------------------------------------------------------------ training ratings
 

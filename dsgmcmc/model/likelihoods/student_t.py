@@ -116,6 +116,7 @@ class StudentT(ScaledRows, Likelihood):
 
     starts: ClassVar[Mapping[str, float]] = {"inflation": START_NU / (START_NU - 2)}
     is_linear = True
+    exponential_has_mean = False
     mixture = SymmetricMixture
     draws_precision = True
     scale_bound = MAX_LOG_SCALE

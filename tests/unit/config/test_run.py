@@ -97,7 +97,7 @@ def test_run_toml_gives_back_the_same_chain(tmp_path: Path, name: str, prior: st
     """A resumed run reads its settings from run.toml, which has all; TOML has no null, and must not lose any."""
     step = {"name": name} | ({"step_size": 0.01} if name in STEPPING else {})
     config = build({"prior": prior, "sampler": step, "burn_in": "3sweeps"}).resolved()
-    assert set(config.table()) | {"zero_weight", "until"} == set(ResolvedConfig.model_fields)
+    assert set(config.table()) | {"zero_weight", "until", "scale"} == set(ResolvedConfig.model_fields)
     run = RunDirectory(tmp_path)
     run.write_settings(config.table(), {"data": "x", "config_hash": config.hash()})
     assert ResolvedConfig.of_run(run)[0] == config
@@ -123,6 +123,7 @@ OTHER = {
     "evaluate_every": 14,
     "noise": "both",
     "likelihood": "other",
+    "scale": "log",
     "implicit_features": "both",
     "features": "no",
     "time_levels": "user:8",

@@ -53,7 +53,7 @@ def test_candidates_in_the_order_of_their_complexity():
     """Likelihoods come first, then one, two and all additions, as far as the ratings admit them."""
     names = [model.name for model in candidates(clicks=False, features=True, times=False)]
     plain = ["plain", "plain + features", "plain + implicit", "plain + features + implicit"]
-    assert names[:6] == ["biases only", *plain, "noise"]
+    assert names[:6] == ["biases only", *plain, "log"]
     clicks = candidates(clicks=True, features=False, times=True)
     assert [model.name for model in clicks] == ["clicks", "clicks + implicit"]
     last = candidates(clicks=False, features=True, times=True)[-1].settings

@@ -24,13 +24,13 @@ def test_the_speed_counts_the_ratings_of_an_iteration(data: Path, tmp_path: Path
 
 
 def test_a_line_says_which_rmse_is_which(capsys: pytest.CaptureFixture[str]) -> None:
-    """A line has the RMSE of one draw and, once there is one, that of the posterior mean."""
+    """A line has the RMSE of one draw and, once there is one, that of all draws."""
     with Progress(10, 100.0) as progress:
         for iteration, mean in ((1, None), (10, 0.83234)):
             progress({"chain": 0, "iteration": iteration, "time_s": 0.0, "rmse": 0.9068, "rmse_mean": mean, "tau": 1.8})
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].endswith("RMSE: this draw 0.9068  tau 1.8")
-    assert lines[1].endswith("RMSE: this draw 0.9068, posterior mean 0.8323  tau 1.8")
+    assert lines[1].endswith("RMSE: this draw 0.9068, all draws 0.8323  tau 1.8")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from mpi4py import MPI
 from support import planted, sample, write_cells
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.source import RatingsSource
 
@@ -112,19 +113,44 @@ def test_more_processes_than_blocks_are_refused(tmp_path: Path) -> None:
 
 
 def test_warnings_say_what_does_not_suit_the_data(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A warning names a rank that is too large, and a likelihood of real numbers for ratings 0 and 1."""
+    """A warning names a rank that is too large, and a likelihood of real numbers for two values, if it was chosen."""
     data = write(tmp_path / "r.h5", 29, 17)
     binary = write(tmp_path / "b.h5", 29, 17, lambda x: (x > 3.5).astype(np.float32))
     for path, settings, expected in (
         (data, {}, ""),
         (data, {"rank": 32}, "leave out --rank, or try --rank 3"),
-        (binary, {}, "0 and 1"),
+        (binary, {}, ""),
+        (binary, {"likelihood": "gaussian"}, "0 and 1"),
     ):
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             RatingsSource(path).resolve(1, {}, settings)
         assert expected in caplog.text
         assert bool(caplog.text) == bool(expected)
+
+
+def test_two_values_are_logistic_unless_another_likelihood_is_needed(tmp_path: Path) -> None:
+    """Their scores are the AUC, as counted over pairs, the Brier score, and minus the log probability."""
+    for low, high in ((0, 1), (-1, 1)):
+        data = write(tmp_path / f"{low}.h5", 29, 17, lambda x, low=low, high=high: np.where(x > 3.5, high, low) * 1.0)
+        laws = {likelihood_of(data, {}), likelihood_of(data, {"noise": "both"}), likelihood_of(data, {"rank": 0})}
+        assert laws == {"ordinal-logit"}
+        settings: Any = {"likelihood": "gaussian"}, {"sampler": "gibbs"}, {"noise_precision": 2.0}
+        assert {likelihood_of(data, given) for given in settings} == {"gaussian"}
+    summary = sampled(tmp_path / "run", data)
+    test = predict_test(Run(tmp_path / "run"))
+    assert test.probability is not None
+    x, p = test.rating, test.probability[:, 1]
+    apart = p[x > 0][:, None] - p[x < 0]
+    assert summary["auc"] == pytest.approx(np.mean((apart > 0) + (apart == 0) / 2))
+    assert summary["brier"] == pytest.approx(np.mean((p - (x > 0)) ** 2))
+    assert (
+        summary["log_loss"] == pytest.approx(-np.log(np.where(x > 0, p, 1 - p)).mean()) == -summary["log_probability"]
+    )
+
+
+def likelihood_of(data: Path, settings: dict[str, Any]) -> str:
+    return RatingsSource(data).resolve(1, {}, settings).likelihood
 
 
 @pytest.mark.parametrize(("value", "why"), [(-1.0, "rating of -1,"), (2.5, "rating of 2.5,"), (0.0, "all")])
