@@ -49,6 +49,7 @@ class Purpose(IntEnum):
     IMPLICIT_FIT = 4
     IMPLICIT = 5
     IMPLICIT_UNKNOWN = 6
+    IMPLICIT_START = 7
     TIME = 8
     GAP = 9
     TIME_ACCEPTED = 10

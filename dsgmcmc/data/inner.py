@@ -1,8 +1,8 @@
 """Splits the training ratings of a file into a training and a test part, to choose a model by the test part.
 
 If the file has a temporal split, the latest training ratings are held out. Otherwise training ratings are held out at
-random, by a hash of seed, row and column. The test ratings of the file are never read. Only counts are kept in
-memory; every read computes the split again.
+random, by a hash of seed, row and column. Rows may be left out at random, with all their ratings, by a hash of seed and
+row. The test ratings of the file are never read. Only counts are kept in memory; every read computes the split again.
 """
 
 from __future__ import annotations
@@ -32,20 +32,22 @@ class InnerSplit(Ratings):
         temporal.
     seed : int
         Seed of the random split.
+    rows : float
+        Approximate share of the rows whose ratings are used.
 
     Attributes
     ----------
     digest : str
-        Hash of the file's digest, the share and the seed.
+        Hash of the file's digest, the shares and the seed.
     """
 
-    def __init__(self, ratings: Ratings, share: float, seed: int) -> None:
+    def __init__(self, ratings: Ratings, share: float, seed: int, rows: float = 1.0) -> None:
         vars(self).update(vars(ratings))  # names, features, times and levels come from the file
         self._whole, self._share = ratings, share
-        self._threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
+        self._threshold, self._most = (np.uint64(min(int(part * 2.0**64), 2**64 - 1)) for part in (share, rows))
         self._seed_hash = _scramble(np.array([seed], np.uint64))
         self.temporal = False
-        self.digest = hashlib.sha256(f"{ratings.digest} inner {share!r} {seed}".encode()).hexdigest()
+        self.digest = hashlib.sha256(f"{ratings.digest} inner {share!r} {rows!r} {seed}".encode()).hexdigest()
         self._count()
 
     def _count(self) -> None:
@@ -56,9 +58,11 @@ class InnerSplit(Ratings):
         self.minimum, self.maximum = np.inf, -np.inf
         for start, stop in row_slabs(self._whole.row_indptr, _SLAB_ENTRIES):
             ends, columns, values = self._whole.slab("train", start, stop)
-            rows, train = np.repeat(np.arange(stop - start), np.diff(ends)), self._mask("train", start, stop, columns)
-            for part, mask in zip(SPLITS, (train, ~train), strict=True):
-                counts[part][start:stop] = np.bincount(rows[mask], minlength=stop - start)
+            rows, masks = np.repeat(np.arange(stop - start), np.diff(ends)), {}
+            for part in SPLITS:
+                masks[part] = self._mask(part, start, stop, columns)
+                counts[part][start:stop] = np.bincount(rows[masks[part]], minlength=stop - start)
+            train = masks["train"]
             if train.any():
                 kept = values[train]
                 self.column_counts += np.bincount(columns[train], minlength=self.n_cols)
@@ -75,12 +79,13 @@ class InnerSplit(Ratings):
 
     def _mask(self, part: Split, start: int, stop: int, columns: Int32) -> Mask:
         """Return a mask of the file's training ratings in rows `start` to `stop`, at `columns`, that are in a part."""
+        rows = np.repeat(np.arange(start, stop), np.diff(self._whole.row_indptr[start : stop + 1]))
         if self._whole.temporal:
             held_out = self._whole.ages(start, stop) < round(self._share * AGES)
         else:
-            rows = np.repeat(np.arange(start, stop), np.diff(self._whole.row_indptr[start : stop + 1]))
             held_out = _scramble((rows * self.n_cols + columns).astype(np.uint64) + self._seed_hash) < self._threshold
-        return held_out if part == "test" else ~held_out
+        used = _scramble(rows.astype(np.uint64) ^ self._seed_hash) <= self._most
+        return used & (held_out if part == "test" else ~held_out)
 
     def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
         """Read rows `start` to `stop` of a part; return arrays as `Ratings.slab` does."""

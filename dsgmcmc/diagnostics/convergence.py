@@ -61,7 +61,7 @@ ACCURACY_ALONE = 1.5
 #: means then differ by two thirds of an sd; independent draws exceed it in one case of a thousand at ESS 100.
 LEAST_SHARED_ESS, HALVES_LIMIT = 20, 1.1
 LABELS = {
-    "rhat": ("R-hat", ".3f"),
+    "rhat": ("R-hat of predictions", ".3f"),
     "ess": ("ESS", ".0f"),
     "shared_rhat": ("R-hat of the test log likelihood", ".3f"),
     "shared_ess": ("ESS of the test log likelihood", ".0f"),
@@ -147,15 +147,14 @@ def slowest(diagnosis: Mapping[str, Any], config: ResolvedChain) -> dict[str, di
     ]
     if not measured:
         return {}
-    slow = min(measured, key=itemgetter("ess"))
-    apart = [line for line in measured if line["ess"] < LEAST_SHARED_ESS or line["halves"] > HALVES_LIMIT]
-    times = max(2.0, LEAST_SHARED_ESS / slow["ess"])
+    measured.sort(key=itemgetter("ess"))
+    slow, times = measured[0], max(2.0, LEAST_SHARED_ESS / measured[0]["ess"])
     shared = {name: slow[name] for name in ("label", "ess", "rhat", "mean")} | {
-        "error": slow["sd"] / slow["ess"] ** 0.5,
-        "uncertain": [line["label"] for line in sorted(apart, key=itemgetter("ess"))],
-        "iterations": int(float(f"{config.burn_in + times * diagnosis['draws'] * config.thin:.2g}")),
+        "error": slow["sd"] / slow["ess"] ** 0.5
     }
-    return {"shared": shared}
+    doubtful = [q["label"] for q in measured if q["ess"] < LEAST_SHARED_ESS or q["halves"] > HALVES_LIMIT]
+    length = float(f"{config.burn_in + times * diagnosis['draws'] * config.thin:.2g}")
+    return {"shared": {**shared, "uncertain": doubtful, "iterations": int(length)}}
 
 
 def _withheld(weights: Float64, interleaved: int) -> str | None:
@@ -277,16 +276,14 @@ class Look(NamedTuple):
         """Say how accurate the predictions are, and whether the log likelihood of the test ratings still drifts."""
         if not self.found:
             return "the accuracy of predictions is unknown: too few draws, or draws of unequal weight"
-        wanted, words = limits(parse_accuracy(self.until), self.found), []
-        if "ess" in self.found:
-            times = f"{self.found['ess']:,.0f} independent draws, {wanted['ess']:g} were wanted"
-            words.append(f"predictions are as accurate as {times}")
-        if "rhat" in self.found:
-            words.append(f"R-hat of predictions is {self.found['rhat']:.3f}, {wanted['rhat']:g} was wanted")
-        for name in ("shared_ess", "shared_rhat"):
-            if name in self.found and not self.reached and not _meets(self.found, {name: wanted[name]}):
-                label, form = LABELS[name]
-                words.append(f"{label} is {self.found[name]:{form}}, {wanted[name]:g} was wanted")
+        words, wanted = [], limits(parse_accuracy(self.until), self.found)
+        for name, value in self.found.items():
+            if name == "ess":
+                words.append(
+                    f"predictions are as accurate as {value:,.0f} independent draws, {wanted[name]:g} were wanted"
+                )
+            elif name == "rhat" or not (self.reached or _meets(self.found, {name: wanted[name]})):
+                words.append(f"{LABELS[name][0]} is {value:{LABELS[name][1]}}, {wanted[name]:g} was wanted")
         return "; ".join(words)
 
     def against(self, targets: Mapping[str, float]) -> str:

@@ -157,9 +157,9 @@ def _mixing(summary: Summary) -> list[str]:
         return []
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return [
-        f"do not interpret {', '.join(names[:NAMED])}{more} from this run: the draws of {plain(slow['label'])} are "
-        f"worth {slow['ess']:,.0f} independent ones, and its mean {slow['mean']:.4g} is known to ± {slow['error']:.2g}"
-        f"; about {slow['iterations']:,} iterations would do: --resume --until none --iterations {slow['iterations']}"
+        f"do not interpret {', '.join(names[:NAMED])}{more} from this run: the ESS of {plain(slow['label'])} is "
+        f"{slow['ess']:,.0f}, and its mean {slow['mean']:.4g} is known to ± {slow['error']:.2g}; about "
+        f"{slow['iterations']:,} iterations would do: --resume --until none --iterations {slow['iterations']}"
     ]
 
 

@@ -12,9 +12,9 @@ The recommendation depends on the data, the settings and the seed, but not on ti
 3. *The recommended model* is the simplest sampled candidate whose score is within one standard error of the best
    score. The standard error is that of the paired difference, and includes the Monte Carlo errors of both chains.
 
-All chains have the same number of sweeps: fewer for many ratings, because errors are then small and sweeps take long. A
-candidate whose chain diverges is excluded. Only the chain of the simplest candidate falls back to safer samplers, as in
-any run, so that there is always a model to recommend.
+All chains have the same number of sweeps: fewer for many ratings, because errors are then small and sweeps take long.
+Of very many ratings, those of random rows are used. A candidate whose chain diverges is excluded. Only the chain of the
+simplest candidate falls back to safer samplers, as in any run, so that there is always a model to recommend.
 
 Every candidate's chain is a separate run, in a folder that is deleted at the end. The name of the run is a hash of its
 ratings and settings, so a comparison that was stopped resumes without sampling finished chains again.
@@ -70,7 +70,10 @@ Metric = Literal["log-probability", "log-density", "rmse", "ndcg"]
 BURN_IN_SWEEPS, MAX_SWEEPS = 50, 300
 #: Sweeps of all chains together, for fewer than `MANY_RATINGS` training ratings and from this number on.
 ALL_SWEEPS, ALL_SWEEPS_MANY = 1400, 840
-MANY_RATINGS = 500_000
+MANY_RATINGS = 200_000
+#: Of more training ratings than this number, those of some rows are left out, but at most of three rows in four, whose
+#: values would slow down the draws of the priors of rows.
+ENOUGH_RATINGS, LEAST_ROWS = 250_000, 0.25
 #: Likelihoods that are replaced while additions are tried, and their replacements.
 TRIAL_LIKELIHOODS = {"ordinal": "noise"}
 #: Smallest number of saved draws of a candidate, if rankings are the criterion.
@@ -307,7 +310,8 @@ def helpful(scores: Mapping[int, Scores], bare: int, numbers: Sequence[int]) -> 
 
 def inner_split_of(ratings: Ratings, seed: int) -> InnerSplit:
     """Divide the training ratings of an open file into training and held-out ratings for the comparison."""
-    return InnerSplit(ratings, min(0.25, max(HELD_OUT_SHARE, HELD_OUT_MIN / ratings.nnz)), seed)
+    share = min(0.25, max(HELD_OUT_SHARE, HELD_OUT_MIN / ratings.nnz))
+    return InnerSplit(ratings, share, seed, rows=min(1.0, max(LEAST_ROWS, ENOUGH_RATINGS / ratings.nnz)))
 
 
 class Plan(NamedTuple):

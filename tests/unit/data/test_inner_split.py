@@ -43,6 +43,17 @@ def test_training_ratings_are_divided_and_test_ratings_stay_away(path):
     assert inner.column_counts.tolist() == np.bincount(columns, minlength=40).tolist()
 
 
+def test_rows_are_left_out_with_all_their_ratings(path):
+    """About half of the rows keep both parts of their ratings, and the others have none."""
+    all_rows, half = InnerSplit(Ratings(path), 0.25, 3), InnerSplit(Ratings(path), 0.25, 3, rows=0.5)
+    assert half.digest != all_rows.digest
+    kept = np.diff(half.row_indptr) + np.diff(half.test_indptr) > 0
+    assert 0.2 < kept.mean() < 0.8
+    for ends, before in ((half.row_indptr, all_rows.row_indptr), (half.test_indptr, all_rows.test_indptr)):
+        np.testing.assert_array_equal(np.diff(ends), kept * np.diff(before))
+    assert len(half.slab("train", 0, half.n_rows)[1]) == half.nnz == half.column_counts.sum()
+
+
 def test_the_seed_determines_the_held_out_ratings(path):
     """Equal seeds hold out the same ratings, however the rows are read; other seeds hold out others."""
     first, again, other = (InnerSplit(Ratings(path), 0.25, seed) for seed in (3, 3, 4))

@@ -114,8 +114,8 @@ def test_uncertain_shared_parameters_are_named():
     known = {"label": "threshold 3", "ess": 4.4, "rhat": None, "mean": 1.25, "error": 0.034, "iterations": 4500}
     few = known | {"uncertain": ["threshold 3", "tau"]}
     line = result(GOOD | {"slowest": {"shared": few}})[-1]
-    assert line.startswith("do not interpret threshold 3, tau from this run: the draws of threshold 3 are worth 4 ")
-    assert "its mean 1.25 is known to ± 0.034; about 4,500 iterations would do: --resume --until none" in line
+    assert line.startswith("do not interpret threshold 3, tau from this run: the ESS of threshold 3 is 4, ")
+    assert "and its mean 1.25 is known to ± 0.034; about 4,500 iterations would do: --resume --until none" in line
     many = known | {"uncertain": ["threshold 3", "tau", "a", "b", "c"]}
     assert "threshold 3, tau, a and 2 more from" in result(GOOD | {"slowest": {"shared": many}})[-1]
     assert result(GOOD | {"slowest": {"shared": known | {"uncertain": []}}}) == result(GOOD)

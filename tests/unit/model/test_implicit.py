@@ -6,18 +6,19 @@ import numpy as np
 from mpi4py import MPI
 from support import Model, cells_of, factor_target, rows_of
 
-from dsgmcmc.model.parts.implicit import ImplicitFeatures
+from dsgmcmc.model.parts.implicit import DIRECTIONS, ImplicitFeatures
 from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.samplers.baoab import BAOAB, BAOABConfig
 from dsgmcmc.types import Factor
 
 ROWS, COLUMNS, DRAWS = 29, 17, 1000
 MODEL = Model(rank=1, biases=True, prior="fixed", prior_precision=2.0, noise_precision=1.0)
 
 
-def target_of(data: Path) -> tuple[FactorTarget, np.ndarray]:
+def target_of(data: Path, sampler: BAOAB | None = None) -> tuple[FactorTarget, np.ndarray]:
     """A target at a random state, with implicit features of both sides, and its pattern, whose last column is empty."""
     part = ImplicitFeatures((Factor.W, Factor.H), 2, 5.0)
-    target = factor_target(MPI.COMM_SELF, data, model=MODEL, parts=(part,))
+    target = factor_target(MPI.COMM_SELF, data, model=MODEL, sampler=sampler, parts=(part,))
     rng = np.random.default_rng(1)
     for block in target.blocks():
         block["theta"][:] = rng.normal(0.3, 0.7, block["theta"].shape)
@@ -78,3 +79,18 @@ def test_the_shift_is_what_y_adds_up_to(data: Path) -> None:
         n = r.sum(axis=1)
         shift = r @ rows_of(target, Factor(1 - factor), "implicit") / np.sqrt(np.maximum(n, 1))[:, None]
         np.testing.assert_allclose(rows_of(target, factor, "shift")[n > 0], shift[n > 0], atol=1e-5)
+
+
+def test_the_directions_of_the_preconditioner_have_the_largest_eigenvalues(data: Path) -> None:
+    """V V^T has 1 - 1 / s nearly, for eigenvalues s > 1 of the scaled X^T X; blocks that stay keep their directions."""
+    target, pattern = target_of(data, BAOAB(BAOABConfig(), 0))
+    draw(target, 0)
+    v = rows_of(target, Factor.H, DIRECTIONS)
+    x = pattern / np.sqrt(np.maximum(pattern.sum(axis=1), 1))[:, None]
+    scaled = x / np.sqrt((x**2).sum(axis=0) + 1)
+    wanted = 1 - 1 / np.maximum(1, np.linalg.eigvalsh(scaled.T @ scaled)[-2:])
+    found = np.linalg.eigvalsh(v.T @ v)
+    assert np.all((found <= wanted + 1e-5) & (found >= 0.6 * wanted))
+    assert wanted[1] > 0.7
+    draw(target, 1)
+    np.testing.assert_array_equal(rows_of(target, Factor.H, DIRECTIONS), v)
