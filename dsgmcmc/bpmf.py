@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import operator
 import os
+import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +18,8 @@ import numpy as np
 from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import RunConfig, nested
 from dsgmcmc.data.arrays import has_times, ratings_source, read_features
-from dsgmcmc.data.prepare import prepare_ratings
+from dsgmcmc.data.columns import NO_COLUMN, parse_columns
+from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.errors import InputError, StoppedError
 from dsgmcmc.parallel.comm import Alone, on_root
 from dsgmcmc.parallel.mpirun import number_of_processes, run_sample
@@ -26,6 +29,7 @@ from dsgmcmc.runs.progress import in_notebook
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import Scratch
 from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.terminal import log, plain
 from dsgmcmc.types import Comm
 
 if TYPE_CHECKING:  # these modules load Numba's compiler
@@ -131,10 +135,11 @@ class BPMF(Estimator, FittedModel):
         With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and samples the
         recommended model; other parameters restrict the candidates.
     user_features, item_features : data frame, array (n, 1 + F), SciPy sparse matrix or path, optional
-        Features of users and items, with or without ratings. The users (items) are named by the column ``user``
-        (``item``) of a data frame, or else by its index; by the first column of an array; or by the row numbers of a
-        matrix. Text and categories become one-hot columns, lists multi-hot columns, and numbers are standardised, as
-        by ``dsgmcmc prepare``.
+        Features of users and items, with or without ratings. The users (items) of a data frame are named by the column
+        of `columns`, or one with a usual name such as ``user``; else by an index that has a name or is text; else by
+        the first column. Those of an array are named by its first column, those of a matrix by row numbers from 0. Text
+        and categories become one-hot columns, lists multi-hot columns, and numbers are standardised, as by ``dsgmcmc
+        prepare``.
     options : dict, optional
         Any other settings of ``dsgmcmc sample`` by their names, such as ``{"grid": 8, "sampler.step_size": 0.2}``.
     test_fraction : float
@@ -144,7 +149,8 @@ class BPMF(Estimator, FittedModel):
         Treatment of several ratings of an item by a user: raise an error, or use the first, the last or the mean.
     columns : str, optional
         Columns of a file or data frame that have other names than user, item, rating, timestamp or their usual
-        synonyms: ``"user=buyer,item=sku"``.
+        synonyms: ``"user=buyer,item=sku"``. With ``rating=none``, or if there is no column of ratings, every row is a
+        click.
     clip : bool
         Clip predictions to the range of the training ratings; default True, as in ``dsgmcmc predict``.
     unknown : {"prior", "refuse"}
@@ -328,7 +334,7 @@ class BPMF(Estimator, FittedModel):
 
         def prepare() -> Path:
             given = {"user": self.user_features, "item": self.item_features}
-            features = {kind: read_features(table, kind) for kind, table in given.items() if table is not None}
+            features = {k: read_features(x, k, columns=self.columns) for k, x in given.items() if x is not None}
             timed = self.time_levels not in (None, "no")
             if not timed and (run is None or self.model == "auto"):
                 timed = has_times(X, y, self.columns)
@@ -350,10 +356,21 @@ class BPMF(Estimator, FittedModel):
                 other = self._scratch.path / "other.h5"
                 if write(other).content_sha256 != run.read_settings()[1].get("data_hash"):
                     return other
-            write(path)
+            self._say(write(path))
             return path.resolve()
 
         return on_root(comm, prepare, "fit")
+
+    def _say(self, summary: Summary) -> None:
+        """Log what the input was taken to mean, also to the terminal if `verbose`, and warn of doubts about it."""
+        from dsgmcmc.runs.progress import logs
+
+        with logs(0) if self.verbose else nullcontext():
+            for text in (note for about in summary.features.values() for note in about["notes"]):
+                log.info("%s", text)
+        clicks = summary.columns.endswith("clicks") and parse_columns(self.columns).get("rating") != NO_COLUMN
+        for text in summary.doubts + [f"{summary.columns} (columns='rating={NO_COLUMN}' asks for that)"] * clicks:
+            warnings.warn(plain(text), stacklevel=8)  # of the caller of `fit` or `compare`
 
     @classmethod
     def load(cls, run: str | os.PathLike[str], *, data: str | os.PathLike[str] | None = None) -> Self:

@@ -97,21 +97,12 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     with Ratings(path) as ratings:
         sizes = ("n_rows", "n_cols", "nnz", "nnz_test")
         others = ("mean", "minimum", "maximum", "transposed", "seed", "source", "digest")
-        facts = {name: getattr(ratings, name) for name in (*sizes, *others)}
-        features = {}
+        facts = {name: getattr(ratings, name) for name in (*sizes, *others)} | {"untrained": ratings.untrained()}
+        sizes_and_scale, features = ratings.describe(), {}
         for side, stored in ratings.features.items():
             kind = "user" if (side == "rows") != ratings.transposed else "item"
             features[f"{kind}_features"] = {group: stored.groups.count(group) for group in dict.fromkeys(stored.groups)}
-    sides = ("n_cols", "n_rows") if facts["transposed"] else ("n_rows", "n_cols")
-    users, items = (facts[side] for side in sides)
-    total = facts["nnz"] + facts["nnz_test"]
-    labelled = {
-        "users": users,
-        "items": items,
-        "ratings": f"{total:,}, density {total / (users * items):.3%}",
-        "scale": f"{facts['minimum']:g} to {facts['maximum']:g}, mean {facts['mean']:.5g}",
-        "training": facts["nnz"],
-        "test": f"{facts['nnz_test']:,} ({facts['nnz_test'] / total:.1%})",
+    labelled = sizes_and_scale | {
         **{name.replace("_", " "): groups for name, groups in features.items()},
         "made from": facts["source"],
         "seed": facts["seed"],

@@ -50,7 +50,7 @@ def prepare(
         typer.Option(
             metavar="user=U,item=I,rating=R,timestamp=T",
             help="Columns that are not detected, by name in the header or by position from 1, e.g. item=joke. "
-            "If user and item are given without rating, every line is a click.",
+            "With rating=none, or if there is no column of ratings, every line is a click.",
         ),
     ] = None,
     test_fraction: Annotated[
@@ -111,8 +111,8 @@ def prepare(
 
     The formats are in docs/files.md. They are detected from the content of a file; all but Parquet and .npz may be
     compressed with gzip. Read any other format into a data frame in Python, and write the data frame as Parquet or pass
-    it to BPMF. Names of users and items may be numbers or any text. A file of features has the names in a column user
-    (or item), or else in its first column.
+    it to BPMF. Names of users and items may be numbers or any text. A file of features has the names in the column of
+    --columns, in a column user (or item), or else in its first column.
 
     \b
     Examples:
@@ -155,13 +155,11 @@ def prepare(
 
 def _show(summary: Summary, duplicates: str, asked_for_test: bool) -> None:
     """Print a summary, and notes on standard error; missing test ratings are noted only if `asked_for_test`."""
-    facts = {
-        "users": f"{summary.users:,}",
-        "items": f"{summary.items:,}",
-        "ratings": f"{summary.ratings:,}, density {summary.ratings / (summary.users * summary.items):.3%}",
-        "scale": f"{summary.minimum:g} to {summary.maximum:g}, mean {summary.mean:.5g}",
-        "training": f"{summary.train:,}",
-        "test": f"{summary.test:,} ({summary.test / summary.ratings:.1%})",
+    from dsgmcmc.data.ratings import Ratings
+
+    with Ratings(summary.path) as written:
+        facts: dict[str, str] = written.describe()
+    facts |= {
         **{f"{entity} features": _features(entity, features) for entity, features in summary.features.items()},
         "columns": summary.columns,
         "file": summary.path,
@@ -189,13 +187,13 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool) -> None:
             "no ratings are held out for testing, so a run can neither measure its error nor end at a target accuracy: "
             "--test-fraction 0.2 holds out a fifth"
         )
+    notes += [f"warning: {doubt}" for doubt in summary.doubts]
     for note in notes:
         say(f"dsgmcmc: {note}", file=sys.stderr)
 
 
 def _features(entity: str, features: dict[str, Any]) -> str:
-    """Describe the features of users or items: groups and their sizes, and entities without features or ratings."""
+    """Describe the features of users or items: groups and their sizes, and whose names are matched."""
     groups = ", ".join(f"{group} {size}" if size > 1 else group for group, size in features["groups"].items())
     unknown = f"; {features['unknown']:,} {entity}s have none" if features["unknown"] else ""
-    unrated = f"; {features['unrated']:,} {entity}s have features but no ratings" if features["unrated"] else ""
-    return f"{sum(features['groups'].values()):,}: {groups}{unknown}{unrated}"
+    return f"{sum(features['groups'].values()):,}: {groups}{unknown}"

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.columns import find_column, locate, parse_columns, refuse_rounded
+from dsgmcmc.data.columns import assign_columns, find_column, locate, parse_columns, refuse_rounded
 from dsgmcmc.data.features import Description, Kind
 from dsgmcmc.data.tables import TableFile, is_number
 from dsgmcmc.errors import InputError
+from dsgmcmc.settings import in_python
 from dsgmcmc.types import Array, Float64, Mask
 
 _PRINTED = 10  # rows of a table that are printed
@@ -76,8 +77,9 @@ def list_names(given: Any, role: str) -> list[Any]:
 def read_ratings(X: Any, y: Any = None, timed: bool = False, columns: str | None = None) -> dict[str, Array]:
     """Read ratings from a matrix, a data frame or arrays.
 
-    Returns arrays (n,) by role: "user" and "item" of integers or str, "rating" of float64 and, if `timed`, "timestamp"
-    in seconds. Raises InputError if `X` or `y` has another form, or if a value is missing or not finite.
+    Returns arrays (n,) by role: "user" and "item" of integers or str, "rating" of float64, left out if a data frame
+    has clicks (`assign_columns`), and, if `timed`, "timestamp", of numbers or in seconds. Raises InputError if `X` or
+    `y` has another form, or if a value is missing or not finite.
 
     Parameters
     ----------
@@ -85,7 +87,7 @@ def read_ratings(X: Any, y: Any = None, timed: bool = False, columns: str | None
     y : (n,) array, optional
         The ratings, if `X` has only users and items.
     timed : bool
-        Whether `X` has one more column: times in seconds, or NumPy dates.
+        Whether `X` has one more column: times as numbers, or NumPy dates.
     columns : str, optional
         Columns of a data frame by role, such as ``user=U,item=I`` (as in `BPMF`).
     """
@@ -104,11 +106,13 @@ def read_ratings(X: Any, y: Any = None, timed: bool = False, columns: str | None
             roles.append("rating")
         if timed:
             roles.append("timestamp")
-        given = dict(zip(roles, _columns(X, roles, parse_columns(columns)), strict=True))
+        given = _columns(X, roles, parse_columns(columns))
         if y is not None:
             given["rating"] = np.asarray(y)
         if timed:
             given["timestamp"] = _seconds(given["timestamp"])
+    if "rating" not in given:
+        return given
     ratings = _floats(given["rating"], "ratings must be numbers")
     if ratings.shape != given["user"].shape:
         raise InputError(f"there are {len(given['user'])} pairs, but the ratings have the shape {ratings.shape}")
@@ -166,11 +170,12 @@ def read_pairs(X: Any, columns: str | None = None) -> list[Array]:
     """
     labels = {str(label) for label in getattr(X, "columns", ())}
     given = {role: name for role, name in parse_columns(columns).items() if name in labels}
-    return _columns(X, ("user", "item"), given)
+    return list(_columns(X, ("user", "item"), given).values())
 
 
-def _columns(X: Any, roles: Sequence[str], given: Mapping[str, str]) -> list[Array]:
-    """Return the column of each role, with names converted by `_names`; `given` maps roles to labels of a data frame.
+@in_python()
+def _columns(X: Any, roles: Sequence[str], given: Mapping[str, str]) -> dict[str, Array]:
+    """Return columns by role, with names converted by `_names`; `given` maps roles to labels of a data frame.
 
     An array, or a data frame whose labels are numbers, has one column for each role, in the order of roles.
     """
@@ -179,7 +184,7 @@ def _columns(X: Any, roles: Sequence[str], given: Mapping[str, str]) -> list[Arr
         array = X if isinstance(X, np.ndarray) else np.array(X, object)  # object: numbers stay numbers
         if array.ndim != 2 or array.shape[1] != len(roles):
             raise InputError(f"expected an array of shape (n, {len(roles)}): {', '.join(roles)}; found {array.shape}")
-        columns = list(array.T)
+        columns = dict(zip(roles, array.T, strict=True))
     else:
         given = {role: name for role, name in given.items() if role in roles}
         numbered = not given and all(isinstance(label, int | np.integer) for label in labels)
@@ -188,9 +193,13 @@ def _columns(X: Any, roles: Sequence[str], given: Mapping[str, str]) -> list[Arr
             raise InputError(f"expected a column for each of {', '.join(roles)}; the data frame has {width} columns")
         names = None if numbered else [str(label) for label in labels]
         advice = f'rename them, or give BPMF(columns="{",".join(f"{role}=NAME" for role in roles)}")'
-        places = locate("the data frame", names, width, given, roles, advice)
-        columns = [np.asarray(X[labels[places[role]]]) for role in roles]
-    return [*(_names(column, role) for column, role in zip(columns[:2], roles, strict=False)), *columns[2:]]
+        if "rating" in roles and not numbered:
+            places = assign_columns("the data frame", names, width, given, "timestamp" in roles)
+            roles = [role for role in roles if role in places]
+        else:
+            places = locate("the data frame", names, width, given, roles, advice)
+        columns = {role: np.asarray(X[labels[places[role]]]) for role in roles}
+    return columns | {role: _names(columns[role], role) for role in ("user", "item")}
 
 
 def _is_missing(value: Any) -> bool:
@@ -236,46 +245,57 @@ def ratings_source(X: Any, y: Any, timed: bool, columns: str | None, has_feature
     return TableFile.of_arrays(Path("ratings"), read_ratings(X, y, timed, columns))
 
 
-def read_features(given: Any, entity: str, separator: str = "|") -> Description:
+def read_features(given: Any, entity: str, separator: str = "|", columns: str | None = None) -> Description:
     """Make a description of users or items from features in any form.
 
     `given` may be the path of a file for ``prepare --user-features``; a SciPy sparse matrix, whose row numbers are the
-    names; a data frame with the names in a column ``user`` (``item``) or in the index, or else named by row numbers; or
-    an array (n, 1 + F) with names in the first column. `entity` is "user" or "item"; `separator` joins the values of
-    a list. Raises InputError if features have another form.
+    names; a data frame (`_feature_columns`); or an array (n, 1 + F), names first. `entity` is "user" or
+    "item"; `separator` joins the values of a list; `columns` are the columns of the ratings, as in `BPMF`. Raises
+    InputError if features have another form.
     """
     import scipy.sparse  # slow to import
 
+    own = parse_columns(columns).get(entity, "")
     if isinstance(given, str | os.PathLike) or scipy.sparse.issparse(given):
-        return Description(Path(given) if isinstance(given, str | os.PathLike) else given)
-    names, columns = _feature_columns(given, entity)
+        return Description(Path(given) if isinstance(given, str | os.PathLike) else given, label=own)
+    name_label, names, described = _feature_columns(given, entity, own)
     kinds: dict[str, Kind] = {}
-    texts = {entity: np.array([str(name) for name in names.tolist()], dtype=object)}
-    for label, column in columns.items():
+    texts = {name_label: np.array([str(name) for name in names.tolist()], dtype=object)}
+    for label, column in described.items():
         texts[label] = _texts(column, separator)
         if column.dtype.kind not in "iufb" and all(is_number(text) for text in texts[label] if text is not None):
             kinds[label] = "category"  # numbers written as text are codes
-    return Description(TableFile.of_arrays(Path(f"{entity}_features"), texts), kinds, separator)
+    return Description(TableFile.of_arrays(Path(f"{entity}_features"), texts), kinds, separator, name_label)
 
 
-def _feature_columns(given: Any, entity: str) -> tuple[Array, dict[str, Array]]:
-    """Return the names of users or items, and the feature columns by label."""
+def _feature_columns(given: Any, entity: str, own: str) -> tuple[str, Array, dict[str, Array]]:
+    """Return a label for the names of users or items, the names, and the feature columns by label.
+
+    The column, or index, of names is called `own`, as in the ratings; else it has a usual name; else it is an index
+    with a name or of text; else it is the first column, unless no column can be names: integers or text, all different.
+    """
     labels = getattr(given, "columns", None)
     if labels is None:
         array = np.asarray(given)
         if array.ndim != 2 or array.shape[1] < 2:
             raise InputError(f"{entity}_features: expected an array (n, 1 + F), names first, but found {array.shape}")
-        return _names(array[:, 0], entity), {f"feature_{k}": array[:, k] for k in range(1, array.shape[1])}
-    if len({str(label) for label in labels}) < len(labels):
+        return entity, _names(array[:, 0], entity), {f"feature_{k}": array[:, k] for k in range(1, array.shape[1])}
+    columns = {str(label): np.asarray(given[label]) for label in labels}
+    index_name = str(getattr(getattr(given, "index", None), "name", None) or "")
+    if len(columns) < len(labels) or (index_name and index_name in columns):
         raise InputError(f"{entity}_features: two columns have the same name ({', '.join(map(str, labels))})")
-    place = find_column(labels, entity)
-    name_label = None if place is None else labels[place]
-    if place is not None:
-        names = np.asarray(given[name_label])
-    else:
-        names = np.asarray(given.index) if hasattr(given, "index") else np.arange(len(given))
-    columns = {str(label): np.asarray(given[label]) for label in labels if label != name_label}
-    return _names(names, entity), columns
+    index = np.asarray(given.index) if hasattr(given, "index") else np.arange(len(given))
+    known = [*columns, index_name]
+    place = known.index(own) if own and own in known else find_column(known, entity)
+    if place is None and not index_name and index.dtype.kind in "iu" and any(map(_can_name, columns.values())):
+        place = 0
+    label = index_name if place is None else known[place]
+    return label or entity, _names(columns.pop(label, index), entity), columns
+
+
+def _can_name(column: Array) -> bool:
+    """Whether the values of a column are integers or text, and all different."""
+    return len({*map(str, column)}) == len(column) and all(isinstance(value, int | str) for value in column.tolist())
 
 
 def _texts(column: Array, separator: str) -> Array:

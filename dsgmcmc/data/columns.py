@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -38,6 +37,7 @@ _EARLIEST = 1e8  # seconds from 1970 to 1973
 _FEW = 50  # with fewer ratings, all may differ by chance
 Rows = Sequence[Sequence[str]]  # fields of rows
 _SHOWN = 8  # columns that a message shows
+NO_COLUMN = "none"  # as the column of ratings: every row is a click
 
 
 def simplified(name: object) -> str:
@@ -54,19 +54,18 @@ def find_column(names: Iterable[object], role: str) -> int | None:
 def names_recur(names: Sequence[str], sample: Rows) -> bool:
     """Whether what may be names of columns recurs in the rows below, and is no usual name of users or items."""
     usual = any(find_column(names, role) is not None for role in ("user", "item"))
-    return not usual and any(
-        name and name == text.strip() for row in sample for name, text in zip(names, row, strict=False)
-    )
+    pairs = (pair for row in sample for pair in zip(names, row, strict=False))
+    return not usual and any(name and name == text.strip() for name, text in pairs)
 
 
 def clicks_advice() -> str:
-    """Return advice for files of clicks."""
-    return f"for clicks, leave the rating column out: {named('columns')} user=NAME,item=NAME"
+    """Return advice for clicks in a table that has other columns."""
+    return f"for clicks, give {named('columns')} rating={NO_COLUMN}"
 
 
-def refuse_rounded(floats: Array, role: str) -> None:
+def refuse_rounded(floats: Array | list[float], role: str) -> None:
     """Raise InputError if floats, names of a role, are so large that integers between them have been rounded."""
-    bits = np.finfo(floats.dtype).nmant + 1
+    bits = np.finfo(np.asarray(floats, None if len(floats) else float).dtype).nmant + 1
     if len(rows := np.flatnonzero(np.abs(floats) >= 2.0**bits)):
         raise InputError(
             f"names of {role}s are floats of 2^{bits} or more, which are rounded integers: row {rows[0]} has "
@@ -160,7 +159,7 @@ def _is_cell(text: str) -> bool:
     return bool(_CELL.fullmatch(text.strip()))
 
 
-def refuse_unnamed(path: Path, sample: Rows, rated: bool = True) -> None:
+def refuse_unnamed(path: object, sample: Rows, rated: bool = True) -> None:
     """Raise InputError if a table without a header is no user, item, rating and time; `sample` are its first rows.
 
     It is none if it has more than four columns or, if it is `rated`, four with text in most rows of the third one.
@@ -200,33 +199,36 @@ def find_doubts(entities: Mapping[str, int], n: int, first: Sequence[float], low
 
 
 def assign_columns(
-    path: Path, names: list[str] | None, width: int, columns: dict[str, str], timestamp: bool, sample: Rows = ()
+    where: object, names: list[str] | None, width: int, columns: Mapping[str, str], timestamp: bool, sample: Rows = ()
 ) -> dict[str, int]:
-    """Return the column position of each role in a file; parameters as in `locate`, with the user's `columns`.
+    """Return the column position of each role in a file or data frame; parameters as in `locate`.
 
     `sample` are the first rows of a text file.
 
-    The file has clicks, without a rating column, in three cases: `columns` names user and item but no rating; the file
-    has two columns and no header; every column that `columns` does not name has a usual name of another role. In the
-    last case a first column without a name, in which pandas and R write the names of rows, does not count.
+    The table has clicks, without a rating column, if `columns` says ``rating=none``. Unless a column has a usual name
+    of ratings, it also has clicks in three cases: `columns` names user and item but no rating; the table has two
+    columns and no header; every column that `columns` does not name has a usual name of another role. In the last case
+    a first column without a name, in which pandas and R write the names of rows, does not count.
     The timestamp is optional unless `timestamp` is true.
     """
-    if columns:
-        clicks = {"user", "item"} <= columns.keys() and "rating" not in columns
-    else:
-        clicks = names is None and width == 2
+    asked = columns.get("rating") == NO_COLUMN and NO_COLUMN not in (names or ())
+    if asked:
+        columns = {role: name for role, name in columns.items() if role != "rating"}
+    others = [name for name in names or () if name not in columns.values()]
+    few = {"user", "item"} <= columns.keys() and "rating" not in columns if columns else names is None and width == 2
+    clicks = asked or (few and find_column(others, "rating") is None)
     if names is not None and "rating" not in columns:
         counted = names[1:] if names[:1] == [""] else names
         unassigned = set(map(simplified, counted)) - set(map(simplified, columns.values()))
         clicks = clicks or not unassigned - {name for role in ROLES if role != "rating" for name in NAMES[role]}
     if names is None and not columns and sample:
-        refuse_unnamed(path, sample)
+        refuse_unnamed(where, sample)
     roles = tuple(role for role in ROLES if not (clicks and role == "rating"))
     optional = () if timestamp else ("timestamp",)
     option = f"{named('columns')} user=NAME,item=NAME,rating=NAME" + (",timestamp=NAME" if timestamp else "")
     advice = f"use {option}" + ("" if clicks else f", or {clicks_advice()}")
     advice += _matrix_advice(sample)
-    places = locate(path, names, width, columns, roles, advice, optional)
+    places = locate(where, names, width, columns, roles, advice, optional)
     if not timestamp and places.get("timestamp") in {places[role] for role in roles if role != "timestamp"}:
         del places["timestamp"]
     return {role: places[role] for role in roles if role in places}

@@ -134,17 +134,20 @@ class Description(NamedTuple):
     Attributes
     ----------
     given : Path, TableFile or scipy.sparse matrix
-        A file is text, JSON, Parquet, or a SciPy sparse matrix (.npz). Names are in the column with a usual name, or
+        A file is text, JSON, Parquet, or a matrix. Names are in the column `label` or with a usual name, or
         else in the first column; for a matrix, names are row numbers.
     kinds : dict of str to Kind
         Kinds by column; the kinds of all other columns are guessed.
     separator : str
         Separator between the values of a list.
+    label : str
+        Name of the column of names, if it is none of the usual ones; other tables need not have it.
     """
 
     given: Any
     kinds: Mapping[str, Kind] = MappingProxyType({})
     separator: str = "|"
+    label: str = ""
 
 
 class Described(NamedTuple):
@@ -238,7 +241,19 @@ def load_description(db: Session, entity: str, given: Description) -> Described:
         )
     if scalar(db, f"SELECT bool_and({is_integer()}) FROM {rated}"):
         _refuse_text(db, described, "ratings")
+        _refuse_shift(db, described, rated)
     return described
+
+
+def _refuse_shift(db: Session, described: Described, rated: str) -> None:
+    """Raise InputError if names are numbered from 0 and rated ones from 1, or the reverse: both ends are left over."""
+    ends = (f"SELECT min(id::BIGINT), max(id::BIGINT) FROM {source}" for source in (described.name, rated))
+    (low, high), (rated_low, rated_high) = (db.execute(end).fetchall()[0] for end in ends)
+    if low - rated_low == high - rated_high in (-1, 1):
+        raise InputError(
+            f"{described.path} describes {low} to {high}, but the ratings have {rated_low} to {rated_high}: one is "
+            f"numbered from 0 and the other from 1. Give a table with a column {described.entity} of the same names"
+        )
 
 
 def check_kinds(tables: Mapping[str, Described], descriptions: Mapping[str, Description]) -> None:
@@ -271,7 +286,7 @@ def _read_table(db: Session, source: Path | TableFile, entity: str, given: Descr
         raise InputError(f"{source.path}: two columns have the same name ({', '.join(names)})")
     if len(names) < 2:
         raise InputError(f"{source.path} has one column: expected a column of names and columns of features")
-    position = find_column(names, entity) or 0
+    position = names.index(given.label) if given.label and given.label in names else find_column(names, entity) or 0
     others = [k for k in range(len(names)) if k != position and names[k]]  # row names of pandas and R have no header
     described = Described(source.path, entity, {names[k]: f"c{k}" for k in others}, kinds, source)
     text = [_text(source, k, given.separator) for k in range(len(names))]
@@ -281,12 +296,9 @@ def _read_table(db: Session, source: Path | TableFile, entity: str, given: Descr
     source.create(db, f"CREATE TABLE {described.name} AS SELECT {columns} FROM {{table}}")
     if not scalar(db, f"SELECT count(*) FROM {described.name}"):
         raise InputError(f"{source.path} has no rows")
-    if nameless := first_column(db, f"SELECT rowid FROM {described.name} WHERE id IS NULL LIMIT {SHOWN}"):
-        raise InputError(f"{source.path}: the {entity} is missing in {described.where(nameless)}")
-    if rounded := first_column(db, f"SELECT rowid FROM {described.name} WHERE {is_rounded('id')} LIMIT {SHOWN}"):
-        raise InputError(
-            f"{source.path}: the {entity} in {described.where(rounded)} is a float that may be rounded: write integers"
-        )
+    bad = f"SELECT rowid FROM {described.name} WHERE id IS NULL OR {is_rounded('id')} LIMIT {SHOWN}"
+    if rows := first_column(db, bad):
+        raise InputError(f"{source.path}: the {entity} is missing, or a rounded float, in {described.where(rows)}")
     trim_names(db, described.name, "id")
     return described
 
@@ -343,7 +355,8 @@ def encode(db: Session, described: Described, given: Description, n: int) -> tup
     """Make features of n users or items from a table of `load_description`; return the features and a report.
 
     The report has ``groups``, the number of features in each group; ``unknown``, the number of users (or items) without
-    features; ``unrated``, the number of described users (or items) without ratings; and ``notes`` on columns left out.
+    features; ``unrated``, the number of users (or items) with a row and no ratings; ``notes``, texts on matched
+    names and on columns left out; and ``doubts``, a text if less than half of the names match.
     `db` has the tables ``{entity}s`` (id, k) and ``raw``. Raises InputError if a column is invalid, or none is usable.
     """
     encoding, notes = learn(db, described, given)
@@ -355,12 +368,18 @@ def encode(db: Session, described: Described, given: Description, n: int) -> tup
         start = f"begins with {too_long[0][:60]!r}"
         raise InputError(f"{described.path} has a feature whose name {start}, and has more than {MAX_ID_BYTES} bytes")
     features = apply(db, described, encoding, n)
-    unrated = scalar(db, f"SELECT count(*) FROM {described.name} d ANTI JOIN raw ON raw.{described.entity}_id = d.id")
+    rated = f"(SELECT DISTINCT {described.entity}_id AS id FROM raw)"
+    query = f"SELECT count(d.id), count(r.id), count(*) FROM {described.name} d FULL JOIN {rated} r ON d.id = r.id"
+    n_rows, n_rated, either = db.execute(query).fetchall()[0]
+    matched, who = n_rows + n_rated - either, f"{described.entity}s with ratings"
+    match = f"{matched:,} of {n_rated:,} {who} have a row; {n_rows - matched:,} rows have no ratings"
+    doubt = f"{match}: are features and ratings named alike?" if 2 * matched < min(n_rows, n_rated) else ""
     return features, {
         "groups": dict(Counter(features.groups)),
         "unknown": int((np.diff(features.indptr) == 0).sum()),
-        "unrated": int(unrated),
-        "notes": notes,
+        "unrated": n_rows - matched,
+        "notes": [match, *notes],
+        "doubts": [doubt] * bool(doubt),
     }
 
 
@@ -377,9 +396,8 @@ def encode_new(entity: str, given: Description, encoding: Encoding, integers: bo
             _refuse_text(db, described, "run")
         for code in encoding.columns:
             _check_values(db, described, code.name, code.kind)
-        db.execute(
-            f"CREATE TABLE {entity}s AS SELECT id, row_number() OVER (ORDER BY id) - 1 AS k FROM {described.name}"
-        )
+        numbered = f"SELECT id, row_number() OVER (ORDER BY id) - 1 AS k FROM {described.name}"
+        db.execute(f"CREATE TABLE {entity}s AS {numbered}")
         names = np.array(first_column(db, f"SELECT id FROM {entity}s ORDER BY k"), object)
         return names, apply(db, described, encoding, len(names))
 

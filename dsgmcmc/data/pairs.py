@@ -92,9 +92,7 @@ def chunks(db: Session, table: PairsTable, integers: tuple[bool, bool]) -> Itera
         lines = "\n  ".join(f"{table.file.where(row)}: user {user}, item {item}" for row, user, item in rows)
         kinds = " and ".join(role for role, integer in zip(ROLES, integers, strict=True) if integer)
         needed = f", or a name that is not an integer like the {kinds} names in the run" if kinds else ""
-        raise InputError(
-            f"{table.file.path}: {number} pairs have a missing or rounded name{needed}\n  {lines}{table.hint}"
-        )
+        raise InputError(f"{table.file.path}: {number} pairs lack an exact name{needed}\n  {lines}{table.hint}")
     picked = ", ".join(
         f"({name})::{'BIGINT' if integer else 'VARCHAR'} AS {role}"
         for name, integer, role in zip(columns, integers, ROLES, strict=True)

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import assign_columns, clicks_advice, find_column, find_doubts, names_recur, parse_columns
+from dsgmcmc.data.columns import assign_columns, clicks_advice, find_doubts, names_recur, parse_columns
 from dsgmcmc.data.features import Described, Description, check_kinds, encode, load_description
 from dsgmcmc.data.ratings import (
     AGES,
@@ -23,6 +23,7 @@ from dsgmcmc.data.ratings import (
     MAX_SIDE,
     SIDES,
     SPLITS,
+    Ratings,
     Sizes,
     Slab,
     Times,
@@ -73,13 +74,14 @@ class Summary(NamedTuple):
     features : dict
         For "user" and "item", if they have features: ``groups``, the number of features in each group; ``unknown``,
         the number of users or items without features; ``unrated``, the number of users or items without ratings;
-        ``notes``, remarks on columns that were left out.
+        ``notes``, remarks on columns that were left out; and more of `dsgmcmc.data.features.encode`.
     not_rated : float
         Share of zeros among the ratings if they probably mean "not rated", else 0.
     duplicates : int
         Number of ratings that were left out or averaged because another rating has the same user and item.
     doubts : list of str
-        What speaks against the columns that were taken for users, items and ratings.
+        What speaks against the columns that were taken for users, items and ratings, against their names, and for
+        another unit of time than seconds.
     """
 
     path: str
@@ -137,8 +139,8 @@ def prepare_ratings(
     fraction = 0.1 if test_fraction is None else test_fraction
     if not 0 <= fraction < 1:
         raise InputError(f"{named('test_fraction')} {fraction}: expected at least 0 and less than 1")
-    out, described = Path(out), described or {}
-    column_names = parse_columns(columns)
+    column_names, out = parse_columns(columns), Path(out)
+    described = {kind: x._replace(label=x.label or column_names.get(kind, "")) for kind, x in (described or {}).items()}
     temporal, timed = split == "temporal", timestamps or split == "temporal"
     sources = [(source if isinstance(source, TableFile) else Path(source), False) for source in inputs]
     sources += [(Path(test), True)] if test else []
@@ -148,15 +150,14 @@ def prepare_ratings(
 
     def work(db: Session) -> Summary:
         tables = [inspect(db, source, column_names, timed) for source, _ in sources]
+        units: list[str] = []
         for (table, positions), (_, is_test) in zip(tables, sources, strict=True):
             report(f"reading {table.path.name}")
-            load(db, table, positions, timed, is_test)
+            units += load(db, table, positions, timed, is_test)
         if drop_zeros:
             db.execute("DELETE FROM raw WHERE rating = 0")
             if not scalar(db, "SELECT count(*) FROM raw WHERE NOT test"):
                 raise InputError("--drop-zeros leaves no training ratings: all are 0")
-        for column in ("user_id", "item_id"):
-            trim_names(db, "raw", column)
         not_rated = _share_not_rated(db)
         report("numbering users and items")
         features = {entity: load_description(db, entity, given) for entity, given in described.items()}
@@ -185,6 +186,8 @@ def prepare_ratings(
             source=", ".join(table.path.name for table, _ in tables),
             force=force,
         )
+        with Ratings(out) as written:
+            doubts += written.doubts() + units
         return Summary(
             path=str(out),
             users=lengths["user"],
@@ -200,7 +203,7 @@ def prepare_ratings(
             features={entity: about for entity, (_, about) in encoded.items()},
             not_rated=not_rated,
             duplicates=n_duplicates,
-            doubts=doubts,
+            doubts=doubts + [doubt for _, about in encoded.values() for doubt in about["doubts"]],
         )
 
     with open_session(out.parent, memory) as db:
@@ -229,17 +232,17 @@ def inspect(
     return source, assign_columns(source.path, names, source.width, columns, timed, source.sample)
 
 
-def load(db: Session, table: TableFile, columns: dict[str, int], timed: bool, test: bool) -> None:
+def load(db: Session, table: TableFile, columns: dict[str, int], timed: bool, test: bool) -> list[str]:
     """Append a file's ratings to the table ``raw``, in the order of the file; times are in seconds, or NULL.
+
+    Returns the note of `_scale_times`.
 
     Raises InputError if the file cannot be read, has no ratings, or has rows with missing, non-numeric, infinite or
     NaN values (including timestamps, if `timed`). The error gives the number of bad rows and the first five.
     """
-    db.execute(
-        "CREATE TABLE IF NOT EXISTS raw (user_id VARCHAR, item_id VARCHAR, rating DOUBLE, time DOUBLE, test BOOLEAN)"
-    )
+    db.execute("CREATE TABLE IF NOT EXISTS raw (user_id TEXT, item_id TEXT, rating DOUBLE, time DOUBLE, test BOOLEAN)")
     before = scalar(db, "SELECT count(*) FROM raw")
-    text = {role: table.name(position) for role, position in columns.items()}
+    text = {role: table.name(k) if role in ("user", "item") else f"c{k}::VARCHAR" for role, k in columns.items()}
     rating, time, number = "1", "NULL", columns.get("rating")
     if number is not None:
         as_text = table.kind == "json" or "VARCHAR" in table.types[number : number + 1]
@@ -251,6 +254,23 @@ def load(db: Session, table: TableFile, columns: dict[str, int], timed: bool, te
     _refuse_bad_rows(db, table, timed, before)
     if scalar(db, "SELECT count(*) FROM raw") == before:
         raise InputError(f"{table.path} has no ratings")
+    for column in ("user_id", "item_id"):
+        trim_names(db, "raw", column, before)
+    return _scale_times(db, table, before)
+
+
+def _scale_times(db: Session, table: TableFile, before: int) -> list[str]:
+    """Convert a file's times to seconds if their size tells that their unit is smaller; return a note that says so.
+
+    Times before the year 5138 are below 10^11 seconds. The typical time decides, so that a few strange ones do not.
+    """
+    times = f"FROM raw WHERE rowid >= {before} AND isfinite(time) AND time != 0"
+    typical = scalar(db, f"SELECT approx_quantile(abs(time), 0.5) {times}") or 0
+    for least, size, unit in ((1e17, 1e9, "nanoseconds"), (1e14, 1e6, "microseconds"), (1e11, 1e3, "milliseconds")):
+        if typical > least:
+            db.execute(f"UPDATE raw SET time = time / {size} WHERE rowid >= {before}")
+            return [f"the times of {table.path.name} are taken for {unit}, by their size"]
+    return []
 
 
 def _refuse_bad_rows(db: Session, table: TableFile, timed: bool, before: int) -> None:
@@ -288,11 +308,7 @@ def _describe_roles(table: TableFile, columns: dict[str, int], timed: bool) -> s
         return "user row, item column"
     roles = [role for role in columns if timed or role != "timestamp"]
     text = ", ".join(f"{role} {table.names[columns[role]]}" for role in roles)
-    if "rating" in columns:
-        return text
-    unused = find_column(table.names, "rating")
-    left_out = "no rating column" if unused is None else f"{table.names[unused]} is left out"
-    return f"{text}, {left_out}: treated as clicks"
+    return text if "rating" in columns else f"{text}, no rating column: treated as clicks"
 
 
 def _share_not_rated(db: Session) -> float:

@@ -364,6 +364,35 @@ class Ratings:
         """Return the ages of the training ratings in rows `start` to `stop`: hundredth by time, 0 for the latest."""
         return self._read("train/age", *self._cells("train", start, stop))
 
+    def untrained(self) -> dict[str, int]:
+        """Return the number of test ratings whose "user", and whose "item", has no training ratings."""
+        by_row = int(np.diff(self.test_indptr)[np.diff(self.row_indptr) == 0].sum())
+        slabs = (self.columns("test", *slab) for slab in row_slabs(self.test_indptr, 1 << 22))
+        by_column = sum(int(np.count_nonzero(self.column_counts[columns] == 0)) for columns in slabs)
+        return dict(zip(("item", "user") if self.transposed else ("user", "item"), (by_row, by_column), strict=True))
+
+    def describe(self) -> dict[str, str]:
+        """Describe the sizes and the scale, by labels for people."""
+        sizes, total = (self.n_rows, self.n_cols), self.nnz + self.nnz_test
+        users, items = sizes[::-1] if self.transposed else sizes
+        untrained = "; the users of {user:,} and the items of {item:,} have no training ratings"
+        return {
+            "users": f"{users:,}",
+            "items": f"{items:,}",
+            "ratings": f"{total:,}, density {total / (users * items):.3%}",
+            "scale": f"{self.minimum:g} to {self.maximum:g}, mean {self.mean:.5g}",
+            "training": f"{self.nnz:,}",
+            "test": f"{self.nnz_test:,} ({self.nnz_test / total:.1%})" + untrained.format(**self.untrained()),
+        }
+
+    def doubts(self) -> list[str]:
+        """Return a warning for each side of which no test rating's user (or item) has training ratings."""
+        return [
+            f"all test ratings are of {kind}s without training ratings: are the {kind}s named as in the training file?"
+            for kind, number in self.untrained().items()
+            if 0 < number == self.nnz_test
+        ]
+
     def _cells(self, part: Split, start: int, stop: int) -> tuple[int, int]:
         """Return the positions in a part's arrays at which rows `start` to `stop` begin and end."""
         if not 0 <= start <= stop <= self.n_rows:
@@ -517,9 +546,8 @@ class Ratings:
         sizes: dict[Side, int] = {"rows": self.n_rows, "cols": self.n_cols}
         for side, n in sizes.items():
             self._dataset(f"{side}/ids", n, None)
-        self.features = {
-            side: self._check_features(side, n) for side, n in sizes.items() if f"{side}/features" in self._file
-        }
+        described = {side: n for side, n in sizes.items() if f"{side}/features" in self._file}
+        self.features = {side: self._check_features(side, n) for side, n in described.items()}
         timed = "rows/times" in self._file
         self.times = {side: self._check_times(side, n) for side, n in sizes.items()} if timed else None
         self.temporal = "train/age" in self._file

@@ -482,16 +482,17 @@ def holds(db: Session, condition: str, table: str) -> bool:
     return first == [(True,)] and bool(scalar(db, f"SELECT bool_and({condition}) FROM {table}"))
 
 
-def trim_names(db: Session, table: str, column: str) -> None:
+def trim_names(db: Session, table: str, column: str, first: int = 0) -> None:
     """Strip spaces from the names in a column of a DuckDB table if all names have them, and ``.0`` if all are integers.
 
-    Spaces may follow every delimiter, and pandas writes a column of integers as floats if a value is missing.
+    Spaces may follow every delimiter, and pandas writes a column of integers as floats if a value is missing. Only rows
+    from `first` on are considered: those of one file.
     """
     endings = {f"trim({column}) != {column}": f"trim({column})"}
     endings[f"regexp_full_match({column}, '-?[0-9]+[.]0')"] = f"left({column}, -2)"
     for condition, stripped in endings.items():
-        if holds(db, condition, table):
-            db.execute(f"UPDATE {table} SET {column} = {stripped}")
+        if holds(db, condition, f"(FROM {table} WHERE rowid >= {first})"):
+            db.execute(f"UPDATE {table} SET {column} = {stripped} WHERE rowid >= {first}")
 
 
 def append_results(db: Session, columns: Mapping[str, Array]) -> None:

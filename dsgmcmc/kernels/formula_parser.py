@@ -77,9 +77,8 @@ class Assignments(NamedTuple):
         early = {line.partition(" = ")[0] for line in self.lines[:first]} & definition.free
         if early:
             raise ValueError(f"the formula assigns {min(early)!r} before {name} = {expression} reads it")
-        return Assignments(
-            lines, (self.read - {name}) | definition.read, self.written, (self.free - {name}) | definition.free
-        )
+        read, free = (self.read - {name}) | definition.read, (self.free - {name}) | definition.free
+        return Assignments(lines, read, self.written, free)
 
 
 def _names(expression: str) -> set[str]:

@@ -17,6 +17,7 @@ from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import PATTERN_RULES, By, Ranking, allowed_items, recommendations, similar, warn_of_few
@@ -169,6 +170,8 @@ class FittedModel:
             rows[kind] = predictor.index_of(kind, names)
             if self.unknown == "refuse":
                 run.vocabulary(kind).index_of(names[rows[kind] < 0], refuse=True)
+            if len(names) and (rows[kind] < 0).all():
+                warnings.warn(plain(str(unknown_names(kind, list(dict.fromkeys(names.tolist()))))), stacklevel=6)
         return predictor, rows["user"], rows["item"]
 
     @overload

@@ -155,8 +155,7 @@ class Vocabulary:
         """Convert names to the type of `ids`, int64 or object; raises InputError if they cannot be int64."""
         given = np.asarray(names)
         if given.dtype.kind in "fO":
-            floats = given if given.dtype.kind == "f" else np.array([x for x in given if isinstance(x, float)], float)
-            refuse_rounded(floats, self.kind)
+            refuse_rounded(given if given.dtype.kind == "f" else [x for x in given if isinstance(x, float)], self.kind)
         if not self.integers:
             return np.array([str(name) for name in (given.tolist() if given is names else names)], object)
         if given.dtype.kind == "i" or given.size == 0:

@@ -289,15 +289,16 @@ class NewRatings(NamedTuple):
 
         if X is None and features is None:
             raise InputError("nothing to fold in: give ratings, features, or both")
-        described = {} if features is None else describe_new(run, kind, features)
+        described = {} if features is None else describe_new(run, kind, features, columns)
         if X is None:
             no_names = np.zeros(0, object)
             return cls(kind, no_names, no_names, np.zeros(0), described)
         given = read_ratings(X, y, columns=columns)
         run.vocabulary(kind)  # checks the kind
-        if bad := find_bad_scale(given["rating"].min(), given["rating"].max()):
+        values = given.get("rating", np.ones(len(given[kind])))
+        if bad := find_bad_scale(values.min(), values.max()):
             raise InputError(bad)
-        return cls(kind, given[kind], given[OTHER[kind]], given["rating"], described)
+        return cls(kind, given[kind], given[OTHER[kind]], values, described)
 
     def doubts(self, run: Run) -> list[str]:
         """Return notes on pairs that come twice, and on ratings outside the training ratings.
@@ -321,7 +322,7 @@ class NewRatings(NamedTuple):
         return NewRatings(self.kind, names, others, values, self.described | later.described)
 
 
-def describe_new(run: Run, kind: str, given: Any) -> dict[Any, csr_matrix]:
+def describe_new(run: Run, kind: str, given: Any, columns: str | None = None) -> dict[Any, csr_matrix]:
     """Encode new features with the run's encoding; return a (1, F) sparse matrix for each name.
 
     `given` is a Description, or any argument of `dsgmcmc.data.arrays.read_features`. Kinds and separator of a
@@ -342,7 +343,7 @@ def describe_new(run: Run, kind: str, given: Any) -> dict[Any, csr_matrix]:
         raise InputError(f"{run.path} cannot be used for new features of {kind}s: {error}") from error
     integers = run.vocabulary(kind).integers
     if not isinstance(given, Description):
-        given = read_features(given, kind, encoding.separator)
+        given = read_features(given, kind, encoding.separator, columns)
     names, features = encode_new(kind, given, encoding, integers)
     keys = (names.astype(np.int64) if integers else names).tolist()
     return dict(zip(keys, _matrix(features), strict=True))

@@ -194,9 +194,7 @@ class Job:
         if not (self.resume and run.settings_file.exists()):
             refuse_taken(run, self.resume)
             if self._usual is None and run.awaits_model:
-                raise InputError(
-                    f"{run.path} was started with {named('model')}: give it again, or another {named('out')}"
-                )
+                raise InputError(f"{run.path} was started with {named('model')}: give that again, or {named('out')}")
             return {}
         config, facts = ResolvedConfig.of_run(run)
         if facts.get("data_hash") != self.source.ratings.digest:

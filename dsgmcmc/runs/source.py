@@ -272,7 +272,7 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
 
 def warnings_for_data(config: ResolvedConfig, ratings: Ratings) -> list[str]:
     """Return warnings about a model that does not suit the ratings, for example about too large a rank."""
-    warnings = list(config.law.warnings_for_data(ratings, config.likelihood))
+    warnings = [*config.law.warnings_for_data(ratings, config.likelihood), *ratings.doubts()]
     rows_and_columns = ratings.n_rows + ratings.n_cols
     elements = config.rank * rows_and_columns
     if config.law.is_sum_over_ratings and elements > MAX_ELEMENTS_PER_RATING * ratings.nnz:

@@ -52,3 +52,17 @@ def everything(path: Path) -> dict[tuple, float]:
     """Return {(user, item): rating} of both parts."""
     parts = read_back(path)
     return parts["train"] | parts["test"]
+
+
+def features_of(path: Path, entity: str = "user") -> dict[object, dict[str, float]]:
+    """Return {name of a user or item: {feature: value}} of a ratings file."""
+    with Ratings(path) as ratings:
+        ratings.verify()
+        side = "rows" if (entity == "item") == ratings.transposed else "cols"
+        ids = ratings.ids(side).tolist()
+        features = ratings.feature_slab(side, 0, len(ids))
+    ends = features.indptr
+    return {
+        name: {features.names[features.indices[c]]: float(features.values[c]) for c in range(ends[i], ends[i + 1])}
+        for i, name in enumerate(ids)
+    }

@@ -135,7 +135,7 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
         "r.csv",
         "userId,movieId,tag,timestamp\n1,2,a,3\n",
         {},
-        "cannot tell which column is rating .* clicks, .*user=NAME,item=NAME",
+        "cannot tell which column is rating .* clicks, give --columns rating=none",
     ),
     "a comment or a row": (
         "r.csv",

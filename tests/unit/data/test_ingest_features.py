@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from ingest_cases import lines, prepare, read_back
+from ingest_cases import features_of, lines, prepare, read_back
 
 from dsgmcmc.data.arrays import ratings_source, read_features
 from dsgmcmc.data.features import Description, Encoding
@@ -36,20 +36,6 @@ def described(
     return prepare(folder, lines(header=True), described=given, test_fraction=0)
 
 
-def features_of(path: Path, entity: str = "user") -> dict[object, dict[str, float]]:
-    """Return {name of a user or item: {feature: value}} of a ratings file."""
-    with Ratings(path) as ratings:
-        ratings.verify()
-        side = "rows" if (entity == "item") == ratings.transposed else "cols"
-        ids = ratings.ids(side).tolist()
-        features = ratings.feature_slab(side, 0, len(ids))
-    ends = features.indptr
-    return {
-        name: {features.names[features.indices[c]]: float(features.values[c]) for c in range(ends[i], ends[i + 1])}
-        for i, name in enumerate(ids)
-    }
-
-
 def test_columns_become_features(tmp_path):
     """Categories are one-hot, lists multi-hot, numbers standardised, empty cells unknown; ids without ratings count."""
     summary = described(tmp_path, USERS, kinds={"zip": "skip"})
@@ -66,7 +52,7 @@ def test_columns_become_features(tmp_path):
     assert (summary.users, summary.ratings) == (6, 10)
     assert summary.features["user"]["groups"] == {"age": 1, "job": 3, "likes": 4}
     assert (summary.features["user"]["unknown"], summary.features["user"]["unrated"]) == (0, 1)
-    assert summary.features["user"]["notes"] == []
+    assert summary.features["user"]["notes"] == ["5 of 5 users with ratings have a row; 1 rows have no ratings"]
 
 
 def test_features_do_not_move_the_split(tmp_path):
@@ -134,7 +120,7 @@ def test_parquet_and_matrix(tmp_path):
         (USERS.replace("30,nurse, ", "3O,nurse, "), {}, r"line 3: the number age is '3O'; correct it"),
         (USERS + "3,31,nurse,rock,00124\n", {}, "in several ways: 3"),
         (USERS + "x9,31,nurse,rock,00124\n", {}, "the users of the ratings are integers, unlike 'x9'"),
-        (USERS + ",31,nurse,rock,1\n", {}, "the user is missing in line 8"),
+        (USERS + ",31,nurse,rock,1\n", {}, "the user is missing, or a rounded float, in line 8"),
         (USERS.replace("30,nurse, ", "3_0,nurse, "), {}, "line 3: the number age is '3_0'"),
         (USERS.replace("age", "zip"), {}, "two columns have the same name"),
         ("3,20\n58,30\n", {}, "has no header"),

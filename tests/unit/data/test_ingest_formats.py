@@ -270,7 +270,7 @@ def test_a_name_may_begin_like_a_comment(tmp_path: Path) -> None:
         ("r.tsv", rows("{u}\t{i}"), {}),
         ("r.csv", "item,user,time\n" + rows("{i},{u},5"), {}),
         ("r.csv", ",user,item\n" + rows("{t},{u},{i}"), {}),
-        ("r.csv", lines(",", True), {"columns": "user=userId,item=movieId"}),
+        ("r.csv", lines(",", True), {"columns": "user=userId,item=movieId,rating=none"}),
         ("r.csv", "user,sku\n" + rows("{u},{i}"), {"columns": "item=sku"}),
         ("r.mtx", "%%MatrixMarket matrix coordinate pattern general\n1000000 1000000 10\n" + rows("{u} {i}"), {}),
     ],
