@@ -17,6 +17,7 @@ SCRIPTS = [
     *sorted((ROOT / "launch").glob("*.s[hb]*")),
     *sorted((ROOT / "docker").glob("cluster-*")),
     *sorted((ROOT / "tests").glob("*/*.sh")),
+    *sorted((ROOT / "findings").glob("*.sh")),
     ROOT / ".ci" / "run",
 ]
 
