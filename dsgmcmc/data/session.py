@@ -8,6 +8,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
 from pathlib import Path
 from typing import TypeVar
 
@@ -88,7 +89,7 @@ def interruptible(connection: Session, work: Callable[[], T]) -> T:
     ran the queries itself, Python would handle signals only between DuckDB's tasks, and a task may last minutes.
     """
     with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(work)
+        future = pool.submit(copy_context().run, work)  # messages name settings as in the calling thread
         try:
             while not future.done():
                 wait([future], 0.1)  # handlers of signals run between two waits

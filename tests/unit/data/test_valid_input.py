@@ -156,6 +156,12 @@ def test_predict_warns_of_unknown_names(model):
     model.predict([[BIG, 99], [BIG, 1]])
 
 
+def test_a_fit_names_its_parameters():
+    """Messages about data that a thread reads name parameters of Python, not options."""
+    with pytest.raises(InputError, match="to merge them: duplicates first"):
+        BRIEF().fit(pd.concat([FRAME, FRAME]))
+
+
 @pytest.mark.parametrize(("unit", "name"), [(10**3, "milli"), (10**6, "micro"), (10**9, "nano")])
 def test_times_in_small_units_are_recognised(tmp_path, unit, name):
     """Times in small units are converted to seconds, file by file, beside seconds and dates, and from arrays."""
