@@ -10,7 +10,8 @@ The recommendation depends on the data, the settings and the seed, but not on ti
    improve the score are then combined with the chosen likelihood. Additions are not tested for significance one by
    one, because small gains add up, and may be significant only together.
 3. *The recommended model* is the simplest sampled candidate whose score is within one standard error of the best
-   score. The standard error is that of the paired difference, and includes the Monte Carlo errors of both chains.
+   score. The standard error is that of the paired difference, and includes the Monte Carlo errors of both chains. The
+   gap must not be clear without the outliers among the differences.
 
 All chains have the same number of sweeps: fewer for many ratings, because errors are then small and sweeps take long.
 Of very many ratings, those of random rows are used. A candidate whose chain diverges is excluded. Only the chain of the
@@ -82,6 +83,8 @@ RANKING_DRAWS = 20
 HELD_OUT_SHARE, HELD_OUT_MIN = 0.1, 1000
 #: Number of ranked items per user for the NDCG.
 LIST_LENGTH = 10
+#: A gap of so many standard errors is clear.
+CLEAR = 3.0
 #: Name of the model without factors, which has no additions.
 BIASES_ONLY = "biases only"
 
@@ -214,11 +217,14 @@ class Scores(NamedTuple):
         User of every score.
     error : float
         Monte Carlo error of the mean score; 0 before it is computed.
+    usual_error : float or None
+        The same without outliers (`without_outliers`); None if it is the same.
     """
 
     values: Float64
     owners: Int32
     error: float = 0.0
+    usual_error: float | None = None
 
     def compared_with(self, first: Float64) -> Scores:
         """Return these scores with their Monte Carlo error, given `first`, the scores from the first half of the draws.
@@ -227,12 +233,27 @@ class Scores(NamedTuple):
         the two halves. They differ from either half by the Monte Carlo error and, until the chain has converged, by a
         trend. A trend that is equal for all users does not enter the error.
         """
-        return self._replace(error=difference(first, self.values, self.owners).error)
+        usual = without_outliers(first - self.values)
+        usual_error = difference(usual, np.zeros_like(usual), self.owners).error
+        return self._replace(error=difference(first, self.values, self.owners).error, usual_error=usual_error)
 
-    def behind(self, best: Scores) -> Estimate:
-        """Return the mean score of the candidate `best` minus the mean of these scores, with its standard error."""
-        gap = difference(best.values, self.values, self.owners)
-        return Estimate(gap.mean, float(np.sqrt(gap.error**2 + self.error**2 + best.error**2)))
+    def behind(self, best: Scores, limited: bool = False) -> Estimate:
+        """Return the mean score of the candidate `best` minus the mean of these scores, with its standard error.
+
+        If `limited`, both are `without_outliers`.
+        """
+        apart, errors = best.values - self.values, [self.error, best.error]
+        if limited:
+            apart = without_outliers(apart)
+            errors = [s.error if s.usual_error is None else s.usual_error for s in (self, best)]
+        gap = difference(apart, np.zeros_like(apart), self.owners)
+        return Estimate(gap.mean, float(np.sqrt(gap.error**2 + sum(error**2 for error in errors))))
+
+
+def without_outliers(differences: Float64) -> Float64:
+    """Reduce the largest and the smallest hundredth of the differences to the others."""
+    with np.errstate(invalid="ignore"):  # of infinite differences
+        return np.clip(differences, *np.quantile(differences, (0.01, 0.99)))
 
 
 def recorded_values(ratings: Ratings) -> Float64 | None:
@@ -293,10 +314,18 @@ def best_of(scores: Mapping[int, Scores]) -> int:
 
 
 def recommended(scores: Mapping[int, Scores]) -> int:
-    """Return the number of the simplest candidate whose score is within one standard error of the best score."""
+    """Return the number of the simplest candidate whose score is within one standard error of the best score.
+
+    One outlier can make the standard error as large as the gap: the gap of the other ratings must not be clear.
+    """
     best = scores[best_of(scores)]
-    gaps = {number: scores[number].behind(best) for number in sorted(scores)}
-    return next(number for number, gap in gaps.items() if gap.mean <= gap.error)
+
+    def is_near(candidate: Scores) -> bool:
+        gap = candidate.behind(best)
+        usual = candidate.behind(best, limited=True) if gap.mean <= gap.error else Estimate(1.0, 0.0)
+        return usual.mean <= CLEAR * usual.error
+
+    return next(number for number in sorted(scores) if is_near(scores[number]))
 
 
 def helpful(scores: Mapping[int, Scores], bare: int, numbers: Sequence[int]) -> list[int]:

@@ -49,6 +49,15 @@ def scores(mean, spread=0.0, seed=0):
 # ---------------------------------------------------------------------- the choice
 
 
+def test_one_outlier_does_not_hide_a_gap():
+    """A model that is worse by 1 everywhere is not taken because one rating makes its standard error larger still."""
+    worse = scores(-1.0).values.copy()
+    worse[0] = -5000.0
+    assert recommended({0: Scores(worse, OWNERS, 50.0, 0.0), 1: scores(0.0)}) == 1
+    worse[1:] = 0.0
+    assert recommended({0: Scores(worse, OWNERS), 1: scores(0.0)}) == 0
+
+
 def test_candidates_in_the_order_of_their_complexity():
     """Likelihoods come first, then one, two and all additions, as far as the ratings admit them."""
     names = [model.name for model in candidates(clicks=False, features=True, times=False)]
