@@ -6,11 +6,10 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import ROOT, kill, lacking, wait_until
+from support import ROOT, kill, lacking, processes, wait_until
 
 pytestmark = pytest.mark.long
 #: A process that hears signals as `sample` does, and needs a second for its checkpoint; or ends with a status at once.
@@ -47,7 +46,8 @@ class Launched:
         if not (scripts / name.strip("`")).exists():
             lacking(f"no {scripts}: launch/test.sh --all makes it")
         self.folder = folder
-        environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+        path = f"{scripts}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path, "LAUNCHED": str(folder)}
         line = [scripts / name.strip("`"), "-n", "2", sys.executable, "-c", PROCESS, folder, *map(str, statuses)]
         quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         self.process = subprocess.Popen(line, env=environment, start_new_session=True, **quiet)
@@ -60,9 +60,8 @@ class Launched:
         self.process.wait()
 
     def alive(self) -> list[int]:
-        """Processes that the launcher has started, also after its end."""
-        mark = str(self.folder).encode()
-        return [pid for pid, command in commands() if PROCESS.encode() in command and mark in command]
+        """The launcher and what it has started, also after its end."""
+        return [pid for pid, _, variables in processes() if f"LAUNCHED={self.folder}".encode() in variables]
 
     def logs(self) -> list[list[str]]:
         """Lines of each process."""
@@ -75,13 +74,6 @@ class Launched:
         except subprocess.TimeoutExpired:
             return None
         return code if code >= 0 else 128 - code
-
-
-def commands() -> Iterator[tuple[int, list[bytes]]]:
-    """Command lines of all processes."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            yield int(path.parent.name), path.read_bytes().split(b"\0")
 
 
 def rows() -> dict[str, dict[str, str]]:
