@@ -84,7 +84,7 @@ def test_predictions_and_their_uncertainty(model, ratings):
     low, high = model.predict_interval(pairs, 0.8)
     # of ratings that were trained on 93 % after 2,000 sweeps of any of five seeds, 90 to 95 % after these few
     assert 0.87 < np.mean((x >= low) & (x <= high)) < 0.98
-    with pytest.warns(UserWarning, match="none of these users: 999"):
+    with pytest.warns(UserWarning, match="one user is unknown to the run: 999"):
         unknown = model.predict([[999, 3]], return_std=True)
     assert unknown[1][0] > sd.mean()
     with pytest.raises(InputError, match="999"):
@@ -226,7 +226,7 @@ def test_columns_of_a_data_frame(ratings, tmp_path):
     for pairs in (named[["sku", "userId"]], usual[["user", "item"]]):
         np.testing.assert_array_equal(model.predict(pairs), expected)
     told = model.fold_in(pd.DataFrame({"liked": [1.0, 5.0], "sku": j[:2], "userId": [901, 901]}))
-    with pytest.warns(UserWarning, match="none of these users: 901"):
+    with pytest.warns(UserWarning, match="one user is unknown to the run: 901"):
         assert told.predict([[901, j[0]]]) != model.predict([[901, j[0]]])
 
 

@@ -152,7 +152,7 @@ def test_features_from_python(run):
     """Features with ratings at once or later, by `fold_in` or `update`, and in a pickle give the same predictions."""
     model = open_model(run.path)
     tastes = {"job": ["b", "a"], "age": [52.5, np.nan], "likes": [["rock", "jazz"], []]}
-    frame = pd.DataFrame(tastes, index=[901, 902])
+    frame = pd.DataFrame(tastes, index=pd.Index([901, 902], name="user"))
     cold = model.fold_in(features=frame)
     assert cold.predict([[901, 4]])[0] > cold.predict([[902, 4]])[0] + 1
     later = cold.fold_in([[901, 2, 1.1], [901, 5, 1.5]])
