@@ -6,8 +6,8 @@ import inspect
 import operator
 import os
 import warnings
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from dsgmcmc.config.run import RunConfig, nested
 from dsgmcmc.data.arrays import has_times, ratings_source, read_features
 from dsgmcmc.data.columns import NO_COLUMN, parse_columns
 from dsgmcmc.data.prepare import Summary, prepare_ratings
-from dsgmcmc.errors import InputError, StoppedError
+from dsgmcmc.errors import AgreedError, InputError, StoppedError
 from dsgmcmc.parallel.comm import Alone, on_root
 from dsgmcmc.parallel.mpirun import number_of_processes, run_sample
 from dsgmcmc.posterior.fitted import FittedModel
@@ -42,6 +42,18 @@ ADMITTED: dict[str, tuple[Any, ...]] = {
     "duplicates": ("error", "first", "last", "mean"),
     "model": ("auto", None),
 }
+
+
+@contextmanager
+def _for_users() -> Iterator[None]:
+    """Context in which messages use Python names, and that all processes raise an error together is not said."""
+    with in_python():
+        try:
+            yield
+        except AgreedError as error:
+            if type(error) is not AgreedError:
+                raise
+            raise InputError(str(error)) from error.__cause__
 
 
 def _brief(value: Any) -> str:
@@ -151,6 +163,15 @@ class BPMF(Estimator, FittedModel):
         Columns of a file or data frame that have other names than user, item, rating, timestamp or their usual
         synonyms: ``"user=buyer,item=sku"``. With ``rating=none``, or if there is no column of ratings, every row is a
         click.
+    matrix : bool, optional
+        Whether X, or the table in a file, is a matrix with a row for each user and a column for each item; NaN and
+        empty cells are not rated. Rows are named by the column ``user`` or by a first column of text, or else by the
+        index or by numbers; columns are named by their labels. By default files are no matrices. Arrays and data frames
+        are, if they have five columns or more (with NaN, also two or four), all of them numbers, and no usual name of a
+        user, an item, a rating or a time.
+    missing : float, sequence of float or str, optional
+        Values that mean *not rated*, such as 99 or ``[0, 99]``: ratings of these values are left out. `fit` warns of
+        values that probably mean this.
     clip : bool
         Clip predictions to the range of the training ratings; default True, as in ``dsgmcmc predict``.
     unknown : {"prior", "refuse"}
@@ -211,6 +232,8 @@ class BPMF(Estimator, FittedModel):
     test_fraction: float = 0.0
     duplicates: Literal["error", "first", "last", "mean"] = "error"
     columns: str | None = None
+    matrix: bool | None = None
+    missing: Any = None
     clip: bool = True
     unknown: Literal["prior", "refuse"] = "prior"
     random_state: Any = 0
@@ -222,7 +245,7 @@ class BPMF(Estimator, FittedModel):
 
     # ------------------------------------------------------------------ fitting
 
-    @in_python()
+    @_for_users()
     def fit(self, X: Any, y: Any = None, *, start: str | os.PathLike[str] | FittedModel | None = None) -> Self:
         """Sample the posterior. Collective, if `comm` is given.
 
@@ -233,6 +256,7 @@ class BPMF(Estimator, FittedModel):
             - a SciPy sparse matrix, users x items, whose stored values are the ratings and whose indices are the names;
             - an array (n, 3): user, item, rating; or a data frame with columns of these names, or of the names in
               `columns`, in any order;
+            - an array or data frame (I, J) with a row for each user and a column for each item (see `matrix`);
             - with `time_levels`, a data frame or array (n, 4) with the timestamp in seconds, or a path;
             - with `y`, an array or data frame (n, 2): user, item.
         y : (n,) float, optional
@@ -287,7 +311,7 @@ class BPMF(Estimator, FittedModel):
             raise
         return self._adopt(Run(out))
 
-    @in_python()
+    @_for_users()
     def compare(self, X: Any, y: Any = None, *, metric: Metric | None = None) -> Comparison:
         """Compare models that suit the ratings, as ``dsgmcmc compare`` does, without fitting this object.
 
@@ -337,14 +361,17 @@ class BPMF(Estimator, FittedModel):
             features = {k: read_features(x, k, columns=self.columns) for k, x in given.items() if x is not None}
             timed = self.time_levels not in (None, "no")
             if not timed and (run is None or self.model == "auto"):
-                timed = has_times(X, y, self.columns)
-            source = ratings_source(X, y, timed, self.columns, bool(features))
+                timed = has_times(X, y, self.columns, self.matrix)
+            source = ratings_source(X, y, timed, self.columns, bool(features), self.matrix, self.missing)
             if isinstance(source, Path) and source.suffix == ".h5":
                 return source.resolve()
+            is_file = isinstance(source, Path)
             write = partial(
                 prepare_ratings,
                 [source],
-                columns=self.columns if isinstance(source, Path) else None,
+                columns=self.columns if is_file else None,
+                matrix=is_file and bool(self.matrix),
+                missing=self.missing if is_file else None,
                 test_fraction=self.test_fraction,
                 seed=seed % 2**31,
                 timestamps=timed,

@@ -40,6 +40,11 @@ def _market(kind: str) -> list[str]:
     return [f"%%MatrixMarket matrix {kind}", "% written by a program", f"{N} {M} {len(ROWS)}"]
 
 
+def _matrix(empty: str) -> list[list[str]]:
+    """Cells of a matrix with a row for each user."""
+    return [[str(STARS[u, i]) if RATED[u, i] else empty for i in range(M)] for u in range(N)]
+
+
 #: Lines of text files by name.
 TEXTS = {
     "ratings.csv": ["userId,movieId,rating,timestamp", *_lines("{u},{i},{r},{t}")],
@@ -51,6 +56,16 @@ TEXTS = {
     "ratings.libfm": _lines("{r} {u}:1 {k}:1"),
     "plays.tsv": _lines("{u:08x}\tmb-{i}\tThe Band, {i}\t{r}"),
     "ratings.mtx": _market("coordinate real general") + _lines("{v} {j} {r}.0D+00"),
+    "matrix.csv": [
+        ",".join(['""', *(f'"item, {i}"' for i in range(M))]),
+        *(",".join([f'"u{u}"', *cells]) for u, cells in enumerate(_matrix("NA"))),
+    ],
+    "jokes.csv": [",".join([str(RATED[u].sum()), *cells]) for u, cells in enumerate(_matrix("99"))],
+    "coded.csv": [
+        "user,item,rating",
+        *_lines("{u},{i},{r}"),
+        *(f"{u},{i},-1" for u, i in np.argwhere(~RATED)),
+    ],
     "clicks.mtx": _market("coordinate pattern general") + _lines("{v} {j}"),
     "ratings.jsonl": _lines('{{"reviewerID": "U{u}", "asin": "A{i}", "overall": {r}.0, "unixReviewTime": {t}}}'),
 }

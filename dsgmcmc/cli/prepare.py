@@ -76,9 +76,19 @@ def prepare(
             "timestamps are equal or missing), or the mean; error: refuse such ratings."
         ),
     ] = "last",
-    drop_zeros: Annotated[
-        bool, typer.Option("--drop-zeros", help="Leave out ratings of 0, for data in which 0 means not rated.")
+    matrix: Annotated[
+        bool,
+        typer.Option(
+            "--matrix",
+            help="The files are matrices: a row a user, a column an item. Cells that are empty, NaN, NA, N/A, null "
+            "or a dot are not rated. Names of users are in the first column if it has no name or no numbers, or in "
+            "--columns user=NAME; names of items are in the header.",
+        ),
     ] = False,
+    missing: Annotated[
+        str | None,
+        typer.Option(metavar="VALUE,...", help="Values that mean not rated: ratings of these values are left out."),
+    ] = None,
     user_features: Annotated[
         Path | None,
         typer.Option(
@@ -141,7 +151,8 @@ def prepare(
             test=test,
             timestamps=timestamps,
             duplicates=duplicates,
-            drop_zeros=drop_zeros,
+            matrix=matrix,
+            missing=missing,
             described=described,
             memory=None if memory is None else parse_bytes(memory),
             force=force,
@@ -150,16 +161,17 @@ def prepare(
     if as_json:
         say_json(summary._asdict(), indent=None)
     else:
-        _show(summary, duplicates, test_fraction != 0)
+        _show(summary, duplicates, test_fraction != 0, missing)
 
 
-def _show(summary: Summary, duplicates: str, asked_for_test: bool) -> None:
+def _show(summary: Summary, duplicates: str, asked_for_test: bool, missing: str | None) -> None:
     """Print a summary, and notes on standard error; missing test ratings are noted only if `asked_for_test`."""
     from dsgmcmc.data.ratings import Ratings
 
     with Ratings(summary.path) as written:
         facts: dict[str, str] = written.describe()
     facts |= {
+        **({"left out": f"{summary.missing:,} ratings that are {missing}"} if missing else {}),
         **{f"{entity} features": _features(entity, features) for entity, features in summary.features.items()},
         "columns": summary.columns,
         "file": summary.path,
@@ -170,11 +182,6 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool) -> None:
         notes.append(
             f"{summary.duplicates:,} ratings repeat the user and item of another rating: the {duplicates} rating is "
             "used (--duplicates)"
-        )
-    if summary.not_rated:
-        notes.append(
-            f"{summary.not_rated:.0%} of the ratings are 0, far more than at any level near 0: 0 probably means "
-            "not rated, but a model would learn it as the worst rating; --drop-zeros leaves these ratings out"
         )
     notes += summary.doubts
     if summary.ratings < FEW_RATINGS:

@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.columns import assign_columns, find_column, locate, parse_columns, refuse_rounded
+from dsgmcmc.data.columns import ROLES, assign_columns, find_column, locate, parse_columns, refuse_rounded
 from dsgmcmc.data.features import Description, Kind
 from dsgmcmc.data.tables import TableFile, is_number
+from dsgmcmc.data.wide import counts_cells, parse_missing, refuse_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import in_python
 from dsgmcmc.types import Array, Float64, Mask
 
+_MATRIX_ADVICE = "; if it has a row for each user and a column for each item, give BPMF(matrix=True)"
 _PRINTED = 10  # rows of a table that are printed
 
 
@@ -74,7 +76,9 @@ def list_names(given: Any, role: str) -> list[Any]:
     return list(given)
 
 
-def read_ratings(X: Any, y: Any = None, timed: bool = False, columns: str | None = None) -> dict[str, Array]:
+def read_ratings(
+    X: Any, y: Any = None, timed: bool = False, columns: str | None = None, matrix: Any = None, missing: Any = None
+) -> dict[str, Array]:
     """Read ratings from a matrix, a data frame or arrays.
 
     Returns arrays (n,) by role: "user" and "item" of integers or str, "rating" of float64, left out if a data frame
@@ -83,29 +87,32 @@ def read_ratings(X: Any, y: Any = None, timed: bool = False, columns: str | None
 
     Parameters
     ----------
-    X : SciPy sparse matrix; data frame or array (n, 3); with `y`, data frame or array (n, 2)
+    X : SciPy sparse matrix; data frame or array (n, 3) or, as a matrix, (I, J); with `y`, data frame or array (n, 2)
     y : (n,) array, optional
         The ratings, if `X` has only users and items.
     timed : bool
         Whether `X` has one more column: times as numbers, or NumPy dates.
     columns : str, optional
         Columns of a data frame by role, such as ``user=U,item=I`` (as in `BPMF`).
+    matrix, missing : optional
+        As in `BPMF`.
     """
     import scipy.sparse  # slow to import
 
-    if scipy.sparse.issparse(X):
+    codes = np.array([float(text) for text in parse_missing(missing, False)], np.float32)
+    wide = is_wide(X, y, columns, matrix)
+    if scipy.sparse.issparse(X) or wide:
         if timed:
             raise InputError("time levels need timestamps, which a matrix cannot have: give a data frame or an array")
         if y is not None:
             raise InputError("X is a matrix of ratings, so y must be left out")
-        matrix = X.tocoo()
-        given = {"user": matrix.row.astype(np.int64), "item": matrix.col.astype(np.int64), "rating": matrix.data}
+        if wide:
+            given = _read_wide(X, parse_columns(columns, ("user",)), codes)
+        else:
+            cells = X.tocoo()
+            given = {"user": cells.row.astype(np.int64), "item": cells.col.astype(np.int64), "rating": cells.data}
     else:
-        roles = ["user", "item"]
-        if y is None:
-            roles.append("rating")
-        if timed:
-            roles.append("timestamp")
+        roles = ["user", "item", *["rating"] * (y is None), *["timestamp"] * timed]
         given = _columns(X, roles, parse_columns(columns))
         if y is not None:
             given["rating"] = np.asarray(y)
@@ -116,14 +123,72 @@ def read_ratings(X: Any, y: Any = None, timed: bool = False, columns: str | None
     ratings = _floats(given["rating"], "ratings must be numbers")
     if ratings.shape != given["user"].shape:
         raise InputError(f"there are {len(given['user'])} pairs, but the ratings have the shape {ratings.shape}")
-    if not len(ratings):
-        raise InputError("there are no ratings")
     _refuse_rows(~np.isfinite(ratings), "rating")
-    return given | {"rating": ratings}
+    rated = ~np.isin(ratings.astype(np.float32), codes)
+    if not rated.any():
+        raise InputError("there are no ratings")
+    return {role: column[rated] for role, column in (given | {"rating": ratings}).items()}
 
 
-def has_times(X: Any, y: Any, columns: str | None = None) -> bool:
+def is_wide(X: Any, y: Any, columns: str | None, matrix: bool | None) -> bool:
+    """Whether the input of `BPMF.fit` is a matrix with a row for each user, in an array or a data frame.
+
+    By default it is one if it has five columns or more, or NaN and one, two or four columns; a data frame also needs
+    columns that are all numbers, and none of them may have a usual name of a user, an item, a rating or a time.
+    """
+    if y is not None or isinstance(X, str | os.PathLike) or hasattr(X, "tocoo"):
+        return False
+    labels = getattr(X, "columns", None)
+    if matrix is not None or (labels is None and not (isinstance(X, np.ndarray) and X.ndim == 2)):
+        return bool(matrix)
+    if labels is not None and (columns or any(find_column(labels, role) is not None for role in ROLES)):
+        return False
+    values = [X] if labels is None else [np.asarray(X[label]) for label in labels]
+    if X.shape[1] == 3 or not all(column.dtype.kind in "iufb" for column in values):
+        return False
+    return X.shape[1] > 4 or any(bool(np.isnan(column).any()) for column in values)
+
+
+def _read_wide(X: Any, given: Mapping[str, str], codes: Array) -> dict[str, Array]:
+    """Return user, item and rating of the cells of a matrix that are neither NaN nor among `codes`.
+
+    Users are named by the column that `given` names, or that has a usual name, or by the first column if it has text,
+    or else by the index. Raises InputError if the matrix has another form, or cells are not numbers.
+    """
+    table = np.array(X, object)
+    if table.ndim != 2:
+        raise InputError(f"expected a matrix of shape (users, items); found {table.shape}")
+    labels = list(getattr(X, "columns", range(table.shape[1])))
+    names, place = None, None
+    if hasattr(X, "columns"):
+        place = locate("the data frame", list(map(str, labels)), len(labels), given, ("user",), "", "user").get("user")
+        if place is None and any(isinstance(value, str) and not is_number(value) for value in table[:, 0]):
+            place = 0
+        if place is not None:
+            names = np.array(table[:, place].tolist())
+            table = np.delete(table, place, axis=1)
+            del labels[place]
+        elif not hasattr(getattr(X, "index", range(0)), "step"):  # a range is no index of names
+            names = np.asarray(X.index)
+    table[np.vectorize(_is_missing, [bool])(table)] = np.nan
+    columns = [
+        _floats(c, f"a matrix has numbers alone, unlike its column {k}") for k, c in zip(labels, table.T, strict=True)
+    ]
+    values = np.column_stack(columns)
+    values[np.isin(values.astype(np.float32), codes)] = np.nan
+    if names is None and counts_cells(values):
+        raise InputError("the first column has the number of ratings of each row: leave it out")
+    if names is None:
+        refuse_names(values, "the first column", 'give a data frame and BPMF(columns="user=NAME")')
+    users = np.arange(len(values)) if names is None else _names(names, "user")
+    row, column = np.nonzero(~np.isnan(values))
+    return {"user": users[row], "item": _names(np.array(labels), "item")[column], "rating": values[row, column]}
+
+
+def has_times(X: Any, y: Any, columns: str | None = None, matrix: bool | None = None) -> bool:
     """Whether the input of `BPMF.fit` has a column of timestamps; False for files, which are not opened."""
+    if is_wide(X, y, columns, matrix):
+        return False
     names = getattr(X, "columns", None)
     if names is not None:
         return "timestamp" in parse_columns(columns) or find_column(names, "timestamp") is not None
@@ -183,16 +248,23 @@ def _columns(X: Any, roles: Sequence[str], given: Mapping[str, str]) -> dict[str
     if labels is None:
         array = X if isinstance(X, np.ndarray) else np.array(X, object)  # object: numbers stay numbers
         if array.ndim != 2 or array.shape[1] != len(roles):
-            raise InputError(f"expected an array of shape (n, {len(roles)}): {', '.join(roles)}; found {array.shape}")
+            raise InputError(
+                f"expected an array of shape (n, {len(roles)}): {', '.join(roles)}; found {array.shape}"
+                f"{_MATRIX_ADVICE * ('rating' in roles)}"
+            )
         columns = dict(zip(roles, array.T, strict=True))
     else:
         given = {role: name for role, name in given.items() if role in roles}
         numbered = not given and all(isinstance(label, int | np.integer) for label in labels)
         width = len(labels)
         if numbered and width != len(roles):
-            raise InputError(f"expected a column for each of {', '.join(roles)}; the data frame has {width} columns")
+            advice = _MATRIX_ADVICE * ("rating" in roles)
+            raise InputError(
+                f"expected a column for each of {', '.join(roles)}; the data frame has {width} columns{advice}"
+            )
         names = None if numbered else [str(label) for label in labels]
         advice = f'rename them, or give BPMF(columns="{",".join(f"{role}=NAME" for role in roles)}")'
+        advice += _MATRIX_ADVICE * ("rating" in roles)
         if "rating" in roles and not numbered:
             places = assign_columns("the data frame", names, width, given, "timestamp" in roles)
             roles = [role for role in roles if role in places]
@@ -230,7 +302,9 @@ def _names(column: Array, role: str) -> Array:
     return np.array([str(value) for value in column.tolist()], dtype=object)
 
 
-def ratings_source(X: Any, y: Any, timed: bool, columns: str | None, has_features: bool) -> Path | TableFile:
+def ratings_source(
+    X: Any, y: Any, timed: bool, columns: str | None, has_features: bool, *form: Any
+) -> Path | TableFile:
     """Return the input of `BPMF.fit` as an input of `prepare_ratings`: the path of a file, or a table of arrays.
 
     Parameters are as for `read_ratings`; `has_features` says whether features are given. Raises InputError as
@@ -242,7 +316,7 @@ def ratings_source(X: Any, y: Any, timed: bool, columns: str | None, has_feature
         return Path(X)
     if columns is not None and not hasattr(X, "columns"):
         raise InputError(f"columns={columns!r} is for files and data frames; columns of arrays are user, item, rating")
-    return TableFile.of_arrays(Path("ratings"), read_ratings(X, y, timed, columns))
+    return TableFile.of_arrays(Path("ratings"), read_ratings(X, y, timed, columns, *form))
 
 
 def read_features(given: Any, entity: str, separator: str = "|", columns: str | None = None) -> Description:

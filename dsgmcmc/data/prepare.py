@@ -15,7 +15,15 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import assign_columns, clicks_advice, find_doubts, names_recur, parse_columns
+from dsgmcmc.data.codes import Codes, find_codes
+from dsgmcmc.data.columns import (
+    ROLES,
+    assign_columns,
+    clicks_advice,
+    find_doubts,
+    names_recur,
+    parse_columns,
+)
 from dsgmcmc.data.features import Described, Description, check_kinds, encode, load_description
 from dsgmcmc.data.ratings import (
     AGES,
@@ -34,6 +42,7 @@ from dsgmcmc.data.ratings import (
 )
 from dsgmcmc.data.session import Session, as_number, interruptible, is_integer, is_rounded, open_session
 from dsgmcmc.data.tables import SHOWN, TableFile, first_column, is_number, open_table, scalar, trim_names
+from dsgmcmc.data.wide import describe_wide, inspect_wide, load_wide, parse_missing
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import check_target
@@ -41,8 +50,7 @@ from dsgmcmc.types import Array, Int64
 
 _SLAB = 1_000_000  # ratings in NumPy arrays at a time
 _NAME_BYTES = 1 << 26  # bytes of names in NumPy arrays at a time
-#: Smallest share of zeros, and smallest ratio of zeros to ratings at the next level, that can mean "not rated".
-LEAST_ZEROS, ZEROS_TO_NEXT_LEVEL = 0.1, 5
+_BINS = 1 << 20  # of the range of ratings: values in one bin count as one when codes for "not rated" are searched
 
 # SQL for the value and time of a merged rating, by --duplicates; `place` orders ratings by time, then by input line
 _MERGED = {
@@ -76,7 +84,11 @@ class Summary(NamedTuple):
         the number of users or items without features; ``unrated``, the number of users or items without ratings;
         ``notes``, remarks on columns that were left out; and more of `dsgmcmc.data.features.encode`.
     not_rated : float
-        Share of zeros among the ratings if they probably mean "not rated", else 0.
+        Share of the ratings whose values probably mean "not rated".
+    codes : list of float
+        These values.
+    missing : int
+        Number of ratings that were left out because their values mean "not rated".
     duplicates : int
         Number of ratings that were left out or averaged because another rating has the same user and item.
     doubts : list of str
@@ -97,6 +109,8 @@ class Summary(NamedTuple):
     columns: str
     features: dict[str, dict[str, Any]]
     not_rated: float
+    codes: list[float]
+    missing: int
     duplicates: int
     doubts: list[str]
 
@@ -112,7 +126,8 @@ def prepare_ratings(
     test: str | None = None,
     timestamps: bool = False,
     duplicates: str = "last",
-    drop_zeros: bool = False,
+    matrix: bool = False,
+    missing: Any = None,
     described: Mapping[str, Description] | None = None,
     memory: int | None = None,
     force: bool = False,
@@ -134,12 +149,15 @@ def prepare_ratings(
     report : callable(stage)
         Called when a stage begins.
     """
+    if matrix and (timestamps or split == "temporal"):
+        raise InputError(f"{named('matrix')}: a matrix has no timestamps: leave out --timestamps and --split temporal")
     if test is not None and (test_fraction is not None or split == "temporal"):
         raise InputError("--test gives the test ratings: leave out --test-fraction and --split temporal")
     fraction = 0.1 if test_fraction is None else test_fraction
     if not 0 <= fraction < 1:
         raise InputError(f"{named('test_fraction')} {fraction}: expected at least 0 and less than 1")
-    column_names, out = parse_columns(columns), Path(out)
+    column_names, out = parse_columns(columns, ("user",) if matrix else ROLES), Path(out)
+    left_out = parse_missing(missing, matrix)
     described = {kind: x._replace(label=x.label or column_names.get(kind, "")) for kind, x in (described or {}).items()}
     temporal, timed = split == "temporal", timestamps or split == "temporal"
     sources = [(source if isinstance(source, TableFile) else Path(source), False) for source in inputs]
@@ -149,21 +167,20 @@ def prepare_ratings(
     check_target(out, force)
 
     def work(db: Session) -> Summary:
-        tables = [inspect(db, source, column_names, timed) for source, _ in sources]
+        tables = [inspect(db, source, column_names, timed, left_out if matrix else None) for source, _ in sources]
+        if sum(not positions for _, positions in tables) > 1 + bool(test):
+            raise InputError("several matrices need names of rows: the first column, or --columns user=NAME")
         units: list[str] = []
         for (table, positions), (_, is_test) in zip(tables, sources, strict=True):
             report(f"reading {table.path.name}")
-            units += load(db, table, positions, timed, is_test)
-        if drop_zeros:
-            db.execute("DELETE FROM raw WHERE rating = 0")
-            if not scalar(db, "SELECT count(*) FROM raw WHERE NOT test"):
-                raise InputError("--drop-zeros leaves no training ratings: all are 0")
-        not_rated = _share_not_rated(db)
+            units += load(db, table, positions, timed, is_test, left_out, report)
+        n_missing = _leave_out(db, left_out)
         report("numbering users and items")
         features = {entity: load_description(db, entity, given) for entity, given in described.items()}
         check_kinds(features, described)
         lengths = _number_entities(db, seed, features)
-        doubts = _doubts(db, lengths)
+        found = _codes(db)
+        doubts = [str(found)] * bool(found.values) + _doubts(db, lengths)
         encoded = {entity: encode(db, features[entity], given, lengths[entity]) for entity, given in described.items()}
         rows, cols = ("item", "user") if lengths["item"] > lengths["user"] else ("user", "item")
         report("matching names")
@@ -201,7 +218,9 @@ def prepare_ratings(
             content_sha256=attributes["content_sha256"],
             columns=_describe_roles(*tables[0], timed),
             features={entity: about for entity, (_, about) in encoded.items()},
-            not_rated=not_rated,
+            not_rated=found.share,
+            codes=found.values,
+            missing=n_missing,
             duplicates=n_duplicates,
             doubts=doubts + [doubt for _, about in encoded.values() for doubt in about["doubts"]],
         )
@@ -214,15 +233,18 @@ def prepare_ratings(
 
 
 def inspect(
-    db: Session, source: Path | TableFile, columns: dict[str, str], timed: bool
+    db: Session, source: Path | TableFile, columns: dict[str, str], timed: bool, missing: Sequence[str] | None = None
 ) -> tuple[TableFile, dict[str, int]]:
     """Return the table in a file, and the positions of its columns by role; `columns` are from `parse_columns`.
 
     The roles are "user", "item", "rating" and, if the file has it, "timestamp". Without "rating", all ratings are 1.
-    Raises InputError if the file is empty, is not a table, or lacks a required column; `timed` requires the timestamp.
+    With `missing`, codes for "not rated", the file is a matrix, and the roles are those of `inspect_wide`. Raises
+    InputError if the file is empty, is not a table, or lacks a required column; `timed` requires the timestamp.
     """
     if isinstance(source, Path):
         path, named_by = source, set(columns.values())
+        if missing is not None and (wide := inspect_wide(db, path, columns, missing)) is not None:
+            return wide
         source = open_table(db, path, lambda fields: not any(map(is_number, fields)))
         if source.header and not (named_by & set(source.names)) and names_recur(source.names, source.sample):
             source = open_table(db, path, lambda fields: False)
@@ -232,7 +254,7 @@ def inspect(
     return source, assign_columns(source.path, names, source.width, columns, timed, source.sample)
 
 
-def load(db: Session, table: TableFile, columns: dict[str, int], timed: bool, test: bool) -> list[str]:
+def load(db: Session, table: TableFile, columns: dict[str, int], timed: bool, test: bool, *wide: Any) -> list[str]:
     """Append a file's ratings to the table ``raw``, in the order of the file; times are in seconds, or NULL.
 
     Returns the note of `_scale_times`.
@@ -242,6 +264,20 @@ def load(db: Session, table: TableFile, columns: dict[str, int], timed: bool, te
     """
     db.execute("CREATE TABLE IF NOT EXISTS raw (user_id TEXT, item_id TEXT, rating DOUBLE, time DOUBLE, test BOOLEAN)")
     before = scalar(db, "SELECT count(*) FROM raw")
+    if "item" in columns:
+        _load_long(db, table, columns, test)
+        _refuse_bad_rows(db, table, timed, before)
+    else:
+        load_wide(db, table, columns, test, *wide)
+    if scalar(db, "SELECT count(*) FROM raw") == before:
+        raise InputError(f"{table.path} has no ratings")
+    for column in ("user_id", "item_id"):
+        trim_names(db, "raw", column, before)
+    return _scale_times(db, table, before)
+
+
+def _load_long(db: Session, table: TableFile, columns: dict[str, int], test: bool) -> None:
+    """Append the ratings of a file with a row for each rating."""
     text = {role: table.name(k) if role in ("user", "item") else f"c{k}::VARCHAR" for role, k in columns.items()}
     rating, time, number = "1", "NULL", columns.get("rating")
     if number is not None:
@@ -251,12 +287,6 @@ def load(db: Session, table: TableFile, columns: dict[str, int], timed: bool, te
         time = f"coalesce({as_number(text['timestamp'])}, epoch(try_cast({text['timestamp']} AS TIMESTAMPTZ)))"
     query = f"INSERT INTO raw SELECT {text['user']}, {text['item']}, {rating}, {time}, {test} FROM {{table}}"
     table.create(db, query, number if table.kind == "text" else None)
-    _refuse_bad_rows(db, table, timed, before)
-    if scalar(db, "SELECT count(*) FROM raw") == before:
-        raise InputError(f"{table.path} has no ratings")
-    for column in ("user_id", "item_id"):
-        trim_names(db, "raw", column, before)
-    return _scale_times(db, table, before)
 
 
 def _scale_times(db: Session, table: TableFile, before: int) -> list[str]:
@@ -304,6 +334,8 @@ def _refuse_bad_rows(db: Session, table: TableFile, timed: bool, before: int) ->
 
 def _describe_roles(table: TableFile, columns: dict[str, int], timed: bool) -> str:
     """Describe the roles of the columns, so that users can check them."""
+    if "item" not in columns:
+        return describe_wide(table, columns)
     if table.kind == "matrix":
         return "user row, item column"
     roles = [role for role in columns if timed or role != "timestamp"]
@@ -311,18 +343,27 @@ def _describe_roles(table: TableFile, columns: dict[str, int], timed: bool) -> s
     return text if "rating" in columns else f"{text}, no rating column: treated as clicks"
 
 
-def _share_not_rated(db: Session) -> float:
-    """Return the share of zeros if they probably mean "not rated", else 0.
+def _leave_out(db: Session, missing: Sequence[str]) -> int:
+    """Delete the ratings at values that mean "not rated", in single precision; return their number."""
+    numbers = [f"{float(text)!r}::FLOAT" for text in missing if is_number(text)]
+    if not numbers:
+        return 0
+    before = scalar(db, "SELECT count(*) FROM raw")
+    db.execute(f"DELETE FROM raw WHERE rating::FLOAT IN ({', '.join(numbers)})")
+    if not scalar(db, "SELECT count(*) FROM raw WHERE NOT test"):
+        raise InputError(f"{named('missing')}={','.join(missing)} leaves no training ratings")
+    return int(before - scalar(db, "SELECT count(*) FROM raw"))
 
-    Zeros probably mean "not rated" if 0 is the lowest rating, at least a tenth of the ratings are 0, zeros are at least
-    five times as frequent as the next level, and the next level is not the most frequent level above 0. The last
-    condition excludes counts, in which 1 is the most frequent level above 0.
-    """
-    levels = db.execute("SELECT rating, count(*) FROM raw GROUP BY rating ORDER BY rating LIMIT 1000").fetchall()
-    (lowest, zeros), above = levels[0], [number for _, number in levels[1:]]
-    share = float(zeros / scalar(db, "SELECT count(*) FROM raw"))
-    isolated = lowest == 0 and len(above) > 1 and zeros >= ZEROS_TO_NEXT_LEVEL * above[0] and above[0] < max(above)
-    return share if isolated and share >= LEAST_ZEROS else 0.0
+
+def _codes(db: Session) -> Codes:
+    """Return the values that probably mean "not rated"."""
+    level = f"floor((rating - low) / nullif(high - low, 0) * {_BINS})"
+    levels = db.execute(
+        "SELECT min(rating) AS value, count(*) AS n "
+        "FROM raw, (SELECT min(rating) AS low, max(rating) AS high FROM raw) "
+        f"GROUP BY {level} ORDER BY value"
+    ).fetchnumpy()
+    return find_codes(levels["value"], levels["n"])
 
 
 # ------------------------------------------------------------------------------------------------ arranging

@@ -174,6 +174,32 @@ class TableFile(NamedTuple):
         if number is not None:
             self._refuse_underscores(db, number)
 
+    def rows(self, db: Session) -> Iterator[Sequence[str | None]]:
+        """Yield the cells of each row as text, in little memory for any width.
+
+        Raises InputError if the file is damaged, or a line has a wrong number of columns.
+        """
+        if self.kind != "text":
+            cells = ", ".join(f"c{k}::VARCHAR" for k in range(self.width))
+            cursor = db.cursor()  # other queries run between two fetches
+            with reading(self.path):
+                cursor.execute(f"SELECT {cells} FROM {self._sql(cells, None)}")
+                while rows := cursor.fetchmany(max(1, _SAMPLE_BYTES // self.width)):
+                    yield from rows
+            return
+        number = 0
+        with _opened(self.path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+            for _ in range(self.first_line - 1):
+                text.readline()
+            try:
+                for row in filter(None, csv.reader(text, delimiter=self.delimiter)):
+                    if len(row) != self.width:
+                        raise ValueError(f"it has {len(row)} columns: expected {self.width}")
+                    yield row
+                    number += 1
+            except (ValueError, csv.Error) as error:
+                raise InputError(f"{self.path}: {self.where(number)} cannot be read: {error}") from error
+
     def _sql(self, query: str, number: int | None, mixed_ends: bool = False) -> str:
         """Return SQL for the table; `mixed_ends` says that lines of text end in different ways.
 
@@ -280,6 +306,8 @@ def open_table(db: Session, path: Path, is_header: Callable[[list[str]], bool], 
         return matrix
     with _opened(path) as file:
         head = file.read(_SAMPLE_BYTES)
+        while head.count(b"\n") < 3 and len(head) < 2 * _LONGEST_LINE and (more := file.read(_SAMPLE_BYTES)):
+            head += more  # lines of a wide table are long
         packed = isinstance(file, gzip.GzipFile)
         if smurff := read_smurff(path, file, head, memory_of(db)):
             return matrix._replace(shape=smurff[0], arrays=smurff[1])
@@ -366,7 +394,10 @@ def _split(line: str, delimiter: str) -> list[str]:
     """Return the fields of a line."""
     if delimiter in ("::", _BLANKS):
         return line.split(None if delimiter == _BLANKS else delimiter)
-    return next(csv.reader([line], delimiter=delimiter), [])
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:  # more than 128 KiB without a delimiter
+        return [line]
 
 
 def _detect_delimiter(lines: list[str]) -> str:

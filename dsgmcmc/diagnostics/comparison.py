@@ -75,6 +75,8 @@ class Comparison(BaseModel):
         Names of the model with the best criterion, and of the recommended model.
     given_up : list of str
         Models that were recommended first, but diverged in the full run.
+    note : str
+        Hint that ratings of some value probably mean "not rated".
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -88,6 +90,7 @@ class Comparison(BaseModel):
     best: str
     recommended: str
     given_up: list[str] = []
+    note: str = ""
 
     def model(self, name: str) -> Model:
         """Return the model with this name."""

@@ -64,11 +64,15 @@ class FittedModel:
         Treatment of users and items that are unknown to the run: predict from the prior, or raise an error.
     columns : str, optional
         Columns of data frames that do not have usual names, such as ``user=U,item=I``.
+    matrix, missing : optional
+        Form of new ratings, and values that mean *not rated*, as in `BPMF`.
     """
 
     clip: bool = True
     unknown: Literal["prior", "refuse"] = "prior"
     columns: str | None = None
+    matrix: bool | None = None
+    missing: Any = None
 
     def __init__(self, path: str | PathLike[str], data: str | PathLike[str] | None = None) -> None:
         self._adopt(Run(path), data)
@@ -284,7 +288,7 @@ class FittedModel:
     @renewing
     def _add(self, X: Any, y: Any, kind: str, features: Any) -> list[str]:
         """Fold in new ratings and features in addition to earlier ones; return notes for the user."""
-        new = NewRatings.read(self._fitted(), X, y, kind, features, self.columns)
+        new = NewRatings.read(self._fitted(), X, y, kind, features, self.columns, self.matrix, self.missing)
         return new.doubts(self._fitted()) + self._fold(new if self._new is None else self._new.updated(new))
 
     def _fold(self, new: NewRatings | None) -> list[str]:

@@ -280,20 +280,21 @@ class NewRatings(NamedTuple):
     described: dict[Any, csr_matrix]
 
     @classmethod
-    def read(cls, run: Run, X: Any, y: Any, kind: str, features: Any, columns: str | None = None) -> NewRatings:
+    def read(cls, run: Run, X: Any, y: Any, kind: str, features: Any, *form: Any) -> NewRatings:
         """Read ratings and features in the form of `dsgmcmc.posterior.fitted.FittedModel.fold_in`.
 
-        Raises InputError if both are missing, or if one is invalid.
+        `form` are the arguments `columns`, `matrix` and `missing` of `BPMF`. Raises InputError if both are missing, or
+        if one is invalid.
         """
         from dsgmcmc.data.arrays import read_ratings
 
         if X is None and features is None:
             raise InputError("nothing to fold in: give ratings, features, or both")
-        described = {} if features is None else describe_new(run, kind, features, columns)
+        described = {} if features is None else describe_new(run, kind, features, *form[:1])
         if X is None:
             no_names = np.zeros(0, object)
             return cls(kind, no_names, no_names, np.zeros(0), described)
-        given = read_ratings(X, y, columns=columns)
+        given = read_ratings(X, y, False, *form)
         run.vocabulary(kind)  # checks the kind
         values = given.get("rating", np.ones(len(given[kind])))
         if bad := find_bad_scale(values.min(), values.max()):

@@ -40,6 +40,7 @@ from threadpoolctl import threadpool_limits
 
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig, merged
+from dsgmcmc.data.codes import find_codes
 from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics import ranking
@@ -461,6 +462,7 @@ class Comparing:
         fixed |= {"evaluate_every": "10sweeps", "save_draws": 0, "checkpoint_every": "10min"}
         rank_is_given = self._given.get("rank", "auto") != "auto"
         levels = Levels.of(ratings)
+        self._note = str(find_codes(*levels))
         models = candidates(
             clicks=ratings.minimum == ratings.maximum,
             features=bool(whole.features),
@@ -600,6 +602,7 @@ class Comparing:
             left_out=[model.name for number, model in enumerate(models) if number not in self._measured],
             best=models[best].name,
             recommended=models[chosen].name,
+            note=self._note,
         )
 
     def _row(self, number: int, best: Scores) -> Model:
@@ -680,7 +683,10 @@ def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool =
     while True:
         chosen = job.with_model(comparison.settings)
         try:
-            return chosen.describe() if dry_run else chosen.run(signals)
+            status = chosen.describe() if dry_run else chosen.run(signals)
+            if comparison.note and comm.rank == 0 and not job.quiet:
+                say(comparison.note, file=sys.stderr)
+            return status
         except DivergenceError:
             work = partial(next_model, comparison)
             following = None if job.policy.on_divergence == "stop" else on_root(comm, work, "choosing a model")

@@ -31,7 +31,7 @@ def test_every_option(tmp_path):
     (tmp_path / "r.unknown").write_text("who;what;stars;when\n1;1;2;5\n1;2;3;6\n2;1;4;7\n1;1;4;8\n2;2;0;9\n")
     (tmp_path / "users.csv").write_text("user;tags;age\n1;a/b;3\n2;b;4\n")
     done = typed(
-        *("prepare", tmp_path / "r.unknown", tmp_path / "out.h5", "--timestamps", "--drop-zeros", "--force", "--json"),
+        *("prepare", tmp_path / "r.unknown", tmp_path / "out.h5", "--timestamps", "--missing=0", "--force", "--json"),
         *("--columns", "user=who,item=what,rating=stars,timestamp=when", "--split", "temporal", "--seed", "3"),
         *("--user-features", tmp_path / "users.csv", "--feature-kinds", "age=category", "--separator", "/"),
         *("--duplicates", "mean", "--memory", "500MB", "--test-fraction", "0.34"),

@@ -185,7 +185,7 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
         "2 rows and 2 columns, but entries in rows 3 to 3 and columns 1 to 1",
     ),
     "constant": ("r.csv", "1,1,3\n1,2,3\n2,2,3.0\n", {}, "all ratings are 3: .* for clicks"),
-    "zeros alone": ("r.csv", "1,1,0\n1,2,0\n", {"drop_zeros": True}, "--drop-zeros leaves no training ratings"),
+    "zeros alone": ("r.csv", "1,1,0\n1,2,0\n", {"missing": "0"}, "--missing=0 leaves no training ratings"),
     "one user": ("r.csv", "1,1,1\n1,2,2\n", {}, r"1 user\(s\): a matrix needs at least two"),
     "long name": ("r.csv", f"{'x' * 1025},1,1\nb,2,2\n", {}, "the user column has a name of 1025 bytes"),
     "duplicates": (

@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import re
 
 import numpy as np
 import pytest
@@ -166,8 +167,10 @@ def test_zeros_are_left_out(tmp_path):
     """A hint names the option, which leaves out zeros, and the users and items that have no other ratings."""
     (tmp_path / "r.csv").write_text(of_levels("two thirds not rated"))
     hint = typed("prepare", tmp_path / "r.csv", tmp_path / "r.h5").expect(0).err
-    assert "58% of the ratings are 0, far more than at any level near 0" in hint
-    assert "--drop-zeros leaves these ratings out" in hint
-    assert "--drop-zeros" not in typed("prepare", tmp_path / "r.csv", tmp_path / "s.h5", "--drop-zeros").expect(0).err
-    summary = prepare(tmp_path, lines() + "5,7,0,1\n3,8,0,1\n", drop_zeros=True)
+    assert "300 ratings (58%) are 0, apart from all others" in hint
+    assert "--missing=0 leaves them out" in hint
+    left_out = typed("prepare", tmp_path / "r.csv", tmp_path / "s.h5", "--missing", "0").expect(0)
+    assert re.search("left out +300 ratings that are 0", left_out.out)
+    assert "--missing" not in left_out.err
+    summary = prepare(tmp_path, lines() + "5,7,0,1\n3,8,0,1\n", missing=[0, 7])
     assert (summary.users, summary.items, summary.ratings, summary.minimum) == (5, 4, 10, 0.5)

@@ -220,7 +220,8 @@ def test_a_run_keeps_its_choice(tmp_path, monkeypatch):
     assert config.noise == "both"
     assert Comparison.read(out / "comparison.json").recommended.startswith("noise")
     monkeypatch.setattr(Comparing, "run", lambda _: pytest.fail("compared again"))
-    typed(*shared, "--iterations", 80, "--resume").expect()
+    Comparison.read(out / "comparison.json").model_copy(update={"note": "a hint"}).save(out / "comparison.json")
+    assert typed(*shared, "--iterations", 80, "--resume").expect().err.splitlines()[-1] == "a hint"
     assert "is not empty" in typed(*shared).expect(2).err
     assert "comparison.json" not in typed("verify", out).expect().out
     assert "recommended of" in typed("info", out).expect().out

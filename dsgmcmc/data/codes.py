@@ -1,0 +1,71 @@
+"""Finds values of ratings that probably mean "not rated", such as 99 among stars from 1 to 5."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dsgmcmc.settings import named
+from dsgmcmc.types import Array
+
+LEAST_SHARE, LEAST_RATINGS = 0.01, 5  # of the ratings at a code
+LEAST_LEVELS, MOST_LEVELS = 3, 25  # of a scale above zeros
+_USUAL = (-1, -9, -99, 9, 99, 999, 9999)
+
+
+class Codes(NamedTuple):
+    """Values that probably mean "not rated"; number and share of the ratings that have them."""
+
+    values: list[float]
+    ratings: int
+    share: float
+
+    def __str__(self) -> str:
+        """Return a hint for users, or an empty text without values."""
+        if not self.values:
+            return ""
+        values = [f"{value:.9g}" for value in self.values]
+        text, means = " and ".join(values), "probably mean" + "s" * (len(values) == 1)
+        return (
+            f"{self.ratings:,} ratings ({self.share:.0%}) are {text}, apart from all others: {text} {means} not rated, "
+            f"but a model would learn from these ratings; {named('missing')}={','.join(values)} leaves them out"
+        )
+
+
+def find_codes(values: Array, counts: Array) -> Codes:
+    """Find codes among the distinct values of ratings, (R,) ascending, given the number of ratings at each, (R,).
+
+    A code is the lowest or the highest value, and has at least 1 % of the ratings. It stands apart from the others: its
+    gap to them is at least twice as wide as every gap between them; or it is a usual code, such as 999, and its gap is
+    wider than theirs; or it is a usual code below 0, and no other value is. A zero is also a code if 3 to 25 levels are
+    above it, and zeros are more than twice as frequent as the next level, which is not the most frequent one. Counts
+    fall from the first level above 0, and the next level of a measurement is near.
+    """
+    found = [
+        place
+        for place, others in ((0, values[1:]), (-1, values[-2::-1]))
+        if counts[place] >= max(LEAST_SHARE * counts.sum(), LEAST_RATINGS)
+        and (_stands_apart(float(values[place]), others) or (place == 0 and values[0] == 0 and _is_pile(counts)))
+    ]
+    ratings = int(counts[found].sum())
+    return Codes([float(values[place]) for place in found], ratings, float(ratings / counts.sum()))
+
+
+def _stands_apart(value: float, others: Array) -> bool:
+    """Whether a value is far from all others, given from the nearest on."""
+    if len(others) < 2:
+        return False
+    gap, widest = abs(value - others[0]), np.abs(np.diff(others)).max()
+    if len(others) == 2:  # votes may be -1, 0, 1 or 1, 6, and 9 for no vote
+        outside = abs(value) > 1 and gap != widest
+    else:
+        outside = gap > widest or value < 0 <= others[0]
+    return bool(gap >= 2 * widest or (value in _USUAL and outside))
+
+
+def _is_pile(counts: Sequence[int] | Array) -> bool:
+    """Whether zeros, the first of the levels, are far more frequent than the level above them."""
+    above = counts[1:]
+    return bool(LEAST_LEVELS <= len(above) <= MOST_LEVELS and counts[0] > 2 * above[0] and above[0] < max(above))

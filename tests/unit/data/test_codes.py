@@ -1,0 +1,48 @@
+"""Values that probably mean "not rated" are named, and values of a scale, counts and measurements are not."""
+
+import numpy as np
+import pytest
+
+from dsgmcmc.data.codes import find_codes
+
+RNG = np.random.default_rng(3)
+STARS = RNG.choice([1, 2, 3, 4, 5], 1000, p=[0.05, 0.1, 0.25, 0.35, 0.25])
+JOKES = np.round(RNG.uniform(-10, 10, 1000), 2)
+POISSON = RNG.poisson(0.7, 2000)
+
+#: Ratings, and the values among them that probably mean "not rated".
+CASES = {
+    "stars": (STARS, []),
+    "-1 below stars": ([*STARS, *[-1] * 30], [-1]),
+    "-1 below levels from 0": ([*(STARS - 1), *[-1] * 30], [-1]),
+    "99 above stars": ([*STARS, *[99] * 30], [99]),
+    "both ends": ([*STARS, *[-9] * 30, *[99] * 30], [-9, 99]),
+    "rare: a rating by mistake": ([*STARS, 99], []),
+    "0 below stars": ([*STARS, *[0] * 200], [0]),
+    "0 below half stars": ([*(STARS / 2), *[0] * 200], [0]),
+    "0 far below a measurement": ([*(JOKES + 30), *[0] * 50], [0]),
+    "99 beyond jokes": ([*JOKES, *[99] * 200], [99]),
+    "jokes": (JOKES, []),
+    "nine points": (RNG.integers(1, 10, 1000), []),
+    "answers": (RNG.integers(0, 2, 500), []),
+    "answers and 9": ([*RNG.integers(0, 2, 500), *[9] * 20], [9]),
+    "points of 0, 1 and 2": (RNG.choice(3, 500, p=[0.5, 0.1, 0.4]), []),
+    "votes against, none and for": (RNG.integers(-1, 2, 500), []),
+    "roll call, 9 for no vote": (RNG.choice([1, 6, 9], 500, p=[0.5, 0.4, 0.1]), [9]),
+    "rain: two thirds are true zeros": ([*[0] * 660, *np.round(RNG.gamma(0.7, 9, 340), 1)], []),
+    "counts": (POISSON, []),
+    "counts from 1 with a tail": (np.ceil(RNG.lognormal(2, 1.5, 1000)), []),
+    "measurements cut off": (np.maximum(RNG.normal(6, 1, 1000), 5), []),
+    "all equal": ([1, 1, 1, 1, 1], []),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_codes(name):
+    """A code is at an end of the scale, frequent, and apart from the others."""
+    ratings, expected = CASES[name]
+    codes = find_codes(*np.unique(np.asarray(ratings, float), return_counts=True))
+    assert codes.values == expected
+    assert codes.ratings == np.isin(ratings, expected).sum()
+    assert codes.share == codes.ratings / len(ratings)
+    assert bool(str(codes)) == bool(expected)
