@@ -171,7 +171,7 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool, missing: str 
     with Ratings(summary.path) as written:
         facts: dict[str, str] = written.describe()
     facts |= {
-        **({"left out": f"{summary.missing:,} ratings that are {missing}"} if missing else {}),
+        **({"left out": f"{summary.missing:,} ratings that are {missing}"} if summary.missing else {}),
         **{f"{entity} features": _features(entity, features) for entity, features in summary.features.items()},
         "columns": summary.columns,
         "file": summary.path,

@@ -146,7 +146,7 @@ def load_wide(
     """
     others = [k for k in range(table.width) if k not in roles.values()]
     items = np.array([table.names[k] if table.header else str(number) for number, k in enumerate(others, 1)], object)
-    nameless_items, numbers = _nameless(items), _Numbers(missing)
+    nameless_items, numbers = _nameless(items), _Numbers([text for text in missing if not is_number(text)])
     rows, n_read, n_bad, shown = table.rows(db), 0, 0, ""
     while piece := list(islice(rows, max(1, _CELLS // table.width))):
         cells = numbers.of(piece, table.width)[:, others]

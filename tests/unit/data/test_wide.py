@@ -83,7 +83,10 @@ FILES = {
 def test_files(tmp_path, name):
     """Names and ratings of every cell that is filled."""
     file, content, options, expected = FILES[name]
-    prepare(tmp_path, content, file, matrix=True, **options)
+    summary = prepare(tmp_path, content, file, matrix=True, **options)
+    assert summary.missing == (
+        (VALUES.size - len(CELLS)) - 3 * ("Absent" in str(options)) if "missing" in options else 0
+    )
     assert everything(tmp_path / "out.h5") == expected
 
 
