@@ -65,7 +65,6 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[Session]:
             scratch.mkdir(mode=0o700)
         with duckdb.connect(config=settings) as connection:
             connection.execute("SET TimeZone = 'UTC'")
-            connection.execute("SET enable_progress_bar = false")  # DuckDB shows one in `python -c` and notebooks
             yield connection
     except duckdb.OutOfMemoryException as error:
         raise InputError(
