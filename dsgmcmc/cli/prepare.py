@@ -183,7 +183,6 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool, missing: str 
             f"{summary.duplicates:,} ratings repeat the user and item of another rating: the {duplicates} rating is "
             "used (--duplicates)"
         )
-    notes += summary.doubts
     if summary.ratings < FEW_RATINGS:
         notes.append(
             f"{summary.ratings} ratings are few: the prior dominates predictions, and intervals are wide "
