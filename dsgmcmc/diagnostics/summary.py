@@ -122,6 +122,10 @@ def _scores(summary: Summary) -> list[str]:
         *([_two_levels(summary)] if "brier" in summary else []),
         f"ratings inside their predictive intervals: {coverage}",
     ]
+    untrained = summary.get("untrained", {})
+    if any(untrained.values()):
+        users, items = (f"{untrained[kind]:,}" for kind in ("user", "item"))
+        lines.append(f"the users of {users} and the items of {items} test ratings have no training ratings")
     chains = summary.get("agreement")
     if chains:
         agree = chains["above"] <= MAX_SHARE_APART

@@ -197,7 +197,8 @@ class RatingsSource:
             ``tau`` (posterior mean; null if there is no noise), ``rank``, ``draws`` (number in all chains);
             ``temperatures``, ``agreement`` of chains and ``slowest`` shared parameters
             (`dsgmcmc.diagnostics.convergence`); ``rmse_mean``, ``mae_mean`` and other scores on the ``test_ratings``
-            (`dsgmcmc.diagnostics.scores`); ``baselines`` and ``over_biases`` (`dsgmcmc.diagnostics.baselines`). For
+            (`dsgmcmc.diagnostics.scores`); ``untrained``, how many of these are of users or items without training
+            ratings; ``baselines`` and ``over_biases`` (`dsgmcmc.diagnostics.baselines`). For
             clicks, and without test ratings, ``rmse_mean`` and ``mae_mean`` are null. Clicks have ``rankings`` instead,
             if draws were saved (`dsgmcmc.diagnostics.ranking`).
         """
@@ -231,6 +232,7 @@ class RatingsSource:
             "rmse_mean": scores.pop("rmse"),
             "mae_mean": scores.pop("mae"),
             "test_ratings": scores.pop("ratings"),
+            "untrained": self.ratings.untrained(),
             **scores,
             "baselines": run.read_settings()[1].get("baselines"),
             "over_biases": over_biases,

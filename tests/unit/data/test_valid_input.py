@@ -145,6 +145,10 @@ def test_names_are_the_same_in_every_file(tmp_path):
         assert json.loads(typed("info", tmp_path / "o.h5", "--json").out)["untrained"] == {"user": users, "item": items}
         kind = "item" if items else "user"
         assert result.err.count(f"warning: all test ratings are of {kind}s without training ratings") == 1
+    run = typed(
+        "sample", tmp_path / "o.h5", "--out", tmp_path / "run", "--rank", "1", "--iterations", "4", "--burn-in", "2"
+    )
+    assert "the users of 2 and the items of 0 test ratings have no training ratings" in run.out
 
 
 def test_predict_warns_of_unknown_names(model):
