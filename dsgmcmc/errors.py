@@ -80,7 +80,7 @@ class GoneError(InputError):
     """A file of a run that is being sampled was removed while the run was read, because a newer file replaces it."""
 
 
-RETRIES = 3  # of work that fails because the run is being sampled
+RETRIES = 10  # of work that fails because the run is being sampled
 
 
 def retry_if_gone(work: Callable[P, T], renew: Callable[[], object] = lambda: None) -> Callable[P, T]:

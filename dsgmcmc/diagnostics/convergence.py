@@ -422,4 +422,6 @@ def reached(targets: Mapping[str, float], measured: Mapping[str, float]) -> bool
 
 def _meets(measured: Mapping[str, float], bounds: Mapping[str, float]) -> bool:
     """Whether measures are within their bounds."""
-    return all(measured[k] <= limit if k.endswith("rhat") else measured[k] >= limit for k, limit in bounds.items())
+    return all(
+        measured[name] <= limit if name.endswith("rhat") else measured[name] >= limit for name, limit in bounds.items()
+    )

@@ -136,8 +136,10 @@ def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
     lists = recommended(run, users, Ranking(longest, "mean"), rated), popular(run, users, rated, longest)
     scores: dict[str, Any] = {"users": len(users)}
     for measure, k in LENGTHS.items():
-        by_mean, by_count = (average(measures(users, items[:, :k], test_users, test_items)[measure]) for items in lists)
-        scores[f"{measure}@{k}"] = {**by_mean, "popular": by_count["mean"]}
+        by_mean, by_popularity = (
+            average(measures(users, items[:, :k], test_users, test_items)[measure]) for items in lists
+        )
+        scores[f"{measure}@{k}"] = {**by_mean, "popular": by_popularity["mean"]}
     return scores
 
 

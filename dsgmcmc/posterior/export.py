@@ -171,5 +171,6 @@ def datatree(
     import arviz_base
 
     attributes = {"inference_library": "dsgmcmc", "inference_library_version": __version__, "sampler": sampler}
-    of_all = {"/": attributes, **dict.fromkeys(groups, attributes)}
-    return arviz_base.from_dict(groups, coords=coords, dims=dims, attrs=of_all)
+    return arviz_base.from_dict(
+        groups, coords=coords, dims=dims, attrs={"/": attributes, **dict.fromkeys(groups, attributes)}
+    )

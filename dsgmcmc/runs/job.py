@@ -194,7 +194,9 @@ class Job:
         if not (self.resume and run.settings_file.exists()):
             refuse_taken(run, self.resume)
             if self._usual is None and run.awaits_model:
-                raise InputError(f"{run.path} was started with {named('model')}: give that again, or {named('out')}")
+                raise InputError(
+                    f"{run.path} was started with {named('model')}: give it again, or another {named('out')}"
+                )
             return {}
         config, facts = ResolvedConfig.of_run(run)
         if facts.get("data_hash") != self.source.ratings.digest:
@@ -246,6 +248,7 @@ class Job:
     def _prepare(self, config: ResolvedConfig, given_names: list[str]) -> Facts:
         """Clean the directory; write ``run.toml``, the index and starting values; return the facts for snapshots."""
         source, run = self.source, self.run_directory
+        _refuse_shorter(config, run)
         run.listening_file.touch()  # tells scripts that all processes have installed their signal handlers
         clean(run.path)
         identity = {"data_hash": source.ratings.digest, "config_hash": config.hash()}
@@ -543,10 +546,14 @@ def _refuse_changes(saved: ResolvedConfig, requested: ResolvedConfig, run: RunDi
             + "\n  ".join(changes)
             + "\nLeave them out to continue with the settings of the run, or start another run"
         )
-    made = max(run.reached(saved.chains))
-    if requested.iterations < made:
+
+
+def _refuse_shorter(config: ResolvedConfig, run: RunDirectory) -> None:
+    """Refuse a length that the run has passed already."""
+    made = max(run.reached(config.chains))
+    if config.iterations < made:
         raise InputError(
-            f"{run.path} has made {made:,} iterations, and cannot end at iteration {requested.iterations:,}: give "
+            f"{run.path} has made {made:,} iterations, and cannot end at iteration {config.iterations:,}: give "
             f"{named('iterations')} {made} or more, or leave it out"
         )
 

@@ -58,7 +58,9 @@ class WarmStart:
             if iterations
         ]
         if not self.checkpoints:
-            raise InputError(f"{path} has no checkpoint to start from: continue that first, or omit {named('from')}")
+            raise InputError(
+                f"{path} has no checkpoint to start from: continue that run first, or leave out {named('from')}"
+            )
         self.index = Index(self.directory, facts)
         self.index.lengths()  # raises an error if the names do not match the rows
         self.quantities = self.index.quantities(self.config, self.n_levels)
@@ -138,7 +140,9 @@ class WarmStart:
                 fields = self._fields(checkpoint, earlier)
                 for b, matches in enumerate(np.split(rows[factor], bounds[factor][1:-1])):
                     blocks[Key("start", factor, b, KNOWN)] = (matches >= 0).astype(np.uint8)
-                    blocks |= {Key("start", factor, b, k): partial(_rows, x, matches) for k, x in fields.items()}
+                    blocks |= {
+                        Key("start", factor, b, name): partial(_rows, whole, matches) for name, whole in fields.items()
+                    }
 
             small = self._small(checkpoint, earlier_factors)
             head = header("start", chain, 0, config.grid, facts, small)

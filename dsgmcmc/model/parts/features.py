@@ -344,8 +344,9 @@ def draw_effects(gram: Float64, moment: Float64, beta: Float64, precision: Float
     z = rng.standard_normal(moment.shape)
     # A^-1 (moment + L z Lambda^-1/2) = L^-T (L^-1 moment + z Lambda^-1/2)
     spread = solve_triangular(np.linalg.cholesky(precision), z.T, lower=True, trans="T").T
-    scaled = solve_triangular(lower, moment, lower=True) + spread
-    effects: Float64 = solve_triangular(lower, scaled, lower=True, trans="T")
+    effects: Float64 = solve_triangular(
+        lower, solve_triangular(lower, moment, lower=True) + spread, lower=True, trans="T"
+    )
     return effects
 
 

@@ -105,7 +105,9 @@ class PredictorDraws(NamedTuple):
         if draws.effects is None:
             return [(1.0, draws)]
         sd: Float32 = np.sqrt(draws.effects)
-        return [(share, draws._replace(eta=draws.eta + np.float32(x) * sd, effects=None)) for x, share in EFFECT_NODES]
+        return [
+            (share, draws._replace(eta=draws.eta + np.float32(node) * sd, effects=None)) for node, share in EFFECT_NODES
+        ]
 
 
 class Prediction(NamedTuple):
