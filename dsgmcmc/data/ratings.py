@@ -229,6 +229,13 @@ def find_coarseness(what: str, low: float, high: float) -> str | None:
     return f"{what} are {low:.15g} to {high:.15g}, too close for single precision: subtract {middle:.15g} from all"
 
 
+def describe_untrained(counts: Mapping[str, int]) -> str:
+    """Say how many test ratings have a "user", and an "item", without training ratings; an empty text if none has."""
+    if not any(counts.values()):
+        return ""
+    return f"the users of {counts['user']:,} and the items of {counts['item']:,} have no training ratings"
+
+
 def row_slabs(indptr: Int64, entries: int) -> Iterator[tuple[int, int]]:
     """Yield start and stop of consecutive ranges of rows, each as long as `entries` allows, but at least one row.
 
@@ -375,14 +382,14 @@ class Ratings:
         """Describe the sizes and the scale, by labels for people."""
         sizes, total = (self.n_rows, self.n_cols), self.nnz + self.nnz_test
         users, items = sizes[::-1] if self.transposed else sizes
-        untrained = "; the users of {user:,} and the items of {item:,} have no training ratings"
+        untrained = describe_untrained(self.untrained())
         return {
             "users": f"{users:,}",
             "items": f"{items:,}",
             "ratings": f"{total:,}, density {total / (users * items):.3%}",
             "scale": f"{self.minimum:g} to {self.maximum:g}, mean {self.mean:.5g}",
             "training": f"{self.nnz:,}",
-            "test": f"{self.nnz_test:,} ({self.nnz_test / total:.1%})" + untrained.format(**self.untrained()),
+            "test": f"{self.nnz_test:,} ({self.nnz_test / total:.1%})" + (untrained and f"; {untrained}"),
         }
 
     def doubts(self) -> list[str]:

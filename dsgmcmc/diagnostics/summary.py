@@ -13,6 +13,7 @@ from math import inf, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dsgmcmc.data.ratings import describe_untrained
 from dsgmcmc.diagnostics.convergence import MAX_SHARE_APART, describe_ending
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.files import read_plain, write_whole
@@ -122,10 +123,8 @@ def _scores(summary: Summary) -> list[str]:
         *([_two_levels(summary)] if "brier" in summary else []),
         f"ratings inside their predictive intervals: {coverage}",
     ]
-    untrained = summary.get("untrained", {})
-    if any(untrained.values()):
-        users, items = (f"{untrained[kind]:,}" for kind in ("user", "item"))
-        lines.append(f"the users of {users} and the items of {items} test ratings have no training ratings")
+    if untrained := describe_untrained(summary.get("untrained", {})):
+        lines.append(f"test ratings: {untrained}")
     chains = summary.get("agreement")
     if chains:
         agree = chains["above"] <= MAX_SHARE_APART

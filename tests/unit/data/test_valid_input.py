@@ -137,6 +137,7 @@ def test_names_are_the_same_in_every_file(tmp_path):
     """Float ids, as pandas writes them where one was missing, name the same users; other test ratings are counted."""
     frame = pd.DataFrame({"user": [1, 2, 3, 4] * 2, "item": [1] * 4 + [2] * 4, "rating": range(8)})
     frame.astype({"user": float}).to_csv(tmp_path / "a.csv", index=False)
+    assert "have no" not in typed("prepare", tmp_path / "a.csv", tmp_path / "o.h5", "--test-fraction", "0").out
     for test, users, items in (("1,3,2\n7,4,3\n2,3,1\n", 1, 3), ("001,1,2\n002,2,3\n", 2, 0)):
         (tmp_path / "t.csv").write_text(f"user,item,rating\n{test}")
         result = typed("prepare", tmp_path / "a.csv", tmp_path / "o.h5", "--force", "--test", tmp_path / "t.csv")
@@ -148,7 +149,7 @@ def test_names_are_the_same_in_every_file(tmp_path):
     run = typed(
         "sample", tmp_path / "o.h5", "--out", tmp_path / "run", "--rank", "1", "--iterations", "4", "--burn-in", "2"
     )
-    assert "the users of 2 and the items of 0 test ratings have no training ratings" in run.out
+    assert "test ratings: the users of 2 and the items of 0 have no training ratings" in run.out
 
 
 def test_predict_warns_of_unknown_names(model):
