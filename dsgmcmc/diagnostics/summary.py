@@ -153,14 +153,19 @@ def _two_levels(summary: Summary) -> str:
     return f"{auc}Brier score {summary['brier']:.4f}, log loss {summary['log_loss']:.4f}"
 
 
+def _symbol(label: str) -> str:
+    """Return the first words of a label, such as "tau, the precision of the noise"."""
+    return plain(label).partition(", ")[0]
+
+
 def _mixing(summary: Summary) -> list[str]:
     """Name the shared parameters that are not to be interpreted, and what would help; no line if there are none."""
     slow = (summary.get("slowest") or {}).get("shared", {})
-    if not (names := [plain(label) for label in slow.get("uncertain", [])]):
+    if not (names := [_symbol(label) for label in slow.get("uncertain", [])]):
         return []
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return [
-        f"do not interpret {', '.join(names[:NAMED])}{more} from this run: the ESS of {plain(slow['label'])} is "
+        f"do not interpret {', '.join(names[:NAMED])}{more} from this run: the ESS of {_symbol(slow['label'])} is "
         f"{slow['ess']:,.0f}, and its mean {slow['mean']:.4g} is known to ± {slow['error']:.2g}; about "
         f"{slow['iterations']:,} iterations would do: --resume --until none --iterations {slow['iterations']}"
     ]

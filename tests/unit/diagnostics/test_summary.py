@@ -112,7 +112,7 @@ def test_chains_that_disagree():
 def test_uncertain_shared_parameters_are_named():
     """Shared parameters that are not to be interpreted are named, with the precision of the slowest and a remedy."""
     known = {"label": "threshold 3", "ess": 4.4, "rhat": None, "mean": 1.25, "error": 0.034, "iterations": 4500}
-    few = known | {"uncertain": ["threshold 3", "tau"]}
+    few = known | {"uncertain": ["threshold 3", "tau, the precision of the noise"]}
     line = result(GOOD | {"slowest": {"shared": few}})[-1]
     assert line.startswith("do not interpret threshold 3, tau from this run: the ESS of threshold 3 is 4, ")
     assert "and its mean 1.25 is known to ± 0.034; about 4,500 iterations would do: --resume --until none" in line
