@@ -67,13 +67,24 @@ class Launched:
         """Lines of each process."""
         return [path.read_text().split() for path in sorted(self.folder.glob("[01]"))]
 
+    def is_over(self) -> bool:
+        """Whether the launcher and what it has started have ended."""
+        return self.process.poll() is not None and not self.alive()
+
     def status(self) -> int | None:
         """Status of the launcher as a shell has it; None if it waits for processes that go on."""
-        try:
-            code = self.process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            return None
-        return code if code >= 0 else 128 - code
+        code = self.process.poll()
+        return 128 - code if code is not None and code < 0 else code
+
+    def found(self) -> str:
+        """What a signal has done, in the words of the page."""
+        logs, status = self.logs(), self.status()
+        heard = sorted({log[1] for log in logs if len(log) > 1})
+        if all(log[-1] == "ended" for log in logs):
+            what = "heard"
+        else:
+            what = f"{heard[0] if heard else 'unheard'}, {'go on' if self.alive() else 'killed'}"
+        return f"{what}; {'waits' if status is None else status}"
 
 
 def rows() -> dict[str, dict[str, str]]:
@@ -84,27 +95,30 @@ def rows() -> dict[str, dict[str, str]]:
     return {first: dict(zip(LAUNCHERS, rest, strict=True)) for first, *rest in cells if len(rest) == len(LAUNCHERS)}
 
 
-@pytest.mark.parametrize("sent", SIGNALS)
 @pytest.mark.parametrize("library", LAUNCHERS)
-def test_signals_do_what_the_page_says(tmp_path: Path, library: str, sent: str) -> None:
-    """Whether all processes hear it, have a second for a checkpoint, and with which status the launcher ends."""
-    with Launched(library, tmp_path) as launched:
-        wait_until(lambda: launched.logs() == [["ready"]] * 2, lambda: f"{library} starts no processes", 60)
-        os.kill(launched.process.pid, getattr(signal, sent))
-        status = launched.status()
+def test_signals_do_what_the_page_says(tmp_path: Path, library: str) -> None:
+    """Whether all processes hear it, have a second for a checkpoint, and with which status the launcher ends.
+
+    All signals at once, each to a launcher of its own: those that wait for ever are waited for together.
+    """
+    with contextlib.ExitStack() as stack:
+        launched = {}
+        for sent in SIGNALS:
+            (folder := tmp_path / sent).mkdir()
+            launched[sent] = stack.enter_context(Launched(library, folder))
+        for each in launched.values():
+            wait_until(lambda each=each: each.logs() == [["ready"]] * 2, lambda: f"{library} starts no processes", 60)
+        for sent, each in launched.items():
+            os.kill(each.process.pid, getattr(signal, sent))
         with contextlib.suppress(AssertionError):
-            wait_until(lambda: not launched.alive(), lambda: "they go on", 3)
-        logs, going_on = launched.logs(), bool(launched.alive())
-    heard = sorted({log[1] for log in logs if len(log) > 1})
-    if all(log[-1] == "ended" for log in logs):
-        found = "heard"
-    else:
-        found = f"{heard[0] if heard else 'unheard'}, {'go on' if going_on else 'killed'}"
-    assert rows()[sent][library] == f"{found}; {'waits' if status is None else status}"
+            wait_until(lambda: all(each.is_over() for each in launched.values()), lambda: "some go on", 10)
+        found = {sent: each.found() for sent, each in launched.items()}
+    assert found == {sent: rows()[sent][library] for sent in SIGNALS}
 
 
 @pytest.mark.parametrize("library", LAUNCHERS)
 def test_statuses_that_differ(tmp_path: Path, library: str) -> None:
     """One process ends with 70, the other with 75: not every library ends with one of them."""
     with Launched(library, tmp_path, 70, 75) as launched:
+        launched.process.wait(60)
         assert str(launched.status()) in rows()["statuses 70 and 75"][library].split(" or ")

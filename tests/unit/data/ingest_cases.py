@@ -28,6 +28,11 @@ def lines(delimiter: str = ",", header: bool = False, end: str = "\n", ratings: 
     return "".join(delimiter.join(map(str, row)) + end for row in [*rows, *ratings])
 
 
+def case(content: str | bytes, expected: object, name: str = "r.csv", **options: object) -> tuple:
+    """A file's content, what comes of it, the file's name, and options of `prepare`."""
+    return content, expected, name, options
+
+
 def prepare(folder: Path, text: str | bytes, name: str = "ratings.csv", **options: object) -> Summary:
     """Write `text` to a file and prepare it as ``out.h5`` in the same folder."""
     data = text.encode() if isinstance(text, str) else text

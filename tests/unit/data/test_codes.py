@@ -10,6 +10,12 @@ STARS = RNG.choice([1, 2, 3, 4, 5], 1000, p=[0.05, 0.1, 0.25, 0.35, 0.25])
 JOKES = np.round(RNG.uniform(-10, 10, 1000), 2)
 POISSON = RNG.poisson(0.7, 2000)
 
+
+def levels(counts, lowest=0):
+    """Ratings of consecutive levels, five times as many of each as `counts` has."""
+    return np.repeat(np.arange(len(counts)) + lowest, 5 * np.array(counts))
+
+
 #: Ratings, and the values among them that probably mean "not rated".
 CASES = {
     "stars": (STARS, []),
@@ -34,6 +40,13 @@ CASES = {
     "counts from 1 with a tail": (np.ceil(RNG.lognormal(2, 1.5, 1000)), []),
     "measurements cut off": (np.maximum(RNG.normal(6, 1, 1000), 5), []),
     "all equal": ([1, 1, 1, 1, 1], []),
+    "two thirds not rated": (levels([60, 1, 1, 2, 2, 4, 6, 8, 9, 6, 5]), [0]),
+    "a bad film": (levels([2, 1, 3, 5, 4, 2]), []),
+    "a scale whose worst level is frequent": (levels([12, 9, 8, 10, 14, 12]), []),
+    "counts with many zeros": (levels([60, 9, 4, 2, 1]), []),
+    "likes": (levels([60, 6]), []),
+    "from 1 on": (levels([60, 1, 2, 6, 9], 1), []),
+    "from -5 to 5": (levels([1, 1, 1, 2, 2, 60, 1, 2, 8, 9, 5], -5), []),
 }
 
 

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pandas
 import pytest
-from ingest_cases import everything, prepare, read_back
+from ingest_cases import case, everything, prepare, read_back
 from support import typed
 
 from dsgmcmc.bpmf import BPMF
@@ -22,6 +22,7 @@ USERS, ITEMS = [f"gene, {i}" for i in range(12)], [f"day {j}" for j in range(6)]
 FRAME = pandas.DataFrame(VALUES, USERS, ITEMS)
 NAMED = {(USERS[i], ITEMS[j]): np.float32(VALUES[i, j]) for i, j in CELLS}
 NUMBERED = {(i + 1, j + 1): np.float32(VALUES[i, j]) for i, j in CELLS}
+FROM_0 = {(i - 1, j - 1): x for (i, j), x in NUMBERED.items()}
 
 
 def lines(head: list | None, names: list | None, delimiter: str = ",", empty: str = "", values=VALUES) -> str:
@@ -31,49 +32,34 @@ def lines(head: list | None, names: list | None, delimiter: str = ",", empty: st
     return "".join(delimiter.join(row) + "\n" for row in ([[f'"{name}"' for name in head]] if head else []) + rows)
 
 
-#: File name, content, further options, and the ratings.
+#: Matrices and their ratings.
 FILES = {
-    "pandas": ("m.csv", FRAME.to_csv(), {}, NAMED),
-    "pandas, default names": (
-        "m.csv",
-        pandas.DataFrame(VALUES).to_csv(),
-        {},
-        {(i - 1, j - 1): x for (i, j), x in NUMBERED.items()},
+    "pandas": case(FRAME.to_csv(), NAMED),
+    "pandas, default names": case(pandas.DataFrame(VALUES).to_csv(), FROM_0),
+    "tabs, NA, gzip": case(gzip.compress(FRAME.to_csv(sep="\t", na_rep="NA").encode()), NAMED, "m.tsv.gz"),
+    "write.csv of R": case(lines(["", *ITEMS], USERS, empty="NA"), NAMED),
+    "write.table of R": case(lines(ITEMS, USERS, " ", "NA"), NAMED, "m.txt"),
+    "named first column of text": case(lines(["gene", *ITEMS], USERS, ";", "."), NAMED),
+    "no names": case(lines(None, None, empty="nan"), NUMBERED),
+    "names of rows alone": case(lines(None, USERS), {(USERS[i - 1], j): x for (i, j), x in NUMBERED.items()}),
+    "numbers for names": case(
+        lines(["user_id", *range(3, 9)], range(20, 32)), {(i + 19, j + 2): x for (i, j), x in NUMBERED.items()}
     ),
-    "tabs, NA, gzip": ("m.tsv.gz", gzip.compress(FRAME.to_csv(sep="\t", na_rep="NA").encode()), {}, NAMED),
-    "write.csv of R": ("m.csv", lines(["", *ITEMS], USERS, empty="NA"), {}, NAMED),
-    "write.table of R": ("m.txt", lines(ITEMS, USERS, " ", "NA"), {}, NAMED),
-    "named first column of text": ("m.csv", lines(["gene", *ITEMS], USERS, ";", "."), {}, NAMED),
-    "no names": ("m.csv", lines(None, None, empty="nan"), {}, NUMBERED),
-    "names of rows alone": ("m.csv", lines(None, USERS), {}, {(USERS[i - 1], j): x for (i, j), x in NUMBERED.items()}),
-    "numbers for names": (
-        "m.csv",
-        lines(["user_id", *range(3, 9)], range(20, 32)),
-        {},
-        {(i + 19, j + 2): x for (i, j), x in NUMBERED.items()},
-    ),
-    "users in a named column": (
-        "m.csv",
+    "users in a named column": case(
         FRAME.assign(k=range(1, 13)).to_csv(index=False),
-        {"columns": "user=k"},
         {(i, ITEMS[j - 1]): x for (i, j), x in NUMBERED.items()},
+        columns="user=k",
     ),
-    "codes and text for cells that are not rated": (
-        "m.csv",
-        lines(["", *ITEMS], USERS, empty="99.0").replace("99.0", "absent", 3),
-        {"missing": "99,Absent"},
-        NAMED,
+    "codes and text for cells that are not rated": case(
+        lines(["", *ITEMS], USERS, empty="99.0").replace("99.0", "absent", 3), NAMED, missing="99,Absent"
     ),
-    "a first column that counts the others": (
-        "m.csv",
+    "a first column that counts the others": case(
         lines(None, None, empty="99", values=np.column_stack([(~np.isnan(VALUES)).sum(axis=1), VALUES])),
-        {"missing": 99},
         NUMBERED,
+        missing=99,
     ),
-    "a name that is a placeholder in SQL": (
-        "m.csv",
+    "a name that is a placeholder in SQL": case(
         FRAME.rename(columns={"day 0": "{table}"}).to_csv(),
-        {},
         {(user, item.replace("day 0", "{table}")): x for (user, item), x in NAMED.items()},
     ),
 }
@@ -82,7 +68,7 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_files(tmp_path, name):
     """Names and ratings of every cell that is filled."""
-    file, content, options, expected = FILES[name]
+    content, expected, file, options = FILES[name]
     summary = prepare(tmp_path, content, file, matrix=True, **options)
     assert summary.missing == (
         (VALUES.size - len(CELLS)) - 3 * ("Absent" in str(options)) if "missing" in options else 0
@@ -97,7 +83,7 @@ def test_binary_files(tmp_path):
     assert everything(tmp_path / "out.h5") == NAMED
     np.savez(tmp_path / "m.npz", VALUES)
     prepare(tmp_path, (tmp_path / "m.npz").read_bytes(), "m.npz", matrix=True)
-    assert everything(tmp_path / "out.h5") == {(i - 1, j - 1): x for (i, j), x in NUMBERED.items()}
+    assert everything(tmp_path / "out.h5") == FROM_0
 
 
 def test_many_columns_in_little_memory(tmp_path):
@@ -116,23 +102,23 @@ def test_many_columns_in_little_memory(tmp_path):
     assert any(re.search("[0-9]+ rows", stage) for stage in stages)
 
 
-#: Content, options, and a part of the message.
+#: Matrices, and a part of the message.
 BAD = {
-    "text in a cell": (FRAME.to_csv(na_rep="x?"), {}, r"cell\(s\) have no number.*\n  line 2, item day \d: 'x\?'"),
-    "1_0": (FRAME.to_csv().replace(",,", ",1_0,", 1), {}, "'1_0'"),
-    "infinity": (FRAME.to_csv().replace(",,", ",inf,", 1), {}, "'inf'"),
-    "no name of a user": (FRAME.rename({USERS[3]: ""}).to_csv(), {}, r"\n  line 5, item .*\(user \)"),
-    "numbers of users, or ratings": (FRAME.to_csv(index_label="k").replace('"gene, ', '"'), {}, "--columns user=k"),
-    "other roles": (FRAME.to_csv(), {"columns": "item=day 1"}, "expected one or more of user=NAME"),
-    "times": (FRAME.to_csv(), {"split": "temporal"}, "a matrix has no timestamps"),
-    "no number": (FRAME.to_csv(), {"missing": "1,,2"}, "--missing 1,,2: expected numbers"),
+    "text in a cell": case(FRAME.to_csv(na_rep="x?"), r"cell\(s\) have no number.*\n  line 2, item day \d: 'x\?'"),
+    "1_0": case(FRAME.to_csv().replace(",,", ",1_0,", 1), "'1_0'"),
+    "infinity": case(FRAME.to_csv().replace(",,", ",inf,", 1), "'inf'"),
+    "no name of a user": case(FRAME.rename({USERS[3]: ""}).to_csv(), r"\n  line 5, item .*\(user \)"),
+    "numbers of users, or ratings": case(FRAME.to_csv(index_label="k").replace('"gene, ', '"'), "--columns user=k"),
+    "other roles": case(FRAME.to_csv(), "expected one or more of user=NAME", columns="item=day 1"),
+    "times": case(FRAME.to_csv(), "a matrix has no timestamps", split="temporal"),
+    "no number": case(FRAME.to_csv(), "--missing 1,,2: expected numbers", missing="1,,2"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_refused(tmp_path, name):
     """What cannot be a rating, and a first column that may be names, with the place and the remedy."""
-    text, options, message = BAD[name]
+    text, message, _, options = BAD[name]
     with pytest.raises(InputError, match=message):
         prepare(tmp_path, text, matrix=True, **options)
 
@@ -146,7 +132,7 @@ def test_several_matrices_need_names(tmp_path):
 
 #: What is given to `fit`, the parameters, and the ratings.
 GIVEN = {
-    "array with nan": (VALUES, {}, {(i - 1, j - 1): x for (i, j), x in NUMBERED.items()}),
+    "array with nan": (VALUES, {}, FROM_0),
     "data frame with an index": (FRAME, {}, NAMED),
     "first column of names": (FRAME.reset_index(), {"matrix": True}, NAMED),
     "nullable integers and a code": (
@@ -155,7 +141,7 @@ GIVEN = {
         {pair: np.float32(round(x * 100)) for pair, x in NAMED.items()},
     ),
     "three columns": (FRAME.iloc[:, :3], {"matrix": True}, {k: x for k, x in NAMED.items() if k[1] in ITEMS[:3]}),
-    "list": (VALUES.tolist(), {"matrix": True}, {(i - 1, j - 1): x for (i, j), x in NUMBERED.items()}),
+    "list": (VALUES.tolist(), {"matrix": True}, FROM_0),
 }
 
 
