@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,17 +101,21 @@ PROGRAM = """
 import json, pathlib, sys
 from mpi4py import MPI
 from support import diverging
-data, out, settings = sys.argv[1:]
-sys.exit(diverging(MPI.COMM_WORLD, pathlib.Path(data), pathlib.Path(out), **json.loads(settings)))
+for out, settings in json.loads(sys.argv[2]).items():
+    assert diverging(MPI.COMM_WORLD, pathlib.Path(sys.argv[1]), pathlib.Path(out), **settings) == 0
 """
 
 
-def fall(processes: int, data: Path, out: Path, settings: dict[str, Any], fault: str = "") -> int:
-    """Exit code of a job whose chain diverges."""
+def fall(processes: int, data: Path, runs: dict[Path, dict[str, Any]], fault: str = "") -> int:
+    """Exit code of processes that make runs whose chains diverge, one after the other."""
+
+    def work() -> int:
+        return max(diverging(MPI.COMM_SELF, data, out, **settings) for out, settings in runs.items())
+
     if processes == 1:
-        work = partial(diverging, MPI.COMM_SELF, data, out, **settings)
         return copied(fault, work) if fault else work()
-    command = (*dsgmcmc(processes=processes)[:-2], "-c", PROGRAM, data, out, json.dumps(settings))
+    given = json.dumps({str(out): settings for out, settings in runs.items()})
+    command = (*dsgmcmc(processes=processes)[:-2], "-c", PROGRAM, data, given)
     return run(*command, env=injected(fault), cwd=ROOT / "tests").code
 
 
@@ -120,7 +123,7 @@ def fall(processes: int, data: Path, out: Path, settings: dict[str, Any], fault:
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Digests of the runs that nothing interrupts."""
     folder = tmp_path_factory.mktemp("whole")
-    assert [fall(1, data, folder / str(n), settings) for n, settings in enumerate(FALLING)] == [0, 0]
+    assert fall(1, data, {folder / str(n): settings for n, settings in enumerate(FALLING)}) == 0
     return [digest(folder / str(n)) for n in range(len(FALLING))]
 
 
@@ -137,9 +140,10 @@ def test_kills_while_a_chain_falls_back_lose_nothing(
     data: Path, tmp_path: Path, whole: list[str], processes: int, kills: list[str]
 ) -> None:
     """Killed on its way back, while it begins again or at a checkpoint after that, a run ends with the same draws."""
-    for number, kill in enumerate(kills):
-        out, settings = tmp_path / f"run-{number}", FALLING[number % 2]
+    runs = {tmp_path / f"run-{number}": FALLING[number % 2] for number in range(len(kills))}
+    for kill, (out, settings) in zip(kills, runs.items(), strict=True):
         fault = f"{kill},rank={0 if 'path=' in kill else processes - 1}"
-        assert fall(processes, data, out, settings, fault) not in (0, 1, 2, 70, 75), fault
-        assert fall(processes, data, out, settings) == 0, fault
-        assert digest(out) == whole[number % 2], fault
+        assert fall(processes, data, {out: settings}, fault) not in (0, 1, 2, 70, 75), fault
+    assert fall(processes, data, runs) == 0
+    for number, out in enumerate(runs):
+        assert digest(out) == whole[number % 2], kills[number]

@@ -1,5 +1,6 @@
-"""The configuration: layers of settings, what is resolved, what identifies a chain, lengths, errors."""
+"""The configuration: layers of settings, what is resolved, what identifies a chain, lengths, errors, policies."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from support import STEPPING
 
 from dsgmcmc.config.chain import CHANGEABLE
+from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig, build, parse_assignments, read_settings
 from dsgmcmc.config.units import format_accuracy, parse_accuracy
 from dsgmcmc.errors import InputError
@@ -274,3 +276,32 @@ def test_errors_name_the_setting(settings: dict[str, Any], words: list[str]) -> 
     assert all(word in message for word in words), message
     assert "\n" not in message
     assert "Value error" not in message
+
+
+# ---------------------------------------------------------------------- policies of a job
+
+
+def test_the_wall_time_counts_from_the_program_s_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Imports and compilation are part of it; the end of a Slurm job is in seconds since 1970.
+
+    A plain number is refused: nobody knows whether it is minutes.
+    """
+    monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 500))
+    for given, least, most in (("1h", 2990, 3000), ("auto", 480, 500)):
+        deadline = Policy(max_walltime=given).deadline(since_start=600.0)
+        assert deadline is not None
+        assert least < deadline - time.monotonic() <= most
+    assert Policy().deadline(0.0) is None
+    monkeypatch.delenv("SLURM_JOB_END_TIME")
+    no_times = dict.fromkeys(("", "1", "1:30", "01:60:00", "-1h", "1 hour", "1e3s", "soon", "0s"), "expected a time")
+    for given, why in {"auto": "SLURM_JOB_END_TIME is not set", **no_times}.items():
+        with pytest.raises(InputError, match=f"--max-walltime {given}: {why}"):
+            Policy(max_walltime=given).deadline(0.0)
+
+
+@pytest.mark.parametrize("wrong", [{"watchdog": -1.0}, {"on_divergence": "pray"}])
+def test_wrong_policies_are_refused(wrong: dict[str, object]) -> None:
+    """Named as the user gave them."""
+    (name,) = wrong
+    with pytest.raises(InputError, match=f"^{name}: "):
+        Policy.of(wrong)
