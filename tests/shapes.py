@@ -212,7 +212,7 @@ class Size:
     popular: float = 1.0
 
 
-def planted(rng: np.random.Generator, size: Size = Size(), rank: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def planted_by(rng: np.random.Generator, size: Size, rank: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Users, items and predictors of variance 1, of which biases are a half and factors of that rank the other."""
     weights = rng.lognormal(0, size.active, size.users), rng.lognormal(0, size.popular, size.items)
     i, j = pairs(rng, *weights, size.n)
@@ -220,32 +220,34 @@ def planted(rng: np.random.Generator, size: Size = Size(), rank: int = 3) -> tup
     return i, j, rng.normal(0, 0.5, size.users)[i] + rng.normal(0, 0.5, size.items)[j] + of_factors
 
 
+def planted(name: str, seed: int, size: Size = Size(), rank: int = 3) -> tuple:
+    """Random numbers of a shape and a seed, and what `planted_by` makes of them."""
+    rng = of(name, seed)
+    return rng, *planted_by(rng, size, rank)
+
+
 def normal(seed: int, size: Size = Size(), scale: float = 1.0, offset: float = 0.0) -> Ratings:
     """Measurements with normal noise of variance 1, times `scale` and plus `offset`."""
-    rng = of("normal", seed)
-    i, j, eta = planted(rng, size)
-    return Ratings(i, j, offset + scale * (eta + rng.normal(size=size.n)))
+    rng, i, j, eta = planted("normal", seed, size)
+    return Ratings(i, j, offset + scale * (eta + rng.normal(size=len(i))))
 
 
 def own_noise(seed: int) -> Ratings:
     """Measurements with normal noise, whose precision is a Gamma variable of every user times one of every item."""
-    rng, size = of("own noise", seed), Size()
-    i, j, eta = planted(rng, size)
-    precision = rng.gamma(4, 0.25, size.users)[i] * rng.gamma(4, 0.25, size.items)[j]
-    return Ratings(i, j, eta + rng.normal(size=size.n) / np.sqrt(precision))
+    rng, i, j, eta = planted("own noise", seed)
+    precision = rng.gamma(4, 0.25, Size.users)[i] * rng.gamma(4, 0.25, Size.items)[j]
+    return Ratings(i, j, eta + rng.normal(size=len(i)) / np.sqrt(precision))
 
 
 def student(seed: int) -> Ratings:
     """Measurements with Student-t noise of 2.5 degrees of freedom: some are hundreds of sds away."""
-    rng = of("Student", seed)
-    i, j, eta = planted(rng)
+    rng, i, j, eta = planted("Student", seed)
     return Ratings(i, j, eta + 0.5 * rng.standard_t(2.5, len(i)))
 
 
 def amounts(seed: int) -> Ratings:
     """Amounts of money in cents: log-normal, of users and items whose logarithms vary by 2 and 1.5."""
-    rng = of("amounts", seed)
-    i, j, eta = planted(rng)
+    rng, i, j, eta = planted("amounts", seed)
     return Ratings(i, j, np.round(20 * np.exp(2 * eta + 0.5 * rng.normal(size=len(i))), 2) + 0.01)
 
 
@@ -253,31 +255,27 @@ def amounts_of(kind: str, seed: int) -> Ratings:
     """Amounts of a kind of `synthetic.AMOUNTS`, whose logarithms have predictors of sd 1 about 2."""
     from synthetic import AMOUNTS
 
-    rng = of(kind, seed)
-    i, j, eta = planted(rng)
+    rng, i, j, eta = planted(kind, seed)
     return Ratings(i, j, AMOUNTS[kind](2 + eta, rng))
 
 
 def stars(seed: int) -> Ratings:
     """Stars 1 to 5 by thresholds that all share, with a scale of every user and every item."""
-    rng, size = of("stars", seed), Size()
-    i, j, eta = planted(rng, size)
-    scale = rng.lognormal(0, 0.2, size.users)[i] * rng.lognormal(0, 0.2, size.items)[j]
-    x = 1.5 * eta + rng.logistic(size=size.n) / scale
+    rng, i, j, eta = planted("stars", seed)
+    scale = rng.lognormal(0, 0.2, Size.users)[i] * rng.lognormal(0, 0.2, Size.items)[j]
+    x = 1.5 * eta + rng.logistic(size=len(i)) / scale
     return Ratings(i, j, 1.0 + np.searchsorted([-3.0, -1.5, 0.0, 2.0], x))
 
 
 def counts(seed: int, dispersion: float = 5.0) -> Ratings:
     """Counts from 0 on with a negative binomial law: their variance is m + m^2 / dispersion."""
-    rng = of("counts", seed)
-    i, j, eta = planted(rng)
+    rng, i, j, eta = planted("counts", seed)
     return Ratings(i, j, rng.poisson(3 * np.exp(0.7 * eta) * rng.gamma(dispersion, 1 / dispersion, len(i))) * 1.0)
 
 
 def large_counts(seed: int) -> Ratings:
     """Counts 1 to 10,000, whose logarithms vary by 1.5 between pairs, and by more than Poisson's law within."""
-    rng = of("large counts", seed)
-    i, j, eta = planted(rng)
+    rng, i, j, eta = planted("large counts", seed)
     x = rng.poisson(np.minimum(8 * np.exp(1.5 * eta) * rng.gamma(1, 1, len(i)), 1e6))
     return Ratings(i, j, np.clip(x, 1.0, 10_000.0))
 
@@ -303,7 +301,7 @@ def giant_item(seed: int) -> Ratings:
 def two_blocks(seed: int) -> Ratings:
     """Two halves of users have rated two halves of items, and on two scales: 0 to 1, and 90 to 110."""
     rng, half = of("two blocks", seed), Size(150, 100, 5000)
-    first, second = planted(rng, half), planted(rng, half)
+    first, second = planted_by(rng, half), planted_by(rng, half)
     low = np.clip(0.5 + 0.2 * first[2] + rng.normal(0, 0.1, half.n), 0, 1)
     i, j = (np.concatenate([a, b + b.max() + 1]) for a, b in zip(first[:2], second[:2], strict=True))
     return Ratings(i, j, np.concatenate([low, 100 + 3 * second[2] + rng.normal(0, 1, half.n)]))
@@ -311,64 +309,58 @@ def two_blocks(seed: int) -> Ratings:
 
 def dense(seed: int) -> Ratings:
     """Jokes: 150 users have rated nearly all of 100, from -10 to 10 in hundredths."""
-    rng, size = of("dense", seed), Size(150, 100, 14_000, 0.1, 0.1)
-    i, j, eta = planted(rng, size, rank=5)
-    return Ratings(i, j, np.clip(np.round(1 + 3 * eta + 4 * rng.normal(size=size.n), 2), -10, 10))
+    rng, i, j, eta = planted("dense", seed, Size(150, 100, 14_000, 0.1, 0.1), rank=5)
+    return Ratings(i, j, np.clip(np.round(1 + 3 * eta + 4 * rng.normal(size=len(i)), 2), -10, 10))
 
 
 def ten_users(seed: int) -> Ratings:
     """Ten users and 1,500 items, in half stars."""
-    rng, size = of("ten users", seed), Size(10, 1500, 6000, 0.3, 0.5)
-    i, j, eta = planted(rng, size)
-    return Ratings(i, j, np.clip(np.round(2 * (3.3 + 0.8 * eta + 0.5 * rng.normal(size=size.n))) / 2, 0.5, 5))
+    rng, i, j, eta = planted("ten users", seed, Size(10, 1500, 6000, 0.3, 0.5))
+    return Ratings(i, j, np.clip(np.round(2 * (3.3 + 0.8 * eta + 0.5 * rng.normal(size=len(i)))) / 2, 0.5, 5))
 
 
 def constant_users(seed: int) -> Ratings:
     """Two thirds of the users always give the same of five stars, most of them the highest; there are few others."""
-    rng, size = of("constant users", seed), Size(500, 200, 10_000)
-    i, j, eta = planted(rng, size)
+    size = Size(500, 200, 10_000)
+    rng, i, j, eta = planted("constant users", seed, size)
     usual = rng.choice([1.0, 4.0, 5.0], size.users, p=[0.2, 0.1, 0.7])
     always = rng.random(size.users) < 2 / 3
-    return Ratings(i, j, np.where(always[i], usual[i], np.clip(np.round(3.5 + eta + rng.normal(size=size.n)), 1, 5)))
+    return Ratings(i, j, np.where(always[i], usual[i], np.clip(np.round(3.5 + eta + rng.normal(size=len(i))), 1, 5)))
 
 
 def nearly_all_alike(seed: int) -> Ratings:
     """Five stars but for ten ratings of four, and one of one."""
-    rng, size = of("nearly all alike", seed), Size(300, 200, 5000)
-    i, j, _ = planted(rng, size)
-    value = np.full(size.n, 5.0)
-    value[rng.choice(size.n, 11, replace=False)] = [1.0] + [4.0] * 10
+    rng, i, j, _ = planted("nearly all alike", seed, Size(300, 200, 5000))
+    value = np.full(len(i), 5.0)
+    value[rng.choice(len(i), 11, replace=False)] = [1.0] + [4.0] * 10
     return Ratings(i, j, value)
 
 
 def yes_or_no(seed: int) -> Ratings:
     """Ones, and zeros that are one in twenty, nearly all of items that have few ones."""
-    rng, size = of("yes or no", seed), Size(500, 300, 12_000)
-    i, j, eta = planted(rng, size)
-    return Ratings(i, j, (3 * eta + rng.logistic(size=size.n) > np.quantile(3 * eta, 0.05)) * 1.0)
+    rng, i, j, eta = planted("yes or no", seed, Size(500, 300, 12_000))
+    return Ratings(i, j, (3 * eta + rng.logistic(size=len(i)) > np.quantile(3 * eta, 0.05)) * 1.0)
 
 
 def one_each(seed: int) -> Ratings:
     """4,000 users, nine tenths of whom have one rating, in ten stars."""
-    rng, size = of("one each", seed), Size(4000, 300, 5500, 2.0, 1.5)
-    i, j, eta = planted(rng, size)
-    return Ratings(i, j, np.clip(np.round(7 + 1.5 * eta + rng.normal(size=size.n)), 1, 10))
+    rng, i, j, eta = planted("one each", seed, Size(4000, 300, 5500, 2.0, 1.5))
+    return Ratings(i, j, np.clip(np.round(7 + 1.5 * eta + rng.normal(size=len(i))), 1, 10))
 
 
 def new_items(seed: int) -> Ratings:
     """Nine in ten items of the test part have no training rating, and come with no features."""
-    rng, size = of("new items", seed), Size(400, 600, 12_000, 0.8, 0.3)
-    i, j, eta = planted(rng, size)
+    size = Size(400, 600, 12_000, 0.8, 0.3)
+    rng, i, j, eta = planted("new items", seed, size)
     new = rng.random(size.items) < 0.1
     known = ~new[j] & (rng.random(size.n) < new[j].sum() / 9 / size.n)
-    return Ratings(i, j, np.clip(np.round(3.5 + eta + rng.normal(size=size.n)), 1, 5), test=new[j] | known)
+    return Ratings(i, j, np.clip(np.round(3.5 + eta + rng.normal(size=len(i))), 1, 5), test=new[j] | known)
 
 
 def few(seed: int) -> Ratings:
     """Sixty ratings of 15 users and 12 items, in five stars."""
-    rng, size = of("few", seed), Size(15, 12, 60)
-    i, j, eta = planted(rng, size)
-    return Ratings(i, j, np.clip(np.round(3.5 + eta + 0.5 * rng.normal(size=size.n)), 1, 5))
+    rng, i, j, eta = planted("few", seed, Size(15, 12, 60))
+    return Ratings(i, j, np.clip(np.round(3.5 + eta + 0.5 * rng.normal(size=len(i))), 1, 5))
 
 
 def two_camps(seed: int) -> Ratings:
