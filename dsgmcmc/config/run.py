@@ -71,9 +71,9 @@ class FactorConfig(BaseModel):
         metavar="|".join(LIKELIHOODS),
     )
     scale: Scale = setting(
-        "Model ratings, or their logarithms: amounts and counts above 0, with gaussian and student-t.",
+        "Model ratings, or their logarithms: log, amounts and counts above 0; log1p, counts with zeros.",
         "identity",
-        metavar="identity|log",
+        metavar="identity|log|log1p",
     )
     biases: bool = setting("Include user and item biases.", True)
     center: bool = setting("Subtract the mean of the training ratings.", True, offered=False)

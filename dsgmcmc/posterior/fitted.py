@@ -208,7 +208,7 @@ class FittedModel:
             error of `dsgmcmc.errors`.
         """
         if return_std and self._fitted().config.law.point_name != "mean":
-            raise InputError("under student-t, ratings with scale log have no standard deviation: use predict_interval")
+            raise InputError("under student-t, ratings on a log scale have no standard deviation: use predict_interval")
         prediction = self._predict(X, PredictOptions(clip=self.clip))
         mean = prediction.mean.astype(np.float64)
         return (mean, prediction.sd.astype(np.float64)) if return_std else mean

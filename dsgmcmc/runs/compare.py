@@ -64,7 +64,7 @@ from dsgmcmc.settings import named
 from dsgmcmc.storage.lock import ATTEMPT_SECONDS, Lock
 from dsgmcmc.storage.store import open_array, write_array
 from dsgmcmc.terminal import say
-from dsgmcmc.types import Comm, Float64, Int32
+from dsgmcmc.types import Comm, Float64, Int32, Int64
 
 Metric = Literal["log-probability", "log-density", "rmse", "ndcg"]
 
@@ -94,10 +94,13 @@ LIKELIHOODS: dict[str, dict[str, Any]] = {
     BIASES_ONLY: {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared", "rank": 0},
     "plain": {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared"},
     "log": {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared", "scale": "log"},
+    "log1p": {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared", "scale": "log1p"},
     "noise": {"likelihood": "gaussian", "noise": "both", "thresholds": "shared"},
     "log noise": {"likelihood": "gaussian", "noise": "both", "thresholds": "shared", "scale": "log"},
+    "log1p noise": {"likelihood": "gaussian", "noise": "both", "thresholds": "shared", "scale": "log1p"},
     "tails": {"likelihood": "student-t", "noise": "both", "thresholds": "shared"},
     "log tails": {"likelihood": "student-t", "noise": "both", "thresholds": "shared", "scale": "log"},
+    "log1p tails": {"likelihood": "student-t", "noise": "both", "thresholds": "shared", "scale": "log1p"},
     "counts": {"likelihood": "negative-binomial", "noise": "shared", "thresholds": "shared"},
     "ordinal": {"likelihood": "ordinal-logit", "noise": "by-item", "thresholds": "user"},
 }
@@ -158,8 +161,9 @@ def likelihoods_for(ratings: Levels) -> list[str]:
 
     Biases only, ``plain`` and ``noise`` suit all ratings. Student-t suits ratings with more than 25 distinct values,
     and logarithms (``log``, ``log noise``, ``log tails``) suit those of them that are positive and `skewed`. The
-    negative binomial suits nonnegative integers with a maximum above 10 and a variance above their mean. The ordinal
-    likelihood suits 3 to 25 distinct values.
+    negative binomial suits nonnegative integers with a maximum above 10 and a variance above their mean. Logarithms of
+    counts plus 1 suit those of them that have zeros and more than 25 distinct values, and are `skewed` with 1 added.
+    The ordinal likelihood suits 3 to 25 distinct values.
     """
     values, counts = ratings
     mean = np.average(values, weights=counts)
@@ -167,15 +171,15 @@ def likelihoods_for(ratings: Levels) -> list[str]:
     are_counts = values[0] >= 0 and not np.any(values % 1)
     suits = {"tails": len(values) > MAX_THRESHOLDS, "ordinal": LEAST_LEVELS <= len(values) <= MAX_THRESHOLDS}
     suits["counts"] = bool(are_counts and values[-1] > SMALL_COUNTS and overdispersed)
-    suits |= dict.fromkeys(("log", "log noise", "log tails"), suits["tails"] and skewed(ratings))
+    positive = {"log": values[0] > 0, "log1p": values[0] == 0 and suits["counts"]}
+    for name, settings in LIKELIHOODS.items():
+        if scale := settings.get("scale"):
+            suits[name] = suits["tails"] and positive[scale] and skewed(values + (scale == "log1p"), counts)
     return [name for name in LIKELIHOODS if suits.get(name, True)]
 
 
-def skewed(ratings: Levels) -> bool:
-    """Whether ratings are positive, and reach `MANY_MEDIANS` medians or have logarithms less than half as skewed."""
-    values, counts = ratings
-    if values[0] <= 0:
-        return False
+def skewed(values: Float64, counts: Int64) -> bool:
+    """Whether positive ratings reach `MANY_MEDIANS` medians, or have logarithms less than half as skewed."""
     apart = [x - np.average(x, weights=counts) for x in (values, np.log(values))]
     skewness, of_logarithms = (abs(counts @ x**3) / (counts @ x**2) ** 1.5 for x in apart)  # times a common factor
     median = values[np.searchsorted(np.cumsum(counts), counts.sum() / 2)]
@@ -322,9 +326,8 @@ def recommended(scores: Mapping[int, Scores]) -> int:
     best = scores[best_of(scores)]
 
     def is_near(candidate: Scores) -> bool:
-        gap = candidate.behind(best)
-        usual = candidate.behind(best, limited=True) if gap.mean <= gap.error else Estimate(1.0, 0.0)
-        return usual.mean <= CLEAR * usual.error
+        gap, usual = (candidate.behind(best, limited) for limited in (False, True))
+        return gap.mean <= gap.error and usual.mean <= CLEAR * usual.error
 
     return next(number for number in sorted(scores) if is_near(scores[number]))
 

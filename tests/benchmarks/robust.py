@@ -2,18 +2,20 @@
 
     python tests/benchmarks/robust.py robust.jsonl
     python tests/benchmarks/robust.py robust.jsonl --shapes check-ins few --models plain auto --seeds 3
+    python tests/benchmarks/robust.py amounts.jsonl --shapes log-normal gamma --auto-seeds 10
     python tests/benchmarks/robust.py robust.jsonl --tables
 
 A cell is a shape of `tests/shapes.py`, a model, and a seed of the ratings, the split and the chain. Its ratings are
 prepared and sampled by the command, with `LENGTH`, and the run is opened in Python. Each cell adds a line to the file,
 and a cell that is in the file is not sampled again. So the script can be stopped and started again. It has one process
-for each usable core, which samples its part of the cells. With ``--model auto`` there are three seeds at most. With
---tables nothing is sampled: the tables of the file are printed.
+for each usable core, which samples its part of the cells. With --tables nothing is sampled: the tables of the file are
+printed.
 
 A cell has failed if the command does not end with status 0, or the run cannot be opened. A likelihood that refuses the
 values (status 2) is left out. Numbers that are not finite are counted in the summary and in the predictions of pairs,
-new users and new items among them. The gain is the log score of held-out ratings less that of the program's own
-baseline, biases only; its standard error is that of the differences over seeds.
+new users and new items among them. The log score of a held-out rating is that of `dsgmcmc compare`: the log probability
+of a level or a whole number, or a log density. The gain is the log score less that of the program's own baseline,
+biases only on the scale of the model; its standard error is that of the differences over seeds.
 """
 
 import json
@@ -41,6 +43,8 @@ from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.runs.compare import recorded_values, scores_of
 from dsgmcmc.storage.rundir import RunDirectory
 
 LENGTH = ("--iterations", "400sweeps", "--max-walltime", "10min")
@@ -52,10 +56,11 @@ MODELS = {"plain": [], "noise": ["--noise", "both"]} | {
     if name not in ("gaussian", "all-cells")
 }
 MODELS["thresholds"] = ["--likelihood", "ordinal-logit", "--noise", "by-item", "--thresholds", "user"]
-LOG = ["--scale", "log"]
-MODELS |= {"log": LOG, "log noise": [*LOG, "--noise", "both"], "log tails": [*LOG, *MODELS["student-t"]]}
+for scale in ("log", "log1p"):
+    options = ["--scale", scale]
+    MODELS |= {scale: options, f"{scale} noise": [*options, *MODELS["noise"]]}
+    MODELS[f"{scale} tails"] = [*options, *MODELS["student-t"]]
 MODELS["auto"] = ["--model", "auto"]
-AUTO_SEEDS = 3
 
 #: Models that admit every data set: status 2 is a failure, and no refusal of the values.
 FOR_ALL = ("plain", "noise", "auto")
@@ -73,11 +78,11 @@ class Cell:
 # ---------------------------------------------------------------------- sampling
 
 
-def cells(shapes: list[str], models: list[str], seeds: int, part: int, parts: int) -> Iterator[Cell]:
-    """Cells of one of so many parts; those of the same ratings follow each other, and are in the same part."""
-    for seed, (k, shape) in product(range(seeds), enumerate(shapes)):
+def cells(shapes: list[str], seeds: dict[str, int], part: int, parts: int) -> Iterator[Cell]:
+    """Cells of one of so many parts, given each model's seeds; those of the same ratings follow each other."""
+    for seed, (k, shape) in product(range(max(seeds.values())), enumerate(shapes)):
         if (seed + k) % parts == part:
-            yield from (Cell(shape, model, seed) for model in models if model != "auto" or seed < AUTO_SEEDS)
+            yield from (Cell(shape, model, seed) for model, number in seeds.items() if seed < number)
 
 
 def sample(cell: Cell, data: Path, out: Path) -> dict[str, Any]:
@@ -103,16 +108,19 @@ def measure(out: Path) -> dict[str, Any]:
     """Figures of a finished run."""
     directory = RunDirectory(out)
     summary = json.loads(directory.summary_file.read_text(encoding="utf-8"))
-    over = summary.get("over_biases") or {}
+    run = Run(out)
+    with run.open_ratings() as ratings:
+        values = recorded_values(ratings)
+    log_scores = scores_of(run, "log-density" if values is None else "log-probability", values).values
     return {
         "not_finite": not_finite(summary) + sum(int((~np.isfinite(array)).sum()) for array in predictions(out)),
         "recoveries": len(summary.get("fell_back", [])),
         "test_ratings": summary["test_ratings"],
         "rmse": summary["rmse_mean"],
         "rmse_biases": summary["baselines"]["biases_only"],
-        "gain": over.get("gain"),
+        "gain": (summary.get("over_biases") or {}).get("gain"),
         "coverage": summary["coverage"]["0.9"],
-        "log_score": summary[over.get("measure", "log_predictive_density")],
+        "log_score": float(log_scores.mean()),
     }
 
 
@@ -205,6 +213,29 @@ def by_shape(lines: Lines) -> str:
     return markdown(("shape", *(f"`{model}`" for model in models)), rows)
 
 
+def by_best(lines: Lines) -> str:
+    """Log scores of every model less those of the best model whose likelihood is given, on every shape."""
+    models = [name for name in MODELS if select(lines, model=name)]
+    rows = []
+    for name in SHAPES:
+        done = {model: select(lines, shape=name, model=model, outcome="done") for model in models}
+        scores = {model: {line["seed"]: line["log_score"] for line in runs} for model, runs in done.items()}
+        means = {model: np.mean(list(found.values())) for model, found in scores.items() if found and model != "auto"}
+        if means:
+            best = scores[max(means, key=lambda model: means[model])]
+            rows.append((name, *(gap_cell(scores[model], best) for model in models)))
+    return markdown(("shape", *(f"`{model}`" for model in models)), rows)
+
+
+def gap_cell(scores: dict[int, float], best: dict[int, float]) -> str:
+    """Mean difference of the seeds that both have, its standard error, and the largest loss of a seed."""
+    apart = np.array([score - best[seed] for seed, score in scores.items() if seed in best])
+    if not len(apart) or scores is best:
+        return "best" if len(apart) else ""
+    error = apart.std(ddof=1) / np.sqrt(len(apart)) if len(apart) > 1 else np.nan
+    return f"{apart.mean():+.4f} ± {error:.4f}, {apart.min():+.3f}"
+
+
 def by_truth(lines: Lines) -> str:
     """Coverage where the likelihood is the one that made the ratings."""
     rows = []
@@ -221,7 +252,7 @@ def by_truth(lines: Lines) -> str:
 
 def all_tables(lines: Lines) -> str:
     """All tables, in the order of docs/evidence/robust.md."""
-    return "\n\n".join(make(lines) for make in (by_model, by_shape, by_truth))
+    return "\n\n".join(make(lines) for make in (by_model, by_shape, by_truth, by_best))
 
 
 # ---------------------------------------------------------------------- from the command line
@@ -234,6 +265,7 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--seeds", type=int, default=10, help="their number")
+    parser.add_argument("--auto-seeds", type=int, default=3, help="their number with --model auto, at most --seeds")
     parser.add_argument("--part", metavar="K/N", help="the K-th of N parts; default all, at the same time")
     parser.add_argument("--tables", action="store_true", help="sample nothing, print tables")
     given = parser.parse_args()
@@ -247,7 +279,10 @@ def main() -> None:
     part, parts = map(int, given.part.split("/"))
     known = {Cell(line["shape"], line["model"], line["seed"]) for line in read(given.file)}
     with tempfile.TemporaryDirectory() as folder:
-        for cell in cells(given.shapes, given.models, given.seeds, part - 1, parts):
+        seeds = dict.fromkeys(given.models, given.seeds)
+        if "auto" in seeds:
+            seeds["auto"] = min(given.seeds, given.auto_seeds)
+        for cell in cells(given.shapes, seeds, part - 1, parts):
             if cell in known:
                 continue
             data = Path(folder) / f"{cell.shape} {cell.seed}.h5"

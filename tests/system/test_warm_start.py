@@ -88,6 +88,7 @@ def test_python_starts_from_a_model(earlier, tmp_path):
         ({"rank": 3}, "rank 2, but 3 is requested"),
         ({"likelihood": "ordinal-logit", "noise_precision": 1.0, "standardise": False}, "likelihood gaussian"),
         ({"noise": "shared"}, "noise by-user"),
+        ({"scale": "log"}, "with scale identity, but log is requested.*leave out --scale or --from"),
     ],
 )
 def test_another_model_is_refused(earlier, tmp_path, settings, words):

@@ -1,24 +1,24 @@
 """A logarithmic scale: a run on logarithms taken by hand is the same chain, and what it predicts is mapped back."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from mpi4py import MPI
-from scipy import integrate, stats
+from scipy import integrate, optimize, stats
 from support import planted, sample, typed, write_cells
 
 from dsgmcmc import open_run
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.likelihoods import LIKELIHOODS, Levels
+from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.model.predictive.base import PredictorDraws
 from dsgmcmc.model.scale import on_scale
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.runs.compare import likelihoods_for
 
 LAWS: dict[str, dict[str, Any]] = {"gaussian": {}, "student-t": {"noise": "both"}}
 PAIRS = [[0, 0], [5, 3], [11, 16], [999, 2]]  # an unknown user among them
@@ -47,14 +47,15 @@ def test_intervals_and_probabilities_are_those_of_logarithms(runs: Runs) -> None
     """Also of new users, of users with new ratings, and of the median rating without noise."""
     amounts, logarithms = runs
     new = np.array([[999, 1], [999, 4], [999, 9]])
-    for change in (lambda model, values: model, lambda model, values: model.fold_in(new, values)):
+    for change in (
+        lambda model, values: model,
+        lambda model, values: model.fold_in(new, values),
+        lambda model, values: model.fold_in(new[1:], values[1:]).update(new[:1], values[:1]),
+    ):
         ours, theirs = change(amounts, [1.0, 20.0, 300.0]), change(logarithms, np.log([1.0, 20.0, 300.0]))
         for end, other in zip(ours.predict_interval(PAIRS), theirs.predict_interval(PAIRS), strict=True):
             np.testing.assert_allclose(end, np.exp(other), rtol=1e-4)
     users, items = np.array(PAIRS[:3], np.int32).T
-    ours = Predictor(amounts.run_, PredictOptions(at_least=7.0)).columns(users, items)
-    theirs = Predictor(logarithms.run_, PredictOptions(at_least=float(np.log(7.0)))).columns(users, items)
-    np.testing.assert_allclose(ours["at_least_7"], list(theirs.values())[-1], atol=1e-5)
     of_mean = PredictOptions(of_mean=True)
     ours, theirs = (Predictor(model.run_, of_mean).columns(users, items) for model in runs)
     np.testing.assert_allclose(ours["q05"], np.exp(theirs["q05"]), rtol=1e-4)
@@ -86,24 +87,107 @@ def test_scores_are_those_of_the_recorded_ratings(runs: Runs) -> None:
     assert last["rmse_mean"] == pytest.approx(ours["rmse_mean"], rel=1e-4)
 
 
-def test_the_prediction_is_a_mean_or_a_median(runs: Runs, tmp_path: Path) -> None:
-    """By `predict` of Python and of the command, which has no sd where there is none."""
-    amounts, logarithms = runs
-    mean, sd = logarithms.predict(PAIRS[:3], return_std=True)
-    (tmp_path / "pairs.csv").write_text("user,item\n" + "".join(f"{i},{j}\n" for i, j in PAIRS[:3]))
-    said = typed("predict", amounts.run_.path, tmp_path / "pairs.csv", "--no-clip").out.splitlines()
-    if amounts.run_.config.likelihood == "student-t":
+@dataclass
+class ByHand:
+    """The predictive distribution of a rating, from its predictor, noise and nu at every draw; draws weigh alike."""
+
+    eta: np.ndarray
+    sd: np.ndarray
+    nu: np.ndarray | float
+    scale: str
+
+    @classmethod
+    def of(cls, model: FittedModel, user: int, item: int, folded: dict[int, float] | None = None) -> "ByHand":
+        """Of a pair; `folded` are ratings of items by a new user, whose row is normal given a draw and shared noise."""
+        run, parts = model.run_, []
+        u, i = run.users.index_of([user])[0], run.items.index_of([item])[0]
+        for draw in map(run.draw, range(len(run.draws))):
+            row, column = draw.theta["user"][u], draw.theta["item"][i]
+            eta = row[:-1] @ column[:-1] + row[-1] + column[-1]
+            variance = 1 / draw.tau / (draw.noise_scale["user"][u] * draw.noise_scale["item"][i])
+            if folded:
+                items = draw.theta["item"][run.items.index_of(list(folded))]
+                phi, y = np.column_stack([items[:, :-1], np.ones(len(items))]), np.log(list(folded.values()))
+                prior = np.linalg.inv(draw.prior["user"].covariance)
+                covariance = np.linalg.inv(prior + draw.tau * phi.T @ phi)
+                moment = prior @ draw.prior["user"].mean + draw.tau * phi.T @ (y - run.mean - items[:, -1])
+                at = np.append(column[:-1], 1.0)
+                eta, variance = at @ covariance @ moment + column[-1], 1 / draw.tau + at @ covariance @ at
+            parts.append((run.mean + eta, np.sqrt(variance), np.max(draw.shared.get("nu", np.inf))))
+        return cls(*np.array(parts).T, run.config.scale)
+
+    def up_to(self, x: float) -> float:
+        """Probability of a rating of at most x."""
+        y = np.log(x) if self.scale == "log" else np.log(np.floor(x) + 1.5)
+        return float(stats.t.cdf((y - self.eta) / self.sd, self.nu).mean())
+
+    def quantile(self, p: float, rounded: bool = True) -> float:
+        """Quantile, found by its definition; before counts are rounded if not `rounded`."""
+        y = optimize.brentq(lambda y: stats.t.cdf((y - self.eta) / self.sd, self.nu).mean() - p, -50, 50)
+        if self.scale == "log1p" and rounded:
+            return next(float(k) for k in range(10_000) if self.up_to(k) >= p)
+        return float(np.exp(y) - (self.scale == "log1p"))
+
+    def moments(self, noise: bool = True) -> tuple[float, float]:
+        """Mean and sd, or the median and NaN under Student-t noise; without noise of exp(eta) over the draws."""
+        variance = (noise * self.sd**2).mean() + self.eta.var()
+        if noise and np.all(np.isfinite(self.nu)):
+            return max(self.quantile(0.5, rounded=False), 0.0), np.nan
+        mean = np.exp(self.eta.mean() + variance / 2)
+        return max(mean - (self.scale == "log1p"), 0.0), mean * np.sqrt(np.expm1(variance))
+
+
+@pytest.mark.parametrize("scale", ["log", "log1p"])
+@pytest.mark.parametrize("likelihood", LAWS)
+@pytest.mark.parametrize("noise", ["shared", "both"])
+def test_predictions_follow_from_the_draws(scale: str, likelihood: str, noise: str, tmp_path: Path) -> None:
+    """By `predict` and `recommend`, for known users and, where it is a simple formula, for one that is folded in."""
+    values = AMOUNTS if scale == "log" else np.floor(AMOUNTS / 10)
+    data = write_cells(tmp_path / "r.h5", (29, 17), ROWS, COLUMNS, values, np.arange(len(X)) % 5 == 0)
+    settings = {"rank": 2, "grid": 3, "burn_in": 20, "iterations": 60, "save_draws": 20, "until": "none"}
+    chosen = {"scale": scale, "likelihood": likelihood, "noise": noise}
+    assert sample(MPI.COMM_SELF, data, tmp_path / "run", **settings, **chosen) == 0
+    model, pairs = open_run(tmp_path / "run"), [(0, 0), (5, 3), (11, 16)]
+    (tmp_path / "pairs.csv").write_text("user,item\n" + "".join(f"{i},{j}\n" for i, j in pairs))
+    said = typed("predict", model.run_.path, tmp_path / "pairs.csv", "--no-clip", "--at-least", "7").out.splitlines()
+    assert said[0] == f"user,item,{'mean,sd' if likelihood == 'gaussian' else 'median'},q05,q95,at_least_7"
+    if likelihood == "student-t":
         with pytest.raises(InputError, match="no standard deviation: use predict_interval"):
-            amounts.predict(PAIRS, return_std=True)
-        expected = amounts.predict_interval(PAIRS[:3], 1e-6)[0]
-        assert said[0] == "user,item,median,q05,q95"
-    else:
-        expected = np.exp(mean + sd**2 / 2)
-        found = amounts.predict(PAIRS[:3], return_std=True)[1]
-        np.testing.assert_allclose(found, expected * np.sqrt(np.expm1(sd**2)), rtol=1e-3)
-        assert said[0] == "user,item,mean,sd,q05,q95"
-    np.testing.assert_allclose(amounts.predict(PAIRS[:3]), expected, rtol=1e-3)
-    np.testing.assert_allclose([float(line.split(",")[2]) for line in said[1:]], expected, rtol=1e-3)
+            model.predict(pairs, return_std=True)
+    below = 7 if scale == "log" else 6
+    for (user, item), line in zip(pairs, said[1:], strict=True):
+        hand = ByHand.of(model, user, item)
+        expected = [*hand.moments(), *map(hand.quantile, (0.05, 0.95)), 1 - hand.up_to(below)]
+        found = [float(number) for number in line.split(",")[2:]]
+        np.testing.assert_allclose(found, [x for x in expected if np.isfinite(x)], rtol=2e-4)
+    for bound in (None, 7.0):
+        ranked = model.recommend([3], n=17, by="mean", at_least=bound, include_rated=True)
+        hands = [ByHand.of(model, 3, item) for item in ranked["item_id"]]
+        scores = [hand.moments(noise=False)[0] if bound is None else 1 - hand.up_to(below) for hand in hands]
+        np.testing.assert_allclose(ranked["score"], scores, rtol=2e-4)
+    if (scale, likelihood, noise) == ("log", "gaussian", "shared"):
+        new = {1: 2.0, 4: 20.0, 9: 300.0}
+        folded = model.fold_in([[999, item] for item in new], list(new.values()))
+        folded.clip, hand = False, ByHand.of(model, 0, 3, new)
+        np.testing.assert_allclose(np.ravel(folded.predict([[999, 3]], return_std=True)), hand.moments(), rtol=2e-4)
+        ends = np.ravel(folded.predict_interval([[999, 3]], 0.9))
+        np.testing.assert_allclose(ends, [hand.quantile(0.05), hand.quantile(0.95)], rtol=1e-3)
+
+
+def test_counts_are_rounded() -> None:
+    """With log1p: quantiles, probabilities and log scores are those of whole numbers, whose masses are differences."""
+    draws = PredictorDraws(*(np.full((1, 1), x, np.float32) for x in (1.0, 0.6, 0.0)), np.ones(1))
+    law, values = on_scale(LIKELIHOODS["gaussian"], "log1p"), np.arange(30.0)
+    mass = np.diff(stats.norm.cdf(np.log(values + 1.5), 1.0, np.sqrt(0.6)), prepend=0.0)
+    made, listed = law.predictive(draws), law.predictive(draws, 0.0, values)
+    for k in range(29):
+        assert np.exp([made.log_density(k)[0], listed.log_probability(np.array([k]))[0]]) == pytest.approx(mass[k])
+    for p in (0.01, 0.2, 0.5, 0.95):
+        assert made.quantile(p)[0] == np.searchsorted(np.cumsum(mass), p)
+    for bound in (3.2, 4.0):
+        assert made.at_least(bound)[0] == np.exp(made.log_at_least(bound)[0]) == pytest.approx(1 - mass[:4].sum())
+    assert (made.at_least(0.0)[0], made.cdf(-1.0)[0], made.below(0.0)[0]) == (1.0, 0.0, 0.0)
+    assert made.between(1.0, 3.0)[0] == pytest.approx(mass[1:3].sum())
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -131,27 +215,12 @@ def test_ratings_without_logarithm_are_refused(runs: Runs, tmp_path: Path) -> No
     """With their number; so are new ones, and likelihoods with a link of their own."""
     values = np.where(np.arange(len(X)) % 7 == 0, 0, AMOUNTS)
     data = write_cells(tmp_path / "zeros.h5", (29, 17), ROWS, COLUMNS, values, np.arange(len(X)) % 5 == 0)
-    refused = f"{(values == 0).sum()} of {len(X)} ratings are 0 or negative.*--scale.*negative-binomial"
+    refused = f"{(values == 0).sum()} of {len(X)} ratings are not above 0: leave out --scale, .* suit --scale log1p"
     with pytest.raises(InputError, match=refused):
         sample(MPI.COMM_SELF, data, tmp_path / "run", scale="log")
+    with pytest.raises(InputError, match=r"ratings are not whole numbers from 0 on: leave out --scale"):
+        sample(MPI.COMM_SELF, data, tmp_path / "run", scale="log1p")
     with pytest.raises(InputError, match="negative-binomial likelihood has no use for --scale"):
         sample(MPI.COMM_SELF, data, tmp_path / "run", scale="log", likelihood="negative-binomial")
     with pytest.raises(InputError, match=r"rating of 0: .* must be above 0"):
         runs[0].fold_in([[999, 1]], [0.0])
-
-
-def test_logarithms_suit_skewed_positive_ratings() -> None:
-    """Neither stars, nor normal measurements, nor anything with zeros."""
-    rng = np.random.default_rng(0)
-    for values, suited in (
-        (rng.lognormal(0, 2, 2000), True),
-        (rng.gamma(0.5, 1, 2000), True),
-        (1.0 + rng.negative_binomial(1, 0.01, 2000), True),
-        (rng.normal(50, 5, 2000), False),
-        (rng.negative_binomial(1, 0.01, 2000) * 1.0, False),
-        (rng.choice([1.0, 2.0, 3.0, 4.0, 100.0], 2000), False),
-    ):
-        names = likelihoods_for(Levels(*np.unique(values, return_counts=True)))
-        assert {"log", "log noise", "log tails"} & set(names) == (
-            {"log", "log noise", "log tails"} if suited else set()
-        )

@@ -116,6 +116,9 @@ def compare(tmp_path, data, metric=None, **settings):
     return Comparing(Alone(), RatingsSource(data), tmp_path / "folder", given, metric, quiet=True).run()
 
 
+LOG_COUNTS = np.floor(np.exp(np.linspace(0, 8, 300))) - 1
+
+
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
@@ -123,7 +126,10 @@ def compare(tmp_path, data, metric=None, **settings):
         (np.arange(1.0, 6.0), ["plain", "noise", "ordinal"]),
         (np.linspace(-1, 1, 300), ["plain", "noise", "tails"]),
         (np.append(np.ones(40), [3, 95]), ["plain", "noise", "counts", "ordinal"]),
-        (np.append(np.arange(40.0), [300]), ["plain", "noise", "tails", "counts"]),
+        (np.append(np.arange(100.0), [300]), ["plain", "noise", "tails", "counts"]),
+        (LOG_COUNTS, ["plain", "log1p", "noise", "log1p noise", "tails", "log1p tails", "counts"]),
+        (LOG_COUNTS + 1, ["plain", "log", "noise", "log noise", "tails", "log tails", "counts"]),
+        (np.exp(np.linspace(-3, 3, 300)), ["plain", "log", "noise", "log noise", "tails", "log tails"]),
         (np.append(np.arange(40.0), [-300]), ["plain", "noise", "tails"]),
     ],
 )
