@@ -107,7 +107,6 @@ def _verdict(known: Mapping[str, Any]) -> Verdict:
 def _settings(known: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings, commands and contents by label; hashes and times are in ``run.toml``."""
     facts, jobs = known["run"], known["jobs"]
-    comparison = known.get("comparison")
     labelled: dict[str, Any] = {}
     for name, value in known["settings"].items():
         labelled |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
@@ -121,7 +120,7 @@ def _settings(known: Mapping[str, Any]) -> dict[str, Any]:
         labelled[f"from iteration {iteration}"] = ", ".join(f"{name} {new}" for name, (_, new) in changes.items())
     if known["summary"]:
         labelled["last result"] = known["summary"]["time"]
-    if comparison:
+    if comparison := known.get("comparison"):
         models = len(comparison["models"])
         labelled["model"] = f"{comparison['recommended']}: recommended of {models} that were compared"
     for number, chain in enumerate(known["chains"]):

@@ -51,11 +51,7 @@ USERS = 1000
 
 
 def evaluate(
-    run: Run,
-    rated: Rated | None = None,
-    at: int = 10,
-    liked: float | None = None,
-    users: int | None = USERS,
+    run: Run, rated: Rated | None = None, at: int = 10, liked: float | None = None, users: int | None = USERS
 ) -> dict[str, Any]:
     """Compare rankings on the test ratings: by the rules of `recommend`, and by popularity.
 

@@ -109,9 +109,8 @@ def _scores(summary: Summary) -> list[str]:
         if summary.get("test_ratings"):  # clicks, which have no RMSE
             return ["no rankings: they need saved draws, and there are none (--save-draws 0)"]
         return ["no RMSE: no ratings were held out"]
-    simple = summary.get("baselines")
     compared = ""
-    if simple:
+    if simple := summary.get("baselines"):
         compared = f" (biases only {written(simple['biases_only'])}, mean only {written(simple['mean_only'])})"
     coverage = ", ".join(f"{float(level):.0%}: {share:.1%}" for level, share in summary["coverage"].items())
     noise = "" if summary.get("tau") is None else f", tau {summary['tau']:.4g}"
@@ -125,8 +124,7 @@ def _scores(summary: Summary) -> list[str]:
     ]
     if untrained := describe_untrained(summary.get("untrained", {})):
         lines.append(f"test ratings: {untrained}")
-    chains = summary.get("agreement")
-    if chains:
+    if chains := summary.get("agreement"):
         agree = chains["above"] <= MAX_SHARE_APART
         lines.append(
             f"the chains {'agree' if agree else 'do not agree'}: R-hat of predictions {chains['rhat_median']:.3f} "
@@ -222,8 +220,7 @@ def ending(summary: Summary) -> str:
 
 def _stopped(summary: Summary) -> bool:
     """Whether chains were stopped before their end."""
-    until = summary.get("until")
-    if until:
+    if until := summary.get("until"):
         return bool(not until["reached"] and until["iteration"] < until["limit"])
     return bool(min(summary["reached"], default=0) < summary["iterations"])
 
@@ -266,11 +263,9 @@ def no_better(summary: Summary) -> list[str]:
 
     A run of the biases-only model gets no warning.
     """
-    over = summary.get("over_biases")
-    if not over:
+    if not (over := summary.get("over_biases")):
         return []
-    gain, error = over["gain"], over["gain_error"]
-    square = over["square"]
+    gain, error, square = over["gain"], over["gain_error"], over["square"]
     if max(abs(gain), error) < UNSEEN:  # both predict every level exactly
         return []
     if gain < error:

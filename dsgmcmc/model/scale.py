@@ -182,8 +182,8 @@ class Exponential(Predictive):
         if not self._has_mean:
             return np.full_like(self._logs.mean, np.nan)
         variance = np.minimum(np.square(self._logs.sd), LARGEST)
-        mean = _exponential(self._logs.mean + variance / 2)
-        return np.asarray(np.minimum(mean * np.sqrt(np.expm1(variance)), np.exp(LARGEST)))
+        sd = _rating(self._logs.mean + variance / 2) * np.sqrt(np.expm1(variance))
+        return np.asarray(np.minimum(sd, np.exp(LARGEST)))
 
     def _up_to(self, x: Array | float) -> Float64:
         """Return the largest logarithm of what is recorded as at most `x`."""
@@ -236,9 +236,5 @@ class Exponential(Predictive):
         return np.ceil(_rating(y, self._shift + 0.5)) if self.whole else _rating(y, self._shift)
 
 
-def _rating(y: Array, shift: float) -> Array:
-    return np.maximum(_exponential(y) - shift, 0.0)
-
-
-def _exponential(y: Array) -> Array:
-    return np.asarray(np.exp(np.minimum(y, y.dtype.type(LARGEST))))
+def _rating(y: Array, shift: float = 0.0) -> Array:
+    return np.asarray(np.maximum(np.exp(np.minimum(y, y.dtype.type(LARGEST))) - shift, 0.0))

@@ -29,7 +29,7 @@ import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from time import sleep
@@ -375,12 +375,10 @@ class Plan(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Scores of a candidate, its RMSE and MAE (None for clicks), and the time to sample its chain, in seconds."""
+    """Scores of a candidate; and its RMSE and MAE, except for clicks, and the time to sample its chain, in seconds."""
 
     scores: Scores
-    rmse: float | None
-    mae: float | None
-    seconds: float
+    numbers: dict[str, float]
 
 
 class Comparing:
@@ -422,7 +420,6 @@ class Comparing:
         self._given, self._metric = given, metric
         self._policy, self._signals = policy or Policy(), signals
         self._quiet = quiet
-        self._at_root = comm.rank == 0
         self._source = source
         self._measured: dict[int, Measured | None] = {}  # None if the chain diverged
 
@@ -446,6 +443,7 @@ class Comparing:
                 while not on_root(self._comm, lock.attempt):
                     sleep(ATTEMPT_SECONDS)
                 self._inner = self._inner_source(self._plan.seed)
+                self._recorded = recorded_values(self._inner.ratings)
                 chosen, best = self._choose()
                 result = on_root(self._comm, partial(self._result, chosen, best))
                 on_root(self._comm, partial(remove_candidates, self._folder))
@@ -503,8 +501,7 @@ class Comparing:
 
     def _given_to(self, candidate: Candidate, last: Mapping[str, Any]) -> dict[str, Any]:
         """Merge the settings that override a candidate's: the user's, then `last`, then rank 0 for biases only."""
-        rank = {"rank": 0} if candidate.likelihood == BIASES_ONLY else {}
-        return merged(self._given, last, rank)
+        return merged(self._given, last, {"rank": 0} if candidate.likelihood == BIASES_ONLY else {})
 
     def _choose(self) -> tuple[int, int]:
         """Sample candidates; return the numbers of the recommended and the best candidate. Collective."""
@@ -545,10 +542,10 @@ class Comparing:
         """
         plan, path = self._plan, self._folder / self._plan.runs[number]
         scores_file = path.with_suffix(".npy")
-        if self._at_root and not self._quiet:
+        if self._comm.rank == 0 and not self._quiet:
             say(f"{plan.sweeps} sweeps of {plan.models[number].name}", file=sys.stderr)
         try:
-            if not self._comm.bcast(self._at_root and scores_file.is_file()):
+            if not self._comm.bcast(self._comm.rank == 0 and scores_file.is_file()):
                 self._advance(number, path, (BURN_IN_SWEEPS + plan.sweeps) // 2)
                 on_root(self._comm, partial(self._save_scores, path, scores_file), "comparing models")
             self._advance(number, path, plan.sweeps)
@@ -565,10 +562,6 @@ class Comparing:
         if status := job.run(self._signals):
             raise StoppedError("the comparison was stopped", status)
 
-    @cached_property
-    def _recorded(self) -> Float64 | None:
-        return recorded_values(self._inner.ratings)
-
     def _scores(self, run: Run) -> Scores:
         if self._plan.metric == "ndcg":
             return ranking_scores(run, Rated(self._inner.ratings))
@@ -583,12 +576,12 @@ class Comparing:
         run = Run(path)
         test = predict_test(run)
         given = test.rating, test.point(run.config.law)
-        errors = [error(*given) if run.config.law.can_be_evaluated else None for error in (rmse, mae)]
+        errors = {"rmse": rmse(*given), "mae": mae(*given)} if run.config.law.can_be_evaluated else {}
         scores = self._scores(run).compared_with(open_array(scores_file))
         summary = read_summary(run.directory.summary_file)
         per_iteration = summary["seconds_sampling"] / max(summary["iterations_made"], 1)
         seconds = per_iteration * self._plan.sweeps * run.config.sweep_length
-        return Measured(scores, errors[0], errors[1], seconds)
+        return Measured(scores, errors | {"seconds": seconds})
 
     # ------------------------------------------------------------------ the table, on process 0
 
@@ -615,10 +608,10 @@ class Comparing:
             return row
         gap = measured.scores.behind(best)
         criterion, unit = float(measured.scores.values.mean()), 1.0
-        if self._plan.metric == "rmse" and measured.rmse is not None:
-            criterion, unit = measured.rmse, 2 * measured.rmse  # the gap is a difference of mean squared errors
+        if self._plan.metric == "rmse" and (error := measured.numbers.get("rmse")):
+            criterion, unit = error, 2 * error  # the gap is a difference of mean squared errors
         numbers = {"criterion": criterion, "behind": gap.mean / unit, "error": gap.error / unit}
-        return row.model_copy(update=numbers | {name: getattr(measured, name) for name in ("rmse", "mae", "seconds")})
+        return row.model_copy(update=numbers | measured.numbers)
 
 
 def remove_candidates(folder: Path) -> None:
@@ -673,13 +666,13 @@ def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool =
 
     comparison = on_root(comm, partial(known_comparison, job, dry_run))
     if comparison is None:
-        folder, quiet = run.candidates, job.quiet
         try:
-            comparison = Comparing(comm, job.source, folder, job.given, None, job.policy, signals, quiet).run()
+            comparing = Comparing(comm, job.source, run.candidates, job.given, None, job.policy, signals, job.quiet)
+            comparison = comparing.run()
         except StoppedError as stopped:
             return stopped.status
         on_root(comm, partial(comparison.save, run.comparison_file), "comparing models")
-        if comm.rank == 0 and not quiet:
+        if comm.rank == 0 and not job.quiet:
             say(comparison.sentence(), file=sys.stderr)
     if comm.rank == 0 and not dry_run:
         remove_candidates(run.candidates)  # an earlier job may have left them
@@ -717,8 +710,7 @@ def known_comparison(job: Job, dry_run: bool) -> Comparison | None:
         if run.settings_file.exists():
             raise InputError(f"{run.path} was started without {named('model')}: leave it out") from None
         if dry_run:
-            text = "--dry-run does not work with --model auto, which samples; run `dsgmcmc compare` to choose a model"
-            raise InputError(text) from None
+            raise InputError("--dry-run and --model auto exclude each other: choose by `dsgmcmc compare`") from None
         return None
     if comparison.data_hash != source.ratings.digest:
         raise InputError(f"{run.comparison_file} is for other ratings than {source.path}: start another run")
