@@ -1,4 +1,4 @@
-"""Products of a block's rows with small matrices, and Gram matrices of its columns, without BLAS.
+"""Products of a block's rows with small matrices, and inner products of its columns, without BLAS.
 
 The last bits of BLAS results depend on the processor, the version and the number of threads. Here 64 rows at a time are
 transposed, so that inner loops run over rows, whatever the number of columns.
@@ -73,6 +73,27 @@ def gram(values, weights, ones, out):
             out[l, k] = out[k, l]
 """
 
+_INNER = """\
+@kernel("void({dtype}[:, ::1], {dtype}[:, ::1], float64[:, ::1])")
+def inner(left, right, out):
+    n, D = left.shape
+    columns = np.zeros((2, D, 64), np.{dtype})
+    for first in range(0, n, 64):
+        rows = min(64, n - first)
+        if rows < 64:
+            columns[:] = 0
+        for i in range(rows):
+            for k in range(D):
+                columns[0, k, i] = left[first + i, k]
+                columns[1, k, i] = right[first + i, k]
+        for k in range(D):
+            for l in range(D):
+                total = {dtype}(0)
+                for i in range(columns.shape[2]):
+                    total += columns[0, k, i] * columns[1, l, i]
+                out[k, l] += float64(total)
+"""
+
 
 def add_rotated(out: Array, values: Array, matrix: Array, keep: float = 1.0) -> None:
     """Set `out` to `keep` times itself plus `values` @ `matrix`.
@@ -103,6 +124,19 @@ def gram(values: Array, weights: Array, ones: bool = False) -> Float64:
     """
     out = np.zeros((values.shape[1],) * 2)
     _module("gram", _GRAM, values.dtype.name).gram(values, weights, ones, out)
+    return out
+
+
+def inner(left: Array, right: Array) -> Float64:
+    """Inner products of the columns of `left` with those of `right`, `left`.T @ `right`, (D, D).
+
+    Parameters
+    ----------
+    left, right : (n, D) array
+        C-contiguous, of the same dtype, float32 or float64.
+    """
+    out = np.zeros((left.shape[1],) * 2)
+    _module("inner", _INNER, left.dtype.name).inner(left, right, out)
     return out
 
 

@@ -44,6 +44,7 @@ from pydantic import BaseModel
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.philox import normals
+from dsgmcmc.kernels.products import add_rotated, inner
 from dsgmcmc.model.circulation import OTHER
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Part, Place, chosen_factors, is_due
@@ -51,7 +52,7 @@ from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
 from dsgmcmc.parallel.ring import shapes_of
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock, RandomStream, Rows
-from dsgmcmc.types import Array, Factor, Float64, ImplicitName, Int32, Purpose
+from dsgmcmc.types import Factor, Float64, ImplicitName, Int32, Purpose
 
 #: Sweeps between draws, which take about half of the time of a run (docs/features.md).
 DRAW_EVERY = 5
@@ -320,13 +321,12 @@ class _Draw:
         for factor in self.unsolved:
             rows, given = self.coefficients[factor], {name: column[factor] for name, column in columns.items()}
             partials[factor.name] = self._update(rows, factor, formula, Purpose.IMPLICIT, **given)["square"]
-            along = [block[DIRECTIONS].T @ block[SCALED] for block in rows.blocks]
-            partials[f"{factor.name}.along"] = np.array(along, np.float64)
+            partials[f"{factor.name}.along"] = _along_directions(rows, SCALED)
         sums = self.circulation.ring.sum(partials)
         totals = {factor: sums[f"{factor.name}.along"] for factor in self.unsolved}
         for factor, total in totals.items():
             for block in self.coefficients[factor].blocks:
-                np.matmul(block[DIRECTIONS], total.astype(block.dtype), out=block[SEND])
+                add_rotated(block[SEND], block[DIRECTIONS], total, keep=0.0)
         squares = {factor: sums[factor.name] for factor in totals}
         return squares, {factor: squares[factor] - (total**2).sum(axis=0) for factor, total in totals.items()}
 
@@ -347,10 +347,10 @@ class _Draw:
             self._multiply()
             for block in blocks:
                 block.arrays[DIRECTIONS] = block[GOT] / np.sqrt(block[DIAGONAL] + 1)
-            products = {f.name: _products([b[DIRECTIONS] for b in c.blocks]) for f, c in self.coefficients.items()}
+            products = {f.name: _along_directions(rows, DIRECTIONS) for f, rows in self.coefficients.items()}
             turns = self.circulation.ring.sum(products, _turns)
             for block in blocks:
-                block.arrays[DIRECTIONS] = block[DIRECTIONS] @ turns[OTHER[block.factor].name].astype(block.dtype)
+                add_rotated(block[DIRECTIONS], block[DIRECTIONS], turns[OTHER[block.factor].name], keep=0.0)
 
     # ------------------------------------------------------------------ the shifts that follow from y
 
@@ -386,9 +386,9 @@ class _Draw:
         return drawn.arrays()
 
 
-def _products(blocks: Sequence[Array]) -> Float64:
-    """Return Z^T Z of every block Z."""
-    return np.array([z.T.astype(np.float64) @ z for z in blocks])
+def _along_directions(rows: Rows, field: str) -> Float64:
+    """Return V^T F of every block, where F is the block's field."""
+    return np.array([inner(block[DIRECTIONS], block[field]) for block in rows.blocks])
 
 
 def _turns(products: Mapping[str, Float64]) -> dict[str, Float64]:
