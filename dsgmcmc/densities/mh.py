@@ -35,6 +35,8 @@ differences of austerity. With risk 0 all three algorithms are exact.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from math import inf, sqrt
 from typing import NamedTuple
 
@@ -99,17 +101,12 @@ class Austerity(Stepwise[AusterityConfig, SumDensity]):
         order : (N,) int64
             Order in which the data are used.
         """
-        n, differences = len(order), np.empty(len(order))
-        used = 0
-        while used < n:
-            index = order[used : used + self.config.batch]
-            before, after = density.energies(pair, index)
-            differences[used : used + len(index)] = after - before
-            used += len(index)
-            seen = differences[:used]
-            if used < n and is_significant(seen.mean() - limit / n, error_of_mean(seen, n), used - 1, self.config.risk):
+        n = len(order)
+        for before, after in growing(order, self.config.batch, partial(density.energies, pair)):
+            seen = after - before
+            if is_significant(seen.mean() - limit / n, error_of_mean(seen, n), len(seen) - 1, self.config.risk):
                 break
-        return bool(differences[:used].mean() * n <= limit), used
+        return bool(seen.mean() * n <= limit), len(seen)
 
 
 class StochasticMHConfig(AusterityConfig):
@@ -130,18 +127,13 @@ class StochasticMH(Stepwise[StochasticMHConfig, SumDensity]):
         bounds, estimates = self.energies + limit, np.empty(len(theta))
         n = density.n_data
         for row, bound in enumerate(bounds):
-            order, terms = rng.permutation(n), np.empty(n)
-            used = 0
-            while used < n:
-                index = order[used : used + self.config.batch]
-                terms[used : used + len(index)] = density.energies(proposed[row : row + 1], index)[0]
-                used += len(index)
-                seen = terms[:used]
+            energies = partial(density.energies, proposed[row : row + 1])
+            for (seen,) in growing(rng.permutation(n), self.config.batch, energies):
                 estimates[row] = n * seen.mean()
-                error = n * error_of_mean(seen, n) if used < n else 0.0
-                if is_significant(estimates[row] - bound, error, used - 1, self.config.risk):
+                error = n * error_of_mean(seen, n)
+                if is_significant(estimates[row] - bound, error, len(seen) - 1, self.config.risk):
                     break
-            self.counts[row, 1:3] += used, used == n
+            self.counts[row, 1:3] += len(seen), len(seen) == n
         accepted: Array = estimates <= bounds
         self.energies[accepted] = estimates[accepted]
         return accepted
@@ -231,9 +223,19 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
         return Estimate(exact[0], 0.0, inf), Estimate(exact[1], 0.0, inf), used + 2 * density.n_data
 
 
+def growing(order: Array, batch: int, energies: Callable[[Array], Float64]) -> Iterator[Float64]:
+    """Yield the energies (rows, S) of the first S data in `order`; S grows by `batch`, up to all data."""
+    found: list[Float64] = []
+    for begin in range(0, len(order), batch):
+        found.append(energies(order[begin : begin + batch]))
+        yield np.concatenate(found, axis=1)
+
+
 def error_of_mean(values: Float64, n_data: int) -> float:
     """Return the standard error of the mean of a sample drawn from `n_data` values without replacement."""
     n = len(values)
+    if n == n_data:
+        return 0.0
     return float(values.std(ddof=1)) / sqrt(n) * sqrt((n_data - n) / (n_data - 1))
 
 

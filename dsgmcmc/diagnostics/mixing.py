@@ -80,14 +80,10 @@ def _normal_scores(values: Float64) -> Float64:
 
 def _ranks(values: Float64) -> Float64:
     """Return ranks from 1 in every column, (n, m) float64, like `scipy.stats.rankdata`, which is slow to import."""
-    order = np.argsort(values, axis=0)
-    ordered, at = np.take_along_axis(values, order, axis=0), np.arange(len(values))[:, None]
-    rises, edge = ordered[1:] != ordered[:-1], np.ones((1, values.shape[1]), bool)
-    first = np.maximum.accumulate(np.where(np.concatenate([edge, rises]), at, 0), axis=0)
-    ends = np.where(np.concatenate([rises, edge]), at, len(values))
-    last = np.minimum.accumulate(ends[::-1], axis=0)[::-1]
     ranks = np.empty(values.shape)
-    np.put_along_axis(ranks, order, 1 + (first + last) / 2, axis=0)
+    for rank, column in zip(ranks.T, values.T, strict=True):
+        ordered = np.sort(column)
+        rank[:] = (ordered.searchsorted(column) + ordered.searchsorted(column, "right") + 1) / 2
     return ranks
 
 

@@ -470,10 +470,14 @@ class TimeEffects(Part):
         return is_due(turn, self._draws.every)
 
     def draw(self, context: DrawContext) -> None:
-        """Draw all effects and their precisions, if they are due. Collective."""
-        if context.is_turn(self._draws.every):
-            self._draws(self, context).run()
-            self._apply()
+        """Draw all effects and their precisions, one level after another, if they are due. Collective."""
+        if not context.is_turn(self._draws.every):
+            return
+        drawing = self._draws(self, context)
+        for number, groups in enumerate(self.groups.train):
+            for cell, changes in self.visit(number, drawing.level(number)):
+                subtract_groups(groups[cell], changes, drawing.kept[cell])
+        self._apply()
 
     @classmethod
     def of_ratings(cls, draw: SavedDraw, users: Int32, items: Int32) -> tuple[float, float]:
@@ -493,15 +497,12 @@ def precision_given(groups: float, squares: float, rng: np.random.Generator) -> 
 class NormalDraw:
     """One draw of the effects of all levels where ratings are normal given their predictors. Collective.
 
-    Parameters
-    ----------
-    part : TimeEffects
-    context : DrawContext
-
     Attributes
     ----------
     every : int
         Sweeps between draws.
+    kept : ByCell
+        The training ratings less their predictors and all current effects.
     """
 
     every = 5
@@ -510,37 +511,26 @@ class NormalDraw:
         self._part, self._stream = part, context.stream
         law, tau = context.law, context.tau()
         residual = predictor_kernel(law.rank, law.biases, "-")
-        self._residuals = {cell: np.empty(len(block.indices), np.float32) for cell, block in part.original.items()}
-        self._weights = {cell: np.full_like(values, tau) for cell, values in self._residuals.items()}
+        self.kept = {cell: np.empty(len(block.indices), np.float32) for cell, block in part.original.items()}
+        self._weights = {cell: np.full_like(values, tau) for cell, values in self.kept.items()}
         for row, column, ratings in context.circulation.tour((context.position, *law.drawn)):
             cell = row.index, column.index
             positions = row[context.position], column[context.position]
-            residual(*ratings.pattern, ratings.values, *positions, self._residuals[cell])
+            residual(*ratings.pattern, ratings.values, *positions, self.kept[cell])
             if law.heteroscedastic:
                 row_scale, column_scale = np.float32(tau) * law.row_scale(row), law.row_scale(column)
                 self._weights[cell] = row_scale[ratings.rows] * column_scale[ratings.indices]
 
-    def run(self) -> None:
-        """Draw all effects and their precisions, one level after another. Collective."""
-        part = self._part
-        for number, groups in enumerate(part.groups.train):
-            sums = {b: np.zeros(2 * len(values), np.float32) for b, values in part.values[number].items()}
-            for cell, buffer in part.visit(number, sums, 2, returning=True):
-                add_to_groups(groups[cell], self._residuals[cell], self._weights[cell], buffer.reshape(-1, 2))
-            change = self._draw_level(number, sums)
-            for cell, changes in part.visit(number, change):
-                subtract_groups(groups[cell], changes, self._residuals[cell])
-
-    def _draw_level(self, number: int, sums: dict[int, Float32]) -> dict[int, Float32]:
-        """Draw the effects of a level and their precision; return the effects' changes.
-
-        `sums` has, by block, sum w e and sum w of every group, (2 G,). Collective.
-        """
-        part, blocks = self._part, self._part.values[number]
+    def level(self, number: int) -> dict[int, Float32]:
+        """Draw the effects of a level and their precision; return the effects' changes. Collective."""
+        part, groups = self._part, self._part.groups.train[number]
+        blocks = part.values[number]
+        sums = {b: np.zeros(2 * len(values), np.float32) for b, values in blocks.items()}  # sum w e and sum w, by group
+        for cell, buffer in part.visit(number, sums, 2, returning=True):
+            add_to_groups(groups[cell], self.kept[cell], self._weights[cell], buffer.reshape(-1, 2))
         precision = float(part.parameters.precision[number])
         noise = {b: part.normals(number, b, self._stream, Purpose.TIME) for b in blocks}
-        new, seen = {}, {}
-        partials = []
+        new, seen, partials = {}, {}, []
         for b, old in blocks.items():
             by_group = sums[b].reshape(-1, 2)
             n = by_group[:, 1].astype(np.float64)
@@ -590,17 +580,12 @@ def draw_precision(sums: Float64, rng: np.random.Generator) -> Float64:
 class MetropolisDraw:
     """One draw of the effects of all levels under any likelihood with a known score. Collective.
 
-    It keeps, for the training ratings, the predictors with the current effects, and the terms of the scores.
-
-    Parameters
-    ----------
-    part : TimeEffects
-    context : DrawContext
-
     Attributes
     ----------
     every : int
         Sweeps between draws.
+    kept : ByCell
+        The predictors of the training ratings, with all current effects.
     """
 
     every = 10
@@ -610,31 +595,28 @@ class MetropolisDraw:
         predict = predictor_kernel(law.rank, law.biases, "+")
         self._part, self._stream = part, context.stream
         self._tau = context.tau()
-        self._predictors: ByCell = {}
+        self.kept: ByCell = {}
         self._terms: ByCell = {}
         for cell in context.circulation.tour((position, *law.drawn)):
             indptr, indices, _, _, offsets = cell.ratings.arrays
             number = cell.row.index, cell.column.index
-            self._predictors[number] = np.empty_like(offsets)
-            predict(indptr, indices, offsets, cell.row[position], cell.column[position], self._predictors[number])
+            self.kept[number] = np.empty_like(offsets)
+            predict(indptr, indices, offsets, cell.row[position], cell.column[position], self.kept[number])
             score, self._terms[number] = law.scores(cell)
         self._kernel = effects_kernel(score)
 
-    def run(self) -> None:
-        """Draw all effects and their precisions, one level after another. Collective."""
-        part = self._part
-        for number, blocks in enumerate(part.values):
-            changes = self._rescaled(number, self._step(number))
-            for cell, change in part.visit(number, {b: -change for b, change in changes.items()}):
-                subtract_groups(part.groups.train[number][cell], change, self._predictors[cell])
-            for b, effects in blocks.items():
-                effects += changes[b]
+    def level(self, number: int) -> dict[int, Float32]:
+        """Draw the effects of a level and their precision; return minus the effects' changes. Collective."""
+        changes = self._rescaled(number, self._step(number))
+        for b, effects in self._part.values[number].items():
+            effects += changes[b]
+        return {b: -change for b, change in changes.items()}
 
     def _add(self, number: int, sums: Sums, moved: bool = True) -> None:
         """Add S, I and L to `sums`; its first column has the changes of effects, all 0 if not `moved`. Collective."""
         flat, groups = {b: array.ravel() for b, array in sums.items()}, self._part.groups.train[number]
         for cell, buffer in self._part.visit(number, flat, 4, returning=True):
-            self._kernel(groups[cell], self._predictors[cell], self._terms[cell], buffer.reshape(-1, 4), moved)
+            self._kernel(groups[cell], self.kept[cell], self._terms[cell], buffer.reshape(-1, 4), moved)
         for b, array in flat.items():
             sums[b] = array.reshape(-1, 4)
 
