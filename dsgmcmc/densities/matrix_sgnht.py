@@ -39,7 +39,7 @@ from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.state import StateField
-from dsgmcmc.types import Float64, Purpose
+from dsgmcmc.types import Float64
 
 KICK = Formula(
     """
@@ -70,7 +70,7 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
     draws_data = True
     densities = object
     density_step = 0.15
-    fields = (StateField("theta"), StateField("r"))  # position and momentum
+    fields, momentum = (StateField("theta"), StateField("r")), "r"  # position and momentum
     scratch = ("g", "normal")
     defaults: ClassVar[dict[str, Any]] = {"schedule": "random"}
 
@@ -88,8 +88,7 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
         rows, D = target.block["theta"].shape
         if D > MAX_DIMENSION:
             raise InputError(f"matrix_sgnht takes at most {MAX_DIMENSION} dimensions: found {D}; use sghmc")
-        self.start_field(target, "theta", sd)
-        self.start_field(target, "r", 1.0, Purpose.MOMENTUM)
+        super().start(target, sd)
         self.frictions = np.tile(self.config.diffusion * np.eye(D), (rows, 1, 1))
 
     def step(self, target: VectorTarget[Density], iteration: int) -> None:

@@ -41,7 +41,6 @@ from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import C, Sampler
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.state import StateField
-from dsgmcmc.types import Purpose
 
 KICK = Formula("kick = noise * z - eps * (grad + turned)")
 UPDATE = Formula("theta = theta - eps * root * (root * grad - 2 * divergence) + noise * root * z")
@@ -65,13 +64,8 @@ class GSGRHMC(RiemannianSampler[GSGRHMCConfig]):
     """Hamiltonian dynamics with friction, in the metric of the density."""
 
     Config = GSGRHMCConfig
-    fields = (StateField("theta"), StateField("r"))  # position and momentum
+    fields, momentum = (StateField("theta"), StateField("r")), "r"  # position and momentum
     scratch = ("g", "kick", "turned")
-
-    def start(self, target: VectorTarget[Riemannian], sd: float) -> None:
-        """Draw positions from N(0, `sd`^2), and momenta from N(0, 1)."""
-        self.start_field(target, "theta", sd)
-        self.start_field(target, "r", 1.0, Purpose.MOMENTUM)
 
     def step(self, target: VectorTarget[Riemannian], iteration: int) -> None:
         """Run one iteration: one update of every row."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import prod
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -317,6 +318,7 @@ def _finish(finish: Callable[[Float64], Float64], total: Float64, width: int) ->
         return np.full(width, np.nan)
 
 
+@dataclass(eq=False)
 class Move:
     """Moves column blocks from the processes that hold them in part `part` to the processes that need them in `after`.
 
@@ -334,18 +336,16 @@ class Move:
         Processes with which blocks are handed over in shared memory (`SharedColumnBuffers.peers`).
     """
 
-    def __init__(
-        self,
-        ring: Ring,
-        columns: dict[int, Float32],
-        part: int,
-        after: int,
-        buffer: Callable[[int], Float32],
-        peers: Collection[int] = (),
-    ) -> None:
-        self._ring, self._peers = ring, peers
-        self._columns = columns
-        self._route = plan = route(ring.rank, ring.size, ring.grid, part, after)
+    ring: Ring
+    columns: dict[int, Float32]
+    part: int
+    after: int
+    buffer: Callable[[int], Float32]
+    peers: Collection[int] = ()
+
+    def __post_init__(self) -> None:
+        ring = self.ring
+        self._route = plan = route(ring.rank, ring.size, ring.grid, self.part, self.after)
         self._arriving: dict[int, Float32] = {}
         self._receives: list[MPI.Request] = []
         self._sends: list[MPI.Request] = []
@@ -354,14 +354,14 @@ class Move:
         if plan.arriving:
             begin = ring.phases.enter()
             for c, source in plan.arriving.items():  # receives are posted before anything is sent
-                self._arriving[c] = buffer(c)
-                message = EMPTY_MESSAGE if source in self._peers else self._arriving[c]
+                self._arriving[c] = self.buffer(c)
+                message = EMPTY_MESSAGE if source in self.peers else self._arriving[c]
                 self._receives.append(ring.comm.Irecv(message, source=source, tag=c))
             ring.phases.leave("exchange", begin)
 
     def depart(self, column_block: int) -> None:
         """Send a column block to its next process, unless it stays here; the work on it in this part must be done."""
-        ring, plan = self._ring, self._route
+        ring, plan = self.ring, self._route
         if not plan.arriving and not plan.departing:
             return
         from mpi4py import MPI
@@ -369,20 +369,20 @@ class Move:
         begin = ring.phases.enter()
         to = plan.departing.get(column_block)
         if to is not None:
-            message = EMPTY_MESSAGE if to in self._peers else self._columns[column_block]
+            message = EMPTY_MESSAGE if to in self.peers else self.columns[column_block]
             self._sends.append(ring.comm.Isend(message, dest=to, tag=column_block))
         MPI.Request.Testall(self._receives)  # lets the library make progress while we compute
         ring.phases.leave("exchange", begin)
 
     def finish(self) -> dict[int, Float32]:
         """Wait for all messages, and return the column blocks that this process holds in the next part."""
-        begin = self._ring.phases.enter()
+        begin = self.ring.phases.enter()
         if self._receives or self._sends:
             from mpi4py import MPI
 
             MPI.Request.Waitall(self._receives + self._sends)
-        stay = {c: buffer for c, buffer in self._columns.items() if c not in self._route.departing}
-        self._ring.phases.leave("exchange", begin)
+        stay = {c: buffer for c, buffer in self.columns.items() if c not in self._route.departing}
+        self.ring.phases.leave("exchange", begin)
         return stay | self._arriving
 
 

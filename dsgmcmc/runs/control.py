@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any
 
@@ -16,6 +17,7 @@ from dsgmcmc.types import Comm
 MARGIN = 3.0  # seconds for the summary and MPI_Finalize, between the last write and the end of the wall time
 
 
+@dataclass(eq=False)
 class Control:
     """Lets all processes of a chain agree, once per iteration, on whether to save a checkpoint or stop.
 
@@ -36,17 +38,13 @@ class Control:
         Watchdog to which progress is reported.
     """
 
-    def __init__(
-        self,
-        comm: Comm,
-        signals: Signals,
-        checkpoint_seconds: float | None,
-        deadline: float | None = None,
-        watchdog: Watchdog | None = None,
-    ) -> None:
-        self._comm, self._signals = comm, signals
-        self._checkpoint_seconds, self._deadline = checkpoint_seconds, deadline
-        self._watchdog = watchdog
+    comm: Comm
+    signals: Signals
+    checkpoint_seconds: float | None
+    deadline: float | None = None
+    watchdog: Watchdog | None = None
+
+    def __post_init__(self) -> None:
         #: Seconds reserved for writing one chain before the end of the wall time.
         self.write_seconds = 0.0
         #: Number of open chains of these processes; all must be written before the end.
@@ -62,10 +60,10 @@ class Control:
         self._iteration_seconds = max(now - self._asked_at, 0.9 * self._iteration_seconds)
         self._asked_at = now
         writing = self.chains * self.write_seconds
-        if self._deadline and now + writing + 2 * self._iteration_seconds + MARGIN > self._deadline:
-            return max(self._signals.request, Request.STOP)
-        due = self._comm.rank == 0 and self._checkpoint_seconds and now - self._saved_at > self._checkpoint_seconds
-        return max(self._signals.request, Request.CHECKPOINT if due else Request.GO_ON)
+        if self.deadline and now + writing + 2 * self._iteration_seconds + MARGIN > self.deadline:
+            return max(self.signals.request, Request.STOP)
+        due = self.comm.rank == 0 and self.checkpoint_seconds and now - self._saved_at > self.checkpoint_seconds
+        return max(self.signals.request, Request.CHECKPOINT if due else Request.GO_ON)
 
     def ask(self, busy: bool) -> tuple[Request, bool]:
         """Return the largest request of all processes, and whether no process was writing. Collective.
@@ -74,7 +72,7 @@ class Control:
         after `finish`, return `Request.GO_ON` and False. `busy` tells whether this process is writing.
         """
         self._progress()
-        if self._comm.size == 1:
+        if self.comm.size == 1:
             return self._local_request(), not busy
         request, idle = Request.GO_ON, False
         if self._reduction is not None:
@@ -83,7 +81,7 @@ class Control:
         from mpi4py import MPI  # only needed with several processes
 
         self._local_values[:] = self._local_request(), busy
-        self._reduction = self._comm.Iallreduce(self._local_values, self._maxima, op=MPI.MAX)
+        self._reduction = self.comm.Iallreduce(self._local_values, self._maxima, op=MPI.MAX)
         return request, idle
 
     def wait(self, busy: Callable[[], bool]) -> None:
@@ -91,7 +89,7 @@ class Control:
 
         However slow the disk is, the watchdogs do not end the job while all processes respond: they only report.
         """
-        while any(self._comm.allgather(is_busy := busy())):
+        while any(self.comm.allgather(is_busy := busy())):
             self._progress(writing=is_busy)
             sleep(POLL)
         self._progress()
@@ -115,6 +113,6 @@ class Control:
             self._reduction = None
 
     def _progress(self, writing: bool = False) -> None:
-        if self._watchdog is not None:
-            self._watchdog.progress()
-            self._watchdog.writing = writing
+        if self.watchdog is not None:
+            self.watchdog.progress()
+            self.watchdog.writing = writing

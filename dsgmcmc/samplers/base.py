@@ -54,6 +54,8 @@ class Sampler(ABC, Generic[C, T]):
     density_step: ClassVar[float | None] = None
     #: Temporary arrays of the shape of theta, not stored with a block; the first one receives gradients.
     scratch: tuple[str, ...] = ("g",)
+    #: Field of N(0, 1) momenta, which are drawn at the start; empty if there are none.
+    momentum: ClassVar[str] = ""
     #: Settings of the run whose defaults this sampler changes.
     defaults: ClassVar[dict[str, Any]] = {}
 
@@ -160,13 +162,6 @@ class Sampler(ABC, Generic[C, T]):
             )
 
     @classmethod
-    def corrects_noise(cls, config: C, schedule: str, grid: int) -> None:
-        """Raise `InputError` if a correction for the gradient noise of independent parts would be wrong."""
-        if config.gradient == "control-variate" or config.gradient in DATUM_GRADIENTS:
-            raise InputError("sampler.noise_correction is for the noise of plain parts: leave it out")
-        cls.needs_independent_parts("sampler.noise_correction", "leave it out", config, schedule, grid)
-
-    @classmethod
     def default_thin(cls, config: C, grid: int) -> int:
         """Default number of iterations between draws."""
         return 2 * cls.sweep_length(config, grid)
@@ -182,8 +177,10 @@ class Sampler(ABC, Generic[C, T]):
         return ""
 
     def start(self, target: T, sd: float) -> None:
-        """Draw every element of the initial theta from N(0, `sd`^2), in the block's unit and about its origin."""
+        """Draw initial positions from N(0, `sd`^2), in the block's unit and about its origin, and momenta if any."""
         self.start_field(target, "theta", sd)
+        if self.momentum:
+            self.start_field(target, self.momentum, 1.0, Purpose.MOMENTUM)
 
     @staticmethod
     def start_field(target: Target, name: str, sd: float, purpose: Purpose = Purpose.START) -> None:

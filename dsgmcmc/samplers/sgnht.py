@@ -44,7 +44,7 @@ from dsgmcmc.samplers.underdamped import MetricSampler
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
-from dsgmcmc.types import Float64, Named, Purpose
+from dsgmcmc.types import Float64, Named
 
 KICK = """\
 r = r - step * grad
@@ -99,6 +99,7 @@ class SGNHT(MetricSampler[SGNHTConfig]):
     gradients = ("part", "control-variate")
     draws_data = True
     density_step = 0.15
+    momentum = "r"
     defaults: ClassVar[dict[str, Any]] = {**MetricSampler.defaults, "schedule": "random"}
 
     def __init__(self, config: SGNHTConfig, burn_in: int) -> None:
@@ -136,8 +137,7 @@ class SGNHT(MetricSampler[SGNHTConfig]):
 
     def start(self, target: Target, sd: float) -> None:
         """Draw positions from N(0, sd^2) and momenta from N(0, 1), and set every friction to A."""
-        self.start_field(target, "theta", sd)
-        self.start_field(target, "r", 1.0, Purpose.MOMENTUM)
+        super().start(target, sd)
         for block in target.blocks():
             if self.config.thermostat != "scalar":
                 block["xi"].fill(self.config.diffusion)

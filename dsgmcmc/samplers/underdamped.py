@@ -28,10 +28,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dsgmcmc.samplers.base import C, Sampler
-from dsgmcmc.samplers.metrics import METRICS
+from dsgmcmc.samplers.metrics import METRICS, MOMENTUM
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import Replicated, Rows, StateField
-from dsgmcmc.types import Float64, Purpose
+from dsgmcmc.types import Float64
 
 #: Kick, half a drift, friction and noise, half a drift [Leimkuhler & Matthews 2013, eq. 1.8, its half kicks joined].
 BAOA = """\
@@ -76,7 +76,7 @@ class MetricSampler(Sampler[C, Target]):
 class Underdamped(MetricSampler[C]):
     """Base class of samplers whose rows have a momentum, in the coordinates of a metric."""
 
-    moving = ("theta", "r")
+    moving, momentum = ("theta", MOMENTUM), MOMENTUM
 
     def prepare(self, lines: str) -> None:
         """Make the formulas of an update from its source: with the whole kick, and with the half kicks separate."""
@@ -89,11 +89,6 @@ class Underdamped(MetricSampler[C]):
         if self.gradient.by_parts or not (target.renews_data or target.renews_prior):
             return None
         return partial(self.metric.kick, target, formula=self.first_half, h=h)
-
-    def start(self, target: Target, sd: float) -> None:
-        """Draw positions from N(0, sd^2) and momenta from N(0, 1)."""
-        self.start_field(target, "theta", sd)
-        self.start_field(target, "r", 1.0, Purpose.MOMENTUM)
 
 
 # ---------------------------------------------------------------------- temperatures
