@@ -8,6 +8,7 @@ block of the same number; in part 0, all column blocks are at home.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -56,6 +57,7 @@ class _Copies(NamedTuple):
     blocks: Mapping[int, ParameterBlock] = {}
 
 
+@dataclass(eq=False)
 class Circulation:
     """The blocks of both factors on the ring.
 
@@ -86,25 +88,21 @@ class Circulation:
         Probability p_t that an iteration visits this part; 1 without a schedule.
     """
 
-    def __init__(
-        self,
-        ring: Ring,
-        ratings: RatingBlocks,
-        schedule: Schedule | None,
-        make: MakeBlock,
-        layout: BlockLayout,
-        scratch: tuple[str, ...],
-        dimension: int,
-    ) -> None:
-        self.ring, self.grid = ring, ring.grid
-        self.ratings, self.schedule = ratings, schedule
-        self._make, self.layout = make, layout
-        self._scratch_names, self._dimension = scratch, dimension
+    ring: Ring
+    ratings: RatingBlocks
+    schedule: Schedule | None
+    make: MakeBlock
+    layout: BlockLayout
+    scratch: tuple[str, ...]
+    dimension: int
+
+    def __post_init__(self) -> None:
+        self.grid = self.ring.grid
         self._shared: dict[int, SharedColumnBuffers | None] = {}  # by width of the layout
         self._copies: dict[tuple[str, ...], _Copies] = {}  # by names of arrays
         self._groups: tuple[Rows, Rows] | None = None
-        self._order = [(b, column_of(b, step, self.grid)) for step in range(self.grid) for b in ring.blocks]
-        self.rows = {b: self._row(b) for b in ring.blocks}
+        self._order = [(b, column_of(b, step, self.grid)) for step in range(self.grid) for b in self.ring.blocks]
+        self.rows = {b: self._row(b) for b in self.ring.blocks}
         self.place(0)
 
     def place(self, iteration: int) -> None:
@@ -164,8 +162,8 @@ class Circulation:
             return known
         block = self._block(Factor.H, index, self.layout, buffer)
         if index not in self._scratch:
-            shape = int(np.diff(self.ratings.column_bounds).max()), self._dimension  # as for the largest block
-            fresh = spare.pop() if spare else {name: np.zeros(shape, np.float32) for name in self._scratch_names}
+            shape = int(np.diff(self.ratings.column_bounds).max()), self.dimension  # as for the largest block
+            fresh = spare.pop() if spare else {name: np.zeros(shape, np.float32) for name in self.scratch}
             self._scratch[index] = fresh
         block.arrays |= {name: whole[: len(block.counts)] for name, whole in self._scratch[index].items()}
         return block
@@ -175,13 +173,13 @@ class Circulation:
         start, stop = self.ratings.bounds(factor, index)
         counts = self.ratings.row_counts[index] if factor == Factor.W else self.ratings.column_counts[start:stop]
         arrays = layout.views(buffer, stop - start)
-        return self._make(factor=factor, index=index, start=start, counts=counts, arrays=arrays, buffer=buffer)
+        return self.make(factor=factor, index=index, start=start, counts=counts, arrays=arrays, buffer=buffer)
 
     def _row(self, index: int) -> ParameterBlock:
         """Row block `index`, filled with zeros."""
         n = len(self.ratings.row_counts[index])
         block = self._block(Factor.W, index, self.layout, np.zeros(n * self.layout.width, np.float32))
-        block.arrays |= {name: np.zeros((n, self._dimension), np.float32) for name in self._scratch_names}
+        block.arrays |= {name: np.zeros((n, self.dimension), np.float32) for name in self.scratch}
         return block
 
     # ------------------------------------------------------------------ sending blocks

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -120,6 +120,11 @@ class Quantity:
             if power:
                 converted = converted * unit if power > 0 else converted / unit
         return converted
+
+
+def hyperparameter(name: str, label: str, diagnosed: str = "", **more: Any) -> Quantity:
+    """A positive parameter that all rows share, with a `label` for people; by default diagnosed under its `name`."""
+    return Quantity(name, positive=True, started=True, diagnosed=diagnosed or name, label=label, **more)
 
 
 #: A row of a factor; the sampler chooses the field of a block that stores it.

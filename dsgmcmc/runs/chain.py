@@ -22,6 +22,7 @@ restart, therefore does not change the draws.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -51,6 +52,7 @@ from dsgmcmc.types import Float64
 Report = Callable[[dict[str, Any]], None]
 
 
+@dataclass(eq=False)
 class Chain:
     """A chain of a run.
 
@@ -65,7 +67,7 @@ class Chain:
         Moves a target from the sampler's initial state to the initial state suggested by the data or by another run.
     ring : Ring
         The processes of this chain.
-    run : RunDirectory
+    run_directory : RunDirectory
         Directory for snapshots and metrics.
     chain : int
         Number of the chain.
@@ -86,24 +88,18 @@ class Chain:
         Iterations in this job, including iterations with samplers that diverged.
     """
 
-    def __init__(
-        self,
-        config: ResolvedConfig,
-        make_target: Callable[[int, Sampler[Any, Any]], FactorTarget],
-        move_to_start: Callable[[FactorTarget], None],
-        ring: Ring,
-        run: RunDirectory,
-        chain: int,
-        facts: Facts,
-        control: Control,
-        policy: Policy,
-        fallbacks: Sequence[Fallback],
-    ) -> None:
-        self.config, self.ring = config, ring
-        self.run_directory, self.chain = run, chain
-        self._make_target, self._move_to_start = make_target, move_to_start
-        self._facts, self._control = facts, control
-        self._policy, self._fallbacks = policy, fallbacks
+    config: ResolvedConfig
+    make_target: Callable[[int, Sampler[Any, Any]], FactorTarget]
+    move_to_start: Callable[[FactorTarget], None]
+    ring: Ring
+    run_directory: RunDirectory
+    chain: int
+    facts: Facts
+    control: Control
+    policy: Policy
+    fallbacks: Sequence[Fallback]
+
+    def __post_init__(self) -> None:
         self.sampled = 0
         self._seconds_before = 0.0  # sampling time before the current call of `advance`, including earlier jobs
         self._began_at: float | None = None
@@ -118,20 +114,20 @@ class Chain:
         """
         config, ring = self.config, self.ring
         n_diverged = len(diverged)
-        section = self._fallbacks[n_diverged - 1].sampler if n_diverged else config.sampler
+        section = self.fallbacks[n_diverged - 1].sampler if n_diverged else config.sampler
         self.sampler = section.kind(section.config, config.burn_in)
-        self.target = self._make_target(restarted_chain(self.chain, n_diverged), self.sampler)
+        self.target = self.make_target(restarted_chain(self.chain, n_diverged), self.sampler)
         draws = DrawRecorder(self.target, ring.rank == 0, config.save_draws)
         self.state = ChainState(self.target, self.sampler, draws, tuple(self.target.recorders()), diverged)
         self.checkpoints = Checkpoints(
-            ring, self.state, self.run_directory, self.chain, self._facts, self._control, self._restart_iteration
+            ring, self.state, self.run_directory, self.chain, self.facts, self.control, self._restart_iteration
         )
         self.iteration = 0
 
     @property
     def _restart_iteration(self) -> int | None:
         """Iteration of the checkpoint from which the chain restarts if it diverges after burn-in; None without one."""
-        return self.config.burn_in if self._fallbacks and self.config.burn_in else None
+        return self.config.burn_in if self.fallbacks and self.config.burn_in else None
 
     @property
     def seconds(self) -> float:
@@ -144,7 +140,7 @@ class Chain:
         """Set the initial state. Collective."""
         self.target.reset()
         self.sampler.start(self.target, self.config.initial_sd)
-        self._move_to_start(self.target)
+        self.move_to_start(self.target)
 
     def advance(self, goal: int, report: Report, timed: bool = True) -> Request:
         """Iterate up to iteration `goal`, or until the processes agree to stop. Collective.
@@ -172,7 +168,7 @@ class Chain:
                     request = self._iterate_to(goal, report)
             except DivergenceError as error:
                 self.checkpoints.settle()  # a checkpoint still being written holds an earlier, finite state
-                if self._policy.on_divergence == "stop" or len(self.state.diverged) == len(self._fallbacks):
+                if self.policy.on_divergence == "stop" or len(self.state.diverged) == len(self.fallbacks):
                     advice = f". Use a smaller {named('step_size')}" if not self.sampler.draws_conditionals else ""
                     raise DivergenceError(f"{error}{advice}") from None
                 self._fall_back(error)
@@ -187,7 +183,7 @@ class Chain:
         while request < Request.STOP and (self.iteration < goal or self._has_diverged_unchecked()):
             self._iterate(report)
             begin = self.ring.phases.enter()
-            request, writers_idle = self._control.ask(self.checkpoints.busy)
+            request, writers_idle = self.control.ask(self.checkpoints.busy)
             self.ring.phases.leave("reduce", begin)
             if writers_idle:
                 self.checkpoints.advance()  # no process is writing: begin the next part of a checkpoint, if any
@@ -281,7 +277,7 @@ class Chain:
         resumes with the sampler that diverged, diverges at the same iteration, and restarts as this job would have.
         """
         last, diverged = self.iteration, (*self.state.diverged, self.iteration)
-        name = self._fallbacks[len(self.state.diverged)].name
+        name = self.fallbacks[len(self.state.diverged)].name
         restart = self._restart_iteration if last > self.config.burn_in else None
         self.checkpoints.close()
         self._make(diverged)
@@ -344,8 +340,8 @@ class Chain:
     def _load(self, snapshot: Snapshot) -> None:
         """Make the sampler that wrote a checkpoint, if it is another one, and load the state. Collective."""
         diverged = snapshot.manifest.diverged
-        if len(diverged) > len(self._fallbacks):
-            allowed = f"but the settings allow only {len(self._fallbacks)} restarts"
+        if len(diverged) > len(self.fallbacks):
+            allowed = f"but the settings allow only {len(self.fallbacks)} restarts"
             raise AgreedError(f"chain {self.chain} has diverged {len(diverged)} times, {allowed}")
         if diverged != self.state.diverged:
             self.checkpoints.close()

@@ -173,6 +173,7 @@ class _Write:
     following: Iterator[Future[None]]
 
 
+@dataclass(eq=False)
 class Checkpoints:
     """The snapshots of one chain.
 
@@ -198,30 +199,26 @@ class Checkpoints:
         Iteration of a checkpoint that is never pruned.
     """
 
-    def __init__(
-        self,
-        ring: Ring,
-        state: ChainState,
-        run: RunDirectory,
-        chain: int,
-        facts: Facts,
-        control: Control,
-        kept_iteration: int | None = None,
-    ) -> None:
-        self._ring, self._control = ring, control
-        self._state, self._draws = state, state.draws
-        self._run, self._chain = run, chain
-        self._facts, self._kept_iteration = facts, kept_iteration
-        self._at_root = self._ring.rank == 0
+    ring: Ring
+    state: ChainState
+    run: RunDirectory
+    chain: int
+    facts: Facts
+    control: Control
+    kept_iteration: int | None = None
+
+    def __post_init__(self) -> None:
+        self._draws = self.state.draws
+        self._at_root = self.ring.rank == 0
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._write: _Write | None = None
         self._longest_write = 0.0
         self._checked: set[Path] = set()  # checked snapshots of draws, to which several checkpoints refer
         #: Iteration of the newest complete checkpoint; 0 without one. A posterior has the iteration of a checkpoint.
         self.newest = 0
-        size = sum(array.nbytes for _, array in state.saved())
-        control.write_seconds = RESERVE * size / ASSUMED_WRITE_SPEED
-        state_bytes, draw_bytes = map(sum, zip(*ring.comm.allgather((size, self._draws.draw_bytes)), strict=True))
+        size = sum(array.nbytes for _, array in self.state.saved())
+        self.control.write_seconds = RESERVE * size / ASSUMED_WRITE_SPEED
+        state_bytes, draw_bytes = map(sum, zip(*self.ring.comm.allgather((size, self._draws.draw_bytes)), strict=True))
         self._max_pending = max(state_bytes, MIN_DRAW_BYTES) // max(draw_bytes, 1)
 
     # ------------------------------------------------------------------ saving
@@ -258,16 +255,16 @@ class Checkpoints:
         """
         self.settle()
         begin = monotonic()
-        self._control.saving()
-        with self._ring.phases("checkpoint"):
+        self.control.saving()
+        with self.ring.phases("checkpoint"):
             drafts = []
             numbers, draws = self._draws.take_pending()
             if numbers:
                 state = {SAVED_DRAWS: SmallArray.of(numbers)}
                 drafts.append(self._draft("draws", iteration, seconds, draws, state))
-            blocks = {key: array if wait else np.array(array) for key, array in self._state.saved()}
-            drafts.append(self._draft("checkpoints", iteration, seconds, blocks, self._state.small()))
-        clean_up = self._prune if iteration else partial(self._run.cut, self._chain, 0)
+            blocks = {key: array if wait else np.array(array) for key, array in self.state.saved()}
+            drafts.append(self._draft("checkpoints", iteration, seconds, blocks, self.state.small()))
+        clean_up = self._prune if iteration else partial(self.run.cut, self.chain, 0)
         self._submit(iteration, begin, drafts, clean_up)
         if wait:
             self.settle()
@@ -276,9 +273,9 @@ class Checkpoints:
         self, series: str, iteration: int, seconds: float, blocks: Mapping[Key, Lazy], state: dict[str, SmallArray]
     ) -> SnapshotWriter:
         """Return the writer of a snapshot in one of `SERIES`. Collective."""
-        ring, about = self._ring, {"processes": self._ring.size, "seconds": seconds}
-        head = header(SERIES[series], self._chain, iteration, ring.grid, self._facts, state, **about)
-        parent = self._run.series(series, self._chain)
+        ring, about = self.ring, {"processes": self.ring.size, "seconds": seconds}
+        head = header(SERIES[series], self.chain, iteration, ring.grid, self.facts, state, **about)
+        parent = self.run.series(series, self.chain)
         return SnapshotWriter(parent, step_name(iteration), blocks, head, ring.comm)
 
     def _submit(self, iteration: int, begin: float, drafts: list[SnapshotWriter], clean_up: Callable[[], None]) -> None:
@@ -310,10 +307,10 @@ class Checkpoints:
         write = self._write
         if write is None:
             return
-        self._control.finish()  # the pending reduction does not cover the next task
-        with self._ring.phases("checkpoint"):
+        self.control.finish()  # the pending reduction does not cover the next task
+        with self.ring.phases("checkpoint"):
             try:
-                agree(self._ring.comm, write.task.result, f"writing {write.drafts[-1].final}", WriteError)
+                agree(self.ring.comm, write.task.result, f"writing {write.drafts[-1].final}", WriteError)
             except WriteError:
                 self._write = None
                 _run_all(draft.discard for draft in write.drafts if self._at_root)
@@ -325,13 +322,13 @@ class Checkpoints:
             self._write = None
             self._longest_write = max(self._longest_write, monotonic() - write.begin)
             self.newest = write.iteration
-            self._control.write_seconds = RESERVE * self._longest_write
+            self.control.write_seconds = RESERVE * self._longest_write
 
     def settle(self) -> None:
         """Wait for the end of the current write, if any; raise WriteError if it fails. Collective."""
         while self._write is not None:
-            with self._ring.phases("checkpoint"):
-                self._control.wait(lambda: self.busy)
+            with self.ring.phases("checkpoint"):
+                self.control.wait(lambda: self.busy)
             self.advance()
 
     def close(self) -> None:
@@ -340,8 +337,8 @@ class Checkpoints:
 
     def _prune(self) -> None:
         """Remove old checkpoints, and draws that no checkpoint needs; called on process 0."""
-        prune(self._run.series("checkpoints", self._chain), KEPT_CHECKPOINTS, self._kept_iteration)
-        self._run.prune_draws(self._chain)
+        prune(self.run.series("checkpoints", self.chain), KEPT_CHECKPOINTS, self.kept_iteration)
+        self.run.prune_draws(self.chain)
 
     def save_posterior(self, iteration: int, seconds: float) -> None:
         """Write the posterior of all draws so far, and wait for the end of the write. Collective.
@@ -350,12 +347,12 @@ class Checkpoints:
         disk.
         """
         self.settle()
-        begin, parent = monotonic(), self._run.series("posterior", self._chain)
+        begin, parent = monotonic(), self.run.series("posterior", self.chain)
         exists = partial(is_whole, parent / step_name(iteration), "it is computed again from the checkpoint")
-        if not self._draws.weight or on_root(self._ring.comm, exists):
+        if not self._draws.weight or on_root(self.ring.comm, exists):
             return
-        saved = {SAVED_DRAWS: self._state.small()[SAVED_DRAWS]}
-        draft = self._draft("posterior", iteration, seconds, dict(self._state.posterior()), saved)
+        saved = {SAVED_DRAWS: self.state.small()[SAVED_DRAWS]}
+        draft = self._draft("posterior", iteration, seconds, dict(self.state.posterior()), saved)
         self._submit(iteration, begin, [draft], partial(prune, parent, 1))
         self.settle()
 
@@ -363,7 +360,7 @@ class Checkpoints:
 
     def iterations(self) -> list[int]:
         """Iterations of the checkpoints on disk, the newest first. Collective."""
-        return on_root(self._ring.comm, partial(steps, self._run.series("checkpoints", self._chain)))[::-1]
+        return on_root(self.ring.comm, partial(steps, self.run.series("checkpoints", self.chain)))[::-1]
 
     def read(self, iteration: int) -> Snapshot:
         """Open a checkpoint, and check its manifest and the files of its saved draws. Collective.
@@ -377,21 +374,21 @@ class Checkpoints:
         """
 
         def open_all() -> tuple[Snapshot, list[Snapshot]]:
-            checkpoint = self._run.open_snapshot("checkpoints", self._chain, iteration, self._facts)
-            if checkpoint.manifest.grid != self._ring.grid:
+            checkpoint = self.run.open_snapshot("checkpoints", self.chain, iteration, self.facts)
+            if checkpoint.manifest.grid != self.ring.grid:
                 raise InputError(f"{checkpoint.path} belongs to another run: its grid is {checkpoint.manifest.grid}")
-            draws = SavedDraws(self._run, self._chain, self._facts).snapshots(checkpoint.manifest.saved_draws)
+            draws = SavedDraws(self.run, self.chain, self.facts).snapshots(checkpoint.manifest.saved_draws)
             return checkpoint, draws
 
-        checkpoint, draws = on_root(self._ring.comm, open_all, "reading a checkpoint")
+        checkpoint, draws = on_root(self.ring.comm, open_all, "reading a checkpoint")
         unchecked = [snapshot for snapshot in draws if snapshot.path not in self._checked]
         shards = [(snapshot, shard) for snapshot in unchecked for shard in snapshot.manifest.shards]
 
         def check() -> None:
-            for snapshot, shard in shards[self._ring.rank :: self._ring.size]:
+            for snapshot, shard in shards[self.ring.rank :: self.ring.size]:
                 snapshot.check_shard(shard)
 
-        self._ring.agree(check, "checking saved files")
+        self.ring.agree(check, "checking saved files")
         self._checked.update(snapshot.path for snapshot in unchecked)
         return checkpoint
 
@@ -399,8 +396,8 @@ class Checkpoints:
         """Remove snapshots and metrics of later iterations, and draws that no checkpoint needs. Collective."""
 
         def remove_later() -> None:
-            self._run.cut(self._chain, iteration)
-            self._run.prune_draws(self._chain)
+            self.run.cut(self.chain, iteration)
+            self.run.prune_draws(self.chain)
 
-        on_root(self._ring.comm, remove_later, "preparing to sample")
+        on_root(self.ring.comm, remove_later, "preparing to sample")
         self.newest = iteration

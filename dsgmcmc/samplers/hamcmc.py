@@ -100,9 +100,7 @@ class PairProducts(Replicated):
     """
 
     saved_as: ClassVar[dict[str, str]] = {
-        "sy": "pairs.sy",
-        "yhy": "pairs.yhy",
-        "sbs": "pairs.sbs",
+        **{name: f"pairs.{name}" for name in PAIR_PRODUCTS},
         "skipped": "skipped_pairs",
     }
 

@@ -37,7 +37,7 @@ stored, as for test ratings, it is the negative binomial distribution with the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import exp, inf, log, sqrt
@@ -56,7 +56,7 @@ from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, Likelihoo
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.predictive.mixture import CountMixture, LawOfMoments
-from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.model.quantity import Quantity, Sampled, hyperparameter
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named
 from dsgmcmc.targets.state import ParameterBlock
@@ -106,13 +106,8 @@ class Dispersion(Sampled):
     """Dispersion r, ceiling M and least possible count, (1,) float64 each; the last two follow from training counts."""
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
-        "dispersion": Quantity(
-            "dispersion",
-            ("one",),
-            positive=True,
-            started=True,
-            diagnosed="dispersion",
-            label="dispersion of the counts about their expected values",
+        "dispersion": hyperparameter(
+            "dispersion", "dispersion of the counts about their expected values", dims=("one",)
         ),
         "ceiling": Quantity("counts.ceiling", ("one",), positive=True),
         "least": Quantity("counts.least", ("one",)),
@@ -428,9 +423,7 @@ class NegativeBinomialLaw:
         from scipy.special import betainc, gammaincc
 
         whole, m, r, least = np.broadcast_arrays(np.floor(x), *shape)
-        k, poisson = np.clip(whole, 0, 1e15) + 1.0, np.isinf(r)
-        size = np.where(poisson, 1.0, r)
-        probability = np.where(poisson, gammaincc(k, m), betainc(size, k, size / (size + m)))
+        probability = plain_tail(whole, m, r, gammaincc, betainc)
         if np.any(least > 0):
             probability = np.where(least > 0, 1 - NegativeBinomialLaw.above(x, *shape), probability)
         probability = np.where(np.isposinf(whole), 1.0, np.where(whole >= least, probability, 0.0))
@@ -442,9 +435,7 @@ class NegativeBinomialLaw:
         from scipy.special import betaincc, gammainc
 
         whole, m, r, least = np.broadcast_arrays(np.floor(x), *shape)
-        k, poisson = np.clip(whole, 0, 1e15) + 1.0, np.isinf(r)
-        size = np.where(poisson, 1.0, r)
-        probability = np.where(poisson, gammainc(k, m), betaincc(size, k, size / (size + m)))
+        probability = plain_tail(whole, m, r, gammainc, betaincc)
         if np.any(least > 0):
             probability = np.where(least > 0, probability / -np.expm1(log_zero(m, r)), probability)
         return np.where(whole >= least, np.clip(probability, 0.0, 1.0), 1.0)
@@ -463,6 +454,15 @@ class NegativeBinomialLaw:
             log_p = np.where(least > 0, log_p - np.log(-np.expm1(log_zero(m, r))), log_p)
             log_p = np.where(k >= least, log_p, -np.inf)
         return log_p
+
+
+def plain_tail(
+    whole: Float64, mean: Array, dispersion: Array, gamma: Callable[..., Array], beta: Callable[..., Array]
+) -> Float64:
+    """Probability, before any truncation, of counts up to `whole` or above it, by functions of SciPy for this tail."""
+    k, poisson = np.clip(whole, 0, 1e15) + 1.0, np.isinf(dispersion)
+    size = np.where(poisson, 1.0, dispersion)
+    return np.asarray(np.where(poisson, gamma(k, mean), beta(size, k, size / (size + mean))))
 
 
 def log_zero(mean: Array, dispersion: Array) -> Float64:

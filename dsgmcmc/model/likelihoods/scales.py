@@ -27,7 +27,7 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.likelihoods.base import Law
-from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled
+from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled, hyperparameter
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float32, Float64, Purpose
 
@@ -68,13 +68,8 @@ class ScalePrecision(Sampled):
     """Precision lambda of u, (1,) float64, for every factor whose rows have scales."""
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
-        "precision": Quantity(
-            "{}.scales",
-            ("one",),
-            positive=True,
-            started=True,
-            diagnosed="{kind}_scales",
-            label="precision of the log scales of the {kind}s",
+        "precision": hyperparameter(
+            "{}.scales", "precision of the log scales of the {kind}s", "{kind}_scales", dims=("one",)
         )
     }
 

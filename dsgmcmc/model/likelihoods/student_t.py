@@ -51,7 +51,7 @@ from dsgmcmc.model.likelihoods.scales import SCALE_PRIOR, ScaledRows, ScalePreci
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.predictive.mixture import SymmetricMixture
-from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.model.quantity import Quantity, Sampled, hyperparameter
 from dsgmcmc.parallel.ring import Ring, stacked
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64, Named
@@ -98,14 +98,7 @@ class Tails(Sampled):
     """Degrees of freedom nu, (1,) float64."""
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
-        "nu": Quantity(
-            "nu",
-            ("one",),
-            positive=True,
-            started=True,
-            diagnosed="nu",
-            label="nu, degrees of freedom of the ratings' noise",
-        )
+        "nu": hyperparameter("nu", "nu, degrees of freedom of the ratings' noise", dims=("one",))
     }
 
     nu: Float64

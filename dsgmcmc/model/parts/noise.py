@@ -32,7 +32,7 @@ from pydantic import BaseModel, Field
 
 from dsgmcmc.kernels.philox import gammas
 from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place, is_due
-from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.model.quantity import Quantity, Sampled, hyperparameter
 from dsgmcmc.settings import setting
 from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import ParameterBlock
@@ -71,23 +71,8 @@ class NoiseParameters(Sampled):
     """
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
-        "tau": Quantity(
-            "tau",
-            rating=-2,
-            positive=True,
-            started=True,
-            per_chain=True,
-            diagnosed="tau",
-            label="tau, the precision of the noise",
-        ),
-        "nu": Quantity(
-            "{}.nu",
-            positive=True,
-            started=True,
-            per_chain=True,
-            diagnosed="{kind}_nu",
-            label="nu, degrees of freedom of the {kind}s' noise",
-        ),
+        "tau": hyperparameter("tau", "tau, the precision of the noise", rating=-2, per_chain=True),
+        "nu": hyperparameter("{}.nu", "nu, degrees of freedom of the {kind}s' noise", "{kind}_nu", per_chain=True),
         "turn": Quantity("noise.turn", ("one",), drawn=False),
     }
 
