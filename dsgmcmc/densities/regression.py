@@ -113,9 +113,8 @@ def student(nu: float) -> Link:
     if not nu > 0:
         raise InputError(f"student: degrees of freedom must be positive (found {nu!r})")
     third = (nu + 1) * (3 + 2 * sqrt(2)) / (4 * nu**1.5)  # at r = (sqrt(2) - 1) sqrt(nu)
-    suprema = ((nu + 1) / nu, third)
-    functions = (student_value, student_slope, student_curvature, student_third)
-    return Link("student", *functions, suprema, typical=(nu + 1) / (nu + 3), shape=float(nu))
+    functions = student_value, student_slope, student_curvature, student_third
+    return Link("student", *functions, ((nu + 1) / nu, third), typical=(nu + 1) / (nu + 3), shape=float(nu))
 
 
 class Regression(SumDensity):

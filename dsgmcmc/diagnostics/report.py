@@ -104,6 +104,7 @@ def _page(run: Run, name: str) -> str:
     counted = {"ratings": "training ratings", "test_ratings": "test ratings"}
     sizes += [f"{run.facts[key]:,} {label}" for key, label in counted.items() if key in run.facts]
     warnings = [*verdict.warnings, *diagnosis["warnings"]]
+    advice = "".join(f'<p class="advice">{_html(text)}</p>' for text in warnings)
     page = Template(resources.files("dsgmcmc.diagnostics").joinpath("report.html").read_text(encoding="utf-8"))
     return page.substitute(
         name=_html(name),
@@ -111,7 +112,7 @@ def _page(run: Run, name: str) -> str:
         sizes=", ".join(sizes),
         command=_html(settings.get("started with", "")),
         verdict="".join(f"<li>{_html(line)}</li>" for line in (*verdict.result, *verdict.end)),
-        warnings="".join(f'<p class="advice">{_unbroken(text)}</p>' for text in warnings),
+        warnings=re.sub(r"--[a-z][a-z-]*", r'<span class="whole">\g<0></span>', advice),  # no breaks inside options
         rhat_limit=RHAT_LIMIT,
         sections="\n".join(sections),
     )
@@ -168,11 +169,6 @@ def _section(title: str, content: str, note: str = "") -> str:
 def _html(text: str) -> str:
     """Return the HTML of a text, with escapes for characters that would not be seen."""
     return html.escape(plain(text))
-
-
-def _unbroken(text: str) -> str:
-    """Return the HTML of a text without line breaks inside options."""
-    return re.sub(r"--[a-z][a-z-]*", r'<span class="whole">\g<0></span>', _html(text))
 
 
 def _table(table: Table) -> str:

@@ -115,11 +115,15 @@ def _scores(summary: Summary) -> list[str]:
     coverage = ", ".join(f"{float(level):.0%}: {share:.1%}" for level, share in summary["coverage"].items())
     noise = "" if summary.get("tau") is None else f", tau {summary['tau']:.4g}"
     logarithms = f", RMSE of logarithms {written(summary['rmse_log'])}" if "rmse_log" in summary else ""
+    two_levels = []
+    if "brier" in summary:
+        auc = "" if summary["auc"] is None else f"AUC {summary['auc']:.4f}, "
+        two_levels = [f"{auc}Brier score {summary['brier']:.4f}, log loss {summary['log_loss']:.4f}"]
     lines = [
         f"RMSE of the posterior {summary.get('point', 'mean')} {written(summary['rmse_mean'])}{compared}, "
         f"MAE {written(summary['mae_mean'])}{logarithms}{noise}",
         *_log_score(summary),
-        *([_two_levels(summary)] if "brier" in summary else []),
+        *two_levels,
         f"ratings inside their predictive intervals: {coverage}",
     ]
     if untrained := describe_untrained(summary.get("untrained", {})):
@@ -143,12 +147,6 @@ def _log_score(summary: Summary) -> list[str]:
         return []
     compared = f" (biases only {simple['biases_only']:.4f})" if simple else ""
     return [f"{LOG_SCORES[name]} {summary[name]:.4f}{compared}"]
-
-
-def _two_levels(summary: Summary) -> str:
-    """Write the scores of ratings of two levels."""
-    auc = "" if summary["auc"] is None else f"AUC {summary['auc']:.4f}, "
-    return f"{auc}Brier score {summary['brier']:.4f}, log loss {summary['log_loss']:.4f}"
 
 
 def _symbol(label: str) -> str:

@@ -231,7 +231,8 @@ class Circulation:
         if alone:
             yield from [self._cell(b, self.columns[c]) for b, c in self._order]
             return
-        copies = self._copies_of(tuple(names))
+        if (copies := self._copies.get(tuple(names))) is None:
+            copies = self._copies[tuple(names)] = self._new_copies(self._layout(names))
         if copies.shared:
             with self.ring.phases("exchange"):
                 copies.shared.claim()
@@ -274,13 +275,8 @@ class Circulation:
         arrays = next(iter(self.columns.values())).arrays
         return BlockLayout([StateField(name, arrays[name].shape[1]) for name in names], 0)
 
-    def _copies_of(self, names: tuple[str, ...]) -> _Copies:
-        """Layout and memory of copies of these arrays, reused in every tour. Collective."""
-        if names not in self._copies:
-            self._copies[names] = self._new_copies(self._layout(names))
-        return self._copies[names]
-
     def _new_copies(self, layout: BlockLayout) -> _Copies:
+        """Layout and memory of copies of arrays of the column blocks. Collective."""
         length = partial(self._length, width=layout.width)
         if layout.width not in self._shared:
             self._shared[layout.width] = self.ring.shared_buffers([length(c) for c in range(self.grid)])

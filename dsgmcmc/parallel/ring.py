@@ -257,7 +257,7 @@ class Ring:
             return total if finish is None else pack(finish(unpack(total, shapes)), result_shapes)
 
         rows = np.concatenate([array.reshape(len(array), -1) for array in partials.values()], axis=1, dtype=np.float64)
-        return unpack(self.reduce(rows, packed, size_of(result_shapes)), result_shapes)
+        return unpack(self.reduce(rows, packed, sum(map(prod, result_shapes.values()))), result_shapes)
 
     # ------------------------------------------------------------------ agreement
 
@@ -272,11 +272,6 @@ class Ring:
 def shapes_of(arrays: Named) -> dict[str, tuple[int, ...]]:
     """Return the shapes of named arrays."""
     return {name: array.shape for name, array in arrays.items()}
-
-
-def size_of(shapes: Shapes) -> int:
-    """Return the total number of elements in arrays of the given shapes."""
-    return sum(prod(shape) for shape in shapes.values())
 
 
 def pack(arrays: Named, shapes: Shapes) -> Float64:

@@ -24,20 +24,8 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.storage import store
 from dsgmcmc.storage.rundir import SERIES, Facts, RunDirectory, SavedDraws, header
-from dsgmcmc.storage.store import (
-    DIVERGED,
-    SAVED_DRAWS,
-    Key,
-    Lazy,
-    SmallArray,
-    Snapshot,
-    SnapshotWriter,
-    is_whole,
-    prune,
-    step_name,
-    steps,
-)
 from dsgmcmc.targets.base import Recorder
 from dsgmcmc.types import Array
 
@@ -84,13 +72,13 @@ class ChainState:
         """All recorders."""
         return (self.draws, *self.others)
 
-    def saved(self) -> Iterator[tuple[Key, Array]]:
+    def saved(self) -> Iterator[tuple[store.Key, Array]]:
         """Yield the arrays of this process, for a checkpoint."""
         yield from self.target.saved()
         for recorder in self.recorders:
             yield from recorder.saved()
 
-    def small(self) -> dict[str, SmallArray]:
+    def small(self) -> dict[str, store.SmallArray]:
         """Return the arrays that are equal on all processes, for the manifest of a checkpoint."""
         arrays = self.target.small()
         for replicated in self.sampler.replicated:
@@ -98,10 +86,10 @@ class ChainState:
         for recorder in self.recorders:
             arrays |= recorder.small()
         if self.diverged:
-            arrays[DIVERGED] = np.array(self.diverged, np.float64)
-        return {name: SmallArray.of(array) for name, array in arrays.items()}
+            arrays[store.DIVERGED] = np.array(self.diverged, np.float64)
+        return {name: store.SmallArray.of(array) for name, array in arrays.items()}
 
-    def load(self, snapshot: Snapshot) -> None:
+    def load(self, snapshot: store.Snapshot) -> None:
         """Load all arrays from a checkpoint; `diverged` must be equal to the checkpoint's.
 
         Raises
@@ -117,7 +105,7 @@ class ChainState:
         except (KeyError, ValueError, IndexError) as error:
             raise InputError(f"{snapshot.path} is incomplete or inconsistent: {error!r}") from error
 
-    def _load(self, snapshot: Snapshot) -> None:
+    def _load(self, snapshot: store.Snapshot) -> None:
         expected = {key: f"{array.dtype} {array.shape}" for key, array in self.saved()}
         small = {name: value.array() for name, value in snapshot.manifest.state.items()}
         for name, array in self.target.small().items():
@@ -133,7 +121,7 @@ class ChainState:
             if key.object != "trace" and loaded != expected.get(key, loaded):  # a column block may have moved here
                 raise ValueError(f"{key.path} is {loaded}, not {expected[key]}")
 
-    def load_model(self, snapshot: Snapshot) -> None:
+    def load_model(self, snapshot: store.Snapshot) -> None:
         """Load the model's state from a checkpoint of another sampler, into a chain that has just started.
 
         Momenta and other auxiliary fields of the sampler are not loaded.
@@ -141,7 +129,7 @@ class ChainState:
         kept = {field.name for field in self.sampler.kept}
         self.target.load(snapshot, skip=kept.difference(self.sampler.positions))
 
-    def posterior(self) -> Iterator[tuple[Key, Lazy]]:
+    def posterior(self) -> Iterator[tuple[store.Key, store.Lazy]]:
         """Yield the arrays of this process for the posterior, from all draws so far."""
         weight = max(self.draws.weight, np.finfo(np.float64).tiny)
         for recorder in self.recorders:
@@ -168,7 +156,7 @@ class _Write:
 
     iteration: int
     begin: float
-    drafts: list[SnapshotWriter]
+    drafts: list[store.SnapshotWriter]
     task: Future[None]
     following: Iterator[Future[None]]
 
@@ -260,7 +248,7 @@ class Checkpoints:
             drafts = []
             numbers, draws = self._draws.take_pending()
             if numbers:
-                state = {SAVED_DRAWS: SmallArray.of(numbers)}
+                state = {store.SAVED_DRAWS: store.SmallArray.of(numbers)}
                 drafts.append(self._draft("draws", iteration, seconds, draws, state))
             blocks = {key: array if wait else np.array(array) for key, array in self.state.saved()}
             drafts.append(self._draft("checkpoints", iteration, seconds, blocks, self.state.small()))
@@ -270,19 +258,26 @@ class Checkpoints:
             self.settle()
 
     def _draft(
-        self, series: str, iteration: int, seconds: float, blocks: Mapping[Key, Lazy], state: dict[str, SmallArray]
-    ) -> SnapshotWriter:
+        self,
+        series: str,
+        iteration: int,
+        seconds: float,
+        blocks: Mapping[store.Key, store.Lazy],
+        state: dict[str, store.SmallArray],
+    ) -> store.SnapshotWriter:
         """Return the writer of a snapshot in one of `SERIES`. Collective."""
         ring, about = self.ring, {"processes": self.ring.size, "seconds": seconds}
         head = header(SERIES[series], self.chain, iteration, ring.grid, self.facts, state, **about)
         parent = self.run.series(series, self.chain)
-        return SnapshotWriter(parent, step_name(iteration), blocks, head, ring.comm)
+        return store.SnapshotWriter(parent, store.step_name(iteration), blocks, head, ring.comm)
 
-    def _submit(self, iteration: int, begin: float, drafts: list[SnapshotWriter], clean_up: Callable[[], None]) -> None:
+    def _submit(
+        self, iteration: int, begin: float, drafts: list[store.SnapshotWriter], clean_up: Callable[[], None]
+    ) -> None:
         tasks = self._tasks(drafts, clean_up)
         self._write = _Write(iteration, begin, drafts, next(tasks), tasks)
 
-    def _tasks(self, drafts: list[SnapshotWriter], clean_up: Callable[[], None]) -> Iterator[Future[None]]:
+    def _tasks(self, drafts: list[store.SnapshotWriter], clean_up: Callable[[], None]) -> Iterator[Future[None]]:
         """Submit the tasks of a write one after another, and yield their futures. Collective.
 
         The first task creates the folders: if the disk stalls, only the writer's thread waits. The last task calls
@@ -337,7 +332,7 @@ class Checkpoints:
 
     def _prune(self) -> None:
         """Remove old checkpoints, and draws that no checkpoint needs; called on process 0."""
-        prune(self.run.series("checkpoints", self.chain), KEPT_CHECKPOINTS, self.kept_iteration)
+        store.prune(self.run.series("checkpoints", self.chain), KEPT_CHECKPOINTS, self.kept_iteration)
         self.run.prune_draws(self.chain)
 
     def save_posterior(self, iteration: int, seconds: float) -> None:
@@ -348,21 +343,23 @@ class Checkpoints:
         """
         self.settle()
         begin, parent = monotonic(), self.run.series("posterior", self.chain)
-        exists = partial(is_whole, parent / step_name(iteration), "it is computed again from the checkpoint")
+        exists = partial(
+            store.is_whole, parent / store.step_name(iteration), "it is computed again from the checkpoint"
+        )
         if not self._draws.weight or on_root(self.ring.comm, exists):
             return
-        saved = {SAVED_DRAWS: self.state.small()[SAVED_DRAWS]}
+        saved = {store.SAVED_DRAWS: self.state.small()[store.SAVED_DRAWS]}
         draft = self._draft("posterior", iteration, seconds, dict(self.state.posterior()), saved)
-        self._submit(iteration, begin, [draft], partial(prune, parent, 1))
+        self._submit(iteration, begin, [draft], partial(store.prune, parent, 1))
         self.settle()
 
     # ------------------------------------------------------------------ resuming
 
     def iterations(self) -> list[int]:
         """Iterations of the checkpoints on disk, the newest first. Collective."""
-        return on_root(self.ring.comm, partial(steps, self.run.series("checkpoints", self.chain)))[::-1]
+        return on_root(self.ring.comm, partial(store.steps, self.run.series("checkpoints", self.chain)))[::-1]
 
-    def read(self, iteration: int) -> Snapshot:
+    def read(self, iteration: int) -> store.Snapshot:
         """Open a checkpoint, and check its manifest and the files of its saved draws. Collective.
 
         The processes divide the files among themselves. `ChainState.load` checks the files of the checkpoint.
@@ -373,7 +370,7 @@ class Checkpoints:
             If a file is missing or damaged, or is not of this chain.
         """
 
-        def open_all() -> tuple[Snapshot, list[Snapshot]]:
+        def open_all() -> tuple[store.Snapshot, list[store.Snapshot]]:
             checkpoint = self.run.open_snapshot("checkpoints", self.chain, iteration, self.facts)
             if checkpoint.manifest.grid != self.ring.grid:
                 raise InputError(f"{checkpoint.path} belongs to another run: its grid is {checkpoint.manifest.grid}")

@@ -152,14 +152,10 @@ class SGNHT(MetricSampler[SGNHTConfig]):
         for block in self.gradient.by_block(target, "theta"):
             if self.config.thermostat == "element":
                 self.metric.update(target, block, self.elementwise, h, time=h, diffusion=self.config.diffusion)
-            else:
-                self._step_of_rows(target, block, h)
-
-    def _step_of_rows(self, target: Target, block: ParameterBlock, h: float) -> None:
-        """Update a block whose rows each have a thermostat."""
-        xi = block.row("xi")
-        xi += self._change(self.metric.update(target, block, self.kick, h)["square"] / block.dimension, h)
-        xi += self._change(self._apply_friction(target, block, h, xi.astype(np.float64)) / block.dimension, h)
+                continue
+            xi = block.row("xi")
+            xi += self._change(self.metric.update(target, block, self.kick, h)["square"] / block.dimension, h)
+            xi += self._change(self._apply_friction(target, block, h, xi.astype(np.float64)) / block.dimension, h)
 
     def _step_of_all(self, target: Target, h: float) -> None:
         """Update all rows with one thermostat; blocks are sent after the sums over all blocks. Collective."""

@@ -52,19 +52,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import GoneError, InputError, naming
 from dsgmcmc.parallel.comm import cpu_name
+from dsgmcmc.storage import store
 from dsgmcmc.storage.files import read_plain, read_toml, remove_folder, sync, write_whole
-from dsgmcmc.storage.store import (
-    VERSION,
-    Manifest,
-    Sha256,
-    Snapshot,
-    block_hash,
-    clean,
-    read_manifest,
-    remove,
-    step_name,
-    steps,
-)
 
 Facts = dict[str, Any]
 Line = dict[str, Any]  # a line of a log
@@ -96,9 +85,9 @@ class FactsModel(BaseModel):
     registered: list[str] = []
     cautions: list[str] = []
     versions: dict[str, str] = {}
-    start: Sha256 = ""
-    data_hash: Sha256 = ""
-    config_hash: Sha256 = ""
+    start: store.Sha256 = ""
+    data_hash: store.Sha256 = ""
+    config_hash: store.Sha256 = ""
 
 
 def made_with(facts: Mapping[str, Any]) -> Facts:
@@ -115,7 +104,7 @@ def header(
     return fields | {name: facts[name] for name in IDENTITY_FACTS}
 
 
-def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) -> None:
+def check_made_with(manifest: store.Manifest, facts: Mapping[str, Any], path: Path) -> None:
     """Compare the manifest of a snapshot at `path` with the facts in its run's ``run.toml``.
 
     Raises InputError that names the facts that differ.
@@ -257,10 +246,10 @@ class RunDirectory:
         """Remove a chain's unfinished writes, and its snapshots and metrics after an iteration, the newest first."""
         for name in SERIES:
             parent = self.series(name, chain)
-            clean(parent)
-            for step in reversed(steps(parent)):
+            store.clean(parent)
+            for step in reversed(store.steps(parent)):
                 if step > iteration:
-                    remove(parent / step_name(step))
+                    store.remove(parent / store.step_name(step))
         self.cut_metrics(chain, iteration)
 
     def forget(self) -> None:
@@ -278,23 +267,25 @@ class RunDirectory:
 
     def reached(self, chains: int) -> list[int]:
         """Iteration of the newest checkpoint of each of `chains` chains; 0 without a checkpoint."""
-        return [max(steps(self.series("checkpoints", chain)), default=0) for chain in range(chains)]
+        return [max(store.steps(self.series("checkpoints", chain)), default=0) for chain in range(chains)]
 
     def prune_draws(self, chain: int) -> None:
         """Remove the snapshots of draws to which no checkpoint refers; a job may resume from any checkpoint."""
         checkpoints, draws = self.series("checkpoints", chain), self.series("draws", chain)
         try:
-            manifests = [read_manifest(checkpoints / step_name(iteration)) for iteration in steps(checkpoints)]
+            manifests = [
+                store.read_manifest(checkpoints / store.step_name(iteration)) for iteration in store.steps(checkpoints)
+            ]
         except InputError:  # the next call may succeed
             return
-        written = steps(draws)
+        written = store.steps(draws)
         saved = sorted({iteration for manifest in manifests for iteration in manifest.saved_draws})
         needed = set(np.searchsorted(written, saved).tolist())  # a draw is in the first step from its iteration on
         for number, step in enumerate(written):
             if number not in needed:
-                remove(draws / step_name(step))
+                store.remove(draws / store.step_name(step))
 
-    def open_index(self, facts: Facts) -> Snapshot:
+    def open_index(self, facts: Facts) -> store.Snapshot:
         """Open the names of the run's rows and columns.
 
         Raises InputError if they are missing, damaged, or of another run.
@@ -306,14 +297,14 @@ class RunDirectory:
         """
         return self._open(self.path / INDEX, ("index", 0, 0), facts)
 
-    def open_snapshot(self, series: str, chain: int, iteration: int, facts: Facts) -> Snapshot:
+    def open_snapshot(self, series: str, chain: int, iteration: int, facts: Facts) -> store.Snapshot:
         """Open a snapshot of a chain in a series, one of `SERIES`; raises as `open_index`."""
-        path = self.series(series, chain) / step_name(iteration)
+        path = self.series(series, chain) / store.step_name(iteration)
         return self._open(path, (SERIES[series], chain, iteration), facts)
 
     @staticmethod
-    def _open(path: Path, expected: tuple[str, int, int], facts: Facts) -> Snapshot:
-        snapshot = Snapshot(path)
+    def _open(path: Path, expected: tuple[str, int, int], facts: Facts) -> store.Snapshot:
+        snapshot = store.Snapshot(path)
         manifest = snapshot.manifest
         identity = (manifest.kind, manifest.chain, manifest.iteration)
         if identity != expected:
@@ -329,7 +320,7 @@ class RunDirectory:
         """Directories of the chains in `start`, in order."""
         return [self.start(chain) for chain in _chains_in(self.start())]
 
-    def open_start(self, chain: int, facts: Facts) -> Snapshot:
+    def open_start(self, chain: int, facts: Facts) -> store.Snapshot:
         """Open the starting values of a chain, which several chains may share; raises as `open_index`."""
         starts = self.starts()
         if not starts:
@@ -350,7 +341,7 @@ class RunDirectory:
         section = content.pop("run", None)
         if not isinstance(section, dict):
             raise InputError(f"{self.path} is not a run directory: {self.settings_file} has no section [run]")
-        if section.pop("format", 1) != VERSION:
+        if section.pop("format", 1) != store.VERSION:
             raise InputError(
                 f"{self.path} was written by another version of dsgmcmc, and this version cannot read it: sample again "
                 "in a new directory; the same ratings and settings give the same draws"
@@ -365,7 +356,7 @@ class RunDirectory:
 
     def write_settings(self, settings: dict[str, Any], facts: Facts) -> None:
         """Write the resolved settings and the facts about the run to ``run.toml``, atomically, and sync its folder."""
-        write_whole(self.settings_file, tomli_w.dumps({**settings, "run": {"format": VERSION, **facts}}))
+        write_whole(self.settings_file, tomli_w.dumps({**settings, "run": {"format": store.VERSION, **facts}}))
         sync(self.path)
 
     # ------------------------------------------------------------------ metrics
@@ -426,7 +417,7 @@ class RunDirectory:
 class DrawPlace(NamedTuple):
     """Place of a draw: its snapshot, and its index along the first axis of every data set in the snapshot."""
 
-    snapshot: Snapshot
+    snapshot: store.Snapshot
     number: int
 
 
@@ -448,11 +439,11 @@ class SavedDraws:
         self._facts = facts
         self.path = run.series("draws", chain)
         #: Iterations at which the snapshots were written, in order.
-        self.steps = steps(self.path)
-        self._opened: dict[int, Snapshot] = {}
+        self.steps = store.steps(self.path)
+        self._opened: dict[int, store.Snapshot] = {}
         self._places: dict[int, DrawPlace] = {}  # of all draws in the opened snapshots, by iteration
 
-    def open(self, step: int) -> Snapshot:
+    def open(self, step: int) -> store.Snapshot:
         """Open a snapshot. Raises InputError if the snapshot is damaged, belongs to another run, or is gone."""
         if step not in self._opened:
             self._opened[step] = snapshot = self._run.open_snapshot("draws", self._chain, step, self._facts)
@@ -471,7 +462,7 @@ class SavedDraws:
             )
         return self._places[iteration]
 
-    def snapshots(self, iterations: Iterable[int]) -> list[Snapshot]:
+    def snapshots(self, iterations: Iterable[int]) -> list[store.Snapshot]:
         """Open the snapshots with the draws of `iterations`, in order, each only once; raises as `place`."""
         return list(dict.fromkeys(self.place(iteration).snapshot for iteration in iterations))
 
@@ -479,11 +470,11 @@ class SavedDraws:
 # ---------------------------------------------------------------------- verification
 
 
-def snapshot_lines(snapshot: Snapshot, label: str) -> list[str]:
+def snapshot_lines(snapshot: store.Snapshot, label: str) -> list[str]:
     """Return a line with chain, `label`, name and hash for every array in a snapshot, sorted as text."""
     manifest = snapshot.manifest
     hashes = [(" ".join(map(str, entry.key)), entry.sha256) for entry in manifest.blocks]
-    hashes += [(f"replicated {name}", block_hash(array.array())) for name, array in manifest.state.items()]
+    hashes += [(f"replicated {name}", store.block_hash(array.array())) for name, array in manifest.state.items()]
     return sorted(f"{manifest.chain} {label} {name} {sha256}" for name, sha256 in hashes)
 
 
@@ -498,7 +489,7 @@ def verify_run(run: RunDirectory) -> str:
     snapshot in the meantime; a second call may succeed.
     """
     _, facts = run.read_settings()
-    for snapshot in (run.open_index(facts), *map(Snapshot, run.starts())):
+    for snapshot in (run.open_index(facts), *map(store.Snapshot, run.starts())):
         snapshot.verify()
     lines = [line for chain in run.chains() for line in _chain_lines(run, chain, facts)]
     if not lines:
@@ -512,7 +503,7 @@ def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> Iterator[str]:
     for snapshot in map(draws.open, draws.steps):
         snapshot.verify()
     for series in ("checkpoints", "posterior"):
-        on_disk = steps(run.series(series, chain))
+        on_disk = store.steps(run.series(series, chain))
         for step in on_disk[:-1]:
             with suppress(GoneError):  # a run that is being sampled removes its older checkpoints
                 run.open_snapshot(series, chain, step, facts).verify()
@@ -525,4 +516,4 @@ def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> Iterator[str]:
                     saved, number = draws.place(iteration)
                     arrays = zip(saved.block_keys(), saved.read_all(saved.block_keys(), number), strict=True)
                     label = f"{chain} draws {iteration}"
-                    yield from sorted(f"{label} {key.path} {block_hash(array)}" for key, array in arrays)
+                    yield from sorted(f"{label} {key.path} {store.block_hash(array)}" for key, array in arrays)

@@ -51,16 +51,8 @@ from pydantic import BaseModel
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.formula import RowPrior, dense
 from dsgmcmc.kernels.products import gram
+from dsgmcmc.model import conjugate
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.conjugate import (
-    PUBLISHED_PRIOR,
-    SUMS,
-    WISHART_BETA,
-    draw_normal_gamma,
-    draw_normal_wishart,
-    sums_of_rows,
-    with_mean_variance,
-)
 from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Intercept, Part, Place, PrecisionTerms
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
 from dsgmcmc.parallel.ring import Ring
@@ -171,10 +163,10 @@ class RowPriors(Part):
         self._start_mean = START_MEAN if standardised and free_means and rank > 1 else 0.0
         self.dimension, self._start = rank + int(biases), prior_precision
         self.scale, self.bias_mean = scale, bias_mean
-        self.precision_prior = self.bias_prior = PUBLISHED_PRIOR
+        self.precision_prior = self.bias_prior = conjugate.PUBLISHED_PRIOR
         if standardised:
-            self.precision_prior = with_mean_variance(width * 0.25 / np.sqrt(max(rank, 1)))
-            self.bias_prior = with_mean_variance(width * 0.125)
+            self.precision_prior = conjugate.with_mean_variance(width * 0.25 / np.sqrt(max(rank, 1)))
+            self.bias_prior = conjugate.with_mean_variance(width * 0.125)
         self.quantities = row_quantities(prior)
         self.parameters = RowParameters({}, {})
         self.start(())
@@ -258,7 +250,7 @@ class RowPriors(Part):
         """Exchange means and biases, if due. Collective."""
         if not self._exchanges or not context.is_turn(MOVE_EVERY, FIRST_MOVE):
             return
-        kappa = WISHART_BETA if self.prior == "normal-wishart" else 1.0
+        kappa = conjugate.WISHART_BETA if self.prior == "normal-wishart" else 1.0
         mean = {factor: means[0] for factor, means in self.parameters.mean.items()}
         precision = {factor: precisions[0] for factor, precisions in self.parameters.precision.items()}
         circulation, law = context.circulation, context.law
@@ -296,7 +288,7 @@ class RowPriors(Part):
     def _sums(self, rows: Rows, positions: tuple[str, ...]) -> Float64:
         n, sums = len(rows.blocks), []
         for position in positions:
-            total, products = sums_of_rows(rows, position, self.prior == "normal-wishart")
+            total, products = conjugate.sums_of_rows(rows, position, self.prior == "normal-wishart")
             sums += [total, products.reshape(n, -1)]
         return np.concatenate(sums, axis=1).reshape(n, len(positions), -1)
 
@@ -315,11 +307,13 @@ class RowPriors(Part):
         mean = self._with_bias_mean()
         if self.prior == "normal-gamma":
             precision, squares = np.empty(d), products
-            mean[:k], precision[:k] = draw_normal_gamma(average[:k], products[:k], n, rng, self.precision_prior, more)
+            mean[:k], precision[:k] = conjugate.draw_normal_gamma(
+                average[:k], products[:k], n, rng, self.precision_prior, more
+            )
         else:
             products = products.reshape(d, d)
             precision, squares = np.zeros((d, d)), np.diag(products)
-            mean[:k], precision[:k, :k] = draw_normal_wishart(average[:k], products[:k, :k], n, rng, more)
+            mean[:k], precision[:k, :k] = conjugate.draw_normal_wishart(average[:k], products[:k, :k], n, rng, more)
         if self.biases:
             b = self.bias_mean
             about_mean = squares[k] + n * b * (b - 2 * average[k])
@@ -338,7 +332,7 @@ def exchange_sums(rows: Rows, position: str, bias_mean: float) -> Float64:
     -------
     (blocks, D + 1, D) float64
     """
-    totals, products = rows.update(SUMS[False], theta=position)["total"], []
+    totals, products = rows.update(conjugate.SUMS[False], theta=position)["total"], []
     for block, total in zip(rows.blocks, totals, strict=True):
         theta, shift = block[position], block.arrays.get(SHIFT.name)
         if bias_mean or shift is not None:
