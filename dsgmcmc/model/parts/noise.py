@@ -22,7 +22,7 @@ g, because such a chain hardly moves if nu is large and rows have few ratings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -98,6 +98,7 @@ class NoiseSettings(BaseModel):
     )
 
 
+@dataclass(eq=False)
 class Noise(Part):
     """Precision of the noise, and noise scales of rows.
 
@@ -123,23 +124,18 @@ class Noise(Part):
     """
 
     Settings = NoiseSettings
-    parameters: NoiseParameters
+    row_blocks: range
+    precision: float | None = None
+    factors: tuple[Factor, ...] = ()
+    _: KW_ONLY
+    every: int = 1
+    scale: float = 1.0
+    subchains: int = 1
+    parameters: NoiseParameters = field(init=False)
 
-    def __init__(
-        self,
-        row_blocks: range,
-        precision: float | None = None,
-        factors: tuple[Factor, ...] = (),
-        *,
-        every: int = 1,
-        scale: float = 1.0,
-        subchains: int = 1,
-    ) -> None:
-        self.precision, self.factors = precision, factors
-        self.every, self._first_block = every, row_blocks.start
-        self._scale, self._subchains = scale, subchains
-        self.quantities = NoiseParameters.about(factors)
-        self.squared_error = np.zeros((len(row_blocks), 1))
+    def __post_init__(self) -> None:
+        self.quantities = NoiseParameters.about(self.factors)
+        self.squared_error = np.zeros((len(self.row_blocks), 1))
         self.parameters = NoiseParameters(np.zeros(0), {})
         self.start(())
 
@@ -163,9 +159,9 @@ class Noise(Part):
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set tau and nu to their initial values; the likelihood sets the initial noise scales of rows."""
-        tau = 1.0 if self.precision is None else self.precision * self._scale**2
-        self.parameters.tau = np.full(self._subchains, tau)
-        self.parameters.nu = {factor: np.full(self._subchains, NU_START) for factor in self.factors}
+        tau = 1.0 if self.precision is None else self.precision * self.scale**2
+        self.parameters.tau = np.full(self.subchains, tau)
+        self.parameters.nu = {factor: np.full(self.subchains, NU_START) for factor in self.factors}
         self.parameters.turn = None
 
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
@@ -175,12 +171,12 @@ class Noise(Part):
 
     def add_error(self, row_block: int, squares: float) -> None:
         """Add the squared errors of ratings in a row block to the sum of the sweep."""
-        self.squared_error[row_block - self._first_block, 0] += squares
+        self.squared_error[row_block - self.row_blocks.start, 0] += squares
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
         """The squared errors of the sweep, to be saved in a checkpoint."""
         for b in row_blocks:
-            yield Key("state", "W", b, "squared_error"), self.squared_error[b - self._first_block]
+            yield Key("state", "W", b, "squared_error"), self.squared_error[b - self.row_blocks.start]
 
     # ------------------------------------------------------------------ draws
 

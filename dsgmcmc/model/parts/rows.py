@@ -41,7 +41,7 @@ state [Liu & Sabatti 2000, theorem 1].
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -113,6 +113,7 @@ class RowSettings(BaseModel):
     )
 
 
+@dataclass(eq=False)
 class RowPriors(Part):
     """Priors of the rows of both factors.
 
@@ -140,34 +141,29 @@ class RowPriors(Part):
     """
 
     Settings = RowSettings
-    parameters: RowParameters
+    rank: int
+    biases: bool = True
+    prior: PriorName = "normal-gamma"
+    prior_precision: float = 1.0
+    _: KW_ONLY
+    subchains: int = 1
+    scale: float = 1.0
+    standardised: bool = False
+    width: float = 1.0
+    bias_mean: float = 0.0
+    exchanges: bool = False
+    parameters: RowParameters = field(init=False)
 
-    def __init__(
-        self,
-        rank: int,
-        biases: bool = True,
-        prior: PriorName = "normal-gamma",
-        prior_precision: float = 1.0,
-        *,
-        subchains: int = 1,
-        scale: float = 1.0,
-        standardised: bool = False,
-        width: float = 1.0,
-        bias_mean: float = 0.0,
-        exchanges: bool = False,
-    ) -> None:
-        self.rank, self.biases = rank, biases
-        self.prior, self._subchains = prior, subchains
-        free_means = biases and rank > 0 and prior != "fixed"
-        self._exchanges = exchanges and free_means
-        self._start_mean = START_MEAN if standardised and free_means and rank > 1 else 0.0
-        self.dimension, self._start = rank + int(biases), prior_precision
-        self.scale, self.bias_mean = scale, bias_mean
+    def __post_init__(self) -> None:
+        free_means = self.biases and self.rank > 0 and self.prior != "fixed"
+        self._exchanges = self.exchanges and free_means
+        self._start_mean = START_MEAN if self.standardised and free_means and self.rank > 1 else 0.0
+        self.dimension = self.rank + int(self.biases)
         self.precision_prior = self.bias_prior = conjugate.PUBLISHED_PRIOR
-        if standardised:
-            self.precision_prior = conjugate.with_mean_variance(width * 0.25 / np.sqrt(max(rank, 1)))
-            self.bias_prior = conjugate.with_mean_variance(width * 0.125)
-        self.quantities = row_quantities(prior)
+        if self.standardised:
+            self.precision_prior = conjugate.with_mean_variance(self.width * 0.25 / np.sqrt(max(self.rank, 1)))
+            self.bias_prior = conjugate.with_mean_variance(self.width * 0.125)
+        self.quantities = row_quantities(self.prior)
         self.parameters = RowParameters({}, {})
         self.start(())
 
@@ -215,7 +211,7 @@ class RowPriors(Part):
     @property
     def expected_square(self) -> float:
         """Largest variance of a row's elements under a fixed prior, or 1 if that is larger; 1 for other priors."""
-        return max(1.0, 1 / float(np.min(self._start * self.unit**2))) if self.prior == "fixed" else 1.0
+        return max(1.0, 1 / float(np.min(self.prior_precision * self.unit**2))) if self.prior == "fixed" else 1.0
 
     def origin(self, factor: Factor) -> Float64:
         """Prior mean of a factor's rows before the first draw, (D,)."""
@@ -237,12 +233,12 @@ class RowPriors(Part):
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set m and Lambda of both factors to their initial values."""
-        precision = np.full(self.dimension, self._start)
+        precision = np.full(self.dimension, self.prior_precision)
         if self.prior == "fixed":
             precision = precision * self.unit**2
         if self.prior == "normal-wishart":
             precision = np.diag(precision)
-        m = self._subchains
+        m = self.subchains
         self.parameters.mean = {factor: np.repeat(self.origin(factor)[None], m, axis=0) for factor in Factor}
         self.parameters.precision = {factor: np.repeat(precision[None], m, axis=0) for factor in Factor}
 
