@@ -341,7 +341,7 @@ def sample(
 ) -> int:
     """``dsgmcmc sample`` on the processes of `comm`; the exit status. Collective."""
     with handlers_as_before():
-        return Job(comm, RatingsSource(data, start=start), out, settings, resume, policy).run(installed())
+        return Job(comm, RatingsSource(data, start=start), out, settings, resume, policy or Policy()).run(installed())
 
 
 def diverging(

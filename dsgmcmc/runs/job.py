@@ -13,6 +13,7 @@ import platform
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -82,6 +83,7 @@ STATUS = {Request.STOP: EXIT_RESUME, Request.INTERRUPT: EXIT_INTERRUPTED}
 _ONE_AT_A_TIME = RLock()
 
 
+@dataclass(eq=False)
 class Job:
     """A job on all its processes: it samples one run.
 
@@ -108,24 +110,19 @@ class Job:
         model has yet to be chosen is refused.
     """
 
-    def __init__(
-        self,
-        comm: Comm,
-        source: RatingsSource,
-        out: Path,
-        given: Mapping[str, Any],
-        resume: bool = False,
-        policy: Policy | None = None,
-        command: str = "",
-        quiet: bool = False,
-        usual: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.comm, self.source = comm, source
-        self.run_directory, self.policy = RunDirectory(out), policy or Policy()
-        self.given, self._usual = given, usual
-        self.resume, self.quiet = resume, quiet
-        self._command = command
-        self._at_root = comm.rank == 0
+    comm: Comm
+    source: RatingsSource
+    out: Path
+    given: Mapping[str, Any]
+    resume: bool = False
+    policy: Policy = field(default_factory=Policy)
+    command: str = ""
+    quiet: bool = False
+    usual: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        self.run_directory = RunDirectory(self.out)
+        self._at_root = self.comm.rank == 0
         self._signals, self._since_start = Signals(), seconds_since_start
         self._lock = Lock(self.run_directory.lock_file)
         #: Lines that tell the user the result at the end; used only on process 0.
@@ -138,8 +135,7 @@ class Job:
 
     def with_model(self, settings: Mapping[str, Any]) -> Self:
         """Return a job that makes or resumes the same run, with a model's settings as defaults."""
-        out, command = self.run_directory.path, self._command
-        return type(self)(self.comm, self.source, out, self.given, True, self.policy, command, self.quiet, settings)
+        return replace(self, resume=True, usual=settings)
 
     def describe(self) -> int:
         """Print the resolved settings, and the costs in memory, disk and messages; return exit status 0. Collective."""
@@ -174,7 +170,7 @@ class Job:
 
     def _resolve(self) -> tuple[ResolvedConfig, list[str]]:
         run, saved = self.run_directory, self._saved_settings()
-        config = self.source.resolve(self.comm.size, saved, self._usual or {}, self.given)
+        config = self.source.resolve(self.comm.size, saved, self.usual or {}, self.given)
         if saved:
             _refuse_changes(ResolvedConfig.of(saved), config, run)
         if config.first_draw > config.iterations:
@@ -193,7 +189,7 @@ class Job:
         run = self.run_directory
         if not (self.resume and run.settings_file.exists()):
             refuse_taken(run, self.resume)
-            if self._usual is None and run.awaits_model:
+            if self.usual is None and run.awaits_model:
                 raise InputError(
                     f"{run.path} was started with {named('model')}: give it again, or another {named('out')}"
                 )
@@ -424,8 +420,8 @@ class Job:
         Sampling time excludes the job's first sweep, which compiles or loads kernels.
         """
         if not self._sampled:
-            if self._at_root and self._command:  # here, because a job with nothing to sample leaves the run unchanged
-                self.run_directory.note_job(self._command, self.comm.size)
+            if self._at_root and self.command:  # here, because a job with nothing to sample leaves the run unchanged
+                self.run_directory.note_job(self.command, self.comm.size)
             first = min(goal, chain.iteration + chain.config.sweep_length)
             self._request = chain.advance(first, self._progress, timed=False)
             self._sampled = chain.sampled
