@@ -10,13 +10,13 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from dsgmcmc.densities.density import ALL, Data
+from dsgmcmc.densities.density import ALL, Data, Density
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64
 
 
-class SumDensity(ABC):
-    """A posterior of a vector theta of length D from N data; a `dsgmcmc.densities.density.Density`.
+class SumDensity(Density, ABC):
+    """A posterior of a vector theta of length D from N data; a density (`dsgmcmc.densities.density`).
 
     A subclass sets the attributes, and defines the energy and the gradient of every datum. Only some samplers need
     `smoothness` or `bounds`.
@@ -30,12 +30,6 @@ class SumDensity(ABC):
     prior_mean, prior_precision : (D,) and (D,) or (D, D) float64
         Normal prior, which is never split over the data; precision 0 if there is no prior.
     """
-
-    dimension: int
-    n_data: int
-    curvature: Float64
-    prior_mean: Float64
-    prior_precision: Float64
 
     @abstractmethod
     def energies(self, theta: Float64, index: Data = ALL) -> Float64:

@@ -122,8 +122,8 @@ def ordinal_kernel(
     more = {"tables": "float32[:, ::1]", "sums": "float64[:, ::1]"}
     more |= dict.fromkeys(("scale_w", "scale_h", "slope_w", "slope_h"), "float32[::1]") if scaled else {}
     kept = (*(("scales", "slopes") if scaled else ()), *(() if cut_by is None else ("uppers", "lowers")))
-    before = [*(SCALES if scaled else []), *([] if cut_by is None else _cuts(cut_by))]
-    after = [*(SLOPES if scaled else []), *([] if cut_by is None else _cut_slopes(cut_by))]
+    cuts, cut_slopes = _cuts(cut_by)
+    before, after = [*(SCALES if scaled else []), *cuts], [*(SLOPES if scaled else []), *cut_slopes]
     offsets = ["for t in range(count):", "    errors[t] += offsets[base + t]"] if offset else []
     passes = Passes([*offsets, *_scores(scaled, cut_by)], kept=kept, before=before, after=after)
     tile = [f"tile = np.zeros({3 * LANES}, np.float32)"]
@@ -134,26 +134,15 @@ def ordinal_kernel(
 SCALES = ["scales[r - base] = scale_w[i] * scale_h[j]"]
 SLOPES = ["slope_w[i] += slopes[r - base]", "slope_h[j] += slopes[r - base]"]
 
-#: Row of the tables with the thresholds of a rating.
-OWNER = {Factor.W: "i", Factor.H: "j"}
 
-
-def _cuts(cut_by: Factor) -> list[str]:
-    """Lines that look up the thresholds above and below rating r."""
-    return [
-        "level = uint64(given[r - base])",
-        f"lowers[r - base] = tables[{OWNER[cut_by]}, level]",
-        f"uppers[r - base] = tables[{OWNER[cut_by]}, level + uint64(1)]",
-    ]
-
-
-def _cut_slopes(cut_by: Factor) -> list[str]:
-    """Lines that add du of rating r, which is in ``uppers``, and dl to the sums of the rating's thresholds."""
-    return [
-        "level = uint64(given[r - base])",
-        f"sums[{OWNER[cut_by]}, level] -= errors[r - base] + uppers[r - base]",
-        f"sums[{OWNER[cut_by]}, level + uint64(1)] += uppers[r - base]",
-    ]
+def _cuts(cut_by: Factor | None) -> tuple[list[str], list[str]]:
+    """Lines that look up the thresholds of rating r, and that add du, which is in ``uppers``, and dl to their sums."""
+    if cut_by is None:
+        return [], []
+    owner, level = "i" if cut_by == Factor.W else "j", "level = uint64(given[r - base])"
+    low, high = f"[{owner}, level]", f"[{owner}, level + uint64(1)]"
+    before = [level, f"lowers[r - base] = tables{low}", f"uppers[r - base] = tables{high}"]
+    return before, [level, f"sums{low} -= errors[r - base] + uppers[r - base]", f"sums{high} += uppers[r - base]"]
 
 
 def _scores(scaled: bool, cut_by: Factor | None) -> list[str]:

@@ -279,29 +279,19 @@ step = h_i / sqrt(precision)
 
     # ------------------------------------------------------------------ updates
 
-    def current_values(self, target: Target, rows: Rows) -> tuple[float, Float64, Array | str]:
-        """Tau, lambda (D,) and n for an update; n is a vector over all rows, or the name of its field.
+    def values(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
+        """Values of the names in `source`, for a step h.
 
-        Rotated axes date from the last refresh; with them, these values do, too.
+        Rotated axes date from the last refresh; with them, tau, lambda and n do, too.
         """
         tau, lambda_ = float(self.tau[0]), self.lambda_[rows.factor]
-        if self.turned or not target.metric_uses_current_hyperparameters:
-            return tau, lambda_, "n"
-        scale = target.noise_scales_of(rows)
-        n = "n" if scale is None else np.concatenate([block.row("n") for block in rows.blocks]) * scale
-        return target.noise_precision, lambda_ + _diagonal(rows), n
-
-    def values(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
-        """Values of the names in `source`, for a step h."""
-        tau, lambda_, n = self.current_values(target, rows)
-        return {
-            "metric_tau": tau,
-            "c": self.c[rows.factor].astype(rows.dtype),
-            "lambda_": lambda_.astype(rows.dtype),
-            "n": n,
-            "h": "h",
-            "size": h,
-        }
+        n: Array | str = "n"  # the field, or a vector over all rows
+        if target.metric_uses_current_hyperparameters and not self.turned:
+            tau, lambda_ = target.noise_precision, lambda_ + _diagonal(rows)
+            if (scale := target.noise_scales_of(rows)) is not None:
+                n = np.concatenate([block.row("n") for block in rows.blocks]) * scale
+        columns = {"c": self.c[rows.factor].astype(rows.dtype), "lambda_": lambda_.astype(rows.dtype)}
+        return {"metric_tau": tau, "n": n, "h": "h", "size": h, **columns}
 
 
 @dataclass
