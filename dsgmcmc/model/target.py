@@ -231,14 +231,12 @@ class FactorTarget:
 
         Here: gradients treat the effects on ratings and the noise scales as data.
         """
-        turn = self._turn
-        return any(part.renews_data(turn) for part in self.parts)
+        return any(part.renews_data(self._turn) for part in self.parts)
 
     @property
     def renews_prior(self) -> bool:
         """Whether `all_data_seen` draws the prior means of individual rows, given these rows, in this iteration."""
-        turn = self._turn
-        return any(part.renews_prior(turn) for part in self.parts)
+        return any(part.renews_prior(self._turn) for part in self.parts)
 
     @property
     def _turn(self) -> int:

@@ -119,20 +119,15 @@ def row_width(config: ResolvedConfig, quantities: Quantities) -> int:
     return BlockLayout(config.make_sampler().kept, config.dimension).width + quantities.width_of_rows()
 
 
-class Tour(NamedTuple):
-    """A tour of all column blocks round the ring: float32 values sent per column, and whether the blocks return."""
-
-    width: int
-    returns: bool
-
-
-def tours(config: ResolvedConfig, quantities: Quantities) -> list[Tour]:
-    """List the tours of an iteration that uses all ratings."""
+def _sent_on_tours(config: ResolvedConfig, quantities: Quantities) -> int:
+    """Return the float32 values per column that an iteration sends if it uses all ratings, over all steps of tours."""
     likelihood_fields = [quantity for quantity in config.law.quantities_of(config, False, {}) if quantity.of_rows]
     d, noise = config.dimension, sum(quantity.width(quantities.sizes) for quantity in likelihood_fields)
-    if config.sampler.kind.draws_conditionals:  # positions and noise scales, then the sums for the columns
-        return [Tour(d + min(noise, 1), False), Tour(statistics_width(d), True)]
-    return [Tour(2 * d + noise, True)]  # the position, its gradient, and the likelihood's fields
+    if (
+        config.sampler.kind.draws_conditionals
+    ):  # positions and noise scales, then the sums for the columns, which return
+        return (d + min(noise, 1)) * (config.grid - 1) + statistics_width(d) * config.grid
+    return (2 * d + noise) * config.grid  # the position, its gradient, and the likelihood's fields, all of which return
 
 
 def _sent(config: ResolvedConfig, ratings: Ratings, size: int, quantities: Quantities) -> float:
@@ -147,8 +142,7 @@ def _sent(config: ResolvedConfig, ratings: Ratings, size: int, quantities: Quant
     value_bytes = 4 * ratings.n_cols / grid  # a block with one value per column
     share_sent = leaving(1)
     if config.sweep_length == 1:  # every iteration makes the tours
-        steps = [tour.width * (grid if tour.returns else grid - 1) for tour in tours(config, quantities)]
-        return float(value_bytes * grid * share_sent * sum(steps))
+        return float(value_bytes * grid * share_sent * _sent_on_tours(config, quantities))
     if config.schedule != "cyclic":
         # all nonzero shifts are equally likely; in a random schedule, or between two sweeps, a part may follow itself
         repeated = 1 / grid if config.schedule == "random" else 1 / grid**2
