@@ -19,7 +19,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import RowPrior, diagonal
 from dsgmcmc.parallel.ring import Phases, pack, unpack
 from dsgmcmc.parallel.schedule import Schedule
-from dsgmcmc.targets.base import NO_SUMS, Information, Momenta
+from dsgmcmc.targets.base import Information, Momenta
 from dsgmcmc.targets.state import BlockLayout, Conditional, ParameterBlock, RandomStream, Rows, StateField, gradient_in
 from dsgmcmc.types import Array, Factor, Finish, Float64, Named, Shapes
 
@@ -162,9 +162,7 @@ class VectorTarget(Generic[D]):
     def noise_scales_of(self, rows: Rows) -> None:
         """Return None: the data of a density have no noise scales."""
 
-    def information(
-        self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NO_SUMS
-    ) -> Information:
+    def information(self, position: str, bound: bool, earlier: Mapping[Factor, Float64]) -> Information:
         """Return the curvature of the density as the Fisher information at the state in `position`. Collective.
 
         A density has no second factor that would need a bound.

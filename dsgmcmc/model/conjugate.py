@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.model.parts.base import NO_TERMS, PrecisionTerms
+from dsgmcmc.model.parts.base import PrecisionTerms
 from dsgmcmc.model.quantity import SHIFT
 from dsgmcmc.targets.state import Rows
 from dsgmcmc.types import Array, Float64
@@ -70,12 +70,7 @@ def with_mean_variance(b: float) -> GammaPrior:
 
 
 def draw_normal_gamma(
-    average: Float64,
-    squares: Float64,
-    n: int,
-    rng: np.random.Generator,
-    prior: GammaPrior = PUBLISHED_PRIOR,
-    more: PrecisionTerms = NO_TERMS,
+    average: Float64, squares: Float64, n: int, rng: np.random.Generator, prior: GammaPrior, more: PrecisionTerms
 ) -> tuple[Float64, Float64]:
     """Draw (m, lambda), the mean and the precisions of a diagonal Gaussian, given n rows [Nemeth 2021, 6.3].
 
@@ -128,7 +123,7 @@ def draw_wishart(freedom: int, scale: Float64, rng: np.random.Generator) -> Floa
 
 
 def draw_normal_wishart(
-    average: Float64, outer: Float64, n: int, rng: np.random.Generator, more: PrecisionTerms = NO_TERMS
+    average: Float64, outer: Float64, n: int, rng: np.random.Generator, more: PrecisionTerms
 ) -> tuple[Float64, Float64]:
     """Draw (m, Lambda) of a Gaussian given n rows [Salakhutdinov 2008, eq. 14], with W0 = I, nu0 = K, beta0 = 2.
 

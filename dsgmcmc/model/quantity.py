@@ -11,12 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from dsgmcmc.targets.state import Replicated
 from dsgmcmc.types import Array, Factor, Float32, Float64
+
+NONE: Mapping[Any, Any] = MappingProxyType({})
 
 #: Lengths of axes, by their names in `Quantity.dims`.
 Sizes = Mapping[str, int]
@@ -235,10 +238,7 @@ class Quantities:
 
 
 def sizes_of(
-    dimension: int,
-    levels: int = 0,
-    features: Mapping[Factor, tuple[int, int]] | None = None,
-    more: Mapping[str, int] | None = None,
+    dimension: int, levels: int, features: Mapping[Factor, tuple[int, int]] = NONE, more: Mapping[str, int] = NONE
 ) -> dict[str, int]:
     """Lengths of the axes of a model's quantities.
 
@@ -253,8 +253,8 @@ def sizes_of(
     more : dict of str to int
         Lengths of other axes, by name.
     """
-    sizes = {"one": 1, "column": dimension, **(more or {})}
+    sizes = {"one": 1, "column": dimension, **more}
     sizes |= {"threshold": max(levels - 1, 0), "gap": max(levels - 2, 0)}
-    for factor, (number, groups) in (features or {}).items():
+    for factor, (number, groups) in features.items():
         sizes |= {f"{factor.name}.feature": number, f"{factor.name}.feature_group": groups}
     return sizes

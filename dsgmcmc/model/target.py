@@ -32,7 +32,7 @@ from dsgmcmc.model.quantity import SHIFT, THETA, Quantities, Sampled, Sizes, siz
 from dsgmcmc.parallel.ring import Ring, shapes_of, stacked
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.store import Key, Snapshot
-from dsgmcmc.targets.base import NO_SUMS, REACH, Information, Momenta, curvature_bound
+from dsgmcmc.targets.base import REACH, Information, Momenta, curvature_bound
 from dsgmcmc.targets.state import (
     BlockLayout,
     Conditional,
@@ -328,9 +328,7 @@ class FactorTarget:
                 block.arrays[SUMS][:, : len(common)] += common
         return {block: block.arrays.pop(SUMS) for block in blocks}
 
-    def information(
-        self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NO_SUMS
-    ) -> Information:
+    def information(self, position: str, bound: bool, earlier: Mapping[Factor, Float64]) -> Information:
         """Fisher information of every row at the state in `position`. Collective.
 
         `bound` requests curvature bounds; they are also computed if a row's size in units of the mean squares `earlier`

@@ -11,7 +11,6 @@ order. The *energy* U is minus the log posterior density, up to a constant.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -43,9 +42,6 @@ class Cell(Protocol):
         errors : bool
             Whether the squared errors at this state are kept for the next draw of the noise precision.
         """
-
-
-NO_SUMS: Mapping[Factor, Float64] = MappingProxyType({})
 
 
 class Information(NamedTuple):
@@ -228,9 +224,7 @@ class Target(Protocol):
             If the conditional distributions are not normal.
         """
 
-    def information(
-        self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NO_SUMS
-    ) -> Information:
+    def information(self, position: str, bound: bool, earlier: Mapping[Factor, Float64]) -> Information:
         """Fisher information at the state in `position`. Collective.
 
         Parameters

@@ -262,7 +262,7 @@ class StudentT(ScaledRows, Likelihood):
 
 
 def draw_tails(
-    nu: float, tau: float, sums: Float64, n: int, rng: Generator, largest: float | None = MAX_LOG_TAU
+    nu: float, tau: float, sums: Float64, n: int, rng: Generator, largest: float | None
 ) -> tuple[float, float]:
     """Draw nu and tau given n residuals; return them.
 

@@ -208,7 +208,7 @@ class Case:
         target = vector_target(DENSITY, self.sampler(1.0))
         if self.name == "sgld" or self.section.get("metric") == "identity":
             return np.full(D, target.curvature_bound**-0.5)
-        bound = float(target.information("theta").bound[target.block][0])
+        bound = float(target.information("theta", True, {}).bound[target.block][0])
         return 1 / np.sqrt(bound * (DENSITY.curvature + DENSITY.prior_precision))
 
     def parts(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -52,7 +52,7 @@ def test_bounds_hold_for_the_curvature_of_rows_in_the_diagonal_metric(
     """Every row's Hessian, scaled by P, where few have clicks: the columns of the other factor are correlated."""
     for block in target.blocks():
         block["theta"][:] += 1.0  # a common mean, which zeros everywhere hold against
-    information, theta = target.information("theta"), [rows_of(target, factor) for factor in Factor]
+    information, theta = target.information("theta", True, {}), [rows_of(target, factor) for factor in Factor]
     for side, factor in enumerate(Factor):
         other = theta[1 - side]
         common = np.diag(target.row_priors.parameters.precision[factor][0]) + TAU * A0 * other.T @ other

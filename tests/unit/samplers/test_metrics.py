@@ -72,7 +72,7 @@ STATES: dict[str, Callable[[np.ndarray, np.random.Generator], np.ndarray]] = {
 
 def own_matrices(target: FactorTarget, metric: Fisher) -> Iterator[tuple[ParameterBlock, int, np.ndarray]]:
     """M_i of every row with ratings, in the metric's coordinates, made rating by rating."""
-    phi, tau, found = features(target), target.noise_precision, target.information("theta")
+    phi, tau, found = features(target), target.noise_precision, target.information("theta", True, {})
     seen = np.zeros((len(phi[Factor.W]), len(phi[Factor.H])))
     for (b, c), cell in target.ratings.train.items():
         at = np.repeat(np.arange(len(cell.indptr) - 1), np.diff(cell.indptr))
@@ -102,7 +102,7 @@ def test_steps_suit_the_curvature_of_every_row(target: FactorTarget, kind: type[
     metric = kind()
     for _ in range(8):  # of power iteration, at one state
         metric.take_from(target)
-    average = target.information("theta").bound
+    average = target.information("theta", True, {}).bound
     assert average is not None
     for block, k, matrix in own_matrices(target, metric):
         l_i = 1 / float(block.row("h")[k]) ** 2
