@@ -147,7 +147,7 @@ def vector_target(
     sizes = [len(range(part, density.n_data, grid)) for part in range(grid)]
     order = Schedule(schedule, sizes, seed, chain) if sampler.gradient.by_parts else None
     stream = RandomStream(seed, chain)
-    return VectorTarget(density, order, fields=sampler.kept, scratch=sampler.working, stream=stream, rows=rows)
+    return VectorTarget(density, order, sampler, stream, rows)
 
 
 def sample(

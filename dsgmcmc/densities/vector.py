@@ -8,7 +8,7 @@ independent of other rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any, Generic
 
@@ -19,6 +19,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import RowPrior, diagonal
 from dsgmcmc.parallel.ring import Phases, pack, unpack
 from dsgmcmc.parallel.schedule import Schedule
+from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.targets.base import Information, Momenta
 from dsgmcmc.targets.state import BlockLayout, Conditional, ParameterBlock, RandomStream, Rows, StateField, gradient_in
 from dsgmcmc.types import Array, Factor, Finish, Float64, Named, Shapes
@@ -67,10 +68,8 @@ class VectorTarget(Generic[D]):
     density : Density
     schedule : Schedule or None
         Part of the data that each iteration uses; None for all data.
-    fields : sequence of StateField
-        Fields of the sampler's state.
-    scratch : sequence of str
-        Names of the sampler's working arrays.
+    sampler : Sampler
+        Determines the fields of the state, and the working arrays.
     stream : RandomStream
         Seed and chain.
     rows : int
@@ -82,14 +81,7 @@ class VectorTarget(Generic[D]):
     noise_precision = 1.0
 
     def __init__(
-        self,
-        density: D,
-        schedule: Schedule | None,
-        *,
-        fields: Sequence[StateField],
-        scratch: Sequence[str],
-        stream: RandomStream,
-        rows: int = 1,
+        self, density: D, schedule: Schedule | None, sampler: Sampler[Any, Any], stream: RandomStream, rows: int = 1
     ) -> None:
         self.density, self.schedule = density, schedule
         self.stream, self.subchain = stream, 0
@@ -98,7 +90,8 @@ class VectorTarget(Generic[D]):
         self.curvature = np.asarray(density.curvature, np.float64)
         self.curvature_bound = float(np.max(self.curvature))
         prior = RowPrior(*(np.ascontiguousarray(a, np.float64) for a in (density.prior_mean, density.prior_precision)))
-        self.layout = BlockLayout((*fields, *(StateField(name) for name in scratch)), density.dimension)
+        fields = (*sampler.kept, *map(StateField, sampler.working))
+        self.layout = BlockLayout(fields, density.dimension)
         self._probability: list[float] = schedule.probability.tolist() if schedule else []
         buffer = np.zeros(rows * self.layout.width)
         self.block = ParameterBlock(

@@ -59,7 +59,7 @@ def gradient_kernel(
     weights = {"weight_w": "float32[::1]", "weight_h": "float32[::1]", "sse_w": "float64[::1]", "sse_h": "float64[::1]"}
     more = weights if weighted else {}
     record, passes = Record(K, biases), _passes(weighted, parse_score(score), offset)
-    return compile_gradient("gradient", record, passes, more, functions("float32"), ["total = 0.0"], offset, total=True)
+    return compile_gradient("gradient", record, passes, more, offset, total=True)
 
 
 #: With noise scales: ``others`` has g'_j of the ratings in a group, and ``squares`` their squared scores.
@@ -86,7 +86,8 @@ def _passes(weighted: bool, score: str, offset: bool) -> Passes:
     passes = _WEIGHTED if weighted else _PLAIN
     lines = ["x = given[t]", f"eta = errors[t]{' + offsets[base + t]' if offset else ''}", f"e = {score}"]
     loop = ["group_total = float32(0)", "for t in range(count):", *indented([*lines, *passes.scores])]
-    return passes._replace(scores=[*loop, "total += group_total"])
+    scores = [*loop, "total += group_total"]
+    return passes._replace(scores=scores, functions=functions("float32"), begin=["total = 0.0"])
 
 
 _WEIGH = """

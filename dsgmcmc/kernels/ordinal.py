@@ -59,6 +59,15 @@ def exp32(x: Any) -> Any:
 #: The exponential's remainder must be computed as written.
 FUNCTIONS = "@exact_helper\n" + inspect.getsource(exp32)
 
+#: What passes with scales keep of rating r of row i and column j, before and after its score is computed.
+SCALED = Passes(
+    scores=[],
+    kept=("scales", "slopes"),
+    before=["scales[r - base] = scale_w[i] * scale_h[j]"],
+    after=["slope_w[i] += slopes[r - base]", "slope_h[j] += slopes[r - base]"],
+)
+SCALE_ARGUMENTS = dict.fromkeys(("scale_w", "scale_h", "slope_w", "slope_h"), "float32[::1]")
+
 #: Lines that compute du, and du + dl as `both`, from `eta` and the tables of the level, by whether there are scales.
 DERIVATIVES = {
     False: """\
@@ -119,20 +128,18 @@ def ordinal_kernel(
     """
     if cut_by is not None and not scaled:
         raise ValueError("separate thresholds of rows need scales of rows")
-    more = {"tables": "float32[:, ::1]", "sums": "float64[:, ::1]"}
-    more |= dict.fromkeys(("scale_w", "scale_h", "slope_w", "slope_h"), "float32[::1]") if scaled else {}
-    kept = (*(("scales", "slopes") if scaled else ()), *(() if cut_by is None else ("uppers", "lowers")))
-    cuts, cut_slopes = _cuts(cut_by)
-    before, after = [*(SCALES if scaled else []), *cuts], [*(SLOPES if scaled else []), *cut_slopes]
+    more = {"tables": "float32[:, ::1]", "sums": "float64[:, ::1]"} | (SCALE_ARGUMENTS if scaled else {})
+    passes, (cuts, cut_slopes) = SCALED if scaled else Passes([]), _cuts(cut_by)
     offsets = ["for t in range(count):", "    errors[t] += offsets[base + t]"] if offset else []
-    passes = Passes([*offsets, *_scores(scaled, cut_by)], kept=kept, before=before, after=after)
-    tile = [f"tile = np.zeros({3 * LANES}, np.float32)"]
-    return compile_gradient("ordinal", Record(K, biases), passes, more, FUNCTIONS + "\n\n", tile, offset)
-
-
-#: Lines for rating r of row i and column j: its scale, and the sums to which its slope is added.
-SCALES = ["scales[r - base] = scale_w[i] * scale_h[j]"]
-SLOPES = ["slope_w[i] += slopes[r - base]", "slope_h[j] += slopes[r - base]"]
+    passes = Passes(
+        [*offsets, *_scores(scaled, cut_by)],
+        kept=(*passes.kept, *(("uppers", "lowers") if cuts else ())),
+        before=[*passes.before, *cuts],
+        after=[*passes.after, *cut_slopes],
+        functions=FUNCTIONS + "\n\n",
+        begin=[f"tile = np.zeros({3 * LANES}, np.float32)"],
+    )
+    return compile_gradient("ordinal", Record(K, biases), passes, more, offset)
 
 
 def _cuts(cut_by: Factor | None) -> tuple[list[str], list[str]]:

@@ -322,6 +322,10 @@ class Passes(NamedTuple):
         Lines for row i, before and after the gradients of its ratings `begin` to `end` - 1 of the group.
     score : str
         Expression for the score of rating r.
+    functions : str
+        Source of functions that the lines call.
+    begin : list of str
+        Lines before all passes.
     """
 
     scores: list[str]
@@ -331,6 +335,8 @@ class Passes(NamedTuple):
     after: Sequence[str] = ()
     row_after: Sequence[str] = ()
     score: str = "errors[r - base]"
+    functions: str = ""
+    begin: Sequence[str] = ()
 
 
 def by_groups(record: Record, passes: Passes) -> list[str]:
@@ -400,24 +406,17 @@ def compile_passes(
 
 
 def compile_gradient(
-    name: str,
-    record: Record,
-    passes: Passes,
-    more: Mapping[str, str],
-    functions: str,
-    begin: Sequence[str] = (),
-    offset: bool = False,
-    total: bool = False,
+    name: str, record: Record, passes: Passes, more: Mapping[str, str], offset: bool, total: bool = False
 ) -> Callable[..., Any]:
     """Compile ``f(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, *more, scale)``.
 
-    `more` has the types of further arguments by name, and `begin` the lines before the passes. With `offset` the
-    argument ``offsets`` follows ``values``; with `total` the kernel returns the number ``total``.
+    `more` has the types of further arguments by name. With `offset` the argument ``offsets`` follows ``values``; with
+    `total` the kernel returns the number ``total``.
     """
     ratings = {"indptr, indices, codes, values": RATINGS, **({"offsets": "float32[::1]"} if offset else {})}
-    lines = ["scale = float32(scale)", *begin, *by_groups(record, passes), *(["return total"] if total else [])]
+    lines = ["scale = float32(scale)", *passes.begin, *by_groups(record, passes), *(["return total"] if total else [])]
     arguments = {**ratings, **FACTORS, **more, "scale": "float64"}
-    return compile_passes(f"{name}_{record.rank}", arguments, lines, functions, "float64" if total else "void")
+    return compile_passes(f"{name}_{record.rank}", arguments, lines, passes.functions, "float64" if total else "void")
 
 
 def _aligned(array: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.ordinal import SCALES, SLOPES, exp32
+from dsgmcmc.kernels.ordinal import SCALE_ARGUMENTS, SCALED, exp32
 from dsgmcmc.kernels.records import Passes, Record, compile_gradient
 
 int32, float32 = np.int32, np.float32
@@ -118,8 +118,7 @@ def shaped_kernel(K: int, biases: bool, law: Shaped, scaled: bool = False, offse
         With scales four arguments precede `scale`: `scale_w` (n,) and `scale_h` (m,) float32, and `slope_w` (n,) and
         `slope_h` (m,) float32, to which the slopes are added.
     """
-    more = {"parameters": "float32[::1]", "sums": "float64[::1]"}
-    more |= dict.fromkeys(("scale_w", "scale_h", "slope_w", "slope_h"), "float32[::1]") if scaled else {}
+    more = {"parameters": "float32[::1]", "sums": "float64[::1]"} | (SCALE_ARGUMENTS if scaled else {})
     tallies = range(len(law.tallies))
     rating = ["x = given[t]", f"eta = errors[t]{' + offsets[base + t]' if offset else ''}"]
     rating += [f"s = {'scales[t]' if scaled else 'float32(1)'}", *law.lines.splitlines(), "errors[t] = scale * e"]
@@ -127,11 +126,6 @@ def shaped_kernel(K: int, biases: bool, law: Shaped, scaled: bool = False, offse
     rating += [f"tally{k} += {expression}" for k, expression in enumerate(law.tallies)]
     scores = [*(f"tally{k} = float32(0)" for k in tallies), "for t in range(count):", *indented(rating)]
     scores += [f"sums[{k}] += tally{k}" for k in tallies]
-    passes = Passes(
-        scores,
-        kept=("scales", "slopes") if scaled else (),
-        before=SCALES if scaled else [],
-        after=SLOPES if scaled else [],
-    )
     parameters = [f"{name} = parameters[{k}]" for k, name in enumerate(law.parameters)]
-    return compile_gradient(law.name, Record(K, biases), passes, more, FUNCTIONS + "\n\n", parameters, offset)
+    passes = (SCALED if scaled else Passes([]))._replace(scores=scores, functions=FUNCTIONS + "\n\n", begin=parameters)
+    return compile_gradient(law.name, Record(K, biases), passes, more, offset)

@@ -26,6 +26,7 @@ from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage import store
 from dsgmcmc.storage.rundir import SERIES, Facts, RunDirectory, SavedDraws, header
+from dsgmcmc.storage.store import Key, Lazy, SmallArray, Snapshot, SnapshotWriter
 from dsgmcmc.targets.base import Recorder
 from dsgmcmc.types import Array
 
@@ -72,13 +73,13 @@ class ChainState:
         """All recorders."""
         return (self.draws, *self.others)
 
-    def saved(self) -> Iterator[tuple[store.Key, Array]]:
+    def saved(self) -> Iterator[tuple[Key, Array]]:
         """Yield the arrays of this process, for a checkpoint."""
         yield from self.target.saved()
         for recorder in self.recorders:
             yield from recorder.saved()
 
-    def small(self) -> dict[str, store.SmallArray]:
+    def small(self) -> dict[str, SmallArray]:
         """Return the arrays that are equal on all processes, for the manifest of a checkpoint."""
         arrays = self.target.small()
         for replicated in self.sampler.replicated:
@@ -87,9 +88,9 @@ class ChainState:
             arrays |= recorder.small()
         if self.diverged:
             arrays[store.DIVERGED] = np.array(self.diverged, np.float64)
-        return {name: store.SmallArray.of(array) for name, array in arrays.items()}
+        return {name: SmallArray.of(array) for name, array in arrays.items()}
 
-    def load(self, snapshot: store.Snapshot) -> None:
+    def load(self, snapshot: Snapshot) -> None:
         """Load all arrays from a checkpoint; `diverged` must be equal to the checkpoint's.
 
         Raises
@@ -105,7 +106,7 @@ class ChainState:
         except (KeyError, ValueError, IndexError) as error:
             raise InputError(f"{snapshot.path} is incomplete or inconsistent: {error!r}") from error
 
-    def _load(self, snapshot: store.Snapshot) -> None:
+    def _load(self, snapshot: Snapshot) -> None:
         expected = {key: f"{array.dtype} {array.shape}" for key, array in self.saved()}
         small = {name: value.array() for name, value in snapshot.manifest.state.items()}
         for name, array in self.target.small().items():
@@ -121,7 +122,7 @@ class ChainState:
             if key.object != "trace" and loaded != expected.get(key, loaded):  # a column block may have moved here
                 raise ValueError(f"{key.path} is {loaded}, not {expected[key]}")
 
-    def load_model(self, snapshot: store.Snapshot) -> None:
+    def load_model(self, snapshot: Snapshot) -> None:
         """Load the model's state from a checkpoint of another sampler, into a chain that has just started.
 
         Momenta and other auxiliary fields of the sampler are not loaded.
@@ -129,7 +130,7 @@ class ChainState:
         kept = {field.name for field in self.sampler.kept}
         self.target.load(snapshot, skip=kept.difference(self.sampler.positions))
 
-    def posterior(self) -> Iterator[tuple[store.Key, store.Lazy]]:
+    def posterior(self) -> Iterator[tuple[Key, Lazy]]:
         """Yield the arrays of this process for the posterior, from all draws so far."""
         weight = max(self.draws.weight, np.finfo(np.float64).tiny)
         for recorder in self.recorders:
@@ -156,7 +157,7 @@ class _Write:
 
     iteration: int
     begin: float
-    drafts: list[store.SnapshotWriter]
+    drafts: list[SnapshotWriter]
     task: Future[None]
     following: Iterator[Future[None]]
 
@@ -248,7 +249,7 @@ class Checkpoints:
             drafts = []
             numbers, draws = self._draws.take_pending()
             if numbers:
-                state = {store.SAVED_DRAWS: store.SmallArray.of(numbers)}
+                state = {store.SAVED_DRAWS: SmallArray.of(numbers)}
                 drafts.append(self._draft("draws", iteration, seconds, draws, state))
             blocks = {key: array if wait else np.array(array) for key, array in self.state.saved()}
             drafts.append(self._draft("checkpoints", iteration, seconds, blocks, self.state.small()))
@@ -258,26 +259,19 @@ class Checkpoints:
             self.settle()
 
     def _draft(
-        self,
-        series: str,
-        iteration: int,
-        seconds: float,
-        blocks: Mapping[store.Key, store.Lazy],
-        state: dict[str, store.SmallArray],
-    ) -> store.SnapshotWriter:
+        self, series: str, iteration: int, seconds: float, blocks: Mapping[Key, Lazy], state: dict[str, SmallArray]
+    ) -> SnapshotWriter:
         """Return the writer of a snapshot in one of `SERIES`. Collective."""
         ring, about = self.ring, {"processes": self.ring.size, "seconds": seconds}
         head = header(SERIES[series], self.chain, iteration, ring.grid, self.facts, state, **about)
         parent = self.run.series(series, self.chain)
-        return store.SnapshotWriter(parent, store.step_name(iteration), blocks, head, ring.comm)
+        return SnapshotWriter(parent, store.step_name(iteration), blocks, head, ring.comm)
 
-    def _submit(
-        self, iteration: int, begin: float, drafts: list[store.SnapshotWriter], clean_up: Callable[[], None]
-    ) -> None:
+    def _submit(self, iteration: int, begin: float, drafts: list[SnapshotWriter], clean_up: Callable[[], None]) -> None:
         tasks = self._tasks(drafts, clean_up)
         self._write = _Write(iteration, begin, drafts, next(tasks), tasks)
 
-    def _tasks(self, drafts: list[store.SnapshotWriter], clean_up: Callable[[], None]) -> Iterator[Future[None]]:
+    def _tasks(self, drafts: list[SnapshotWriter], clean_up: Callable[[], None]) -> Iterator[Future[None]]:
         """Submit the tasks of a write one after another, and yield their futures. Collective.
 
         The first task creates the folders: if the disk stalls, only the writer's thread waits. The last task calls
@@ -359,7 +353,7 @@ class Checkpoints:
         """Iterations of the checkpoints on disk, the newest first. Collective."""
         return on_root(self.ring.comm, partial(store.steps, self.run.series("checkpoints", self.chain)))[::-1]
 
-    def read(self, iteration: int) -> store.Snapshot:
+    def read(self, iteration: int) -> Snapshot:
         """Open a checkpoint, and check its manifest and the files of its saved draws. Collective.
 
         The processes divide the files among themselves. `ChainState.load` checks the files of the checkpoint.
@@ -370,7 +364,7 @@ class Checkpoints:
             If a file is missing or damaged, or is not of this chain.
         """
 
-        def open_all() -> tuple[store.Snapshot, list[store.Snapshot]]:
+        def open_all() -> tuple[Snapshot, list[Snapshot]]:
             checkpoint = self.run.open_snapshot("checkpoints", self.chain, iteration, self.facts)
             if checkpoint.manifest.grid != self.ring.grid:
                 raise InputError(f"{checkpoint.path} belongs to another run: its grid is {checkpoint.manifest.grid}")
