@@ -31,7 +31,7 @@ from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
 from dsgmcmc.model.blocks import SLAB
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.parts.base import FeatureSizes, Intercept, Part, Place, chosen_factors
-from dsgmcmc.model.parts.noise import NoiseParameters, heteroscedastic_factors
+from dsgmcmc.model.parts.noise import NoiseParameters
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
 from dsgmcmc.model.predictive.mixture import LawOfMoments, Mixture, Scores
 from dsgmcmc.model.quantity import WEIGHT, Quantity
@@ -218,13 +218,13 @@ class Law(Part):
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
         """The part's quantities; none if the run does not use the part."""
         cut_by = chosen_factors(config.thresholds, transposed)
-        return cls.quantities_with(heteroscedastic_factors(config.noise, transposed), *cut_by)
+        return cls.quantities_with(chosen_factors(config.noise, transposed), *cut_by)
 
     @classmethod
     def of(cls, place: Place, data: Levels | None) -> Self:
         """Make a chain's instance of the part; None if the run does not use the part. Collective."""
         config, transposed = place.config, place.transposed
-        factors = heteroscedastic_factors(config.noise, transposed)
+        factors = chosen_factors(config.noise, transposed)
         cut_by = chosen_factors(config.thresholds, transposed)
         return cls(config.rank, config.biases, factors, data, config.zero_weight, *cut_by)
 

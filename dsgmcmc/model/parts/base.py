@@ -37,16 +37,17 @@ from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw, Sizes
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
-from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, Int32, Named, ThresholdsName
+from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, Int32, Named, NoiseName, ThresholdsName
 
 #: Contribution of a row's features to the row's shift.
 DESCRIBED = Quantity("described", ("column",), of_rows=True, drawn=False)
 
 
-def chosen_factors(side: ImplicitName | ThresholdsName, transposed: bool) -> tuple[Factor, ...]:
-    """Factors that `side` names: users, items, or both; `transposed` says that the rows of W are items."""
+def chosen_factors(side: ImplicitName | NoiseName | ThresholdsName, transposed: bool) -> tuple[Factor, ...]:
+    """Factors that `side` names: users, items, or users and items; `transposed` says that the rows of W are items."""
     users, items = (Factor.H, Factor.W) if transposed else (Factor.W, Factor.H)
-    return {"no": (), "shared": (), "user": (users,), "item": (items,), "both": (Factor.W, Factor.H)}[side]
+    named = {"no": (), "shared": (), "user": (users,), "item": (items,), "both": (users, items)}
+    return named[side.removeprefix("by-")]
 
 
 def is_due(turn: int, every: int, first: int = 1) -> bool:

@@ -190,12 +190,12 @@ class ImplicitFeatures(Part):
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
         """The part's quantities; none if the run does not use the part."""
-        return implicit_quantities(chosen_factors(config.implicit_features, transposed))
+        return implicit_quantities(sorted(chosen_factors(config.implicit_features, transposed)))
 
     @classmethod
     def of(cls, place: Place, data: None) -> Self | None:
         """Make a chain's instance of the part; None if the run does not use the part. Collective."""
-        factors = chosen_factors(place.config.implicit_features, place.transposed)
+        factors = tuple(sorted(chosen_factors(place.config.implicit_features, place.transposed)))
         return cls(factors, place.config.dimension, place.config.prior_precision) if factors else None
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:

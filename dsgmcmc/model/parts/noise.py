@@ -31,7 +31,7 @@ from numpy.random import Generator
 from pydantic import BaseModel, Field
 
 from dsgmcmc.kernels.philox import gammas
-from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place, is_due
+from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place, chosen_factors, is_due
 from dsgmcmc.model.quantity import Quantity, Sampled, hyperparameter
 from dsgmcmc.settings import setting
 from dsgmcmc.storage.store import Key
@@ -44,16 +44,10 @@ NOISE_EVERY = 5
 NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4: 1 / g has a finite variance above 4
 
 
-def heteroscedastic_factors(noise: NoiseName, transposed: bool) -> tuple[Factor, ...]:
-    """Factors whose rows have noise scales; `transposed` says that the rows of W are items."""
-    users, items = (Factor.H, Factor.W) if transposed else (Factor.W, Factor.H)
-    return {"shared": (), "by-user": (users,), "by-item": (items,), "both": (users, items)}[noise]
-
-
 def drawn_factors(config: Any, transposed: bool) -> tuple[Factor, ...]:
     """Factors whose rows' noise scales this part draws: none if the likelihood has no noise, or draws it itself."""
     drawn = config.law.has_noise and not config.law.draws_precision
-    return heteroscedastic_factors(config.noise, transposed) if drawn else ()
+    return chosen_factors(config.noise, transposed) if drawn else ()
 
 
 @dataclass
