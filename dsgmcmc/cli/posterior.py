@@ -170,7 +170,6 @@ def recommend(
 
         output_format(out)
     opened = Run(run)
-    ranking = Ranking(top, by, z, seed, clip, at_least, include_rated)
     titles = item_titles(opened.items, items) if items else None
     allowed, notes = allowed_items(opened, candidates and read_names(candidates), exclude and read_names(exclude))
     if matching is not None:
@@ -179,6 +178,7 @@ def recommend(
         matched = np.zeros(len(opened.items), bool)
         matched[list(item_titles(opened.items, items, matching))] = True
         allowed = matched if allowed is None else allowed & matched
+    ranking = Ranking(top, by, z, seed, clip, at_least, include_rated, allowed)
     if everyone:
         users = np.argsort(opened.users.ids, kind="stable").astype(np.int32)
     else:
@@ -188,7 +188,7 @@ def recommend(
         say(f"warning: {note}", file=sys.stderr)
     if by in PATTERN_RULES and sys.stderr.isatty() and not opened.exposure_file.exists():
         say("estimating exposure; the run directory keeps the result", file=sys.stderr)
-    blocks = recommendations(opened, users, ranking, rated, titles=titles, among=allowed)
+    blocks = recommendations(opened, users, ranking, rated, titles=titles)
     if out is not None:
         write_blocks(blocks, out)
     else:

@@ -158,31 +158,28 @@ def _read_wide(X: Any, given: Mapping[str, str], codes: Array) -> dict[str, Arra
     table = np.array(X, object)
     if table.ndim != 2:
         raise InputError(f"expected a matrix of shape (users, items); found {table.shape}")
-    labels = list(getattr(X, "columns", range(table.shape[1])))
-    names, place = None, None
+    labels, names = list(getattr(X, "columns", range(table.shape[1]))), None
     if hasattr(X, "columns"):
+        index = getattr(X, "index", range(0))
+        names = None if hasattr(index, "step") else np.asarray(index)  # a range is no index of names
         place = locate("the data frame", list(map(str, labels)), len(labels), given, ("user",), "", "user").get("user")
         if place is None and any(isinstance(value, str) and not is_number(value) for value in table[:, 0]):
             place = 0
         if place is not None:
-            names = np.array(table[:, place].tolist())
-            table = np.delete(table, place, axis=1)
+            names, table = np.array(table[:, place].tolist()), np.delete(table, place, axis=1)
             del labels[place]
-        elif not hasattr(getattr(X, "index", range(0)), "step"):  # a range is no index of names
-            names = np.asarray(X.index)
     table[np.vectorize(_is_missing, [bool])(table)] = np.nan
-    columns = [
-        _floats(c, f"a matrix has numbers alone, unlike its column {k}") for k, c in zip(labels, table.T, strict=True)
-    ]
-    values = np.column_stack(columns)
+    rule = "a matrix has numbers alone, unlike its column {}"
+    values = np.column_stack([_floats(c, rule.format(k)) for k, c in zip(labels, table.T, strict=True)])
     values[np.isin(values.astype(np.float32), codes)] = np.nan
-    if names is None and counts_cells(values):
-        raise InputError("the first column has the number of ratings of each row: leave it out")
     if names is None:
+        if counts_cells(values):
+            raise InputError("the first column has the number of ratings of each row: leave it out")
         refuse_names(values, "the first column", 'give a data frame and BPMF(columns="user=NAME")')
-    users = np.arange(len(values)) if names is None else _names(names, "user")
+        names = np.arange(len(values))
     row, column = np.nonzero(~np.isnan(values))
-    return {"user": users[row], "item": _names(np.array(labels), "item")[column], "rating": values[row, column]}
+    users, items = _names(names, "user"), _names(np.array(labels), "item")
+    return {"user": users[row], "item": items[column], "rating": values[row, column]}
 
 
 def has_times(X: Any, y: Any, columns: str | None = None, matrix: bool | None = None) -> bool:
@@ -245,32 +242,24 @@ def _columns(X: Any, roles: Sequence[str], given: Mapping[str, str]) -> dict[str
     An array, or a data frame whose labels are numbers, has one column for each role, in the order of roles.
     """
     labels = getattr(X, "columns", None)
+    expected, advice = ", ".join(roles), _MATRIX_ADVICE * ("rating" in roles)
     if labels is None:
         array = X if isinstance(X, np.ndarray) else np.array(X, object)  # object: numbers stay numbers
         if array.ndim != 2 or array.shape[1] != len(roles):
-            raise InputError(
-                f"expected an array of shape (n, {len(roles)}): {', '.join(roles)}; found {array.shape}"
-                f"{_MATRIX_ADVICE * ('rating' in roles)}"
-            )
+            raise InputError(f"expected an array of shape (n, {len(roles)}): {expected}; found {array.shape}{advice}")
         columns = dict(zip(roles, array.T, strict=True))
     else:
         given = {role: name for role, name in given.items() if role in roles}
-        numbered = not given and all(isinstance(label, int | np.integer) for label in labels)
-        width = len(labels)
+        numbered, width = not given and all(isinstance(label, int | np.integer) for label in labels), len(labels)
         if numbered and width != len(roles):
-            advice = _MATRIX_ADVICE * ("rating" in roles)
-            raise InputError(
-                f"expected a column for each of {', '.join(roles)}; the data frame has {width} columns{advice}"
-            )
+            raise InputError(f"expected a column for each of {expected}; the data frame has {width} columns{advice}")
         names = None if numbered else [str(label) for label in labels]
-        advice = f'rename them, or give BPMF(columns="{",".join(f"{role}=NAME" for role in roles)}")'
-        advice += _MATRIX_ADVICE * ("rating" in roles)
-        if "rating" in roles and not numbered:
+        if "rating" in roles:
             places = assign_columns("the data frame", names, width, given, "timestamp" in roles)
-            roles = [role for role in roles if role in places]
         else:
-            places = locate("the data frame", names, width, given, roles, advice)
-        columns = {role: np.asarray(X[labels[places[role]]]) for role in roles}
+            rename = f'rename them, or give BPMF(columns="{",".join(f"{role}=NAME" for role in roles)}")'
+            places = locate("the data frame", names, width, given, roles, rename)
+        columns = {role: np.asarray(X[labels[places[role]]]) for role in roles if role in places}
     return columns | {role: _names(columns[role], role) for role in ("user", "item")}
 
 
@@ -289,16 +278,13 @@ def _names(column: Array, role: str) -> Array:
         _refuse_rows(np.array(missing, bool), f"{role} name")
         inferred = np.array(column.tolist())
         column = inferred if inferred.dtype.kind in "iuf" else column
-    if column.dtype.kind == "i" or (column.dtype.kind == "u" and (column < 2**63).all()):
-        return column.astype(np.int64)
     if column.dtype.kind == "f":
         _refuse_rows(~np.isfinite(column), f"{role} name")
         refuse_rounded(column, role)
-        whole = column.astype(np.int64)
-        if (whole != column).any():
-            row = int(np.flatnonzero(whole != column)[0])
-            raise InputError(f"names of {role}s must be integers or text; row {row} has {column[row]}")
-        return whole
+        if len(rows := np.flatnonzero(column % 1)):
+            raise InputError(f"names of {role}s must be integers or text; row {rows[0]} has {column[rows[0]]}")
+    if column.dtype.kind in "if" or (column.dtype.kind == "u" and (column < 2**63).all()):
+        return column.astype(np.int64)
     return np.array([str(value) for value in column.tolist()], dtype=object)
 
 

@@ -231,10 +231,8 @@ def load_description(db: Session, entity: str, given: Description) -> Described:
     described = read_description(db, entity, given)
     rated = f"(SELECT DISTINCT {entity}_id AS id FROM raw)"
     if not scalar(db, f"SELECT count(*) FROM {described.name} JOIN {rated} USING (id)"):
-        theirs, ours = (
-            ", ".join(first_column(db, f"SELECT id FROM {source} ORDER BY id LIMIT 3"))
-            for source in (described.name, rated)
-        )
+        few = "SELECT id FROM {} ORDER BY id LIMIT 3"
+        theirs, ours = (", ".join(first_column(db, few.format(source))) for source in (described.name, rated))
         raise InputError(
             f"{described.path} describes no {entity} of the ratings: it has names such as {theirs}, but the ratings "
             f"have names such as {ours}. The column of names must be called {entity}, or be the first"
@@ -261,9 +259,8 @@ def check_kinds(tables: Mapping[str, Described], descriptions: Mapping[str, Desc
     columns = {name for table in tables.values() for name in table.columns}
     given = {name for description in descriptions.values() for name in description.kinds}
     if given - columns:
-        raise InputError(
-            f"--feature-kinds names {min(given - columns)!r}, but the columns are {', '.join(sorted(columns))}"
-        )
+        known = ", ".join(sorted(columns))
+        raise InputError(f"--feature-kinds names {min(given - columns)!r}, but the columns are {known}")
 
 
 def _read_table(db: Session, source: Path | TableFile, entity: str, given: Description) -> Described:
@@ -423,13 +420,9 @@ def learn(db: Session, described: Described, given: Description) -> tuple[Encodi
     """
     if described.matrix is not None:
         return Encoding(width=described.matrix.shape[1]), []
-    codes, notes = [], []
-    for name in described.columns:
-        code, note = _learn_column(db, described, name, given)
-        codes.append(code)
-        if note:
-            notes.append(f"{described.path.name}: {name} is left out: {note}")
-    return Encoding(tuple(codes), given.separator), notes
+    learnt = {name: _learn_column(db, described, name, given) for name in described.columns}
+    notes = [f"{described.path.name}: {name} is left out: {note}" for name, (_, note) in learnt.items() if note]
+    return Encoding(tuple(code for code, _ in learnt.values()), given.separator), notes
 
 
 def _learn_column(db: Session, described: Described, name: str, given: Description) -> tuple[Code, str]:
@@ -481,10 +474,8 @@ def _check_values(db: Session, described: Described, name: str, kind: Kind) -> N
         return
     c = described.columns[name]
     wrong = f"NOT {_is_number(c)}" if kind == "number" else f"{c} NOT IN ('0', '1')"
-    rows = db.execute(
-        f"SELECT rowid, {c} FROM {described.name} WHERE {c} IS NOT NULL AND {wrong} LIMIT {SHOWN}"
-    ).fetchall()
-    if rows:
+    query = f"SELECT rowid, {c} FROM {described.name} WHERE {c} IS NOT NULL AND {wrong} LIMIT {SHOWN}"
+    if rows := db.execute(query).fetchall():
         where, texts = described.where([row for row, _ in rows]), ", ".join(repr(text) for _, text in rows)
         raise InputError(
             f"{described.path}, {where}: the {kind} {name} is {texts}; correct it, leave the cell empty, or prepare "
@@ -514,8 +505,7 @@ def apply(db: Session, described: Described, encoding: Encoding, n: int) -> Feat
     `db` has the table ``{entity}s`` (id, k) of n users or items; row k of the features belongs to the user or item with
     number k. Raises InputError if numbers are too large.
     """
-    first = 0
-    entries = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
+    first, entries = 0, [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
     if described.matrix is not None:
         row_numbers = db.execute(f"SELECT r, k FROM {described.name} JOIN {described.entity}s USING (id)").fetchnumpy()
         cells = described.matrix[row_numbers["r"]].tocoo()
@@ -553,7 +543,6 @@ def _categories(db: Session, described: Described, code: Code, separator: str) -
     """Return the row and the feature's position in `code` of every known category of every row."""
     db.register("learnt", {"atom": np.array(code.atoms, object), "feature": np.arange(len(code.atoms))})
     atoms_sql = _select_atoms(described, code.name, code.kind, separator)
-    cells = db.execute(
-        f"SELECT k, feature FROM ({atoms_sql}) JOIN learnt USING (atom) JOIN {described.entity}s USING (id)"
-    ).fetchnumpy()
-    return cells["k"], cells["feature"]
+    query = f"SELECT k, feature FROM ({atoms_sql}) JOIN learnt USING (atom) JOIN {described.entity}s USING (id)"
+    k, feature = db.execute(query).fetchnumpy().values()
+    return k, feature

@@ -154,30 +154,31 @@ def _libfm() -> Layout:
 def _netflix(after: str) -> Layout | None:
     """Return the layout of ratings, qualifying or probing pairs of the Netflix prize, by the line after an item."""
     date = "([0-9]{4}-[0-9]{2}-[0-9]{2})"
-    parts = {"user": _INDEX, "rating": f"({_NUMBER})", "timestamp": date}
+    parts = {
+        "user": (_INDEX, _index),
+        "rating": (f"({_NUMBER})", _number),
+        "timestamp": (date, "nullif(g.g{}, '')".format),
+    }
     for names in (("user", "rating", "timestamp"), ("user", "timestamp"), ("user", "rating"), ("user",)):
-        pattern = ",".join(parts[name] for name in names)
+        pattern = ",".join(parts[name][0] for name in names)
         if re.fullmatch(pattern, after):
-            columns = {"user": _index(1), "item": _index(0)}
-            sql = {"rating": _number, "timestamp": "nullif(g.g{}, '')".format}
-            columns |= {name: sql[name](k) for k, name in enumerate(names[1:], 2)}
-            others = "".join(f", c{k}" for k in range(2, len(columns)))
+            sql = {name: parts[name][1](k) for k, name in enumerate(names, 1)}
             return Layout(
                 f"{_INDEX}:|{pattern}",
-                columns,
+                {"user": sql.pop("user"), "item": _index(0), **sql},
                 "c0 IS NOT NULL OR c1 IS NOT NULL",
                 f"an item and a colon, or {', '.join(names)}",
-                f"SELECT c0, item AS c1{others} FROM (SELECT *, last_value(c1 IGNORE NULLS) OVER "
-                "(ROWS UNBOUNDED PRECEDING) AS item FROM lines) WHERE c0 IS NOT NULL",
+                "SELECT * EXCLUDE (bad) REPLACE (last_value(c1 IGNORE NULLS) OVER (ROWS UNBOUNDED PRECEDING) AS c1) "
+                "FROM lines QUALIFY c0 IS NOT NULL",
             )
     return None
 
 
-def blank_separated(names: Sequence[str], skipped: int) -> Layout:
-    """Return the layout of a table with any number of blanks between its columns, whose names are given."""
-    columns = {name: f"nullif(g.g{k}, '')" for k, name in enumerate(names)}
-    expected = f"{len(names)} columns with blanks between them"
-    return Layout(_BLANKS.join(['([^ \\t"]+)'] * len(names)), columns, "c0 IS NOT NULL", expected, skipped=skipped)
+def blank_separated(width: int, skipped: int) -> Layout:
+    """Return the layout of a table with any number of blanks between its columns."""
+    columns = {f"c{k}": f"nullif(g.g{k}, '')" for k in range(width)}
+    expected = f"{width} columns with blanks between them"
+    return Layout(_BLANKS.join(['([^ \\t"]+)'] * width), columns, "c0 IS NOT NULL", expected, skipped=skipped)
 
 
 # ------------------------------------------------------------------------------------------------ binary

@@ -16,14 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from dsgmcmc.data.codes import Codes, find_codes
-from dsgmcmc.data.columns import (
-    ROLES,
-    assign_columns,
-    clicks_advice,
-    find_doubts,
-    names_recur,
-    parse_columns,
-)
+from dsgmcmc.data.columns import ROLES, assign_columns, clicks_advice, find_doubts, names_recur, parse_columns
 from dsgmcmc.data.features import Described, Description, check_kinds, encode, load_description
 from dsgmcmc.data.ratings import (
     AGES,
@@ -181,7 +174,9 @@ def prepare_ratings(
         check_kinds(features, described)
         lengths = _number_entities(db, seed, features)
         found = _codes(db)
-        doubts = [str(found)] * bool(found.values) + _doubts(db, lengths)
+        n, low, high = db.execute("SELECT count(*), min(rating), max(rating) FROM raw").fetchall()[0]
+        first = first_column(db, "SELECT rating FROM raw LIMIT 1000")
+        doubts = [str(found)] * bool(found.values) + find_doubts(lengths, n, first, low, high)
         encoded = {entity: encode(db, features[entity], given, lengths[entity]) for entity, given in described.items()}
         rows, cols = ("item", "user") if lengths["item"] > lengths["user"] else ("user", "item")
         report("matching names")
@@ -324,15 +319,11 @@ def _refuse_bad_rows(db: Session, table: TableFile, timed: bool, before: int) ->
         f"SELECT rowid - {before}, CASE {cases} END AS fault, user_id, item_id, rating, count(*) OVER () FROM raw "
         f"WHERE rowid >= {before} AND fault IS NOT NULL ORDER BY rowid LIMIT {SHOWN}"
     ).fetchall()
-    if not rows:
-        return
-    details = ""
-    for row, fault, user, item, rating, _ in rows:
-        details += f"\n  {table.where(row)}: {fault} (user {user}, item {item}, rating {rating})"
-    many = f"{rows[0][-1]} rows have" if len(rows) > 1 else "1 row has"
-    raise InputError(
-        f"{table.path}: {many} missing, non-numeric, rounded, infinite or NaN values; correct or remove them{details}"
-    )
+    if rows:
+        many = f"{rows[0][-1]} rows have" if len(rows) > 1 else "1 row has"
+        faulty = f"{table.path}: {many} missing, non-numeric, rounded, infinite or NaN values; correct or remove them"
+        shown = (f"{table.where(row)}: {fault} (user {u}, item {i}, rating {x})" for row, fault, u, i, x, _ in rows)
+        raise InputError("\n  ".join([faulty, *shown]))
 
 
 def _describe_roles(table: TableFile, columns: dict[str, int], timed: bool) -> str:
@@ -351,31 +342,21 @@ def _leave_out(db: Session, missing: Sequence[str]) -> int:
     numbers = [f"{float(text)!r}::FLOAT" for text in missing if is_number(text)]
     if not numbers:
         return 0
-    before = scalar(db, "SELECT count(*) FROM raw")
-    db.execute(f"DELETE FROM raw WHERE rating::FLOAT IN ({', '.join(numbers)})")
+    number = int(scalar(db, f"DELETE FROM raw WHERE rating::FLOAT IN ({', '.join(numbers)})"))
     if not scalar(db, "SELECT count(*) FROM raw WHERE NOT test"):
         raise InputError(f"{named('missing')}={','.join(missing)} leaves no training ratings")
-    return int(before - scalar(db, "SELECT count(*) FROM raw"))
+    return number
 
 
 def _codes(db: Session) -> Codes:
     """Return the values that probably mean "not rated"."""
-    level = f"floor((rating - low) / nullif(high - low, 0) * {_BINS})"
-    levels = db.execute(
-        "SELECT min(rating) AS value, count(*) AS n "
-        "FROM raw, (SELECT min(rating) AS low, max(rating) AS high FROM raw) "
-        f"GROUP BY {level} ORDER BY value"
-    ).fetchnumpy()
-    return find_codes(levels["value"], levels["n"])
+    low, high = scalar(db, "SELECT [min(rating), max(rating)] FROM raw")
+    bins = f"floor((rating - {low!r}) / {high - low or 1!r} * {_BINS})"
+    query = f"SELECT min(rating) AS value, count(*) AS n FROM raw GROUP BY {bins} ORDER BY value"
+    return find_codes(*db.execute(query).fetchnumpy().values())
 
 
 # ------------------------------------------------------------------------------------------------ arranging
-
-
-def _doubts(db: Session, lengths: Mapping[str, int]) -> list[str]:
-    """Return what speaks against the columns that were taken for users, items and ratings."""
-    n, low, high = db.execute("SELECT count(*), min(rating), max(rating) FROM raw").fetchall()[0]
-    return find_doubts(lengths, n, first_column(db, "SELECT rating FROM raw LIMIT 1000"), low, high)
 
 
 def _hash(*fields: str) -> str:
@@ -428,8 +409,7 @@ def _make_cells(db: Session, seed: int, duplicates: str, rows: str, cols: str) -
         f"{_PLACE_OF_DUPLICATE} AS place "
         f"FROM raw JOIN {rows}s r ON r.id = raw.{rows}_id JOIN {cols}s c ON c.id = raw.{cols}_id"
     )
-    db.execute(f"CREATE TABLE cells AS SELECT * EXCLUDE (place) FROM ({numbered})")
-    before = scalar(db, "SELECT count(*) FROM cells")
+    before = scalar(db, f"CREATE TABLE cells AS SELECT * EXCLUDE (place) FROM ({numbered})")
     if not scalar(db, "SELECT count(*) FROM (SELECT key FROM cells GROUP BY key HAVING count(*) > 1)"):
         return 0
     _refuse_pairs(db, rows, cols, "bool_or(test) AND NOT bool_and(test)", "in both the training and the test files")
@@ -437,12 +417,8 @@ def _make_cells(db: Session, seed: int, duplicates: str, rows: str, cols: str) -
         advice = f"rated more than once (to merge them: {named('duplicates')} first, last or mean)"
         _refuse_pairs(db, rows, cols, "count(*) > 1", advice)
     value, time = _MERGED[duplicates]
-    db.execute("DROP TABLE cells")
-    db.execute(
-        f"CREATE TABLE cells AS SELECT row, col, {value} AS value, {time} AS time, any_value(key) AS key, test "
-        f"FROM ({numbered}) GROUP BY row, col, test"
-    )
-    return int(before - scalar(db, "SELECT count(*) FROM cells"))
+    merged = f"SELECT row, col, {value} AS value, {time} AS time, any_value(key) AS key, test FROM ({numbered})"
+    return int(before - scalar(db, f"CREATE OR REPLACE TABLE cells AS {merged} GROUP BY row, col, test"))
 
 
 def _refuse_pairs(db: Session, rows: str, cols: str, condition: str, fault: str) -> None:
@@ -453,11 +429,10 @@ def _refuse_pairs(db: Session, rows: str, cols: str, condition: str, fault: str)
         f"JOIN {rows}s ON {rows}s.k = row JOIN {cols}s ON {cols}s.k = col ORDER BY ALL LIMIT {SHOWN}"
     ).fetchall()
     if pairs:
-        lines = [
-            f"\n  user {user}, item {item}: rated {', '.join(f'{value:g}' for value in ratings)}"
-            for user, item, ratings, _ in pairs
-        ]
-        raise InputError(f"{pairs[0][-1]} pair(s) of a user and an item are {fault}:{''.join(lines)}")
+        message = f"{pairs[0][-1]} pair(s) of a user and an item are {fault}:"
+        for user, item, ratings, _ in pairs:
+            message += f"\n  user {user}, item {item}: rated {', '.join(f'{value:g}' for value in ratings)}"
+        raise InputError(message)
 
 
 def _test_condition(db: Session, fraction: float, temporal: bool) -> str:

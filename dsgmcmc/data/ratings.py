@@ -128,15 +128,6 @@ class Features(NamedTuple):
         return {f"{side}/features/{name}": array for name, array in arrays.items()}
 
 
-class StoredFeatures(NamedTuple):
-    """Features of one side in an open ratings file, as in `Features` but without indices and values."""
-
-    indptr: Int64
-    names: tuple[str, ...]
-    groups: tuple[str, ...]
-    encoding: str
-
-
 class Times(NamedTuple):
     """Positions in time of ratings within their rows, or within their columns: (m,) int32 each.
 
@@ -279,8 +270,8 @@ class Ratings:
         Seed of the order of rows and columns, and of the split.
     source : str
         Names of the input files.
-    features : dict of {"rows", "cols"} to StoredFeatures
-        Features of the sides that have features.
+    features : dict of {"rows", "cols"} to Features
+        Features of the sides that have features, without indices and values, which `feature_slab` reads.
     times : dict of {"rows", "cols"} to Times, or None
         Numbers of places and pages of each row (or column), if the file has the order in time.
     temporal : bool
@@ -438,10 +429,10 @@ class Ratings:
         group, stored = f"{side}/features", self.features[side]
         first, last = int(stored.indptr[start]), int(stored.indptr[stop])
         indices, values = (self._read(f"{group}/{name}", first, last) for name in ("indices", "values"))
-        features = Features(stored.indptr[start : stop + 1] - first, indices, values, stored.names, stored.groups)
-        if bad := _find_bad_cells(features.indptr, indices, values, len(stored.names)):
+        indptr = stored.indptr[start : stop + 1] - first
+        if bad := _find_bad_cells(indptr, indices, values, len(stored.names)):
             raise self._wrong(f"/{group} has {bad} in rows {start} to {stop}")
-        return features
+        return Features(indptr, indices, values, stored.names, stored.groups)
 
     def times_slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
         """Read the positions in time of a part's ratings in rows `start` to `stop`, within their rows or columns.
@@ -523,16 +514,13 @@ class Ratings:
         self.minimum, self.maximum = attributes["min"], attributes["max"]
         self.transposed, self.seed, self.digest = (attributes[k] for k in ("transposed", "seed", "content_sha256"))
         self.mean, self.source = attributes["mean"], attributes["source"]
-        if not 0 < self.n_cols <= self.n_rows <= MAX_SIDE:
-            raise self._wrong(f"I={self.n_rows}, J={self.n_cols}: expected 0 < J <= I <= {MAX_SIDE}")
-        if self.nnz < 1 or self.nnz_test < 0:
-            raise self._wrong(f"nnz={self.nnz}, nnz_test={self.nnz_test}")
         # NaN fails every comparison; the mean in float64 may round just outside equal extremes
         slack = 1e-6 * max(1.0, abs(self.minimum), abs(self.maximum))
-        if not self.minimum - slack <= self.mean <= self.maximum + slack or not math.isfinite(self.mean):
-            raise self._wrong(f"min={self.minimum}, mean={self.mean}, max={self.maximum}")
-        if len(self.digest) != 64:
-            raise self._wrong("content_sha256 is not a SHA-256")
+        is_mean = self.minimum - slack <= self.mean <= self.maximum + slack and math.isfinite(self.mean)
+        has_sizes = 0 < self.n_cols <= self.n_rows <= MAX_SIDE and self.nnz >= 1 and self.nnz_test >= 0
+        if not (is_mean and has_sizes and len(self.digest) == 64):
+            found = ", ".join(f"{name}={value}" for name, value in attributes.items())
+            raise self._wrong(f"its attributes are impossible: {found}")
 
     def _check_arrays(self) -> None:
         """Check shapes and types of all data sets; read index pointers and numbers of ratings."""
@@ -561,7 +549,7 @@ class Ratings:
         if self.temporal:
             self._dataset("train/age", self.nnz, np.uint8)
 
-    def _check_features(self, side: Side, n: int) -> StoredFeatures:
+    def _check_features(self, side: Side, n: int) -> Features:
         """Read names, groups, encoding and index pointer of the features of a side with n rows."""
         group = f"{side}/features"
         names = self._dataset(f"{group}/names", None, None)
@@ -576,7 +564,8 @@ class Ratings:
         self._dataset(f"{group}/values", nnz, np.float32)
         self._check_indptr(group, indptr, nnz)
         texts = [tuple(text.decode() for text in data[:].tolist()) for data in (names, groups)]
-        return StoredFeatures(indptr, texts[0], texts[1], encoding.decode())
+        unread = np.zeros(0, np.int32), np.zeros(0, np.float32)
+        return Features(indptr, *unread, texts[0], texts[1], encoding.decode())
 
     def _check_times(self, side: Side, n: int) -> Times:
         """Read and check the numbers of places and pages of a side with n rows."""
@@ -667,8 +656,6 @@ def write_slabs(
         Attributes of the file, as in `Ratings`.
     """
     path = Path(path)
-    if not 0 < sizes.cols <= sizes.rows <= MAX_SIDE or sizes.train < 1:
-        raise ValueError(f"{sizes} are not sizes of a ratings file")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with writing(path):
@@ -713,8 +700,6 @@ class _Content:
             self._file.create_dataset(name, (length,), stored, chunks=chunks, fletcher32=bool(chunks))
         start = self._filled.get(name, 0)
         self._filled[name] = start + len(array)
-        if self._filled[name] > length:
-            raise ValueError(f"/{name} has more than {length} entries")
         array = array.astype(self._file[name].dtype)  # the type also tells h5py that bytes are UTF-8
         if len(array):
             self._file[name][start : start + len(array)] = array
@@ -726,8 +711,6 @@ class _Content:
         """Append the ratings of the next rows of a part."""
         part, indptr = slab.part, slab.indptr
         indices, values = slab.indices.astype(np.int32, copy=False), slab.values.astype(np.float32, copy=False)
-        if bad := _find_bad_cells(indptr, indices, values, self._sizes.cols):
-            raise ValueError(bad)
         length, n_rows = getattr(self._sizes, part), self._sizes.rows
         offset = self._filled.get(f"{part}/indices", 0)
         row = self._filled.get(f"{part}/indptr", 1) - 1
@@ -756,14 +739,8 @@ class _Content:
             self._row_sums.append(np.add.reduceat(values.astype(np.float64), starts))
 
     def finish(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """Write the number of ratings of each column, the numbers of places and pages, and all attributes; return them.
-
-        Raises ValueError if a data set is incomplete.
-        """
+        """Write the number of ratings of each column, of places and of pages, and the attributes; return these."""
         sizes = self._sizes
-        for name, filled in self._filled.items():
-            if filled != len(self._file[name]):
-                raise ValueError(f"/{name} has {filled} entries, fewer than {len(self._file[name])}")
         self.append("train/column_counts", self._column_counts, sizes.cols, hashed=False)
         for name, counts in self._time_counts.items():
             self.append(name, counts, len(counts), hashed=False)

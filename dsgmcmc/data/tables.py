@@ -337,7 +337,7 @@ def open_table(db: Session, path: Path, is_header: Callable[[list[str]], bool], 
     table = _open_lines(path, lines, is_header)._replace(packed=packed, encoding=encoding, mixed=mixed)
     if table.delimiter != _BLANKS:
         return table
-    layout = blank_separated(table.names, table.first_line - 1)
+    layout = blank_separated(table.width, table.first_line - 1)
     return table._replace(kind="lines", types=["VARCHAR"] * table.width, delimiter=_NO_DELIMITER, layout=layout)
 
 

@@ -351,12 +351,12 @@ class FittedModel:
             If a user or every candidate is unknown, an option is invalid, or items were folded in.
         """
         run = self._fitted()
-        ranking = Ranking(n, by, z, seed=seed, clip=self.clip, at_least=at_least, include_rated=include_rated)
+        lists = (None if items is None else list_names(items, "item") for items in (candidates, exclude))
+        among, notes = allowed_items(run, *lists)
+        ranking = Ranking(n, by, z, seed, self.clip, at_least, include_rated, among)
         needs_rated = not include_rated or by in PATTERN_RULES
         if needs_rated and self._rated is None:
             self._rated = run.rated(self._data)
-        lists = (None if items is None else list_names(items, "item") for items in (candidates, exclude))
-        among, notes = allowed_items(run, *lists)
         for note in (*notes, *warn_of_few(run, by, at_least)):
             warnings.warn(plain(note), stacklevel=4)  # of the caller, beyond `renewing`
         newcomers = self._newcomers
@@ -366,7 +366,7 @@ class FittedModel:
         rows = Predictor(run, PredictOptions(), newcomers).index_of("user", names)
         run.users.index_of([name for name, row in zip(names, rows.tolist(), strict=True) if row < 0], refuse=True)
         rated = self._rated if needs_rated else None
-        blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers, among=among))
+        blocks = list(recommendations(run, rows, ranking, rated, newcomers))
         table = Table({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {})
         return as_given(users, table)
 

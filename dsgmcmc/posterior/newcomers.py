@@ -45,7 +45,7 @@ the shared values. Slices update them and theta in turns. They mix more slowly, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from functools import partial
 from math import cos, exp, log, pi, sin
@@ -78,185 +78,6 @@ SLICES, TURNS = 10, 90  # slices of theta alone; turns of theta with scale and t
 NEWTON_STEPS = 50  # largest number of Newton steps to the mode; about five are usual
 DIFFERENCE_STEP = 1e-3  # for derivatives of the normal approximation; their error does not change the target
 SLAB_RATINGS = 4_000_000  # ratings that are read from the file at a time
-
-
-class FoldIn:
-    """Users (or items) of a run with new ratings.
-
-    Parameters
-    ----------
-    run : Run
-        A run with saved draws.
-    kind : {"user", "item"}
-        Whether rows are users or items.
-    vocabulary : Vocabulary
-        Names of the rows.
-    rows : (n,) int
-        User (or item) of each rating, by position in the vocabulary. For a user that the run knows, the ratings must
-        include those from which the run was sampled.
-    others : (n,) int32
-        Item (or user) of each rating, by its row in the run.
-    values : (n,) float
-        The ratings.
-    features : (names, F) sparse matrix, optional
-        Features of the rows in the vocabulary, if the run has features of them; a row without features is taken to be
-        average.
-
-    Raises
-    ------
-    InputError
-        If the run has no draws, or its likelihood excludes a rating.
-    """
-
-    def __init__(
-        self,
-        run: Run,
-        kind: str,
-        vocabulary: Vocabulary,
-        rows: Array,
-        others: Int32,
-        values: Array,
-        features: csr_matrix | None = None,
-    ) -> None:
-        run.need_draws()
-        self.run, self.kind = run, kind
-        self.vocabulary, self._features = vocabulary, features
-        self._has_cuts = kind == "user" and run.config.thresholds != "shared"
-        order = np.argsort(rows, kind="stable")
-        self._others = others[order]
-        run.config.law.check_new(values, float(run.facts["minimum"]))
-        values = run.config.law.scaled(values[order].astype(np.float64))
-        self._values = run.config.law.codes(values, run.levels)
-        self._ends = np.searchsorted(rows[order], np.arange(len(vocabulary) + 1))
-        self._rows: dict[int, Rows] = {}
-
-    def rated(self, row: int) -> Int32:
-        """Return the rows of the items (or users) that the new row at position `row` in the vocabulary rated."""
-        rows: Int32 = self._others[self._ends[row] : self._ends[row + 1]]
-        return rows
-
-    def rows(self, position: int, chosen: Array) -> Rows:
-        """Return the distributions of new rows at a saved draw.
-
-        Parameters
-        ----------
-        position : int
-            Position of the draw in the run's `draws`.
-        chosen : (q,) int
-            Positions of the new rows in the vocabulary.
-
-        Returns
-        -------
-        Rows
-            Means, covariances, 1 / g, and thresholds if users have individual ones.
-        """
-        if position not in self._rows:
-            self._rows[position] = self._solve(position)
-        rows = self._rows[position]
-        cuts = None if rows.cuts is None else rows.cuts[chosen]
-        return Rows(rows.mean[chosen], rows.covariance[chosen], rows.noise[chosen], cuts)
-
-    def drawn(self, position: int, rng: Generator) -> FoldIn:
-        """Return a copy in which every row at the saved draw `position` is one draw from its distribution."""
-        rows, result = self.rows(position, np.arange(len(self.vocabulary))), copy(self)
-        normals = zip(rows.mean, rows.covariance, strict=True)
-        mean = np.array([rng.multivariate_normal(*normal) for normal in normals])
-        result._rows = {position: rows._replace(mean=mean, covariance=np.zeros_like(rows.covariance))}
-        return result
-
-    def _solve(self, position: int) -> Rows:
-        """Compute the distributions of all rows at a saved draw."""
-        draw, n = self.run.draw(position), len(self.vocabulary)
-        unseen = draw.unseen[self.kind]
-        other_theta = draw.theta[OTHER[self.kind]].astype(np.float64)
-        background = draw.tau * (self.run.config.zero_weight or 0.0) * other_theta.T @ other_theta
-        d = other_theta.shape[1]
-        shifts = np.zeros((n, d))
-        if self._features is not None:
-            effects, centre = draw.shared[f"{self.kind}.features.effects"], self.run.index.encoding(self.kind)[1]
-            shifts = self._features @ effects - np.outer(np.diff(self._features.indptr) > 0, centre @ effects)
-        precision = np.linalg.inv(draw.prior[self.kind].covariance).astype(np.float64)
-        rng = np.random.default_rng([0, position])  # for noise scales, and for rows whose distribution is not normal
-        cuts = np.tile(draw.thresholds, (n, 1)) if self._has_cuts and draw.thresholds is not None else None
-        result = Rows(np.empty((n, d)), np.empty((n, d, d)), np.ones(n), cuts)
-        for row in range(n):
-            span = slice(self._ends[row], self._ends[row + 1])
-            if span.start == span.stop:
-                result.mean[row], result.covariance[row] = unseen.mean + shifts[row], unseen.covariance
-                continue
-            result.mean[row], result.covariance[row], result.noise[row], row_cuts = self._given_ratings(
-                draw, span, shifts[row], precision, background, rng
-            )
-            if cuts is not None:
-                cuts[row] = row_cuts
-        return result
-
-    def _shared(self, draw: Draw, name: str) -> float | None:
-        """Return a scalar that all rows share; None if the model does not have it."""
-        value = draw.shared.get(f"{self.kind}.{name}")
-        return None if value is None else value.item()
-
-    def _given_ratings(
-        self, draw: Draw, span: slice, shift: Float64, precision: Float64, background: Float64, rng: Generator
-    ) -> tuple[Float64, Float64, float, Array | None]:
-        """Return mean, covariance, 1 / g (or 1 / s for ordinal ratings) and thresholds of a row at a draw.
-
-        `span` selects the ratings of the row, `shift` is the term of its features in its prior mean, `precision` the
-        prior precision, and `background` the precision from the likelihood term of all pairs, rated or not.
-        """
-        other, config = OTHER[self.kind], self.run.config
-        prior = draw.prior[self.kind]
-        rated = self._others[span]
-        phi = draw.theta[other][rated].astype(np.float64)
-        of_rated = (model_part.of_rated(draw, self.kind, rated) for model_part in PARTS.values())
-        centre = sum((term for term in of_rated if term is not None), prior.mean + shift)
-        unknown = np.full(len(rated), -1, np.int32)
-        users, items = (unknown, rated) if self.kind == "user" else (rated, unknown)
-        added, variance = draw.of_ratings(users, items)
-        offset = np.full(len(phi), self.run.mean) + added
-        if config.biases:
-            offset = offset + phi[:, config.rank]
-            phi[:, config.rank] = 1.0
-        x = self._values[span]
-        scales = draw.noise_scale[other][rated].astype(np.float64)
-        row = RatedRow(phi, offset, x, centre, precision, variance)
-        if config.law.is_conditionally_gaussian():
-            noise_precision = draw.tau * scales
-            if np.any(variance):
-                noise_precision = 1 / (1 / noise_precision + variance)
-            return *_normal_row(config.law, row, noise_precision, background, self._shared(draw, "nu"), rng), None
-        cuts: Array | None = config.law.shape_of(draw.shared) if draw.thresholds is None else draw.thresholds
-        if draw.user_thresholds is not None and not self._has_cuts:
-            cuts = draw.user_thresholds[rated]
-        gaps = draw.shared["thresholds.precision"] if self._has_cuts else None
-        spread = Spread.of(config.law, self._shared(draw, "scales"), gaps)
-        theta, scale, cuts = draw_row(config.law, row, scales * draw.tau, cuts, spread, rng)
-        return theta, np.zeros((len(theta), len(theta))), 1 / scale, cuts
-
-
-def _normal_row(
-    law: type[Law], row: RatedRow, noise_precision: Float64, background: Float64, nu: float | None, rng: Generator
-) -> tuple[Float64, Float64, float]:
-    """Return mean, covariance and 1 / g of a row that is normal given g; `nu` is None if noise is shared."""
-    target = row.x - row.offset
-    statistics = law.statistics(row.features, target, noise_precision)
-    assert statistics is not None
-    gram, moment = statistics
-    gram = gram + background
-    g = 1.0
-    for turn in range(GIBBS_TURNS + 1):
-        try:
-            lower = np.linalg.cholesky(row.precision + g * gram)
-        except np.linalg.LinAlgError as error:
-            raise InputError(f"nothing can be folded in: a saved draw has invalid precisions ({error})") from error
-        inverse = np.linalg.inv(lower)
-        mean = inverse.T @ (inverse @ (row.precision @ row.centre + g * moment))
-        if nu is None or turn == GIBBS_TURNS:
-            break
-        drawn = mean + inverse.T @ rng.standard_normal(len(mean))
-        squares = float(noise_precision @ (target - row.features @ drawn) ** 2)
-        g = rng.gamma((nu + len(target)) / 2) / ((nu + squares) / 2)
-    return mean, inverse.T @ inverse, 1 / g
 
 
 class NewRatings(NamedTuple):
@@ -350,56 +171,7 @@ def describe_new(run: Run, kind: str, given: Any, columns: str | None = None) ->
     return dict(zip(keys, _matrix(features), strict=True))
 
 
-def _matrix(features: Features) -> csr_matrix:
-    """Return features as a sparse matrix (n, F)."""
-    from scipy.sparse import csr_matrix  # slow to import
-
-    cells = features.values.astype(np.float64), features.indices, features.indptr
-    return csr_matrix(cells, (len(features.indptr) - 1, len(features.names)))
-
-
-def _features_of(run: Run, new: NewRatings, names: Array, known: Int32, data: Path | None) -> csr_matrix | None:
-    """Return the features, (n, F), of users (or items) `names`; `known`, (n,), has their rows in the run, or -1.
-
-    Known rows without new features need the ratings file (`data`, if it was moved). Returns None if the run has no
-    features.
-    """
-    if not (width := len(run.feature_names(new.kind))):
-        return None
-    from scipy.sparse import csr_matrix, vstack
-
-    rows = [new.described.get(name, csr_matrix((1, width))) for name in names.tolist()]
-    stored = [k for k, name in enumerate(names.tolist()) if known[k] >= 0 and name not in new.described]
-    if stored:
-        side = SIDES["WH".index(run.index.factors[new.kind])]
-        with run.open_ratings(data) as ratings:
-            for k in stored:
-                rows[k] = _matrix(ratings.feature_slab(side, int(known[k]), int(known[k]) + 1))
-    return vstack(rows, "csr")
-
-
-def training_ratings(ratings: Ratings, kind: str, rows: Int32) -> tuple[Array, Int32, Float32]:
-    """Read the training ratings of users (or items), given by distinct rows (q,) int32.
-
-    Returns
-    -------
-    positions : (n,) int
-        Positions among `rows`.
-    others : (n,) int32
-        Rows of the items (or users).
-    values : (n,) float32
-    """
-    place = np.full(max(ratings.n_rows, ratings.n_cols), -1)
-    place[rows] = np.arange(len(rows))
-    parts = []
-    for start, stop in row_slabs(ratings.row_indptr, SLAB_RATINGS):
-        ends, columns, values = ratings.slab("train", start, stop)
-        sides = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(ends)), columns
-        raters, rated = sides if (kind == "user") != ratings.transposed else sides[::-1]
-        chosen = place[raters] >= 0
-        parts.append((place[raters[chosen]], rated[chosen], values[chosen]))
-    positions, others, values = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return positions, others, values
+# ---------------------------------------------------------------------- new ratings with the ratings of the run
 
 
 def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn, list[str]]:
@@ -435,63 +207,254 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
     if not len(ids):
         raise InputError("; ".join([*notes, "nothing is left to fold in"]))
     folded, known = Vocabulary(new.kind, ids), vocabulary.index_of(ids)
-    rows, old = folded.index_of(names), np.flatnonzero(known >= 0)
+    rows, old, described = folded.index_of(names), np.flatnonzero(known >= 0), new.described
     if len(old):
         with run.open_ratings(data) as ratings:
             places, old_others, old_values = training_ratings(ratings, new.kind, known[old])
+            if run.feature_names(new.kind):
+                described = _stored_features(run, ratings, new.kind, ids[old], known[old]) | described
         rows = np.concatenate([old[places], rows])
         others, values = np.concatenate([old_others, others]), np.concatenate([old_values, values])
     pairs = rows.astype(np.int64) * len(other) + others
     last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
-    features = _features_of(run, new, ids, known, data)
-    return FoldIn(run, new.kind, folded, rows[last], others[last], values[last], features=features), notes
+    features = _stacked(described, ids, len(run.feature_names(new.kind)))
+    return FoldIn(run, folded, rows[last], others[last], values[last], features), notes
 
 
-# ---------------------------------------------------------------------- rows whose distribution is not normal
+def training_ratings(ratings: Ratings, kind: str, rows: Int32) -> tuple[Array, Int32, Float32]:
+    """Read the training ratings of users (or items), given by distinct rows (q,) int32.
+
+    Returns
+    -------
+    positions : (n,) int
+        Positions among `rows`.
+    others : (n,) int32
+        Rows of the items (or users).
+    values : (n,) float32
+    """
+    place = np.full(max(ratings.n_rows, ratings.n_cols), -1)
+    place[rows] = np.arange(len(rows))
+    parts = []
+    for start, stop in row_slabs(ratings.row_indptr, SLAB_RATINGS):
+        ends, columns, values = ratings.slab("train", start, stop)
+        sides = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(ends)), columns
+        raters, rated = sides if (kind == "user") != ratings.transposed else sides[::-1]
+        chosen = place[raters] >= 0
+        parts.append((place[raters[chosen]], rated[chosen], values[chosen]))
+    positions, others, values = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return positions, others, values
+
+
+def _stored_features(run: Run, ratings: Ratings, kind: str, names: Array, rows: Int32) -> dict[Any, csr_matrix]:
+    """Read the features of users (or items) in the run, a (1, F) sparse matrix by name."""
+    side = SIDES["WH".index(run.index.factors[kind])]
+    slabs = (ratings.feature_slab(side, row, row + 1) for row in rows.tolist())
+    return dict(zip(names.tolist(), map(_matrix, slabs), strict=True))
+
+
+def _stacked(described: Mapping[Any, csr_matrix], names: Array, width: int) -> csr_matrix | None:
+    """Return features in the order of names, (n, width); rows without features are empty. None without features."""
+    from scipy.sparse import csr_matrix, vstack  # slow to import
+
+    if not width:
+        return None
+    return vstack([described.get(name, csr_matrix((1, width))) for name in names.tolist()], "csr")
+
+
+def _matrix(features: Features) -> csr_matrix:
+    """Return features as a sparse matrix (n, F)."""
+    from scipy.sparse import csr_matrix  # slow to import
+
+    cells = features.values.astype(np.float64), features.indices, features.indptr
+    return csr_matrix(cells, (len(features.indptr) - 1, len(features.names)))
+
+
+# ---------------------------------------------------------------------- distributions of rows at saved draws
+
+
+class FoldIn:
+    """Users (or items) of a run with new ratings.
+
+    Parameters
+    ----------
+    run : Run
+        A run with saved draws.
+    names : Vocabulary
+        Names of the rows, which are users or items.
+    rows : (n,) int
+        User (or item) of each rating, by position among the names. For a user that the run knows, the ratings must
+        include those from which the run was sampled.
+    others : (n,) int32
+        Item (or user) of each rating, by its row in the run.
+    values : (n,) float
+        The ratings.
+    features : (names, F) sparse matrix, optional
+        Features of the rows, if the run has features of them; a row without features is taken to be
+        average.
+
+    Raises
+    ------
+    InputError
+        If the run has no draws, or its likelihood excludes a rating.
+    """
+
+    def __init__(
+        self, run: Run, names: Vocabulary, rows: Array, others: Int32, values: Array, features: csr_matrix | None = None
+    ) -> None:
+        run.need_draws()
+        self.run, self.kind = run, names.kind
+        self.vocabulary, self._features = names, features
+        self._has_cuts = names.kind == "user" and run.config.thresholds != "shared"
+        order = np.argsort(rows, kind="stable")
+        self._others = others[order]
+        run.config.law.check_new(values, float(run.facts["minimum"]))
+        values = run.config.law.scaled(values[order].astype(np.float64))
+        self._values = run.config.law.codes(values, run.levels)
+        self._ends = np.searchsorted(rows[order], np.arange(len(names) + 1))
+        self._rows: dict[int, Rows] = {}
+
+    def rated(self, row: int) -> Int32:
+        """Return the rows of the items (or users) that the new row at position `row` in the vocabulary rated."""
+        rows: Int32 = self._others[self._ends[row] : self._ends[row + 1]]
+        return rows
+
+    def rows(self, position: int, chosen: Array) -> Rows:
+        """Return the distributions of new rows at a saved draw.
+
+        Parameters
+        ----------
+        position : int
+            Position of the draw in the run's `draws`.
+        chosen : (q,) int
+            Positions of the new rows in the vocabulary.
+
+        Returns
+        -------
+        Rows
+            Means, covariances, 1 / g (or 1 / s for ordinal ratings), and thresholds if users have individual ones.
+        """
+        if position not in self._rows:
+            self._rows[position] = self._solve(position)
+        rows = self._rows[position]
+        cuts = None if rows.cuts is None else rows.cuts[chosen]
+        return Rows(rows.mean[chosen], rows.covariance[chosen], rows.noise[chosen], cuts)
+
+    def drawn(self, position: int, rng: Generator) -> FoldIn:
+        """Return a copy in which every row at the saved draw `position` is one draw from its distribution."""
+        rows, result = self.rows(position, np.arange(len(self.vocabulary))), copy(self)
+        normals = zip(rows.mean, rows.covariance, strict=True)
+        mean = np.array([rng.multivariate_normal(*normal) for normal in normals])
+        result._rows = {position: rows._replace(mean=mean, covariance=np.zeros_like(rows.covariance))}
+        return result
+
+    def _solve(self, position: int) -> Rows:
+        """Compute the distributions of all rows at a saved draw."""
+        draw, law, n = self.run.draw(position), self.run.config.law, len(self.vocabulary)
+        prior, unseen = draw.prior[self.kind], draw.unseen[self.kind]
+        shifts = self._of_features(draw)
+        precision = np.linalg.inv(prior.covariance).astype(np.float64)
+        other_theta = draw.theta[OTHER[self.kind]].astype(np.float64)
+        of_all_pairs = draw.tau * (self.run.config.zero_weight or 0.0) * other_theta.T @ other_theta
+        nu, scales = (draw.shared.get(f"{self.kind}.{name}") for name in ("nu", "scales"))
+        spread = Spread.of(law, scales, draw.shared["thresholds.precision"] if self._has_cuts else None)
+        rng = np.random.default_rng([0, position])  # for noise scales, and for rows whose distribution is not normal
+        cuts = np.tile(draw.thresholds, (n, 1)) if self._has_cuts and draw.thresholds is not None else None
+        covariance = np.tile(unseen.covariance.astype(np.float64), (n, 1, 1))
+        rows = Rows(unseen.mean + shifts, covariance, np.ones(n), cuts)
+        for k in np.flatnonzero(np.diff(self._ends)).tolist():
+            row = self._given_ratings(draw, self.rated(k), k, prior.mean + shifts[k], precision)
+            if law.is_conditionally_gaussian():
+                rows.mean[k], rows.covariance[k], rows.noise[k] = normal_row(law, row, of_all_pairs, nu, rng)
+            else:
+                rows.mean[k], scale, row_cuts = draw_row(law, row, self._thresholds(draw, self.rated(k)), spread, rng)
+                rows.covariance[k], rows.noise[k] = 0.0, 1 / scale
+                if cuts is not None:
+                    cuts[k] = row_cuts
+        return rows
+
+    def _of_features(self, draw: Draw) -> Float64:
+        """Return the terms of the rows' features in their prior means, (n, D)."""
+        if self._features is None:
+            return np.zeros((len(self.vocabulary), draw.theta[self.kind].shape[1]))
+        effects, centre = draw.shared[f"{self.kind}.features.effects"], self.run.index.encoding(self.kind)[1]
+        shifts: Float64 = self._features @ effects - np.outer(np.diff(self._features.indptr) > 0, centre @ effects)
+        return shifts
+
+    def _given_ratings(self, draw: Draw, rated: Int32, k: int, centre: Float64, precision: Float64) -> RatedRow:
+        """Return the ratings of row `k` at a draw, and its prior, with the terms of the parts of the model."""
+        config = self.run.config
+        phi = draw.theta[OTHER[self.kind]][rated].astype(np.float64)
+        of_rated = (model_part.of_rated(draw, self.kind, rated) for model_part in PARTS.values())
+        centre = sum((term for term in of_rated if term is not None), centre)
+        unknown = np.full(len(rated), -1, np.int32)
+        added, variance = draw.of_ratings(*((unknown, rated) if self.kind == "user" else (rated, unknown)))
+        offset = np.full(len(phi), self.run.mean) + added
+        if config.biases:
+            offset = offset + phi[:, config.rank]
+            phi[:, config.rank] = 1.0
+        scales = draw.tau * draw.noise_scale[OTHER[self.kind]][rated].astype(np.float64)
+        return RatedRow(
+            phi, offset, self._values[self._ends[k] : self._ends[k + 1]], scales, centre, precision, variance
+        )
+
+    def _thresholds(self, draw: Draw, rated: Int32) -> Array | None:
+        """Return the thresholds, or other parameters of the likelihood, that all rows share, or of each rating."""
+        if draw.thresholds is None:
+            return self.run.config.law.shape_of(draw.shared)
+        return draw.thresholds if draw.user_thresholds is None or self._has_cuts else draw.user_thresholds[rated]
 
 
 class RatedRow(NamedTuple):
     """A row and its ratings x: design matrix Phi (`features`) and offset b of the predictors, and its prior.
 
+    `scales` are tau times the noise scales of the other sides of the ratings, which are 1 if the model has none;
     `centre` is the prior mean; `effects` are the variances of unknown effects that are added to the predictors.
     """
 
     features: Float64
     offset: Float64
     x: Float64
+    scales: Float64
     centre: Float64
     precision: Float64
-    effects: Array | float = 0.0
+    effects: Array | float
 
 
-class Spread(NamedTuple):
-    """Prior sds of the coordinates of a row's scale, (1,) or (0,), and of its gaps, (R - 2,) or (0,).
+def normal_row(
+    law: type[Law], row: RatedRow, of_all_pairs: Float64, nu: Array | None, rng: Generator
+) -> tuple[Float64, Float64, float]:
+    """Return mean, covariance and 1 / g of a row that is normal given g.
 
-    The coordinates are 0 at the shared values; `bound` limits |log s|. The vector z has the coordinates in units of
-    their sds, so that the prior of z is N(0, I).
+    `of_all_pairs` is the precision from the likelihood term of all pairs, rated or not; `nu` is None if noise is
+    shared.
     """
+    noise_precision = 1 / (1 / row.scales + row.effects) if np.any(row.effects) else row.scales
+    target = row.x - row.offset
+    statistics = law.statistics(row.features, target, noise_precision)
+    assert statistics is not None
+    gram, moment = statistics
+    gram = gram + of_all_pairs
+    g = 1.0
+    for turn in range(GIBBS_TURNS + 1):
+        try:
+            lower = np.linalg.cholesky(row.precision + g * gram)
+        except np.linalg.LinAlgError as error:
+            raise InputError(f"nothing can be folded in: a saved draw has invalid precisions ({error})") from error
+        inverse = np.linalg.inv(lower)
+        mean = inverse.T @ (inverse @ (row.precision @ row.centre + g * moment))
+        if nu is None or turn == GIBBS_TURNS:
+            break
+        drawn = mean + inverse.T @ rng.standard_normal(len(mean))
+        squares = float(noise_precision @ (target - row.features @ drawn) ** 2)
+        g = rng.gamma((nu.item() + len(target)) / 2) / ((nu.item() + squares) / 2)
+    return mean, inverse.T @ inverse, 1 / g
 
-    scale: Float64
-    gaps: Float64
-    bound: float
 
-    @classmethod
-    def of(cls, law: type[Law], scale_precision: float | None, gap_precision: Float64 | None) -> Spread:
-        """Convert from precisions, which are None if rows have no such parameter."""
-        scale = np.zeros(0) if scale_precision is None else np.array([scale_precision**-0.5])
-        return cls(scale, np.zeros(0) if gap_precision is None else gap_precision**-0.5, law.scale_bound)
-
-    def at(self, z: Float64, thresholds: Array | None) -> tuple[float, Array | None]:
-        """Return scale and thresholds at z, given the shared thresholds."""
-        n = len(self.scale)
-        scale = exp(log_scale(self.scale * z[:n], self.bound)[0]) if n else 1.0
-        if len(self.gaps) and thresholds is not None:
-            thresholds = cuts_of(coordinates_of(thresholds), self.gaps * z[n:])
-        return scale, thresholds
+# ---------------------------------------------------------------------- rows whose distribution is not normal
 
 
 def draw_row(
-    law: type[Law], row: RatedRow, scales: Float64, thresholds: Array | None, spread: Spread, rng: Generator
+    law: type[Law], row: RatedRow, thresholds: Array | None, spread: Spread, rng: Generator
 ) -> tuple[Float64, float, Array | None]:
     """Draw a row given its ratings.
 
@@ -501,8 +464,6 @@ def draw_row(
         Likelihood under which the conditional distribution of a row is not normal.
     row : RatedRow
         The row's ratings, and the prior of its theta.
-    scales : (n,) float64
-        tau times the noise scale of the item (or user) of each rating, which is 1 if the model has no noise scales.
     thresholds : (R - 1,) or (n, R - 1) float, or None
         Thresholds between levels: shared, or for every rating.
     spread : Spread
@@ -521,7 +482,9 @@ def draw_row(
 
     def log_density(eta: Float64, z: Float64) -> Float64:
         scale, cuts = spread.at(z, thresholds)
-        terms = [law.log_likelihood_of_predictors(row.x, eta + d, scale * scales, cuts) + share for d, share in nodes]
+        terms = [
+            law.log_likelihood_of_predictors(row.x, eta + d, scale * row.scales, cuts) + share for d, share in nodes
+        ]
         total: Float64 = np.logaddexp.reduce(terms, axis=0)
         return total
 
@@ -535,7 +498,7 @@ def draw_row(
         return float(log_density(eta, z).sum())
 
     z = np.zeros(len(spread.scale) + len(spread.gaps))
-    mode, inverse = laplace(row.features, row.offset, partial(log_density, z=z), row.centre, row.precision)
+    mode, inverse = laplace(row, partial(log_density, z=z))
     u = rng.standard_normal(len(row.centre))
     for _ in range(TURNS if len(z) else SLICES):
         u = slice_on_ellipse(u, log_weight_of_theta, rng)
@@ -544,6 +507,32 @@ def draw_row(
             eta = row.features @ theta + row.offset
             z = slice_on_ellipse(z, log_weight_of_z, rng)
     return theta, *spread.at(z, thresholds)
+
+
+class Spread(NamedTuple):
+    """Prior sds of the coordinates of a row's scale, (1,) or (0,), and of its gaps, (R - 2,) or (0,).
+
+    The coordinates are 0 at the shared values; `bound` limits |log s|. The vector z has the coordinates in units of
+    their sds, so that the prior of z is N(0, I).
+    """
+
+    scale: Float64
+    gaps: Float64
+    bound: float
+
+    @classmethod
+    def of(cls, law: type[Law], scale_precision: Float64 | None, gap_precision: Float64 | None) -> Spread:
+        """Convert from precisions, which are None if rows have no such parameter."""
+        scale = np.zeros(0) if scale_precision is None else np.array([scale_precision.item() ** -0.5])
+        return cls(scale, np.zeros(0) if gap_precision is None else gap_precision**-0.5, law.scale_bound)
+
+    def at(self, z: Float64, thresholds: Array | None) -> tuple[float, Array | None]:
+        """Return scale and thresholds at z, given the shared thresholds."""
+        n = len(self.scale)
+        scale = exp(log_scale(self.scale * z[:n], self.bound)[0]) if n else 1.0
+        if len(self.gaps) and thresholds is not None:
+            thresholds = cuts_of(coordinates_of(thresholds), self.gaps * z[n:])
+        return scale, thresholds
 
 
 def slice_on_ellipse(u: Float64, log_weight: Callable[[Float64], float], rng: Generator) -> Float64:
@@ -559,21 +548,14 @@ def slice_on_ellipse(u: Float64, log_weight: Callable[[Float64], float], rng: Ge
         angle = rng.uniform(low, high)
 
 
-def laplace(
-    features: Float64, offset: Float64, log_density: LogDensity, mean: Float64, precision: Float64
-) -> tuple[Float64, Float64]:
+def laplace(row: RatedRow, log_density: LogDensity) -> tuple[Float64, Float64]:
     """Return the Laplace approximation N(mode, (L L^T)^-1) of a row, from its curvature at the mode.
 
     Parameters
     ----------
-    features : (n, D) float64
-        Phi.
-    offset : (n,) float64
-        b.
+    row : RatedRow
     log_density : callable
         Log density of every rating, given the predictors.
-    mean, precision : (D,) and (D, D) float64
-        m and P of the prior.
 
     Returns
     -------
@@ -583,15 +565,22 @@ def laplace(
     """
 
     def energy(theta: Float64) -> float:
-        u = theta - mean
-        return float(u @ precision @ u / 2 - log_density(features @ theta + offset).sum())
+        u = theta - row.centre
+        return float(u @ row.precision @ u / 2 - log_density(row.features @ theta + row.offset).sum())
 
-    theta = mean
+    def slope_and_curvature(theta: Float64) -> tuple[Float64, Float64]:
+        """Derivatives by central differences; minus the second derivative of the log density is at least 0."""
+        eta = row.features @ theta + row.offset
+        above, below = log_density(eta + DIFFERENCE_STEP), log_density(eta - DIFFERENCE_STEP)
+        curvature = np.maximum((2 * log_density(eta) - above - below) / DIFFERENCE_STEP**2, 0.0)
+        slope = row.precision @ (theta - row.centre) - row.features.T @ ((above - below) / (2 * DIFFERENCE_STEP))
+        return slope, row.precision + (row.features.T * curvature) @ row.features
+
+    theta = row.centre
     old = energy(theta)
     for _ in range(NEWTON_STEPS):
-        slope, curvature = _derivatives(log_density, features @ theta + offset)
-        a = precision + (features.T * curvature) @ features
-        step = np.linalg.solve(a, precision @ (theta - mean) - features.T @ slope)
+        slope, curvature = slope_and_curvature(theta)
+        step = np.linalg.solve(curvature, slope)
         length, new = 1.0, energy(theta - step)
         while not new <= old and length > 1e-6:
             length /= 2
@@ -600,13 +589,4 @@ def laplace(
         old = new
         if not gain > 1e-6:
             break
-    _, curvature = _derivatives(log_density, features @ theta + offset)
-    lower = np.linalg.cholesky(precision + (features.T * curvature) @ features)
-    return theta, np.linalg.inv(lower)
-
-
-def _derivatives(log_density: LogDensity, eta: Float64) -> tuple[Float64, Float64]:
-    """Return the first derivative, and minus the second derivative but at least 0, by central differences."""
-    above, below = log_density(eta + DIFFERENCE_STEP), log_density(eta - DIFFERENCE_STEP)
-    curvature = (2 * log_density(eta) - above - below) / DIFFERENCE_STEP**2
-    return (above - below) / (2 * DIFFERENCE_STEP), np.maximum(curvature, 0.0)
+    return theta, np.linalg.inv(np.linalg.cholesky(slope_and_curvature(theta)[1]))

@@ -90,6 +90,8 @@ class Ranking:
         probability of a rating of at least this value; other rules do not allow it.
     include_rated : bool
         Whether to recommend also items that the user rated.
+    among : (items,) bool or None
+        Mask of the run's items that may be recommended; default all.
     """
 
     top: int = 10
@@ -99,6 +101,7 @@ class Ranking:
     clip: bool = True
     at_least: float | None = None
     include_rated: bool = False
+    among: Mask | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.top, int | np.integer) or self.top < 1:
@@ -107,11 +110,11 @@ class Ranking:
             raise InputError(f"by {self.by!r}: expected one of {', '.join(get_args(By))}")
         if not isinstance(self.z, float | int | np.number) or not 0 <= self.z < np.inf:
             raise InputError(f"z {self.z!r}: expected a number of standard deviations, not below 0")
-        bound = 0.0 if self.at_least is None else self.at_least
-        if not isinstance(bound, float | int | np.number) or not np.isfinite(bound):
-            raise InputError(f"at_least {bound!r}: expected a finite number")
-        if self.at_least is not None and self.by in ("exposure", "ucb", "lcb"):
-            raise InputError(f"by {self.by!r} does not use at_least: leave it out, or rank by mean")
+        if self.at_least is not None:
+            if not isinstance(self.at_least, float | int | np.number) or not np.isfinite(self.at_least):
+                raise InputError(f"at_least {self.at_least!r}: expected a finite number")
+            if self.by in ("exposure", "ucb", "lcb"):
+                raise InputError(f"by {self.by!r} does not use at_least: leave it out, or rank by mean")
         if self.seed is not None and (not isinstance(self.seed, int | np.integer) or self.seed < 0):
             raise InputError(f"seed {self.seed!r}: expected a whole number, not below 0, or None")
 
@@ -236,12 +239,7 @@ class Scorer:
 
 
 def recommend(
-    run: Run,
-    users: Int32,
-    ranking: Ranking,
-    rated: Rated | None = None,
-    newcomers: FoldIn | None = None,
-    among: Mask | None = None,
+    run: Run, users: Int32, ranking: Ranking, rated: Rated | None = None, newcomers: FoldIn | None = None
 ) -> Iterator[tuple[Int32, Int32, Float32]]:
     """Rank items for users, block by block.
 
@@ -256,8 +254,6 @@ def recommend(
         user is known.
     newcomers : FoldIn, optional
         Users that were folded in, with the items they rated.
-    among : (items,) bool, optional
-        Mask of items that may be recommended; default all.
 
     Yields
     ------
@@ -286,8 +282,8 @@ def recommend(
         if not ranking.include_rated:
             for row, items in zip(scores, rated_items, strict=True):
                 row[items] = -np.inf
-        if among is not None:
-            scores[:, ~among] = -np.inf
+        if ranking.among is not None:
+            scores[:, ~ranking.among] = -np.inf
         items, values = _best(scores, ranking.top)
         allowed = np.isfinite(values)
         if scorer is None or ranking.by == "likely" or scorer.at_least is not None:
@@ -342,10 +338,8 @@ def recommendations(
     users: Int32,
     ranking: Ranking,
     rated: Rated | None = None,
-    *,
     newcomers: FoldIn | None = None,
     titles: dict[int, str] | None = None,
-    among: Mask | None = None,
 ) -> Iterator[Columns]:
     """Rank items for users, and yield tables with original names; parameters as for `recommend`.
 
@@ -359,7 +353,7 @@ def recommendations(
     counts, names = run.counts("item"), run.users.ids
     if newcomers is not None:
         names = np.concatenate([names, newcomers.vocabulary.ids])
-    for rows, items, score in recommend(run, users, ranking, rated, newcomers, among):
+    for rows, items, score in recommend(run, users, ranking, rated, newcomers):
         prediction = predictor(rows, items)
         columns: Columns = {
             "user_id": names[rows],

@@ -74,7 +74,7 @@ def test_scores_are_neither_ratings_nor_probabilities(run: Run) -> None:
 def test_a_new_user_has_the_law_of_all_cells_given_a_draw(run: Run) -> None:
     """The zeros of all items count as in sampling, and the values of new clicks do not."""
     items = np.int32([0, 2, 4])
-    folded = FoldIn(run, "user", Vocabulary("user", np.array([-1])), np.zeros(3, int), items, np.array([1.0, 5.0, 2.0]))
+    folded = FoldIn(run, Vocabulary("user", np.array([-1])), np.zeros(3, int), items, np.array([1.0, 5.0, 2.0]))
     rows, draw = folded.rows(3, np.array([0])), run.draw(3)
     theta = draw.theta["item"].astype(float)
     prior = np.linalg.inv(draw.prior["user"].covariance)

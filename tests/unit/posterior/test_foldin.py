@@ -22,7 +22,7 @@ def run(finished):
 def fold(run, kind: str = "user") -> FoldIn:
     """Two new rows, the first with three ratings and the second with one."""
     vocabulary = Vocabulary(kind, np.array([-1, -2], np.int64))
-    return FoldIn(run, kind, vocabulary, np.array([1, 0, 0, 0]), np.int32([2, 0, 5, 7]), np.array([3.0, 4.5, 2.0, 5.0]))
+    return FoldIn(run, vocabulary, np.array([1, 0, 0, 0]), np.int32([2, 0, 5, 7]), np.array([3.0, 4.5, 2.0, 5.0]))
 
 
 def check_distribution(run, kind, number, prior_mean):
@@ -104,7 +104,7 @@ def test_own_noise_of_new_users_is_inferred(tmp_path):
     wild = steady + np.where(np.arange(30) % 2, 3.0, -3.0)
     rows, others = np.repeat([0, 1], 30), np.tile(items, 2)
     vocabulary = Vocabulary("user", np.array([-1, -2], np.int64))
-    folded = FoldIn(run, "user", vocabulary, rows, others, np.concatenate([steady, wild]))
+    folded = FoldIn(run, vocabulary, rows, others, np.concatenate([steady, wild]))
     noise = np.mean([folded.rows(number, np.array([0, 1])).noise for number in range(len(run.draws))], axis=0)
     assert noise[1] > 3 * noise[0]
 
@@ -122,7 +122,7 @@ def test_a_known_row_is_worked_out_from_its_old_and_its_new_ratings(run, kind):
     assert notes == [f"1 rating(s) left out: one {other} is unknown to the run: -77"]
     others, values = np.append(rated, other_one).astype(np.int32), np.append(known, 5.0)
     values[0] = 1.0
-    expected = FoldIn(run, kind, Vocabulary(kind, names[:1]), np.zeros(len(others), int), others, values)
+    expected = FoldIn(run, Vocabulary(kind, names[:1]), np.zeros(len(others), int), others, values)
     for number in (0, len(run.draws) - 1):
         law, wanted = folded.rows(number, np.array([0])), expected.rows(number, np.array([0]))
         np.testing.assert_allclose(law.mean, wanted.mean, rtol=1e-9, atol=1e-12)

@@ -87,7 +87,7 @@ def test_a_drawn_row_has_the_conditional_law(run: Run, kind: str) -> None:
     expected, weight = reference(run, number, kind)
     names = Vocabulary(kind, np.arange(-SEEDS, 0))
     repeated = np.repeat(np.arange(SEEDS), len(OTHERS)), np.tile(OTHERS, SEEDS), np.tile(VALUES, SEEDS)
-    law = FoldIn(run, kind, names, *repeated).rows(number, np.arange(SEEDS))
+    law = FoldIn(run, names, *repeated).rows(number, np.arange(SEEDS))
     assert not law.covariance.any()
     drawn = np.column_stack([law.mean, -np.log(law.noise)])
     if law.cuts is not None:

@@ -106,7 +106,7 @@ def test_only_candidates_are_recommended(finished):
     unknown = -99 if run.items.integers else "none"
     among, notes = allowed_items(run, [*some, unknown], some[:2])
     assert notes == [f"candidates: one item is unknown to the run: {unknown}"]
-    ((_, items, _),) = recommend(run, np.int32([0]), Ranking(9, "mean"), among=among)
+    ((_, items, _),) = recommend(run, np.int32([0]), Ranking(9, "mean", among=among))
     assert set(items.tolist()) == {2, 3, 4, 5}
     with pytest.raises(InputError, match="unknown"):
         allowed_items(run, [unknown])
