@@ -278,14 +278,12 @@ class BPMF(Estimator, FittedModel):
         """
         settings = self._settings()
         command = f"{self!r}.fit({', '.join(map(_brief, [X] if y is None else [X, y]))})"
-        earlier_run = None
-        if start is not None:
-            earlier_run = start.run_.path if isinstance(start, FittedModel) else Path(start)
+        earlier = start.run_.path if isinstance(start, FittedModel) else start
+        earlier_run = None if earlier is None else Path(earlier)
         if self.comm is not None and self.out is None:
             raise InputError("comm= needs out=, the run directory, to which all processes write")
         earlier_scratch = getattr(self, "_scratch", None)  # keeps the folder: the run of `start` may be in it
-        if earlier_scratch is None or not self.warm_start:
-            self._scratch = Scratch()
+        self._scratch = earlier_scratch if earlier_scratch and self.warm_start else Scratch()
         folder = self._scratch.path
         out = folder / "run" if self.out is None else Path(self.out)
         ratings_file = folder / "ratings.h5" if self.out is None else out.with_name(f"{out.name}.ratings.h5")

@@ -49,20 +49,17 @@ def info(
         _diagnose(path, as_json)
         return
     kind = _kind_of(path)
-    lines: list[str] = []
-    tables: list[Table] = []
     if kind == "run":
         from dsgmcmc.diagnostics.overview import overview
         from dsgmcmc.storage.rundir import RunDirectory
 
         facts, verdict, labelled, tables = overview(RunDirectory(path))
-        lines = verdict.lines()
     else:
-        facts, labelled = _describe_ratings(path)
+        (facts, labelled), verdict, tables = _describe_ratings(path), None, []
     if as_json:
         say_json({"kind": kind, **facts})
         return
-    say(f"{path}: {kind}", *lines, "")
+    say(f"{path}: {kind}", *(verdict.lines() if verdict else []), "")
     show_facts({name: _format_fact(value) for name, value in labelled.items()})
     _show_tables(tables)
 

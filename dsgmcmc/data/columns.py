@@ -190,11 +190,10 @@ def find_doubts(entities: Mapping[str, int], n: int, first: Sequence[float], low
         doubts.append(f"the ratings are from {low:.15g} to {high:.15g}, as times are")
     elif n >= _FEW and len(set(first)) == len(first) and all(rating == int(rating) for rating in first):
         doubts.append(f"the ratings are whole numbers, all different, such as {first[0]:.15g}, as ids are")
-    doubts += [
-        f"each of the {n:,} ratings has another {role}, as if a column of line numbers were taken for {role}s"
-        for role, number in entities.items()
-        if number == n >= _FEW
-    ]
+    for role, number in entities.items():
+        if number == n >= _FEW:
+            taken = f"as if a column of line numbers were taken for {role}s"
+            doubts.append(f"each of the {n:,} ratings has another {role}, {taken}")
     return [f"{doubt}: if that is not meant, name the columns ({named('columns')})" for doubt in doubts]
 
 

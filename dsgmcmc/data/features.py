@@ -281,8 +281,6 @@ def _read_table(db: Session, source: Path | TableFile, entity: str, given: Descr
         raise InputError(f"{source.path} has no header: line 1 must name the columns; found {', '.join(names)[:60]}")
     if len({name.lower() for name in names}) < len(names):
         raise InputError(f"{source.path}: two columns have the same name ({', '.join(names)})")
-    if len(names) < 2:
-        raise InputError(f"{source.path} has one column: expected a column of names and columns of features")
     position = names.index(given.label) if given.label and given.label in names else find_column(names, entity) or 0
     others = [k for k in range(len(names)) if k != position and names[k]]  # row names of pandas and R have no header
     described = Described(source.path, entity, {names[k]: f"c{k}" for k in others}, kinds, source)

@@ -58,16 +58,15 @@ class InnerSplit(Ratings):
         self.minimum, self.maximum = np.inf, -np.inf
         for start, stop in row_slabs(self._whole.row_indptr, _SLAB_ENTRIES):
             ends, columns, values = self._whole.slab("train", start, stop)
-            rows, masks = np.repeat(np.arange(stop - start), np.diff(ends)), {}
-            for part in SPLITS:
-                masks[part] = self._mask(part, start, stop, columns)
-                counts[part][start:stop] = np.bincount(rows[masks[part]], minlength=stop - start)
-            train = masks["train"]
-            if train.any():
-                kept = values[train]
-                self.column_counts += np.bincount(columns[train], minlength=self.n_cols)
-                total += kept.sum(dtype=np.float64)
-                self.minimum, self.maximum = min(self.minimum, float(kept.min())), max(self.maximum, float(kept.max()))
+            rows = np.repeat(np.arange(stop - start), np.diff(ends))
+            train, test = (self._mask(part, start, stop, columns) for part in SPLITS)
+            for part, mask in zip(SPLITS, (train, test), strict=True):
+                counts[part][start:stop] = np.bincount(rows[mask], minlength=stop - start)
+            kept = values[train]
+            self.column_counts += np.bincount(columns[train], minlength=self.n_cols)
+            total += kept.sum(dtype=np.float64)
+            self.minimum = float(kept.min(initial=self.minimum))
+            self.maximum = float(kept.max(initial=self.maximum))
         self._indptr = {part: np.append(0, np.cumsum(n)) for part, n in counts.items()}
         self.row_indptr, self.test_indptr = (self._indptr[part] for part in SPLITS)
         self.nnz, self.nnz_test = (int(self._indptr[part][-1]) for part in SPLITS)

@@ -58,12 +58,12 @@ def fetch(name: str, folder: Path, report: Callable[[int, int], None] = lambda d
             if not expected:
                 text = b"".join(block for block, _ in _blocks(f"{url}.md5")).decode("ascii", "replace").lower()
                 expected = (re.findall(r"\b[0-9a-f]{32}\b", text) or ["nothing"])[0]
-            digest, received = hashlib.md5(usedforsecurity=False), 0
+            digest = hashlib.md5(usedforsecurity=False)
             with archive.open("wb") as file:
                 for block, total in _blocks(url):
                     digest.update(block)
                     file.write(block)
-                    report(received := received + len(block), total)
+                    report(file.tell(), total)
             if digest.hexdigest() != expected:
                 raise InputError(f"{url} has MD5 {digest.hexdigest()}, its publisher gives {expected}: fetch it again")
             shutil.unpack_archive(archive, unpacked)

@@ -93,12 +93,9 @@ def chunks(db: Session, table: PairsTable, integers: tuple[bool, bool]) -> Itera
         kinds = " and ".join(role for role, integer in zip(ROLES, integers, strict=True) if integer)
         needed = f", or a name that is not an integer like the {kinds} names in the run" if kinds else ""
         raise InputError(f"{table.file.path}: {number} pairs lack an exact name{needed}\n  {lines}{table.hint}")
-    picked = ", ".join(
-        f"({name})::{'BIGINT' if integer else 'VARCHAR'} AS {role}"
-        for name, integer, role in zip(columns, integers, ROLES, strict=True)
-    )
+    types = ("BIGINT" if integer else "VARCHAR" for integer in integers)
+    user, item = (f"({name})::{kind}" for name, kind in zip(columns, types, strict=True))
+    picked = f"SELECT {user} AS user, {item} AS item FROM pairs WHERE rowid"
     for start in range(0, int(scalar(db, "SELECT count(*) FROM pairs")), CHUNK):
-        names = db.execute(
-            f"SELECT {picked} FROM pairs WHERE rowid >= {start} AND rowid < {start + CHUNK} ORDER BY rowid"
-        ).fetchnumpy()
+        names = db.execute(f"{picked} BETWEEN {start} AND {start + CHUNK - 1} ORDER BY rowid").fetchnumpy()
         yield [np.ma.getdata(names[role]) for role in ROLES]

@@ -201,15 +201,13 @@ def find_bad_scale(low: float, high: float) -> str | None:
     """Return an error message if squares or variances of ratings in [low, high] exceed float32's range, or None."""
     largest, spread = max(abs(low), abs(high)), high - low
     if largest > MAX_RATING:
-        factor, limit = 10.0 ** -math.floor(math.log10(largest)), f"at most {MAX_RATING:g}"
+        wrong, limit = largest, f"at most {MAX_RATING:g}"
     elif 0 < spread < 1 / MAX_RATING:
-        factor, limit = 10.0 ** -math.floor(math.log10(spread)), f"at least {1 / MAX_RATING:g} apart"
+        wrong, limit = spread, f"at least {1 / MAX_RATING:g} apart"
     else:
         return None
-    return (
-        f"ratings range from {low:g} to {high:g}, but single precision needs them to be {limit}: "
-        f"multiply them by {factor:g}, or remove values that are not ratings"
-    )
+    advice = f"multiply them by {10.0 ** -math.floor(math.log10(wrong)):g}, or remove values that are not ratings"
+    return f"ratings range from {low:g} to {high:g}, but single precision needs them to be {limit}: {advice}"
 
 
 def find_coarseness(what: str, low: float, high: float) -> str | None:
@@ -749,9 +747,9 @@ class _Content:
         attributes["mean"] = math.fsum(itertools.chain.from_iterable(self._row_sums)) / sizes.train
         attributes["content_sha256"] = self._hash.hexdigest(sizes.rows, sizes.cols, attributes["transposed"])
         for name, expected in ATTRIBUTES.items():
-            value = expected(attributes[name])
-            text = value.encode() if isinstance(value, str) else None
-            # text of fixed length: HDF5 hangs on some damaged files with text of variable length
-            kind = None if text is None else h5py.string_dtype("utf-8", max(1, len(text)))
-            self._file.attrs.create(name, value if text is None else text, dtype=kind)
+            value, kind = expected(attributes[name]), None
+            if isinstance(value, str):  # text of fixed length: HDF5 hangs on damaged files with text of variable length
+                value = value.encode()
+                kind = h5py.string_dtype("utf-8", max(1, len(value)))
+            self._file.attrs.create(name, value, dtype=kind)
         return attributes

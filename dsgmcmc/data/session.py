@@ -107,10 +107,6 @@ def reading(name: str | Path) -> Iterator[None]:
     """
     try:
         yield
-    except duckdb.OutOfMemoryException as error:
-        raise InputError(
-            f"{name} needs more memory, or more space for temporary files, than is available ({system_reason(error)})"
-        ) from error
     except (duckdb.Error, RuntimeError) as error:  # DuckDB raises RuntimeError for column names that are not UTF-8
         if _SPILL_PREFIX in str(error) or _interrupted(error):
             raise

@@ -267,17 +267,15 @@ class TableFile(NamedTuple):
             "FROM reject_errors GROUP BY line ORDER BY line"
         ).fetchall()
         db.execute("DROP TABLE reject_errors; DROP TABLE reject_scans")
-        if not bad:
-            return
-        details = ""
-        for line, column, message, content, _ in bad[:SHOWN]:
-            reason = message.splitlines()[0]
-            if column is not None:
-                reason = reason.replace(f'"{column}"', f'"{self.names[int(column[1:])]}"')
-            details += f"\n  line {line}: {reason} ({str(content).strip()[:60]!r})"
-        more = " or more" if bad[0][-1] >= _MAX_REJECTS else ""
-        number = f"{len(bad)}{more} line{'s' if len(bad) > 1 else ''}"
-        raise InputError(f"{self.path}: {number} cannot be read; correct or remove them{details}")
+        if bad:
+            more = " or more" if bad[0][-1] >= _MAX_REJECTS else ""
+            number = f"{len(bad)}{more} line{'s' if len(bad) > 1 else ''}"
+            message = f"{self.path}: {number} cannot be read; correct or remove them"
+            for line, column, error, content, _ in bad[:SHOWN]:
+                name = self.names[int(column[1:])] if column else ""
+                reason = error.splitlines()[0].replace(f'"{column}"', f'"{name}"')
+                message += f"\n  line {line}: {reason} ({str(content).strip()[:60]!r})"
+            raise InputError(message)
 
     def _refuse_underscores(self, db: Session, number: int) -> None:
         """Raise InputError if a column of numbers in a text file has underscores, which DuckDB reads over."""
@@ -519,9 +517,9 @@ def trim_names(db: Session, table: str, column: str, first: int = 0) -> None:
     Spaces may follow every delimiter, and pandas writes a column of integers as floats if a value is missing. Only rows
     from `first` on are considered: those of one file.
     """
-    endings = {f"trim({column}) != {column}": f"trim({column})"}
-    endings[f"regexp_full_match({column}, '-?[0-9]+[.]0')"] = f"left({column}, -2)"
-    for condition, stripped in endings.items():
+    spaces = f"trim({column}) != {column}", f"trim({column})"
+    zeros = f"regexp_full_match({column}, '-?[0-9]+[.]0')", f"left({column}, -2)"
+    for condition, stripped in (spaces, zeros):
         if holds(db, condition, f"(FROM {table} WHERE rowid >= {first})"):
             db.execute(f"UPDATE {table} SET {column} = {stripped} WHERE rowid >= {first}")
 

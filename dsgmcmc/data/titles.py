@@ -38,12 +38,10 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
         fields = ", ".join(f"c{k}::VARCHAR" for k in range(table.width))
         table.create(db, f"CREATE TABLE titles AS SELECT {fields} FROM {{table}}")
         rows = db.execute("SELECT * FROM titles ORDER BY rowid").fetchall()
-    titles = {}
-    for row in rows:
-        texts = [text or "" for text in row]
-        if pattern.search(table.delimiter.join(texts)) and texts[id_column]:
-            titles[texts[id_column].strip()] = texts[title_column].strip()
-    return titles
+    matched = [
+        row for row in rows if row[id_column] and pattern.search(table.delimiter.join(text or "" for text in row))
+    ]
+    return {row[id_column].strip(): (row[title_column] or "").strip() for row in matched}
 
 
 def _find_id(header: list[str]) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -14,7 +14,7 @@ from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.posterior.run import Run, newest_states
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.store import Key, Snapshot
-from dsgmcmc.types import Array, Float64
+from dsgmcmc.types import Float64
 
 #: Number of test ratings in a part of `test_parts`.
 PART = 20_000
@@ -60,13 +60,22 @@ def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
 
     Predictions are pooled over chains. Raises InputError if a posterior is damaged or contradicts ``run.toml``.
     """
-    snapshots = newest_states(run, run.read_settings()[1])
-    for block in sorted({key.block for snapshot in snapshots for key in snapshot.block_keys() if key.object == "test"}):
-        fields = _fields(snapshots)
-        chains = [snapshot.read_all(Key("test", "W", block, field) for field in fields) for snapshot in snapshots]
+    return _pooled(newest_states(run, run.read_settings()[1]))
+
+
+def _pooled(posteriors: Sequence[Snapshot]) -> Iterator[TestPredictions]:
+    """Yield predictions that are pooled over the posteriors of all chains."""
+    keys = {key for posterior in posteriors for key in posterior.block_keys() if key.object == "test"}
+    fields = [field for field in TestPredictions._fields if field in {key.field for key in keys}]
+    for block in sorted({key.block for key in keys}):
+        chains = [posterior.read_all(Key("test", "W", block, field) for field in fields) for posterior in posteriors]
+        by_field = dict(zip(fields, zip(*chains, strict=True), strict=True))
         for start in range(0, len(chains[0][0]), PART):
-            part = [[array[start : start + PART] for array in chain] for chain in chains]
-            yield _pool(dict(zip(fields, zip(*part, strict=True), strict=True)))
+            part = slice(start, start + PART)
+            stacked = {field: np.array([x[part] for x in arrays], np.float64) for field, arrays in by_field.items()}
+            pooled = {field: values.mean(axis=0) for field, values in stacked.items()}
+            pooled |= {"rating": stacked["rating"][0], "variance": pooled["variance"] + stacked["mean"].var(axis=0)}
+            yield TestPredictions(**pooled)
 
 
 _PREDICTED: WeakKeyDictionary[Run, TestPredictions] = WeakKeyDictionary()
@@ -87,22 +96,7 @@ def predict_test(run: Run) -> TestPredictions:
         raise InputError(f"{run.path} was sampled without test ratings: prepare the data with --test-fraction 0.1")
     if run.unfinished:
         raise InputError(f"{run.path} has not ended: its test ratings are predicted when its job ends, or is stopped")
-    fields = _fields(run.states)
-    stored = {field: [posterior.read_field("test", "W", field) for posterior in run.states] for field in fields}
-    _PREDICTED[run] = _pool(stored)
+    parts = zip(TestPredictions._fields, zip(*_pooled(run.states), strict=True), strict=True)
+    joined = {field: np.concatenate(arrays) for field, arrays in parts if arrays[0] is not None}
+    _PREDICTED[run] = TestPredictions(**joined)
     return _PREDICTED[run]
-
-
-def _fields(posteriors: list[Snapshot]) -> list[str]:
-    """Return the fields that are stored for test ratings."""
-    stored = {key.field for key in posteriors[0].block_keys() if key.object == "test"}
-    return [field for field in TestPredictions._fields if field in stored]
-
-
-def _pool(chains: Mapping[str, Sequence[Array]]) -> TestPredictions:
-    """Pool each field over chains."""
-    stacked = {field: np.array(arrays, np.float64) for field, arrays in chains.items()}
-    pooled = {field: values.mean(axis=0) for field, values in stacked.items()}
-    pooled["rating"] = stacked["rating"][0]
-    pooled["variance"] += stacked["mean"].var(axis=0)
-    return TestPredictions(**pooled)

@@ -218,27 +218,18 @@ class Index:
 
     def vocabulary(self, kind: str) -> Vocabulary:
         """Return the names of the users or of the items."""
-        factor = self.factors[kind]
-        keys = set(self._snapshot.block_keys())
-        if Key("ids", factor, 0, "integers") in keys:
-            return Vocabulary(kind, self._snapshot.read(Key("ids", factor, 0, "integers")))
-        return Vocabulary(kind, np.array(self._read_texts("ids", factor), dtype=object))
+        integers = self._read("ids", kind, "integers")
+        texts = self._read_texts("ids", kind)
+        return Vocabulary(kind, np.array(texts, dtype=object) if integers is None else integers)
 
     def features(self, kind: str) -> tuple[list[str], list[str]]:
         """Return names and groups of the features of users or items; empty if the ratings had no features."""
-        factor = self.factors[kind]
-        if Key("features", factor, 0, "names_text") not in set(self._snapshot.block_keys()):
-            return [], []
-        return self._read_texts("features", factor, "names_"), self._read_texts("features", factor, "groups_")
+        return self._read_texts("features", kind, "names_"), self._read_texts("features", kind, "groups_")
 
     def feature_sizes(self) -> dict[Factor, tuple[int, int]]:
         """Return the numbers of features and of feature groups, by factor; factors without features are left out."""
-        sizes = {}
-        for kind, factor in self.factors.items():
-            names, groups = self.features(kind)
-            if names:
-                sizes[Factor[factor]] = len(names), len(set(groups))
-        return sizes
+        features = {Factor[factor]: self.features(kind) for kind, factor in self.factors.items()}
+        return {factor: (len(names), len(set(groups))) for factor, (names, groups) in features.items() if names}
 
     def quantities(self, config: ResolvedConfig, levels: int) -> Quantities:
         """Return all quantities of the run's model; `levels` is the number of levels of the ratings."""
@@ -246,16 +237,21 @@ class Index:
 
     def encoding(self, kind: str) -> tuple[str, Float64]:
         """Return the encoding of the features as JSON (empty if the ratings file has none), and the features' means."""
-        factor = self.factors[kind]
-        text, centre = (Key("features", factor, 0, name) for name in ("encoding", "centre"))
-        encoding = self._snapshot.read(text).tobytes().decode() if text in set(self._snapshot.block_keys()) else ""
-        return encoding, self._snapshot.read(centre)
+        encoding = self._read("features", kind, "encoding")
+        centre = self._snapshot.read(Key("features", self.factors[kind], 0, "centre"))
+        return "" if encoding is None else encoding.tobytes().decode(), centre
 
-    def _read_texts(self, content: str, factor: str, prefix: str = "") -> list[str]:
-        """Read names written by `_encode_texts`."""
-        text = self._snapshot.read(Key(content, factor, 0, f"{prefix}text")).tobytes()
-        offsets = self._snapshot.read(Key(content, factor, 0, f"{prefix}offsets")).tolist()
-        return [text[start:stop].decode() for start, stop in pairwise(offsets)]
+    def _read(self, content: str, kind: str, field: str) -> Array | None:
+        """Read an array; None if the index does not have it."""
+        key = Key(content, self.factors[kind], 0, field)
+        return self._snapshot.read(key) if key in set(self._snapshot.block_keys()) else None
+
+    def _read_texts(self, content: str, kind: str, prefix: str = "") -> list[str]:
+        """Read names written by `_encode_texts`; none if the index does not have them."""
+        text, offsets = (self._read(content, kind, f"{prefix}{part}") for part in ("text", "offsets"))
+        if text is None or offsets is None:
+            return []
+        return [text[start:stop].tobytes().decode() for start, stop in pairwise(offsets.tolist())]
 
     def lengths(self) -> tuple[dict[str, int], int]:
         """Return the number of rows of each factor, and the number of test ratings, from the manifest.

@@ -333,22 +333,18 @@ def predict_table(
 
         def work() -> dict[str, int]:
             table = load_pairs(db, pairs, columns or {})
-            clashing = {name.lower() for name in table.columns} & set(predictor.names)
-            if clashing:
-                raise InputError(
-                    f"{table.file.path} has a column {min(clashing)!r}, the name of a predicted column: rename it"
-                )
+            if clashing := {name.lower() for name in table.columns} & set(predictor.names):
+                has = f"has a column {min(clashing)!r}, the name of a predicted column"
+                raise InputError(f"{table.file.path} {has}: rename it")
             if unknown == "refuse" and (names := _describe_unknown(chunks(db, table, integers), predictor)):
-                raise InputError(
-                    f"{table.file.path}: {names}. Take them out, or predict them with --unknown prior{table.hint}"
-                )
+                advice = f"Take them out, or predict them with --unknown prior{table.hint}"
+                raise InputError(f"{table.file.path}: {names}. {advice}")
             counts = {"pairs": 0, "unknown": 0}
             for chunk in chunks(db, table, integers):
                 users, items = (predictor.index_of(kind, ids) for kind, ids in zip(KINDS, chunk, strict=True))
                 known = users >= 0, items >= 0
-                if not (counts["pairs"] or columns or table.file.header or known[0][0] or known[1][0]) and np.any(
-                    known
-                ):
+                is_unnamed = not (counts["pairs"] or columns or table.file.header)
+                if is_unnamed and np.any(known) and not (known[0][0] or known[1][0]):
                     names = ", ".join(str(ids[0]) for ids in chunk)
                     raise InputError(
                         f"{table.file.path}: the run knows neither name in line 1 ({names}), but names in other lines. "

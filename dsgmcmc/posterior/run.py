@@ -282,14 +282,11 @@ class Run:
                 f"{self.path} has no moments yet: they are written when its job ends or is stopped with SIGUSR1. Saved "
                 "draws can be exported before (export --draws)"
             )
-        factors = self.index.factors.items()
-        return [
-            PosteriorMoments(
-                mean={kind: state.read_field("moments", factor, "mean") for kind, factor in factors},
-                variance={kind: state.read_field("moments", factor, "variance") for kind, factor in factors},
-            )
-            for state in self.states
-        ]
+
+        def read(state: Snapshot, field: str) -> dict[str, Float32]:
+            return {kind: state.read_field("moments", factor, field) for kind, factor in self.index.factors.items()}
+
+        return [PosteriorMoments(read(state, "mean"), read(state, "variance")) for state in self.states]
 
     # ------------------------------------------------------------------ draws
 
@@ -471,10 +468,8 @@ def _compare(snapshot: Snapshot, expected: Mapping[ArrayName, Shape], axis: int 
     shapes = _shapes(snapshot)
     for name, shape in expected.items():
         layouts = {(len(block), block[:axis], block[axis + 1 :]) for block in shapes[name]}
-        if (
-            layouts != {(len(shape), shape[:axis], shape[axis + 1 :])}
-            or sum(block[axis] for block in shapes[name]) != shape[axis]
-        ):
+        fits = layouts == {(len(shape), shape[:axis], shape[axis + 1 :])}
+        if not (fits and sum(block[axis] for block in shapes[name]) == shape[axis]):
             raise InputError(
                 f"{snapshot.path} is inconsistent: its blocks of {'/'.join(name)} have the shapes {shapes[name]}, but "
                 f"their joint shape by run.toml and the index is {shape}"

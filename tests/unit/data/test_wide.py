@@ -76,14 +76,11 @@ def test_files(tmp_path, name):
     assert everything(tmp_path / "out.h5") == expected
 
 
-def test_binary_files(tmp_path):
-    """Parquet with the index of pandas, and an array of NumPy."""
+def test_parquet(tmp_path):
+    """The index of pandas names the users."""
     FRAME.to_parquet(tmp_path / "m.parquet")
     prepare(tmp_path, (tmp_path / "m.parquet").read_bytes(), "m.parquet", matrix=True)
     assert everything(tmp_path / "out.h5") == NAMED
-    np.savez(tmp_path / "m.npz", VALUES)
-    prepare(tmp_path, (tmp_path / "m.npz").read_bytes(), "m.npz", matrix=True)
-    assert everything(tmp_path / "out.h5") == FROM_0
 
 
 def test_many_columns_in_little_memory(tmp_path):
