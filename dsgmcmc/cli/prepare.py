@@ -179,15 +179,11 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool, missing: str 
     show_facts(facts)
     notes = [note for features in summary.features.values() for note in features["notes"]]
     if summary.duplicates:
-        notes.append(
-            f"{summary.duplicates:,} ratings repeat the user and item of another rating: the {duplicates} rating is "
-            "used (--duplicates)"
-        )
+        repeated = f"{summary.duplicates:,} ratings repeat the user and item of another rating"
+        notes.append(f"{repeated}: the {duplicates} rating is used (--duplicates)")
     if summary.ratings < FEW_RATINGS:
-        notes.append(
-            f"{summary.ratings} ratings are few: the prior dominates predictions, and intervals are wide "
-            "(docs/check-a-run.md)"
-        )
+        effect = "the prior dominates predictions, and intervals are wide"
+        notes.append(f"{summary.ratings} ratings are few: {effect} (docs/check-a-run.md)")
     if not summary.test and asked_for_test:
         notes.append(
             "no ratings are held out for testing, so a run can neither measure its error nor end at a target accuracy: "

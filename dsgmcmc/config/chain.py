@@ -298,10 +298,8 @@ class ChainConfig(Checked):
         iterations, burn_in = plain["iterations"], plain["burn_in"]
         draws = max(0, iterations - burn_in) // plain["thin"]
         if parse_accuracy(plain["until"]).get("ess", 0) > draws * self.chains:
-            return (
-                f"{iterations:,} iterations give at most {draws:,} draws per chain: raise {named('iterations')}, or "
-                f"lower {named('thin')}"
-            )
+            advice = f"raise {named('iterations')}, or lower {named('thin')}"
+            return f"{iterations:,} iterations give at most {draws:,} draws per chain: {advice}"
         config = self.sampler.config
         sweep = self.sampler.kind.sweep_length(config, plain["grid"])
         if config.step(burn_in, sweep, burn_in) != config.step(iterations - 1, sweep, burn_in):
@@ -357,10 +355,9 @@ class ResolvedChain(ChainConfig):
             why = f"\nThe run uses classes of a script; register them before you open the run:{lines}" if lines else ""
             raise InputError(f"{run.settings_file}: {error}{why}") from error
         if facts.get("config_hash", config.hash()) != config.hash():
-            raise InputError(
-                f"{run.settings_file} has been changed since the run was sampled: its settings do not match its "
-                "config_hash. Undo the change, or start another run with these settings"
-            )
+            advice = "Undo the change, or start another run with these settings"
+            found = "has been changed since the run was sampled: its settings do not match its config_hash"
+            raise InputError(f"{run.settings_file} {found}. {advice}")
         return config, facts
 
     @property

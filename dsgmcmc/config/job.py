@@ -53,10 +53,8 @@ class Policy(Checked):
         if self.max_walltime == "auto":
             end = os.environ.get("SLURM_JOB_END_TIME", "")
             if not end.isdigit():
-                raise InputError(
-                    f"{named('max_walltime')} auto: SLURM_JOB_END_TIME is not set; give a time such as 1h or "
-                    "23:50:00, or export this variable in the job script"
-                )
+                advice = "give a time such as 1h or 23:50:00, or export this variable in the job script"
+                raise InputError(f"{named('max_walltime')} auto: SLURM_JOB_END_TIME is not set; {advice}")
             return time.monotonic() + int(end) - time.time()
         seconds = parse_time(self.max_walltime)
         if not seconds:

@@ -233,10 +233,8 @@ def load_description(db: Session, entity: str, given: Description) -> Described:
     if not scalar(db, f"SELECT count(*) FROM {described.name} JOIN {rated} USING (id)"):
         few = "SELECT id FROM {} ORDER BY id LIMIT 3"
         theirs, ours = (", ".join(first_column(db, few.format(source))) for source in (described.name, rated))
-        raise InputError(
-            f"{described.path} describes no {entity} of the ratings: it has names such as {theirs}, but the ratings "
-            f"have names such as {ours}. The column of names must be called {entity}, or be the first"
-        )
+        found = f"it has names such as {theirs}, but the ratings have names such as {ours}"
+        raise InputError(f"{described.path} describes no {entity} of the ratings: {found}. {_names_advice(entity)}")
     if scalar(db, f"SELECT bool_and({is_integer()}) FROM {rated}"):
         _refuse_text(db, described, "ratings")
         _refuse_shift(db, described, rated)
@@ -405,10 +403,8 @@ def _check_columns(described: Described, encoding: Encoding) -> None:
         return
     has = f"is a matrix of {width} columns" if width else f"has the columns {', '.join(described.columns)}"
     needed = f"a matrix of {encoding.width} columns" if encoding.width else f"the columns {', '.join(used)}"
-    raise InputError(
-        f"{described.path} {has}, but the features of the run's {described.entity}s were made from {needed}. The "
-        f"column of names must be called {described.entity}, or be the first"
-    )
+    made = f"the features of the run's {described.entity}s were made from {needed}"
+    raise InputError(f"{described.path} {has}, but {made}. {_names_advice(described.entity)}")
 
 
 def learn(db: Session, described: Described, given: Description) -> tuple[Encoding, list[str]]:
@@ -462,6 +458,10 @@ def _learn_column(db: Session, described: Described, name: str, given: Descripti
     )
 
 
+def _names_advice(entity: str) -> str:
+    return f"The column of names must be called {entity}, or be the first"
+
+
 def _is_number(sql: str) -> str:
     return f"coalesce(isfinite({as_number(sql)}), false)"
 
@@ -475,10 +475,9 @@ def _check_values(db: Session, described: Described, name: str, kind: Kind) -> N
     query = f"SELECT rowid, {c} FROM {described.name} WHERE {c} IS NOT NULL AND {wrong} LIMIT {SHOWN}"
     if rows := db.execute(query).fetchall():
         where, texts = described.where([row for row, _ in rows]), ", ".join(repr(text) for _, text in rows)
-        raise InputError(
-            f"{described.path}, {where}: the {kind} {name} is {texts}; correct it, leave the cell empty, or prepare "
-            f"with --feature-kinds {shlex.quote(f'{name}=category')} (or skip)"
-        )
+        option = f"--feature-kinds {shlex.quote(f'{name}=category')} (or skip)"
+        advice = f"correct it, leave the cell empty, or prepare with {option}"
+        raise InputError(f"{described.path}, {where}: the {kind} {name} is {texts}; {advice}")
 
 
 def _select_atoms(described: Described, name: str, kind: Kind, separator: str) -> str:

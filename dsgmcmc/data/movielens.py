@@ -86,7 +86,7 @@ def _blocks(url: str) -> Iterator[tuple[bytes, int]]:
             while block := response.read(_BLOCK):
                 yield block, total
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise InputError(
-            f"cannot download {url}: {error}. Without a network, copy the archive here and unpack it, or make "
-            "synthetic ratings with data/synthetic.py of the repository"
-        ) from error
+        advice = (
+            "copy the archive here and unpack it, or make synthetic ratings with data/synthetic.py of the repository"
+        )
+        raise InputError(f"cannot download {url}: {error}. Without a network, {advice}") from error

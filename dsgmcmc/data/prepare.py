@@ -381,11 +381,9 @@ def _number_entities(db: Session, seed: int, features: Mapping[str, Described]) 
     for entity in ("user", "item"):
         order = _hash(f"'{seed}'", f"'{entity}'", "id")
         described_ids = f" UNION SELECT id FROM {features[entity].name}" if entity in features else ""
-        db.execute(
-            f"CREATE TABLE {entity}s AS "
-            f"SELECT id, (row_number() OVER (ORDER BY {order}, id) - 1)::BIGINT AS k "
-            f"FROM (SELECT DISTINCT {entity}_id AS id FROM raw{described_ids})"
-        )
+        ids = f"(SELECT DISTINCT {entity}_id AS id FROM raw{described_ids})"
+        numbered = f"SELECT id, (row_number() OVER (ORDER BY {order}, id) - 1)::BIGINT AS k FROM {ids}"
+        db.execute(f"CREATE TABLE {entity}s AS {numbered}")
         n, longest = db.execute(f"SELECT count(*), max(strlen(id)) FROM {entity}s").fetchall()[0]
         if not 2 <= n <= MAX_SIDE:
             raise InputError(f"{n} {entity}(s): a matrix needs at least two, and at most {MAX_SIDE}")

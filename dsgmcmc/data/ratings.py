@@ -503,10 +503,8 @@ class Ratings:
             raise self._wrong("it is a netCDF export of a run, for ArviZ")
         attributes = {name: _read_attribute(self._file.attrs, name, kind) for name, kind in ATTRIBUTES.items()}
         if (attributes["format"], attributes["version"]) != (FORMAT, VERSION):
-            raise self._wrong(
-                f"its format is {attributes['format']!r} version {attributes['version']}, but this program reads "
-                f"{FORMAT!r} version {VERSION}: prepare it again"
-            )
+            found = f"its format is {attributes['format']!r} version {attributes['version']}"
+            raise self._wrong(f"{found}, but this program reads {FORMAT!r} version {VERSION}: prepare it again")
         self.n_rows, self.n_cols = attributes["I"], attributes["J"]
         self.nnz, self.nnz_test = attributes["nnz"], attributes["nnz_test"]
         self.minimum, self.maximum = attributes["min"], attributes["max"]

@@ -381,10 +381,8 @@ def _commented_header(
     if is_last and (usual or delimiter not in (_BLANKS, "\t", " ")):
         return fields, True
     if {len(_split(marked[-1], delimiter))} == widths and not re.match("[#%]+[ \t]", marked[-1]):
-        raise InputError(
-            f"{path}: is {marked[-1][:60]!r} at its beginning a comment, or a row? Remove it, or write the names of "
-            "columns above it"
-        )
+        advice = "Remove it, or write the names of columns above it"
+        raise InputError(f"{path}: is {marked[-1][:60]!r} at its beginning a comment, or a row? {advice}")
     return [], False
 
 

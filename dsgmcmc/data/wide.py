@@ -115,10 +115,8 @@ def refuse_names(cells: Float64, what: str, advice: str) -> None:
         return bool(whole and len(np.unique(column)) == len(column))
 
     if len(cells) >= _FEW and may_be_names(cells[:, 0]) and not any(map(may_be_names, cells[:, 1:].T)):
-        raise InputError(
-            f"{what} has a different whole number in every row, as no other column has: if they name the users, "
-            f"{advice}; if they are ratings, put another column first"
-        )
+        advice = f"if they name the users, {advice}; if they are ratings, put another column first"
+        raise InputError(f"{what} has a different whole number in every row, as no other column has: {advice}")
 
 
 def _is_header(fields: list[str], missing: Sequence[str]) -> bool:
@@ -160,10 +158,9 @@ def load_wide(
         n_read += len(piece)
         report(f"reading {table.path.name}: {n_read:,} rows")
     if n_bad:
-        raise InputError(
-            f"{table.path}: {n_bad:,} cell(s) have no number, or no name of a user or an item; correct them, or give "
-            f"{named('missing')} VALUE,... if they mean not rated{shown}"
-        )
+        advice = f"correct them, or give {named('missing')} VALUE,... if they mean not rated"
+        found = f"{n_bad:,} cell(s) have no number, or no name of a user or an item"
+        raise InputError(f"{table.path}: {found}; {advice}{shown}")
 
 
 def _nameless(names: Iterable[str | None]) -> Array:

@@ -154,7 +154,7 @@ def to_datatree(run: Run) -> Any:
         observed = predict_test(run).rating[index]
         constant = {"user": run.users.ids[users[index]], "item": run.items.ids[items[index]]}
         groups["constant_data"] = {
-            name: ids if ids.dtype.kind == "i" else ids.astype(np.str_) for name, ids in constant.items()
+            k: ids.astype(np.str_) if ids.dtype == object else ids for k, ids in constant.items()
         }
         dims |= {name: ["pair"] for name in ("prediction", "user", "item")}
     dims["rating"] = ["pair"]
@@ -171,6 +171,5 @@ def datatree(
     import arviz_base
 
     attributes = {"inference_library": "dsgmcmc", "inference_library_version": __version__, "sampler": sampler}
-    return arviz_base.from_dict(
-        groups, coords=coords, dims=dims, attrs={"/": attributes, **dict.fromkeys(groups, attributes)}
-    )
+    attrs = {"/": attributes, **dict.fromkeys(groups, attributes)}
+    return arviz_base.from_dict(groups, coords=coords, dims=dims, attrs=attrs)

@@ -155,10 +155,8 @@ def describe_new(run: Run, kind: str, given: Any, columns: str | None = None) ->
     from dsgmcmc.data.features import Description, Encoding, encode_new
 
     if not run.feature_names(kind):
-        raise InputError(
-            f"features of {kind}s are given, but {run.path} was sampled without them: leave them out, or prepare the "
-            f"ratings with --{kind}-features and sample again"
-        )
+        advice = f"leave them out, or prepare the ratings with --{kind}-features and sample again"
+        raise InputError(f"features of {kind}s are given, but {run.path} was sampled without them: {advice}")
     try:
         encoding = Encoding.parse(run.index.encoding(kind)[0])
     except ValueError as error:

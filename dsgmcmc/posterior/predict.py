@@ -346,11 +346,9 @@ def predict_table(
                 is_unnamed = not (counts["pairs"] or columns or table.file.header)
                 if is_unnamed and np.any(known) and not (known[0][0] or known[1][0]):
                     names = ", ".join(str(ids[0]) for ids in chunk)
-                    raise InputError(
-                        f"{table.file.path}: the run knows neither name in line 1 ({names}), but names in other lines. "
-                        "If line 1 is a header, name its columns: --columns user=NAME,item=NAME; if it is a pair, give "
-                        "--columns user=1,item=2"
-                    )
+                    found = f"the run knows neither name in line 1 ({names}), but names in other lines"
+                    advice = f"{table.hint.strip()}; if it is a pair, give --columns user=1,item=2"
+                    raise InputError(f"{table.file.path}: {found}. {advice}")
                 append_results(db, predictor.columns(users, items))
                 counts["pairs"] += len(users)
                 counts["unknown"] += int(np.count_nonzero((users < 0) | (items < 0)))

@@ -177,10 +177,8 @@ def warn_of_few(run: Run, by: By, bound: float | None) -> Iterator[str]:
     if run.config.law.can_be_evaluated and (by == "likely" or bound is not None):
         bound = liked_from(run) if bound is None else bound
         if bound > _liked_facts_of(run)["rare"]:
-            yield (
-                f"fewer than {100 * RARE:g} % of the training ratings are {bound:g} or more, so the run knows little "
-                "about what is liked: a lower bound ranks better"
-            )
+            few = f"fewer than {100 * RARE:g} % of the training ratings are {bound:g} or more"
+            yield f"{few}, so the run knows little about what is liked: a lower bound ranks better"
 
 
 class Scorer:
@@ -375,9 +373,9 @@ def similarities(run: Run, kind: str, row: int) -> Float32:
     run.need_draws()
     rank = run.config.rank
     if not rank:
+        option = named("rank")
         raise InputError(
-            f"{run.path} has biases only ({named('rank')} 0), and similarity needs factors: sample with "
-            f"{named('rank')} 1 or more"
+            f"{run.path} has biases only ({option} 0), and similarity needs factors: sample with {option} 1 or more"
         )
     similarity = np.empty((len(run.draws), len(run.vocabulary(kind))), np.float32)
     for draw_position in range(len(run.draws)):

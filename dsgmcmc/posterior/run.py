@@ -109,10 +109,8 @@ class LiveProgress(NamedTuple):
         """Describe how many draws can be used, or when the first draw can be used."""
         if self.draws:
             return f"{self.draws:,} draw{'s' * (self.draws > 1)} so far can be used"
-        return (
-            f"the first draw is made at iteration {self.first_draw:,}, and can be used from the next checkpoint on "
-            "(with --save-draws 0, when the run ends)"
-        )
+        when = "from the next checkpoint on (with --save-draws 0, when the run ends)"
+        return f"the first draw is made at iteration {self.first_draw:,}, and can be used {when}"
 
 
 def progress(run: RunDirectory, config: ResolvedChain, states: list[Snapshot]) -> LiveProgress | None:
@@ -278,10 +276,8 @@ class Run:
         Raises InputError if the run has not ended.
         """
         if self.unfinished:
-            raise InputError(
-                f"{self.path} has no moments yet: they are written when its job ends or is stopped with SIGUSR1. Saved "
-                "draws can be exported before (export --draws)"
-            )
+            when = "when its job ends or is stopped with SIGUSR1. Saved draws can be exported before (export --draws)"
+            raise InputError(f"{self.path} has no moments yet: they are written {when}")
 
         def read(state: Snapshot, field: str) -> dict[str, Float32]:
             return {kind: state.read_field("moments", factor, field) for kind, factor in self.index.factors.items()}
@@ -470,7 +466,6 @@ def _compare(snapshot: Snapshot, expected: Mapping[ArrayName, Shape], axis: int 
         layouts = {(len(block), block[:axis], block[axis + 1 :]) for block in shapes[name]}
         fits = layouts == {(len(shape), shape[:axis], shape[axis + 1 :])}
         if not (fits and sum(block[axis] for block in shapes[name]) == shape[axis]):
-            raise InputError(
-                f"{snapshot.path} is inconsistent: its blocks of {'/'.join(name)} have the shapes {shapes[name]}, but "
-                f"their joint shape by run.toml and the index is {shape}"
-            )
+            found = f"its blocks of {'/'.join(name)} have the shapes {shapes[name]}"
+            expected_shape = f"their joint shape by run.toml and the index is {shape}"
+            raise InputError(f"{snapshot.path} is inconsistent: {found}, but {expected_shape}")
