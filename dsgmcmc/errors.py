@@ -83,10 +83,11 @@ class GoneError(InputError):
 RETRIES = 10  # of work that fails because the run is being sampled
 
 
-def retry_if_gone(work: Callable[P, T], renew: Callable[[], object] = lambda: None) -> Callable[P, T]:
+def retry_if_gone(work: Callable[P, T], renew: Callable[..., object] = lambda *first: None) -> Callable[P, T]:
     """Wrap `work`, which reads a run, so that it is repeated up to `RETRIES` times after a `GoneError`.
 
-    `work` must have no side effects if it fails. Every attempt must open the run again, in `work` or in `renew`.
+    `work` must have no side effects if it fails. Every attempt must open the run again, in `work` or in `renew`, which
+    gets the first argument of `work`.
     """
 
     @wraps(work)
@@ -95,7 +96,7 @@ def retry_if_gone(work: Callable[P, T], renew: Callable[[], object] = lambda: No
             with suppress(GoneError):
                 return work(*args, **kwargs)
             with suppress(GoneError):  # if a file is still missing, the next attempt raises the error
-                renew()
+                renew(*args[:1])
         return work(*args, **kwargs)
 
     return attempt

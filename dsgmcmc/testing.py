@@ -294,11 +294,8 @@ def check_same_draws(settings: dict[str, Any], place: Workplace) -> None:
         given = {**usual, **settings, "iterations": iterations}
         return Job(comm, RatingsSource(place.ratings), place.folder / name, given, resume=True, quiet=True).run()
 
-    statuses = [
-        on_root(place.comm, partial(go, ALONE, "one", 17)),
-        go(place.comm, "many", 7),
-        go(place.comm, "many", 17),
-    ]
+    alone = on_root(place.comm, partial(go, ALONE, "one", 17))
+    statuses = alone, go(place.comm, "many", 7), go(place.comm, "many", 17)
     _require(not any(statuses), f"a run ended with the status {max(statuses)}; settings: {settings}")
     one, many = on_root(place.comm, lambda: [verify_run(RunDirectory(place.folder / name)) for name in ("one", "many")])
     _require(

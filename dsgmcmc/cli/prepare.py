@@ -185,10 +185,8 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool, missing: str 
         effect = "the prior dominates predictions, and intervals are wide"
         notes.append(f"{summary.ratings} ratings are few: {effect} (docs/check-a-run.md)")
     if not summary.test and asked_for_test:
-        notes.append(
-            "no ratings are held out for testing, so a run can neither measure its error nor end at a target accuracy: "
-            "--test-fraction 0.2 holds out a fifth"
-        )
+        effect = "so a run can neither measure its error nor end at a target accuracy"
+        notes.append(f"no ratings are held out for testing, {effect}: --test-fraction 0.2 holds out a fifth")
     notes += [f"warning: {doubt}" for doubt in summary.doubts]
     for note in notes:
         say(f"dsgmcmc: {note}", file=sys.stderr)

@@ -303,10 +303,9 @@ class ChainConfig(Checked):
         config = self.sampler.config
         sweep = self.sampler.kind.sweep_length(config, plain["grid"])
         if config.step(burn_in, sweep, burn_in) != config.step(iterations - 1, sweep, burn_in):
-            return (
-                "the step changes after burn-in (sampler.warm_up or decay), so draws have unequal weights, but R-hat "
-                f"and ESS need equal weights: raise {named('burn_in')}, or give {named('until')} none"
-            )
+            changes = "the step changes after burn-in (sampler.warm_up or decay), so draws have unequal weights"
+            advice = f"raise {named('burn_in')}, or give {named('until')} none"
+            return f"{changes}, but R-hat and ESS need equal weights: {advice}"
         return ""
 
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:

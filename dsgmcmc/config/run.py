@@ -139,10 +139,10 @@ class RunConfig(ModelConfig, ChainConfig):
         rank = MAX_AUTOMATIC_RANK if self.rank == "auto" else self.rank
         config = ResolvedConfig.of({**self.plain(processes, finest), "rank": rank})
         if config.interleaved and self.law.has_parameters():
-            needs = f"each of which would need separate parameters of the {self.likelihood} likelihood"
-            raise InputError(
-                f"{config.sampler.name} interleaves several states, {needs}: use another {named('sampler')}"
+            needs = (
+                f"would need separate parameters of the {self.likelihood} likelihood: use another {named('sampler')}"
             )
+            raise InputError(f"{config.sampler.name} interleaves several states, each of which {needs}")
         for part in PARTS.values():
             part.check(config)
         return config

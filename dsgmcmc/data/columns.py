@@ -67,10 +67,8 @@ def refuse_rounded(floats: Array | list[float], role: str) -> None:
     """Raise InputError if floats, names of a role, are so large that integers between them have been rounded."""
     bits = np.finfo(np.asarray(floats, None if len(floats) else float).dtype).nmant + 1
     if len(rows := np.flatnonzero(np.abs(floats) >= 2.0**bits)):
-        raise InputError(
-            f"names of {role}s are floats of 2^{bits} or more, which are rounded integers: row {rows[0]} has "
-            f"{floats[rows[0]]}; pass X and y, or a data frame with integer ids"
-        )
+        found = f"floats of 2^{bits} or more, which are rounded integers: row {rows[0]} has {floats[rows[0]]}"
+        raise InputError(f"names of {role}s are {found}; pass X and y, or a data frame with integer ids")
 
 
 def parse_columns(text: str | None, roles: Sequence[str] = ROLES) -> dict[str, str]:

@@ -246,10 +246,9 @@ def _refuse_shift(db: Session, described: Described, rated: str) -> None:
     ends = (f"SELECT min(id::BIGINT), max(id::BIGINT) FROM {source}" for source in (described.name, rated))
     (low, high), (rated_low, rated_high) = (db.execute(end).fetchall()[0] for end in ends)
     if low - rated_low == high - rated_high in (-1, 1):
-        raise InputError(
-            f"{described.path} describes {low} to {high}, but the ratings have {rated_low} to {rated_high}: one is "
-            f"numbered from 0 and the other from 1. Give a table with a column {described.entity} of the same names"
-        )
+        found = f"describes {low} to {high}, but the ratings have {rated_low} to {rated_high}"
+        advice = f"Give a table with a column {described.entity} of the same names"
+        raise InputError(f"{described.path} {found}: one is numbered from 0 and the other from 1. {advice}")
 
 
 def check_kinds(tables: Mapping[str, Described], descriptions: Mapping[str, Description]) -> None:
@@ -452,10 +451,9 @@ def _learn_column(db: Session, described: Described, name: str, given: Descripti
     limit = MAX_CATEGORIES if name in given.kinds else min(MAX_CATEGORIES, max(20, filled / 2))
     if 0 < len(atoms) <= limit:
         return Code(name, kind, tuple(atoms)), ""
-    return left_out, (
-        f"{len(atoms):,} or more different values in {filled:,} rows are too many for a {kind}; if it is a {kind} with "
-        f"at most {MAX_CATEGORIES:,} values, give --feature-kinds {shlex.quote(f'{name}={kind}')}"
-    )
+    advice = f"with at most {MAX_CATEGORIES:,} values, give --feature-kinds {shlex.quote(f'{name}={kind}')}"
+    found = f"{len(atoms):,} or more different values in {filled:,} rows are too many for a {kind}"
+    return left_out, f"{found}; if it is a {kind} {advice}"
 
 
 def _names_advice(entity: str) -> str:
@@ -529,11 +527,9 @@ def apply(db: Session, described: Described, encoding: Encoding, n: int) -> Feat
 def _numbers(db: Session, described: Described, name: str) -> tuple[Int64, Float64]:
     """Return the rows of the features that have a number in a column, and the numbers."""
     column = described.columns[name]
-    cells = db.execute(
-        f"SELECT k, {column}::DOUBLE AS x FROM {described.name} JOIN {described.entity}s USING (id) "
-        f"WHERE {column} IS NOT NULL ORDER BY k"
-    ).fetchnumpy()
-    return cells["k"], cells["x"].astype(np.float64)
+    numbered = f"{described.name} JOIN {described.entity}s USING (id) WHERE {column} IS NOT NULL"
+    k, x = db.execute(f"SELECT k, {column}::DOUBLE AS x FROM {numbered} ORDER BY k").fetchnumpy().values()
+    return k, x.astype(np.float64)
 
 
 def _categories(db: Session, described: Described, code: Code, separator: str) -> tuple[Int64, Int64]:

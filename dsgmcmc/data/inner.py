@@ -71,9 +71,8 @@ class InnerSplit(Ratings):
         self.row_indptr, self.test_indptr = (self._indptr[part] for part in SPLITS)
         self.nnz, self.nnz_test = (int(self._indptr[part][-1]) for part in SPLITS)
         if not self.nnz or not self.nnz_test:
-            raise InputError(
-                f"{self.path} has {self._whole.nnz:,} training ratings: too few to hold some out for comparing models"
-            )
+            found = f"{self.path} has {self._whole.nnz:,} training ratings"
+            raise InputError(f"{found}: too few to hold some out for comparing models")
         self.mean = total / self.nnz
 
     def _mask(self, part: Split, start: int, stop: int, columns: Int32) -> Mask:

@@ -86,7 +86,6 @@ def _blocks(url: str) -> Iterator[tuple[bytes, int]]:
             while block := response.read(_BLOCK):
                 yield block, total
     except (OSError, http.client.HTTPException, ValueError) as error:
-        advice = (
-            "copy the archive here and unpack it, or make synthetic ratings with data/synthetic.py of the repository"
-        )
-        raise InputError(f"cannot download {url}: {error}. Without a network, {advice}") from error
+        advice = "Without a network, copy the archive here and unpack it, or make synthetic ratings"
+        script = "data/synthetic.py of the repository"
+        raise InputError(f"cannot download {url}: {error}. {advice} with {script}") from error

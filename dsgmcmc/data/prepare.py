@@ -496,13 +496,11 @@ def _slabs(db: Session, indptr: Int64) -> Iterator[Slab]:
 
 def _names(db: Session, entity: str) -> Iterator[Array]:
     """Yield arrays of names: int64 if all are integers in canonical form, else UTF-8 padded to the longest name."""
-    n, integers, longest = db.execute(
-        f"SELECT count(*), bool_and({is_integer()}), max(strlen(id)) FROM {entity}s"
-    ).fetchall()[0]
+    query = f"SELECT count(*), bool_and({is_integer()}), max(strlen(id)) FROM {entity}s"
+    n, integers, longest = db.execute(query).fetchall()[0]
+    named_by = f"SELECT id::{'BIGINT' if integers else 'VARCHAR'} AS id FROM {entity}s"
     step = max(1, _NAME_BYTES // (longest + 64))
     for start in range(0, n, step):
-        names = db.execute(
-            f"SELECT id::{'BIGINT' if integers else 'VARCHAR'} AS id FROM {entity}s "
-            f"WHERE k >= {start} AND k < {start + step} ORDER BY k"
-        ).fetchnumpy()["id"]
+        piece = f"{named_by} WHERE k >= {start} AND k < {start + step} ORDER BY k"
+        names = db.execute(piece).fetchnumpy()["id"]
         yield names if integers else np.array([name.encode() for name in names], dtype=f"S{longest}")

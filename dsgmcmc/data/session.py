@@ -67,10 +67,8 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[Session]:
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
     except duckdb.OutOfMemoryException as error:
-        raise InputError(
-            f"{memory / 1e6:.0f} MB of memory, or the free space in {parent}, are not enough: raise --memory, or write "
-            f"to a larger disk ({system_reason(error)})"
-        ) from error
+        found = f"{memory / 1e6:.0f} MB of memory, or the free space in {parent}, are not enough"
+        raise InputError(f"{found}: raise --memory, or write to a larger disk ({system_reason(error)})") from error
     except duckdb.IOException as error:
         raise InputError(f"reading or spilling to {parent} failed: {system_reason(error)}") from error
     except (duckdb.InterruptException, RuntimeError) as error:

@@ -153,9 +153,8 @@ def to_datatree(run: Run) -> Any:
         posterior["prediction"] = values
         observed = predict_test(run).rating[index]
         constant = {"user": run.users.ids[users[index]], "item": run.items.ids[items[index]]}
-        groups["constant_data"] = {
-            k: ids.astype(np.str_) if ids.dtype == object else ids for k, ids in constant.items()
-        }
+        as_text = {kind: ids.astype(np.str_) for kind, ids in constant.items() if ids.dtype == object}
+        groups["constant_data"] = constant | as_text
         dims |= {name: ["pair"] for name in ("prediction", "user", "item")}
     dims["rating"] = ["pair"]
     groups["observed_data"] = {"rating": observed}

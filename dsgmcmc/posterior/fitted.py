@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import wraps
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
@@ -37,13 +36,7 @@ T = TypeVar("T")
 
 def renewing(method: Callable[P, T]) -> Callable[P, T]:
     """Decorate a method: if a running job has removed files of its run, the run is reopened and the method repeated."""
-
-    @wraps(method)
-    def repeated(*args: P.args, **kwargs: P.kwargs) -> T:
-        model: Any = args[0]
-        return retry_if_gone(method, model._renew)(*args, **kwargs)
-
-    return repeated
+    return retry_if_gone(method, lambda model: model._renew())
 
 
 class FittedModel:
@@ -175,7 +168,7 @@ class FittedModel:
             if self.unknown == "refuse":
                 run.vocabulary(kind).index_of(names[rows[kind] < 0], refuse=True)
             if len(names) and (rows[kind] < 0).all():
-                warnings.warn(plain(str(unknown_names(kind, list(dict.fromkeys(names.tolist()))))), stacklevel=6)
+                warnings.warn(plain(str(unknown_names(kind, list(dict.fromkeys(names.tolist()))))), stacklevel=5)
         return predictor, rows["user"], rows["item"]
 
     @overload
@@ -358,7 +351,7 @@ class FittedModel:
         if needs_rated and self._rated is None:
             self._rated = run.rated(self._data)
         for note in (*notes, *warn_of_few(run, by, at_least)):
-            warnings.warn(plain(note), stacklevel=4)  # of the caller, beyond `renewing`
+            warnings.warn(plain(note), stacklevel=3)  # of the caller, beyond `renewing`
         newcomers = self._newcomers
         if newcomers is not None and newcomers.kind == "item":
             raise InputError("this model has folded-in items, which cannot be ranked: recommend from the run itself")

@@ -440,9 +440,8 @@ class Run:
         """
         file = path or self._ratings_file or Path(str(self.facts.get("data", "")))
         if path is None and not file.is_file():
-            raise InputError(
-                f"{file}, the ratings file of {self.path}, is not there: give its path (--data, or data= of BPMF.load)"
-            )
+            advice = "give its path (--data, or data= of BPMF.load)"
+            raise InputError(f"{file}, the ratings file of {self.path}, is not there: {advice}")
         ratings = Ratings(file)
         if ratings.digest != self.facts.get("data_hash"):
             ratings.close()
