@@ -280,6 +280,8 @@ def _read_table(db: Session, source: Path | TableFile, entity: str, given: Descr
         raise InputError(f"{source.path}: two columns have the same name ({', '.join(names)})")
     position = names.index(given.label) if given.label and given.label in names else find_column(names, entity) or 0
     others = [k for k in range(len(names)) if k != position and names[k]]  # row names of pandas and R have no header
+    if not others:
+        raise InputError(f"{source.path} has one column: expected a column of names and columns of features")
     described = Described(source.path, entity, {names[k]: f"c{k}" for k in others}, kinds, source)
     text = [_text(source, k, given.separator) for k in range(len(names))]
     text[position] = source.name(position)

@@ -125,6 +125,7 @@ def test_parquet_and_matrix(tmp_path):
         (USERS.replace("age", "zip"), {}, "two columns have the same name"),
         ("3,20\n58,30\n", {}, "has no header"),
         ("userId\n3\n", {}, "has one column"),
+        (",userId\n0,3\n", {}, "has one column"),
         ("userId,age\n", {}, "has no rows"),
         ("userId,age\n3,2\n58,2\n", {}, "has no column that can be used\n  users.csv: age is left out: all its values"),
         (USERS.replace("age", "x" * 1025), {}, "has a feature whose name begins with 'xxx"),
