@@ -153,21 +153,18 @@ class RunConfig(ModelConfig, ChainConfig):
         kind, estimator = self.sampler.kind, self.sampler.kind.estimator(self.sampler.config)
         if estimator.by_parts and not self.law.is_sum_over_ratings:
             full = f" or {named('sampler.gradient')}=full" if "full" in kind.gradients else ""
-            raise InputError(
-                f"{self.sampler.name} uses only a part of the ratings at a time, but the {self.likelihood} likelihood "
-                f"needs every pair of a user and an item: use {named('sampler')} {DEFAULT_SAMPLER} or gibbs{full}"
-            )
+            needs = f"the {self.likelihood} likelihood needs every pair of a user and an item"
+            advice = f"use {named('sampler')} {DEFAULT_SAMPLER} or gibbs{full}"
+            raise InputError(f"{self.sampler.name} uses only a part of the ratings at a time, but {needs}: {advice}")
         if kind.draws_conditionals and not self.law.is_conditionally_gaussian():
-            raise InputError(
-                f"{named('sampler')} {self.sampler.name} needs normal conditional distributions of rows, which the "
-                f"{self.likelihood} likelihood does not give: use a sampler with gradients, such as {DEFAULT_SAMPLER}"
-            )
+            needs = f"normal conditional distributions of rows, which the {self.likelihood} likelihood does not give"
+            advice = f"use a sampler with gradients, such as {DEFAULT_SAMPLER}"
+            raise InputError(f"{named('sampler')} {self.sampler.name} needs {needs}: {advice}")
         likelihood_is_fixed = self.noise == "shared" and self.law.has_noise and not self.law.has_parameters()
         if estimator.fixed_likelihood and not likelihood_is_fixed:
-            raise InputError(
-                f"sampler.gradient: {self.sampler.config.gradient} reuses a gradient of the likelihood, which noise "
-                f"scales and thresholds would change: leave out {named('noise')} and {named('likelihood')}"
-            )
+            reuses = "reuses a gradient of the likelihood, which noise scales and thresholds would change"
+            advice = f"leave out {named('noise')} and {named('likelihood')}"
+            raise InputError(f"sampler.gradient: {self.sampler.config.gradient} {reuses}: {advice}")
 
 
 class ResolvedConfig(ModelConfig, ResolvedChain):

@@ -170,11 +170,9 @@ def refuse_unnamed(path: object, sample: Rows, rated: bool = True) -> None:
     rating = f",rating={others[0] if len(others) == 1 else 'R'}" if rated else ""
     matrix = _matrix_advice(sample) if rated else ""
     shown = "; ".join(f"{k}: {text.strip()[:20]}" for k, text in enumerate(sample[0][:_SHOWN], 1))
-    raise InputError(
-        f"{path} has {width} columns without names ({shown}{'; ...' * (width > _SHOWN)}), not user, item, "
-        f"rating and time, and is in no other format of docs/files.md; say which columns count, by position: "
-        f"{named('columns')} user=1,item=2{rating}{matrix}"
-    )
+    found = f"{width} columns without names ({shown}{'; ...' * (width > _SHOWN)}), not user, item, rating and time"
+    advice = f"say which columns count, by position: {named('columns')} user=1,item=2{rating}{matrix}"
+    raise InputError(f"{path} has {found}, and is in no other format of docs/files.md; {advice}")
 
 
 def find_doubts(entities: Mapping[str, int], n: int, first: Sequence[float], low: float, high: float) -> list[str]:

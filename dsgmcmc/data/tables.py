@@ -448,10 +448,9 @@ def _decode(path: Path, head: bytes, encoding: str) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise InputError(
-            f"{path} is neither UTF-8 text nor in another known format: convert text with iconv; read other formats "
-            "into a data frame, and give the data frame to BPMF, or write it as Parquet"
-        )
+        advice = "read other formats into a data frame, and give the data frame to BPMF, or write it as Parquet"
+        found = "is neither UTF-8 text nor in another known format"
+        raise InputError(f"{path} {found}: convert text with iconv; {advice}")
     if not text.strip():
         raise InputError(f"{path} is empty")
     return text
