@@ -31,17 +31,16 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
         table = open_table(db, path, lambda fields: _find_id(fields) is not None, latin1=True)
         id_column, title_column = (_find_id(table.names), _find_title(table.names))
         if not table.header:  # years precede titles in the file of the Netflix prize
-            words = (k for k in range(1, table.width) if not all(is_number(row[k]) for row in table.sample[:10]))
+            columns = list(zip(*table.sample[:10], strict=False))  # as many as the shortest line has
+            words = (k for k, texts in enumerate(columns) if k and not all(map(is_number, texts)))
             id_column, title_column = 0, next(words, 1)
         if id_column is None or title_column is None:
             raise InputError(f"{path} needs a column item and a column title; it has {', '.join(table.names)}")
         fields = ", ".join(f"c{k}::VARCHAR" for k in range(table.width))
         table.create(db, f"CREATE TABLE titles AS SELECT {fields} FROM {{table}}")
         rows = db.execute("SELECT * FROM titles ORDER BY rowid").fetchall()
-    matched = [
-        row for row in rows if row[id_column] and pattern.search(table.delimiter.join(text or "" for text in row))
-    ]
-    return {row[id_column].strip(): (row[title_column] or "").strip() for row in matched}
+    lines = ((table.delimiter.join(text or "" for text in row), row[id_column], row[title_column]) for row in rows)
+    return {name.strip(): (title or "").strip() for line, name, title in lines if name and pattern.search(line)}
 
 
 def _find_id(header: list[str]) -> int | None:
