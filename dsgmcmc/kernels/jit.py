@@ -7,8 +7,8 @@ a folder
     CACHE / <SHA-256 of source, name, compiler flags, versions, CPU> / <module>.py
 
 and imported from there, and Numba's ``cache=True`` keeps the machine code in the same folder. A folder appears by an
-atomic rename, and its source never changes, so many processes can start at once on a shared file system. A process that
-finds no machine code compiles the source.
+atomic rename, and its source never changes, so many processes can start at once on a shared file system. Of processes
+that find no machine code one compiles the source, and the others wait for it, if the file system has locks.
 
 CACHE is ``DSGMCMC_CACHE_DIR``, or else ``$XDG_CACHE_HOME/dsgmcmc``, or else ``~/.cache/dsgmcmc``. If that folder cannot
 be written or its disk is full, the process uses a private temporary folder and removes it at exit. Numba's cache files
@@ -20,6 +20,8 @@ Numba is imported with the first kernel (`kernels.compiler`), so commands withou
 from __future__ import annotations
 
 import atexit
+import contextlib
+import fcntl
 import functools
 import hashlib
 import importlib.util
@@ -27,7 +29,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -42,6 +45,7 @@ from numpy import float32, float64, int32, int64, uint32, uint64
 
 """
 
+_PATIENCE = 60.0  # seconds in which any kernel is compiled; whoever has waited for so long compiles it, too
 _REQUIRED_BYTES = 1 << 18  # sufficient for nearly every kernel
 
 
@@ -74,7 +78,7 @@ def compile_source(name: str, source: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # Numba looks up a cached function's globals by module name
     try:
-        with naming(path):  # Numba writes the compiled kernels beside it
+        with naming(path), _turn(path.parent):  # Numba writes the compiled kernels beside it
             spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[module_name]
@@ -120,6 +124,21 @@ def _publish(folder: Path, file_name: str, source: str) -> Path:
             raise
         shutil.rmtree(draft, ignore_errors=True)  # another process has written the same source earlier
     return path
+
+
+@contextlib.contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """Let one process at a time compile what is in a folder; those after it find the machine code."""
+    with contextlib.ExitStack() as held:
+        if not any(folder.rglob("*.nbi")):
+            with contextlib.suppress(OSError):  # of folders that cannot be written, and file systems without locks
+                file, end = held.enter_context((folder / "lock").open("wb")), time.monotonic() + _PATIENCE
+                while time.monotonic() < end:
+                    with contextlib.suppress(BlockingIOError):
+                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        break
+                    time.sleep(0.02)
+        yield
 
 
 def indented(lines: Sequence[str], depth: int = 1) -> list[str]:
