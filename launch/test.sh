@@ -3,7 +3,7 @@
 #
 #   launch/test.sh                        all tests except those marked `long`
 #   launch/test.sh --all                  every test; tests with several processes also run with other numbers of
-#                                         processes and other MPI libraries
+#                                         processes and other MPI libraries, and some tests with the lowest versions
 #   launch/test.sh tests/unit -k philox   pytest with these arguments only, in the same environment
 #
 # The script makes the environment first (launch/environment.sh). DSGMCMC_DATASETS names the folder of MovieLens data.
@@ -65,6 +65,22 @@ test_several_processes() {
   return "$failed"
 }
 
+# What a user does first: ingestion, sampling, resuming, predictions, Python, export
+basics=(tests/unit/data/test_ingest_formats.py tests/unit/storage/test_store.py tests/system/test_api.py
+  tests/system/test_posterior_commands.py tests/system/test_sample.py tests/system/test_own.py)
+
+# test_oldest: run the basics with the lowest versions that pyproject.toml names
+test_oldest() {
+  say "The basics with the lowest versions"
+  if ! command -v python3.11 >/dev/null; then
+    say "Skipped: python3.11 is not installed"
+    [ -z "${CI-}" ]
+    return
+  fi
+  DSGMCMC_NEWEST='' DSGMCMC_LOCK=.ci/oldest.txt DSGMCMC_VENV=$venv-oldest PYTHON=python3.11 launch/test.sh \
+    "${basics[@]}" -m "not long" --numprocesses="$(usable_cores)" --dist=loadfile --timeout=600 -q
+}
+
 folders=(tests/cluster tests/system tests/statistical tests/papers tests/unit)
 if [ "$all" ]; then
   folders=(tests/cluster/test_docker.py "${folders[@]}" tests/mpi) # tests/mpi runs on one process, too
@@ -86,4 +102,7 @@ OPENBLAS_NUM_THREADS=1 "${pytest[@]}" "${folders[@]}" --with-mpi -m "${chosen:-n
   --timeout=600 --durations=20 || failed=1
 wait "$several" || failed=1
 cat "$logs/several"
+if [ "$all" ]; then
+  test_oldest || failed=1
+fi
 exit "$failed"

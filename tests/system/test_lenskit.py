@@ -35,7 +35,7 @@ SHORT = {"rank": 2, "iterations": 150, "burn_in": 50, "options": {"grid": 2}}
 def split():
     """Ratings of planted factors, a fifth of each user's held out."""
     users, items, ratings = planted(60, 40, 0.5)
-    frame = pd.DataFrame({"user_id": users, "item_id": items, "rating": ratings})
+    frame = pd.DataFrame({"user_id": users + 1, "item_id": items, "rating": ratings})
     return next(crossfold_users(from_interactions_df(frame), 1, SampleFrac(0.2, rng=1), rng=1))
 
 
@@ -75,10 +75,10 @@ def test_users_with_a_history_alone(split, rated) -> None:
     scorer, items = rated.node("scorer").component, ItemList(split.train.items.ids())
     user = split.train.users.ids()[0]
     history = split.train.user_row(user)
-    known = scorer(RecQuery(user), items).scores()
-    new = scorer(RecQuery(None, history_items=history), items).scores()
+    known = scorer(RecQuery(user_id=user), items).scores()
+    new = scorer(RecQuery(history_items=history), items).scores()
     assert np.corrcoef(known, new)[0, 1] > 0.95
-    assert np.isnan(scorer(RecQuery("nobody"), items).scores()).all()
+    assert np.isnan(scorer(RecQuery(user_id="nobody"), items).scores()).all()
     assert np.isfinite(rated.run("rating-predictor", query=-5, items=items).scores()).all()
 
 
