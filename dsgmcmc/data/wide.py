@@ -6,6 +6,7 @@ need a scan of the whole file for every few hundred columns to keep within its m
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.data.columns import find_column, locate
-from dsgmcmc.data.session import Session
+from dsgmcmc.data.session import Session, memory_of
 from dsgmcmc.data.tables import SHOWN, TableFile, is_number, open_table
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
@@ -50,7 +51,7 @@ class _Numbers(dict[str | None, float]):
     def of(self, rows: Sequence[Sequence[str | None]], width: int) -> Float64:
         """Return the numbers in rows of a table as an array (n, width)."""
         numbers = map(self.__getitem__, chain.from_iterable(rows))
-        return np.fromiter(numbers, np.float64, len(rows) * width).reshape(-1, width)
+        return np.fromiter(numbers, np.float64, len(rows) * width).reshape(len(rows), width)
 
 
 def parse_missing(given: Any, matrix: bool) -> list[str]:
@@ -70,15 +71,16 @@ def inspect_wide(
 ) -> tuple[TableFile, dict[str, int]] | None:
     """Return the table in a file, and the positions of its columns that are no items, by role: "user" and "count".
 
-    Files whose format is that of a matrix give None.
-
+    The array in an .npz file of NumPy is a table of "user", "item" and "rating"; files that DuckDB or SciPy read as a
+    matrix give None.
     Names of rows are in the column that `columns` has for "user"; or else in a column without a name, or with a usual
     name; or else in the first column, unless it has numbers. The column "count" has the number of ratings of each row.
     Raises InputError if the file is no table, or the first column may have names or ratings.
     """
     table = open_table(db, path, lambda fields: _is_header(fields, missing))
     if table.kind == "matrix":
-        return None
+        dense = _read_dense(db, path)
+        return None if dense is None else (dense, {"user": 0, "item": 1, "rating": 2})
     if table.kind == "lines" or table.delimiter == "::":
         raise InputError(f"{path} has a line for each rating: leave out {named('matrix')}")
     names, searched = table.names if table.header else None, table.width if table.kind == "parquet" else 1
@@ -166,6 +168,22 @@ def load_wide(
 def _nameless(names: Iterable[str | None]) -> Array:
     """Return a mask of names that are empty, or would end at a NUL byte."""
     return np.array([not name or not name.strip() or "\0" in name for name in names], bool)
+
+
+def _read_dense(db: Session, path: Path) -> TableFile | None:
+    """Return the cells that are not NaN of the array (I, J) in an .npz file of NumPy; None for other files."""
+    if path.suffix.lower() != ".npz":
+        return None
+    try:
+        with np.load(path) as archive:
+            size = sum(info.file_size for info in archive.zip.infolist())
+            array = archive[archive.files[0]] if len(archive.files) == 1 and 4 * size < memory_of(db) else np.zeros(0)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return None
+    if array.ndim != 2 or array.dtype.kind not in "iufb":
+        return None
+    row, col = np.nonzero(~np.isnan(array))
+    return TableFile.of_arrays(path, {"row": row, "col": col, "value": array[row, col].astype(np.float64)})
 
 
 def describe_wide(table: TableFile, roles: Mapping[str, int]) -> str:

@@ -162,6 +162,13 @@ class Sampler(ABC, Generic[C, T]):
             )
 
     @classmethod
+    def corrects_noise(cls, config: C, schedule: str, grid: int) -> None:
+        """Raise `InputError` if a correction for the gradient noise of independent parts would be wrong."""
+        if config.gradient == "control-variate" or config.gradient in DATUM_GRADIENTS:
+            raise InputError("sampler.noise_correction is for the noise of plain parts: leave it out")
+        cls.needs_independent_parts("sampler.noise_correction", "leave it out", config, schedule, grid)
+
+    @classmethod
     def default_thin(cls, config: C, grid: int) -> int:
         """Default number of iterations between draws."""
         return 2 * cls.sweep_length(config, grid)

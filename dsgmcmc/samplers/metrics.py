@@ -5,6 +5,7 @@ move at the same pace, and one step size suits all data. A metric adds lines to 
 
     step    h_i P^-1/2: the sampler's step h, made smaller where a row's energy is more curved than P
     h_i     the step of a row, only with metrics that give each row a step
+    p       p_ik, the share of the data in P_ik, only with such metrics
 
 In a factorisation, P depends on the state, but needs no correction: P of a row of W is computed from H, n_i, tau and
 lambda, and P of a row of H from W. So Gamma_i = sum_j d (P^-1)_ij / d theta_j [Ma 2015, eq. 3] is zero if both factors
@@ -77,7 +78,7 @@ class Metric(Replicated, ABC):
     turned: ClassVar[bool] = False
 
     def formula(self, lines: str, **declared: Any) -> Formula:
-        """Formula of a sampler's `lines`, which may read ``step`` and ``h_i``."""
+        """Formula of a sampler's `lines`, which may read ``step``, ``h_i`` and ``p``."""
         rows = (*self.rows, *declared.pop("rows", ()))
         return Formula(self.source + lines, columns=self.columns, rows=rows, **declared)
 
@@ -171,6 +172,7 @@ h_i = size * h
 information = metric_tau * n * c
 precision = information + lambda_
 step = h_i / sqrt(precision)
+p = information / precision
 """
     columns: ClassVar[tuple[str, ...]] = ("c", "lambda_")
     rows: ClassVar[tuple[str, ...]] = ("n", "h")

@@ -19,22 +19,29 @@ prints them, they would be Euler's explicit method, which diverges at small fric
 ``refresh = L`` draws all momenta again every L updates, with half a kick before and half a kick after. Whole kicks, as
 in [Chen 2014, algorithm 2], would make Var theta wrong by the factor L / (L + 1) at any step size.
 
+``noise_correction`` subtracts the variance of the gradient noise from the variance of the added noise. In the metric,
+the variance of the gradient noise is (B - 1) p_ik on average, but only for independent parts: the noise of shuffled
+parts cancels within a sweep. With V = (B - 1) p_ik, 1 - c^2 becomes 1 - c^2 - h_i^2 V (1 + c)^2 / 4, and 2 a becomes
+2 a - h_i^2 V. A step at which either becomes negative shows as divergence.
+
 Target: the posterior, up to the noise of the parts' gradients and O(eps). On N(0, 1), with noise of variance V that is
-independent in every update, Var theta is 1 + h^2 V (1 + c) / ((1 - c) (4 - h^2)) for "baoa" and
+independent in every update, and without correction, Var theta is 1 + h^2 V (1 + c) / ((1 - c) (4 - h^2)) for "baoa" and
 (2 a + h^2 V) (2 - a) / (a (4 - 2 a - h^2)) for "published". The error with shuffled parts is much smaller, as long as
-h B stays below about 1. Left out: Metropolis correction, and a correction for V.
+h B stays below about 1. Left out: Metropolis correction, and an estimate of V where the metric does not give it.
 """
 
 from __future__ import annotations
 
 from math import exp, sqrt
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.base import NORMAL
 from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.samplers.underdamped import BAOA, Underdamped
+from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.types import Purpose
 
@@ -46,7 +53,19 @@ UPDATES = {"baoa": BAOA, "published": PUBLISHED}
 
 #: With a correction for noise: the fraction of the momentum that an update keeps, and the sd of the noise that it adds,
 #: elementwise; `fade` is gamma h, and `parts` is B - 1.
-#: gamma h with the noise of parts of a density.
+FRICTION = {
+    "baoa": """\
+damp = exp(-fade)
+spread = sqrt(1 - damp * damp - 0.25 * parts * h_i * h_i * p * (1 + damp) * (1 + damp))
+""",
+    "published": """\
+damp = 1 - fade
+spread = sqrt(2 * fade - parts * h_i * h_i * p)
+""",
+}
+
+
+#: Default gamma h on plain vectors, if gradients have noise.
 NOISY_FADE = 0.9
 
 
@@ -58,6 +77,9 @@ class SGHMCConfig(RisingStep):
     metric: Literal["fisher", "kronecker", "identity"] = Field("fisher", description="coordinates of the step")
     gamma: float = Field(0.5, gt=0, description="friction in units of the step h")
     refresh: int = Field(0, ge=0, description="updates between new draws of all momenta, with half kicks; 0: never")
+    noise_correction: bool = Field(
+        False, description="add less noise, because gradients have noise, too; only with independent parts"
+    )
 
 
 class SGHMC(Underdamped[SGHMCConfig]):
@@ -70,17 +92,27 @@ class SGHMC(Underdamped[SGHMCConfig]):
 
     def __init__(self, config: SGHMCConfig, burn_in: int) -> None:
         super().__init__(config, burn_in, config.metric)
-        self.prepare(UPDATES[config.splitting])
+        friction = FRICTION[config.splitting] if config.noise_correction else ""
+        self.prepare(friction + UPDATES[config.splitting])
+
+    @classmethod
+    def check(cls, config: SGHMCConfig, schedule: str, grid: int, thin: int) -> None:
+        """Refuse a correction for gradient noise whose variance is not known."""
+        if not config.noise_correction:
+            return
+        if config.metric == "identity":
+            raise InputError(f"sampler.noise_correction follows from the metric: use {named('sampler.metric')}=fisher")
+        cls.corrects_noise(config, schedule, grid)
 
     @classmethod
     def suited_to_density(cls, config: SGHMCConfig, grid: int) -> SGHMCConfig:
         """Return the configuration for a plain vector.
 
-        If gradients are of parts, gamma h is `NOISY_FADE`, unless the user has set the step, the friction or the
-        splitting.
+        If gradients are of parts, gamma h is `NOISY_FADE`, unless the user has set the step, the friction, the
+        splitting or the noise correction.
         """
         suited = super().suited_to_density(config, grid)
-        given = {"step_size", "gamma", "splitting"} & config.model_fields_set
+        given = {"step_size", "gamma", "splitting", "noise_correction"} & config.model_fields_set
         if given or cls.sweep_length(config, grid) == 1:
             return suited
         return suited.model_copy(update={"gamma": NOISY_FADE / sqrt(2 * suited.step_size)})
@@ -90,14 +122,20 @@ class SGHMC(Underdamped[SGHMCConfig]):
         config = self.config
         self.metric.refresh(target, iteration)
         h = sqrt(2 * self.step_size(target, iteration))
-        fade = config.gamma * h
-        damp, spread = exp(-fade), sqrt(1 - exp(-2 * fade))
-        if config.splitting == "published":
-            damp, spread = 1 - fade, sqrt(2 * fade)
+        friction = self._friction(h, target.sweep_length)
         fresh = config.refresh > 0 and iteration % config.refresh == 0
         half_kick = self.end_step(target, h)
         update = self.second_half if fresh or half_kick else self.whole
         for rows in self.gradient(target, "theta", before=half_kick):
             if fresh:
                 rows.update(NORMAL, Purpose.MOMENTUM, theta="r", sd=1.0)
-            self.metric.update(target, rows, update, h, damp=damp, spread=spread)
+            self.metric.update(target, rows, update, h, **friction)
+
+    def _friction(self, h: float, sweep_length: int) -> dict[str, Any]:
+        """Values of the names that describe friction in the formula of an update."""
+        fade = self.config.gamma * h
+        if self.config.noise_correction:
+            return {"fade": fade, "parts": float(sweep_length - 1)}
+        if self.config.splitting == "published":
+            return {"damp": 1 - fade, "spread": sqrt(2 * fade)}
+        return {"damp": exp(-fade), "spread": sqrt(1 - exp(-2 * fade))}

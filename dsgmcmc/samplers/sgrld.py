@@ -6,10 +6,15 @@ where `dsgmcmc.samplers.metrics` defines P and l_i. The correction Gamma for a m
 [Ma 2015, eq. 14] prints with the wrong sign inside its bracket, is zero here: the metric of a row depends only on the
 other factor, and both factors move at once.
 
+``noise_correction`` subtracts the variance of the gradient noise from the variance of the added noise. In the metric,
+the variance of the gradient noise is (B - 1) p_ik on average, for independent parts, where p_ik is the share of the
+data in P. The added noise is then N(0, (2 eps_i - eps_i^2 (B - 1) p_ik) / P_ik). A step at which its variance becomes
+negative shows as divergence.
+
 Target: the posterior, up to the noise of the parts' gradients and O(eps). In a direction of precision lambda in the
-metric, with independent noise of variance V, Var theta is (1 + eps V / 2) / (1 - eps lambda / 2) in units of the
-target's variance. Left out: Metropolis correction, a correction for the lag of P by up to `REFRESH_EVERY` sweeps, and
-less noise of its own for that of the gradients, B^ in [Ma 2015, eq. 9].
+metric, with independent noise of variance V, from which the correction removes B^, Var theta is
+(1 + eps (V - B^) / 2) / (1 - eps lambda / 2) in units of the target's variance. Left out: Metropolis correction, and a
+correction for the lag of P by up to `REFRESH_EVERY` sweeps.
 
 [Patterson 2013] S. Patterson, Y. W. Teh: Stochastic gradient Riemannian Langevin dynamics on the probability simplex.
 """
@@ -27,6 +32,10 @@ from dsgmcmc.targets.base import Target
 
 #: With the metric's step = h_i P^-1/2, h_i^2 = 2 eps_i.
 UPDATE = "theta = theta - 0.5 * step * step * grad + step * z\n"
+CORRECTED = """\
+spread = sqrt(1 - 0.25 * parts * h_i * h_i * p)
+theta = theta - 0.5 * step * step * grad + step * spread * z
+"""
 
 
 class SGRLDConfig(RisingStep):
@@ -35,6 +44,9 @@ class SGRLDConfig(RisingStep):
     step_size: float = Field(0.03, gt=0, description="eps; the step of a row is eps / l")
     metric: Literal["fisher", "kronecker"] = Field(
         "fisher", description="diagonal, or a full matrix for the columns of a row"
+    )
+    noise_correction: bool = Field(
+        False, description="add less noise, because gradients have noise, too; only with independent parts"
     )
 
 
@@ -48,11 +60,17 @@ class SGRLD(MetricSampler[SGRLDConfig]):
 
     def __init__(self, config: SGRLDConfig, burn_in: int) -> None:
         super().__init__(config, burn_in, config.metric)
-        self.update = self.metric.formula(UPDATE)
+        self.update = self.metric.formula(CORRECTED if config.noise_correction else UPDATE)
+
+    @classmethod
+    def check(cls, config: SGRLDConfig, schedule: str, grid: int, thin: int) -> None:
+        """Refuse parts whose noise is not the noise that the correction assumes."""
+        if config.noise_correction:
+            cls.corrects_noise(config, schedule, grid)
 
     def step(self, target: Target, iteration: int) -> None:
         """One update of every row. Collective."""
         self.metric.refresh(target, iteration)
-        h = sqrt(2 * self.step_size(target, iteration))
+        h, parts = sqrt(2 * self.step_size(target, iteration)), float(target.sweep_length - 1)
         for rows in self.gradient(target, "theta"):
-            self.metric.update(target, rows, self.update, h)
+            self.metric.update(target, rows, self.update, h, parts=parts)

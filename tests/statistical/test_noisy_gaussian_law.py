@@ -36,12 +36,12 @@ def variances(
     return total
 
 
-@pytest.mark.parametrize("noise", [0.0, 3.0])
-def test_sgrld(noise: float) -> None:
-    """(1 + eps V / 2) / (1 - eps / 2); 40,000 elements, to 1 %."""
-    eps = 0.4
-    moments = variances("sgrld", noise, burn_in=15, draws=25, step_size=eps)
-    assert moments[0] == pytest.approx((1 + eps * noise / 2) / (1 - eps / 2), rel=0.01)
+@pytest.mark.parametrize(("noise", "corrected"), [(0.0, False), (3.0, False), (3.0, True)])
+def test_sgrld(noise: float, corrected: bool) -> None:
+    """(1 + eps (V - B^) / 2) / (1 - eps / 2), of four independent parts B^ = 3; 40,000 elements, to 1 %."""
+    eps, left = 0.4, 0.0 if corrected else noise
+    moments = variances("sgrld", noise, burn_in=15, draws=25, step_size=eps, noise_correction=corrected)
+    assert moments[0] == pytest.approx((1 + eps * left / 2) / (1 - eps / 2), rel=0.01)
 
 
 @pytest.mark.parametrize(("metric", "noise"), [("fisher", 0.0), ("identity", 3.0)])
@@ -60,6 +60,19 @@ def test_sghmc_as_published() -> None:
     moments = variances("sghmc", noise, step_size=h * h / 2, gamma=gamma, splitting="published")
     common = (2 * a + h * h * noise) / (a * (4 - 2 * a - h * h))
     np.testing.assert_allclose(moments, [common * (2 - a), common * 2], rtol=0.01)
+
+
+@pytest.mark.parametrize("splitting", ["baoa", "published"])
+def test_sghmc_corrected_for_the_noise_of_independent_parts(splitting: str) -> None:
+    """Of four parts V is 3 where the data have the whole precision. What is left is O(h^2), not O(h); to 1 %."""
+    h, gamma, noise = 0.4, 2.0, PARTS - 1
+    a, c = gamma * h, exp(-gamma * h)
+    settings = {"step_size": h * h / 2, "gamma": gamma, "splitting": splitting, "noise_correction": True}
+    left = {
+        "baoa": 1 + h * h * noise * (1 + c) / (1 - c) * (1 / (4 - h * h) - 1 / 4),
+        "published": 2 * (2 - a) / (4 - 2 * a - h * h),
+    }
+    assert variances("sghmc", noise, **settings)[0] == pytest.approx(left[splitting], rel=0.01)
 
 
 def test_fresh_momenta_with_half_kicks() -> None:

@@ -76,11 +76,14 @@ def test_files(tmp_path, name):
     assert everything(tmp_path / "out.h5") == expected
 
 
-def test_parquet(tmp_path):
-    """The index of pandas names the users."""
+def test_binary_files(tmp_path):
+    """Parquet with the index of pandas, and an array of NumPy."""
     FRAME.to_parquet(tmp_path / "m.parquet")
     prepare(tmp_path, (tmp_path / "m.parquet").read_bytes(), "m.parquet", matrix=True)
     assert everything(tmp_path / "out.h5") == NAMED
+    np.savez(tmp_path / "m.npz", VALUES)
+    prepare(tmp_path, (tmp_path / "m.npz").read_bytes(), "m.npz", matrix=True)
+    assert everything(tmp_path / "out.h5") == FROM_0
 
 
 def test_many_columns_in_little_memory(tmp_path):
@@ -103,6 +106,7 @@ def test_many_columns_in_little_memory(tmp_path):
 BAD = {
     "text in a cell": case(FRAME.to_csv(na_rep="x?"), r"cell\(s\) have no number.*\n  line 2, item day \d: 'x\?'"),
     "1_0": case(FRAME.to_csv().replace(",,", ",1_0,", 1), "'1_0'"),
+    "lines before the names": case("made-up\n" + FRAME.to_csv(sep="\t"), "has one column: expected several"),
     "infinity": case(FRAME.to_csv().replace(",,", ",inf,", 1), "'inf'"),
     "no name of a user": case(FRAME.rename({USERS[3]: ""}).to_csv(), r"\n  line 5, item .*\(user \)"),
     "numbers of users, or ratings": case(FRAME.to_csv(index_label="k").replace('"gene, ', '"'), "--columns user=k"),

@@ -106,6 +106,8 @@ def test_they_are_refused_where_there_are_no_data_to_draw() -> None:
         sample_density(DoubleWell(), sampler={"name": "sgld", "gradient": "saga"})
     with pytest.raises(InputError, match="HAMCMC cannot use 'saga'"):
         sampler_with(SAMPLERS["hamcmc"], "saga")
+    with pytest.raises(InputError, match="noise of plain parts"):
+        SAMPLERS["sghmc"].check(SAMPLERS["sghmc"].Config(gradient="saga", noise_correction=True), "random", 2, 1)
 
 
 def test_weights_that_are_all_zero_are_uniform() -> None:

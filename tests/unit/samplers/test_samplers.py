@@ -50,13 +50,18 @@ def test_a_gradient_that_it_cannot_use_is_refused(name: str) -> None:
             build({"sampler": {"name": name, "gradient": other}}).resolved()
 
 
-VARIATED = {"gradient": "control-variate"}
+CORRECTED, VARIATED = {"noise_correction": True}, {"gradient": "control-variate"}
+CORRECTION = r"^sampler\.noise_correction needs .* schedule=random"
 THERMOSTAT = r"^the thermostat .* schedule=random, or take another sampler$"
 
 
 @pytest.mark.parametrize(
     ("name", "section", "settings", "message"),
     [
+        ("sghmc", CORRECTED, {"schedule": "shuffled"}, CORRECTION),
+        ("sgrld", CORRECTED, {"schedule": "cyclic"}, CORRECTION),
+        ("sghmc", CORRECTED | {"metric": "identity"}, {}, r"noise_correction .* sampler\.metric=fisher"),
+        ("sghmc", CORRECTED | VARIATED, {}, "noise_correction is for the noise of plain parts"),
         ("sgnht", {}, {"schedule": "shuffled"}, THERMOSTAT),
         ("sgld", VARIATED, {"noise": "both"}, "noise scales"),
         ("sgld", VARIATED, {"likelihood": "ordinal-logit"}, "thresholds would change"),
@@ -75,9 +80,20 @@ def test_settings_that_would_sample_another_distribution_are_refused(
     assert "\n" not in str(caught.value)
 
 
-def test_a_single_part_has_no_noise_that_could_be_dependent() -> None:
-    """A thermostat takes any schedule of it."""
-    build({"schedule": "cyclic", "grid": 1, "sampler": {"name": "sgnht"}}).resolved()
+@pytest.mark.parametrize(
+    ("name", "section", "settings"),
+    [
+        ("sghmc", CORRECTED, {"schedule": "random"}),
+        ("sghmc", CORRECTED, {"grid": 1}),
+        ("sghmc", CORRECTED | {"gradient": "full"}, {}),
+        ("sgnht", {}, {"schedule": "cyclic", "grid": 1}),
+    ],
+)
+def test_noise_of_independent_parts_may_be_corrected(
+    name: str, section: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    """Where parts are independent, and where there is no noise."""
+    build({**settings, "sampler": {"name": name, **section}}).resolved()
 
 
 # ---------------------------------------------------------------------- the registry
