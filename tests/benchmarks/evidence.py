@@ -89,6 +89,11 @@ PARTS = {
         "tests/benchmarks/robust.py ../robust-COMMIT.jsonl --seeds 10",
         "tests/benchmarks/robust.py ../robust-COMMIT.jsonl --tables",
     ],
+    "robust-amounts": [
+        "tests/benchmarks/robust.py ../amounts-COMMIT.jsonl --auto-seeds 10 --shapes log-normal log-Student-t gamma "
+        "'Pareto, cut' 'heavy counts' sums --models negative-binomial log 'log noise' 'log tails' auto",
+        "tests/benchmarks/robust.py ../amounts-COMMIT.jsonl --tables",
+    ],
     "paper-adaptive": [f"tests/papers/adaptive.py {DIGITS} --out figures"],
     "paper-errata": ["tests/papers/errata.py"],
     "paper-hamcmc-bias": ["tests/papers/hamcmc_bias.py"],
