@@ -278,7 +278,10 @@ def _load_long(db: Session, table: TableFile, columns: dict[str, int], test: boo
     rating, time, number = "1", "NULL", columns.get("rating")
     if number is not None:
         as_text = table.kind == "json" or "VARCHAR" in table.types[number : number + 1]
-        rating = as_number(text["rating"]) if as_text else f"try_cast(c{number} AS DOUBLE)"
+        rating = f"try_cast(c{number} AS DOUBLE)"
+        if as_text:
+            as_level = f"WHEN 'true' THEN 1 WHEN 'false' THEN 0 ELSE {as_number(text['rating'])}"
+            rating = f"CASE lower({text['rating']}) {as_level} END"
     if "timestamp" in columns:
         time = f"coalesce({as_number(text['timestamp'])}, epoch(try_cast({text['timestamp']} AS TIMESTAMPTZ)))"
     query = f"INSERT INTO raw SELECT {text['user']}, {text['item']}, {rating}, {time}, {test} FROM {{table}}"

@@ -84,6 +84,13 @@ def test_json(tmp_path, expected, pack):
         assert prepare(tmp_path, pack(text.encode()), "r").content_sha256 == expected
 
 
+def test_json_of_yes_and_no(tmp_path):
+    """Booleans are 1 and 0."""
+    rows = [{"user": user, "item": item, "rating": (user + item) % 2 == 0} for user in range(3) for item in range(4)]
+    prepare(tmp_path, json.dumps(rows), "r")
+    assert everything(tmp_path / "out.h5") == {(row["user"], row["item"]): row["rating"] for row in rows}
+
+
 @pytest.mark.parametrize("kind", ["int", "text", "dictionary", "decimal"])
 def test_parquet(tmp_path, expected, kind):
     """Parquet's types of ids and ratings do not matter, nor do further columns."""
