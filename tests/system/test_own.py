@@ -160,7 +160,7 @@ def test_all_processes_raise_the_same_error_and_go_on(tmp_path: Path) -> None:
         try:
             sample_density(Logistic(), comm=MPI.COMM_WORLD, sampler=wrong, chains=3, iterations=500, burn_in=0)
         except (DivergenceError, InputError) as error:
-            print("caught", error, flush=True)
+            print(f"caught {error}", flush=True)
 """
     imports = "from dsgmcmc.errors import DivergenceError, InputError\n"
     (tmp_path / "logistic.py").write_text(imports + BLOCKS[0] + tail, encoding="utf-8")
