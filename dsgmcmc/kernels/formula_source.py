@@ -101,7 +101,7 @@ def formula_source(layout: Layout) -> str:
     """Source of ``formula(table, D, columns, rows, scalars, prior, noise, totals)``; names are in declared order."""
     parts = [functions(layout.dtype), "from numba import carray\nfrom dsgmcmc.kernels.vectors import pointer\n"]
     for groups in dict.fromkeys(STREAMS[name][0] for name in layout.noise):
-        parts.append(f"from {groups_module(groups)} import {groups}\n")
+        parts.append(f"from {groups_module(groups).__name__} import {groups}\n")
     block = [*_located(layout), "for _row in range(0, _n, _step):"]
     block += indented(_chunk(layout))
     block += ["    for _i in range(_size):", *indented(_element(layout), 2)]

@@ -30,6 +30,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -222,41 +223,16 @@ _UNIFORMS = _groups(
 #: Random numbers that a formula may read: the kernel that makes them, and the bits of the factor in their counters.
 STREAMS = {"z": ("normal_groups", 0), "z2": ("normal_groups", 2), "u": ("uniform_groups", 4)}
 
-_NORMALS = '''\
-from {groups} import normal_groups
-
-
-@kernel("void(float32[::1], int64, uint64, uint64, uint64, uint64, uint64)")
-def normals(out, first, c1, c2, c3, k0, k1):
-    """Write elements first, first + 1, ... to `out`; the groups at both ends may be incomplete."""
-    n = out.shape[0]
-    scratch = np.empty(64, np.float32)
-    done = 0
-    while done < n:
-        place = (first + done) & 63
-        group = (first + done) >> 6
-        whole = (n - done) >> 6
-        if place == 0 and whole > 0:
-            normal_groups(out[done:], group, whole, c1, c2, c3, k0, k1)
-            done += whole << 6
-        else:
-            size = min(64 - place, n - done)
-            normal_groups(scratch, group, 1, c1, c2, c3, k0, k1)
-            for i in range(size):
-                out[done + i] = scratch[place + i]
-            done += size
-'''
-
 
 @functools.cache
-def groups_module(name: str = "normal_groups") -> str:
-    """Return the name of the module with `normal_groups` or `uniform_groups`, for kernels that make their own noise.
+def groups_module(name: str = "normal_groups") -> ModuleType:
+    """Return the module with `normal_groups` or `uniform_groups`, for kernels that make their own noise.
 
     The module is compiled once and linked into these kernels, which saves each of them a second of compilation.
     """
     if name == "uniform_groups":
-        return jit.compile_source("philox_uniforms", _helpers(uniform) + _UNIFORMS).__name__
-    return jit.compile_source("philox_groups", transform() + _GROUPS).__name__
+        return jit.compile_source("philox_uniforms", _helpers(uniform) + _UNIFORMS)
+    return jit.compile_source("philox_groups", transform() + _GROUPS)
 
 
 def normals(out: NDArray[np.float32], key: NoiseKey) -> None:
@@ -273,8 +249,12 @@ def normals(out: NDArray[np.float32], key: NoiseKey) -> None:
     ValueError
         If a member of the key is negative or too large.
     """
-    source = _NORMALS.format(groups=groups_module())
-    jit.compile_source("philox", source).normals(out, *noise_words(key))
+    first, *words = noise_words(key)
+    place = first & 63
+    groups = (place + len(out) + 63) >> 6
+    numbers = np.empty(groups << 6, np.float32)
+    groups_module().normal_groups(numbers, first >> 6, groups, *words)
+    out[:] = numbers[place : place + len(out)]
 
 
 ATTEMPTS = 64  # the probability that all are rejected is below 1e-80
