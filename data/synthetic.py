@@ -44,7 +44,7 @@ from scipy.special import gammaincinv, ndtr
 
 from dsgmcmc.data.session import literal
 from dsgmcmc.diagnostics.scores import rmse
-from dsgmcmc.errors import EXIT_FAILURE, EXIT_USAGE, InputError, WriteError, writing
+from dsgmcmc.errors import Exit, InputError, WriteError, writing
 from dsgmcmc.terminal import complain, console, say
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
@@ -431,4 +431,4 @@ if __name__ == "__main__":
         typer.run(synthetic)
     except InputError as error:
         complain(error)
-        sys.exit(EXIT_FAILURE if isinstance(error, WriteError) else EXIT_USAGE)
+        sys.exit(Exit.FAILURE if isinstance(error, WriteError) else Exit.USAGE)

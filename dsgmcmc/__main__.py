@@ -30,7 +30,7 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell may ignore SIGINT
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback during the first imports
         handled.append(signal.SIGINT)
-    from dsgmcmc.errors import EXIT_INTERRUPTED
+    from dsgmcmc.errors import Exit
     from dsgmcmc.parallel.signals import interrupt
 
     with _standard_streams():
@@ -45,21 +45,21 @@ def main() -> None:
                         signal.signal(number, signal.SIG_DFL)
         except KeyboardInterrupt:
             print("dsgmcmc: interrupted", file=sys.stderr)
-            sys.exit(EXIT_INTERRUPTED)
+            sys.exit(Exit.INTERRUPTED)
         finally:
             if "_duckdb" not in sys.modules:  # DuckDB would report objects that are not freed
                 gc.freeze()  # saves 0.1 s of garbage collection at exit
 
 
 def _main() -> None:
-    from dsgmcmc.errors import EXIT_USAGE
+    from dsgmcmc.errors import Exit
     from dsgmcmc.parallel.signals import install_early
     from dsgmcmc.terminal import complain
 
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if 0 <= limit < ADDRESS_SPACE:
         complain(f"ulimit -v is {limit >> 20:,} MiB of address space; at least {ADDRESS_SPACE >> 20:,} MiB are needed")
-        sys.exit(EXIT_USAGE)
+        sys.exit(Exit.USAGE)
 
     if sys.argv[1:2] == ["sample"]:  # a batch system may send its signal during the import of NumPy and Numba
         install_early()
@@ -109,7 +109,7 @@ def _standard_streams() -> Iterator[None]:
 
     If a write to standard output has failed, a status of 0 becomes 1.
     """
-    from dsgmcmc.errors import EXIT_FAILURE
+    from dsgmcmc.errors import Exit
     from dsgmcmc.terminal import complain
 
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
@@ -127,7 +127,7 @@ def _standard_streams() -> Iterator[None]:
     sys.stdout.flush()
     if output.failure and output.failure.errno != errno.EPIPE:  # a reader that has ended is not a failure
         complain(f"standard output cannot be written: {output.failure.strerror}")
-        status = status or EXIT_FAILURE
+        status = status or Exit.FAILURE
     sys.exit(status)
 
 

@@ -1,4 +1,4 @@
-"""Errors with messages for the user, and the exit codes of the command line."""
+"""Errors with messages for the user, and the exit statuses of the command line."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from enum import IntEnum
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-EXIT_DONE = 0
-EXIT_FAILURE = 1
-EXIT_USAGE = 2
-EXIT_ABORT = 70  # all processes were aborted, by the watchdog or after an error of one process
-EXIT_RESUME = 75  # stopped at a checkpoint, from which --resume continues
-EXIT_INTERRUPTED = 130  # Ctrl-C
+
+class Exit(IntEnum):
+    """Exit statuses of the command line."""
+
+    DONE = 0
+    FAILURE = 1
+    USAGE = 2
+    ABORT = 70  # all processes were aborted, by the watchdog or after an error of one process
+    RESUME = 75  # stopped at a checkpoint, from which --resume continues
+    INTERRUPTED = 130  # Ctrl-C
+
 
 #: Error numbers of an `OSError` whose cause is the disk, not the user's request.
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
@@ -119,7 +125,7 @@ class StoppedError(RuntimeError):
         Exit status of the command.
     """
 
-    def __init__(self, message: str, status: int = EXIT_RESUME) -> None:
+    def __init__(self, message: str, status: int = Exit.RESUME) -> None:
         super().__init__(message)
         self.status = status
 

@@ -14,7 +14,7 @@ from dsgmcmc.cli.info import doctor, info, report, verify
 from dsgmcmc.cli.posterior import evaluate, export, predict, recommend
 from dsgmcmc.cli.prepare import fetch, prepare
 from dsgmcmc.cli.sample import SampleCommand, sample, with_settings
-from dsgmcmc.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, InputError, WriteError, failed_file, is_of_disk
+from dsgmcmc.errors import Exit, InputError, WriteError, failed_file, is_of_disk
 from dsgmcmc.terminal import complain, say
 
 #: Base class of the errors that typer raises for a wrong command line; typer does not export it.
@@ -75,18 +75,18 @@ def main() -> None:
         status = _program_for(arguments)(arguments, standalone_mode=False)
     except USAGE_ERROR as error:
         complain(f"{error.format_message().replace('Value error, ', '')} (--help lists commands and options)")
-        sys.exit(EXIT_USAGE)
+        sys.exit(Exit.USAGE)
     except InputError as error:
         complain(error)
-        sys.exit(EXIT_FAILURE if isinstance(error, WriteError) or is_of_disk(error) else EXIT_USAGE)
+        sys.exit(Exit.FAILURE if isinstance(error, WriteError) or is_of_disk(error) else Exit.USAGE)
     except OSError as error:
         complain(failed_file(error))
-        sys.exit(EXIT_USAGE if isinstance(error, PermissionError) else EXIT_FAILURE)
+        sys.exit(Exit.USAGE if isinstance(error, PermissionError) else Exit.FAILURE)
     except (ImportError, MemoryError, RuntimeError) as error:  # little memory: for a library, or for a thread
         if isinstance(error, RuntimeError) and "can't start new thread" not in str(error):
             raise
         complain(" ".join(f"{type(error).__name__}: {error}".split()).rstrip(":"))
-        sys.exit(EXIT_FAILURE)
-    if status == EXIT_INTERRUPTED:  # typer's exit status after Ctrl-C
+        sys.exit(Exit.FAILURE)
+    if status == Exit.INTERRUPTED:  # typer's exit status after Ctrl-C
         raise KeyboardInterrupt
     sys.exit(status)

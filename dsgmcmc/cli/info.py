@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dsgmcmc.cli import JsonOption, RunArgument
-from dsgmcmc.errors import EXIT_FAILURE, InputError, retry_if_gone
+from dsgmcmc.errors import Exit, InputError, retry_if_gone
 from dsgmcmc.terminal import pass_on, say, say_json, show_facts, show_table
 
 if TYPE_CHECKING:
@@ -193,4 +193,4 @@ def doctor(
             if finding.advice:
                 say(f"{'':24} -> {finding.advice}")
         say("Sampling can work here." if not problems else f"Sampling cannot work here: {problems} error(s).")
-    raise typer.Exit(EXIT_FAILURE if problems else 0)
+    raise typer.Exit(Exit.FAILURE if problems else 0)

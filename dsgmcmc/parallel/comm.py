@@ -18,18 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from dsgmcmc.errors import (
-    EXIT_ABORT,
-    EXIT_FAILURE,
-    EXIT_USAGE,
-    AgreedError,
-    DivergenceError,
-    InputError,
-    StoppedError,
-    WriteError,
-    failed_file,
-    is_of_disk,
-)
+from dsgmcmc.errors import AgreedError, DivergenceError, Exit, InputError, WriteError, failed_file, is_of_disk
 from dsgmcmc.terminal import complain, say
 
 if TYPE_CHECKING:
@@ -193,7 +182,7 @@ def world_comm() -> MPI.Intracomm:
     if comm.size == 1 and sizes and min(sizes.values()) > 1:
         name, value = next(iter(sizes.items()))
         if os.environ.get(LAUNCHERS[name], "0") != "0":
-            sys.exit(EXIT_USAGE)  # process 0 reports the error
+            sys.exit(Exit.USAGE)  # process 0 reports the error
         raise InputError(
             f"{name}={value}, but this process sees only itself: its launcher and its MPI library "
             f"({mpi_library()}) belong to different MPI installations. With Slurm use `srun --mpi=pmix`, "
@@ -394,7 +383,7 @@ def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
     try:
         code = work()
     except (AgreedError, DivergenceError) as error:
-        code = EXIT_FAILURE if isinstance(error, WriteError | DivergenceError) else EXIT_USAGE
+        code = Exit.FAILURE if isinstance(error, WriteError | DivergenceError) else Exit.USAGE
         if comm.rank == 0:
             complain(error)
     except BaseException as error:
@@ -414,7 +403,7 @@ def run_for_caller(comm: Comm, work: Callable[[], T]) -> T:
     """
     try:
         return work()
-    except (AgreedError, DivergenceError, StoppedError, KeyboardInterrupt):
+    except (AgreedError, DivergenceError, KeyboardInterrupt):
         raise
     except BaseException as error:
         if comm.size > 1:
@@ -427,7 +416,7 @@ def _abort(comm: Comm, error: BaseException) -> None:
     name = type(error).__name__
     complain(f"process {comm.rank} of {comm.size} on {platform.node()} failed, ending the job: {name}: {error}")
     say(*traceback.format_exc().rstrip().split("\n"), file=sys.stderr)
-    comm.Abort(EXIT_ABORT)
+    comm.Abort(Exit.ABORT)
 
 
 def tell_status(code: object) -> None:
@@ -435,5 +424,5 @@ def tell_status(code: object) -> None:
     rank = next((os.environ[name] for name in LAUNCHERS.values() if name in os.environ), "0")
     if rank == "0":
         if not isinstance(code, int):
-            code = EXIT_FAILURE if code else 0
+            code = Exit.FAILURE if code else 0
         say(f"dsgmcmc: ended with status {code}", file=sys.stderr)

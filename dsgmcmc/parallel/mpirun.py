@@ -16,7 +16,7 @@ from typing import Any
 
 import tomli_w
 
-from dsgmcmc.errors import EXIT_USAGE, InputError
+from dsgmcmc.errors import Exit, InputError
 from dsgmcmc.parallel.comm import usable_cores
 
 #: Environment variable that passes the user's command, for the log, to a process started here.
@@ -186,6 +186,6 @@ def run_sample(
         _, prefix, error = f"\n{output}".rpartition(f"\n{ERROR_PREFIX}")
         error = error.partition("\n----")[0]  # without the lines of mpirun that follow
         message = (error if prefix else output[-2000:]) or "see standard error"
-        if completed.returncode == EXIT_USAGE:
+        if completed.returncode == Exit.USAGE:
             raise InputError(message)
         raise RuntimeError(f"sampling ended with status {completed.returncode}: {message}")

@@ -15,7 +15,7 @@ from time import monotonic
 from types import FrameType
 from typing import Any
 
-from dsgmcmc.errors import EXIT_INTERRUPTED
+from dsgmcmc.errors import Exit
 
 ONE_PRESS = 0.1  # seconds within which SIGINTs count as one Ctrl-C: the terminal and a launcher may each send one
 
@@ -38,7 +38,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             os.write(2, b"dsgmcmc: interrupted\n")
-            os._exit(EXIT_INTERRUPTED)
+            os._exit(Exit.INTERRUPTED)
         frame = frame.f_back
     raise KeyboardInterrupt
 

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 
-from dsgmcmc.errors import EXIT_ABORT
+from dsgmcmc.errors import Exit
 from dsgmcmc.terminal import say
 
 TICKS = 20  # ticks in the time without progress that ends the job
@@ -80,4 +80,4 @@ class Watchdog:
             file=sys.stderr,
         )
         faulthandler.dump_traceback(sys.stderr.fileno(), all_threads=True)
-        os._exit(EXIT_ABORT)
+        os._exit(Exit.ABORT)

@@ -33,16 +33,7 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.convergence import Look, look_at, next_look
 from dsgmcmc.diagnostics.summary import as_written, read_summary, save_summary, verdict
-from dsgmcmc.errors import (
-    EXIT_DONE,
-    EXIT_INTERRUPTED,
-    EXIT_RESUME,
-    AgreedError,
-    DivergenceError,
-    InputError,
-    WriteError,
-    failed_file,
-)
+from dsgmcmc.errors import AgreedError, DivergenceError, Exit, InputError, WriteError, failed_file
 from dsgmcmc.parallel.comm import agree, mpi_library, on_root, oversubscription, peak_memory, seconds_since_start
 from dsgmcmc.parallel.partition import chain_group
 from dsgmcmc.parallel.ring import PHASES, Ring
@@ -76,7 +67,7 @@ SLOW_FACTOR = 1.25  # a slow process is busy for at least this multiple of the m
 SLOW_SHARE = 0.05  # and for more than this share of the sampling time above this median
 
 #: Exit status of a job that a request has stopped.
-STATUS = {Request.STOP: EXIT_RESUME, Request.INTERRUPT: EXIT_INTERRUPTED}
+STATUS = {Request.STOP: Exit.RESUME, Request.INTERRUPT: Exit.INTERRUPTED}
 
 #: Lets only one job run at a time inside another program, because a job changes global state: the logs, and the number
 #: of BLAS threads, on which the last bits of the results depend.
@@ -145,7 +136,7 @@ class Job:
             lines = [f"{name} = {cost}  # {cost / 1e6:,.1f} MB" for name, cost in costs.items() if "files" not in name]
             files = f"files_per_checkpoint = {costs['files_per_checkpoint']}"
             say(*tomli_w.dumps(config.table()).split("\n"), "[costs]  # bytes, and a number of files", *lines, files)
-        return EXIT_DONE
+        return Exit.DONE
 
     # ------------------------------------------------------------------ settings and directory
 
@@ -343,7 +334,7 @@ class Job:
                 self.result = self._write_summary(ring, sampling)
             else:
                 self.result = earlier or []
-        return STATUS.get(request, EXIT_DONE)
+        return STATUS.get(request, Exit.DONE)
 
     def _stop_after_log_error(self, error: OSError) -> None:
         """Keep the first error in writing a log, and ask all processes of the chain to stop."""

@@ -36,7 +36,7 @@ from bench import arguments, markdown
 from shapes import SHAPES
 
 from dsgmcmc import open_run
-from dsgmcmc.errors import EXIT_USAGE
+from dsgmcmc.errors import Exit
 from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.parallel.comm import usable_cores
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
@@ -90,7 +90,7 @@ def sample(cell: Cell, data: Path, out: Path) -> dict[str, Any]:
     begun = time.monotonic()
     arguments = ["sample", str(data), "--out", str(out), *LENGTH, "--seed", str(cell.seed), *MODELS[cell.model]]
     done = run_dsgmcmc(arguments)
-    if done.returncode == EXIT_USAGE and cell.model not in FOR_ALL:
+    if done.returncode == Exit.USAGE and cell.model not in FOR_ALL:
         result: dict[str, Any] = {"outcome": "refused"}
     elif done.returncode:
         result = {"outcome": "failed", "status": done.returncode}

@@ -10,7 +10,7 @@ from support import run
 from typer.testing import CliRunner
 
 from dsgmcmc.cli.app import app
-from dsgmcmc.errors import EXIT_INTERRUPTED
+from dsgmcmc.errors import Exit
 
 
 def test_help_has_whole_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +37,7 @@ def test_an_interrupt_while_libraries_load_is_no_traceback(module: str, times: i
         "m.main()\n"
     )
     done = run(sys.executable, "-c", code)
-    expected = (EXIT_INTERRUPTED, "dsgmcmc: interrupted\n"), (-signal.SIGINT, "")  # a shell shows 130 for both
+    expected = (Exit.INTERRUPTED, "dsgmcmc: interrupted\n"), (-signal.SIGINT, "")  # a shell shows 130 for both
     assert (done.code, done.err) == expected[module == "dsgmcmc.parallel.signals"]
 
 
