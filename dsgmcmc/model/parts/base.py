@@ -177,6 +177,9 @@ class Part(ABC):
     has_effects : bool
         Whether the part adds effects to the predictors of ratings. It then defines `of_ratings`, `ratings` and `test`.
         A model has at most one part with effects.
+    prior_every : int
+        Turns between draws that change prior means of single rows, given the rows' current values; 0 without such
+        draws.
     quantities : tuple of Quantity
         The part's quantities, which a chain keeps.
     parameters : Sampled, optional
@@ -190,6 +193,7 @@ class Part(ABC):
 
     Settings: ClassVar[type[BaseModel]]
     has_effects: ClassVar[bool] = False
+    prior_every: ClassVar[int] = 0
     quantities: tuple[Quantity, ...]
     parameters: Sampled | None = None
     ratings: RatingBlocks
@@ -285,7 +289,7 @@ class Part(ABC):
 
         The sampler then makes the two half kicks of a momentum separately: one with the old prior, one with the new.
         """
-        return False
+        return bool(self.prior_every) and is_due(turn, self.prior_every)
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
         """Additional statistics for drawing Lambda if the part's prior depends on it; one part per factor at most."""

@@ -33,16 +33,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import dense
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.conjugate import GammaPrior
-from dsgmcmc.model.parts.base import (
-    DESCRIBED,
-    DrawContext,
-    FeatureSizes,
-    Part,
-    Place,
-    PrecisionTerms,
-    chosen_factors,
-    is_due,
-)
+from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Part, Place, PrecisionTerms, chosen_factors
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
 from dsgmcmc.parallel.ring import Ring, shapes_of, stacked
 from dsgmcmc.settings import named, setting
@@ -195,6 +186,7 @@ class FeatureEffects(Part):
     """
 
     Settings = FeatureSettings
+    prior_every = DRAW_EVERY
     parameters: FeatureParameters
 
     def __init__(self, designs: Mapping[Factor, Design], dimension: int) -> None:
@@ -258,10 +250,6 @@ class FeatureEffects(Part):
             effects, beta = self.parameters.effects[factor], self.parameters.strength[factor][design.groups]
             terms[factor] = PrecisionTerms(design.size, effects.T @ (beta[:, None] * effects))
         return terms
-
-    def renews_prior(self, turn: int) -> bool:
-        """Whether the draw at this turn changes prior means of single rows, given the rows' current values."""
-        return is_due(turn, DRAW_EVERY)
 
     def draw(self, context: DrawContext) -> None:
         """Draw beta and B, if due, and shift the rows' prior means by the change. Collective."""

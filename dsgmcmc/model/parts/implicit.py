@@ -47,7 +47,7 @@ from dsgmcmc.kernels.philox import normals
 from dsgmcmc.kernels.products import add_rotated, inner
 from dsgmcmc.model.circulation import OTHER
 from dsgmcmc.model.conjugate import GammaPrior
-from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Part, Place, chosen_factors, is_due
+from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Part, Place, chosen_factors
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
 from dsgmcmc.parallel.ring import shapes_of
 from dsgmcmc.settings import named, setting
@@ -167,6 +167,7 @@ class ImplicitFeatures(Part):
     """
 
     Settings = ImplicitSettings
+    prior_every = DRAW_EVERY
     parameters: ImplicitParameters
 
     def __init__(self, factors: tuple[Factor, ...], dimension: int, start: float) -> None:
@@ -221,10 +222,6 @@ class ImplicitFeatures(Part):
             return None
         y = draw.rows["item" if kind == "user" else "user"][IMPLICIT.name][others]
         return np.asarray(y.sum(axis=0) / np.sqrt(len(others)))
-
-    def renews_prior(self, turn: int) -> bool:
-        """Whether the draw at this turn changes prior means of single rows, given the rows' current values."""
-        return is_due(turn, DRAW_EVERY)
 
     def draw(self, context: DrawContext) -> None:
         """Draw all y, beta, and the shifts of rows without ratings, if they are due. Collective."""
