@@ -69,6 +69,7 @@ MAX_ID_BYTES = 1024
 MAX_RATING = 1e15  # its square and inverse square leave room in float32 for sums and for small variances
 MAX_FEATURES = 1_000_000
 AGES = 100  # number of parts of equal size, by time, into which a temporal split divides training ratings
+SLAB = 250_000  # ratings that are read at a time
 _PIECE = 1_000_000  # entries in memory at a time when a whole file is read
 
 Split = Literal["train", "test"]
@@ -117,6 +118,13 @@ class Features(NamedTuple):
     names: tuple[str, ...]
     groups: tuple[str, ...]
     encoding: str = ""
+
+    def matrix(self) -> Any:
+        """Return the features as a scipy.sparse.csr_matrix (n, F)."""
+        from scipy.sparse import csr_matrix  # slow to import, and most runs do not need it
+
+        cells = self.values.astype(np.float64), self.indices, self.indptr
+        return csr_matrix(cells, (len(self.indptr) - 1, len(self.names)))
 
     def datasets(self, side: Side) -> dict[str, Array]:
         """Return the arrays to store, by data set; the encoding, as UTF-8, is among them only if it is known."""
@@ -355,6 +363,11 @@ class Ratings:
         if len(indices) and not 0 <= indices.min() <= indices.max() < self.n_cols:
             raise self._wrong(f"/{part} has indices outside 0..{self.n_cols - 1} in rows {start} to {stop}")
         return indices
+
+    def values(self, part: Split) -> Iterator[Float32]:
+        """Yield the ratings of a part, in their order in the file, those of some rows at a time."""
+        for start, stop in row_slabs(self._indptr[part], SLAB):
+            yield self.slab(part, start, stop)[2]
 
     def ages(self, start: int, stop: int) -> UInt8:
         """Return the ages of the training ratings in rows `start` to `stop`: hundredth by time, 0 for the latest."""

@@ -14,15 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Ratings, row_slabs
+from dsgmcmc.data.ratings import SLAB, Ratings, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.stored import Numbering, index_type, kernel_arguments, split_columns, transposed
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
-
-SLAB = 250_000  # ratings read at a time
 
 
 @dataclass(frozen=True)

@@ -41,9 +41,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from dsgmcmc.data.ratings import SPLITS, Ratings, Split, row_slabs
+from dsgmcmc.data.ratings import SPLITS, Ratings, Split
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.blocks import SLAB
 from dsgmcmc.model.likelihoods.base import Law
 from dsgmcmc.model.predictive.base import SMALLEST, Moments, Prediction, Predictive, PredictorDraws
 from dsgmcmc.settings import named
@@ -83,8 +82,7 @@ class OnLogarithms(Law):
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
         """Refuse a ratings file with ratings that are not `possible`."""
         cls.law.check_ratings(config, ratings)
-        slabs = (ratings.slab(part, *rows)[2] for part in SPLITS for rows in row_slabs(ratings.row_indptr, SLAB))
-        if bad := sum(int(cls.excluded(values).sum()) for values in slabs):
+        if bad := sum(int(cls.excluded(values).sum()) for part in SPLITS for values in ratings.values(part)):
             counts = "" if cls.shift else f"; counts with zeros suit {named('scale')} log1p"
             raise InputError(
                 f"{ratings.path}: {bad:,} of {ratings.nnz + ratings.nnz_test:,} ratings are not {cls.possible}: leave "
@@ -117,11 +115,10 @@ class OnLogarithms(Law):
             values = ratings.levels(limit)
             return None if values is None else cls.scaled(values)
 
-        slabs = row_slabs(ratings.row_indptr, SLAB)
-        mean = sum(float(slab("train", *rows)[2].sum(dtype=np.float64)) for rows in slabs) / ratings.nnz
         low, high = cls.scaled(np.array([ratings.minimum, ratings.maximum])).tolist()
         view = copy(ratings)
-        vars(view).update(slab=slab, levels=levels, mean=mean, minimum=low, maximum=high, recorded=ratings)
+        vars(view).update(slab=slab, levels=levels, minimum=low, maximum=high, recorded=ratings)
+        view.mean = sum(float(values.sum(dtype=np.float64)) for values in view.values("train")) / ratings.nnz
         return view
 
     @classmethod

@@ -166,7 +166,7 @@ def describe_new(run: Run, kind: str, given: Any, columns: str | None = None) ->
         given = read_features(given, kind, encoding.separator, columns)
     names, features = encode_new(kind, given, encoding, integers)
     keys = (names.astype(np.int64) if integers else names).tolist()
-    return dict(zip(keys, _matrix(features), strict=True))
+    return dict(zip(keys, features.matrix(), strict=True))
 
 
 # ---------------------------------------------------------------------- new ratings with the ratings of the run
@@ -247,7 +247,7 @@ def _stored_features(run: Run, ratings: Ratings, kind: str, names: Array, rows: 
     """Read the features of users (or items) in the run, a (1, F) sparse matrix by name."""
     side = SIDES["WH".index(run.index.factors[kind])]
     slabs = (ratings.feature_slab(side, row, row + 1) for row in rows.tolist())
-    return dict(zip(names.tolist(), map(_matrix, slabs), strict=True))
+    return dict(zip(names.tolist(), map(Features.matrix, slabs), strict=True))
 
 
 def _stacked(described: Mapping[Any, csr_matrix], names: Array, width: int) -> csr_matrix | None:
@@ -257,14 +257,6 @@ def _stacked(described: Mapping[Any, csr_matrix], names: Array, width: int) -> c
     if not width:
         return None
     return vstack([described.get(name, csr_matrix((1, width))) for name in names.tolist()], "csr")
-
-
-def _matrix(features: Features) -> csr_matrix:
-    """Return features as a sparse matrix (n, F)."""
-    from scipy.sparse import csr_matrix  # slow to import
-
-    cells = features.values.astype(np.float64), features.indices, features.indptr
-    return csr_matrix(cells, (len(features.indptr) - 1, len(features.names)))
 
 
 # ---------------------------------------------------------------------- distributions of rows at saved draws

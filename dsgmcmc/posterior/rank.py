@@ -41,7 +41,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Ratings, row_slabs
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.base import Levels
 from dsgmcmc.model.likelihoods.ordinal import MAX_LEVELS, MAX_THRESHOLDS
@@ -49,7 +49,7 @@ from dsgmcmc.model.predictive.base import TINY
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.names import unknown_names
-from dsgmcmc.posterior.newcomers import SLAB_RATINGS, FoldIn
+from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
@@ -142,8 +142,7 @@ def liked_facts(ratings: Ratings) -> dict[str, float]:
     the upper quarter of the training ratings is liked, but never the lowest rating.
     """
     if (levels := ratings.levels(MAX_LEVELS)) is None:
-        slabs = row_slabs(ratings.row_indptr, SLAB_RATINGS)
-        values = np.sort(np.concatenate([ratings.slab("train", start, stop)[2] for start, stop in slabs]))
+        values = np.sort(np.concatenate([*ratings.values("train")]))
         counts = np.ones(len(values), np.int64)
     else:  # reading in pieces saves memory
         values, counts = Levels.of(ratings)

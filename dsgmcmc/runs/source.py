@@ -11,12 +11,12 @@ import numpy as np
 
 from dsgmcmc.config.chain import DEFAULT_LENGTH
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, build, merged
-from dsgmcmc.data.ratings import Ratings, find_bad_scale, row_slabs
+from dsgmcmc.data.ratings import Ratings, find_bad_scale
 from dsgmcmc.diagnostics.baselines import BiasesOnly, advantage, baselines, fit_biases_only
 from dsgmcmc.diagnostics.convergence import agreement, diagnose, slowest, temperatures
 from dsgmcmc.diagnostics.scores import held_out_scores
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.blocks import SLAB, RatingBlocks
+from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.likelihoods.ordinal import scale_of
 from dsgmcmc.model.parts import PARTS
@@ -292,10 +292,8 @@ def check_values(ratings: Ratings, config: ResolvedConfig) -> None:
     """Refuse ratings that the likelihood does not accept, or whose squares or variances are too large for float32."""
     config.law.check_ratings(config, ratings)
     low, high = ratings.minimum, ratings.maximum
-    for start, stop in row_slabs(ratings.test_indptr, SLAB):
-        x = ratings.slab("test", start, stop)[2]
-        if len(x):
-            low, high = min(low, float(x.min())), max(high, float(x.max()))
+    for x in ratings.values("test"):
+        low, high = float(x.min(initial=low)), float(x.max(initial=high))
     if bad := find_bad_scale(low, high):
         raise InputError(f"{ratings.path}: {bad}")
 

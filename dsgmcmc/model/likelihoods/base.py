@@ -24,11 +24,10 @@ import numpy as np
 from numpy.random import Generator
 from pydantic import BaseModel
 
-from dsgmcmc.data.ratings import Ratings, row_slabs
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score, formula_score
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
-from dsgmcmc.model.blocks import SLAB
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.parts.base import FeatureSizes, Intercept, Part, Place, chosen_factors
 from dsgmcmc.model.parts.noise import NoiseParameters
@@ -66,8 +65,8 @@ class Levels(NamedTuple):
     def of(cls, ratings: Ratings) -> Self:
         """Count the training ratings at each distinct value in an open file, however many values there are."""
         values, counts = np.zeros(0), np.zeros(0, np.int64)
-        for start, stop in row_slabs(ratings.row_indptr, SLAB):
-            new, new_counts = np.unique(ratings.slab("train", start, stop)[2].astype(np.float64), return_counts=True)
+        for slab in ratings.values("train"):
+            new, new_counts = np.unique(slab.astype(np.float64), return_counts=True)
             values, index = np.unique(np.concatenate([values, new]), return_inverse=True)
             counts = np.bincount(index, np.concatenate([counts, new_counts]), len(values)).astype(np.int64)
         return cls(values, counts)

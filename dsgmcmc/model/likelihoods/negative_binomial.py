@@ -46,11 +46,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from dsgmcmc.data.ratings import Ratings, Split, row_slabs
+from dsgmcmc.data.ratings import SPLITS, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
-from dsgmcmc.model.blocks import SLAB, RatingBlocks
+from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, Likelihood, State, metropolis
 from dsgmcmc.model.parts.base import DrawContext
@@ -60,7 +60,7 @@ from dsgmcmc.model.quantity import Quantity, Sampled, hyperparameter
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named
 from dsgmcmc.targets.state import ParameterBlock
-from dsgmcmc.types import Array, Factor, Float32, Float64, Int64, Named
+from dsgmcmc.types import Array, Factor, Float32, Float64, Named
 
 START_DISPERSION, DISPERSION_BOUNDS = 10.0, (0.1, 1000.0)  # initial value of r, and its bounds
 PRIOR_SD = 2.0  # sd of the prior of log r
@@ -191,10 +191,8 @@ class NegativeBinomial(Likelihood):
     @classmethod
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
         """Refuse ratings that are not whole numbers from 0 on, or are all 0."""
-        splits: dict[Split, Int64] = {"train": ratings.row_indptr, "test": ratings.test_indptr}
-        for split, indptr in splits.items():
-            for start, stop in row_slabs(indptr, SLAB):
-                x = ratings.slab(split, start, stop)[2]
+        for split in SPLITS:
+            for x in ratings.values(split):
                 wrong = x[(x < 0) | (x != np.floor(x))]
                 if len(wrong):
                     raise InputError(
@@ -211,8 +209,7 @@ class NegativeBinomial(Likelihood):
         Here: also if test ratings have probability 0.
         """
         yield from super().warnings_for_data(ratings, likelihood)
-        slabs = row_slabs(ratings.test_indptr, SLAB) if ratings.minimum > 0 else ()
-        if zeros := sum(np.count_nonzero(ratings.slab("test", *rows)[2] == 0) for rows in slabs):
+        if ratings.minimum > 0 and (zeros := sum(np.count_nonzero(x == 0) for x in ratings.values("test"))):
             yield (
                 f"{zeros:,} of {ratings.nnz_test:,} test ratings are 0, and no training rating is: counts then begin "
                 "at 1, and these test ratings have probability 0; leave them out, or have zeros in training"

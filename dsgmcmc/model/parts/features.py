@@ -93,16 +93,11 @@ class Design:
     """
 
     def __init__(self, blocks: Mapping[int, Features], ring: Ring) -> None:
-        from scipy.sparse import csr_matrix  # slow to import, and most runs do not need it
-
         first = next(iter(blocks.values()))
         self.size = len(first.names)
         group_number = {group: k for k, group in enumerate(dict.fromkeys(first.groups))}
         self.groups: Int64 = np.array([group_number[group] for group in first.groups], np.int64)
-        self._x = {}
-        for b, features in blocks.items():
-            arrays = features.values.astype(np.float64), features.indices, features.indptr
-            self._x[b] = csr_matrix(arrays, (len(features.indptr) - 1, self.size))
+        self._x = {b: features.matrix() for b, features in blocks.items()}
         self._known = {b: (np.diff(x.indptr) > 0).astype(np.float64) for b, x in self._x.items()}
         totals = np.array([np.append(self._known[b] @ x, self._known[b].sum()) for b, x in self._x.items()])
         total = ring.total(totals)

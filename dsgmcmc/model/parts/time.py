@@ -58,7 +58,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from pydantic import BaseModel, field_validator
 
-from dsgmcmc.data.ratings import SIDES, Ratings, Split, row_slabs
+from dsgmcmc.data.ratings import SIDES, SLAB, Ratings, Split, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import (
     accept,
@@ -70,7 +70,7 @@ from dsgmcmc.kernels.effects import (
     subtract_groups,
 )
 from dsgmcmc.kernels.philox import normals
-from dsgmcmc.model.blocks import SLAB, RatingBlocks
+from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place, is_due
 from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw
 from dsgmcmc.parallel.ring import Ring
