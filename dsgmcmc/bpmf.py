@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -293,8 +292,10 @@ class BPMF(Estimator, FittedModel):
         show_progress = in_notebook() if self.verbose is None else bool(self.verbose)
         try:
             if processes > 1:
-                options = (self.warm_start, processes, show_progress, folder, earlier_run, command, self.model)
-                run_sample(data, out, settings, *options)
+                options = ["--resume"] if self.warm_start else []
+                for name, value in (("--from", earlier_run), ("--model", self.model)):
+                    options += [] if value is None else [name, str(value)]
+                run_sample(data, out, settings, options, processes, show_progress, command)
             else:
                 from dsgmcmc.runs.compare import sample_recommended
                 from dsgmcmc.runs.job import Job  # loads Numba's compiler, which is not needed to read a model
@@ -363,25 +364,16 @@ class BPMF(Estimator, FittedModel):
             source = ratings_source(X, y, timed, self.columns, bool(features), self.matrix, self.missing)
             if isinstance(source, Path) and source.suffix == ".h5":
                 return source.resolve()
-            is_file = isinstance(source, Path)
-            write = partial(
-                prepare_ratings,
-                [source],
-                columns=self.columns if is_file else None,
-                matrix=is_file and bool(self.matrix),
-                missing=self.missing if is_file else None,
-                test_fraction=self.test_fraction,
-                seed=seed % 2**31,
-                timestamps=timed,
-                duplicates=self.duplicates,
-                described=features,
-                force=True,
-            )
+            options: dict[str, Any] = {"test_fraction": self.test_fraction, "seed": seed % 2**31, "timestamps": timed}
+            options |= {"duplicates": self.duplicates, "described": features, "force": True}
+            if isinstance(source, Path):  # arrays have been read in this form
+                options |= {"columns": self.columns, "matrix": bool(self.matrix), "missing": self.missing}
             if run is not None and run.settings_file.exists():
                 other = self._scratch.path / "other.h5"
-                if write(other).content_sha256 != run.read_settings()[1].get("data_hash"):
+                made = prepare_ratings([source], other, **options)
+                if made.content_sha256 != run.read_settings()[1].get("data_hash"):
                     return other
-            self._say(write(path))
+            self._say(prepare_ratings([source], path, **options))
             return path.resolve()
 
         return on_root(comm, prepare, "fit")

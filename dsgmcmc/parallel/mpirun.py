@@ -131,16 +131,7 @@ def number_of_processes(n_jobs: int) -> int:
 
 
 def run_sample(
-    data: Path,
-    out: Path,
-    settings: dict[str, Any],
-    resume: bool,
-    jobs: int,
-    verbose: bool,
-    folder: Path,
-    start: Path | None = None,
-    command: str = "",
-    model: str | None = None,
+    data: Path, out: Path, settings: dict[str, Any], options: Sequence[str], jobs: int, verbose: bool, command: str = ""
 ) -> None:
     """Run ``dsgmcmc sample`` in separate processes, with ``mpirun`` if there are several.
 
@@ -150,20 +141,14 @@ def run_sample(
         Ratings file and run directory.
     settings : dict
         Settings, by their names in a configuration file.
-    resume : bool
-        Whether to resume the run in `out`.
+    options : sequence of str
+        Further options of the command, such as ``--resume``.
     jobs : int
         Number of processes.
     verbose : bool
         Whether to show progress and messages.
-    folder : Path
-        Folder for a temporary file with the settings.
-    start : Path, optional
-        Run directory from whose state the run starts.
     command : str
         The user's command, for the log of the run.
-    model : str, optional
-        Value of ``--model``, if the settings do not determine the model.
 
     Raises
     ------
@@ -173,12 +158,10 @@ def run_sample(
         If sampling fails for another reason. The message contains the command's last error message, or the end of
         standard error if there is none.
     """
-    with tempfile.NamedTemporaryFile("w", suffix=".toml", dir=folder, encoding="utf-8") as file:
+    with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8") as file:
         file.write(tomli_w.dumps(settings))
         file.flush()
-        arguments = ["sample", str(data), "--out", str(out), "--config", file.name, *(["--resume"] if resume else [])]
-        arguments += ["--from", str(start)] if start is not None else []
-        arguments += ["--model", model] if model is not None else []
+        arguments = ["sample", str(data), "--out", str(out), "--config", file.name, *options]
         variables = {COMMAND_VARIABLE: command, "FORCE_COLOR": ""}  # notebooks set FORCE_COLOR
         completed = run_dsgmcmc(arguments, jobs, variables, relay=verbose)
     if completed.returncode:
