@@ -59,6 +59,17 @@ class InputError(ValueError):
     """
 
 
+@contextmanager
+def refusing(problem: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Context in which errors of these kinds become an `InputError`: the problem, and what the error says of it."""
+    try:
+        yield
+    except InputError:
+        raise
+    except kinds as error:
+        raise InputError(f"{problem}: {getattr(error, 'strerror', None) or error}") from error
+
+
 class NotFittedError(InputError, AttributeError):
     """A model was used before it was fitted; scikit-learn has an error of this name with the same base classes."""
 

@@ -43,7 +43,6 @@ import hashlib
 import itertools
 import math
 import os
-import secrets
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -56,7 +55,7 @@ import numpy as np
 
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.kernels.stored import Numbering
-from dsgmcmc.storage.files import check_target, sync
+from dsgmcmc.storage.files import check_target, replacing, sync
 from dsgmcmc.storage.hdf5 import checked_dataset, new_hdf5
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt8
 
@@ -665,9 +664,8 @@ def write_slabs(
         Attributes of the file, as in `Ratings`.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with writing(path):
+    with writing(path):
+        with replacing(path) as temporary:
             with new_hdf5(temporary) as (file, check):
                 content = _Content(file, check, sizes)
                 for side, side_features in (features or {}).items():
@@ -681,11 +679,7 @@ def write_slabs(
                 attributes = content.finish({"seed": seed, "transposed": transposed, "source": source})
             sync(temporary)
             check_target(path, force)
-            temporary.replace(path)
-            sync(path.parent)
-    finally:
-        with suppress(OSError):  # it must not hide an earlier error
-            temporary.unlink()
+        sync(path.parent)
     return attributes
 
 

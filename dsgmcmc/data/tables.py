@@ -31,7 +31,7 @@ import numpy as np
 from dsgmcmc.data.columns import find_column
 from dsgmcmc.data.layouts import Layout, blank_separated, find_layout, read_smurff, refuse_size
 from dsgmcmc.data.session import Session, identifier, literal, memory_of, open_session, reading, system_reason
-from dsgmcmc.errors import InputError, WriteError, writing
+from dsgmcmc.errors import InputError, WriteError, refusing, writing
 from dsgmcmc.storage.files import remove_folder, sync
 from dsgmcmc.terminal import pass_on
 from dsgmcmc.types import Array
@@ -421,13 +421,11 @@ def _detect_delimiter(lines: list[str]) -> str:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that may be compressed with gzip; raises InputError if reading it within the context fails."""
-    try:
+    with refusing(f"{path} cannot be read", *_DAMAGE_ERRORS):
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
         with cast("IO[bytes]", gzip.open(path)) if packed else path.open("rb") as file:
             yield file
-    except _DAMAGE_ERRORS as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
 
 
 def _is_utf8(file: IO[bytes]) -> bool:
@@ -483,7 +481,8 @@ def _read_npz(db: Session, path: Path) -> Any:
     """Read a matrix that SciPy has saved; only the formats in which every stored entry is a rating are read."""
     import scipy.sparse
 
-    try:
+    # zipfile, NumPy and SciPy raise errors of many types
+    with refusing(f"{path} is not a sparse matrix that can be read", Exception):
         with zipfile.ZipFile(path) as archive:
             refuse_size(path, sum(info.file_size for info in archive.infolist()), memory_of(db))
         matrix = scipy.sparse.load_npz(path)
@@ -495,10 +494,6 @@ def _read_npz(db: Session, path: Path) -> Any:
         matrix = matrix.tocoo()
         if matrix.data.dtype.kind not in "fiub":
             raise ValueError(f"its values are {matrix.data.dtype}, not real numbers")
-    except InputError:
-        raise
-    except Exception as error:  # zipfile, NumPy and SciPy raise errors of many types
-        raise InputError(f"{path} is not a sparse matrix that can be read: {error}") from error
     return matrix
 
 

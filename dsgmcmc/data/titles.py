@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from dsgmcmc.data.columns import find_column, simplified
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, refusing
 
 _TITLES = ("title", "name", "itemname", "movietitle", "label", "description")
 
@@ -23,10 +23,8 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
 
     from dsgmcmc.data.tables import is_number, open_table
 
-    try:
+    with refusing(f"{matching!r} is not a regular expression", re.error):
         pattern = re.compile(matching or "", re.IGNORECASE)
-    except re.error as error:
-        raise InputError(f"{matching!r} is not a regular expression: {error}") from error
     with duckdb.connect() as db:
         table = open_table(db, path, lambda fields: _find_id(fields) is not None, latin1=True)
         id_column, title_column = (_find_id(table.names), _find_title(table.names))
@@ -58,9 +56,8 @@ def _find_title(header: list[str]) -> int | None:
 def read_names(path: Path) -> list[str]:
     """Read names, one per line; blank lines are skipped. Raises InputError if the file cannot be read, or is empty."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+        with refusing(f"{path} cannot be read", OSError):
+            text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: convert it with iconv") from error
     names = [line.strip() for line in text.splitlines() if line.strip()]

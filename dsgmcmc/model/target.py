@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import refusing
 from dsgmcmc.kernels.formula import Formula, RowPrior, diagonal
 from dsgmcmc.kernels.gradient import product_kernel
 from dsgmcmc.kernels.normal_rows import add_outer_products, squared_errors, statistics_width
@@ -565,7 +565,7 @@ class FactorTarget:
         InputError
             If `start` is damaged, or its shapes do not fit the target.
         """
-        try:
+        with refusing(f"{start.path} does not have the shapes of the model", ValueError, IndexError):
             for block in self.blocks():
                 place = "start", block.factor.name, block.index
                 known = start.read(Key(*place, KNOWN)).astype(bool)
@@ -580,10 +580,6 @@ class FactorTarget:
                 part.take({n: np.broadcast_to(small[n], arrays[n].shape).copy() for n in small.keys() & arrays.keys()})
             for block in self.blocks():
                 self.likelihood.refresh_derived_fields(block)
-        except InputError:
-            raise
-        except (ValueError, IndexError) as error:
-            raise InputError(f"{start.path} does not have the shapes of the model: {error}") from error
 
     def fit_biases(self) -> None:
         """Set biases to their conditional means, first in W, then in H. Collective.

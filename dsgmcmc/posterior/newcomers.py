@@ -56,7 +56,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dsgmcmc.data.ratings import SIDES, Features, Ratings, find_bad_scale, row_slabs
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS, coordinates_of, cuts_of
 from dsgmcmc.model.likelihoods.scales import log_scale
@@ -157,10 +157,8 @@ def describe_new(run: Run, kind: str, given: Any, columns: str | None = None) ->
     if not run.feature_names(kind):
         advice = f"leave them out, or prepare the ratings with --{kind}-features and sample again"
         raise InputError(f"features of {kind}s are given, but {run.path} was sampled without them: {advice}")
-    try:
+    with refusing(f"{run.path} cannot be used for new features of {kind}s", ValueError):
         encoding = Encoding.parse(run.index.encoding(kind)[0])
-    except ValueError as error:
-        raise InputError(f"{run.path} cannot be used for new features of {kind}s: {error}") from error
     integers = run.vocabulary(kind).integers
     if not isinstance(given, Description):
         given = read_features(given, kind, encoding.separator, columns)
@@ -426,10 +424,8 @@ def normal_row(
     gram = gram + of_all_pairs
     g = 1.0
     for turn in range(GIBBS_TURNS + 1):
-        try:
+        with refusing("nothing can be folded in, as a saved draw has invalid precisions", np.linalg.LinAlgError):
             lower = np.linalg.cholesky(row.precision + g * gram)
-        except np.linalg.LinAlgError as error:
-            raise InputError(f"nothing can be folded in: a saved draw has invalid precisions ({error})") from error
         inverse = np.linalg.inv(lower)
         mean = inverse.T @ (inverse @ (row.precision @ row.centre + g * moment))
         if nu is None or turn == GIBBS_TURNS:

@@ -9,12 +9,12 @@ import stat
 import tempfile
 import tomllib
 import weakref
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from dsgmcmc.errors import InputError, naming
+from dsgmcmc.errors import InputError, naming, refusing
 
 MAX_TOML_BYTES = 1 << 16
 MAX_TOML_DOTS = 200  # in a line; the parser's time and memory grow with the square of a dotted name's length
@@ -29,22 +29,27 @@ def check_target(path: Path, force: bool) -> None:
         raise InputError(f"{path} exists; give another name{', or --force to replace it' if path.is_file() else ''}")
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Context with a temporary path: the file that is made there then replaces `path`, or is removed after an error."""
+    temporary = path.with_name(f"{path.name}.tmp-{secrets.token_hex(4)}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        with suppress(OSError):  # it must not hide an earlier error
+            temporary.unlink()
+
+
 def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:
     """Write or replace a file atomically, and sync it: a reader finds either the old file or the new file.
 
     Raises OSError if the file cannot be written; no temporary file remains.
     """
-    temporary = path.with_name(f"{path.name}.tmp-{secrets.token_hex(4)}")
-    try:
-        with naming(path):
-            with temporary.open("xb") as file:
-                file.writelines([text.encode()] if isinstance(text, str) else text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-    finally:
-        with suppress(OSError):  # it must not hide an earlier error
-            temporary.unlink()
+    with naming(path), replacing(path) as temporary, temporary.open("xb") as file:
+        file.writelines([text.encode()] if isinstance(text, str) else text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def sync(path: Path) -> None:
@@ -83,16 +88,12 @@ def read_plain(path: Path, max_bytes: int) -> bytes:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file from an untrusted source. Raises InputError if it cannot be read."""
-    try:
+    with refusing(f"{path} cannot be read", OSError):
         data = read_plain(path, MAX_TOML_BYTES)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    try:
+    with refusing(f"{path} cannot be read as TOML", ValueError, RecursionError):
         if any(line.count(b".") > MAX_TOML_DOTS for line in data.splitlines()):
             raise ValueError(f"a line has more than {MAX_TOML_DOTS} dots")
         return tomllib.loads(data.decode())
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} cannot be read as TOML: {error}") from error
 
 
 class Scratch:
