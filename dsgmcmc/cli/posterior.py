@@ -44,8 +44,7 @@ def predict(
         float, typer.Option(help="Probability of the interval; 0.9 gives the quantiles q05 and q95.")
     ] = 0.9,
     at_least: Annotated[
-        float | None,
-        typer.Option(metavar="RATING", help="Also predict the probability of at least this rating."),
+        float | None, typer.Option(metavar="RATING", help="Also predict the probability of at least this rating.")
     ] = None,
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Also predict the probability of each level of the ratings.")
@@ -224,8 +223,7 @@ def evaluate(
     run: RunArgument,
     at: Annotated[int, typer.Option(min=1, max=100_000, help="Number of recommended items per user.")] = 10,
     liked: Annotated[
-        float | None,
-        typer.Option(help="Lowest test rating that counts as liked.", show_default="as in recommend"),
+        float | None, typer.Option(help="Lowest test rating that counts as liked.", show_default="as in recommend")
     ] = None,
     everyone: Annotated[bool, typer.Option("--all", help="Rank for all users, not only for 1,000 of them.")] = False,
     data: DataOption = None,
@@ -272,8 +270,7 @@ def evaluate(
 def export(
     run: RunArgument,
     out: Annotated[
-        Path,
-        typer.Option("--out", "-o", metavar="OUT", help="File; its suffix decides the format: .parquet or .nc."),
+        Path, typer.Option("--out", "-o", metavar="OUT", help="File; its suffix decides the format: .parquet or .nc.")
     ],
     draws: Annotated[bool, typer.Option("--draws", help="Parquet: saved draws instead of posterior moments.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,

@@ -60,8 +60,7 @@ def prepare(
         int, typer.Option(min=0, max=2**63 - 1, help="Seed for the split, and for the order of rows and columns.")
     ] = 0,
     split: Annotated[
-        Literal["random", "temporal"],
-        typer.Option(help="Test ratings: drawn at random, or the latest by timestamp."),
+        Literal["random", "temporal"], typer.Option(help="Test ratings: drawn at random, or the latest by timestamp.")
     ] = "random",
     test: Annotated[
         str | None, typer.Option(metavar="FILE", help="File with the test ratings, instead of a split.")

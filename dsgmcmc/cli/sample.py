@@ -45,8 +45,7 @@ def sample(
         Path | None, typer.Option(metavar="FILE.toml", help="File with settings; the sampler's are in [sampler].")
     ] = None,
     assign: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any setting, e.g. sampler.friction=0.8."),
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting, e.g. sampler.friction=0.8.")
     ] = None,
     start: Annotated[
         Path | None,

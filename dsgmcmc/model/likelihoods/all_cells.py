@@ -45,10 +45,7 @@ class ClickSettings(BaseModel):
     """Settings for clicks."""
 
     zero_weight: float | None = setting(
-        "Weight of every pair as a zero; a click weighs 1.",
-        None,
-        shown="0.1 with all-cells",
-        gt=0,
+        "Weight of every pair as a zero; a click weighs 1.", None, shown="0.1 with all-cells", gt=0
     )
 
 
