@@ -22,8 +22,7 @@ from dsgmcmc.densities.density import (
     check_energy,
     check_gradient,
     complete,
-    precision_of,
-    start_of,
+    initial_points,
 )
 from dsgmcmc.densities.vector import NOT_CONDITIONAL, VectorTarget
 from dsgmcmc.densities.verdict import Mixing, verdict
@@ -424,8 +423,7 @@ def _check(density: Density, config: ResolvedDensity) -> None:
     if config.sweep_length > density.n_data:
         raise InputError(f"grid {config.grid}: {density.n_data} data cannot be cut into so many parts")
     kind.check_density(config.sampler.config, config.grid, density.dimension)
-    unit = config.initial_sd / np.sqrt(precision_of(density))
-    points = start_of(density) + unit * np.random.default_rng(0).standard_normal((8, density.dimension))
+    points = initial_points(density, config.initial_sd)
     check_energy(density, points)
     estimator = kind.estimator(config.sampler.config)
     if kind.gradients != ("none",) and estimator.densities is None:

@@ -46,16 +46,7 @@ from dsgmcmc.runs.progress import Progress, logs
 from dsgmcmc.runs.source import RatingsSource, targets_of
 from dsgmcmc.settings import named
 from dsgmcmc.storage.lock import ATTEMPT_SECONDS, Lock, is_held
-from dsgmcmc.storage.rundir import (
-    INDEX,
-    Facts,
-    RunDirectory,
-    changed_versions,
-    check_made_with,
-    made_with,
-    now,
-    versions,
-)
+from dsgmcmc.storage.rundir import Facts, RunDirectory, changed_versions, made_with, now, versions
 from dsgmcmc.storage.store import clean, read_manifest, step_name
 from dsgmcmc.terminal import log, say
 from dsgmcmc.types import Comm
@@ -191,11 +182,7 @@ class Job:
                 f"{run.path} was sampled on other data than {self.source.path}, and a run cannot change its data: "
                 f"start another run with another {named('out')}"
             )
-        index, manifest = run.path / INDEX, None
-        with suppress(InputError):  # a damaged index will be replaced
-            manifest = read_manifest(index)
-        if manifest is not None:
-            check_made_with(manifest, facts, index)
+        run.check_index(facts)
         return config.table()
 
     def _claim(self) -> Request:

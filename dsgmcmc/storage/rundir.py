@@ -297,6 +297,14 @@ class RunDirectory:
         """
         return self._open(self.path / INDEX, ("index", 0, 0), facts)
 
+    def check_index(self, facts: Facts) -> None:
+        """Raise InputError if the index was made with other facts; a damaged index passes, as it will be replaced."""
+        index, manifest = self.path / INDEX, None
+        with suppress(InputError):
+            manifest = store.read_manifest(index)
+        if manifest is not None:
+            check_made_with(manifest, facts, index)
+
     def open_snapshot(self, series: str, chain: int, iteration: int, facts: Facts) -> store.Snapshot:
         """Open a snapshot of a chain in a series, one of `SERIES`; raises as `open_index`."""
         path = self.series(series, chain) / store.step_name(iteration)

@@ -60,15 +60,7 @@ from pydantic import BaseModel, field_validator
 
 from dsgmcmc.data.ratings import SIDES, SLAB, Ratings, Split, row_slabs
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.effects import (
-    accept,
-    add_to_groups,
-    along,
-    effects_kernel,
-    predictor_kernel,
-    propose,
-    subtract_groups,
-)
+from dsgmcmc.kernels import effects as passes
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place, is_due
@@ -417,7 +409,7 @@ class TimeEffects(Part):
         self.test = {b: np.zeros(len(rows.values), np.float32) for b, rows in self.ratings.test.items()}
         for number, values in enumerate(self.values):
             for (b, c), effects in self.visit(number, values):
-                subtract_groups(self.groups.train[number][b, c], effects, adjusted[b, c])
+                passes.subtract_groups(self.groups.train[number][b, c], effects, adjusted[b, c])
                 chosen = self.ratings.test[b].by_column[c][0]
                 self.test[b][chosen] += effects[self.groups.test[number][b][chosen]]
         self.ratings.train = {
@@ -476,7 +468,7 @@ class TimeEffects(Part):
         drawing = self._draws(self, context)
         for number, groups in enumerate(self.groups.train):
             for cell, changes in self.visit(number, drawing.level(number)):
-                subtract_groups(groups[cell], changes, drawing.kept[cell])
+                passes.subtract_groups(groups[cell], changes, drawing.kept[cell])
         self._apply()
 
     @classmethod
@@ -510,7 +502,7 @@ class NormalDraw:
     def __init__(self, part: TimeEffects, context: DrawContext) -> None:
         self._part, self._stream = part, context.stream
         law, tau = context.law, context.tau()
-        residual = predictor_kernel(law.rank, law.biases, "-")
+        residual = passes.predictor_kernel(law.rank, law.biases, "-")
         self.kept = {cell: np.empty(len(block.indices), np.float32) for cell, block in part.original.items()}
         self._weights = {cell: np.full_like(values, tau) for cell, values in self.kept.items()}
         for row, column, ratings in context.circulation.tour((context.position, *law.drawn)):
@@ -527,7 +519,7 @@ class NormalDraw:
         blocks = part.values[number]
         sums = {b: np.zeros(2 * len(values), np.float32) for b, values in blocks.items()}  # sum w e and sum w, by group
         for cell, buffer in part.visit(number, sums, 2, returning=True):
-            add_to_groups(groups[cell], self.kept[cell], self._weights[cell], buffer.reshape(-1, 2))
+            passes.add_to_groups(groups[cell], self.kept[cell], self._weights[cell], buffer.reshape(-1, 2))
         precision = float(part.parameters.precision[number])
         noise = {b: part.normals(number, b, self._stream, Purpose.TIME) for b in blocks}
         new, seen, partials = {}, {}, []
@@ -592,7 +584,7 @@ class MetropolisDraw:
 
     def __init__(self, part: TimeEffects, context: DrawContext) -> None:
         law, position = context.law, context.position
-        predict = predictor_kernel(law.rank, law.biases, "+")
+        predict = passes.predictor_kernel(law.rank, law.biases, "+")
         self._part, self._stream = part, context.stream
         self._tau = context.tau()
         self.kept: ByCell = {}
@@ -603,7 +595,7 @@ class MetropolisDraw:
             self.kept[number] = np.empty_like(offsets)
             predict(indptr, indices, offsets, cell.row[position], cell.column[position], self.kept[number])
             score, self._terms[number] = law.scores(cell)
-        self._kernel = effects_kernel(score)
+        self._kernel = passes.effects_kernel(score)
 
     def level(self, number: int) -> dict[int, Float32]:
         """Draw the effects of a level and their precision; return minus the effects' changes. Collective."""
@@ -629,11 +621,11 @@ class MetropolisDraw:
         self._add(number, here, moved=False)
         there = {}
         for b, old in blocks.items():
-            there[b] = propose(old, here[b], tau, prior, part.normals(number, b, self._stream, Purpose.TIME))
+            there[b] = passes.propose(old, here[b], tau, prior, part.normals(number, b, self._stream, Purpose.TIME))
         self._add(number, there)
         for b, old in blocks.items():
             noise = part.normals(number, b, self._stream, Purpose.TIME_ACCEPTED, 2)
-            accept(old, here[b], there[b], tau, prior, noise)
+            passes.accept(old, here[b], there[b], tau, prior, noise)
         return there
 
     def _rescaled(self, number: int, drawn: Sums) -> dict[int, Float32]:
@@ -654,7 +646,7 @@ class MetropolisDraw:
             ratio = gain + log_ratio(scale, precision, line, Line(slope, curvature))
             return {"scale": np.array([scale if log(rng.random()) < ratio else 1.0])}
 
-        sums = {b: along(old, drawn[b], self._tau) for b, old in blocks.items()}
+        sums = {b: passes.along(old, drawn[b], self._tau) for b, old in blocks.items()}
         partials = {"sums": np.array([[len(blocks[b]), *terms] for b, terms in sums.items()])}
         precision, scale, *slopes = ring.sum(partials, propose_scale, {"drawn": (4,)})["drawn"].tolist()
         line, scaled = Line(*slopes), {}
@@ -663,7 +655,7 @@ class MetropolisDraw:
             scaled[b][:, 0] = np.float32(scale) * (old + drawn[b][:, 0]) - old
         self._add(number, scaled)
         gained = np.array([0.0, 0.0, 0.0, 1.0])  # the log density enters as its change, the other sums as values
-        changes = [along(old, scaled[b], self._tau) - gained * sums[b] for b, old in blocks.items()]
+        changes = [passes.along(old, scaled[b], self._tau) - gained * sums[b] for b, old in blocks.items()]
         partials = {"sums": np.array(changes)}
         accepted = float(ring.sum(partials, accept_scale, {"scale": (1,)})["scale"][0])
         self._part.parameters.precision[number] = precision / accepted**2
