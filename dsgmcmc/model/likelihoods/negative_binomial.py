@@ -67,22 +67,164 @@ PRIOR_SD = 2.0  # sd of the prior of log r
 CEILING = 10.0  # M, in units of the largest training count
 NODES = np.array([-0.3, -0.15, 0.0, 0.15, 0.3])  # nodes in log r, relative to its current value
 
+
+# ---------------------------------------------------------------------- counts, all or above 0
+
+
+def rate_of(eta: Array, ceiling: Array | float) -> Array:
+    """Expected values m, elementwise, given predictors and the ceiling M."""
+    eta = np.asarray(eta)
+    return np.asarray(1 / (np.exp(np.minimum(-eta, eta.dtype.type(80))) + 1 / np.asarray(ceiling, eta.dtype)))
+
+
+def log_zero(mean: Array, dispersion: Array) -> Float64:
+    """Log probability of a count of 0 before any truncation, given the mean and the dispersion (may be infinite)."""
+    poisson = np.isinf(dispersion)
+    size = np.where(poisson, 1.0, dispersion)
+    return np.asarray(np.where(poisson, -np.asarray(mean, np.float64), -size * np.log1p(mean / size)))
+
+
+def moments_above_zero(rate: Array, dispersion: Array) -> tuple[Float64, Float64]:
+    """Mean and variance of counts above 0, given expected values and dispersions before the truncation."""
+    m = np.maximum(np.asarray(rate, np.float64), 1e-9)
+    mean = m / -np.expm1(log_zero(m, dispersion))
+    return mean, np.maximum(mean * (1 + m + m / dispersion - mean), 0.0)
+
+
+def rate_above_zero(mean: Array, dispersion: Array) -> Float64:
+    """Expected values before the truncation, given the means of counts above 0 and the dispersions.
+
+    Newton's method approaches log m from above: the mean of counts above 0 is a convex function of log m, with slope
+    variance / (1 + m / r).
+    """
+    mean = np.maximum(np.asarray(mean, np.float64), 1 + 1e-6)
+    rate = mean + 0.0 * dispersion
+    for _ in range(60):
+        mean_there, variance_there = moments_above_zero(rate, dispersion)
+        step = (mean_there - mean) / np.maximum(variance_there / (1 + rate / dispersion), 1e-300)
+        rate = rate * np.exp(-np.clip(step, -2, 2))
+        if np.abs(step).max(initial=0.0) < 1e-9:
+            break
+    return rate
+
+
+def matched_above_zero(mean: Float64, variance: Float64) -> tuple[Float64, Float64]:
+    """Expected values and dispersions before the truncation that give counts above 0 this mean and variance.
+
+    The truncation does not change a := E[x (x - 1)] / E[x] = m (1 + 1 / r). So r = m / (a - m), and m in (0, a) is
+    chosen so that the mean is right, or as close as possible if no such distribution has this mean and variance.
+    """
+    mean = np.maximum(mean, 1 + 1e-6)
+    a = np.maximum((variance + mean**2) / mean - 1, 1e-6)
+
+    def too_small(rate: Float64) -> Array:
+        return moments_above_zero(rate, rate / np.maximum(a - rate, 1e-12 * a))[0] < mean
+
+    low, high = np.full_like(a, -14.0), np.zeros_like(a)  # bounds on log(m / a)
+    for _ in range(45):
+        middle = (low + high) / 2
+        up = too_small(a * np.exp(middle))
+        low, high = np.where(up, middle, low), np.where(up, high, middle)
+    rate = a * np.minimum(np.exp(high), 1 - 1e-6)
+    return rate, rate / (a - rate)
+
+
+def information(mean: Array, dispersion: float, truncated: bool) -> Float64:
+    """Fisher information of a count on log m, elementwise, given its mean after any truncation."""
+    if not truncated:
+        return np.asarray(mean / (1 + mean / dispersion), np.float64)
+    rate = rate_above_zero(mean, np.array(dispersion))
+    variance = moments_above_zero(rate, np.array(dispersion))[1]
+    return np.asarray(variance / np.square(1 + rate / dispersion), np.float64)
+
+
+# ---------------------------------------------------------------------- their distributions
+
+
+def plain_tail(
+    whole: Float64, mean: Array, dispersion: Array, gamma: Callable[..., Array], beta: Callable[..., Array]
+) -> Float64:
+    """Probability, before any truncation, of counts up to `whole` or above it, by functions of SciPy for this tail."""
+    k, poisson = np.clip(whole, 0, 1e15) + 1.0, np.isinf(dispersion)
+    size = np.where(poisson, 1.0, dispersion)
+    return np.asarray(np.where(poisson, gamma(k, mean), beta(size, k, size / (size + mean))))
+
+
+class NegativeBinomialLaw:
+    """Negative binomial distributions, given expected values m and dispersions r before any truncation.
+
+    The variance before truncation is m + m^2 / r; r is infinite for a Poisson distribution. `least` is 0, or 1 if a
+    count of 0 cannot occur: probabilities are then conditional on a count above 0.
+    """
+
+    @staticmethod
+    def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
+        """Probability of a count of at most `x`."""
+        from scipy.special import betainc, gammaincc
+
+        whole, m, r, least = np.broadcast_arrays(np.floor(x), *shape)
+        probability = plain_tail(whole, m, r, gammaincc, betainc)
+        if np.any(least > 0):
+            probability = np.where(least > 0, 1 - NegativeBinomialLaw.above(x, *shape), probability)
+        probability = np.where(np.isposinf(whole), 1.0, np.where(whole >= least, probability, 0.0))
+        return np.clip(probability, 0.0, 1.0)
+
+    @staticmethod
+    def above(x: Array, *shape: Array | float) -> Float64:
+        """Probability of a count of more than `x`, accurate also where it is tiny."""
+        from scipy.special import betaincc, gammainc
+
+        whole, m, r, least = np.broadcast_arrays(np.floor(x), *shape)
+        probability = plain_tail(whole, m, r, gammainc, betaincc)
+        if np.any(least > 0):
+            probability = np.where(least > 0, probability / -np.expm1(log_zero(m, r)), probability)
+        return np.where(whole >= least, np.clip(probability, 0.0, 1.0), 1.0)
+
+    @staticmethod
+    def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:
+        """Log probability of counts."""
+        from scipy.special import gammaln, xlogy
+
+        k, m, r, least = np.broadcast_arrays(x, *shape)
+        poisson = np.isinf(r)
+        size = np.where(poisson, 1.0, r)
+        log_p: Array = gammaln(k + size) - gammaln(size) + xlogy(k, m / (size + m)) - size * np.log1p(m / size)
+        log_p = np.where(poisson, xlogy(k, m) - m, log_p) - gammaln(k + 1.0)
+        if np.any(least > 0):
+            log_p = np.where(least > 0, log_p - np.log(-np.expm1(log_zero(m, r))), log_p)
+            log_p = np.where(k >= least, log_p, -np.inf)
+        return log_p
+
+
+class NegativeBinomialMixture(CountMixture):
+    """Mixtures of negative binomial distributions."""
+
+    def at_least(self, bound: float) -> Float64:
+        """Probability of a rating of at least `bound`; here from the upper tail, where it loses no digits."""
+        return np.asarray(NegativeBinomialLaw.above(np.full((1, 1), np.ceil(bound) - 1), *self._shape) @ self._weights)
+
+    def log_probability(self, x: Array) -> Float64:
+        """Log probability of the level nearest to each rating; minus infinity for a count of 0 that cannot occur."""
+        return np.where(np.asarray(x) < self._shape[2].max(axis=1), -np.inf, super().log_probability(x))
+
+
+# ---------------------------------------------------------------------- kernels
+
+
 _EXPECTED = "m = max(float32(1) / (exp32(-eta) + one_over_top), float32(1e-20))"
 
 
 def _source(truncated: bool) -> Shaped:
     """Kernel source for the distribution of counts, truncated at 0 or not."""
-    rise = [f"rise{k} = log1p32(m / r{k})" for k in range(len(NODES))]
-    lines = [_EXPECTED, *rise]
-    expected, known = "m", ""
+    nodes = range(len(NODES))
+    name, expected, known = "negative_binomial", "m", [""] * len(NODES)
+    lines = [_EXPECTED, *(f"rise{k} = log1p32(m / r{k})" for k in nodes)]
     if truncated:
-        lines += [f"above{k} = positive32(r{k} * rise{k})" for k in range(len(NODES))]
-        expected, known = "m / above2", " - log32(above{0})"
+        lines += [f"above{k} = positive32(r{k} * rise{k})" for k in nodes]
+        name, expected, known = "negative_binomial_above", "m / above2", [f" - log32(above{k})" for k in nodes]
     lines += [f"e = (x - {expected}) * (float32(1) - m * one_over_top) * r2 / (r2 + m)"]
-    tallies = tuple(f"-(x + r{k}) * rise{k}{known.format(k)}" for k in range(len(NODES)))
-    name = f"negative_binomial{'_above' if truncated else ''}"
-    parameters = ("one_over_top", *(f"r{k}" for k in range(len(NODES))))
-    return Shaped(name, "\n".join(lines), parameters, tallies)
+    tallies = tuple(f"-(x + r{k}) * rise{k}{known[k]}" for k in nodes)
+    return Shaped(name, "\n".join(lines), ("one_over_top", *(f"r{k}" for k in nodes)), tallies)
 
 
 SOURCES = {truncated: _source(truncated) for truncated in (False, True)}
@@ -99,6 +241,9 @@ EFFECTS = {
     False: _score("negative_binomial", "m"),
     True: _score("negative_binomial_above", "m / positive32(r * log1p32(m / r))"),
 }
+
+
+# ---------------------------------------------------------------------- dispersion
 
 
 @dataclass
@@ -118,16 +263,47 @@ class Dispersion(Sampled):
     least: Float64
 
 
-class NegativeBinomialMixture(CountMixture):
-    """Mixtures of negative binomial distributions."""
+def draw_dispersion(dispersion: float, sums: Float64, table: Levels, rng: Generator) -> float:
+    """Draw r; return it.
 
-    def at_least(self, bound: float) -> Float64:
-        """Probability of a rating of at least `bound`; here from the upper tail, where it loses no digits."""
-        return np.asarray(NegativeBinomialLaw.above(np.full((1, 1), np.ceil(bound) - 1), *self._shape) @ self._weights)
+    Parameters
+    ----------
+    dispersion : float
+        Value of r at which `sums` were computed.
+    sums : (5,) float64
+        Sums of T over the training ratings, at the dispersions r exp(`NODES`).
+    table : Levels
+        The distinct training counts, and the number of ratings at each.
+    rng : Generator
+    """
+    from scipy.special import gammaln
 
-    def log_probability(self, x: Array) -> Float64:
-        """Log probability of the level nearest to each rating; minus infinity for a count of 0 that cannot occur."""
-        return np.where(np.asarray(x) < self._shape[2].max(axis=1), -np.inf, super().log_probability(x))
+    x, n = table.values[:, None], table.counts
+    r = dispersion * np.exp(NODES)
+    logs = n @ (gammaln(x + r) - gammaln(r) - x * np.log(r)) + sums
+    terms = np.linalg.solve(np.vander(NODES, increasing=True), logs - logs[2]).tolist()
+    centre, total = log(dispersion), float(n.sum())
+    middle = NODES[-1] * (rng.random() - 0.5)
+
+    def log_density(moved: Float64) -> float:
+        move = moved.item()
+        at = centre + move
+        if abs(move - middle) > NODES[-1] / 2 or not DISPERSION_BOUNDS[0] <= exp(at) <= DISPERSION_BOUNDS[1]:
+            return -inf
+        log_likelihood = 0.0
+        for term in reversed(terms):
+            log_likelihood = log_likelihood * move + term
+        return log_likelihood - ((at - log(START_DISPERSION)) / PRIOR_SD) ** 2 / 2
+
+    return exp(centre + metropolis(log_density, (0.0,), total, rng).item())
+
+
+# ---------------------------------------------------------------------- the likelihood
+
+
+def not_counts(values: Array) -> Array:
+    """The ratings that are not whole numbers from 0 on."""
+    return np.asarray(values[(values < 0) | (values != np.floor(values))])
 
 
 class NegativeBinomial(Likelihood):
@@ -193,7 +369,7 @@ class NegativeBinomial(Likelihood):
         """Refuse ratings that are not whole numbers from 0 on, or are all 0."""
         for split in SPLITS:
             for x in ratings.values(split):
-                wrong = x[(x < 0) | (x != np.floor(x))]
+                wrong = not_counts(x)
                 if len(wrong):
                     raise InputError(
                         f"{ratings.path} has a {split} rating of {wrong[0]:g}, but {config.likelihood} is for counts "
@@ -218,7 +394,7 @@ class NegativeBinomial(Likelihood):
     @classmethod
     def check_new(cls, values: Array, minimum: float) -> None:
         """Raise `InputError` for new ratings that are impossible, given the lowest training rating."""
-        wrong = values[(values < 0) | (values != np.floor(values))]
+        wrong = not_counts(values)
         if len(wrong):
             raise InputError(f"{len(wrong)} new ratings are not counts (0, 1, 2, ...), as the run needs: {wrong[0]:g}")
         if minimum > 0 and (zeros := np.count_nonzero(values == 0)):
@@ -355,160 +531,3 @@ class NegativeBinomial(Likelihood):
         return NegativeBinomialMixture(
             NegativeBinomialLaw, mean, variance, np.ones(1), levels=moments.levels, shape=shape
         )
-
-
-def rate_of(eta: Array, ceiling: Array | float) -> Array:
-    """Expected values m, elementwise, given predictors and the ceiling M."""
-    eta = np.asarray(eta)
-    return np.asarray(1 / (np.exp(np.minimum(-eta, eta.dtype.type(80))) + 1 / np.asarray(ceiling, eta.dtype)))
-
-
-def information(mean: Array, dispersion: float, truncated: bool) -> Float64:
-    """Fisher information of a count on log m, elementwise, given its mean after any truncation."""
-    if not truncated:
-        return np.asarray(mean / (1 + mean / dispersion), np.float64)
-    rate = rate_above_zero(mean, np.array(dispersion))
-    variance = moments_above_zero(rate, np.array(dispersion))[1]
-    return np.asarray(variance / np.square(1 + rate / dispersion), np.float64)
-
-
-def draw_dispersion(dispersion: float, sums: Float64, table: Levels, rng: Generator) -> float:
-    """Draw r; return it.
-
-    Parameters
-    ----------
-    dispersion : float
-        Value of r at which `sums` were computed.
-    sums : (5,) float64
-        Sums of T over the training ratings, at the dispersions r exp(`NODES`).
-    table : Levels
-        The distinct training counts, and the number of ratings at each.
-    rng : Generator
-    """
-    from scipy.special import gammaln
-
-    x, n = table.values[:, None], table.counts
-    r = dispersion * np.exp(NODES)
-    logs = n @ (gammaln(x + r) - gammaln(r) - x * np.log(r)) + sums
-    terms = np.linalg.solve(np.vander(NODES, increasing=True), logs - logs[2]).tolist()
-    centre, total = log(dispersion), float(n.sum())
-    middle = NODES[-1] * (rng.random() - 0.5)
-
-    def log_density(moved: Float64) -> float:
-        move = moved.item()
-        at = centre + move
-        if abs(move - middle) > NODES[-1] / 2 or not DISPERSION_BOUNDS[0] <= exp(at) <= DISPERSION_BOUNDS[1]:
-            return -inf
-        log_likelihood = 0.0
-        for term in reversed(terms):
-            log_likelihood = log_likelihood * move + term
-        return log_likelihood - ((at - log(START_DISPERSION)) / PRIOR_SD) ** 2 / 2
-
-    return exp(centre + metropolis(log_density, (0.0,), total, rng).item())
-
-
-class NegativeBinomialLaw:
-    """Negative binomial distributions, given expected values m and dispersions r before any truncation.
-
-    The variance before truncation is m + m^2 / r; r is infinite for a Poisson distribution. `least` is 0, or 1 if a
-    count of 0 cannot occur: probabilities are then conditional on a count above 0.
-    """
-
-    @staticmethod
-    def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
-        """Probability of a count of at most `x`."""
-        from scipy.special import betainc, gammaincc
-
-        whole, m, r, least = np.broadcast_arrays(np.floor(x), *shape)
-        probability = plain_tail(whole, m, r, gammaincc, betainc)
-        if np.any(least > 0):
-            probability = np.where(least > 0, 1 - NegativeBinomialLaw.above(x, *shape), probability)
-        probability = np.where(np.isposinf(whole), 1.0, np.where(whole >= least, probability, 0.0))
-        return np.clip(probability, 0.0, 1.0)
-
-    @staticmethod
-    def above(x: Array, *shape: Array | float) -> Float64:
-        """Probability of a count of more than `x`, accurate also where it is tiny."""
-        from scipy.special import betaincc, gammainc
-
-        whole, m, r, least = np.broadcast_arrays(np.floor(x), *shape)
-        probability = plain_tail(whole, m, r, gammainc, betaincc)
-        if np.any(least > 0):
-            probability = np.where(least > 0, probability / -np.expm1(log_zero(m, r)), probability)
-        return np.where(whole >= least, np.clip(probability, 0.0, 1.0), 1.0)
-
-    @staticmethod
-    def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:
-        """Log probability of counts."""
-        from scipy.special import gammaln, xlogy
-
-        k, m, r, least = np.broadcast_arrays(x, *shape)
-        poisson = np.isinf(r)
-        size = np.where(poisson, 1.0, r)
-        log_p: Array = gammaln(k + size) - gammaln(size) + xlogy(k, m / (size + m)) - size * np.log1p(m / size)
-        log_p = np.where(poisson, xlogy(k, m) - m, log_p) - gammaln(k + 1.0)
-        if np.any(least > 0):
-            log_p = np.where(least > 0, log_p - np.log(-np.expm1(log_zero(m, r))), log_p)
-            log_p = np.where(k >= least, log_p, -np.inf)
-        return log_p
-
-
-def plain_tail(
-    whole: Float64, mean: Array, dispersion: Array, gamma: Callable[..., Array], beta: Callable[..., Array]
-) -> Float64:
-    """Probability, before any truncation, of counts up to `whole` or above it, by functions of SciPy for this tail."""
-    k, poisson = np.clip(whole, 0, 1e15) + 1.0, np.isinf(dispersion)
-    size = np.where(poisson, 1.0, dispersion)
-    return np.asarray(np.where(poisson, gamma(k, mean), beta(size, k, size / (size + mean))))
-
-
-def log_zero(mean: Array, dispersion: Array) -> Float64:
-    """Log probability of a count of 0 before any truncation, given the mean and the dispersion (may be infinite)."""
-    poisson = np.isinf(dispersion)
-    size = np.where(poisson, 1.0, dispersion)
-    return np.asarray(np.where(poisson, -np.asarray(mean, np.float64), -size * np.log1p(mean / size)))
-
-
-def moments_above_zero(rate: Array, dispersion: Array) -> tuple[Float64, Float64]:
-    """Mean and variance of counts above 0, given expected values and dispersions before the truncation."""
-    m = np.maximum(np.asarray(rate, np.float64), 1e-9)
-    mean = m / -np.expm1(log_zero(m, dispersion))
-    return mean, np.maximum(mean * (1 + m + m / dispersion - mean), 0.0)
-
-
-def rate_above_zero(mean: Array, dispersion: Array) -> Float64:
-    """Expected values before the truncation, given the means of counts above 0 and the dispersions.
-
-    Newton's method approaches log m from above: the mean of counts above 0 is a convex function of log m, with slope
-    variance / (1 + m / r).
-    """
-    mean = np.maximum(np.asarray(mean, np.float64), 1 + 1e-6)
-    rate = mean + 0.0 * dispersion
-    for _ in range(60):
-        mean_there, variance_there = moments_above_zero(rate, dispersion)
-        step = (mean_there - mean) / np.maximum(variance_there / (1 + rate / dispersion), 1e-300)
-        rate = rate * np.exp(-np.clip(step, -2, 2))
-        if np.abs(step).max(initial=0.0) < 1e-9:
-            break
-    return rate
-
-
-def matched_above_zero(mean: Float64, variance: Float64) -> tuple[Float64, Float64]:
-    """Expected values and dispersions before the truncation that give counts above 0 this mean and variance.
-
-    The truncation does not change a := E[x (x - 1)] / E[x] = m (1 + 1 / r). So r = m / (a - m), and m in (0, a) is
-    chosen so that the mean is right, or as close as possible if no such distribution has this mean and variance.
-    """
-    mean = np.maximum(mean, 1 + 1e-6)
-    a = np.maximum((variance + mean**2) / mean - 1, 1e-6)
-
-    def too_small(rate: Float64) -> Array:
-        return moments_above_zero(rate, rate / np.maximum(a - rate, 1e-12 * a))[0] < mean
-
-    low, high = np.full_like(a, -14.0), np.zeros_like(a)  # bounds on log(m / a)
-    for _ in range(45):
-        middle = (low + high) / 2
-        up = too_small(a * np.exp(middle))
-        low, high = np.where(up, middle, low), np.where(up, high, middle)
-    rate = a * np.minimum(np.exp(high), 1 - 1e-6)
-    return rate, rate / (a - rate)
