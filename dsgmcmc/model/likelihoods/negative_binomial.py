@@ -116,15 +116,12 @@ def matched_above_zero(mean: Float64, variance: Float64) -> tuple[Float64, Float
     """
     mean = np.maximum(mean, 1 + 1e-6)
     a = np.maximum((variance + mean**2) / mean - 1, 1e-6)
-
-    def too_small(rate: Float64) -> Array:
-        return moments_above_zero(rate, rate / np.maximum(a - rate, 1e-12 * a))[0] < mean
-
     low, high = np.full_like(a, -14.0), np.zeros_like(a)  # bounds on log(m / a)
     for _ in range(45):
         middle = (low + high) / 2
-        up = too_small(a * np.exp(middle))
-        low, high = np.where(up, middle, low), np.where(up, high, middle)
+        rate = a * np.exp(middle)
+        too_small = moments_above_zero(rate, rate / np.maximum(a - rate, 1e-12 * a))[0] < mean
+        low, high = np.where(too_small, middle, low), np.where(too_small, high, middle)
     rate = a * np.minimum(np.exp(high), 1 - 1e-6)
     return rate, rate / (a - rate)
 
