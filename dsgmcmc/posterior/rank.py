@@ -187,10 +187,13 @@ class Scorer:
     ----------
     newcomers : FoldIn, optional
         Users that were folded in; their indices follow the indices of the run's users.
+    items : (n,) int32, optional
+        Rows of the items that are scored, -1 for an item that nobody rated; default all items of the run.
     """
 
-    def __init__(self, run: Run, ranking: Ranking, newcomers: FoldIn | None) -> None:
+    def __init__(self, run: Run, ranking: Ranking, newcomers: FoldIn | None, items: Int32 | None = None) -> None:
         self.run, self.ranking = run, ranking
+        self.items = np.arange(len(run.items), dtype=np.int32) if items is None else items
         #: Lowest rating whose probability is the score; None if the score comes from the expected rating.
         self.at_least = ranking.at_least
         if self.at_least is None and ranking.by == "likely" and run.config.law.can_be_evaluated:
@@ -208,9 +211,9 @@ class Scorer:
 
     def _scores(self, predictor: Predictor, users: Int32, draw_positions: list[int] | None = None) -> Float64:
         """Return scores (n, items) from all draws, or from the draws at `draw_positions` in `Run.draws`."""
-        items, sds = len(self.run.items), {"ucb": 1.0, "lcb": -1.0}.get(self.ranking.by, 0.0) * self.ranking.z
+        items, sds = len(self.items), {"ucb": 1.0, "lcb": -1.0}.get(self.ranking.by, 0.0) * self.ranking.z
         scores = np.empty(len(users) * items)
-        pairs = np.repeat(users, items), np.tile(np.arange(items, dtype=np.int32), len(users))
+        pairs = np.repeat(users, items), np.tile(self.items, len(users))
         for rows, predictive in predictor.distributions(*pairs, draw_positions):
             if self.at_least is not None:
                 if predictive.levels is not None and self.at_least > predictive.levels[-1] and not predictive.whole:
@@ -223,7 +226,7 @@ class Scorer:
     def _thompson(self, users: Int32, first: int) -> Float64:
         """Return scores (n, items) from one draw for each user; factor rows of new users are also drawn."""
         weights, entropy = self.run.draw_weights, self.ranking.entropy
-        scores = np.empty((len(users), len(self.run.items)))
+        scores = np.empty((len(users), len(self.items)))
         generators = [np.random.default_rng([entropy, 1 + first + local]) for local in range(len(users))]
         chosen = np.array([rng.choice(len(weights), p=weights) for rng in generators])
         for draw_position in np.unique(chosen).tolist():

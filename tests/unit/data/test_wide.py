@@ -135,6 +135,7 @@ def test_several_matrices_need_names(tmp_path):
 GIVEN = {
     "array with nan": (VALUES, {}, FROM_0),
     "data frame with an index": (FRAME, {}, NAMED),
+    "range with a name": (pandas.DataFrame(VALUES, pandas.RangeIndex(1, 13, name="u"), range(1, 7)), {}, NUMBERED),
     "first column of names": (FRAME.reset_index(), {"matrix": True}, NAMED),
     "nullable integers and a code": (
         (FRAME * 100).round().astype("Int64").fillna(-1),
