@@ -1,4 +1,4 @@
-"""Damages files, and opens each in a separate process with limits of memory and time; a program that tests run.
+"""Damages files, and opens each in a separate process with limits of memory and time; also a program.
 
 One process loads the libraries and forks once for every damaged file. An attempt is refused with one line (10),
 harmless (11), refused without a message or in several lines (12), gives other content than was written (13), or crashes
@@ -378,8 +378,8 @@ def _copied(source: Path, place: Path) -> Path:
     return Path(shutil.copytree(source, target))
 
 
-def main(kind: str, source: Path, place: Path, names: list[str], count: int, seed: int) -> None:
-    """Damage and open one of the named files of a target `count` times; print the numbers of outcomes."""
+def fuzzed(kind: str, source: Path, place: Path, names: list[str], count: int, seed: int) -> dict[str, Any]:
+    """Damage and open one of the named files of a target `count` times; the numbers of outcomes, and what is wrong."""
     expected = content(kind, _copied(source, place))
     changes = hostile(source, seed) if kind == "run" and not count else at_random(names, count, seed, kind == "table")
     results: Counter[int] = Counter()
@@ -403,9 +403,9 @@ def main(kind: str, source: Path, place: Path, names: list[str], count: int, see
         results[code] += 1
         if code not in (REFUSED, HARMLESS):
             wrong.append([number, name, how if isinstance(how, str) else "", code])
-    print(json.dumps({"results": results, "wrong": wrong}))
+    return {"results": results, "wrong": wrong}
 
 
 if __name__ == "__main__":
     kind, source, place, names, count, seed = sys.argv[1:]
-    main(kind, Path(source), Path(place), names.split(","), int(count), int(seed))
+    print(json.dumps(fuzzed(kind, Path(source), Path(place), names.split(","), int(count), int(seed))))
