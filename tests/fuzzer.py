@@ -1,4 +1,4 @@
-"""Damages files, and opens each in a separate process with limits of memory and time; a program that tests run.
+"""Damages files, and opens each in a separate process with limits of memory and time; also a program.
 
 One process loads the libraries and forks once for every damaged file. An attempt is refused with one line (10),
 harmless (11), refused without a message or in several lines (12), gives other content than was written (13), or crashes
@@ -65,18 +65,15 @@ def _table(path: Path) -> dict[tuple[Any, Any], float]:
     data, found = path.with_name("prepared.h5"), {}
     prepare_ratings([str(path)], data, force=True)
     with Ratings(data) as ratings:
-        rows, columns = ratings.ids("rows").tolist(), ratings.ids("cols").tolist()
         for part in SPLITS:
             starts, j, values = ratings.slab(part, 0, ratings.n_rows)
-            for row, begin in enumerate(starts[:-1]):
-                for column, value in zip(j[begin : starts[row + 1]], values[begin : starts[row + 1]], strict=True):
-                    pair = rows[row], columns[column]
-                    found[pair[::-1] if ratings.transposed else pair] = float(value)
+            names = [np.repeat(ratings.ids("rows"), np.diff(starts)).tolist(), ratings.ids("cols")[j].tolist()]
+            pairs = zip(*(reversed(names) if ratings.transposed else names), strict=True)
+            found |= dict(zip(pairs, values.tolist(), strict=True))
     return found
 
 
 _INTEGER, _NAME, _NUMBER = "([1-9][0-9]?)", "([A-Za-z0-9_]{1,12})", r"(-?[0-9][0-9_]{0,5}(?:[.][0-9]{1,6})?)"
-_MATRIX = "%%MatrixMarket matrix coordinate real general"
 #: How text files of ratings begin, how their other lines are written, and the pattern of these.
 TEXT_TABLES = {
     ".csv": ("user,item,rating\n", "{},{},{}", f"{_NAME},{_NAME},{_NUMBER}"),
@@ -112,6 +109,11 @@ def write_table(path: Path) -> Path:
     return path
 
 
+def as_integers(names: tuple[str, ...]) -> tuple[str, ...] | tuple[int, ...]:
+    """Names as integers, if all of them are written as integers are."""
+    return tuple(map(int, names)) if all(re.fullmatch("0|[1-9][0-9]*", name) for name in names) else names
+
+
 def parsed(path: Path) -> dict[str, Any] | None:
     """What `_table` must find in a text file, by Python's own parse; None where the text may mean something else."""
     try:
@@ -126,10 +128,7 @@ def parsed(path: Path) -> dict[str, Any] | None:
     users, items, ratings = zip(*(line.groups() for line in lines if line), strict=True)
     if path.suffix == ".mtx" and len(set(zip(users, items, strict=True))) != 500:
         return None
-    if all(re.fullmatch("0|[1-9][0-9]*", name) for name in users):
-        users = tuple(map(int, users))
-    if all(re.fullmatch("0|[1-9][0-9]*", name) for name in items):
-        items = tuple(map(int, items))
+    users, items = map(as_integers, (users, items))
     # a number with _ must be refused, and NaN equals nothing
     values = np.array(["nan" if "_" in rating else rating for rating in ratings], np.float32).tolist()
     return {"_table": dict(zip(zip(users, items, strict=True), values, strict=True))}
@@ -378,8 +377,8 @@ def _copied(source: Path, place: Path) -> Path:
     return Path(shutil.copytree(source, target))
 
 
-def main(kind: str, source: Path, place: Path, names: list[str], count: int, seed: int) -> None:
-    """Damage and open one of the named files of a target `count` times; print the numbers of outcomes."""
+def fuzzed(kind: str, source: Path, place: Path, names: list[str], count: int, seed: int) -> dict[str, Any]:
+    """Damage and open one of the named files of a target `count` times; the numbers of outcomes, and what is wrong."""
     expected = content(kind, _copied(source, place))
     changes = hostile(source, seed) if kind == "run" and not count else at_random(names, count, seed, kind == "table")
     results: Counter[int] = Counter()
@@ -403,9 +402,9 @@ def main(kind: str, source: Path, place: Path, names: list[str], count: int, see
         results[code] += 1
         if code not in (REFUSED, HARMLESS):
             wrong.append([number, name, how if isinstance(how, str) else "", code])
-    print(json.dumps({"results": results, "wrong": wrong}))
+    return {"results": results, "wrong": wrong}
 
 
 if __name__ == "__main__":
     kind, source, place, names, count, seed = sys.argv[1:]
-    main(kind, Path(source), Path(place), names.split(","), int(count), int(seed))
+    print(json.dumps(fuzzed(kind, Path(source), Path(place), names.split(","), int(count), int(seed))))

@@ -111,9 +111,6 @@ class Rows:
         Blocks of the same factor, at least one.
     """
 
-    #: Whether the rows are those of one block.
-    is_block: ClassVar[bool] = False
-
     def __init__(self, blocks: Sequence[ParameterBlock]) -> None:
         self._blocks = blocks
         self.factor = blocks[0].factor
@@ -169,16 +166,14 @@ class Rows:
         Returns
         -------
         dict
-            The formula's sums by name, float64: a number or (D,) for each block, without this axis if these rows are a
-            `ParameterBlock`; row sums as one vector over all rows.
+            The formula's sums by name, float64: a number or (D,) for each block; row sums as one vector over all rows.
         """
-        blocks = self.blocks
-        first = blocks[0]
+        first = self.blocks[0]
 
         def priors() -> list[RowPrior]:
             """One prior for all rows; one per block if prior means are shifted."""
             prior = first.prior(first)
-            return [prior] if prior.shift is None else [block.prior(block) for block in blocks]
+            return [prior] if prior.shift is None else [block.prior(block) for block in self.blocks]
 
         begin = first.timers.enter()
         sums = formula.apply(
@@ -190,7 +185,7 @@ class Rows:
             stride=max(first.dimension, width),
         )
         first.timers.leave("update", begin)
-        return formula.of_one(sums) if self.is_block else sums
+        return sums
 
 
 @dataclass(eq=False)
@@ -228,7 +223,6 @@ class ParameterBlock(Rows):
         Meaning of `grad` in formulas; set whenever a gradient is computed.
     """
 
-    is_block: ClassVar[bool] = True
     stream: RandomStream
     timers: Phases
     prior: Callable[[ParameterBlock], RowPrior]
@@ -260,6 +254,12 @@ class ParameterBlock(Rows):
     def blocks(self) -> Sequence[ParameterBlock]:
         """The block alone."""
         return (self,)
+
+    def update(
+        self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **given: Any
+    ) -> dict[str, Any]:
+        """Apply a formula to every element in one pass; arguments as in `Rows.update`, results for this block."""
+        return formula.of_one(super().update(formula, purpose, width, **given))
 
     def begin_gradient(self, position: str, out: str, prior: bool) -> None:
         """Set `out` to the first term of a gradient: the prior's gradient at field `position`, or zero."""

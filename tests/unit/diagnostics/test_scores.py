@@ -9,13 +9,6 @@ from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.posterior import heldout
 
 
-def test_errors_by_hand():
-    """RMSE and MAE are those of the errors 1, -2, 3, 0, of either float type."""
-    values, predictions = np.float32([1, 5, 2, 4]), np.array([2.0, 3.0, 5.0, 4.0])
-    assert scores.rmse(values, predictions) == pytest.approx(np.sqrt(14 / 4), rel=1e-15)
-    assert scores.mae(values, predictions) == 1.5
-
-
 def covered(values, mean, variance, levels=scores.LEVELS):
     """Shares inside intervals of normal distributions."""
     predictive = Gaussian.predictive_of_moments(Moments(np.asarray(mean, float), np.asarray(variance, float)))
@@ -46,13 +39,6 @@ def test_a_transform_is_counted_once():
     ends = np.array([0.0, 0.05, 0.5, 0.999, 1.0])
     counts = scores.pit_counts((ends, ends))
     assert [k for k, count in enumerate(counts) for _ in range(int(count))] == [0, 1, 10, 19, 19]
-
-
-def test_difference_by_hand():
-    """The differences of two users are 1, 2 and 3, 4, and their sums about the mean 2.5 are -2 and 2."""
-    gain = scores.difference(np.array([2.0, 4.0, 6.0, 8.0]), np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 0, 7, 7]))
-    assert gain.mean == 2.5
-    assert gain.error == pytest.approx(np.sqrt(2 / 1 * (4 + 4)) / 4)
 
 
 def test_one_user_says_nothing_of_others():
