@@ -470,16 +470,8 @@ class Comparing:
             times=whole.times is not None,
             suited=[name for name in likelihoods_for(levels) if not rank_is_given or name != BIASES_ONLY],
         )
-        admitted, refused = dict[ResolvedConfig, Candidate](), list[InputError]()
-        for model in [model._replace(binary=len(levels.values) == 2) for model in models]:
-            try:
-                config = inner_source.resolve(self._comm.size, {}, model.settings, self._given_to(model, fixed))
-            except InputError as error:
-                refused.append(error)
-            else:
-                admitted.setdefault(config, model)
-        if not admitted:
-            raise refused[0]
+        binary = len(levels.values) == 2
+        admitted = self._admitted(inner_source, [model._replace(binary=binary) for model in models], fixed)
         metric = self._criterion(ratings, list(admitted))
         if metric == "ndcg":
             fixed["save_draws"] = RANKING_DRAWS
@@ -487,6 +479,22 @@ class Comparing:
         identities = [f"{ratings.digest} {config.hash()} {metric} {sweeps}" for config in admitted]
         runs = [hashlib.sha256(identity.encode()).hexdigest() for identity in identities]
         return Plan(requested.seed, metric, list(admitted.values()), runs, fixed, sweeps)
+
+    def _admitted(
+        self, source: RatingsSource, models: Sequence[Candidate], fixed: Mapping[str, Any]
+    ) -> dict[ResolvedConfig, Candidate]:
+        """Return the candidates that ratings and settings admit, each by its configuration; raise if there are none."""
+        admitted, refused = dict[ResolvedConfig, Candidate](), list[InputError]()
+        for model in models:
+            try:
+                config = source.resolve(self._comm.size, {}, model.settings, self._given_to(model, fixed))
+            except InputError as error:
+                refused.append(error)
+            else:
+                admitted.setdefault(config, model)
+        if not admitted:
+            raise refused[0]
+        return admitted
 
     def _criterion(self, ratings: Ratings, configs: Sequence[ResolvedConfig]) -> Metric:
         """Return the requested metric, or the default for the ratings."""
@@ -655,15 +663,6 @@ def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool =
         If all compared models diverge, or if the recommended model diverges and ``on_divergence`` is ``stop``.
     """
     comm, run = job.comm, job.run_directory
-
-    def next_model(comparison: Comparison) -> Comparison | None:
-        following = comparison.without_recommended()
-        if following is not None:
-            run.forget()
-            following.save(run.comparison_file)
-            say(following.sentence(), file=sys.stderr)
-        return following
-
     comparison = on_root(comm, partial(known_comparison, job, dry_run))
     if comparison is None:
         try:
@@ -684,7 +683,7 @@ def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool =
                 say(comparison.note, file=sys.stderr)
             return status
         except DivergenceError:
-            work = partial(next_model, comparison)
+            work = partial(next_model, job, comparison)
             following = None if job.policy.on_divergence == "stop" else on_root(comm, work, "choosing a model")
             if following is None:
                 raise
@@ -715,3 +714,13 @@ def known_comparison(job: Job, dry_run: bool) -> Comparison | None:
     if comparison.data_hash != source.ratings.digest:
         raise InputError(f"{run.comparison_file} is for other ratings than {source.path}: start another run")
     return comparison
+
+
+def next_model(job: Job, comparison: Comparison) -> Comparison | None:
+    """Recommend the next best model, and forget the run of the recommended one; None without another model."""
+    following = comparison.without_recommended()
+    if following is not None:
+        job.run_directory.forget()
+        following.save(job.run_directory.comparison_file)
+        say(following.sentence(), file=sys.stderr)
+    return following

@@ -198,11 +198,11 @@ class NegativeBinomialMixture(CountMixture):
 
     def at_least(self, bound: float) -> Float64:
         """Probability of a rating of at least `bound`; here from the upper tail, where it loses no digits."""
-        return np.asarray(NegativeBinomialLaw.above(np.full((1, 1), np.ceil(bound) - 1), *self._shape) @ self._weights)
+        return np.asarray(NegativeBinomialLaw.above(np.full((1, 1), np.ceil(bound) - 1), *self.shape) @ self.weights)
 
     def log_probability(self, x: Array) -> Float64:
         """Log probability of the level nearest to each rating; minus infinity for a count of 0 that cannot occur."""
-        return np.where(np.asarray(x) < self._shape[2].max(axis=1), -np.inf, super().log_probability(x))
+        return np.where(np.asarray(x) < self.shape[2].max(axis=1), -np.inf, super().log_probability(x))
 
 
 # ---------------------------------------------------------------------- kernels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import NormalDist  # SciPy takes longer to import than a prediction
 from typing import Protocol
 
@@ -25,6 +26,7 @@ class LawOfMoments(Protocol):
         """Log density of ratings."""
 
 
+@dataclass(eq=False, repr=False)
 class Mixture(Predictive):
     """Mixtures of distributions with given means and variances.
 
@@ -32,7 +34,7 @@ class Mixture(Predictive):
     ----------
     law : LawOfMoments
         Family of the components.
-    mean, variance : (q, n) float
+    means, variances : (q, n) float
         Means and variances of the components.
     weights : (n,) float64
         Weights of the components; they sum to 1.
@@ -44,47 +46,40 @@ class Mixture(Predictive):
         Further parameters of the components: one array for each parameter of the family.
     """
 
-    def __init__(
-        self,
-        law: type[LawOfMoments],
-        mean: Array,
-        variance: Array,
-        weights: Float64,
-        centre: float = 0.0,
-        levels: Float64 | None = None,
-        shape: Sequence[Array] = (),
-    ) -> None:
-        self._law, self._shape = law, shape
-        self._mean, self._variance = mean, variance
-        self._weights, self._centre = weights, centre
-        self.levels = levels
+    law: type[LawOfMoments]
+    means: Array
+    variances: Array
+    weights: Float64
+    centre: float = 0.0
+    levels: Float64 | None = None
+    shape: Sequence[Array] = ()
 
     @property
     def mean(self) -> Float64:
         """Expected ratings, (q,) float64."""
-        return np.asarray(self._mean @ self._weights + self._centre)
+        return np.asarray(self.means @ self.weights + self.centre)
 
     @property
     def sd(self) -> Float64:
         """Standard deviations of the ratings, (q,) float64."""
-        apart = self._mean - (self._mean @ self._weights)[:, None]
-        return np.asarray(np.sqrt((np.square(apart) + self._variance) @ self._weights))
+        apart = self.means - (self.means @ self.weights)[:, None]
+        return np.asarray(np.sqrt((np.square(apart) + self.variances) @ self.weights))
 
     def _less_centre(self, x: Array | float) -> Float64:
         """Ratings, less the centre, for every component: (q, 1), or (1, 1)."""
-        return np.asarray(np.reshape(np.asarray(x, np.float64) - self._centre, (-1, 1)))
+        return np.asarray(np.reshape(np.asarray(x, np.float64) - self.centre, (-1, 1)))
 
     def cdf(self, x: Array | float) -> Float64:
         """F(x): probability that a rating is at most `x`."""
-        given = self._less_centre(x), self._mean, self._variance
-        return np.asarray(self._law.cdf(*given, *self._shape) @ self._weights)
+        given = self._less_centre(x), self.means, self.variances
+        return np.asarray(self.law.cdf(*given, *self.shape) @ self.weights)
 
     def log_density(self, x: Array | float) -> Float64:
         """Log density of the rating `x`, in nats; for discrete ratings, its log probability."""
-        logs = self._law.log_density(self._less_centre(x), self._mean, self._variance, *self._shape)
+        logs = self.law.log_density(self._less_centre(x), self.means, self.variances, *self.shape)
         largest = np.maximum(logs.max(axis=1), np.finfo(np.float64).min)
         with np.errstate(divide="ignore"):  # the logarithm of 0, for a rating that is impossible at all draws
-            return np.asarray(largest + np.log(np.exp(logs - largest[:, None]) @ self._weights))
+            return np.asarray(largest + np.log(np.exp(logs - largest[:, None]) @ self.weights))
 
     def log_at_least(self, bound: float) -> Float64:
         """Logarithm of `at_least`, in nats.
@@ -118,15 +113,15 @@ class SymmetricMixture(Mixture):
         Here: each component's difference is computed in the nearer tail, where it loses no digits.
         """
         low, high = self._less_centre(low), self._less_centre(high)
-        above = low + high > 2 * self._mean
-        ends = (np.where(above, 2 * self._mean - end, end) for end in (low, high))
-        up_to = [self._law.cdf(end, self._mean, self._variance, *self._shape) for end in ends]
-        return np.asarray(np.abs(up_to[1] - up_to[0]) @ self._weights)
+        above = low + high > 2 * self.means
+        ends = (np.where(above, 2 * self.means - end, end) for end in (low, high))
+        up_to = [self.law.cdf(end, self.means, self.variances, *self.shape) for end in ends]
+        return np.asarray(np.abs(up_to[1] - up_to[0]) @ self.weights)
 
     def at_least(self, bound: float) -> Float64:
         """Probability of a rating of at least `bound`; here from the upper tail, where it loses no digits."""
-        mirrored = 2 * self._mean - self._less_centre(self._rounded_to(bound))
-        return np.asarray(self._law.cdf(mirrored, self._mean, self._variance, *self._shape) @ self._weights)
+        mirrored = 2 * self.means - self._less_centre(self._rounded_to(bound))
+        return np.asarray(self.law.cdf(mirrored, self.means, self.variances, *self.shape) @ self.weights)
 
 
 class Normal:
@@ -152,9 +147,9 @@ class NormalMixture(SymmetricMixture):
         Here: compiled, with quantiles accurate to 2e-6 in probability.
         """
         z = NormalDist().inv_cdf(low), NormalDist().inv_cdf(high)
-        mean, variance = (np.ascontiguousarray(values, np.float32) for values in (self._mean, self._variance))
-        centred = Prediction(*summarise(mean, variance, self._weights, (low, high), z))
-        centre = np.float32(self._centre)
+        mean, variance = (np.ascontiguousarray(values, np.float32) for values in (self.means, self.variances))
+        centred = Prediction(*summarise(mean, variance, self.weights, (low, high), z))
+        centre = np.float32(self.centre)
         return Prediction(centred.mean + centre, centred.sd, centred.low + centre, centred.high + centre)
 
 
@@ -170,8 +165,8 @@ class Scores(NormalMixture):
 
     def cdf(self, x: Array | float) -> Float64:
         """F(x): probability that a rating is at most `x`."""
-        error, sd = self._less_centre(x) - self._mean, np.sqrt(self._variance)
-        return np.asarray(np.where(sd > 0, ndtr(error / np.where(sd > 0, sd, 1.0)), error >= 0) @ self._weights)
+        error, sd = self._less_centre(x) - self.means, np.sqrt(self.variances)
+        return np.asarray(np.where(sd > 0, ndtr(error / np.where(sd > 0, sd, 1.0)), error >= 0) @ self.weights)
 
     def quantile(self, p: Array | float) -> Float64:
         """Quantile at probability `p`: for discrete ratings, the smallest x with F(x) >= p."""
