@@ -83,7 +83,7 @@ test_oldest() {
 }
 
 # test_newest: run the basics with the newest versions, and the tests with packages that dsgmcmc works with. The whole of
-# tests/unit and tests/system there, by launch/newest.sh alone, would take CI a quarter of an hour more than it may take.
+# tests/unit and tests/system there, by launch/newest.sh alone, would take CI longer than it may take.
 test_newest() {
   local status=0
   say "The basics with the newest versions, on Debian sid"
