@@ -47,7 +47,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
-from functools import partial
 from math import cos, exp, log, pi, sin
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -478,25 +477,24 @@ def draw_row(
     if not np.any(row.effects):
         nodes = [(np.zeros(()), 0.0)]
 
-    def log_density(eta: Float64, z: Float64) -> Float64:
-        scale, cuts = spread.at(z, thresholds)
+    def log_density(eta: Float64, scale: float, cuts: Array | None) -> Float64:
         terms = [
             law.log_likelihood_of_predictors(row.x, eta + d, scale * row.scales, cuts) + share for d, share in nodes
         ]
-        total: Float64 = np.logaddexp.reduce(terms, axis=0)
-        return total
+        return np.asarray(np.logaddexp.reduce(terms, axis=0))
 
     def log_weight_of_theta(u: Float64) -> float:
         theta = mode + inverse.T @ u
         from_centre = theta - row.centre
         prior = float(from_centre @ row.precision @ from_centre)
-        return float(log_density(row.features @ theta + row.offset, z).sum()) + (float(u @ u) - prior) / 2
+        return float(log_density(row.features @ theta + row.offset, *at_z).sum()) + (float(u @ u) - prior) / 2
 
     def log_weight_of_z(z: Float64) -> float:
-        return float(log_density(eta, z).sum())
+        return float(log_density(eta, *spread.at(z, thresholds)).sum())
 
     z = np.zeros(len(spread.scale) + len(spread.gaps))
-    mode, inverse = laplace(row, partial(log_density, z=z))
+    at_z = spread.at(z, thresholds)
+    mode, inverse = laplace(row, lambda eta: log_density(eta, *at_z))
     u = rng.standard_normal(len(row.centre))
     for _ in range(TURNS if len(z) else SLICES):
         u = slice_on_ellipse(u, log_weight_of_theta, rng)
@@ -504,7 +502,8 @@ def draw_row(
         if len(z):
             eta = row.features @ theta + row.offset
             z = slice_on_ellipse(z, log_weight_of_z, rng)
-    return theta, *spread.at(z, thresholds)
+            at_z = spread.at(z, thresholds)
+    return theta, *at_z
 
 
 class Spread(NamedTuple):
