@@ -1,5 +1,6 @@
 """Small finished runs for tests of the use of a posterior, and the distribution of a row given its ratings."""
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,11 @@ class Made:
     users: list[Any]
     items: list[Any]
     ratings: np.ndarray
+
+    @functools.cached_property
+    def run(self) -> Run:
+        """It, open, with the draws that were read before; for tests that leave it as it is."""
+        return self.open()
 
     def open(self) -> Run:
         """Open it afresh."""

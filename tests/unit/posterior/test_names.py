@@ -48,7 +48,7 @@ def test_unknown_names_are_refused_or_marked():
 
 def test_a_run_knows_its_users_items_and_test_pairs(finished):
     """A run has the names, counts and test ratings of its data, transposed or not."""
-    run = finished.open()
+    run = finished.run
     rated = {(u, i): x for u, i, x in finished.ratings.tolist()}
     assert sorted(run.users.ids.tolist()) == sorted({u for u, _ in rated})
     assert sorted(run.items.ids.tolist()) == sorted({i for _, i in rated})

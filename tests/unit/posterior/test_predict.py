@@ -45,7 +45,7 @@ def components(run: Run, u: int, i: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_a_new_rating_is_the_mixture_over_draws(finished):
     """Mean, sd and quantiles are those of the mixture sum_d w_d N(c_d, v_d)."""
-    run = finished.open()
+    run = finished.run
     rng = np.random.default_rng(0)
     users, items = (rng.integers(0, n, 30).astype(np.int32) for n in (len(run.users), len(run.items)))
     predicted = Predictor(run, PredictOptions(interval=0.98))(users, items)
@@ -61,7 +61,7 @@ def test_a_new_rating_is_the_mixture_over_draws(finished):
 
 def test_of_the_mean_leaves_out_the_noise(finished):
     """The predictor alone has the sd and the quantiles of the draws."""
-    run = finished.open()
+    run = finished.run
     predicted = Predictor(run, PredictOptions(of_mean=True, interval=0.5))(np.int32([4]), np.int32([2]))
     c, _ = components(run, 4, 2)
     assert predicted.sd[0] == pytest.approx(c.std(), rel=1e-3)
@@ -72,7 +72,7 @@ def test_of_the_mean_leaves_out_the_noise(finished):
 @pytest.mark.parametrize(("user", "item"), [(-1, 3), (2, -1), (-1, -1)])
 def test_the_unknown_have_their_prior(finished, user, item):
     """Unknown users and items are predicted as rows drawn from the prior of every saved draw are."""
-    run = finished.open()
+    run = finished.run
     rng = np.random.default_rng(1)
     k, samples = run.config.rank, 4000
     values = []

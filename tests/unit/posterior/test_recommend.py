@@ -32,7 +32,7 @@ def table(run: Run, users: np.ndarray, ranking: Ranking, rated: Rated | None = N
 @pytest.mark.parametrize(("by", "sign"), [("mean", 0), ("lcb", -2)])
 def test_the_best_of_all_that_was_not_rated(finished, by, sign):
     """The best items are those by predicting and sorting all items that were not rated."""
-    run = finished.open()
+    run = finished.run
     users = np.arange(len(run.users), dtype=np.int32)
     rated = run.rated()
     predictor = Predictor(run, PredictOptions(of_mean=True))
@@ -55,7 +55,7 @@ def test_items_with_equal_scores_are_in_order_of_their_rows():
 
 def test_blocks_of_users_do_not_show(finished, monkeypatch):
     """Recommendations for a user do not depend on the other users that are asked for, also by Thompson sampling."""
-    run = finished.open()
+    run = finished.run
     users = np.arange(len(run.users), dtype=np.int32)
     for by in ("mean", "thompson"):
         whole = table(run, users, Ranking(by=by, seed=0))
@@ -68,7 +68,7 @@ def test_blocks_of_users_do_not_show(finished, monkeypatch):
 
 def test_thompson_sampling_is_by_one_draw(finished):
     """The seed chooses one draw, by which all items of a user are scored."""
-    run, n = finished.open(), len(finished.open().items)
+    run, n = finished.run, len(finished.run.items)
     drawn = set()
     for seed in (0, 1, 2, 3, 0):
         ((_, items, score),) = recommend(run, np.zeros(1, np.int32), Ranking(n, "thompson", seed=seed))
@@ -81,7 +81,7 @@ def test_thompson_sampling_is_by_one_draw(finished):
 
 def test_likely_is_exposure_times_the_probability_to_like(finished):
     """The default rule is this product; the exposure of known users needs the ratings file."""
-    run = finished.open()
+    run = finished.run
     rated = run.rated()
     theirs, n = rated_by(finished, run), len(run.items)
     for user in (0, 5):
@@ -101,7 +101,7 @@ def test_likely_is_exposure_times_the_probability_to_like(finished):
 
 def test_only_candidates_are_recommended(finished):
     """Candidates are the items asked for without those ruled out; if all are unknown, they are refused."""
-    run = finished.open()
+    run = finished.run
     some = run.items.ids[:6].tolist()
     unknown = -99 if run.items.integers else "none"
     among, notes = allowed_items(run, [*some, unknown], some[:2])
@@ -132,7 +132,7 @@ def test_a_bound_that_no_rating_can_reach_is_refused(tmp_path):
 
 def test_the_columns_of_recommendations(finished):
     """A table has names, ranks and titles, and the sd and interval of a prediction, kept on the scale by default."""
-    run, users = finished.open(), np.int32([3, 0])
+    run, users = finished.run, np.int32([3, 0])
     (bold,) = recommendations(run, users, Ranking(5, by="ucb", z=9.0), titles={0: "zero"})
     (free,) = recommendations(run, users, Ranking(5, by="ucb", z=9.0, clip=False))
     assert list(bold) == [*COLUMNS, "item_name"]
@@ -151,7 +151,7 @@ def test_the_columns_of_recommendations(finished):
 
 def test_other_ratings_than_the_runs_are_refused(finished, tmp_path):
     """A file of other ratings is refused, and the run's own is taken."""
-    run = finished.open()
+    run = finished.run
     other = make_run(tmp_path, users=30, items=20, iterations=60)
     with pytest.raises(InputError, match="hash differs"):
         run.open_ratings(other.data)
@@ -164,7 +164,7 @@ def test_other_ratings_than_the_runs_are_refused(finished, tmp_path):
 @pytest.mark.parametrize("kind", ["item", "user"])
 def test_similarity_is_the_correlation_of_predictions(finished, kind):
     """Similarity is the correlation of W_i . H_j and W_i . H_k over users i, averaged over draws, best first."""
-    run, row = finished.open(), 4
+    run, row = finished.run, 4
     by_draw = similarities(run, kind, row)
     for number in (0, len(run.draws) - 1):
         theta = run.draw(number).theta
