@@ -61,11 +61,7 @@ TEXTS = {
         *(",".join([f'"u{u}"', *cells]) for u, cells in enumerate(_matrix("NA"))),
     ],
     "jokes.csv": [",".join([str(RATED[u].sum()), *cells]) for u, cells in enumerate(_matrix("99"))],
-    "coded.csv": [
-        "user,item,rating",
-        *_lines("{u},{i},{r}"),
-        *(f"{u},{i},-1" for u, i in np.argwhere(~RATED)),
-    ],
+    "coded.csv": ["user,item,rating", *_lines("{u},{i},{r}"), *(f"{u},{i},-1" for u, i in np.argwhere(~RATED))],
     "clicks.mtx": _market("coordinate pattern general") + _lines("{v} {j}"),
     "ratings.jsonl": _lines('{{"reviewerID": "U{u}", "asin": "A{i}", "overall": {r}.0, "unixReviewTime": {t}}}'),
 }

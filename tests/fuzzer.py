@@ -65,18 +65,15 @@ def _table(path: Path) -> dict[tuple[Any, Any], float]:
     data, found = path.with_name("prepared.h5"), {}
     prepare_ratings([str(path)], data, force=True)
     with Ratings(data) as ratings:
-        rows, columns = ratings.ids("rows").tolist(), ratings.ids("cols").tolist()
         for part in SPLITS:
             starts, j, values = ratings.slab(part, 0, ratings.n_rows)
-            for row, begin in enumerate(starts[:-1]):
-                for column, value in zip(j[begin : starts[row + 1]], values[begin : starts[row + 1]], strict=True):
-                    pair = rows[row], columns[column]
-                    found[pair[::-1] if ratings.transposed else pair] = float(value)
+            names = [np.repeat(ratings.ids("rows"), np.diff(starts)).tolist(), ratings.ids("cols")[j].tolist()]
+            pairs = zip(*(reversed(names) if ratings.transposed else names), strict=True)
+            found |= dict(zip(pairs, values.tolist(), strict=True))
     return found
 
 
 _INTEGER, _NAME, _NUMBER = "([1-9][0-9]?)", "([A-Za-z0-9_]{1,12})", r"(-?[0-9][0-9_]{0,5}(?:[.][0-9]{1,6})?)"
-_MATRIX = "%%MatrixMarket matrix coordinate real general"
 #: How text files of ratings begin, how their other lines are written, and the pattern of these.
 TEXT_TABLES = {
     ".csv": ("user,item,rating\n", "{},{},{}", f"{_NAME},{_NAME},{_NUMBER}"),
@@ -112,6 +109,11 @@ def write_table(path: Path) -> Path:
     return path
 
 
+def as_integers(names: tuple[str, ...]) -> tuple[str, ...] | tuple[int, ...]:
+    """Names as integers, if all of them are written as integers are."""
+    return tuple(map(int, names)) if all(re.fullmatch("0|[1-9][0-9]*", name) for name in names) else names
+
+
 def parsed(path: Path) -> dict[str, Any] | None:
     """What `_table` must find in a text file, by Python's own parse; None where the text may mean something else."""
     try:
@@ -126,10 +128,7 @@ def parsed(path: Path) -> dict[str, Any] | None:
     users, items, ratings = zip(*(line.groups() for line in lines if line), strict=True)
     if path.suffix == ".mtx" and len(set(zip(users, items, strict=True))) != 500:
         return None
-    if all(re.fullmatch("0|[1-9][0-9]*", name) for name in users):
-        users = tuple(map(int, users))
-    if all(re.fullmatch("0|[1-9][0-9]*", name) for name in items):
-        items = tuple(map(int, items))
+    users, items = map(as_integers, (users, items))
     # a number with _ must be refused, and NaN equals nothing
     values = np.array(["nan" if "_" in rating else rating for rating in ratings], np.float32).tolist()
     return {"_table": dict(zip(zip(users, items, strict=True), values, strict=True))}

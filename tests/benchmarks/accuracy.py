@@ -80,12 +80,7 @@ class Bench:
         return json.loads((run / "summary.json").read_text(encoding="utf-8"))
 
     def table(
-        self,
-        title: str,
-        data: Path,
-        dataset: str,
-        models: Iterable[str] = MODELS,
-        inner: Path | None = None,
+        self, title: str, data: Path, dataset: str, models: Iterable[str] = MODELS, inner: Path | None = None
     ) -> None:
         """Print a row for each model, with the scores on another file if `inner` is given."""
         within = ("RMSE, inner", "log p, inner") if inner else ()

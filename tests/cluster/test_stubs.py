@@ -134,8 +134,7 @@ def test_the_warning_stops_and_requeues_once_and_the_next_job_goes_on(batch):
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
-    [(75, "no newer checkpoint than at the start"), (0, "not all iterations were made. To go on: ")],
+    ("status", "said"), [(75, "no newer checkpoint than at the start"), (0, "not all iterations were made. To go on: ")]
 )
 def test_a_run_that_does_not_get_on_is_not_requeued(batch, status, said):
     """A job whose limit is too short must not start for ever, nor pass for finished after mpirun lost a host."""

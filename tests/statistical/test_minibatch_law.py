@@ -87,8 +87,7 @@ def regression() -> tuple[Regression, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("name", "schedule"),
-    [("sgld", "random"), ("sgrld", "shuffled"), ("sghmc", "shuffled"), ("matrix_sgnht", "random")],
+    ("name", "schedule"), [("sgld", "random"), ("sgrld", "shuffled"), ("sghmc", "shuffled"), ("matrix_sgnht", "random")]
 )
 def test_default_steps_keep_the_spread_with_parts(name: str, schedule: str, regression: Any) -> None:
     """Standard deviations are right within 5 % with ten parts and nothing set; chance has 1 %.

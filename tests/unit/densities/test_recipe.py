@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from densities import D, Logistic
 from recipe import Dynamics, drift, euler, residual
+from support import normals_of
 
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.vector import VectorTarget
-from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
@@ -257,8 +257,7 @@ def test_drift_and_noise_are_those_of_the_recipe(case: Case) -> None:
     z = np.random.default_rng(4).uniform(0.5, 1.5, (1, size))
     noise, found = case.parts(z[0])
     np.testing.assert_allclose(found, drift(dynamics, z)[0], rtol=0, atol=1e-10 * np.abs(found).max())
-    standard = np.empty(D, np.float32)
-    normals(standard, NoiseKey(0, 0, 0, Purpose.STEP, START, Factor.W))
+    standard = normals_of(D, purpose=Purpose.STEP, iteration=START, factor=Factor.W)
     moved = slice(0, D) if len(case.fields) == 1 else slice(D, 2 * D)
     expected = np.zeros(size)
     if case.name == "gsgrhmc":

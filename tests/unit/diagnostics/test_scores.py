@@ -9,13 +9,6 @@ from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.posterior import heldout
 
 
-def test_errors_by_hand():
-    """RMSE and MAE are those of the errors 1, -2, 3, 0, of either float type."""
-    values, predictions = np.float32([1, 5, 2, 4]), np.array([2.0, 3.0, 5.0, 4.0])
-    assert scores.rmse(values, predictions) == pytest.approx(np.sqrt(14 / 4), rel=1e-15)
-    assert scores.mae(values, predictions) == 1.5
-
-
 def covered(values, mean, variance, levels=scores.LEVELS):
     """Shares inside intervals of normal distributions."""
     predictive = Gaussian.predictive_of_moments(Moments(np.asarray(mean, float), np.asarray(variance, float)))

@@ -105,10 +105,7 @@ def test_blocks_are_the_columns(bounds, dtype):
     """
     full = ratings(30, 40)
     blocks = split_columns(
-        full.indptr.astype(np.int64),
-        full.indices.astype(np.int32),
-        full.data.astype(dtype),
-        np.array(bounds, np.int64),
+        full.indptr.astype(np.int64), full.indices.astype(np.int32), full.data.astype(dtype), np.array(bounds, np.int64)
     )
     assert len(blocks) == len(bounds) - 1
     index = np.int32 if bounds[-1] == 65_576 else np.uint16

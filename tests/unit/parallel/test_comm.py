@@ -8,14 +8,6 @@ import pytest
 from support import run
 
 from dsgmcmc.parallel import comm
-from dsgmcmc.parallel.comm import (
-    LAUNCHERS,
-    NO_NETWORK_CARDS,
-    NO_TRANSPORT,
-    TRANSPORT_VARIABLE,
-    ignoring_network_cards,
-    on_one_host,
-)
 
 MACHINE_MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
@@ -23,7 +15,7 @@ MACHINE_MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 @pytest.fixture(autouse=True)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in place of the root of the file system, and no variables of launchers."""
-    for name in (*LAUNCHERS, "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_RANK", TRANSPORT_VARIABLE):
+    for name in (*comm.LAUNCHERS, "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_RANK", comm.TRANSPORT_VARIABLE):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(comm, "FILESYSTEM", tmp_path)
     return tmp_path
@@ -43,16 +35,16 @@ def test_one_host_is_assumed_only_where_it_is_certain(monkeypatch, variables, ce
     """On several hosts Open MPI needs its network cards: without them the processes would use TCP, which is slower."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert on_one_host() == certain
-    with ignoring_network_cards():
-        assert os.environ.get(TRANSPORT_VARIABLE) == (
-            (NO_NETWORK_CARDS if variables else NO_TRANSPORT) if certain else None
+    assert comm.on_one_host() == certain
+    with comm.ignoring_network_cards():
+        assert os.environ.get(comm.TRANSPORT_VARIABLE) == (
+            (comm.NO_NETWORK_CARDS if variables else comm.NO_TRANSPORT) if certain else None
         )
-    assert TRANSPORT_VARIABLE not in os.environ  # a process started from here may run on several hosts
-    monkeypatch.setenv(TRANSPORT_VARIABLE, "tcp,self")  # a setting of the user stays
-    with ignoring_network_cards():
-        assert os.environ[TRANSPORT_VARIABLE] == "tcp,self"
-    assert os.environ[TRANSPORT_VARIABLE] == "tcp,self"
+    assert comm.TRANSPORT_VARIABLE not in os.environ  # a process started from here may run on several hosts
+    monkeypatch.setenv(comm.TRANSPORT_VARIABLE, "tcp,self")  # a setting of the user stays
+    with comm.ignoring_network_cards():
+        assert os.environ[comm.TRANSPORT_VARIABLE] == "tcp,self"
+    assert os.environ[comm.TRANSPORT_VARIABLE] == "tcp,self"
 
 
 def write_cgroup(root: Path, cgroup: str, files: dict[str, str]) -> None:

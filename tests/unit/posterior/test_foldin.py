@@ -14,7 +14,7 @@ from dsgmcmc.posterior.rank import Ranking, recommend
 @pytest.fixture
 def run(finished):
     """The first draws of the run."""
-    run = finished.run
+    run = finished.open()
     run.draws = run.draws[:15]
     return run
 

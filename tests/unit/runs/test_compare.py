@@ -22,17 +22,6 @@ from dsgmcmc.model.likelihoods import LIKELIHOODS, Levels
 from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.runs import compare as comparing
-from dsgmcmc.runs.compare import (
-    Comparing,
-    Scores,
-    best_of,
-    candidates,
-    helpful,
-    likelihoods_for,
-    recommended,
-    recorded_values,
-    sample_recommended,
-)
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.storage.lock import Lock
@@ -43,7 +32,7 @@ OWNERS = np.repeat(np.arange(100), 10)
 
 def scores(mean, spread=0.0, seed=0):
     """Scores of 1,000 ratings of 100 users about a mean."""
-    return Scores(mean + spread * np.random.default_rng(seed).normal(size=1000), OWNERS)
+    return comparing.Scores(mean + spread * np.random.default_rng(seed).normal(size=1000), OWNERS)
 
 
 # ---------------------------------------------------------------------- the choice
@@ -53,19 +42,19 @@ def test_one_outlier_does_not_hide_a_gap():
     """A model that is worse by 1 everywhere is not taken because one rating makes its standard error larger still."""
     worse = scores(-1.0).values.copy()
     worse[0] = -5000.0
-    assert recommended({0: Scores(worse, OWNERS, 50.0, 0.0), 1: scores(0.0)}) == 1
+    assert comparing.recommended({0: comparing.Scores(worse, OWNERS, 50.0, 0.0), 1: scores(0.0)}) == 1
     worse[1:] = 0.0
-    assert recommended({0: Scores(worse, OWNERS), 1: scores(0.0)}) == 0
+    assert comparing.recommended({0: comparing.Scores(worse, OWNERS), 1: scores(0.0)}) == 0
 
 
 def test_candidates_in_the_order_of_their_complexity():
     """Likelihoods come first, then one, two and all additions, as far as the ratings admit them."""
-    names = [model.name for model in candidates(clicks=False, features=True, times=False)]
+    names = [model.name for model in comparing.candidates(clicks=False, features=True, times=False)]
     plain = ["plain", "plain + features", "plain + implicit", "plain + features + implicit"]
     assert names[:6] == ["biases only", *plain, "log"]
-    clicks = candidates(clicks=True, features=False, times=True)
+    clicks = comparing.candidates(clicks=True, features=False, times=True)
     assert [model.name for model in clicks] == ["clicks", "clicks + implicit"]
-    last = candidates(clicks=False, features=True, times=True)[-1].settings
+    last = comparing.candidates(clicks=False, features=True, times=True)[-1].settings
     assert last | {"features": "yes", "implicit_features": "both", "thresholds": "user", "time_levels": "user"} == last
     assert comparing.Candidate("plain", (), binary=True).settings["likelihood"] == "ordinal-logit"
 
@@ -73,23 +62,23 @@ def test_candidates_in_the_order_of_their_complexity():
 def test_the_simplest_model_within_one_standard_error_is_recommended():
     """The error is that of the paired difference, and includes the Monte Carlo error of both chains."""
     best = scores(0.01, spread=1.0)
-    assert recommended({0: scores(0.0, spread=1.0), 1: best}) == 1
-    assert recommended({0: scores(0.0, spread=1.0, seed=1), 1: best}) == 0
-    assert recommended({0: scores(0.0, spread=1.0)._replace(error=0.02), 1: best}) == 0
-    assert best_of({0: scores(0.0), 1: scores(0.0), 2: scores(-0.1)}) == 0
+    assert comparing.recommended({0: scores(0.0, spread=1.0), 1: best}) == 1
+    assert comparing.recommended({0: scores(0.0, spread=1.0, seed=1), 1: best}) == 0
+    assert comparing.recommended({0: scores(0.0, spread=1.0)._replace(error=0.02), 1: best}) == 0
+    assert comparing.best_of({0: scores(0.0), 1: scores(0.0), 2: scores(-0.1)}) == 0
 
 
 def test_monte_carlo_error_without_the_trend():
     """The error by half of the draws and all is that of the noise, without the common trend."""
     draws = np.random.default_rng(0).normal(0, 1, (30, 100))[:, OWNERS]
     first, everything = ((draws + np.linspace(0, 5, 30)[:, None])[:count].mean(axis=0) for count in (15, 30))
-    error = Scores(everything, OWNERS).compared_with(first).error
+    error = comparing.Scores(everything, OWNERS).compared_with(first).error
     assert error == pytest.approx(np.sqrt(1 / 30 / 100), rel=0.25)  # estimated from 100 users: 7 %
 
 
 def test_parts_that_help_are_those_that_gain():
     """Only the part that gains helps, not one that loses or whose chain diverged."""
-    assert helpful({4: scores(0.0), 5: scores(0.01), 6: scores(-0.01)}, 4, [4, 5, 6, 7]) == [5]
+    assert comparing.helpful({4: scores(0.0), 5: scores(0.01), 6: scores(-0.01)}, 4, [4, 5, 6, 7]) == [5]
 
 
 # ---------------------------------------------------------------------- comparisons
@@ -113,7 +102,7 @@ def short(monkeypatch):
 def compare(tmp_path, data, metric=None, **settings):
     """Compare models of rank 2."""
     given = {"rank": 3, "grid": 2, **settings}
-    return Comparing(Alone(), RatingsSource(data), tmp_path / "folder", given, metric, quiet=True).run()
+    return comparing.Comparing(Alone(), RatingsSource(data), tmp_path / "folder", given, metric, quiet=True).run()
 
 
 LOG_COUNTS = np.floor(np.exp(np.linspace(0, 8, 300))) - 1
@@ -135,7 +124,7 @@ LOG_COUNTS = np.floor(np.exp(np.linspace(0, 8, 300))) - 1
 )
 def test_likelihoods_are_tried_where_ratings_admit_them(values, expected):
     """Likelihoods of levels, measurements and counts are tried where the ratings admit them."""
-    assert likelihoods_for(Levels(*np.unique(values, return_counts=True))) == ["biases only", *expected]
+    assert comparing.likelihoods_for(Levels(*np.unique(values, return_counts=True))) == ["biases only", *expected]
 
 
 def test_likelihoods_are_compared_by_the_probability_of_the_recorded_value(tmp_path):
@@ -144,7 +133,7 @@ def test_likelihoods_are_compared_by_the_probability_of_the_recorded_value(tmp_p
     i, j = np.divmod(np.sort(rng.choice(60 * 40, 1500, replace=False)), 40)
     x = rng.negative_binomial(0.5, 0.5 / (0.5 + 60), len(i)) + 1.0
     with Ratings(write_cells(tmp_path / "r.h5", (60, 40), i, j, x)) as ratings:
-        values = recorded_values(ratings)
+        values = comparing.recorded_values(ratings)
     assert len(values) > 100
     mean, variance = np.full(len(values), 40.0), np.full(len(values), 3000.0)
     for law, shape in (("gaussian", None), ("student-t", [1.5]), ("negative-binomial", [1.0, 1e4, 1.0])):
@@ -225,7 +214,7 @@ def test_a_run_keeps_its_choice(tmp_path, monkeypatch):
     config, _ = ResolvedConfig.of_run(RunDirectory(out))
     assert config.noise == "both"
     assert Comparison.read(out / "comparison.json").recommended.startswith("noise")
-    monkeypatch.setattr(Comparing, "run", lambda _: pytest.fail("compared again"))
+    monkeypatch.setattr(comparing.Comparing, "run", lambda _: pytest.fail("compared again"))
     Comparison.read(out / "comparison.json").model_copy(update={"note": "a hint"}).save(out / "comparison.json")
     assert typed(*shared, "--iterations", 80, "--resume").expect().err.splitlines()[-1] == "a hint"
     assert "is not empty" in typed(*shared).expect(2).err
@@ -260,7 +249,7 @@ def compared(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparing, "MAX_SWEEPS", 100)
         data = write_noisy(folder / "r.h5", (0.1, 1.0))
-        return data, Comparing(Alone(), RatingsSource(data), folder / "compare", GIVEN, quiet=True).run()
+        return data, comparing.Comparing(Alone(), RatingsSource(data), folder / "compare", GIVEN, quiet=True).run()
 
 
 @pytest.fixture
@@ -276,7 +265,7 @@ def test_a_model_that_diverges_whole_gives_way_to_the_next(job):
     """The next best model is sampled in place of one that diverged, and the comparison records it."""
     out = job.run_directory.path
     comparison = Comparison.read(out / "comparison.json")
-    assert sample_recommended(job) == 0
+    assert comparing.sample_recommended(job) == 0
     after = Comparison.read(out / "comparison.json")
     assert len({(run.likelihood, run.noise, run.rank, run.implicit_features) for run in job.ended}) == 3
     assert after.given_up[0] == comparison.recommended
@@ -293,10 +282,10 @@ def test_a_job_may_be_killed_between_two_models(job, fault):
     """A kill while snapshots of the diverged model are removed leaves a run that can be read and resumed."""
     out, policy, job.policy = job.run_directory.path, job.policy, Policy(on_divergence="stop")
     with pytest.raises(DivergenceError):
-        sample_recommended(job)
+        comparing.sample_recommended(job)
     comparison, job.policy = Comparison.read(out / "comparison.json"), policy
     job.ended.extend(3 * job.ended)  # so that the next ones diverge at once
-    assert copied(fault, partial(sample_recommended, job)) == -signal.SIGKILL
+    assert copied(fault, partial(comparing.sample_recommended, job)) == -signal.SIGKILL
     assert not (out / "run.toml").exists()
     options = ("sample", job.source.path, "--out", out, "--rank", 3, "--grid", 2, "--iterations", 60, "--resume")
     assert "was started with --model" in typed(*options).expect(2).err  # no settings are left, and none are made up
@@ -311,7 +300,7 @@ def test_what_a_comparison_left_is_removed_by_the_next_job(job):
     left, user = folder / ("a" * 64) / "checkpoints", folder / "notes.txt"
     left.mkdir(parents=True)
     user.touch()
-    assert sample_recommended(job) == 0
+    assert comparing.sample_recommended(job) == 0
     assert list(folder.iterdir()) == [user]
 
 

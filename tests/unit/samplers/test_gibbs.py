@@ -8,12 +8,12 @@ import gibbs
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import MODEL, cells_of, factor_target, rows_of, write_planted
+from support import MODEL, cells_of, factor_target, normals_of, rows_of, write_planted
 
 from dsgmcmc.config.run import build
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.philox import NoiseKey, gammas, normals
+from dsgmcmc.kernels.philox import gammas
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.target import FactorTarget
@@ -106,8 +106,7 @@ def test_a_sweep_is_that_of_the_reference(data: Path, rank: int, biases: bool, p
             shape = (state.nu[side] + np.diff(sides[side].indptr)) / 2
             gamma = gammas(shape, target.stream.key(Purpose.NOISE_SCALE, factor, 0))
             state.g[side] = gamma / ((state.nu[side] + state.tau * errors) / 2)
-        z = np.empty(n * d, np.float32)
-        normals(z, NoiseKey(0, SEED, 0, Purpose.STEP, TURN, factor))
+        z = normals_of(n * d, seed=SEED, purpose=Purpose.STEP, iteration=TURN, factor=factor)
         gibbs.draw_side(state, side, residuals, sides[side], model, z.reshape(n, d).astype(np.float64))
     for found, expected in zip((*whole(target), *scales(target)), (*state.theta, *state.g), strict=True):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())

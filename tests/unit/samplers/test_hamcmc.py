@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from hamcmc import DenseHAMCMC
 from mpi4py import MPI
-from support import Model, factor_target
+from support import Model, factor_target, normals_of
 
 from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.sample import sample as sample_vector
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.vector import VectorTarget
-from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.types import Factor, Purpose
@@ -64,9 +63,8 @@ def path_of(sampler: HAMCMC, wells: bool = False) -> tuple[VectorTarget, Gradien
 
 
 def noise(n: int, iteration: int, factor: int = 0) -> np.ndarray:
-    out = np.empty(n, np.float32)
-    normals(out, NoiseKey(0, SEED, 0, Purpose.STEP, iteration, factor))
-    return out.astype(np.float64)
+    key = {"seed": SEED, "purpose": Purpose.STEP, "iteration": iteration, "factor": factor}
+    return normals_of(n, **key).astype(np.float64)
 
 
 # ---------------------------------------------------------------------- the whole path, on a vector
