@@ -41,13 +41,6 @@ def test_a_transform_is_counted_once():
     assert [k for k, count in enumerate(counts) for _ in range(int(count))] == [0, 1, 10, 19, 19]
 
 
-def test_difference_by_hand():
-    """The differences of two users are 1, 2 and 3, 4, and their sums about the mean 2.5 are -2 and 2."""
-    gain = scores.difference(np.array([2.0, 4.0, 6.0, 8.0]), np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 0, 7, 7]))
-    assert gain.mean == 2.5
-    assert gain.error == pytest.approx(np.sqrt(2 / 1 * (4 + 4)) / 4)
-
-
 def test_one_user_says_nothing_of_others():
     """The error of a difference by one user is infinite."""
     assert scores.difference(np.ones(3), np.zeros(3), np.zeros(3, np.int32)).error == np.inf

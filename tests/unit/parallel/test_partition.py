@@ -5,25 +5,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dsgmcmc.parallel.partition import (
-    MESSAGE_COST,
-    block_bounds,
-    blocks_of,
-    chain_group,
-    column_of,
-    owner,
-    route,
-    slices_of,
-)
+from dsgmcmc.parallel import partition
 
 
 @pytest.mark.parametrize("grid", [1, 2, 5, 12, 24])
 def test_owner_is_the_inverse_of_blocks_of(grid: int) -> None:
     """Every row block has one owner, ranges are contiguous, and no process has two blocks more than another."""
     for size in range(1, grid + 1):
-        ranges = [blocks_of(rank, size, grid) for rank in range(size)]
+        ranges = [partition.blocks_of(rank, size, grid) for rank in range(size)]
         assert [b for blocks in ranges for b in blocks] == list(range(grid))
-        assert all(owner(b, size, grid) == rank for rank, blocks in enumerate(ranges) for b in blocks)
+        assert all(partition.owner(b, size, grid) == rank for rank, blocks in enumerate(ranges) for b in blocks)
         lengths = [len(blocks) for blocks in ranges]
         assert min(lengths) >= 1
         assert max(lengths) - min(lengths) <= 1
@@ -34,14 +25,14 @@ def test_every_block_that_is_sent_is_received(grid: int) -> None:
     """Departing blocks are worked on first, and every process works on all of its row blocks."""
     for size in range(1, grid + 1):
         for part, after in np.ndindex(grid, grid):
-            routes = [route(rank, size, grid, part, after) for rank in range(size)]
+            routes = [partition.route(rank, size, grid, part, after) for rank in range(size)]
             sent = {(rank, to, c) for rank, way in enumerate(routes) for c, to in way.departing.items()}
             received = {(source, rank, c) for rank, way in enumerate(routes) for c, source in way.arriving.items()}
             assert sent == received
             for rank, way in enumerate(routes):
-                stays = [column_of(b, part, grid) not in way.departing for b in way.order]
+                stays = [partition.column_of(b, part, grid) not in way.departing for b in way.order]
                 assert stays == sorted(stays)
-                assert sorted(way.order) == list(blocks_of(rank, size, grid))
+                assert sorted(way.order) == list(partition.blocks_of(rank, size, grid))
 
 
 @pytest.mark.parametrize("counts", ["equal", "skewed", "empty tail", "one giant", "none"])
@@ -58,7 +49,7 @@ def test_block_bounds_are_non_empty_and_balanced(counts: str) -> None:
         }[counts]
         prefix = np.concatenate([[0], np.cumsum(per_entity)]).astype(np.int64)
         for grid in range(1, n + 1):
-            bounds = block_bounds(prefix, grid)
+            bounds = partition.block_bounds(prefix, grid)
             assert bounds.dtype == np.int64
             assert (bounds[0], bounds[-1], len(bounds)) == (0, n, grid + 1)
             assert (np.diff(bounds) >= 1).all()
@@ -73,7 +64,7 @@ def test_chain_groups_are_contiguous_and_share_the_chains() -> None:
     """min(P, C) groups of contiguous processes, sizes differing by one; each chain is run by exactly one."""
     for size in range(1, 17):
         for chains in range(1, 17):
-            answers = [chain_group(rank, size, chains) for rank in range(size)]
+            answers = [partition.chain_group(rank, size, chains) for rank in range(size)]
             groups = answers[0][1]
             assert groups == min(size, chains)
             assert {count for _, count in answers} == {groups}
@@ -90,7 +81,7 @@ def test_chain_groups_are_contiguous_and_share_the_chains() -> None:
 @pytest.mark.parametrize("size", [2, 3, 1024])
 def test_slices_are_a_sum_and_cost_no_more_than_one(size: int, width: int) -> None:
     """Every element has one process, none adds two slices or a single column; several slices cost less than one."""
-    slices = slices_of(width, size, size)
+    slices = partition.slices_of(width, size, size)
     assert slices[0].process == slices[0].begin == 0
     assert slices[-1].end == width
     assert all(one.end == after.begin for one, after in pairwise(slices))
@@ -99,4 +90,4 @@ def test_slices_are_a_sum_and_cost_no_more_than_one(size: int, width: int) -> No
     assert set(processes) <= set(range(size))
     assert min(widths) >= min(2, width)
     if len(slices) > 1:
-        assert size * max(widths) + 2 * len(slices) * MESSAGE_COST < size * width
+        assert size * max(widths) + 2 * len(slices) * partition.MESSAGE_COST < size * width
