@@ -199,6 +199,6 @@ def test_the_hint_after_a_comparison(tmp_path):
     values = np.where(RNG.random((60, 40)) < 0.3, -1, RNG.integers(1, 6, (60, 40)))
     pandas.DataFrame(values, [f"s{i}" for i in range(60)]).to_csv(tmp_path / "m.csv")
     typed("prepare", tmp_path / "m.csv", tmp_path / "m.h5", "--matrix").expect(0)
-    options = ("--model", "auto", "--rank", "2", "--iterations", "40", "--burn-in", "20")
+    options = ("--model", "auto", "--likelihood", "gaussian", "--rank", "2", "--iterations", "40", "--burn-in", "20")
     done = typed("sample", tmp_path / "m.h5", "--out", tmp_path / "run", *options).expect(0)
     assert "are -1, apart from all others" in done.err.strip().splitlines()[-1]
