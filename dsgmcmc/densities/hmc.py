@@ -22,6 +22,7 @@ eps nor S is adapted.
 Target: the posterior itself. Left out: automatic lengths of trajectories (NUTS).
 
 [Neal 2011] R. M. Neal: MCMC using Hamiltonian dynamics, Handbook of Markov chain Monte Carlo, chapter 5.
+[Duane 1987] S. Duane, A. D. Kennedy, B. J. Pendleton, D. Roweth. Hybrid Monte Carlo. Physics Letters B 195(2), 1987
 """
 
 from __future__ import annotations

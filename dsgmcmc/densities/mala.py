@@ -11,6 +11,11 @@ If no step is given, dual averaging adapts it in burn-in to an acceptance rate o
 [Roberts & Rosenthal 1998]; after burn-in it is fixed.
 
 Target: the posterior itself. Left out: nothing; an iteration computes energy and gradient of all data once.
+
+[Roberts & Rosenthal 1998] G. O. Roberts, J. S. Rosenthal. Optimal scaling of discrete approximations to Langevin
+diffusions. Journal of the Royal Statistical Society B 60(1), 1998
+[Roberts & Tweedie 1996] G. O. Roberts, R. L. Tweedie. Exponential convergence of Langevin distributions and their
+discrete approximations. Bernoulli 2(4), 1996
 """
 
 from __future__ import annotations

@@ -31,6 +31,13 @@ Instead, the state becomes the reference point every `refresh` iterations.
 
 Target of the last two algorithms: not the posterior, because the energies of single data vary far more than the paired
 differences of austerity. With risk 0 all three algorithms are exact.
+
+[Cotter 2013] S. L. Cotter, G. O. Roberts, A. M. Stuart, D. White. MCMC methods for functions: modifying old algorithms
+to make them faster. Statistical Science 28(3), 2013
+[Hastings 1970] W. K. Hastings. Monte Carlo sampling methods using Markov chains and their applications. Biometrika
+57(1), 1970
+[Metropolis 1953] N. Metropolis, A. W. Rosenbluth, M. N. Rosenbluth, A. H. Teller, E. Teller. Equation of state
+calculations by fast computing machines. Journal of Chemical Physics 21, 1953
 """
 
 from __future__ import annotations

@@ -21,6 +21,9 @@ falls to 0 as N grows; proposals that use the data, except for the Hessian at th
 which is the random walk if theta^ is the mode. The published bounds use the largest feature of every datum, and are
 several times too wide if features are many or correlated. ``bound = "whitened"`` uses
 abs(x.v) <= abs(L^T x) abs(L^-1 v) instead, with L L^T the inverse Hessian.
+
+[Vose 1991] M. D. Vose. A linear algorithm for generating random numbers with a given distribution. IEEE Transactions on
+Software Engineering 17(9), 1991
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ the last term; the sum is correct. A regression stores one number per datum. The
 chain, iteration and row.
 
 [El Hanchi 2019] A. El Hanchi: Scaling up MCMC for Bayesian inference using adaptive data subsampling (report).
+[Defazio 2014] A. Defazio, F. Bach, S. Lacoste-Julien. SAGA: a fast incremental gradient method with support for
+non-strongly convex composite objectives. NeurIPS, 2014
 """
 
 from __future__ import annotations

@@ -29,6 +29,9 @@ plain cosine, it depends on the factors only through the products W_i . H_j, and
 are left out, because two items that everybody likes need not be similar. Items are ranked by the mean similarity over
 the saved draws, and the sd of the similarity is also reported. The vector H_j of an item with few ratings has a
 different direction in each draw, so its mean similarity is small.
+
+[Thompson 1933] W. R. Thompson. On the likelihood that one unknown probability exceeds another in view of the evidence
+of two samples. Biometrika 25, 1933
 """
 
 from __future__ import annotations

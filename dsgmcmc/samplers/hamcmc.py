@@ -42,6 +42,8 @@ ends: a v that continued to adapt to the sub-chain's gradients would change the 
 
 A block is sent with M states, M - 1 vectors s and M - 1 vectors y (and v): 3M - 2 times as much as with SGLD. All of
 them are needed: s_tau requires theta_{tau-M}, which has been overwritten, and y_tau a gradient on an earlier part.
+
+[Nocedal 1980] J. Nocedal. Updating quasi-Newton matrices with limited storage. Mathematics of Computation 35, 1980
 """
 
 from __future__ import annotations
