@@ -271,6 +271,8 @@ class TableFile(NamedTuple):
             more = " or more" if bad[0][-1] >= _MAX_REJECTS else ""
             number = f"{len(bad)}{more} line{'s' if len(bad) > 1 else ''}"
             message = f"{self.path}: {number} cannot be read; correct or remove them"
+            if any("convert string" in error for _, _, error, _, _ in bad):
+                message += ": write numbers with a point for decimals, and no other comma, sign or unit"
             for line, column, error, content, _ in bad[:SHOWN]:
                 name = self.names[int(column[1:])] if column else ""
                 reason = error.splitlines()[0].replace(f'"{column}"', f'"{name}"')

@@ -51,7 +51,7 @@ BAD = {
     "header only": case("userId,movieId,rating\n", "r.csv has no ratings"),
     "missing user": case(spoil((3, " ,7,4,1")), "1 row has .*\n  line 3: the user is missing"),
     "text": case(spoil((11, "1,7,good,1")), r"1 line cannot.*\n  line 11: .*\"rating\".*\"good\".*1,7,good,1"),
-    "decimal comma": case('1;b;"3,5"\n2;d;4.5\n', 'line 1: .*"3,5"'),
+    "decimal comma": case('1;b;"3,5"\n2;d;4.5\n', ': write numbers with a point .*\n  line 1: .*"3,5"'),
     "1_0": case(GOOD + "1,9,1_0,1\n", r"r.csv: rating in line 12 is not a number: '1_0'"),
     "1_0 in JSON": case(JSON + '{"user": 2, "item": 1, "rating": "1_0"}', "row 3: the rating is missing", "r.json"),
     "1_0 seconds": case(GOOD + "1,9,1,1_0\n", "line 12: the timestamp is missing", split="temporal"),
