@@ -2,7 +2,7 @@
 # Run tests on Debian sid, in a root file system made by debootstrap: sid's Python 3.14 with the packages in
 # .ci/newest.txt, among them LensKit, polars, JAX and what notebooks need.
 #
-#   launch/newest.sh                        all of tests/unit and tests/system; launch/test.sh --all takes a selection
+#   launch/newest.sh                        all of tests/unit and tests/system; launch/test.sh --all runs those without the mark `long`
 #   launch/newest.sh tests/unit -k philox   pytest with these arguments
 #
 # It needs root, debootstrap, and Debian's packages; its status is 77 where it cannot begin. PyTorch is Debian's, because
@@ -62,9 +62,9 @@ soon)
   for file in /etc/hosts /etc/resolv.conf /etc/ssl/certs/ca-certificates.crt; do # where PyPI is, and whom to trust
     [ ! -e "$file" ] || { mkdir -p "$tree${file%/*}" && cp --dereference "$file" "$tree$file"; }
   done
-  # what variables say of places on this machine, or of other versions, is not for sid
-  exec env --unset=PYTHONPATH --unset=TMPDIR --unset=XDG_CACHE_HOME --unset=DSGMCMC_CACHE_DIR --unset=DSGMCMC_NEWEST \
-    in_sid=yes HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin PYTHON="$python" DSGMCMC_VENV=/opt/dsgmcmc \
+  # they name other places or versions, or say that a compiler and a browser must be there
+  unset CI PYTHONPATH TMPDIR XDG_CACHE_HOME DSGMCMC_CACHE_DIR DSGMCMC_NEWEST
+  exec env in_sid=yes HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin PYTHON="$python" DSGMCMC_VENV=/opt/dsgmcmc \
     DSGMCMC_DATASETS="$data" DSGMCMC_LOCK=.ci/newest.txt chroot "$tree" "$script" "$@"
   ;;
 esac

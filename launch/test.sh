@@ -3,8 +3,8 @@
 #
 #   launch/test.sh                        all tests except those marked `long`
 #   launch/test.sh --all                  every test; tests with several processes also run with other numbers of
-#                                         processes and other MPI libraries, and some tests with the lowest versions
-#                                         and with the newest
+#                                         processes and other MPI libraries, and some tests with the lowest versions,
+#                                         and those of units and of the system with the newest
 #   launch/test.sh tests/unit -k philox   pytest with these arguments only, in the same environment
 #
 # The script makes the environment first (launch/environment.sh). DSGMCMC_DATASETS names the folder of MovieLens data.
@@ -22,7 +22,7 @@ if [ $# -gt 0 ] && [ "$*" != --all ]; then
 fi
 all='' chosen='not long' time='6 to 8 minutes; --all runs every test'
 if [ "$*" = --all ]; then
-  all=yes chosen='' time='20 minutes'
+  all=yes chosen='' time='20 minutes, and 10 with other versions'
 fi
 
 logs=$(mktemp -d)
@@ -82,13 +82,12 @@ test_oldest() {
     "${basics[@]}" -m "not long" --numprocesses="$(usable_cores)" --dist=loadfile --timeout=600 -q
 }
 
-# test_newest: run the basics with the newest versions, and the tests with packages that dsgmcmc works with. The whole of
-# tests/unit and tests/system there, by launch/newest.sh alone, would take CI longer than it may take.
+# test_newest: run the tests of units and of the system with the newest versions, LensKit, polars, JAX and notebooks
 test_newest() {
   local status=0
-  say "The basics with the newest versions, on Debian sid"
-  launch/newest.sh "${basics[@]}" tests/system/test_lenskit.py tests/system/test_notebook.py \
-    -m "not long" --numprocesses="$(usable_cores)" --dist=loadfile --timeout=600 -q || status=$?
+  say "The tests of units and of the system with the newest versions, on Debian sid"
+  launch/newest.sh tests/system tests/unit -m "not long" --numprocesses=$(($(usable_cores) + 1)) --dist=loadfile \
+    --no-loadscope-reorder --timeout=600 -q || status=$?
   if [ "$status" -eq 77 ] && [ -z "${CI-}" ]; then
     status=0
   fi
