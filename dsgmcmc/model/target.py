@@ -221,9 +221,10 @@ class FactorTarget:
 
         Called once a sweep.
         """
-        context = self.context()
-        self.draw_parts(context)
-        self.draw_effects(context)
+        with self.timers("draw"):
+            context = self.context()
+            self.draw_parts(context)
+            self.draw_effects(context)
 
     @property
     def renews_data(self) -> bool:

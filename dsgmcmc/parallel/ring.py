@@ -35,7 +35,7 @@ T = TypeVar("T")
 MAX_SUM = 1e15  # sums over the data are far smaller in absolute value, unless a chain has diverged
 EMPTY_MESSAGE = np.empty(0, np.float32)  # sent to hand over a block in shared memory
 
-PHASES = ("gradient", "update", "exchange", "reduce", "evaluate", "checkpoint")
+PHASES = ("gradient", "update", "draw", "exchange", "reduce", "evaluate", "checkpoint")
 
 
 class Phases:

@@ -548,25 +548,27 @@ class Comparing:
 
         A file next to the run keeps the scores from the first half of the draws, for a job that resumes later.
         """
-        plan, path = self._plan, self._folder / self._plan.runs[number]
+        path = self._folder / self._plan.runs[number]
         scores_file = path.with_suffix(".npy")
         if self._comm.rank == 0 and not self._quiet:
-            say(f"{plan.sweeps} sweeps of {plan.models[number].name}", file=sys.stderr)
+            say(f"{self._plan.sweeps} sweeps of {self._plan.models[number].name}", file=sys.stderr)
         try:
-            if not self._comm.bcast(self._comm.rank == 0 and scores_file.is_file()):
-                self._advance(number, path, (BURN_IN_SWEEPS + plan.sweeps) // 2)
-                on_root(self._comm, partial(self._save_scores, path, scores_file), "comparing models")
-            self._advance(number, path, plan.sweeps)
+            self._sample_chain(number, path, scores_file)
         except DivergenceError:
             return None
         return on_root(self._comm, partial(self._score, path, scores_file), "comparing models")
 
-    def _advance(self, number: int, path: Path, sweeps: int) -> None:
-        """Sample a candidate's chain up to a number of sweeps, continuing an earlier job. Collective."""
-        candidate = self._plan.models[number]
-        given = self._given_to(candidate, {**self._plan.fixed, "iterations": f"{sweeps}sweeps"})
+    def _sample_chain(self, number: int, path: Path, scores_file: Path) -> None:
+        """Sample a candidate's chain, continuing an earlier job. Collective."""
+        plan = self._plan
+        candidate = plan.models[number]
+        given = self._given_to(candidate, {**plan.fixed, "iterations": f"{plan.sweeps}sweeps"})
         policy = self._policy.model_copy(update={"on_divergence": "stop"}) if number else self._policy
-        job = Job(self._comm, self._inner, path, given, True, policy, quiet=True, usual=candidate.settings)
+        halfway = None
+        if not self._comm.bcast(self._comm.rank == 0 and scores_file.is_file()):
+            halfway = f"{(BURN_IN_SWEEPS + plan.sweeps) // 2}sweeps", partial(self._save_scores, path, scores_file)
+        usual = candidate.settings
+        job = Job(self._comm, self._inner, path, given, True, policy, quiet=True, usual=usual, halfway=halfway)
         if status := job.run(self._signals):
             raise StoppedError("the comparison was stopped", status)
 

@@ -30,6 +30,7 @@ from threadpoolctl import threadpool_limits
 from dsgmcmc.config.chain import CHANGEABLE, section_of
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.config.units import parse_length
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.convergence import Look, look_at, next_look
 from dsgmcmc.diagnostics.summary import as_written, read_summary, save_summary, verdict
@@ -90,6 +91,9 @@ class Job:
     usual : dict, optional
         Defaults, which the user's settings override: the settings of a recommended model. Without them, a run whose
         model has yet to be chosen is refused.
+    halfway : tuple of str and callable, optional
+        For a run of one chain without a target accuracy: a length, such as ``100sweeps``, and what process 0 does
+        before the chain goes on from there, with the posterior of all draws so far on disk.
     """
 
     comm: Comm
@@ -101,6 +105,7 @@ class Job:
     command: str = ""
     quiet: bool = False
     usual: Mapping[str, Any] | None = None
+    halfway: tuple[str, Callable[[], None]] | None = None
 
     def __post_init__(self) -> None:
         self.run_directory = RunDirectory(self.out)
@@ -369,20 +374,16 @@ class Job:
         iterations. A chain that fails is removed from `chains`; it is neither checked nor saved.
         """
         config = self._config
-        goal = config.iterations
-        if config.until:
-            reached = self.comm.allgather(max((chain.iteration for chain in chains), default=0))
-            goal = next_look(max(reached), config.burn_in, config.sweep_length)
+        if not config.until:
+            if self.halfway is not None:
+                length, work = self.halfway
+                self._pause(chains, parse_length(length, config.sweep_length), work)
+            self._advance_all(chains, config.iterations)
+            return
+        reached = self.comm.allgather(max((chain.iteration for chain in chains), default=0))
+        goal = next_look(max(reached), config.burn_in, config.sweep_length)
         while True:
-            for chain in list(chains):
-                next_goal = min(goal, config.iterations)
-                if chain.iteration >= next_goal or self._stopped:
-                    continue
-                if not self._attempt(partial(self._advance, chain, next_goal)):
-                    chains.remove(chain)
-                    chain.close()
-            if not config.until:
-                return
+            self._advance_all(chains, min(goal, config.iterations))
             self._control.meet(self.comm)
             if any(self.comm.allgather(self._stopped)):
                 return
@@ -391,6 +392,23 @@ class Job:
             if self._look.reached or self._look.iteration >= config.iterations:
                 return
             goal = next_look(goal + 1, config.burn_in, config.sweep_length)
+
+    def _pause(self, chains: list[Chain], iteration: int, work: Callable[[], None]) -> None:
+        """Sample the chain up to an iteration, save its posterior, and do `work` on process 0. Collective."""
+        self._advance_all(chains, iteration)
+        for chain in chains:
+            begin = perf_counter()
+            self._attempt(chain.finish)
+            if not self._stopped:
+                on_root(self.comm, work)
+            self._begin += perf_counter() - begin  # it is no sampling time
+
+    def _advance_all(self, chains: list[Chain], goal: int) -> None:
+        """Sample all chains up to iteration `goal`, and remove those that fail from `chains`. Collective."""
+        for chain in list(chains):
+            if chain.iteration < goal and not self._stopped and not self._attempt(partial(self._advance, chain, goal)):
+                chains.remove(chain)
+                chain.close()
 
     def _advance(self, chain: Chain, goal: int) -> bool:
         """Sample a chain up to iteration `goal`, unless the job is stopped; return True, for `_attempt`. Collective.

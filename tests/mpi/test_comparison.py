@@ -1,6 +1,7 @@
 """Models are compared alike on any number of processes, and a comparison that was stopped goes on."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mpi4py import MPI
@@ -9,6 +10,7 @@ from support import write_planted
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.runs import compare as comparing
 from dsgmcmc.runs.compare import Comparing
+from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.types import Comm
 
@@ -17,7 +19,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.once, pytest.mark.long]
 
 @pytest.mark.timeout(600, method="thread")  # the kernels of all models are compiled first
 def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, mpi_tmp_path: Path, monkeypatch) -> None:
-    """All figures except seconds have the same bits, also if the first attempt ends after two chains."""
+    """All figures except seconds have the same bits, also if the first attempts end before and after half a chain."""
     monkeypatch.setattr(comparing, "MAX_SWEEPS", 80)
     data, folder = mpi_tmp_path / "r.h5", mpi_tmp_path / "compare"
 
@@ -28,18 +30,21 @@ def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, m
         if comm.rank == 0:  # first, so that one process compiles the kernels of all
             write_planted(data, stars=True)
             alone = compare(MPI.COMM_SELF, mpi_tmp_path / "alone")
-    whole = Comparing._advance
 
-    def stopped(self: Comparing, number: int, run: Path, sweeps: int) -> None:
-        if number == 2:
-            raise KeyboardInterrupt
-        whole(self, number, run, sweeps)
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Comparing, "_advance", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            compare(comm, folder)
-    comm.Barrier()
+    def stopped_after(*arguments: Any) -> None:
+        pause(*arguments)
+        raise KeyboardInterrupt
+
+    pause = Job._pause
+    for ending in (stopped_after, stopped, stopped_after):
+        with monkeypatch.context() as patched:
+            patched.setattr(Job, "_pause", ending)
+            with pytest.raises(KeyboardInterrupt):
+                compare(comm, folder)
+        comm.Barrier()
     again = compare(comm, folder)
     with together():
         if comm.rank == 0:
