@@ -19,7 +19,7 @@ The first argument of the outer max bounds the average curvature due to the inte
 so that one eps suits all but small data sets. With the diagonal metric the default eps has two limits: with fewer than
 20,000 ratings it is proportional to the cube root of their number, and it is at most 0.4 times the number of ratings
 per parameter of the factors. m_i estimates the largest eigenvalue of the row's Hessian in these coordinates
-(`dsgmcmc.samplers.metrics.Fisher`); it matters for rows that differ from the average. The default c is 0.98 if eps is
+(`dsgmcmc.samplers.metrics.Fisher`); it matters for rows that differ from the average. The default c is 0.95 if eps is
 the default and no limit lowers it, otherwise 0.9. During burn-in c is at most 0.9, because momenta would otherwise keep
 the energy of the way from the start for a hundred sweeps. Kicks h_i P^-1/2 grad U are clipped at 5. Momenta are
 N(0, 1); their mean squares, by field, show whether the steps were small enough (`dsgmcmc.samplers.underdamped`).
@@ -53,9 +53,7 @@ KRONECKER_DEFAULTS = {"step_size": 0.2, "warm_up": 40}
 FIRST_STEP = {"fisher": 0.2857, "kronecker": 0.02}  # as a fraction of the full step
 FULL_STEP_RATINGS = 20_000  # with fewer ratings, eps is scaled by the cube root of their number
 MAX_STEP_PER_PARAMETER_RATIO = 0.4  # largest eps, divided by the number of ratings per parameter
-#: c if eps is the default and no limit lowers it. Where a row's energy is flat, in directions of curvature l in the
-#: metric's coordinates, the autocorrelation time is proportional to -log(c) / l.
-FRICTION = 0.98
+FRICTION = 0.95  # c if eps is the default and no limit lowers it
 BURN_IN_FRICTION = 0.9  # largest c during burn-in
 
 
@@ -68,7 +66,7 @@ class BAOABConfig(RisingStep):
         ge=0,
         lt=1,
         description="c, the fraction of the momentum that a sweep keeps, in burn-in at most 0.9; with the default "
-        "metric and step, 0.98 if there are at least 20,000 ratings, and at least 0.88 per parameter of the factors",
+        "metric and step, 0.95 if there are at least 20,000 ratings, and at least 0.88 per parameter of the factors",
     )
     metric: Literal["fisher", "kronecker"] = Field(
         "fisher", description="diagonal, or a full matrix for the columns of a row"
