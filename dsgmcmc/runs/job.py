@@ -171,7 +171,8 @@ class Job:
         run = self.run_directory
         if not (self.resume and run.settings_file.exists()):
             refuse_taken(run, self.resume)
-            if self.usual is None and run.awaits_model:
+            # a job was stopped before it sampled the best of the compared models
+            if self.usual is None and (run.comparison_file.exists() or run.candidates.exists()):
                 raise InputError(
                     f"{run.path} was started with {named('model')}: give it again, or another {named('out')}"
                 )
@@ -598,15 +599,12 @@ def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str,
 
 def saved_result(run: RunDirectory, chains: int) -> list[str] | None:
     """Return the lines that tell the user the result of a finished run; None without a summary of its last state."""
-    try:
+    with suppress(FileNotFoundError, InputError), as_written(run.summary_file):
         summary = read_summary(run.summary_file)
-        with as_written(run.summary_file):
-            if summary["reached"] != run.reached(chains):
-                return None
+        if summary["reached"] == run.reached(chains):
             first, *others = _result(summary, run.path)
-    except (FileNotFoundError, InputError):
-        return None
-    return [f"finished before: {first}", *others]
+            return [f"finished before: {first}", *others]
+    return None
 
 
 def _result(summary: dict[str, Any], path: Path) -> list[str]:

@@ -50,7 +50,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dsgmcmc._version import __version__
-from dsgmcmc.errors import GoneError, InputError, naming
+from dsgmcmc.errors import GoneError, InputError, naming, refusing
 from dsgmcmc.parallel.comm import cpu_name
 from dsgmcmc.storage import store
 from dsgmcmc.storage.files import read_plain, read_toml, remove_folder, sync, write_whole
@@ -122,16 +122,8 @@ def versions() -> dict[str, str]:
     import numba
     import scipy
 
-    return {
-        "dsgmcmc": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "numba": numba.__version__,
-        "llvmlite": llvmlite.__version__,
-        "h5py": h5py.__version__,
-        "cpu": cpu_name(),
-    }
+    libraries = {library.__name__: library.__version__ for library in (np, scipy, numba, llvmlite, h5py)}
+    return {"dsgmcmc": __version__, "python": platform.python_version(), **libraries, "cpu": cpu_name()}
 
 
 def changed_versions(earlier: Mapping[str, str]) -> dict[str, list[str]]:
@@ -165,13 +157,9 @@ def read_log(path: Path, is_line: Callable[[Line], bool]) -> list[Line]:
 
     Raises InputError if the log cannot be read.
     """
-    try:
-        texts = read_plain(path, MAX_LOG_BYTES).split(b"\n")
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    lines = []
+    lines: list[Line] = []
+    with refusing(f"{path} cannot be read", OSError):
+        texts = read_plain(path, MAX_LOG_BYTES).split(b"\n") if path.exists() else []
     for text in texts:
         with suppress(ValueError, RecursionError):
             line = json.loads(text) if len(text) < MAX_LINE_BYTES else None
@@ -224,11 +212,6 @@ class RunDirectory:
         self._events = path / "events.jsonl"
         #: Called if a line of a log cannot be written; if None, the error is raised.
         self.on_log_error: Callable[[OSError], None] | None = None
-
-    @property
-    def awaits_model(self) -> bool:
-        """Whether there are compared models, but no settings: a job was stopped before it sampled the best model."""
-        return not self.settings_file.exists() and (self.comparison_file.exists() or self.candidates.exists())
 
     def exposure_file(self, data_hash: str) -> Path:
         """File with the exposure of users to items, computed from the ratings with hash `data_hash`."""
@@ -354,13 +337,8 @@ class RunDirectory:
                 f"{self.path} was written by another version of dsgmcmc, and this version cannot read it: sample again "
                 "in a new directory; the same ratings and settings give the same draws"
             )
-        try:
-            facts = FactsModel.model_validate(section).model_dump(exclude_unset=True)
-        except ValidationError as error:
-            first = error.errors(include_input=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            raise InputError(f"{self.settings_file} is damaged: run.{where}: {first['msg']}") from error
-        return content, facts
+        with refusing(f"{self.settings_file} is damaged in [run]", ValidationError):
+            return content, FactsModel.model_validate(section).model_dump(exclude_unset=True)
 
     def write_settings(self, settings: dict[str, Any], facts: Facts) -> None:
         """Write the resolved settings and the facts about the run to ``run.toml``, atomically, and sync its folder."""
