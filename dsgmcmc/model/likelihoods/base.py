@@ -78,6 +78,11 @@ def with_weight(counts: tuple[Counts, Counts], weight: np.float32) -> tuple[Coun
     return {b: weight * sums for b, sums in n.items()}, {b: weight**2 * sums for b, sums in squares.items()}
 
 
+def score_terms(*terms: Array | float) -> Float32:
+    """Stack the arguments of a score, each of every rating or of all ratings, (terms, nnz) float32."""
+    return np.stack(np.broadcast_arrays(*(np.asarray(term, np.float32) for term in terms)))
+
+
 def metropolis(log_density: Callable[[Float64], float], start: Sequence[float], n: float, rng: Generator) -> Float64:
     """Make `METROPOLIS_STEPS` Metropolis steps from `start`, the current parameters; return the new ones, (m,).
 
