@@ -136,7 +136,7 @@ def precision_of(density: Density) -> Float64:
     return density.curvature + diagonal(density.prior_precision)
 
 
-def initial_points(density: Density, sd: float) -> Float64:
+def start_points(density: Density, sd: float) -> Float64:
     """Return points drawn like initial states, (8, D), always the same; `sd` is in units of 1 / sqrt(precision)."""
     unit = sd / np.sqrt(precision_of(density))
     return start_of(density) + unit * np.random.default_rng(0).standard_normal((8, density.dimension))

@@ -33,7 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from typing_extensions import TypedDict  # Pydantic needs it before Python 3.12
 
 from dsgmcmc.errors import GoneError, InputError, refusing
-from dsgmcmc.parallel.comm import Alone
+from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.storage.files import read_plain, remove_folder, sync, write_whole
 from dsgmcmc.storage.hdf5 import new_hdf5, plain_dataset
 from dsgmcmc.terminal import log
