@@ -251,6 +251,13 @@ def row_slabs(indptr: Int64, entries: int) -> Iterator[tuple[int, int]]:
         start = stop
 
 
+def _entries(indptr: Int64, start: int, stop: int) -> tuple[int, int]:
+    """Return the positions at which rows `start` to `stop` begin and end."""
+    if not 0 <= start <= stop < len(indptr):
+        raise ValueError(f"rows {start}:{stop} of {len(indptr) - 1}")
+    return int(indptr[start]), int(indptr[stop])
+
+
 class Ratings:
     """A ratings file, opened for reading and checked. Use as a context manager.
 
@@ -345,20 +352,14 @@ class Ratings:
         indices : (n,) int32, ascending in each row
         values : (n,) float32
         """
-        first, last = self._cells(part, start, stop)
-        indices = self._read(f"{part}/indices", first, last)
-        values = self._read(f"{part}/values", first, last)
-        indptr = self._indptr[part][start : stop + 1] - first
-        if bad := _find_bad_cells(indptr, indices, values, self.n_cols):
-            raise self._wrong(f"/{part} has {bad} in rows {start} to {stop}")
-        return indptr, indices, values
+        return self._matrix(part, self._indptr[part], self.n_cols, start, stop)
 
     def columns(self, part: Split, start: int, stop: int) -> Int32:
         """Return the column of every rating of a part in rows `start` to `stop`, (n,) int32; values are not read.
 
         Raises InputError if the file has indices out of range.
         """
-        indices = self._read(f"{part}/indices", *self._cells(part, start, stop))
+        indices = self._read(f"{part}/indices", *_entries(self._indptr[part], start, stop))
         if len(indices) and not 0 <= indices.min() <= indices.max() < self.n_cols:
             raise self._wrong(f"/{part} has indices outside 0..{self.n_cols - 1} in rows {start} to {stop}")
         return indices
@@ -370,7 +371,7 @@ class Ratings:
 
     def ages(self, start: int, stop: int) -> UInt8:
         """Return the ages of the training ratings in rows `start` to `stop`: hundredth by time, 0 for the latest."""
-        return self._read("train/age", *self._cells("train", start, stop))
+        return self._read("train/age", *_entries(self.row_indptr, start, stop))
 
     def untrained(self) -> dict[str, int]:
         """Return the number of test ratings whose "user", and whose "item", has no training ratings."""
@@ -401,12 +402,6 @@ class Ratings:
             if 0 < number == self.nnz_test
         ]
 
-    def _cells(self, part: Split, start: int, stop: int) -> tuple[int, int]:
-        """Return the positions in a part's arrays at which rows `start` to `stop` begin and end."""
-        if not 0 <= start <= stop <= self.n_rows:
-            raise ValueError(f"rows {start}:{stop} of {self.n_rows}")
-        return int(self._indptr[part][start]), int(self._indptr[part][stop])
-
     def levels(self, limit: int) -> Float64 | None:
         """Return the distinct training ratings, (R,) float64 in ascending order; None if there are more than `limit`.
 
@@ -436,20 +431,16 @@ class Ratings:
 
         Raises InputError if the file has indices out of range or order, or values that are not finite.
         """
-        group, stored = f"{side}/features", self.features[side]
-        first, last = int(stored.indptr[start]), int(stored.indptr[stop])
-        indices, values = (self._read(f"{group}/{name}", first, last) for name in ("indices", "values"))
-        indptr = stored.indptr[start : stop + 1] - first
-        if bad := _find_bad_cells(indptr, indices, values, len(stored.names)):
-            raise self._wrong(f"/{group} has {bad} in rows {start} to {stop}")
-        return Features(indptr, indices, values, stored.names, stored.groups)
+        stored = self.features[side]
+        rows = self._matrix(f"{side}/features", stored.indptr, len(stored.names), start, stop)
+        return Features(*rows, stored.names, stored.groups)
 
     def times_slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
         """Read the positions in time of a part's ratings in rows `start` to `stop`, within their rows or columns.
 
         `times` must be known. Raises InputError if a place or page is not below the count of its row (or column).
         """
-        first, last = self._cells(part, start, stop)
+        first, last = _entries(self._indptr[part], start, stop)
         if side == "cols":
             owners = self.columns(part, start, stop)
         else:
@@ -508,6 +499,15 @@ class Ratings:
             advice = "copy the file again, or prepare it again"
             raise self._wrong(f"/{name} is damaged in entries {start} to {stop} ({error}): {advice}") from error
         return array
+
+    def _matrix(self, group: str, indptr: Int64, n_cols: int, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
+        """Read rows `start` to `stop` of a matrix in compressed sparse rows, and check them."""
+        first, last = _entries(indptr, start, stop)
+        indices, values = (self._read(f"{group}/{name}", first, last) for name in ("indices", "values"))
+        ends = indptr[start : stop + 1] - first
+        if bad := _find_bad_cells(ends, indices, values, n_cols):
+            raise self._wrong(f"/{group} has {bad} in rows {start} to {stop}")
+        return ends, indices, values
 
     def _check_attributes(self) -> None:
         """Read the attributes, and check their types, ranges and the version."""

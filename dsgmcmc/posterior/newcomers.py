@@ -54,7 +54,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from dsgmcmc.data.ratings import SIDES, Features, Ratings, find_bad_scale, row_slabs
+from dsgmcmc.data.ratings import SIDES, SLAB, Features, Ratings, find_bad_scale, row_slabs
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS, coordinates_of, cuts_of
@@ -76,7 +76,6 @@ GIBBS_TURNS = 10  # draws of g and theta in turns
 SLICES, TURNS = 10, 90  # slices of theta alone; turns of theta with scale and thresholds
 NEWTON_STEPS = 50  # largest number of Newton steps to the mode; about five are usual
 DIFFERENCE_STEP = 1e-3  # for derivatives of the normal approximation; their error does not change the target
-SLAB_RATINGS = 4_000_000  # ratings that are read from the file at a time
 
 
 class NewRatings(NamedTuple):
@@ -230,7 +229,7 @@ def training_ratings(ratings: Ratings, kind: str, rows: Int32) -> tuple[Array, I
     place = np.full(max(ratings.n_rows, ratings.n_cols), -1)
     place[rows] = np.arange(len(rows))
     parts = []
-    for start, stop in row_slabs(ratings.row_indptr, SLAB_RATINGS):
+    for start, stop in row_slabs(ratings.row_indptr, SLAB):
         ends, columns, values = ratings.slab("train", start, stop)
         sides = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(ends)), columns
         raters, rated = sides if (kind == "user") != ratings.transposed else sides[::-1]
@@ -302,8 +301,7 @@ class FoldIn:
 
     def rated(self, row: int) -> Int32:
         """Return the rows of the items (or users) that the new row at position `row` in the vocabulary rated."""
-        rows: Int32 = self._others[self._ends[row] : self._ends[row + 1]]
-        return rows
+        return self._others[self._ends[row] : self._ends[row + 1]]
 
     def rows(self, position: int, chosen: Array) -> Rows:
         """Return the distributions of new rows at a saved draw.

@@ -69,7 +69,7 @@ class Costs(NamedTuple):
             noise_bytes = TEST_NOISE_BYTES * (1 + len(levels))
         moments, test_bytes = MOMENTS * draw_bytes, ratings.nnz_test * (TEST_SAVED_BYTES + noise_bytes)
         normal = config.law.is_conditionally_gaussian()
-        grouped, effects = costs_of(time_levels_of(config.time_levels, ratings.transposed), ratings, normal)
+        grouped, effects = costs_of(time_levels_of(config.times, ratings.transposed), ratings, normal)
         width = row_width(config, quantities)
         checkpoint = (rows + columns) * width * 4 + moments + test_bytes + effects
         draws = max(config.iterations - config.burn_in, 0) // config.thin

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -252,10 +253,7 @@ class FeatureEffects(Part):
             return
         precision = {block.factor: context.prior(block).precision for block in context.circulation.blocks()}
         moments = self._moments(context)
-
-        def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
-            return self._draw_all(sums, precision, context)
-
+        draw = partial(self._draw_all, precision=precision, context=context)
         self.parameters.take(context.circulation.ring.sum(moments, draw, shapes_of(self.parameters.arrays())))
         fields = (SHIFT.name, DESCRIBED.name)
         for block in context.circulation.home(fields, returning=fields):
