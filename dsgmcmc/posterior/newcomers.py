@@ -155,7 +155,7 @@ def describe_new(run: Run, kind: str, given: Any, columns: str | None = None) ->
     if not run.feature_names(kind):
         advice = f"leave them out, or prepare the ratings with --{kind}-features and sample again"
         raise InputError(f"features of {kind}s are given, but {run.path} was sampled without them: {advice}")
-    with refusing(f"{run.path} cannot be used for new features of {kind}s", ValueError):
+    with refusing(f"{run.path} has no valid encoding of the features of {kind}s", ValueError):
         encoding = Encoding.parse(run.index.encoding(kind)[0])
     integers = run.vocabulary(kind).integers
     if not isinstance(given, Description):
@@ -378,9 +378,8 @@ class FoldIn:
             offset = offset + phi[:, config.rank]
             phi[:, config.rank] = 1.0
         scales = draw.tau * draw.noise_scale[OTHER[self.kind]][rated].astype(np.float64)
-        return RatedRow(
-            phi, offset, self._values[self._ends[k] : self._ends[k + 1]], scales, centre, precision, variance
-        )
+        values = self._values[self._ends[k] : self._ends[k + 1]]
+        return RatedRow(phi, offset, values, scales, centre, precision, variance)
 
     def _thresholds(self, draw: Draw, rated: Int32) -> Array | None:
         """Return the thresholds, or other parameters of the likelihood, that all rows share, or of each rating."""
@@ -464,9 +463,7 @@ def draw_row(
         nodes = [(np.zeros(()), 0.0)]
 
     def log_density(eta: Float64, scale: float, cuts: Array | None) -> Float64:
-        terms = [
-            law.log_likelihood_of_predictors(row.x, eta + d, scale * row.scales, cuts) + share for d, share in nodes
-        ]
+        terms = [law.log_likelihood_at(row.x, eta + d, scale * row.scales, cuts) + share for d, share in nodes]
         return np.asarray(np.logaddexp.reduce(terms, axis=0))
 
     def log_weight_of_theta(u: Float64) -> float:

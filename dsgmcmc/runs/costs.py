@@ -123,9 +123,8 @@ def _sent_on_tours(config: ResolvedConfig, quantities: Quantities) -> int:
     """Return the float32 values per column that an iteration sends if it uses all ratings, over all steps of tours."""
     likelihood_fields = [quantity for quantity in config.law.quantities_of(config, False, {}) if quantity.of_rows]
     d, noise = config.dimension, sum(quantity.width(quantities.sizes) for quantity in likelihood_fields)
-    if (
-        config.sampler.kind.draws_conditionals
-    ):  # positions and noise scales, then the sums for the columns, which return
+    if config.sampler.kind.draws_conditionals:
+        # positions and noise scales, then the sums for the columns, which return
         return (d + min(noise, 1)) * (config.grid - 1) + statistics_width(d) * config.grid
     return (2 * d + noise) * config.grid  # the position, its gradient, and the likelihood's fields, all of which return
 

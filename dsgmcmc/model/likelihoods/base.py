@@ -466,9 +466,7 @@ class Law(Part):
 
     @classmethod
     @abstractmethod
-    def log_likelihood_of_predictors(
-        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
-    ) -> Float64:
+    def log_likelihood_at(cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None) -> Float64:
         """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not Gaussian.
 
         Parameters
@@ -638,9 +636,7 @@ class Likelihood(Law):
         return cls.mixture(law, mean, variance, weights, centre, levels, shape)
 
     @classmethod
-    def log_likelihood_of_predictors(
-        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
-    ) -> Float64:
+    def log_likelihood_at(cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None) -> Float64:
         """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not Gaussian."""
         shape = () if thresholds is None else thresholds
         variance = np.asarray(cls.variance(eta, 1 / np.asarray(scale), *shape), np.float64)

@@ -248,9 +248,7 @@ class Dispersion(Sampled):
     """Dispersion r, ceiling M and least possible count, (1,) float64 each; the last two follow from training counts."""
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
-        "dispersion": hyperparameter(
-            "dispersion", "dispersion of the counts about their expected values", dims=("one",)
-        ),
+        "dispersion": hyperparameter("dispersion", "dispersion of the counts about their means", dims=("one",)),
         "ceiling": Quantity("counts.ceiling", ("one",), positive=True),
         "least": Quantity("counts.least", ("one",)),
     }

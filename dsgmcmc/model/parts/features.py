@@ -165,9 +165,7 @@ def feature_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
 class FeatureSettings(BaseModel):
     """Settings of features."""
 
-    features: FeaturesName = setting(
-        "Use the features of the ratings file: of users, of items, of both, or of neither.", "yes"
-    )
+    features: FeaturesName = setting("Use features of the ratings file: of users, items, both, or neither.", "yes")
 
 
 class FeatureEffects(Part):
