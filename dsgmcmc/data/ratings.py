@@ -53,7 +53,7 @@ from typing import Any, Literal, NamedTuple
 import h5py
 import numpy as np
 
-from dsgmcmc.errors import InputError, writing
+from dsgmcmc.errors import InputError, refusing, writing
 from dsgmcmc.kernels.stored import Numbering
 from dsgmcmc.storage.files import check_target, replacing, sync
 from dsgmcmc.storage.hdf5 import checked_dataset, new_hdf5
@@ -278,6 +278,8 @@ class Ratings:
         Mean and range of the training ratings.
     transposed : bool
         Whether the rows are items (if there are more items than users).
+    kinds : (str, str)
+        What the rows and the columns are: user or item.
     seed : int
         Seed of the order of rows and columns, and of the split.
     source : str
@@ -336,10 +338,8 @@ class Ratings:
         raw = self._read(f"{side}/ids", 0, len(self._data[f"{side}/ids"]))
         if raw.dtype == np.int64:
             return raw
-        try:
+        with refusing(str(self._wrong(f"/{side}/ids is not UTF-8")), UnicodeDecodeError):
             return np.array([name.decode() for name in raw.tolist()], dtype=object)
-        except UnicodeDecodeError as error:
-            raise self._wrong(f"/{side}/ids is not UTF-8") from error
 
     def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
         """Read rows `start` to `stop` of a part.
@@ -378,7 +378,7 @@ class Ratings:
         by_row = int(np.diff(self.test_indptr)[np.diff(self.row_indptr) == 0].sum())
         slabs = (self.columns("test", *slab) for slab in row_slabs(self.test_indptr, 1 << 22))
         by_column = sum(int(np.count_nonzero(self.column_counts[columns] == 0)) for columns in slabs)
-        return dict(zip(("item", "user") if self.transposed else ("user", "item"), (by_row, by_column), strict=True))
+        return dict(zip(self.kinds, (by_row, by_column), strict=True))
 
     def describe(self) -> dict[str, str]:
         """Describe the sizes and the scale, by labels for people."""
@@ -493,11 +493,9 @@ class Ratings:
 
     def _read(self, name: str, start: int, stop: int) -> Array:
         """Read entries of a data set; raise InputError if their checksum does not match."""
-        try:
+        fault = f"/{name} is damaged in entries {start} to {stop} (copy the file again, or prepare it again)"
+        with refusing(str(self._wrong(fault)), OSError, RuntimeError):
             array: Array = self._data[name][start:stop]
-        except (OSError, RuntimeError) as error:
-            advice = "copy the file again, or prepare it again"
-            raise self._wrong(f"/{name} is damaged in entries {start} to {stop} ({error}): {advice}") from error
         return array
 
     def _matrix(self, group: str, indptr: Int64, n_cols: int, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
@@ -521,6 +519,7 @@ class Ratings:
         self.nnz, self.nnz_test = attributes["nnz"], attributes["nnz_test"]
         self.minimum, self.maximum = attributes["min"], attributes["max"]
         self.transposed, self.seed, self.digest = (attributes[k] for k in ("transposed", "seed", "content_sha256"))
+        self.kinds = ("item", "user") if self.transposed else ("user", "item")
         self.mean, self.source = attributes["mean"], attributes["source"]
         # NaN fails every comparison; the mean in float64 may round just outside equal extremes
         slack = 1e-6 * max(1.0, abs(self.minimum), abs(self.maximum))
@@ -724,10 +723,8 @@ class _Content:
         self.append(f"{part}/values", values, length)
         if slab.ages is not None:
             self.append(f"{part}/age", slab.ages, length)
-        owners: dict[Side, Array] = {
-            "rows": np.repeat(np.arange(row, row + len(indptr) - 1), np.diff(indptr)),
-            "cols": indices,
-        }
+        rows = np.repeat(np.arange(row, row + len(indptr) - 1), np.diff(indptr))
+        owners: dict[Side, Array] = {"rows": rows, "cols": indices}
         for side, times in (slab.times or {}).items():
             for name, total, numbers in zip(Times.datasets(side, part), Times.datasets(side), times, strict=True):
                 counts = self._time_counts.setdefault(total, np.zeros(getattr(self._sizes, side), np.int32))

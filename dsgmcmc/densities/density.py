@@ -230,9 +230,7 @@ def _compute_curvature(density: Density) -> tuple[Float64, Float64]:
         precision = _positive(_diagonal(density, mode, np.full(len(mode), SPACINGS[0])), prior) + prior
     curvature = max(_largest_eigenvalue(density, mode, precision), 1.0) * precision - prior
     if not np.isfinite(curvature).all():
-        raise InputError(
-            f"the curvature of {type(density).__name__} is not finite: give it an attribute curvature, (D,)"
-        )
+        raise InputError(f"the curvature of {type(density).__name__} is not finite: add an attribute curvature, (D,)")
     return mode, curvature
 
 

@@ -173,16 +173,11 @@ class Job:
             refuse_taken(run, self.resume)
             # a job was stopped before it sampled the best of the compared models
             if self.usual is None and (run.comparison_file.exists() or run.candidates.exists()):
-                raise InputError(
-                    f"{run.path} was started with {named('model')}: give it again, or another {named('out')}"
-                )
+                raise InputError(f"{run.path} was started with {named('model')}: repeat it, or change {named('out')}")
             return {}
         config, facts = ResolvedConfig.of_run(run)
         if facts.get("data_hash") != self.source.ratings.digest:
-            raise InputError(
-                f"{run.path} was sampled on other data than {self.source.path}, and a run cannot change its data: "
-                f"start another run with another {named('out')}"
-            )
+            raise InputError(f"{run.path} was sampled on other data than {self.source.path}: change {named('out')}")
         run.check_index(facts)
         return config.table()
 
@@ -527,10 +522,8 @@ def _refuse_shorter(config: ResolvedConfig, run: RunDirectory) -> None:
     """Refuse a length that the run has passed already."""
     made = max(run.reached(config.chains))
     if config.iterations < made:
-        raise InputError(
-            f"{run.path} has made {made:,} iterations, and cannot end at iteration {config.iterations:,}: give "
-            f"{named('iterations')} {made} or more, or leave it out"
-        )
+        found = f"{run.path} has made {made:,} iterations, and cannot end at iteration {config.iterations:,}"
+        raise InputError(f"{found}: give {named('iterations')} {made} or more, or leave it out")
 
 
 def warn_of_processes(comm: Comm) -> None:

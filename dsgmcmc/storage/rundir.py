@@ -226,13 +226,14 @@ class RunDirectory:
         return sorted({chain for name in SERIES for chain in _chains_in(self.path / name)})
 
     def cut(self, chain: int, iteration: int) -> None:
-        """Remove a chain's unfinished writes, and its snapshots and metrics after an iteration, the newest first."""
+        """Remove a chain's unfinished writes, its later snapshots and metrics, and draws that no checkpoint needs."""
         for name in SERIES:
             parent = self.series(name, chain)
             store.clean(parent)
             for step in reversed(store.steps(parent)):
                 if step > iteration:
                     store.remove(parent / store.step_name(step))
+        self.prune_draws(chain)
         self.cut_metrics(chain, iteration)
 
     def forget(self) -> None:
@@ -256,9 +257,7 @@ class RunDirectory:
         """Remove the snapshots of draws to which no checkpoint refers; a job may resume from any checkpoint."""
         checkpoints, draws = self.series("checkpoints", chain), self.series("draws", chain)
         try:
-            manifests = [
-                store.read_manifest(checkpoints / store.step_name(iteration)) for iteration in store.steps(checkpoints)
-            ]
+            manifests = [store.read_manifest(checkpoints / store.step_name(step)) for step in store.steps(checkpoints)]
         except InputError:  # the next call may succeed
             return
         written = store.steps(draws)
@@ -333,10 +332,7 @@ class RunDirectory:
         if not isinstance(section, dict):
             raise InputError(f"{self.path} is not a run directory: {self.settings_file} has no section [run]")
         if section.pop("format", 1) != store.VERSION:
-            raise InputError(
-                f"{self.path} was written by another version of dsgmcmc, and this version cannot read it: sample again "
-                "in a new directory; the same ratings and settings give the same draws"
-            )
+            raise InputError(f"{self.path} was written by another version of dsgmcmc: sample again in a new directory")
         with refusing(f"{self.settings_file} is damaged in [run]", ValidationError):
             return content, FactsModel.model_validate(section).model_dump(exclude_unset=True)
 
@@ -443,9 +439,8 @@ class SavedDraws:
         if position < len(self.steps):
             self.open(self.steps[position])
         if iteration not in self._places:
-            raise GoneError(
-                f"{self.path} has no draw of iteration {iteration}: the run has since removed it. Open the run again"
-            )
+            gone = f"draw {iteration} of {self.path} is gone"
+            raise GoneError(f"{gone}: the run has since removed it. Open the run again")
         return self._places[iteration]
 
     def snapshots(self, iterations: Iterable[int]) -> list[store.Snapshot]:
