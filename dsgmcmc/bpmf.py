@@ -20,7 +20,8 @@ from dsgmcmc.data.arrays import has_times, ratings_source, read_features
 from dsgmcmc.data.columns import NO_COLUMN, parse_columns
 from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.errors import AgreedError, InputError, StoppedError
-from dsgmcmc.parallel.comm import Alone, on_root
+from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.mpirun import number_of_processes, run_sample
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.run import Run

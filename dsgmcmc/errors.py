@@ -67,7 +67,15 @@ def refusing(problem: str, *kinds: type[Exception]) -> Iterator[None]:
     except InputError:
         raise
     except kinds as error:
-        raise InputError(f"{problem}: {getattr(error, 'strerror', None) or error}") from error
+        raise InputError(f"{problem}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Say what an error says: of Pydantic's, the first fault and its place; of the system's, no number and path."""
+    if hasattr(error, "errors"):
+        fault = error.errors(include_input=False)[0]
+        return ": ".join([*map(str, fault["loc"]), fault["msg"]])
+    return str(getattr(error, "strerror", None) or error)
 
 
 class NotFittedError(InputError, AttributeError):

@@ -94,9 +94,7 @@ def console(stderr: bool = False) -> Console:
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
-def show_table(
-    headings: Sequence[str], rows: Iterable[Sequence[str]], title: str = "", *, left: Collection[str] = ()
-) -> None:
+def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]], title: str, *, left: Collection[str]) -> None:
     """Print a table.
 
     Parameters
@@ -112,8 +110,7 @@ def show_table(
     """
     from rich.table import Table
 
-    if title:
-        say(title)
+    say(title)
     table = Table(box=None)
     for heading in headings:
         table.add_column(plain(heading), justify="left" if heading in left else "right")

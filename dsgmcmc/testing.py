@@ -29,7 +29,8 @@ from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
 from dsgmcmc.model.parts import PARTS, Part
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.parallel.comm import Alone, on_root
+from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource, targets_of

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum, unique
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from dsgmcmc.parallel.alone import Alone
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -30,8 +35,6 @@ NoiseName = Literal["shared", "by-user", "by-item", "both"]
 ImplicitName = Literal["no", "user", "item", "both"]
 ThresholdsName = Literal["shared", "user"]
 FeaturesName = Literal["yes", "no", "user", "item"]
-
-T = TypeVar("T")
 
 
 @unique
@@ -72,72 +75,5 @@ class Factor(IntEnum):
     H = 1
 
 
-class Comm(Protocol):
-    """A communicator: the methods of ``mpi4py.MPI.Comm`` that are used, or `dsgmcmc.parallel.comm.Alone`.
-
-    Attributes
-    ----------
-    rank : int
-        Number of this process.
-    size : int
-        Number of processes.
-    """
-
-    rank: int
-    size: int
-
-    def allgather(self, sendobj: T) -> list[T]:
-        """Return the objects of all processes, on all processes."""
-
-    def gather(self, sendobj: T, root: int = 0) -> list[T] | None:
-        """Return the objects of all processes on the root, and None elsewhere."""
-
-    def bcast(self, obj: Any, root: int = 0) -> Any:
-        """Return the root's object, on all processes."""
-
-    def allreduce(self, sendobj: T) -> T:
-        """Return the sum over all processes, on all processes."""
-
-    def Split(self, color: int = 0, key: int = 0) -> Comm:
-        """Make a communicator of the processes with equal colours, in the order of their keys."""
-
-    def Free(self) -> None:
-        """Free the communicator."""
-
-    def Barrier(self) -> None:
-        """Wait for all processes."""
-
-    def Abort(self, errorcode: int = 0) -> None:
-        """End all processes at once."""
-
-    # The methods below are called only if there are several processes.
-
-    def Split_type(self, split_type: int) -> Comm:
-        """Make a communicator of the processes that share a resource, such as the memory of a node."""
-
-    def Send_init(self, buf: Any, dest: int, tag: int = 0) -> Any:
-        """Make a persistent request to send a buffer."""
-
-    def Recv_init(self, buf: Any, source: int, tag: int = 0) -> Any:
-        """Make a persistent request to receive into a buffer."""
-
-    def Isend(self, buf: Array, dest: int, tag: int = 0) -> Any:
-        """Begin to send an array; returns a request."""
-
-    def Irecv(self, buf: Array, source: int, tag: int = 0) -> Any:
-        """Begin to receive into an array; returns a request."""
-
-    def Gatherv(self, sendbuf: Array, recvbuf: Any, root: int = 0) -> None:
-        """Concatenate the arrays of all processes on the root."""
-
-    def Igatherv(self, sendbuf: Array, recvbuf: Any, root: int = 0) -> Any:
-        """Begin to gather arrays as `Gatherv` does; returns a request."""
-
-    def Bcast(self, buf: Array, root: int = 0) -> None:
-        """Copy the root's array to all processes."""
-
-    def Iallreduce(self, sendbuf: Array, recvbuf: Array, op: Any) -> Any:
-        """Begin to reduce arrays over all processes, on all processes; returns a request."""
-
-    def Ibarrier(self) -> Any:
-        """Begin to wait for all processes; returns a request."""
+#: A communicator of mpi4py, or that of a single process, which needs no MPI.
+Comm: TypeAlias = "MPI.Comm | Alone"

@@ -18,15 +18,11 @@ if TYPE_CHECKING:
 
 OutOption = Annotated[
     Path | None,
-    typer.Option(
-        "--out", "-o", metavar="OUT", help="CSV or Parquet file: the suffix decides.", show_default="CSV to stdout"
-    ),
+    typer.Option("--out", "-o", metavar="OUT", help="CSV or Parquet file, by suffix.", show_default="CSV to stdout"),
 ]
 ClipOption = Annotated[
     bool,
-    typer.Option(
-        "--clip/--no-clip", help="Clip predicted ratings and quantiles, not scores, to the range of the ratings."
-    ),
+    typer.Option("--clip/--no-clip", help="Clip predictions and quantiles, not scores, to the range of the ratings."),
 ]
 DataOption = Annotated[
     Path | None,
@@ -117,9 +113,7 @@ def recommend(
     ] = None,
     matching: Annotated[
         str | None,
-        typer.Option(
-            metavar="REGEX", help="Recommend only items whose line in the file of --items matches, e.g. 'Comedy|Drama'."
-        ),
+        typer.Option(metavar="REGEX", help="Recommend only items whose line in --items matches, e.g. 'Comedy|Drama'."),
     ] = None,
     candidates: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Recommend only these items, one name per line.")
@@ -269,9 +263,7 @@ def evaluate(
 @retry_if_gone
 def export(
     run: RunArgument,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="OUT", help="File; its suffix decides the format: .parquet or .nc.")
-    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="Parquet or NetCDF file: .parquet or .nc.")],
     draws: Annotated[bool, typer.Option("--draws", help="Parquet: saved draws instead of posterior moments.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
 ) -> None:

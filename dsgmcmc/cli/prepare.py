@@ -24,9 +24,7 @@ DataSet = StrEnum("DataSet", {name: name for name in DATA_SETS})  # type: ignore
 
 def fetch(
     name: Annotated[DataSet, typer.Argument(help="Data set.", show_default=False)],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Parent folder of the data set's folder.")] = Path(
-        "downloads"
-    ),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Parent of the data set's folder.")] = Path("downloads"),
 ) -> None:
     """Download a MovieLens data set, check it and unpack it, unless it exists already.
 

@@ -224,9 +224,7 @@ class ChainConfig(Checked):
         "Iterations between draws.", None, shown="2sweeps, rounded; 1 with gibbs", metavar="LENGTH"
     )
     evaluate_every: Length = setting("Iterations between successive lines of metrics.", "10sweeps", offered=False)
-    checkpoint_every: int | str = setting(
-        "Time or iterations between checkpoints; e.g. 10min or 1000.", "10min", metavar="LENGTH"
-    )
+    checkpoint_every: int | str = setting("Time or iterations between checkpoints; e.g. 1h.", "10min", metavar="LENGTH")
     save_draws: int = setting("Minimum number of draws that a chain saves; with 0, the run cannot predict.", 50, ge=0)
 
     @field_validator("iterations", "burn_in", "thin", "evaluate_every")

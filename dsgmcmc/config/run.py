@@ -47,10 +47,8 @@ def automatic_rank(ratings: int, rows_and_columns: int) -> int:
 
 def feature_sizes(ratings: Ratings) -> dict[Factor, tuple[int, int]]:
     """Return the numbers of features and of feature groups, for every factor whose rows have features."""
-    return {
-        Factor(SIDES.index(side)): (len(stored.names), len(set(stored.groups)))
-        for side, stored in ratings.features.items()
-    }
+    features = ratings.features.items()
+    return {Factor(SIDES.index(side)): (len(stored.names), len(set(stored.groups))) for side, stored in features}
 
 
 class FactorConfig(BaseModel):
@@ -139,10 +137,8 @@ class RunConfig(ModelConfig, ChainConfig):
         rank = MAX_AUTOMATIC_RANK if self.rank == "auto" else self.rank
         config = ResolvedConfig.of({**self.plain(processes, finest), "rank": rank})
         if config.interleaved and self.law.has_parameters():
-            needs = (
-                f"would need separate parameters of the {self.likelihood} likelihood: use another {named('sampler')}"
-            )
-            raise InputError(f"{config.sampler.name} interleaves several states, each of which {needs}")
+            needs = f"its own parameters of the {self.likelihood} likelihood: use another {named('sampler')}"
+            raise InputError(f"{config.sampler.name} interleaves several states, each of which would need {needs}")
         for part in PARTS.values():
             part.check(config)
         return config
@@ -234,9 +230,7 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
 # ---------------------------------------------------------------------- layers of settings
 
 
-def read_settings(
-    options: Mapping[str, Any], config_file: Path | None = None, assignments: Sequence[str] = ()
-) -> dict[str, Any]:
+def read_settings(options: Mapping[str, Any], config_file: Path | None, assignments: Sequence[str]) -> dict[str, Any]:
     """Read and merge the settings that a user gives.
 
     Parameters
@@ -311,10 +305,7 @@ def _default_sampler(settings: Mapping[str, Any]) -> str:
 
 
 def _underscored(section: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name.replace("-", "_"): _underscored(value) if isinstance(value, dict) else value
-        for name, value in section.items()
-    }
+    return {name.replace("-", "_"): _underscored(x) if isinstance(x, dict) else x for name, x in section.items()}
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dsgmcmc.data.columns import ROLES, assign_columns, find_column, locate, par
 from dsgmcmc.data.features import Description, Kind
 from dsgmcmc.data.tables import TableFile, is_number
 from dsgmcmc.data.wide import counts_cells, parse_missing, refuse_names
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.settings import in_python
 from dsgmcmc.types import Array, Float64, Mask
 
@@ -204,15 +204,13 @@ def _seconds(times: Array) -> Float64:
 
 def _floats(column: Array, rule: str) -> Float64:
     """Convert numbers, which may be written as text, to float64; an error begins with the rule."""
-    try:
+    with refusing(rule, TypeError, ValueError):
         if column.dtype.kind in "cmM":
             raise TypeError(f"found {column.dtype}")
         for value in column if column.dtype.kind in "OU" else ():
             if isinstance(value, str) and not is_number(value):
                 raise ValueError(f"found {str(value)!r}")
         return column.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{rule} ({error})") from error
 
 
 def _refuse_rows(bad: Mask, kind: str) -> None:

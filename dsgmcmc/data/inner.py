@@ -3,6 +3,8 @@
 If the file has a temporal split, the latest training ratings are held out. Otherwise training ratings are held out at
 random, by a hash of seed, row and column. Rows may be left out at random, with all their ratings, by a hash of seed and
 row. The test ratings of the file are never read. Only counts are kept in memory; every read computes the split again.
+
+[Steele 2014] Fast splittable pseudorandom number generators. OOPSLA.
 """
 
 from __future__ import annotations

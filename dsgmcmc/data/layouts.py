@@ -153,12 +153,8 @@ def _libfm() -> Layout:
 
 def _netflix(after: str) -> Layout | None:
     """Return the layout of ratings, qualifying or probing pairs of the Netflix prize, by the line after an item."""
-    date = "([0-9]{4}-[0-9]{2}-[0-9]{2})"
-    parts = {
-        "user": (_INDEX, _index),
-        "rating": (f"({_NUMBER})", _number),
-        "timestamp": (date, "nullif(g.g{}, '')".format),
-    }
+    parts = {"user": (_INDEX, _index), "rating": (f"({_NUMBER})", _number)}
+    parts["timestamp"] = ("([0-9]{4}-[0-9]{2}-[0-9]{2})", "nullif(g.g{}, '')".format)
     for names in (("user", "rating", "timestamp"), ("user", "timestamp"), ("user", "rating"), ("user",)):
         pattern = ",".join(parts[name][0] for name in names)
         if re.fullmatch(pattern, after):
@@ -215,6 +211,4 @@ def read_smurff(path: Path, file: IO[bytes], head: bytes, limit: int) -> tuple[t
 def refuse_size(path: Path, size: int, limit: int) -> None:
     """Raise InputError if reading a binary matrix of `size` bytes needs more memory than the limit."""
     if _MEMORY_FACTOR * size > limit:
-        raise InputError(
-            f"{path}: it has {size / 1e6:,.0f} MB, and reading it takes {_MEMORY_FACTOR} times as much: raise --memory"
-        )
+        raise InputError(f"{path} ({size / 1e6:,.0f} MB) needs {_MEMORY_FACTOR} times as much memory: raise --memory")

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dsgmcmc.errors import InputError, writing
+from dsgmcmc.errors import InputError, refusing, writing
 
 PUBLISHER = "https://files.grouplens.org/datasets/movielens"
 LICENCE = (
@@ -79,13 +79,11 @@ def _blocks(url: str) -> Iterator[tuple[bytes, int]]:
     import http.client  # importing these modules takes longer than running most commands
     import urllib.request
 
-    try:
+    advice = "copy the archive here and unpack it, or make synthetic ratings with data/synthetic.py of the repository"
+    problem = f"cannot download {url} (without a network, {advice})"
+    with refusing(problem, OSError, http.client.HTTPException, ValueError):
         request = urllib.request.Request(url, headers={"User-Agent": "dsgmcmc"})
         with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
             total = int(response.headers.get("Content-Length") or 0)
             while block := response.read(_BLOCK):
                 yield block, total
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        advice = "Without a network, copy the archive here and unpack it, or make synthetic ratings"
-        script = "data/synthetic.py of the repository"
-        raise InputError(f"cannot download {url}: {error}. {advice} with {script}") from error

@@ -53,7 +53,7 @@ from typing import Any, Literal, NamedTuple
 import h5py
 import numpy as np
 
-from dsgmcmc.errors import InputError, writing
+from dsgmcmc.errors import InputError, refusing, writing
 from dsgmcmc.kernels.stored import Numbering
 from dsgmcmc.storage.files import check_target, replacing, sync
 from dsgmcmc.storage.hdf5 import checked_dataset, new_hdf5
@@ -251,6 +251,13 @@ def row_slabs(indptr: Int64, entries: int) -> Iterator[tuple[int, int]]:
         start = stop
 
 
+def _entries(indptr: Int64, start: int, stop: int) -> tuple[int, int]:
+    """Return the positions at which rows `start` to `stop` begin and end."""
+    if not 0 <= start <= stop < len(indptr):
+        raise ValueError(f"rows {start}:{stop} of {len(indptr) - 1}")
+    return int(indptr[start]), int(indptr[stop])
+
+
 class Ratings:
     """A ratings file, opened for reading and checked. Use as a context manager.
 
@@ -271,6 +278,8 @@ class Ratings:
         Mean and range of the training ratings.
     transposed : bool
         Whether the rows are items (if there are more items than users).
+    kinds : (str, str)
+        What the rows and the columns are: user or item.
     seed : int
         Seed of the order of rows and columns, and of the split.
     source : str
@@ -329,10 +338,8 @@ class Ratings:
         raw = self._read(f"{side}/ids", 0, len(self._data[f"{side}/ids"]))
         if raw.dtype == np.int64:
             return raw
-        try:
+        with refusing(str(self._wrong(f"/{side}/ids is not UTF-8")), UnicodeDecodeError):
             return np.array([name.decode() for name in raw.tolist()], dtype=object)
-        except UnicodeDecodeError as error:
-            raise self._wrong(f"/{side}/ids is not UTF-8") from error
 
     def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
         """Read rows `start` to `stop` of a part.
@@ -345,20 +352,14 @@ class Ratings:
         indices : (n,) int32, ascending in each row
         values : (n,) float32
         """
-        first, last = self._cells(part, start, stop)
-        indices = self._read(f"{part}/indices", first, last)
-        values = self._read(f"{part}/values", first, last)
-        indptr = self._indptr[part][start : stop + 1] - first
-        if bad := _find_bad_cells(indptr, indices, values, self.n_cols):
-            raise self._wrong(f"/{part} has {bad} in rows {start} to {stop}")
-        return indptr, indices, values
+        return self._matrix(part, self._indptr[part], self.n_cols, start, stop)
 
     def columns(self, part: Split, start: int, stop: int) -> Int32:
         """Return the column of every rating of a part in rows `start` to `stop`, (n,) int32; values are not read.
 
         Raises InputError if the file has indices out of range.
         """
-        indices = self._read(f"{part}/indices", *self._cells(part, start, stop))
+        indices = self._read(f"{part}/indices", *_entries(self._indptr[part], start, stop))
         if len(indices) and not 0 <= indices.min() <= indices.max() < self.n_cols:
             raise self._wrong(f"/{part} has indices outside 0..{self.n_cols - 1} in rows {start} to {stop}")
         return indices
@@ -370,14 +371,14 @@ class Ratings:
 
     def ages(self, start: int, stop: int) -> UInt8:
         """Return the ages of the training ratings in rows `start` to `stop`: hundredth by time, 0 for the latest."""
-        return self._read("train/age", *self._cells("train", start, stop))
+        return self._read("train/age", *_entries(self.row_indptr, start, stop))
 
     def untrained(self) -> dict[str, int]:
         """Return the number of test ratings whose "user", and whose "item", has no training ratings."""
         by_row = int(np.diff(self.test_indptr)[np.diff(self.row_indptr) == 0].sum())
         slabs = (self.columns("test", *slab) for slab in row_slabs(self.test_indptr, 1 << 22))
         by_column = sum(int(np.count_nonzero(self.column_counts[columns] == 0)) for columns in slabs)
-        return dict(zip(("item", "user") if self.transposed else ("user", "item"), (by_row, by_column), strict=True))
+        return dict(zip(self.kinds, (by_row, by_column), strict=True))
 
     def describe(self) -> dict[str, str]:
         """Describe the sizes and the scale, by labels for people."""
@@ -400,12 +401,6 @@ class Ratings:
             for kind, number in self.untrained().items()
             if 0 < number == self.nnz_test
         ]
-
-    def _cells(self, part: Split, start: int, stop: int) -> tuple[int, int]:
-        """Return the positions in a part's arrays at which rows `start` to `stop` begin and end."""
-        if not 0 <= start <= stop <= self.n_rows:
-            raise ValueError(f"rows {start}:{stop} of {self.n_rows}")
-        return int(self._indptr[part][start]), int(self._indptr[part][stop])
 
     def levels(self, limit: int) -> Float64 | None:
         """Return the distinct training ratings, (R,) float64 in ascending order; None if there are more than `limit`.
@@ -436,20 +431,16 @@ class Ratings:
 
         Raises InputError if the file has indices out of range or order, or values that are not finite.
         """
-        group, stored = f"{side}/features", self.features[side]
-        first, last = int(stored.indptr[start]), int(stored.indptr[stop])
-        indices, values = (self._read(f"{group}/{name}", first, last) for name in ("indices", "values"))
-        indptr = stored.indptr[start : stop + 1] - first
-        if bad := _find_bad_cells(indptr, indices, values, len(stored.names)):
-            raise self._wrong(f"/{group} has {bad} in rows {start} to {stop}")
-        return Features(indptr, indices, values, stored.names, stored.groups)
+        stored = self.features[side]
+        rows = self._matrix(f"{side}/features", stored.indptr, len(stored.names), start, stop)
+        return Features(*rows, stored.names, stored.groups)
 
     def times_slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
         """Read the positions in time of a part's ratings in rows `start` to `stop`, within their rows or columns.
 
         `times` must be known. Raises InputError if a place or page is not below the count of its row (or column).
         """
-        first, last = self._cells(part, start, stop)
+        first, last = _entries(self._indptr[part], start, stop)
         if side == "cols":
             owners = self.columns(part, start, stop)
         else:
@@ -502,12 +493,19 @@ class Ratings:
 
     def _read(self, name: str, start: int, stop: int) -> Array:
         """Read entries of a data set; raise InputError if their checksum does not match."""
-        try:
+        fault = f"/{name} is damaged in entries {start} to {stop} (copy the file again, or prepare it again)"
+        with refusing(str(self._wrong(fault)), OSError, RuntimeError):
             array: Array = self._data[name][start:stop]
-        except (OSError, RuntimeError) as error:
-            advice = "copy the file again, or prepare it again"
-            raise self._wrong(f"/{name} is damaged in entries {start} to {stop} ({error}): {advice}") from error
         return array
+
+    def _matrix(self, group: str, indptr: Int64, n_cols: int, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
+        """Read rows `start` to `stop` of a matrix in compressed sparse rows, and check them."""
+        first, last = _entries(indptr, start, stop)
+        indices, values = (self._read(f"{group}/{name}", first, last) for name in ("indices", "values"))
+        ends = indptr[start : stop + 1] - first
+        if bad := _find_bad_cells(ends, indices, values, n_cols):
+            raise self._wrong(f"/{group} has {bad} in rows {start} to {stop}")
+        return ends, indices, values
 
     def _check_attributes(self) -> None:
         """Read the attributes, and check their types, ranges and the version."""
@@ -521,6 +519,7 @@ class Ratings:
         self.nnz, self.nnz_test = attributes["nnz"], attributes["nnz_test"]
         self.minimum, self.maximum = attributes["min"], attributes["max"]
         self.transposed, self.seed, self.digest = (attributes[k] for k in ("transposed", "seed", "content_sha256"))
+        self.kinds = ("item", "user") if self.transposed else ("user", "item")
         self.mean, self.source = attributes["mean"], attributes["source"]
         # NaN fails every comparison; the mean in float64 may round just outside equal extremes
         slack = 1e-6 * max(1.0, abs(self.minimum), abs(self.maximum))
@@ -724,10 +723,8 @@ class _Content:
         self.append(f"{part}/values", values, length)
         if slab.ages is not None:
             self.append(f"{part}/age", slab.ages, length)
-        owners: dict[Side, Array] = {
-            "rows": np.repeat(np.arange(row, row + len(indptr) - 1), np.diff(indptr)),
-            "cols": indices,
-        }
+        rows = np.repeat(np.arange(row, row + len(indptr) - 1), np.diff(indptr))
+        owners: dict[Side, Array] = {"rows": rows, "cols": indices}
         for side, times in (slab.times or {}).items():
             for name, total, numbers in zip(Times.datasets(side, part), Times.datasets(side), times, strict=True):
                 counts = self._time_counts.setdefault(total, np.zeros(getattr(self._sizes, side), np.int32))

@@ -15,7 +15,7 @@ from typing import TypeVar
 import duckdb
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
-from dsgmcmc.errors import InputError, writing
+from dsgmcmc.errors import InputError, refusing, writing
 from dsgmcmc.parallel.comm import memory_limit
 from dsgmcmc.storage.files import remove_folder
 
@@ -31,10 +31,8 @@ _SPILL_PREFIX = ".dsgmcmc-prepare-"
 
 def parse_bytes(text: str) -> int:
     """Parse a size such as ``2GB``, ``512MiB`` or ``1000000000``, in bytes."""
-    try:
+    with refusing(f"{text!r} is no size (for example, 2GB or 512MB)", ValidationError):
         return int(text) if text.isdecimal() else int(TypeAdapter(ByteSize).validate_python(text))
-    except ValidationError as error:
-        raise InputError(f"{text!r} is not a size: expected, for example, 2GB or 512MB") from error
 
 
 @contextlib.contextmanager

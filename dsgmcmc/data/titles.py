@@ -27,7 +27,8 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
         pattern = re.compile(matching or "", re.IGNORECASE)
     with duckdb.connect() as db:
         table = open_table(db, path, lambda fields: _find_id(fields) is not None, latin1=True)
-        id_column, title_column = (_find_id(table.names), _find_title(table.names))
+        id_column = _find_id(table.names)
+        title_column = next((k for k, name in enumerate(table.names) if simplified(name) in _TITLES), None)
         if not table.header:  # years precede titles in the file of the Netflix prize
             columns = list(zip(*table.sample[:10], strict=False))  # as many as the shortest line has
             words = (k for k, texts in enumerate(columns) if k and not all(map(is_number, texts)))
@@ -48,18 +49,10 @@ def _find_id(header: list[str]) -> int | None:
     return names.index("id") if place is None and "id" in names else place
 
 
-def _find_title(header: list[str]) -> int | None:
-    """Return the position of the first column with a usual name for titles; None if there is no such column."""
-    return next((k for k, name in enumerate(header) if simplified(name) in _TITLES), None)
-
-
 def read_names(path: Path) -> list[str]:
     """Read names, one per line; blank lines are skipped. Raises InputError if the file cannot be read, or is empty."""
-    try:
-        with refusing(f"{path} cannot be read", OSError):
-            text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text: convert it with iconv") from error
+    with refusing(f"{path} cannot be read (text must be UTF-8: convert it with iconv)", OSError, UnicodeDecodeError):
+        text = path.read_bytes().decode("utf-8-sig")
     names = [line.strip() for line in text.splitlines() if line.strip()]
     if not names:
         raise InputError(f"{path} is empty: expected a name on every line")

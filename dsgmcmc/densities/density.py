@@ -136,7 +136,7 @@ def precision_of(density: Density) -> Float64:
     return density.curvature + diagonal(density.prior_precision)
 
 
-def initial_points(density: Density, sd: float) -> Float64:
+def start_points(density: Density, sd: float) -> Float64:
     """Return points drawn like initial states, (8, D), always the same; `sd` is in units of 1 / sqrt(precision)."""
     unit = sd / np.sqrt(precision_of(density))
     return start_of(density) + unit * np.random.default_rng(0).standard_normal((8, density.dimension))
@@ -230,9 +230,7 @@ def _compute_curvature(density: Density) -> tuple[Float64, Float64]:
         precision = _positive(_diagonal(density, mode, np.full(len(mode), SPACINGS[0])), prior) + prior
     curvature = max(_largest_eigenvalue(density, mode, precision), 1.0) * precision - prior
     if not np.isfinite(curvature).all():
-        raise InputError(
-            f"the curvature of {type(density).__name__} is not finite: give it an attribute curvature, (D,)"
-        )
+        raise InputError(f"the curvature of {type(density).__name__} is not finite: add an attribute curvature, (D,)")
     return mode, curvature
 
 

@@ -31,7 +31,7 @@ from pydantic import Field
 
 from dsgmcmc.densities.density import D, Density, prior_energy
 from dsgmcmc.densities.vector import VectorTarget
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import refusing
 from dsgmcmc.kernels.formula import dense
 from dsgmcmc.samplers.base import C, Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
@@ -140,13 +140,9 @@ class NormalApproximation(NamedTuple):
         InputError
             If the precision is not positive definite; the message calls it `label`.
         """
-        try:
+        advice = 'give the density a prior_precision above 0, or use proposal = "walk"'
+        with refusing(f"{label} gives no width for proposals ({advice})", np.linalg.LinAlgError):
             lower = np.linalg.cholesky(precision)
-        except np.linalg.LinAlgError as error:
-            raise InputError(
-                f"{label} is not positive definite, so it gives no width for proposals: give the density a "
-                'prior_precision above 0, or use proposal = "walk"'
-            ) from error
         return cls(mean, precision, np.ascontiguousarray(np.linalg.inv(lower).T))
 
     @classmethod

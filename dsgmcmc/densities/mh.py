@@ -182,13 +182,13 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
 
     def __init__(self, config: ModifiedStochasticMHConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
-        self._probabilities: Float64 | None = None  # probabilities of the data, (n, N)
+        self._probabilities = np.zeros((0, 0))  # probabilities of the data, (n, N)
         self._estimates: Float64 | None = None  # the `Estimate` at theta for every row, (n, 3)
 
     def step(self, target: VectorTarget[SumDensity], iteration: int) -> None:
         """Run one iteration."""
         theta, density = target.block["theta"], target.density
-        is_due = self._probabilities is None or iteration % self.config.refresh == 0
+        is_due = not len(self._probabilities) or iteration % self.config.refresh == 0
         if is_due:
             size = np.abs(density.energies(theta)) + np.finfo(np.float64).tiny
             self._probabilities = 0.5 * size / size.sum(axis=1, keepdims=True) + 0.5 / density.n_data
@@ -197,7 +197,6 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
 
     def decide(self, density: SumDensity, theta: Float64, proposed: Float64, limit: Float64, rng: Generator) -> Array:
         """Whether the data's energy rises by no more than `limit`, for every row, (n,) bool."""
-        assert self._probabilities is not None
         if self._estimates is None:
             self._estimates = np.zeros((len(theta), 3))
         accepted = np.zeros(len(theta), bool)

@@ -15,21 +15,14 @@ import numpy as np
 
 from dsgmcmc.config.chain import ChainConfig, ResolvedChain, section_of
 from dsgmcmc.config.units import LEAST_DRAWS
-from dsgmcmc.densities.density import (
-    D,
-    Density,
-    check_attributes,
-    check_energy,
-    check_gradient,
-    complete,
-    initial_points,
-)
+from dsgmcmc.densities.density import D, Density, check_attributes, check_energy, check_gradient, complete, start_points
 from dsgmcmc.densities.vector import NOT_CONDITIONAL, VectorTarget
 from dsgmcmc.densities.verdict import Mixing, verdict
 from dsgmcmc.diagnostics.convergence import split_subchains
 from dsgmcmc.diagnostics.mixing import equal_weights, ess_bulk, ess_tail, halves, rhat
 from dsgmcmc.errors import DivergenceError, InputError, SamplingWarning
-from dsgmcmc.parallel.comm import Alone, agree, launched, on_root, run_for_caller
+from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.parallel.comm import agree, launched, on_root, run_for_caller
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.export import datatree
 from dsgmcmc.samplers import SAMPLERS
@@ -423,7 +416,7 @@ def _check(density: Density, config: ResolvedDensity) -> None:
     if config.sweep_length > density.n_data:
         raise InputError(f"grid {config.grid}: {density.n_data} data cannot be cut into so many parts")
     kind.check_density(config.sampler.config, config.grid, density.dimension)
-    points = initial_points(density, config.initial_sd)
+    points = start_points(density, config.initial_sd)
     check_energy(density, points)
     estimator = kind.estimator(config.sampler.config)
     if kind.gradients != ("none",) and estimator.densities is None:

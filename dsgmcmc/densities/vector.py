@@ -131,9 +131,8 @@ class VectorTarget(Generic[D]):
         """All blocks of parameters that this process holds at present."""
         yield self.block
 
-    def rows_by_factor(self) -> Iterator[ParameterBlock]:
-        """The rows that this process holds at present, in one group per factor."""
-        yield self.block
+    #: The rows that this process holds at present, in one group per factor.
+    rows_by_factor = blocks
 
     def visit(self, send: bool = False) -> Iterator[VectorCell]:
         """Yield the cells of this iteration's part; `send`: send blocks to their next processes. Collective."""

@@ -69,8 +69,7 @@ class BiasesOnly(NamedTuple):
 
     def predict(self, rows: Int64, columns: Int32) -> Float64:
         """Return the expected ratings of pairs, (q,), on the scale of `law`."""
-        mean: Float64 = self.mean + self.means[0][rows] + self.means[1][columns]
-        return mean
+        return self.mean + self.means[0][rows] + self.means[1][columns]
 
     def predictive(self, rows: Int64, columns: Int32, levels: Float64 | None = None) -> Predictive:
         """Return the predictive distributions of the ratings of pairs; `levels` are the ratings' levels, if known."""

@@ -10,7 +10,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dsgmcmc.diagnostics.summary import read_summary, save_summary
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import refusing
 
 #: Texts for the criteria, by their names in tables. For every criterion but the RMSE, larger values are better.
 CRITERIA = {
@@ -137,10 +137,8 @@ class Comparison(BaseModel):
     @classmethod
     def read(cls, path: Path) -> Comparison:
         """Read a comparison. Raises InputError if the file is damaged, and FileNotFoundError if there is none."""
-        try:
+        with refusing(f"{path} is damaged", ValidationError):
             return cls.model_validate(read_summary(path))
-        except ValidationError as error:
-            raise InputError(f"{path} is damaged: {error.errors(include_input=False)[0]['msg']}") from error
 
     def toml(self) -> str:
         """Return the settings of the recommended model, for ``sample --config``."""

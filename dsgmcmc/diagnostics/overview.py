@@ -137,10 +137,7 @@ def _command(job: Mapping[str, Any]) -> str:
 
 def convergence_table(diagnosis: Mapping[str, Any]) -> Table:
     """Make a table of R-hat and ESS of shared parameters, and their worst values for predictions, from `diagnose`."""
-    rows = [
-        [line["label"], f"{line['mean']:.5g}", f"{line['sd']:.3g}", *_measures(line)]
-        for line in diagnosis["quantities"]
-    ]
+    rows = [[x["label"], f"{x['mean']:.5g}", f"{x['sd']:.3g}", *_measures(x)] for x in diagnosis["quantities"]]
     predictions = diagnosis["predictions"]
     if predictions["pairs"]:
         rows.append([f"worst of {predictions['pairs']} predictions", "", "", *_measures(predictions)])

@@ -75,8 +75,7 @@ def inside(transforms: Pit, low: float, high: float) -> Float64:
     width = up_to - below
     common = np.maximum(np.minimum(up_to, high) - np.maximum(below, low), 0.0)
     contained = (low <= up_to) & ((up_to < high) | (high == 1))
-    share: Float64 = np.where(width > 0, common / np.where(width > 0, width, 1.0), contained)
-    return share
+    return np.where(width > 0, common / np.where(width > 0, width, 1.0), contained)
 
 
 def coverage(transforms: Pit, levels: Sequence[float] = LEVELS) -> dict[float, float]:

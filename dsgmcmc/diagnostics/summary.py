@@ -7,15 +7,15 @@ info`` and the report begin with it. ``summary.json`` and ``comparison.json`` ar
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from math import inf, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dsgmcmc.data.ratings import describe_untrained
 from dsgmcmc.diagnostics.convergence import MAX_SHARE_APART, describe_ending
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.storage.files import read_plain, write_whole
 from dsgmcmc.storage.store import seal, unseal
 from dsgmcmc.terminal import plain
@@ -56,16 +56,10 @@ def read_summary(path: Path) -> dict[str, Any]:
     return summary
 
 
-@contextmanager
-def as_written(path: Path) -> Iterator[None]:
+def as_written(path: Path) -> AbstractContextManager[None]:
     """Context in which errors caused by the contents of a summary become InputError."""
-    try:
-        yield
-    except InputError:
-        raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        why = f"{type(error).__name__}: {error}"
-        raise InputError(f"{path} is not the summary of a run ({why}); move it away, or sample again") from error
+    problem = f"{path} is not the summary of a run (move it away, or sample again)"
+    return refusing(problem, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 # ---------------------------------------------------------------------- the text about a run
@@ -248,9 +242,7 @@ def doubts(summary: Summary) -> list[str]:
     warnings.extend(no_better(summary))
     inside = summary["coverage"]["0.9"]
     finest = inside > 0.9 and summary.get("narrower_than_levels")  # rounding adds to coverage, not width
-    if not finest and abs(inside - 0.9) > max(
-        COVERAGE_OFF, 3 * sqrt(0.9 * 0.1 / summary.get("test_ratings", 1_000_000))
-    ):
+    if not finest and abs(inside - 0.9) > max(COVERAGE_OFF, 3 * sqrt(0.9 * 0.1 / summary.get("test_ratings", 10**6))):
         size = "too wide" if inside > 0.9 else "too narrow"
         warnings.append(f"90 % intervals contain {inside:.1%} of the test ratings: predictive distributions are {size}")
     return warnings

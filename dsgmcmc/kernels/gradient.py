@@ -140,7 +140,7 @@ def spread_kernel(D: int, sides: str = "wh") -> Callable[..., None]:
     """
     split = D % 8 == 1 and D > 1
     record = Record(D - split, biases=False, split=split, sides=sides)
-    lines = [*record.begin(), *by_rows(record.gradients(score="float32(-1)")), *record.end()]
+    lines = [*record.begin(), *by_rows(record.gradients("float32(-1)")), *record.end()]
     return compile_passes(f"spread_{D}", PATTERN | FACTORS, lines)
 
 
@@ -155,7 +155,7 @@ def product_kernel(D: int) -> Callable[..., None]:
         and e theta_w[i] to `out_h[j]`. If y is passed as theta_w, ``(sum_j h_j h_j^T) y_i`` is added to `out_w[i]`.
     """
     record = Record(D, biases=False)
-    row = ["base = begin", *record.predictors(), *record.gradients(score="-errors[r - base]")]
+    row = ["base = begin", *record.predictors(), *record.gradients("-errors[r - base]")]
     errors = "errors = np.empty(final + uint64(4), np.float32)"  # each row fills only the beginning
     lines = [*record.begin(), errors, *by_rows(row), *record.end()]
     return compile_passes(f"products_{D}", PATTERN | FACTORS, lines)

@@ -20,8 +20,10 @@ which no factor has: normals z2 in the layout of z, and uniforms u, each from it
 Gamma variables are made by the rejection sampler of [Marsaglia & Tsang 2000]. Attempt a for row i uses counter
 64 i + a, so that a variable depends only on its key and row.
 
-The functions from `radius` to `uniform` are never called from Python: their source is compiled into the kernels
+The functions from `log_series` to `uniform` are never called from Python: their source is compiled into the kernels
 that use them.
+
+[Marsaglia & Tsang 2000] A simple method for generating gamma variables. ACM Trans. Math. Softw. 26.
 """
 
 from __future__ import annotations
@@ -89,14 +91,8 @@ def noise_words(key: NoiseKey) -> tuple[int, int, int, int, int, int]:
     return first, *counter, seed & 0xFFFFFFFF, seed >> 32
 
 
-def radius(word: Any) -> Any:
-    """Compute sqrt(-2 log u) for u = (word + 1/2) 2^-32; the logarithm is Cephes' polynomial."""
-    u = float32((float32(word) + float32(0.5)) * float32(2.0**-32))
-    bits = int32(u.view(int32) - int32(0x3F3504F3))  # so that the mantissa goes from sqrt(1/2) to sqrt(2)
-    exponent = float32(bits >> int32(23))
-    mantissa = int32((bits & int32(0x007FFFFF)) + int32(0x3F3504F3)).view(float32)
-    below_one = (float32(uint32(~word)) + float32(0.5)) * float32(2.0**-32)  # 1 - u, which u has rounded off
-    t = -below_one if exponent == float32(0) else mantissa - float32(1)
+def log_series(t: Any) -> Any:
+    """Compute (log(1 + t) - t + t^2 / 2) / t^3 from sqrt(1/2) - 1 to sqrt(2) - 1: Cephes' polynomial."""
     p = float32(7.0376836292e-2)
     p = p * t + float32(-1.1514610310e-1)
     p = p * t + float32(1.1676998740e-1)
@@ -105,7 +101,18 @@ def radius(word: Any) -> Any:
     p = p * t + float32(-1.6668057665e-1)
     p = p * t + float32(2.0000714765e-1)
     p = p * t + float32(-2.4999993993e-1)
-    p = p * t + float32(3.3333331174e-1)
+    return p * t + float32(3.3333331174e-1)
+
+
+def radius(word: Any) -> Any:
+    """Compute sqrt(-2 log u) for u = (word + 1/2) 2^-32."""
+    u = float32((float32(word) + float32(0.5)) * float32(2.0**-32))
+    bits = int32(u.view(int32) - int32(0x3F3504F3))  # so that the mantissa goes from sqrt(1/2) to sqrt(2)
+    exponent = float32(bits >> int32(23))
+    mantissa = int32((bits & int32(0x007FFFFF)) + int32(0x3F3504F3)).view(float32)
+    below_one = (float32(uint32(~word)) + float32(0.5)) * float32(2.0**-32)  # 1 - u, which u has rounded off
+    t = -below_one if exponent == float32(0) else mantissa - float32(1)
+    p = log_series(t)
     square = t * t
     rest = p * t * square + exponent * float32(-2.12194440e-4) - float32(0.5) * square
     log = t + rest + exponent * float32(0.693359375)
@@ -189,7 +196,7 @@ def transform() -> str:
 
     Only the fast-math flag `contract` is set, so that the bits do not depend on the kernel that contains it.
     """
-    return _helpers(radius, quadrant, angle, sine, cosine, turned)
+    return _helpers(log_series, radius, quadrant, angle, sine, cosine, turned)
 
 
 def _helpers(*functions: Callable[..., Any]) -> str:

@@ -271,9 +271,7 @@ class Record:
             lines += [f"prefetch(records, {begin} + ahead, {self.half}, {LINE})" for begin in ("aligned", "gradients")]
         return ["if far:", *indented(lines)]
 
-    def gradients(
-        self, also: Sequence[str] = (), score: str = "errors[r - base]", column: str = COLUMN_OF
-    ) -> list[str]:
+    def gradients(self, score: str, also: Sequence[str] = (), column: str = COLUMN_OF) -> list[str]:
         """Lines that add the contributions of row i's ratings to the gradients, for `by_groups`.
 
         Lines `also` run once for every rating r, of column j; `score` and `column` are the expressions for its score
@@ -373,7 +371,7 @@ def by_groups(record: Record, passes: Passes) -> list[str]:
         *indented(of_rows(record.predictors(passes.before, IN_GROUP))),
         *indented(passes.scores),
         *indented(
-            of_rows([*passes.row_before, *record.gradients(passes.after, passes.score, IN_GROUP), *passes.row_after])
+            of_rows([*passes.row_before, *record.gradients(passes.score, passes.after, IN_GROUP), *passes.row_after])
         ),
         "    first_row = row",
         "    base = last",

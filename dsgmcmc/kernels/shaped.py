@@ -16,25 +16,18 @@ import numpy as np
 
 from dsgmcmc.kernels.jit import indented
 from dsgmcmc.kernels.ordinal import SCALE_ARGUMENTS, SCALED, exp32
+from dsgmcmc.kernels.philox import log_series
 from dsgmcmc.kernels.records import Passes, Record, compile_gradient
 
 int32, float32 = np.int32, np.float32
 
 
 def log32(x: Any) -> Any:
-    """Natural logarithm of positive numbers, Cephes' polynomial."""
+    """Natural logarithm of positive numbers."""
     bits = float32(x).view(int32)
     n = int32(int32(bits - int32(0x3F3504F3)) >> int32(23))
     f = int32(bits - int32(n << int32(23))).view(float32) - float32(1)
-    p = float32(7.0376836292e-2)
-    p = p * f + float32(-1.1514610310e-1)
-    p = p * f + float32(1.1676998740e-1)
-    p = p * f + float32(-1.2420140846e-1)
-    p = p * f + float32(1.4249322787e-1)
-    p = p * f + float32(-1.6668057665e-1)
-    p = p * f + float32(2.0000714765e-1)
-    p = p * f + float32(-2.4999993993e-1)
-    p = p * f + float32(3.3333331174e-1)
+    p = log_series(f)
     square = f * f
     low = f * square * p + float32(n) * float32(-2.12194440e-4) - float32(0.5) * square
     return f + low + float32(n) * float32(0.693359375)
@@ -63,7 +56,7 @@ def positive32(x: Any) -> Any:
 
 
 FUNCTIONS = "\n\n".join(
-    ["@exact_helper\n" + inspect.getsource(function) for function in (exp32, log32, log1p32, positive32)]
+    "@exact_helper\n" + inspect.getsource(function) for function in (exp32, log_series, log32, log1p32, positive32)
 )
 
 

@@ -8,6 +8,7 @@ predictions at every draw are kept for convergence diagnostics.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from dsgmcmc.types import Array, Float32, Float64
 FOLLOWED = 256
 
 
+@dataclass(eq=False)
 class HeldOut:
     """Predictions of a process's test ratings; a `dsgmcmc.targets.base.Recorder`.
 
@@ -43,15 +45,13 @@ class HeldOut:
         Part of the model whose effects (`Part.test`) are added to the predictors of the test ratings.
     """
 
-    def __init__(
-        self,
-        circulation: Circulation,
-        likelihood: Law,
-        noise_precision: Callable[[], float],
-        effects: Part | None = None,
-    ) -> None:
-        self._circulation, self._likelihood = circulation, likelihood
-        self._noise_precision, self._effects = noise_precision, effects
+    circulation: Circulation
+    likelihood: Law
+    noise_precision: Callable[[], float]
+    effects: Part | None = None
+
+    def __post_init__(self) -> None:
+        circulation, likelihood = self.circulation, self.likelihood
         self._ratings = circulation.ratings
         self._has_errors = self._ratings.n_test > 0 and likelihood.can_be_evaluated
         self._predict = predict_kernel(likelihood.rank, likelihood.biases)
@@ -62,9 +62,9 @@ class HeldOut:
     def record(self, position: str, draw: DrawInfo | None) -> None:
         """Predict the test ratings at the current state; include them in the averages if it is a `draw`. Collective."""
         if self._ratings.n_test:
-            tau = self._noise_precision()
-            for cell in self._circulation.tour((position, *self._likelihood.drawn)):
-                shift = self._effects.test.get(cell.row.index) if self._effects else None
+            tau = self.noise_precision()
+            for cell in self.circulation.tour((position, *self.likelihood.drawn)):
+                shift = self.effects.test.get(cell.row.index) if self.effects else None
                 self._rows[cell.row.index].predict(self._predict, position, cell, tau, shift)
         if draw is not None:
             COUNT_DRAW.apply(self._batch, draw._asdict())
@@ -78,13 +78,13 @@ class HeldOut:
         ratings, and for clicks.
         """
         n, scale = self._ratings.n_test, self._ratings.scale
-        tau = {"tau": self._noise_precision() / scale**2} if self._likelihood.has_noise else {}
+        tau = {"tau": self.noise_precision() / scale**2} if self.likelihood.has_noise else {}
         if not self._has_errors:
             return {"rmse": None, "rmse_mean": None, **tau}
         predictions = [rows.predictions(self._ratings.centre, scale, weight) for rows in self._rows.values()]
         squares = [[np.square(p - x).sum(dtype=np.float64) for p in both] for x, both in predictions]
-        errors = self._circulation.ring.total(np.array(squares))
-        unit = scale if self._likelihood.scale == "identity" else 1.0
+        errors = self.circulation.ring.total(np.array(squares))
+        unit = scale if self.likelihood.scale == "identity" else 1.0
         rmse, rmse_mean = (unit * np.sqrt(errors / n)).tolist()
         has_draws = any(rows.log_likelihoods for rows in self._rows.values())
         return {"rmse": rmse, "rmse_mean": rmse_mean if has_draws else None, **tau}

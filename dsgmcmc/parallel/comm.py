@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from dsgmcmc.errors import AgreedError, DivergenceError, Exit, InputError, WriteError, failed_file, is_of_disk
+from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.terminal import complain, say
 
 if TYPE_CHECKING:
@@ -77,48 +78,6 @@ def without_launcher() -> bool:
 
 
 # ---------------------------------------------------------------------- communicators
-
-
-class Alone:
-    """Communicator of a single process; a `dsgmcmc.types.Comm`."""
-
-    rank, size = 0, 1
-
-    def allgather(self, sendobj: T) -> list[T]:
-        """Objects of all processes, on all processes."""
-        return [sendobj]
-
-    def gather(self, sendobj: T, root: int = 0) -> list[T]:
-        """Objects of all processes, on the root."""
-        return [sendobj]
-
-    def bcast(self, obj: T, root: int = 0) -> T:
-        """The root's object, on all processes."""
-        return obj
-
-    def allreduce(self, sendobj: T) -> T:
-        """Sum over all processes, on all processes."""
-        return sendobj
-
-    def Split(self, color: int = 0, key: int = 0) -> Alone:
-        """Make a communicator of the processes with equal colours, in the order of their keys."""
-        return self
-
-    def Free(self) -> None:
-        """Free the communicator."""
-
-    def Barrier(self) -> None:
-        """Wait for all processes."""
-
-    def Abort(self, errorcode: int = 0) -> None:
-        """End all processes at once."""
-        os._exit(errorcode)
-
-    def _no_other(self, *_: Any, **__: Any) -> Any:
-        raise RuntimeError("a single process has no other process to exchange messages with")
-
-    Isend = Irecv = Gatherv = Igatherv = Bcast = Iallreduce = Ibarrier = _no_other
-    Send_init = Recv_init = Split_type = _no_other
 
 
 def processes() -> Comm:
@@ -270,8 +229,7 @@ def peak_memory() -> int:
 
 def seconds_since_start() -> float:
     """Return the seconds of wall time since this process began."""
-    with Path("/proc/self/stat").open(encoding="ascii") as file:
-        ticks = int(file.read().rpartition(")")[2].split()[19])
+    ticks = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 

@@ -162,9 +162,7 @@ def to_datatree(run: Run) -> Any:
     return datatree(groups, coords, dims, run.config.sampler.name)
 
 
-def datatree(
-    groups: dict[str, dict[str, Any]], coords: dict[str, Any], dims: dict[str, list[str]], sampler: str
-) -> Any:
+def datatree(groups: dict[str, Any], coords: dict[str, Any], dims: dict[str, list[str]], sampler: str) -> Any:
     """Make an ArviZ data tree from groups of arrays. Raises InputError if arviz-base is not installed."""
     require("`to_arviz`", "arviz_base")
     import arviz_base

@@ -54,7 +54,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from dsgmcmc.data.ratings import SIDES, Features, Ratings, find_bad_scale, row_slabs
+from dsgmcmc.data.ratings import SIDES, SLAB, Features, Ratings, find_bad_scale, row_slabs
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS, coordinates_of, cuts_of
@@ -76,7 +76,6 @@ GIBBS_TURNS = 10  # draws of g and theta in turns
 SLICES, TURNS = 10, 90  # slices of theta alone; turns of theta with scale and thresholds
 NEWTON_STEPS = 50  # largest number of Newton steps to the mode; about five are usual
 DIFFERENCE_STEP = 1e-3  # for derivatives of the normal approximation; their error does not change the target
-SLAB_RATINGS = 4_000_000  # ratings that are read from the file at a time
 
 
 class NewRatings(NamedTuple):
@@ -156,7 +155,7 @@ def describe_new(run: Run, kind: str, given: Any, columns: str | None = None) ->
     if not run.feature_names(kind):
         advice = f"leave them out, or prepare the ratings with --{kind}-features and sample again"
         raise InputError(f"features of {kind}s are given, but {run.path} was sampled without them: {advice}")
-    with refusing(f"{run.path} cannot be used for new features of {kind}s", ValueError):
+    with refusing(f"{run.path} has no valid encoding of the features of {kind}s", ValueError):
         encoding = Encoding.parse(run.index.encoding(kind)[0])
     integers = run.vocabulary(kind).integers
     if not isinstance(given, Description):
@@ -230,7 +229,7 @@ def training_ratings(ratings: Ratings, kind: str, rows: Int32) -> tuple[Array, I
     place = np.full(max(ratings.n_rows, ratings.n_cols), -1)
     place[rows] = np.arange(len(rows))
     parts = []
-    for start, stop in row_slabs(ratings.row_indptr, SLAB_RATINGS):
+    for start, stop in row_slabs(ratings.row_indptr, SLAB):
         ends, columns, values = ratings.slab("train", start, stop)
         sides = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(ends)), columns
         raters, rated = sides if (kind == "user") != ratings.transposed else sides[::-1]
@@ -302,8 +301,7 @@ class FoldIn:
 
     def rated(self, row: int) -> Int32:
         """Return the rows of the items (or users) that the new row at position `row` in the vocabulary rated."""
-        rows: Int32 = self._others[self._ends[row] : self._ends[row + 1]]
-        return rows
+        return self._others[self._ends[row] : self._ends[row + 1]]
 
     def rows(self, position: int, chosen: Array) -> Rows:
         """Return the distributions of new rows at a saved draw.
@@ -380,9 +378,8 @@ class FoldIn:
             offset = offset + phi[:, config.rank]
             phi[:, config.rank] = 1.0
         scales = draw.tau * draw.noise_scale[OTHER[self.kind]][rated].astype(np.float64)
-        return RatedRow(
-            phi, offset, self._values[self._ends[k] : self._ends[k + 1]], scales, centre, precision, variance
-        )
+        values = self._values[self._ends[k] : self._ends[k + 1]]
+        return RatedRow(phi, offset, values, scales, centre, precision, variance)
 
     def _thresholds(self, draw: Draw, rated: Int32) -> Array | None:
         """Return the thresholds, or other parameters of the likelihood, that all rows share, or of each rating."""
@@ -466,9 +463,7 @@ def draw_row(
         nodes = [(np.zeros(()), 0.0)]
 
     def log_density(eta: Float64, scale: float, cuts: Array | None) -> Float64:
-        terms = [
-            law.log_likelihood_of_predictors(row.x, eta + d, scale * row.scales, cuts) + share for d, share in nodes
-        ]
+        terms = [law.log_likelihood_at(row.x, eta + d, scale * row.scales, cuts) + share for d, share in nodes]
         return np.asarray(np.logaddexp.reduce(terms, axis=0))
 
     def log_weight_of_theta(u: Float64) -> float:

@@ -330,10 +330,8 @@ class Chain:
             self._resumed_from = snapshot.manifest
             return True
         if damage:
-            raise AgreedError(
-                f"no checkpoint in {self.run_directory.series('checkpoints', self.chain)} can be used with its draws "
-                f"({damage}); start again in a new directory: the same settings give the same draws"
-            )
+            series = self.run_directory.series("checkpoints", self.chain)
+            raise AgreedError(f"no checkpoint in {series} fits its draws ({damage}): start again in a new directory")
         self.checkpoints.cut(0)
         return False
 

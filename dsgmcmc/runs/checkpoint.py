@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.config.chain import KEPT_CHECKPOINTS
-from dsgmcmc.errors import InputError, WriteError
+from dsgmcmc.errors import InputError, WriteError, refusing
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.comm import agree, on_root
 from dsgmcmc.parallel.ring import Ring
@@ -99,28 +99,21 @@ class ChainState:
             If an array is missing, or its shape or type differs from that at the start of a chain; traces may have any
             length.
         """
-        try:
-            self._load(snapshot)
-        except InputError:
-            raise
-        except (KeyError, ValueError, IndexError) as error:
-            raise InputError(f"{snapshot.path} is incomplete or inconsistent: {error!r}") from error
-
-    def _load(self, snapshot: Snapshot) -> None:
-        expected = {key: f"{array.dtype} {array.shape}" for key, array in self.saved()}
-        small = {name: value.array() for name, value in snapshot.manifest.state.items()}
-        for name, array in self.target.small().items():
-            if name not in small or small[name].shape != array.shape:
-                raise ValueError(f"{name} is missing, or not of shape {array.shape}")
-        self.target.load(snapshot)
-        for replicated in self.sampler.replicated:
-            replicated.take(small)
-        for recorder in self.recorders:
-            recorder.load(snapshot)
-        for key, array in self.saved():
-            loaded = f"{array.dtype} {array.shape}"
-            if key.object != "trace" and loaded != expected.get(key, loaded):  # a column block may have moved here
-                raise ValueError(f"{key.path} is {loaded}, not {expected[key]}")
+        with refusing(f"{snapshot.path} is incomplete or inconsistent", KeyError, ValueError, IndexError):
+            expected = {key: f"{array.dtype} {array.shape}" for key, array in self.saved()}
+            small = {name: value.array() for name, value in snapshot.manifest.state.items()}
+            for name, array in self.target.small().items():
+                if name not in small or small[name].shape != array.shape:
+                    raise ValueError(f"{name} is missing, or not of shape {array.shape}")
+            self.target.load(snapshot)
+            for replicated in self.sampler.replicated:
+                replicated.take(small)
+            for recorder in self.recorders:
+                recorder.load(snapshot)
+            for key, array in self.saved():
+                loaded = f"{array.dtype} {array.shape}"
+                if key.object != "trace" and loaded != expected.get(key, loaded):  # a column block may have moved here
+                    raise ValueError(f"{key.path} is {loaded}, not {expected[key]}")
 
     def load_model(self, snapshot: Snapshot) -> None:
         """Load the model's state from a checkpoint of another sampler, into a chain that has just started.
@@ -337,9 +330,7 @@ class Checkpoints:
         """
         self.settle()
         begin, parent = monotonic(), self.run.series("posterior", self.chain)
-        exists = partial(
-            store.is_whole, parent / store.step_name(iteration), "it is computed again from the checkpoint"
-        )
+        exists = partial(store.is_whole, parent / store.step_name(iteration), "it is computed again")
         if not self._draws.weight or on_root(self.ring.comm, exists):
             return
         saved = {store.SAVED_DRAWS: self.state.small()[store.SAVED_DRAWS]}
@@ -385,10 +376,5 @@ class Checkpoints:
 
     def cut(self, iteration: int) -> None:
         """Remove snapshots and metrics of later iterations, and draws that no checkpoint needs. Collective."""
-
-        def remove_later() -> None:
-            self.run.cut(self.chain, iteration)
-            self.run.prune_draws(self.chain)
-
-        on_root(self.ring.comm, remove_later, "preparing to sample")
+        on_root(self.ring.comm, partial(self.run.cut, self.chain, iteration), "preparing to sample")
         self.newest = iteration

@@ -69,7 +69,7 @@ class Costs(NamedTuple):
             noise_bytes = TEST_NOISE_BYTES * (1 + len(levels))
         moments, test_bytes = MOMENTS * draw_bytes, ratings.nnz_test * (TEST_SAVED_BYTES + noise_bytes)
         normal = config.law.is_conditionally_gaussian()
-        grouped, effects = costs_of(time_levels_of(config.time_levels, ratings.transposed), ratings, normal)
+        grouped, effects = costs_of(time_levels_of(config.times, ratings.transposed), ratings, normal)
         width = row_width(config, quantities)
         checkpoint = (rows + columns) * width * 4 + moments + test_bytes + effects
         draws = max(config.iterations - config.burn_in, 0) // config.thin
@@ -123,9 +123,8 @@ def _sent_on_tours(config: ResolvedConfig, quantities: Quantities) -> int:
     """Return the float32 values per column that an iteration sends if it uses all ratings, over all steps of tours."""
     likelihood_fields = [quantity for quantity in config.law.quantities_of(config, False, {}) if quantity.of_rows]
     d, noise = config.dimension, sum(quantity.width(quantities.sizes) for quantity in likelihood_fields)
-    if (
-        config.sampler.kind.draws_conditionals
-    ):  # positions and noise scales, then the sums for the columns, which return
+    if config.sampler.kind.draws_conditionals:
+        # positions and noise scales, then the sums for the columns, which return
         return (d + min(noise, 1)) * (config.grid - 1) + statistics_width(d) * config.grid
     return (2 * d + noise) * config.grid  # the position, its gradient, and the likelihood's fields, all of which return
 

@@ -176,17 +176,13 @@ class Job:
         run = self.run_directory
         if not (self.resume and run.settings_file.exists()):
             refuse_taken(run, self.resume)
-            if self.usual is None and run.awaits_model:
-                raise InputError(
-                    f"{run.path} was started with {named('model')}: give it again, or another {named('out')}"
-                )
+            # a job was stopped before it sampled the best of the compared models
+            if self.usual is None and (run.comparison_file.exists() or run.candidates.exists()):
+                raise InputError(f"{run.path} was started with {named('model')}: repeat it, or change {named('out')}")
             return {}
         config, facts = ResolvedConfig.of_run(run)
         if facts.get("data_hash") != self.source.ratings.digest:
-            raise InputError(
-                f"{run.path} was sampled on other data than {self.source.path}, and a run cannot change its data: "
-                f"start another run with another {named('out')}"
-            )
+            raise InputError(f"{run.path} was sampled on other data than {self.source.path}: change {named('out')}")
         run.check_index(facts)
         return config.table()
 
@@ -544,10 +540,8 @@ def _refuse_shorter(config: ResolvedConfig, run: RunDirectory) -> None:
     """Refuse a length that the run has passed already."""
     made = max(run.reached(config.chains))
     if config.iterations < made:
-        raise InputError(
-            f"{run.path} has made {made:,} iterations, and cannot end at iteration {config.iterations:,}: give "
-            f"{named('iterations')} {made} or more, or leave it out"
-        )
+        found = f"{run.path} has made {made:,} iterations, and cannot end at iteration {config.iterations:,}"
+        raise InputError(f"{found}: give {named('iterations')} {made} or more, or leave it out")
 
 
 def warn_of_processes(comm: Comm) -> None:
@@ -616,15 +610,12 @@ def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str,
 
 def saved_result(run: RunDirectory, chains: int) -> list[str] | None:
     """Return the lines that tell the user the result of a finished run; None without a summary of its last state."""
-    try:
+    with suppress(FileNotFoundError, InputError), as_written(run.summary_file):
         summary = read_summary(run.summary_file)
-        with as_written(run.summary_file):
-            if summary["reached"] != run.reached(chains):
-                return None
+        if summary["reached"] == run.reached(chains):
             first, *others = _result(summary, run.path)
-    except (FileNotFoundError, InputError):
-        return None
-    return [f"finished before: {first}", *others]
+            return [f"finished before: {first}", *others]
+    return None
 
 
 def _result(summary: dict[str, Any], path: Path) -> list[str]:

@@ -58,9 +58,7 @@ class WarmStart:
             if iterations
         ]
         if not self.checkpoints:
-            raise InputError(
-                f"{path} has no checkpoint to start from: continue that run first, or leave out {named('from')}"
-            )
+            raise InputError(f"{path} has no checkpoint to start from: continue it first, or leave out {named('from')}")
         self.index = Index(self.directory, facts)
         self.index.lengths()  # raises an error if the names do not match the rows
         self.quantities = self.index.quantities(self.config, self.n_levels)
@@ -106,7 +104,7 @@ class WarmStart:
         InputError
             If the two runs share no user and no item.
         """
-        names = zip("WH", _kinds(ratings), map(ratings.ids, SIDES), strict=True)
+        names = zip("WH", ratings.kinds, map(ratings.ids, SIDES), strict=True)
         rows = {factor: _match(self.index.vocabulary(kind), ids) for factor, kind, ids in names}
         if all((earlier < 0).all() for earlier in rows.values()):
             raise InputError(f"{self.directory.path} and {ratings.path} have no user and no item in common")
@@ -140,14 +138,13 @@ class WarmStart:
                 fields = self._fields(checkpoint, earlier)
                 for b, matches in enumerate(np.split(rows[factor], bounds[factor][1:-1])):
                     blocks[Key("start", factor, b, KNOWN)] = (matches >= 0).astype(np.uint8)
-                    blocks |= {
-                        Key("start", factor, b, name): partial(_rows, whole, matches) for name, whole in fields.items()
-                    }
+                    for name, whole in fields.items():
+                        blocks[Key("start", factor, b, name)] = partial(_rows, whole, matches)
 
             small = self._small(checkpoint, earlier_factors)
             head = header("start", chain, 0, config.grid, facts, small)
             write_snapshot(run.start(), run.start(chain).name, blocks, head)
-        kinds = zip("WH", _kinds(ratings), strict=True)
+        kinds = zip("WH", ratings.kinds, strict=True)
         counts = {f"known_{kind}s": int((rows[factor] >= 0).sum()) for factor, kind in kinds}
         iterations = [checkpoint.manifest.iteration for checkpoint in self.checkpoints]
         run.note("started from a run", run=str(self.directory.path), iterations=iterations, **counts)
@@ -195,11 +192,6 @@ def start_digest(run: RunDirectory) -> str:
         snapshot.verify()
         lines += snapshot_lines(snapshot, "start")
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def _kinds(ratings: Ratings) -> tuple[str, str]:
-    """Return the kind of the rows of W, and of the rows of H: user or item."""
-    return ("item", "user") if ratings.transposed else ("user", "item")
 
 
 def _match(known: Vocabulary, ids: Array) -> Int32:

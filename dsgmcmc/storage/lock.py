@@ -48,9 +48,7 @@ class Lock:
             waited = monotonic() - self._began_at
             if waited > (GRACE_SECONDS if holder.endswith(on_host) else WAIT_SECONDS):
                 self.release()
-                raise InputError(
-                    f"{self._path.parent} is in use: {plain(holder)} holds its lock. Wait for it, or stop it"
-                )
+                raise InputError(f"{self._path.parent} is in use: {plain(holder)} holds its lock. Wait, or stop it")
             if waited > GRACE_SECONDS and not self._warned:
                 log.warning("%s: %s holds its lock; waiting for up to %g s", self._path.parent, holder, WAIT_SECONDS)
                 self._warned = True

@@ -50,7 +50,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dsgmcmc._version import __version__
-from dsgmcmc.errors import GoneError, InputError, naming
+from dsgmcmc.errors import GoneError, InputError, naming, refusing
 from dsgmcmc.parallel.comm import cpu_name
 from dsgmcmc.storage import store
 from dsgmcmc.storage.files import read_plain, read_toml, remove_folder, sync, write_whole
@@ -122,16 +122,8 @@ def versions() -> dict[str, str]:
     import numba
     import scipy
 
-    return {
-        "dsgmcmc": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "numba": numba.__version__,
-        "llvmlite": llvmlite.__version__,
-        "h5py": h5py.__version__,
-        "cpu": cpu_name(),
-    }
+    libraries = {library.__name__: library.__version__ for library in (np, scipy, numba, llvmlite, h5py)}
+    return {"dsgmcmc": __version__, "python": platform.python_version(), **libraries, "cpu": cpu_name()}
 
 
 def changed_versions(earlier: Mapping[str, str]) -> dict[str, list[str]]:
@@ -165,13 +157,9 @@ def read_log(path: Path, is_line: Callable[[Line], bool]) -> list[Line]:
 
     Raises InputError if the log cannot be read.
     """
-    try:
-        texts = read_plain(path, MAX_LOG_BYTES).split(b"\n")
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    lines = []
+    lines: list[Line] = []
+    with refusing(f"{path} cannot be read", OSError):
+        texts = read_plain(path, MAX_LOG_BYTES).split(b"\n") if path.exists() else []
     for text in texts:
         with suppress(ValueError, RecursionError):
             line = json.loads(text) if len(text) < MAX_LINE_BYTES else None
@@ -225,11 +213,6 @@ class RunDirectory:
         #: Called if a line of a log cannot be written; if None, the error is raised.
         self.on_log_error: Callable[[OSError], None] | None = None
 
-    @property
-    def awaits_model(self) -> bool:
-        """Whether there are compared models, but no settings: a job was stopped before it sampled the best model."""
-        return not self.settings_file.exists() and (self.comparison_file.exists() or self.candidates.exists())
-
     def exposure_file(self, data_hash: str) -> Path:
         """File with the exposure of users to items, computed from the ratings with hash `data_hash`."""
         return self.path / f"exposure-{data_hash[:16]}.npy"
@@ -243,13 +226,14 @@ class RunDirectory:
         return sorted({chain for name in SERIES for chain in _chains_in(self.path / name)})
 
     def cut(self, chain: int, iteration: int) -> None:
-        """Remove a chain's unfinished writes, and its snapshots and metrics after an iteration, the newest first."""
+        """Remove a chain's unfinished writes, its later snapshots and metrics, and draws that no checkpoint needs."""
         for name in SERIES:
             parent = self.series(name, chain)
             store.clean(parent)
             for step in reversed(store.steps(parent)):
                 if step > iteration:
                     store.remove(parent / store.step_name(step))
+        self.prune_draws(chain)
         self.cut_metrics(chain, iteration)
 
     def forget(self) -> None:
@@ -273,9 +257,7 @@ class RunDirectory:
         """Remove the snapshots of draws to which no checkpoint refers; a job may resume from any checkpoint."""
         checkpoints, draws = self.series("checkpoints", chain), self.series("draws", chain)
         try:
-            manifests = [
-                store.read_manifest(checkpoints / store.step_name(iteration)) for iteration in store.steps(checkpoints)
-            ]
+            manifests = [store.read_manifest(checkpoints / store.step_name(step)) for step in store.steps(checkpoints)]
         except InputError:  # the next call may succeed
             return
         written = store.steps(draws)
@@ -350,17 +332,9 @@ class RunDirectory:
         if not isinstance(section, dict):
             raise InputError(f"{self.path} is not a run directory: {self.settings_file} has no section [run]")
         if section.pop("format", 1) != store.VERSION:
-            raise InputError(
-                f"{self.path} was written by another version of dsgmcmc, and this version cannot read it: sample again "
-                "in a new directory; the same ratings and settings give the same draws"
-            )
-        try:
-            facts = FactsModel.model_validate(section).model_dump(exclude_unset=True)
-        except ValidationError as error:
-            first = error.errors(include_input=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            raise InputError(f"{self.settings_file} is damaged: run.{where}: {first['msg']}") from error
-        return content, facts
+            raise InputError(f"{self.path} was written by another version of dsgmcmc: sample again in a new directory")
+        with refusing(f"{self.settings_file} is damaged in [run]", ValidationError):
+            return content, FactsModel.model_validate(section).model_dump(exclude_unset=True)
 
     def write_settings(self, settings: dict[str, Any], facts: Facts) -> None:
         """Write the resolved settings and the facts about the run to ``run.toml``, atomically, and sync its folder."""
@@ -465,9 +439,8 @@ class SavedDraws:
         if position < len(self.steps):
             self.open(self.steps[position])
         if iteration not in self._places:
-            raise GoneError(
-                f"{self.path} has no draw of iteration {iteration}: the run has since removed it. Open the run again"
-            )
+            gone = f"draw {iteration} of {self.path} is gone"
+            raise GoneError(f"{gone}: the run has since removed it. Open the run again")
         return self._places[iteration]
 
     def snapshots(self, iterations: Iterable[int]) -> list[store.Snapshot]:

@@ -32,8 +32,8 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import TypedDict  # Pydantic needs it before Python 3.12
 
-from dsgmcmc.errors import GoneError, InputError
-from dsgmcmc.parallel.comm import Alone
+from dsgmcmc.errors import GoneError, InputError, refusing
+from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.storage.files import read_plain, remove_folder, sync, write_whole
 from dsgmcmc.storage.hdf5 import new_hdf5, plain_dataset
 from dsgmcmc.terminal import log
@@ -219,11 +219,8 @@ def read_manifest(directory: Path) -> Manifest:
     """Read and check the manifest of a snapshot directory; raises the same errors as `read_snapshot_file`."""
     path = directory / MANIFEST
     text = unseal(read_snapshot_file(path, lambda: read_plain(path, MAX_MANIFEST_BYTES).decode()), path)
-    try:
+    with refusing(f"{path} is not a snapshot that this version can read", ValidationError, ArithmeticError):
         return Manifest.model_validate_json(text)
-    except (ValidationError, ArithmeticError) as error:
-        why = str(error).replace("\n", " ")
-        raise InputError(f"{path} is not a snapshot that this version can read: {why[:200]}") from error
 
 
 # ---------------------------------------------------------------------- reading

@@ -44,7 +44,7 @@ def log_densities_given_all_else(target: FactorTarget) -> tuple[np.ndarray, np.n
         if law.cut_by is not None:
             cuts = (row[CUTS][rows], column[CUTS][ratings.indices])[law.cut_by]
         values = ratings.values.astype(float)
-        shifted = [law.log_likelihood_of_predictors(values, eta + shift, scale, cuts) for shift in SHIFTS]
+        shifted = [law.log_likelihood_at(values, eta + shift, scale, cuts) for shift in SHIFTS]
         logs.append(np.stack(shifted, axis=1))
         (level,), block = effects.groups.levels, (row.index, column.index)
         first = effects.groups.first[0][block[level.factor]]

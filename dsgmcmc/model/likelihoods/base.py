@@ -78,6 +78,11 @@ def with_weight(counts: tuple[Counts, Counts], weight: np.float32) -> tuple[Coun
     return {b: weight * sums for b, sums in n.items()}, {b: weight**2 * sums for b, sums in squares.items()}
 
 
+def score_terms(*terms: Array | float) -> Float32:
+    """Stack the arguments of a score, each of every rating or of all ratings, (terms, nnz) float32."""
+    return np.stack(np.broadcast_arrays(*(np.asarray(term, np.float32) for term in terms)))
+
+
 def metropolis(log_density: Callable[[Float64], float], start: Sequence[float], n: float, rng: Generator) -> Float64:
     """Make `METROPOLIS_STEPS` Metropolis steps from `start`, the current parameters; return the new ones, (m,).
 
@@ -461,9 +466,7 @@ class Law(Part):
 
     @classmethod
     @abstractmethod
-    def log_likelihood_of_predictors(
-        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
-    ) -> Float64:
+    def log_likelihood_at(cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None) -> Float64:
         """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not Gaussian.
 
         Parameters
@@ -633,9 +636,7 @@ class Likelihood(Law):
         return cls.mixture(law, mean, variance, weights, centre, levels, shape)
 
     @classmethod
-    def log_likelihood_of_predictors(
-        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
-    ) -> Float64:
+    def log_likelihood_at(cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None) -> Float64:
         """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not Gaussian."""
         shape = () if thresholds is None else thresholds
         variance = np.asarray(cls.variance(eta, 1 / np.asarray(scale), *shape), np.float64)

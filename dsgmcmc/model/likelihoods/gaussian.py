@@ -45,10 +45,8 @@ class Gaussian(Normal, Likelihood):
         """
         yield from super().warnings_for_data(ratings, likelihood)
         if (values := ratings.levels(2)) is not None and len(values) == 2:
-            yield (
-                f"--likelihood {likelihood} has wrong intervals for ratings {values[0]:g} and {values[1]:g}: "
-                "try --likelihood ordinal-logit"
-            )
+            found = f"--likelihood {likelihood} has wrong intervals for ratings {values[0]:g} and {values[1]:g}"
+            yield f"{found}: try --likelihood ordinal-logit"
 
     # ------------------------------------------------------------------ training ratings
 

@@ -52,7 +52,7 @@ from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
-from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, Likelihood, State, metropolis
+from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, Likelihood, State, metropolis, score_terms
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.predictive.mixture import CountMixture, LawOfMoments
@@ -248,9 +248,7 @@ class Dispersion(Sampled):
     """Dispersion r, ceiling M and least possible count, (1,) float64 each; the last two follow from training counts."""
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
-        "dispersion": hyperparameter(
-            "dispersion", "dispersion of the counts about their expected values", dims=("one",)
-        ),
+        "dispersion": hyperparameter("dispersion", "dispersion of the counts about their means", dims=("one",)),
         "ceiling": Quantity("counts.ceiling", ("one",), positive=True),
         "least": Quantity("counts.least", ("one",)),
     }
@@ -418,10 +416,7 @@ class NegativeBinomial(Likelihood):
 
     def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
         """Score at noise precision 1, and its arguments: the count, 1 / M and r."""
-        terms = np.empty((3, len(cell.ratings.indices)), np.float32)
-        terms[0] = cell.ratings.values
-        terms[1], terms[2] = 1 / self._top, self.dispersion
-        return EFFECTS[self._truncated], terms
+        return EFFECTS[self._truncated], score_terms(cell.ratings.values, 1 / self._top, self.dispersion)
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.

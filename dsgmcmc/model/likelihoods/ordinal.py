@@ -295,9 +295,7 @@ def _jacobian(position: Float64, middle: int | None = None) -> Float64:
 class ThresholdSettings(BaseModel):
     """Settings of thresholds."""
 
-    thresholds: ThresholdsName = setting(
-        "For ordinal likelihoods, thresholds between levels: one set for all, or one per user.", "shared"
-    )
+    thresholds: ThresholdsName = setting("Thresholds of ordinal likelihoods: one set, or one per user.", "shared")
 
 
 #: Quantities of rows with thresholds, if ratings have at least `LEAST_LEVELS` levels.
@@ -605,9 +603,7 @@ class Ordinal(ScaledRows):
         return with_weight(both, np.float32(self._weight))
 
     @classmethod
-    def log_likelihood_of_predictors(
-        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
-    ) -> Float64:
+    def log_likelihood_at(cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None) -> Float64:
         """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not Gaussian.
 
         Differences of F are computed in the nearer tail, where they lose no digits.

@@ -68,9 +68,7 @@ class ScalePrecision(Sampled):
     """Precision lambda of u, (1,) float64, for every factor whose rows have scales."""
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
-        "precision": hyperparameter(
-            "{}.scales", "precision of the log scales of the {kind}s", "{kind}_scales", dims=("one",)
-        )
+        "precision": hyperparameter("{}.scales", "precision of the {kind}s' log scales", "{kind}_scales", dims=("one",))
     }
 
     precision: dict[Factor, Float64]

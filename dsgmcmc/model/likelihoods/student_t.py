@@ -46,7 +46,7 @@ from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
-from dsgmcmc.model.likelihoods.base import Counts, Levels, Likelihood, metropolis, with_weight
+from dsgmcmc.model.likelihoods.base import Counts, Levels, Likelihood, metropolis, score_terms, with_weight
 from dsgmcmc.model.likelihoods.scales import SCALE_PRIOR, ScaledRows, ScalePrecision
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.predictive.base import Moments, Predictive
@@ -178,11 +178,8 @@ class StudentT(ScaledRows, Likelihood):
     def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
         """Score at noise precision 1, and its arguments: the rating, its scale, nu and tau."""
         ratings = cell.ratings
-        terms = np.empty((4, len(ratings.indices)), np.float32)
-        terms[0] = ratings.values
-        terms[2], terms[3] = self.nu, self._tau
-        terms[1] = self.row_scale(cell.row)[ratings.rows] * self.row_scale(cell.column)[ratings.indices]
-        return EFFECTS, terms
+        scale = self.row_scale(cell.row)[ratings.rows] * self.row_scale(cell.column)[ratings.indices]
+        return EFFECTS, score_terms(ratings.values, scale, self.nu, self._tau)
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.

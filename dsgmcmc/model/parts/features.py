@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -164,9 +165,7 @@ def feature_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
 class FeatureSettings(BaseModel):
     """Settings of features."""
 
-    features: FeaturesName = setting(
-        "Use the features of the ratings file: of users, of items, of both, or of neither.", "yes"
-    )
+    features: FeaturesName = setting("Use features of the ratings file: of users, items, both, or neither.", "yes")
 
 
 class FeatureEffects(Part):
@@ -252,10 +251,7 @@ class FeatureEffects(Part):
             return
         precision = {block.factor: context.prior(block).precision for block in context.circulation.blocks()}
         moments = self._moments(context)
-
-        def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
-            return self._draw_all(sums, precision, context)
-
+        draw = partial(self._draw_all, precision=precision, context=context)
         self.parameters.take(context.circulation.ring.sum(moments, draw, shapes_of(self.parameters.arrays())))
         fields = (SHIFT.name, DESCRIBED.name)
         for block in context.circulation.home(fields, returning=fields):

@@ -96,8 +96,7 @@ def counted_times(ratings: Ratings, factor: Factor) -> tuple[Int32, Int32]:
     """
     if ratings.times is None:
         raise InputError(f"{ratings.path} has no times for {named('time_levels')}: prepare it again with --timestamps")
-    counts: tuple[Int32, Int32] = ratings.times[SIDES[factor]]
-    return counts
+    return ratings.times[SIDES[factor]]
 
 
 def canonical_levels(text: str) -> str:
@@ -155,12 +154,10 @@ class TimeLevel(NamedTuple):
         return times.place // np.int32(self.run) if self.run else times.page
 
 
-def time_levels_of(names: str, transposed: bool) -> tuple[TimeLevel, ...]:
+def time_levels_of(names: Iterable[str], transposed: bool) -> tuple[TimeLevel, ...]:
     """Levels of canonical names; `transposed` says that the rows of W are items."""
-    if names == "no":
-        return ()
     levels = []
-    for name in names.split(","):
+    for name in names:
         kind, _, size = name.partition(":")
         factor = Factor.W if (kind == "item") == transposed else Factor.H
         levels.append(TimeLevel(name, factor, 0 if size == PAGE else int(size)))
@@ -369,7 +366,7 @@ class TimeEffects(Part):
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> RatingGroups | None:
         """Read the groups of ratings, once for all chains of a run. Collective."""
-        levels = time_levels_of(config.time_levels, ratings.transposed)
+        levels = time_levels_of(config.times, ratings.transposed)
         return read_groups(levels, ratings, blocks, ring) if levels else None
 
     @classmethod

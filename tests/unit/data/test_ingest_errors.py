@@ -187,7 +187,7 @@ BAD = {
     ),
     "npz bomb": case(
         saved(scipy.sparse.csr_matrix((np.zeros(4 * 10**6), np.zeros(4 * 10**6, np.int32), [0, 4 * 10**6]), (1, 1))),
-        "it has 48 MB, .*--memory",
+        r"\(48 MB\) needs .*--memory",
         "r.npz",
         memory=400_000_000,
     ),

@@ -27,7 +27,7 @@ def groups_of(path: Path, name: str) -> dict[tuple[str, str], int]:
     ring = Ring(MPI.COMM_SELF, 1)
     with Ratings(path) as ratings:
         blocks = RatingBlocks(ratings, ring, 0.0)
-        groups = read_groups(time_levels_of(name, ratings.transposed), ratings, blocks, ring)
+        groups = read_groups(time_levels_of([name], ratings.transposed), ratings, blocks, ring)
         rows, cols = ratings.ids("rows"), ratings.ids("cols")
         for part, members in (("train", groups.train[0][0, 0]), ("test", groups.test[0][0])):
             indptr, j, _ = ratings.slab(part, 0, ratings.n_rows)

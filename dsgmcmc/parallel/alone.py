@@ -1,0 +1,50 @@
+"""The communicator of a single process, which needs no MPI: the methods of mpi4py's that this program calls."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Alone:
+    """Communicator of a single process; a `dsgmcmc.types.Comm`."""
+
+    rank, size = 0, 1
+
+    def allgather(self, sendobj: T) -> list[T]:
+        """Objects of all processes, on all processes."""
+        return [sendobj]
+
+    def gather(self, sendobj: T, root: int = 0) -> list[T]:
+        """Objects of all processes, on the root."""
+        return [sendobj]
+
+    def bcast(self, obj: Any, root: int = 0) -> Any:
+        """The root's object, on all processes."""
+        return obj
+
+    def allreduce(self, sendobj: T) -> T:
+        """Sum over all processes, on all processes."""
+        return sendobj
+
+    def Split(self, color: int = 0, key: int = 0) -> Alone:
+        """Make a communicator of the processes with equal colours, in the order of their keys."""
+        return self
+
+    def Free(self) -> None:
+        """Free the communicator."""
+
+    def Barrier(self) -> None:
+        """Wait for all processes."""
+
+    def Abort(self, errorcode: int = 0) -> None:
+        """End all processes at once."""
+        os._exit(errorcode)
+
+    def _no_other(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("a single process has no other process to exchange messages with")
+
+    Isend = Irecv = Gatherv = Igatherv = Bcast = Iallreduce = Ibarrier = _no_other
+    Send_init = Recv_init = Split_type = _no_other
