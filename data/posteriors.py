@@ -21,12 +21,12 @@ class Posterior:
     n_data = 1
 
     def __init__(self, dimension: int, energy: Callable[[np.ndarray], np.ndarray]) -> None:
-        self.dimension, self.energy = dimension, energy
+        self.dimension, self.energy, self.steps = dimension, energy, 1e-30j * np.eye(dimension)
         self.prior_mean = self.prior_precision = np.zeros(dimension)
 
     def gradient(self, theta: np.ndarray, data: object = None) -> np.ndarray:
         """Exact to rounding."""
-        moved = theta[:, None] + 1e-30j * np.eye(self.dimension)
+        moved = theta[:, None] + self.steps
         return self.energy(moved.reshape(-1, self.dimension)).imag.reshape(theta.shape) / 1e-30
 
 
@@ -60,45 +60,64 @@ def schools(t: np.ndarray, centred: bool = False) -> np.ndarray:
     return total + t[:, 0] ** 2 / 50 + np.log(1 + tau[:, 0] ** 2 / 25)
 
 
-def vote(t: np.ndarray) -> np.ndarray:
+def vote() -> Posterior:
     """Logistic regression with a feature of mean 4 and three rare ones."""
     rng = np.random.default_rng(3)
     x = np.column_stack([np.ones(300), rng.normal(4, 1.3, 300), rng.random((300, 3)) < 0.3])
     y = x @ [-1.4, 0.3, 0.5, -0.8, 0.2] + rng.logistic(size=300) > 0
-    return (np.log(1 + np.exp(t @ x.T)) - y * (t @ x.T)).sum(axis=1)
+
+    def energy(t: np.ndarray) -> np.ndarray:
+        eta = t @ x.T
+        return (np.log(1 + np.exp(eta)) - y * eta).sum(axis=1)
+
+    return Posterior(5, energy)
 
 
-def counts(t: np.ndarray) -> np.ndarray:
+def counts() -> Posterior:
     """Counts whose log rate is 1 and a Gaussian process: log length, log amplitude, 11 coefficients of sines."""
     place, wave = np.linspace(-10, 10, 11), np.arange(1, 12) * np.pi / 30
-    y = np.random.default_rng(4).poisson(np.exp(1 + np.sin(place / 3)))
-    length, amplitude = np.exp(t[:, :1]), np.exp(t[:, 1:2])
-    root = amplitude * np.sqrt(np.sqrt(2 * np.pi) * length / 15) * np.exp(-((length * wave) ** 2) / 4)
-    f = 1 + (root * t[:, 2:]) @ np.sin(np.outer(wave, place + 15))
-    prior = 4 * length - 25 * t[:, :1] + amplitude**2 / 8 - t[:, 1:2]
-    return prior[:, 0] + (np.exp(f) - y * f + 0.5 * t[:, 2:] ** 2).sum(axis=1)
+    y, sines = np.random.default_rng(4).poisson(np.exp(1 + np.sin(place / 3))), np.sin(np.outer(wave, place + 15))
+
+    def energy(t: np.ndarray) -> np.ndarray:
+        length, amplitude = np.exp(t[:, :1]), np.exp(t[:, 1:2])
+        root = amplitude * np.sqrt(np.sqrt(2 * np.pi) * length / 15) * np.exp(-((length * wave) ** 2) / 4)
+        f = 1 + (root * t[:, 2:]) @ sines
+        prior = 4 * length - 25 * t[:, :1] + amplitude**2 / 8 - t[:, 1:2]
+        return prior[:, 0] + (np.exp(f) - y * f + 0.5 * t[:, 2:] ** 2).sum(axis=1)
+
+    return Posterior(13, energy)
 
 
-def garch(t: np.ndarray) -> np.ndarray:
+def garch() -> Posterior:
     """GARCH(1, 1): mu, log alpha_0, logits of alpha_1 and of beta_1 / (1 - alpha_1)."""
     y = 5 + 2 * np.random.default_rng(5).standard_t(5, 200)
-    a, b = (1 / (1 + np.exp(-t[:, 2:]))).T
-    squares, total = (y - t[:, :1]) ** 2, -np.log(a * (1 - a) ** 2 * b * (1 - b)) - t[:, 1]
-    news = np.exp(t[:, 1:2]) + a[:, None] * squares
-    for row, feedback in enumerate(b * (1 - a)):
-        variance = lfilter([1.0], [1.0, -feedback], np.append(4.0, news[row, :-1]))
-        total[row] += 0.5 * (np.log(variance) + squares[row] / variance).sum()
-    return total
+
+    def energy(t: np.ndarray) -> np.ndarray:
+        a, b = (1 / (1 + np.exp(-t[:, 2:]))).T
+        squares, total = (y - t[:, :1]) ** 2, -np.log(a * (1 - a) ** 2 * b * (1 - b)) - t[:, 1]
+        news = np.exp(t[:, 1:2]) + a[:, None] * squares
+        for row, feedback in enumerate(b * (1 - a)):
+            variance = lfilter([1.0], [1.0, -feedback], np.append(4.0, news[row, :-1]))
+            total[row] += 0.5 * (np.log(variance) + squares[row] / variance).sum()
+        return total
+
+    return Posterior(4, energy)
 
 
-def mixture(t: np.ndarray) -> np.ndarray:
+def mixture() -> Posterior:
     """First mean, log distance of the second, log standard deviations, and logit of the first's share."""
-    rng, share = np.random.default_rng(6), 1 / (1 + np.exp(-t[:, 4]))
+    rng = np.random.default_rng(6)
     y = np.append(rng.normal(-2.7, 1, 240), rng.normal(2.9, 1.1, 160))
-    mean, sd = np.stack([t[:, 0], t[:, 0] + np.exp(t[:, 1])]), np.exp(t[:, 2:4].T)
-    parts = np.exp(-0.5 * ((y - mean[..., None]) / sd[..., None]) ** 2) * (np.stack([share, 1 - share]) / sd)[..., None]
-    prior = ((mean**2 + sd**2) / 8).sum(axis=0) - t[:, 1:4].sum(axis=1) - 5 * np.log(share * (1 - share))
-    return prior - np.log(parts.sum(axis=0)).sum(axis=1)
+
+    def energy(t: np.ndarray) -> np.ndarray:
+        share = 1 / (1 + np.exp(-t[:, 4]))
+        mean, sd = np.stack([t[:, 0], t[:, 0] + np.exp(t[:, 1])]), np.exp(t[:, 2:4].T)
+        z, weight = (y - mean[..., None]) / sd[..., None], np.stack([share, 1 - share]) / sd
+        parts = np.exp(-0.5 * z**2) * weight[..., None]
+        prior = ((mean**2 + sd**2) / 8).sum(axis=0) - t[:, 1:4].sum(axis=1) - 5 * np.log(share * (1 - share))
+        return prior - np.log(parts.sum(axis=0)).sum(axis=1)
+
+    return Posterior(5, energy)
 
 
 POSTERIORS = {
@@ -110,10 +129,10 @@ POSTERIORS = {
     "kilpisjarvi": regression(62, 1982, 18, 0.0194, 1.1),
     "centred": Posterior(10, lambda t: schools(t, centred=True)),
     "noncentred": Posterior(10, schools),
-    "vote": Posterior(5, vote),
-    "counts": Posterior(13, counts),
-    "garch": Posterior(4, garch),
-    "mixture": Posterior(5, mixture),
+    "vote": vote(),
+    "counts": counts(),
+    "garch": garch(),
+    "mixture": mixture(),
 }
 #: Means and standard deviations by name.
 REFERENCES = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))

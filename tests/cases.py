@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from dsgmcmc.data.ratings import Ratings, Split
+
 N, M = 30, 20
 RNG = np.random.default_rng(2)
 SCORES = 3 + RNG.normal(size=(N, 2)) @ RNG.normal(size=(2, M))
@@ -65,6 +67,14 @@ TEXTS = {
     "clicks.mtx": _market("coordinate pattern general") + _lines("{v} {j}"),
     "ratings.jsonl": _lines('{{"reviewerID": "U{u}", "asin": "A{i}", "overall": {r}.0, "unixReviewTime": {t}}}'),
 }
+
+
+def rated_pairs(ratings: Ratings, part: Split) -> dict[tuple, float]:
+    """Return {(user, item): rating} of a part of a ratings file."""
+    indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
+    names = [np.repeat(ratings.ids("rows"), np.diff(indptr)).tolist(), ratings.ids("cols")[columns].tolist()]
+    users, items = reversed(names) if ratings.transposed else names
+    return dict(zip(zip(users, items, strict=True), values.tolist(), strict=True))
 
 
 def write_cases(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Targets on a plain vector that several tests sample."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,19 @@ class Normal:
     def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
         """Of the energy, whatever the data."""
         return (theta - self.mean) @ self.precision
+
+
+def correlated(n: int, seed: int = 0, **prior: Any) -> Regression:
+    """A logistic regression of n data with two correlated features."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2)) @ [[1.0, 0.6], [0.0, 0.8]]
+    return Regression(x, rng.random(n) < 1 / (1 + np.exp(-x @ [1.0, -0.5])), **prior)
+
+
+def differences(function: Callable[[np.ndarray], Any], theta: np.ndarray, step: Any = 1e-5) -> np.ndarray:
+    """Central differences of a function of theta (..., D) by every element, along the last axis; steps may be (D,)."""
+    moves = np.diag(np.broadcast_to(step, theta.shape[-1:]))
+    return np.stack([(function(theta + h) - function(theta - h)) / (2 * h.sum()) for h in moves], axis=-1)
 
 
 def quadrature(density: Any, *axes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

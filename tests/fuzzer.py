@@ -30,10 +30,11 @@ import pyarrow.parquet
 import scipy.sparse
 import tomli_w
 import typer
+from cases import rated_pairs
 
 from dsgmcmc.cli.app import app
 from dsgmcmc.data.prepare import prepare_ratings
-from dsgmcmc.data.ratings import SPLITS, Ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
@@ -62,15 +63,10 @@ def _ratings(path: Path) -> Any:
 
 def _table(path: Path) -> dict[tuple[Any, Any], float]:
     """Ratings of both parts, by user and item, after ``dsgmcmc prepare``."""
-    data, found = path.with_name("prepared.h5"), {}
+    data = path.with_name("prepared.h5")
     prepare_ratings([str(path)], data, force=True)
     with Ratings(data) as ratings:
-        for part in SPLITS:
-            starts, j, values = ratings.slab(part, 0, ratings.n_rows)
-            names = [np.repeat(ratings.ids("rows"), np.diff(starts)).tolist(), ratings.ids("cols")[j].tolist()]
-            pairs = zip(*(reversed(names) if ratings.transposed else names), strict=True)
-            found |= dict(zip(pairs, values.tolist(), strict=True))
-    return found
+        return rated_pairs(ratings, "train") | rated_pairs(ratings, "test")
 
 
 _INTEGER, _NAME, _NUMBER = "([1-9][0-9]?)", "([A-Za-z0-9_]{1,12})", r"(-?[0-9][0-9_]{0,5}(?:[.][0-9]{1,6})?)"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from mpi4py import MPI
 from scipy import stats
 from support import planted, sample
@@ -59,19 +60,14 @@ def make_run(
     x = np.clip(np.round(x), 1, 5) if stars else x
     user_names = [f"Zoë, no. {k}" if strings else 7 * k + 3 for k in range(users)]
     item_names = [f'item "{k}"' if strings else 1000 - 11 * k for k in range(items)]
-    source = folder / "ratings.tsv"
-    lines = [f"{user_names[a]}\t{item_names[b]}\t{c}".replace('"', '""') for a, b, c in zip(i, j, x, strict=True)]
-    if strings:
-        lines = ["\t".join(f'"{field}"' for field in line.split("\t")) for line in lines]
-    if timed := "time_levels" in settings:
-        lines = [f"{line}\t{k % 10}" for k, line in enumerate(lines)]
-    header = "user\titem\trating" + "\ttimestamp" * timed
-    source.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
-    data = folder / "ratings.h5"
+    named = {"user": [user_names[a] for a in i], "item": [item_names[b] for b in j], "rating": x}
+    ratings, timed = pd.DataFrame(named), "time_levels" in settings
+    source, data = folder / "ratings.tsv", folder / "ratings.h5"
+    written = ratings.assign(timestamp=np.arange(len(x)) % 10) if timed else ratings
+    written.to_csv(source, sep="\t", index=False)
     prepare_ratings([str(source)], data, test_fraction=0.2, timestamps=timed)
     assert sample(MPI.COMM_SELF, data, folder / "run", **{**SETTINGS, **settings}) == 0
-    named = [[user_names[a] for a in i], [item_names[b] for b in j], x.tolist()]
-    return Made(folder / "run", data, user_names, item_names, np.array(named, dtype=object).T)
+    return Made(folder / "run", data, user_names, item_names, ratings.to_numpy(object))
 
 
 def given_ratings(

@@ -45,28 +45,26 @@ class Ratings:
 
     def prepare(self, path: Path, seed: int = 0) -> Path:
         """Write a ratings file, as ``dsgmcmc prepare --timestamps --item-features`` does with tables of these."""
+        import pandas as pd
+
         from dsgmcmc.data.features import Description
         from dsgmcmc.data.prepare import prepare_ratings
 
         folder = path.with_suffix(".tables")
         folder.mkdir(parents=True, exist_ok=True)
-        test = np.zeros(len(self.user), bool) if self.test is None else self.test
-        parts = {"train": ~test, "test": test} if test.any() else {"train": ~test}
-        for name, chosen in parts.items():
-            self._write(folder / f"{name}.csv", chosen)
-        more: dict[str, object] = {"test": str(folder / "test.csv")} if test.any() else {}
+        table = pd.DataFrame({"user": self.user, "item": self.item, "rating": self.value})
+        more: dict[str, object] = {}
+        if self.time is not None:
+            table["timestamp"], more["timestamps"] = self.time, True
+        if self.test is not None:
+            table[self.test].to_csv(folder / "test.csv", index=False)
+            table, more["test"] = table[~self.test], str(folder / "test.csv")
         if self.genres is not None:
-            lines = [f"{item},{names}" for item, names in enumerate(self.genres)]
-            (folder / "items.csv").write_text("\n".join(["item,genres", *lines]) + "\n")
+            pd.Series(self.genres, name="genres").to_csv(folder / "items.csv", index_label="item")
             more["described"] = {"item": Description(folder / "items.csv")}
-        prepare_ratings([str(folder / "train.csv")], path, seed=seed, timestamps=self.time is not None, **more)
+        table.to_csv(folder / "train.csv", index=False)
+        prepare_ratings([str(folder / "train.csv")], path, seed=seed, **more)
         return path
-
-    def _write(self, path: Path, chosen: np.ndarray) -> None:
-        columns = {"user": self.user, "item": self.item, "rating": self.value, "timestamp": self.time}
-        known = {name: values[chosen].tolist() for name, values in columns.items() if values is not None}
-        lines = [",".join(map(repr, row)) for row in zip(*known.values(), strict=True)]
-        path.write_text("\n".join([",".join(known), *lines]) + "\n")
 
 
 # ---------------------------------------------------------------------- pairs that are rated
@@ -392,10 +390,7 @@ SHAPES: dict[str, Shape] = {
     "amounts": Shape(amounts),
     "log-normal": Shape(partial(amounts_of, "log-normal"), ("log", "log noise")),
     "log-Student-t": Shape(partial(amounts_of, "log-Student-t"), ("log tails",)),
-    "gamma": Shape(partial(amounts_of, "gamma")),
-    "Pareto, cut": Shape(partial(amounts_of, "Pareto, cut")),
-    "heavy counts": Shape(partial(amounts_of, "heavy counts")),
-    "sums": Shape(partial(amounts_of, "sums")),
+    **{kind: Shape(partial(amounts_of, kind)) for kind in ("gamma", "Pareto, cut", "heavy counts", "sums")},
     "counts": Shape(counts, ("negative-binomial",)),
     "large counts": Shape(large_counts),
     "giant user": Shape(giant_user),

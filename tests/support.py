@@ -191,7 +191,8 @@ def write_cells(
             {side: Times(*(field[chosen] for field in order)) for side, order in times.items()}
             for chosen in (~held, held)
         )
-    write_ratings(path, *parts, *map(np.arange, shape), **{"seed": 0, "source": "planted", **more})
+    ids = {"row_ids": np.arange(shape[0]), "col_ids": np.arange(shape[1])}
+    write_ratings(path, *parts, **{**ids, "seed": 0, "source": "planted", **more})
     return path
 
 

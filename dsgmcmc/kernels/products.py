@@ -107,7 +107,7 @@ def add_rotated(out: Array, values: Array, matrix: Array, keep: float = 1.0) -> 
     keep : float
         0 replaces `out`.
     """
-    _module("rotate", _ROTATE, values.dtype.name).rotate(values, np.ascontiguousarray(matrix, values.dtype), out, keep)
+    _module("rotate", _ROTATE, values.dtype).rotate(values, np.ascontiguousarray(matrix, values.dtype), out, keep)
 
 
 def gram(values: Array, weights: Array, ones: bool = False) -> Float64:
@@ -123,7 +123,7 @@ def gram(values: Array, weights: Array, ones: bool = False) -> Float64:
         Whether 1 replaces the last column.
     """
     out = np.zeros((values.shape[1],) * 2)
-    _module("gram", _GRAM, values.dtype.name).gram(values, weights, ones, out)
+    _module("gram", _GRAM, values.dtype).gram(values, weights, ones, out)
     return out
 
 
@@ -136,10 +136,10 @@ def inner(left: Array, right: Array) -> Float64:
         C-contiguous, of the same dtype, float32 or float64.
     """
     out = np.zeros((left.shape[1],) * 2)
-    _module("inner", _INNER, left.dtype.name).inner(left, right, out)
+    _module("inner", _INNER, left.dtype).inner(left, right, out)
     return out
 
 
 @functools.cache
-def _module(name: str, source: str, dtype: str) -> Any:
+def _module(name: str, source: str, dtype: np.dtype[Any]) -> Any:
     return jit.compile_source(name, source.format(dtype=dtype))

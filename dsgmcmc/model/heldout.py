@@ -235,10 +235,10 @@ class HeldOutRows:
 
     def load(self, snapshot: Snapshot) -> None:
         """Load the accumulators and traces from a snapshot."""
-        for name in self.accumulators:
-            getattr(self, name)[:] = snapshot.read(self._key(name))
-        self.followed_predictions = list(snapshot.read(Key("trace", "W", self.block, "prediction")))
-        self.log_likelihoods = snapshot.read(Key("trace", "W", self.block, "log_likelihood")).tolist()
+        *arrays, predictions, likelihoods, _ = snapshot.read_all(key for key, _ in self.saved())
+        for name, array in zip(self.accumulators, arrays, strict=True):
+            getattr(self, name)[:] = array
+        self.followed_predictions, self.log_likelihoods = list(predictions), likelihoods.tolist()
 
     def posterior(self, centre: float, scale: float, total: float) -> Iterator[tuple[Key, Lazy]]:
         """Arrays of the saved posterior, in the ratings' own unit; `total` is the weight of all draws.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -545,9 +546,11 @@ class FactorTarget:
         """
         if skip is None:
             self.circulation.place(snapshot.manifest.iteration)
-        for key, array in self.saved():
-            if not skip or key.field not in skip:
-                array[:] = snapshot.read(key)
+        wanted = (saved for saved in self.saved() if not skip or saved[0].field not in skip)
+        for _, of_block in groupby(wanted, lambda saved: saved[0][:3]):  # a shard is opened once for a block
+            keys, arrays = zip(*of_block, strict=True)
+            for array, stored in zip(arrays, snapshot.read_all(keys), strict=True):
+                array[:] = stored
         small = {name: value.array() for name, value in snapshot.manifest.state.items()}
         take_all(self.replicated, small)
         for part in self.parts:

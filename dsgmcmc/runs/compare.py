@@ -46,7 +46,6 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics import ranking
 from dsgmcmc.diagnostics.comparison import Comparison, Model
 from dsgmcmc.diagnostics.scores import Estimate, difference, mae, rmse
-from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import DivergenceError, InputError, StoppedError
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.likelihoods.ordinal import LEAST_LEVELS, MAX_THRESHOLDS, scale_of
@@ -588,10 +587,8 @@ class Comparing:
         given = test.rating, test.point(run.config.law)
         errors = {"rmse": rmse(*given), "mae": mae(*given)} if run.config.law.can_be_evaluated else {}
         scores = self._scores(run).compared_with(open_array(scores_file))
-        summary = read_summary(run.directory.summary_file)
-        per_iteration = summary["seconds_sampling"] / max(summary["iterations_made"], 1)
-        seconds = per_iteration * self._plan.sweeps * run.config.sweep_length
-        return Measured(scores, errors | {"seconds": seconds})
+        *_, last = run.directory.metrics()
+        return Measured(scores, errors | {"seconds": last["time_s"] * self._plan.sweeps / last["sweep"]})
 
     # ------------------------------------------------------------------ the table, on process 0
 

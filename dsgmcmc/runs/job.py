@@ -393,11 +393,9 @@ class Job:
         """Sample the chain up to an iteration, save its posterior, and do `work` on process 0. Collective."""
         self._advance_all(chains, iteration)
         for chain in chains:
-            begin = perf_counter()
             self._attempt(chain.finish)
-            if not self._stopped:
-                on_root(self.comm, work)
-            self._begin += perf_counter() - begin  # it is no sampling time
+        if not self._stopped:
+            on_root(self.comm, work)
 
     def _advance_all(self, chains: list[Chain], goal: int) -> None:
         """Sample all chains up to iteration `goal`, and remove those that fail from `chains`. Collective."""

@@ -188,10 +188,10 @@ class DrawRecorder:
         self.numbers.count, self.numbers.spacing = int(count), int(spacing)
         self.numbers.kept = snapshot.manifest.saved_draws
         for _, mean, m2, moments in self._named("m2"):
-            moments["mean"], moments["m2"] = snapshot.read(mean), snapshot.read(m2)
+            moments["mean"], moments["m2"] = snapshot.read_all((mean, m2))
         if self._at_root:
             traced = [key for key in snapshot.block_keys() if key[:2] == ("trace", "run")]
-            self.trace = {key.field: list(snapshot.read(key)) for key in traced}
+            self.trace = {key.field: list(x) for key, x in zip(traced, snapshot.read_all(traced), strict=True)}
 
     def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
         """Yield the means and variances of the parameters, in the unit of the data, and the traces.

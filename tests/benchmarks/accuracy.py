@@ -84,7 +84,6 @@ class Bench:
     ) -> None:
         """Print a row for each model, with the scores on another file if `inner` is given."""
         within = ("RMSE, inner", "log p, inner") if inner else ()
-        print()
         say_head(title, *within, "RMSE", "MAE", "log p", "50 %", "80 %", "90 %", "95 %")
         for model in models:
             cells = [model]
@@ -97,7 +96,6 @@ class Bench:
 
     def means(self, title: str, dataset: str, files: list[Path]) -> None:
         """Print means over several splits, with the standard errors over them."""
-        print()
         say_head(title, "RMSE", "se", "MAE", "se", "log p", "se")
         for model in REPEATED:
             runs = [self.sample(data, dataset, model) for data in files]

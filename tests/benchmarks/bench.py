@@ -10,7 +10,7 @@ from pathlib import Path
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 
 TESTS = Path(__file__).parents[1]
-sys.path += [str(TESTS.parent / "data"), str(TESTS)]  # for `synthetic`, `shapes`, `support` and `densities`
+sys.path += [str(TESTS.parent / "data"), str(TESTS), str(TESTS / "reference")]  # for `synthetic` and helpers of tests
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
@@ -80,6 +80,7 @@ def say(*cells: object) -> None:
 
 
 def say_head(*titles: object) -> None:
-    """Print the head of a table in Markdown."""
+    """Print the head of a table in Markdown, after an empty line."""
+    print()
     say(*titles)
     say(*["---"] * len(titles))

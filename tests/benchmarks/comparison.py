@@ -240,12 +240,10 @@ def say_all(fits: dict[str, Fit]) -> None:
         scores = ["" if score is None else f"{score:.4f}" for score in (fit.rmse, fit.ndcg)]
         say(label, *scores, f"{fit.seconds:.1f}", f"{fit.memory / 1e6:,.0f}")
     goals = [fits[label].rmse for label in ("SMURFF, tuned", "dsgmcmc") if label in fits]
-    print()
     say_head("seconds until the RMSE is", *(f"{goal:.4f}" for goal in goals))
     for label, fit in fits.items():
         if fit.rmse is not None:
             say(label, *(until(fit, goal + 5e-5) for goal in goals))
-    print()
     say_head("", "ESS a second")
     for label, fit in fits.items():
         if fit.ess is not None:

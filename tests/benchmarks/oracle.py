@@ -16,7 +16,7 @@ identity: wrong correlations show, too.
 
 import numpy as np
 from bench import arguments, say, say_head
-from densities import quadrature
+from densities import correlated, quadrature
 
 from dsgmcmc.densities import SAMPLERS
 from dsgmcmc.densities.density import DoubleWell, Gaussian
@@ -54,51 +54,52 @@ def draws(target, sampler, iterations, **start):
     return np.array(states[iterations // 3 :: iterations // 300])
 
 
-def of_all_data(names, step):
-    """Print the table of all data."""
-    say_head("sampler", *targets())
+def say_rows(names, columns, cell):
+    """Print a row for each sampler with `cell(name, column)`, empty where the sampler refuses; no empty rows."""
     for name in names:
         cells = []
-        for density, mean, covariance in targets().values():
-            sampler = make(name, 1, step=step)
+        for column in columns:
             try:
-                target = vector_target(density, sampler, rows=200, seed=1)
-                states = draws(target, sampler, 3000)
-            except InputError:  # it is for other densities
+                cells.append(cell(name, column))
+            except InputError:
                 cells.append("")
-                continue
-            ratios = np.sqrt(((states - mean) ** 2).mean(axis=(0, 1)) / np.diag(covariance))
-            cells.append(", ".join(f"{ratio:.3f}" for ratio in ratios))
         if any(cells):
             say(name, *cells)
 
 
+def of_all_data(names, step):
+    """Print the table of all data."""
+    say_head("sampler", *targets())
+
+    def cell(name, given):
+        density, mean, covariance = given
+        sampler = make(name, 1, step=step)
+        states = draws(vector_target(density, sampler, rows=200, seed=1), sampler, 3000)
+        ratios = np.sqrt(((states - mean) ** 2).mean(axis=(0, 1)) / np.diag(covariance))
+        return ", ".join(f"{ratio:.3f}" for ratio in ratios)
+
+    say_rows(names, targets().values(), cell)
+
+
 def of_parts(names, step):
     """Print the table of minibatches."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(1000, 2)) @ [[1.0, 0.6], [0.0, 0.8]]
-    density = Regression(x, rng.random(1000) < 1 / (1 + np.exp(-x @ [1.0, -0.5])))
+    density = correlated(1000)
     exact = make("hmc", 1, burn_in=200)
     target = vector_target(density, exact, rows=400, seed=2)
     true = np.concatenate([theta.copy() for theta in sample(target, exact, 400, sd=0.1)][200::2])
     root = np.linalg.inv(np.linalg.cholesky(np.cov(true.T)))
     say_head("sampler", "random parts", "shuffled parts")
-    for name in names:
-        cells = []
-        for schedule in ("random", "shuffled"):
-            try:
-                sampler = make(name, 10, schedule, step)
-                if not sampler.gradient.by_parts:
-                    break
-                target = vector_target(density, sampler, rows=200, grid=10, schedule=schedule, seed=1)
-                states = draws(target, sampler, 6000, sd=0.1) @ root.T
-            except InputError:  # it is for other densities, or for other schedules
-                cells.append("")
-                continue
-            values = np.sqrt(np.linalg.eigvalsh(np.cov(np.concatenate(states).T)))
-            cells.append(f"{values[0]:.2f} to {values[1]:.2f}")
-        if any(cells):
-            say(name, *cells)
+
+    def cell(name, schedule):
+        sampler = make(name, 10, schedule, step)
+        if not sampler.gradient.by_parts:
+            return ""
+        target = vector_target(density, sampler, rows=200, grid=10, schedule=schedule, seed=1)
+        states = draws(target, sampler, 6000, sd=0.1) @ root.T
+        values = np.sqrt(np.linalg.eigvalsh(np.cov(np.concatenate(states).T)))
+        return f"{values[0]:.2f} to {values[1]:.2f}"
+
+    say_rows(names, ("random", "shuffled"), cell)
 
 
 def main():

@@ -250,11 +250,6 @@ def by_truth(lines: Lines) -> str:
     return markdown(("shape", "model", "test ratings", "in their 90 % intervals", "allowed", "holds"), rows)
 
 
-def all_tables(lines: Lines) -> str:
-    """All tables, in the order of docs/evidence/robust.md."""
-    return "\n\n".join(make(lines) for make in (by_model, by_shape, by_truth, by_best))
-
-
 # ---------------------------------------------------------------------- from the command line
 
 
@@ -270,7 +265,7 @@ def main() -> None:
     parser.add_argument("--tables", action="store_true", help="sample nothing, print tables")
     given = parser.parse_args()
     if given.tables:
-        print(all_tables(read(given.file)))
+        print("\n\n".join(table(read(given.file)) for table in (by_model, by_shape, by_truth, by_best)))
         return
     if given.part is None:
         command, parts = [sys.executable, *sys.argv, "--part"], usable_cores()

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from bench import arguments, say, say_head
+from chain_states import iterate
 from mpi4py import MPI
 from scipy.stats import chi2
 from support import rows_of, write_cells
@@ -100,9 +101,7 @@ def ranks(seed: int, noise: str, sampler: str) -> Ranked | None:
     algorithm.start(target, resolved.initial_sd)
     truth = quantities(eta, tau, asked)
     below = {name: np.zeros(len(values)) for name, values in truth.items()}
-    for iteration in range(BURN_IN + DRAWS * THIN):
-        target.begin(iteration)
-        algorithm.step(target, iteration)
+    for iteration in iterate(target, algorithm, BURN_IN + DRAWS * THIN):
         if iteration >= BURN_IN and (iteration - BURN_IN) % THIN == THIN - 1:
             for name, values in quantities(*state_of(target), asked).items():
                 if not np.isfinite(values).all():

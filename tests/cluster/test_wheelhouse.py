@@ -1,23 +1,16 @@
 """Installation on nodes without a network: the commands of docs/clusters.md, with the network really cut."""
 
 import os
-import re
 import shlex
 import shutil
 import sysconfig
 from pathlib import Path
 
 import pytest
-from support import ROOT, lacking, run, write_planted
+from support import ROOT, fenced, lacking, run, write_planted
 
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 TIMEOUT = 600
-
-
-def blocks() -> list[str]:
-    """Shell blocks of the page: to install, and to collect packages for nodes without a network."""
-    text = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
-    return re.findall(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 def shell(script: str, folder: Path, *before: str, **environment: str) -> str:
@@ -40,7 +33,7 @@ def test_the_wheelhouse_is_all_that_a_node_needs(tmp_path: Path) -> None:
     missing = [name for name in ("gcc", "unshare") if shutil.which(name) is None]
     if missing:
         lacking(f"not installed: {missing}")
-    install, collect = blocks()
+    install, collect = fenced(ROOT / "docs" / "clusters.md", "bash")
     install = install.replace("/path/to/this/repository", "--no-index --find-links=wheelhouse dsgmcmc")
     source = tmp_path / "source"
     shutil.copytree(ROOT, source, ignore=_left_out)

@@ -82,7 +82,7 @@ class Latent(PartGradient[VectorTarget[Augmented]]):
             moving = latent[rows][:, data].copy()
             accepted = move(density, theta[rows], moving, data, generator)
             self.moves += accepted, moving.size
-            latent[_places(rows, data, latent)] = moving
+            latent[rows if isinstance(rows, slice) else rows[:, None], np.arange(latent.shape[1])[data]] = moving
 
     def take(
         self,
@@ -124,8 +124,3 @@ def move(
             latent[accept, k], now = there[accept, k], np.where(accept, then, now)
             accepted += int(accept.sum())
     return accepted
-
-
-def _places(rows: Data, data: Data, latent: Float64) -> Any:
-    """Index of some data of some rows."""
-    return (rows, data) if isinstance(rows, slice) else np.ix_(rows, np.arange(latent.shape[1])[data])

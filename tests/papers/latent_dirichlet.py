@@ -155,11 +155,6 @@ class LatentDirichlet:
         """Expected numbers of every word by topic, (V, K), and of every document's words by topic, (S, K)."""
         of_words, of_documents = np.zeros(beta.T.shape), np.zeros((len(documents), self.n_topics))
         given = np.ascontiguousarray(beta.T), *corpus, documents, self.alpha, self.dropped, self.kept
-        topics_module().assign(*given, *_key(size), of_words, of_documents)
+        key = np.frombuffer(hashlib.blake2b(size.tobytes(), digest_size=8).digest(), "<u4").tolist()
+        topics_module().assign(*given, *key, of_words, of_documents)
         return of_words, of_documents
-
-
-def _key(theta: Float64) -> tuple[int, int]:
-    """Key of the noise at theta (K V,)."""
-    digest = hashlib.blake2b(theta.tobytes(), digest_size=8).digest()
-    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")

@@ -11,10 +11,12 @@ than fits is fine.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import softmax
 
 from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.types import Float64, Int64
@@ -39,14 +41,8 @@ class Activation(NamedTuple):
     pull: Callable[[Float64, Float64], Float64]
 
 
-def softmax(inputs: Float64) -> Float64:
-    """exp(x_k) / sum_l exp(x_l) along the last axis."""
-    raised = np.exp(inputs - inputs.max(axis=-1, keepdims=True))
-    return raised / raised.sum(axis=-1, keepdims=True)
-
-
 ACTIVATIONS = {
-    "softmax": Activation(softmax, lambda h, up: h * (up - (h * up).sum(axis=-1, keepdims=True))),
+    "softmax": Activation(partial(softmax, axis=-1), lambda h, up: h * (up - (h * up).sum(axis=-1, keepdims=True))),
     "sigmoid": Activation(lambda x: 0.5 + 0.5 * np.tanh(0.5 * x), lambda h, up: h * (1 - h) * up),
 }
 
@@ -113,7 +109,7 @@ class Network:
     def probabilities(self, theta: Float64, features: npt.ArrayLike) -> Float64:
         """Probabilities of the classes of any features (S, J), in the units of this network's: (n, S, K)."""
         x = np.multiply(features, self.scale, dtype=np.float64)
-        return np.array([softmax(self._forward(self.layers(row), x)[1]) for row in theta])
+        return softmax([self._forward(self.layers(row), x)[1] for row in theta], axis=-1)
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
         """Minus the log likelihood of some of the data, (n,)."""
@@ -130,7 +126,7 @@ class Network:
         for x, labels in self._chunks(data):
             for row, layers in enumerate(map(self.layers, theta)):
                 hidden, odds = self._forward(layers, x)
-                errors = softmax(odds)
+                errors = softmax(odds, axis=-1)
                 errors[np.arange(len(labels)), labels] -= 1
                 back = self.activation.pull(hidden, errors @ layers.outer.T)
                 inner, inner_bias, outer, outer_bias = self.layers(found[row])

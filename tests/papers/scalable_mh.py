@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from common import axes, command, follow, head, prepare, row, save, short
+from scipy.stats import skew
 
 from dsgmcmc.densities.regression import LOGISTIC, Link, Regression, student
 
@@ -163,8 +164,7 @@ def normality(model: Model, sizes: list[int]) -> None:
         states, _ = follow(sampler, target, 10 * min(model.iterations, 5_000), thin=APART)
         _, normal = sampler.prepared(target)
         x = (states[:, 0] - normal.mean[0]) / np.linalg.norm(normal.root[0])
-        skewness = ((x - x.mean()) ** 3).mean() / x.std() ** 3
-        row(f"{n:,}", f"{x.mean():+.3f}", f"{x.std():.3f}", f"{skewness:+.2f}", f"{effective(x[:, None]):,.0f}")
+        row(f"{n:,}", f"{x.mean():+.3f}", f"{x.std():.3f}", f"{skew(x):+.2f}", f"{effective(x[:, None]):,.0f}")
 
 
 def main() -> None:

@@ -49,6 +49,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import logsumexp, softmax
 
 from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.types import Float64
@@ -263,9 +264,7 @@ class StableFactors:
         share = len(self.order[data]) / self.n_data
         found = share * self._prior(np.abs(theta))
         for row, lambdas in enumerate(self._lambdas(theta, data)):
-            log_joint, _ = self._over_nodes(lambdas, data)
-            most = log_joint.max(axis=1)
-            found[row] -= (most + np.log(np.exp(log_joint - most[:, None]).sum(axis=1))).sum()
+            found[row] -= logsumexp(self._over_nodes(lambdas, data)[0], axis=1).sum()
         return found
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
@@ -314,5 +313,4 @@ class StableFactors:
     def _weights(self, lambdas: Float64, data: Data) -> tuple[Float64, Float64]:
         """Probabilities of the nodes given X, and v: (S, nodes) each."""
         log_joint, v = self._over_nodes(lambdas, data)
-        weights = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
-        return weights / weights.sum(axis=1, keepdims=True), v
+        return softmax(log_joint, axis=1), v

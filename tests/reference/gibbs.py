@@ -70,8 +70,6 @@ class GibbsResult:
 
     rmse_mean: float  # of the posterior mean prediction
     tau: np.ndarray  # (draws,)
-    nu: np.ndarray  # (draws, 2)
-    mean: np.ndarray  # (n_test,) posterior mean of the predictor
     sd: np.ndarray  # (n_test,) posterior sd of the predictor, without noise
     noise_variance: np.ndarray  # (n_test,) posterior mean of 1 / (tau g_i g'_j)
 
@@ -196,16 +194,14 @@ def gibbs(train, test, *, rank, noise="shared", nu=8.0, sweeps=300, burn_in=50, 
     mu = values.mean()
     scale = np.sqrt(np.mean((values - mu) ** 2)) if standardise else 1.0
     sides, state = views(rows, columns, shape), start(model, shape, rng)
-    sums, traces = None, []
+    sums, tau = np.zeros((3, len(test_values))), []
     for number in range(sweeps):
         sweep(state, (values - mu) / scale, sides, model, rng)
-        if number < burn_in:
-            continue
-        prediction = mu + scale * predictor(state.theta, rank, test_rows, test_columns)
-        variance = scale**2 / (state.tau * state.g[0][test_rows] * state.g[1][test_columns])
-        draw = [prediction, prediction**2, variance]
-        sums = draw if sums is None else [total + x for total, x in zip(sums, draw, strict=True)]
-        traces.append((state.tau / scale**2, *state.nu))
-    mean, square, noise_variance = (total / len(traces) for total in sums)
-    sd, trace = np.sqrt(np.maximum(square - mean**2, 0)), np.array(traces)
-    return GibbsResult(scores.rmse(test_values, mean), trace[:, 0], trace[:, 1:], mean, sd, noise_variance)
+        if number >= burn_in:
+            prediction = mu + scale * predictor(state.theta, rank, test_rows, test_columns)
+            variance = scale**2 / (state.tau * state.g[0][test_rows] * state.g[1][test_columns])
+            sums += prediction, prediction**2, variance
+            tau.append(state.tau / scale**2)
+    mean, square, noise_variance = sums / len(tau)
+    sd = np.sqrt(np.maximum(square - mean**2, 0))
+    return GibbsResult(scores.rmse(test_values, mean), np.array(tau), sd, noise_variance)

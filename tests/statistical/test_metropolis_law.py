@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chain_states import make_sampler, states
-from densities import quadrature
+from densities import correlated, quadrature
 
 from dsgmcmc.densities.density import DoubleWell
 from dsgmcmc.densities.regression import Regression
@@ -46,10 +46,7 @@ def test_double_well(name: str, settings: dict[str, Any]) -> None:
 @pytest.fixture(scope="module")
 def small() -> tuple[Regression, np.ndarray, np.ndarray]:
     """A logistic regression of 64 data in 2 dimensions, its mean and its variance by quadrature."""
-    rng = np.random.default_rng(12)
-    x = rng.normal(size=(64, 2)) @ [[1.0, 0.6], [0.0, 0.8]]
-    y = rng.random(64) < 1 / (1 + np.exp(-x @ [1.0, -0.5]))
-    density = Regression(x, y, prior_precision=0.1)
+    density = correlated(64, seed=12, prior_precision=0.1)
     mean, covariance = quadrature(density, *[np.linspace(-4, 6, 501)] * 2)
     return density, mean, np.diag(covariance)
 

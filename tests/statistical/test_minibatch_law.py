@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 from chain_states import make_sampler, states
-from densities import quadrature
+from densities import correlated, quadrature
 
-from dsgmcmc.densities.density import ALL, Data, prior_gradient
+from dsgmcmc.densities.density import ALL, Data, mode_of
 from dsgmcmc.densities.regression import Link, Regression
 from dsgmcmc.densities.sample import DensityConfig
 
@@ -76,14 +76,9 @@ def test_rows_have_noise_of_their_own() -> None:
 @pytest.fixture(scope="module")
 def regression() -> tuple[Regression, np.ndarray]:
     """Logistic, 1,000 data with correlated features, and its covariance by quadrature."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(1000, 2)) @ [[1.0, 0.6], [0.0, 0.8]]
-    density = Regression(x, rng.random(1000) < 1 / (1 + np.exp(-x @ [1.0, -0.5])))
-    mode = np.zeros(2)
-    for _ in range(20):
-        gradient = density.gradient(mode[None]) + prior_gradient(density, mode[None])
-        mode -= np.linalg.solve(density.hessian(mode), gradient[0])
-    return density, quadrature(density, *(np.linspace(centre - 0.6, centre + 0.6, 121) for centre in mode))[1]
+    density = correlated(1000)
+    axes = (np.linspace(centre - 0.6, centre + 0.6, 121) for centre in mode_of(density))
+    return density, quadrature(density, *axes)[1]
 
 
 @pytest.mark.parametrize(

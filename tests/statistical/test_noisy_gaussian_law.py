@@ -25,9 +25,9 @@ PARTS = 4
 def variances(
     name: str, noise: float, precision: float = 2.5, burn_in: int = 100, draws: int = 40, phase: int = 0, **section: Any
 ) -> np.ndarray:
-    """Variances of theta, in units of the target's, and of momenta: 2,000 rows, `draws` nearly independent times."""
+    """Variances of theta, in units of the target's, and of momenta: 800 rows, `draws` nearly independent times."""
     density, sampler = NoisyGaussian(precision, noise), make_sampler(name, warm_up=0, **section)
-    target = vector_target(density, sampler, rows=2000, grid=PARTS, schedule="random")
+    target = vector_target(density, sampler, rows=800, grid=PARTS, schedule="random")
     total, apart = np.zeros(2), 25 if name == "sghmc" else 15
     for k, theta in enumerate(sample(target, sampler, burn_in + apart * draws, sd=0.7)):
         if k >= burn_in and k % apart == phase:
@@ -38,7 +38,7 @@ def variances(
 
 @pytest.mark.parametrize(("noise", "corrected"), [(0.0, False), (3.0, False), (3.0, True)])
 def test_sgrld(noise: float, corrected: bool) -> None:
-    """(1 + eps (V - B^) / 2) / (1 - eps / 2), of four independent parts B^ = 3; 40,000 elements, to 1 %."""
+    """(1 + eps (V - B^) / 2) / (1 - eps / 2), of four independent parts B^ = 3; 16,000 elements, to 1 %."""
     eps, left = 0.4, 0.0 if corrected else noise
     moments = variances("sgrld", noise, burn_in=15, draws=25, step_size=eps, noise_correction=corrected)
     assert moments[0] == pytest.approx((1 + eps * left / 2) / (1 - eps / 2), rel=0.01)

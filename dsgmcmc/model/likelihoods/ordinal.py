@@ -265,7 +265,7 @@ def coordinates_of(values: Float64) -> Float64:
     """Coordinates of thresholds; a gap below 1e-6 counts as 1e-6."""
     middle = len(values) // 2
     log_gaps = np.log(np.maximum(np.diff(values), 1e-6))
-    return np.insert(log_gaps, middle, values[middle])
+    return np.concatenate([log_gaps[:middle], values[middle : middle + 1], log_gaps[middle:]])
 
 
 def _bent(log_ratio: Float64) -> tuple[Float64, Float64, Float64]:
@@ -322,8 +322,9 @@ class GapPrecision(Sampled):
 
 def cuts_of(position: Float64, gaps: Float64) -> Float64:
     """Thresholds (..., R - 1) of rows with deviations `gaps`, d, (..., R - 2), given the shared coordinates."""
-    deviation = MAX_DEVIATION * np.tanh(gaps / MAX_DEVIATION)
-    return values_of(position + np.insert(deviation, len(position) // 2, 0.0, axis=-1))
+    deviation, middle = MAX_DEVIATION * np.tanh(gaps / MAX_DEVIATION), len(position) // 2
+    whole = [deviation[..., :middle], np.zeros((*gaps.shape[:-1], 1)), deviation[..., middle:]]
+    return values_of(position + np.concatenate(whole, axis=-1))
 
 
 def cut_table(block: ParameterBlock) -> Float32:

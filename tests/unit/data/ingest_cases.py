@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import numpy as np
+from cases import rated_pairs
 
 from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.data.ratings import SPLITS, Ratings
@@ -42,15 +42,9 @@ def prepare(folder: Path, text: str | bytes, name: str = "ratings.csv", **option
 
 def read_back(path: Path) -> dict[str, dict[tuple, float]]:
     """Return {part: {(user, item): rating}} of a ratings file."""
-    parts: dict[str, dict[tuple, float]] = {}
     with Ratings(path) as ratings:
         ratings.verify()
-        for part in SPLITS:
-            indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
-            names = [np.repeat(ratings.ids("rows"), np.diff(indptr)).tolist(), ratings.ids("cols")[columns].tolist()]
-            users, items = reversed(names) if ratings.transposed else names
-            parts[part] = dict(zip(zip(users, items, strict=True), values.tolist(), strict=True))
-    return parts
+        return {part: rated_pairs(ratings, part) for part in SPLITS}
 
 
 def everything(path: Path) -> dict[tuple, float]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from densities import D, Logistic, Slip
+from densities import D, Logistic, Slip, differences
 
 from dsgmcmc.densities.density import ALL, Gaussian, prior_energy
 from dsgmcmc.densities.sample import sample, vector_target
@@ -23,16 +23,6 @@ def target_of(density: Any = None, gradient: str = "part", rows: int = 4, **more
     target = vector_target(density or Logistic(), sampler, rows=rows, **more)
     sampler.start(target, 1.0)
     return target
-
-
-def differences(function: Any, theta: np.ndarray, step: float = 1e-5) -> np.ndarray:
-    """Central differences of a function (n, D) -> (n,)."""
-    found = np.empty_like(theta)
-    for k in range(theta.shape[1]):
-        h = np.zeros(theta.shape[1])
-        h[k] = step
-        found[:, k] = (function(theta + h) - function(theta - h)) / (2 * step)
-    return found
 
 
 # ---------------------------------------------------------------------- what a density says

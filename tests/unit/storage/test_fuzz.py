@@ -10,7 +10,7 @@ import fuzzer
 import numpy as np
 import pytest
 from runs import make_run
-from support import csr, features_of, planted, write_ratings
+from support import features_of, planted, write_cells
 
 from dsgmcmc.storage.rundir import RunDirectory
 
@@ -31,14 +31,13 @@ def fuzz(kind: str, source: Path, place: Path, names: list[str], count: int, see
 def test_damaged_ratings_files(tmp_path: Path, names: str, count: int) -> None:
     """The checksums of a ratings file tell every change as it is read."""
     i, j, x = planted(29, 17)
-    held = np.arange(len(i)) % 5 == 0
-    parts = [csr(29, i[part], j[part], x[part]) for part in (~held, held)]
-    ids = [np.arange(n) for n in (29, 17)]
+    more = {"features": {"rows": features_of(np.eye(29, 3, dtype=np.float32), ("a", "b", "c"), ("x", "x", "y"))}}
     if names == "text":
-        ids = [np.array([f"{n}-ä".encode() for n in column]) for column in ids]
-    features = {"rows": features_of(np.eye(29, 3, dtype=np.float32), ("a", "b", "c"), ("x", "x", "y"))}
-    write_ratings(tmp_path / "whole.h5", *parts, *ids, seed=0, source="planted", features=features)
-    assert fuzz("ratings", tmp_path / "whole.h5", tmp_path, [""], count, count + (names == "text")) > count // 5
+        more |= {
+            f"{side}_ids": np.array([f"{k}-ä".encode() for k in range(n)]) for side, n in (("row", 29), ("col", 17))
+        }
+    whole = write_cells(tmp_path / "whole.h5", (29, 17), i, j, x, np.arange(len(i)) % 5 == 0, **more)
+    assert fuzz("ratings", whole, tmp_path, [""], count, count + (names == "text")) > count // 5
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json", ".mtx", ".parquet"])
