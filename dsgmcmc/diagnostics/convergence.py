@@ -149,12 +149,11 @@ def slowest(diagnosis: Mapping[str, Any], config: ResolvedChain) -> dict[str, di
         return {}
     measured.sort(key=itemgetter("ess"))
     slow, times = measured[0], max(2.0, LEAST_SHARED_ESS / measured[0]["ess"])
-    shared = {name: slow[name] for name in ("label", "ess", "rhat", "mean")} | {
-        "error": slow["sd"] / slow["ess"] ** 0.5
-    }
+    shared = {name: slow[name] for name in ("label", "ess", "rhat", "mean")}
+    error = slow["sd"] / slow["ess"] ** 0.5
     doubtful = [q["label"] for q in measured if q["ess"] < LEAST_SHARED_ESS or q["halves"] > HALVES_LIMIT]
     length = float(f"{config.burn_in + times * diagnosis['draws'] * config.thin:.2g}")
-    return {"shared": {**shared, "uncertain": doubtful, "iterations": int(length)}}
+    return {"shared": {**shared, "error": error, "uncertain": doubtful, "iterations": int(length)}}
 
 
 def _withheld(weights: Float64, interleaved: int) -> str | None:

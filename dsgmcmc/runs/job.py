@@ -372,8 +372,7 @@ class Job:
         config = self._config
         if not config.until:
             if self.halfway is not None:
-                length, work = self.halfway
-                self._pause(chains, parse_length(length, config.sweep_length), work)
+                self._pause(chains, *self.halfway)
             self._advance_all(chains, config.iterations)
             return
         reached = self.comm.allgather(max((chain.iteration for chain in chains), default=0))
@@ -389,9 +388,9 @@ class Job:
                 return
             goal = next_look(goal + 1, config.burn_in, config.sweep_length)
 
-    def _pause(self, chains: list[Chain], iteration: int, work: Callable[[], None]) -> None:
-        """Sample the chain up to an iteration, save its posterior, and do `work` on process 0. Collective."""
-        self._advance_all(chains, iteration)
+    def _pause(self, chains: list[Chain], length: str, work: Callable[[], None]) -> None:
+        """Sample the chain up to a length, save its posterior, and do `work` on process 0. Collective."""
+        self._advance_all(chains, parse_length(length, self._config.sweep_length))
         for chain in chains:
             self._attempt(chain.finish)
         if not self._stopped:

@@ -68,9 +68,7 @@ class BAOABConfig(RisingStep):
         description="c, the fraction of the momentum that a sweep keeps, in burn-in at most 0.9; with the default "
         "metric and step, 0.95 if there are at least 20,000 ratings, and at least 0.88 per parameter of the factors",
     )
-    metric: Literal["fisher", "kronecker"] = Field(
-        "fisher", description="diagonal, or a full matrix for the columns of a row"
-    )
+    metric: Literal["fisher", "kronecker"] = Field("fisher", description="diagonal, or full over the columns of a row")
 
     @model_validator(mode="before")
     @classmethod

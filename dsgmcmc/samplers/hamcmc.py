@@ -76,9 +76,7 @@ DEFAULT_STEPS = {"identity": 0.9, "diagonal": 0.04, "fisher": 0.03}
 class HAMCMCConfig(StepSize):
     """Configuration of HAMCMC; `step_size` is eps gamma u, as defined at the head of the module."""
 
-    step_size: float = Field(
-        DEFAULT_STEPS["identity"], gt=0, description="step; 0.04 with the diagonal metric, 0.03 with fisher"
-    )
+    step_size: float = Field(DEFAULT_STEPS["identity"], gt=0, description="step; diagonal metric: 0.04, fisher: 0.03")
     memory: int = Field(2, ge=2, le=10, description="M, the number of interleaved sub-chains")
     gamma: float | None = Field(None, gt=0, description="scale of H^0; default 1 / u")
     trust: float = Field(1.0, gt=0, description="keeps H below H^0 / trust along the pairs")

@@ -47,9 +47,7 @@ class PSGLDConfig(StepSize):
     """Configuration of PSGLD."""
 
     step_size: float = Field(0.04, gt=0, description="step eps times N")
-    burn_in_step_size: float = Field(
-        0.09, gt=0, description="step eps times N during burn-in; step_size if that is given"
-    )
+    burn_in_step_size: float = Field(0.09, gt=0, description="eps times N during burn-in; step_size if that is given")
     alpha: float = Field(0.99, gt=0, lt=1, description="memory of the squared gradients")
     lambda_n: float = Field(9.0, gt=0, description="lambda N, which bounds the preconditioner")
     adapt: Literal["burn-in", "always"] = Field("burn-in", description="when v is updated")

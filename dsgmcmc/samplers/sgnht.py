@@ -125,9 +125,7 @@ class SGNHT(MetricSampler[SGNHTConfig]):
     def check_density(cls, config: SGNHTConfig, grid: int, dimension: int) -> None:
         """Refuse minibatches for several parameters, whose noise differs between directions."""
         if cls.sweep_length(config, grid) > 1 and dimension > 1 and config.gradient in (None, "part"):
-            raise InputError(
-                "sgnht cannot match minibatch noise: take matrix_sgnht up to D = 50, else sghmc, or grid=1"
-            )
+            raise InputError("sgnht cannot match minibatch noise: take matrix_sgnht up to D = 50, else sghmc or grid=1")
 
     @property
     def fields(self) -> tuple[StateField, ...]:

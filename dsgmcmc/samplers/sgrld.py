@@ -42,9 +42,7 @@ class SGRLDConfig(RisingStep):
     """Configuration of SGRLD; `step_size` is eps."""
 
     step_size: float = Field(0.03, gt=0, description="eps; the step of a row is eps / l")
-    metric: Literal["fisher", "kronecker"] = Field(
-        "fisher", description="diagonal, or a full matrix for the columns of a row"
-    )
+    metric: Literal["fisher", "kronecker"] = Field("fisher", description="diagonal, or full over the columns of a row")
     noise_correction: bool = Field(
         False, description="add less noise, because gradients have noise, too; only with independent parts"
     )

@@ -35,9 +35,7 @@ class StepSize(SamplerConfig):
         gt=0,
     )
     burn_in_step_size: float | None = Field(None, gt=0, description="step during burn-in; by default step_size")
-    decay_power: float = Field(
-        0.0, ge=0, le=1, description="b in (1 + sweep / a) ** -b, which multiplies the step; 0: no decay"
-    )
+    decay_power: float = Field(0.0, ge=0, le=1, description="b in (1 + sweep / a) ** -b, a factor of the step; 0: none")
     decay_sweeps: float = Field(100.0, gt=0, description="a, see decay_power")
 
     def step(self, iteration: int, grid: int, burn_in: int) -> float:

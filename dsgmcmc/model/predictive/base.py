@@ -105,9 +105,7 @@ class PredictorDraws(NamedTuple):
         if draws.effects is None:
             return [(1.0, draws)]
         sd: Float32 = np.sqrt(draws.effects)
-        return [
-            (share, draws._replace(eta=draws.eta + np.float32(node) * sd, effects=None)) for node, share in EFFECT_NODES
-        ]
+        return [(share, draws._replace(eta=draws.eta + np.float32(z) * sd, effects=None)) for z, share in EFFECT_NODES]
 
 
 class Prediction(NamedTuple):

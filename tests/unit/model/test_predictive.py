@@ -22,9 +22,7 @@ def normals() -> NormalMixture:
     rng = np.random.default_rng(0)
     mean = rng.normal(0, 3, (200, 4)).astype(np.float32)
     mean[::10, 0] += 1000
-    return NormalMixture(
-        Gaussian, mean, (10.0 ** rng.uniform(-4, 2, (200, 4))).astype(np.float32), WEIGHTS, 3.5, LEVELS
-    )
+    return NormalMixture(Gaussian, mean, (10 ** rng.uniform(-4, 2, (200, 4))).astype(np.float32), WEIGHTS, 3.5, LEVELS)
 
 
 @pytest.mark.parametrize("p", [1e-8, 0.05, 0.5, 0.95, 1 - 1e-8])
