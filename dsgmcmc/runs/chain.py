@@ -331,7 +331,7 @@ class Chain:
             return True
         if damage:
             series = self.run_directory.series("checkpoints", self.chain)
-            raise AgreedError(f"no checkpoint in {series} fits its draws ({damage}): start again in a new directory")
+            raise AgreedError(f"no checkpoint in {series} can be used ({damage}): start again in a new directory")
         self.checkpoints.cut(0)
         return False
 
