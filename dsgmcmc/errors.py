@@ -71,11 +71,14 @@ def refusing(problem: str, *kinds: type[Exception]) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Say what an error says: of Pydantic's, the first fault and its place; of the system's, no number and path."""
+    """Say what an error says: of Pydantic's, the first fault and its place; of the system's, no number and path.
+
+    A lookup that failed says only what it looked for, so its type is named, too.
+    """
     if hasattr(error, "errors"):
         fault = error.errors(include_input=False)[0]
         return ": ".join([*map(str, fault["loc"]), fault["msg"]])
-    return str(getattr(error, "strerror", None) or error)
+    return getattr(error, "strerror", None) or (repr if isinstance(error, LookupError) else str)(error)
 
 
 class NotFittedError(InputError, AttributeError):

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 import duckdb
 import numpy as np
 import pydantic
-from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter
+from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
 from dsgmcmc.data.columns import NAMES, find_column, simplified
 from dsgmcmc.data.ratings import MAX_FEATURES, MAX_ID_BYTES, Features, find_coarseness
@@ -116,9 +116,12 @@ class Encoding:
     @classmethod
     def parse(cls, text: str) -> Encoding:
         """Read the JSON text of `dump`. Raises ValueError if the text is not a valid encoding."""
-        encoding = _ENCODING.validate_json(text)
+        try:
+            encoding = _ENCODING.validate_json(text)
+        except ValidationError as error:
+            raise ValueError(f"not a valid encoding of features ({error.errors()[0]['msg']})") from error
         if bool(encoding.columns) == bool(encoding.width):
-            raise ValueError("expected columns of a table, or the width of a matrix")
+            raise ValueError("not a valid encoding of features (expected columns of a table, or the width of a matrix)")
         return encoding
 
 

@@ -140,8 +140,8 @@ class NormalApproximation(NamedTuple):
         InputError
             If the precision is not positive definite; the message calls it `label`.
         """
-        advice = 'give the density a prior_precision above 0, or use proposal = "walk"'
-        with refusing(f"{label} gives no width for proposals ({advice})", np.linalg.LinAlgError):
+        problem = f'{label} is not positive definite (give a prior_precision above 0, or use proposal = "walk")'
+        with refusing(problem, np.linalg.LinAlgError):
             lower = np.linalg.cholesky(precision)
         return cls(mean, precision, np.ascontiguousarray(np.linalg.inv(lower).T))
 

@@ -155,7 +155,7 @@ def describe_new(run: Run, kind: str, given: Any, columns: str | None = None) ->
     if not run.feature_names(kind):
         advice = f"leave them out, or prepare the ratings with --{kind}-features and sample again"
         raise InputError(f"features of {kind}s are given, but {run.path} was sampled without them: {advice}")
-    with refusing(f"{run.path} has no valid encoding of the features of {kind}s", ValueError):
+    with refusing(f"{run.path} cannot be used for new features of {kind}s", ValueError):
         encoding = Encoding.parse(run.index.encoding(kind)[0])
     integers = run.vocabulary(kind).integers
     if not isinstance(given, Description):

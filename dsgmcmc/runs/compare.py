@@ -559,15 +559,13 @@ class Comparing:
 
     def _sample_chain(self, number: int, path: Path, scores_file: Path) -> None:
         """Sample a candidate's chain, continuing an earlier job. Collective."""
-        plan = self._plan
-        candidate = plan.models[number]
-        given = self._given_to(candidate, {**plan.fixed, "iterations": f"{plan.sweeps}sweeps"})
+        plan, model = self._plan, self._plan.models[number]
+        given = self._given_to(model, {**plan.fixed, "iterations": f"{plan.sweeps}sweeps"})
         policy = self._policy.model_copy(update={"on_divergence": "stop"}) if number else self._policy
         halfway = None
         if not self._comm.bcast(self._comm.rank == 0 and scores_file.is_file()):
             halfway = f"{(BURN_IN_SWEEPS + plan.sweeps) // 2}sweeps", partial(self._save_scores, path, scores_file)
-        usual = candidate.settings
-        job = Job(self._comm, self._inner, path, given, True, policy, quiet=True, usual=usual, halfway=halfway)
+        job = Job(self._comm, self._inner, path, given, True, policy, quiet=True, usual=model.settings, halfway=halfway)
         if status := job.run(self._signals):
             raise StoppedError("the comparison was stopped", status)
 
@@ -577,8 +575,8 @@ class Comparing:
         return scores_of(run, self._plan.metric, self._recorded)
 
     def _save_scores(self, path: Path, scores_file: Path) -> None:
-        """Write the scores from the first half of the draws."""
-        write_array(scores_file, self._scores(Run(path)).values)
+        """Write the scores from the first half of the draws. Collective."""
+        on_root(self._comm, lambda: write_array(scores_file, self._scores(Run(path)).values), "comparing models")
 
     def _score(self, path: Path, scores_file: Path) -> Measured:
         """Score a candidate's whole chain on process 0; the file has the scores from the first half of its draws."""

@@ -92,8 +92,8 @@ class Job:
         Defaults, which the user's settings override: the settings of a recommended model. Without them, a run whose
         model has yet to be chosen is refused.
     halfway : tuple of str and callable, optional
-        For a run of one chain without a target accuracy: a length, such as ``100sweeps``, and what process 0 does
-        before the chain goes on from there, with the posterior of all draws so far on disk.
+        For a run of one chain without a target accuracy: a length, such as ``100sweeps``, and what all processes do
+        together before the chain goes on from there, with the posterior of all draws so far on disk.
     """
 
     comm: Comm
@@ -389,12 +389,12 @@ class Job:
             goal = next_look(goal + 1, config.burn_in, config.sweep_length)
 
     def _pause(self, chains: list[Chain], length: str, work: Callable[[], None]) -> None:
-        """Sample the chain up to a length, save its posterior, and do `work` on process 0. Collective."""
+        """Sample the chain up to a length, save its posterior, and do `work`. Collective."""
         self._advance_all(chains, parse_length(length, self._config.sweep_length))
         for chain in chains:
             self._attempt(chain.finish)
         if not self._stopped:
-            on_root(self.comm, work)
+            work()
 
     def _advance_all(self, chains: list[Chain], goal: int) -> None:
         """Sample all chains up to iteration `goal`, and remove those that fail from `chains`. Collective."""

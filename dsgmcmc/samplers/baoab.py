@@ -149,9 +149,8 @@ class BAOAB(Underdamped[BAOABConfig]):
         if iteration >= self.burn_in and (iteration - self.burn_in) % MEASURE_EVERY == 0:
             self.temperatures.measure(target, MOMENTUM, self.metric.turned)
         self.metric.refresh(target, iteration)
-        h, c = sqrt(2 * self.step_size(target, iteration)), self.config.friction
-        if iteration < self.burn_in:
-            c = min(c, BURN_IN_FRICTION)
+        h = sqrt(2 * self.step_size(target, iteration))
+        c = min(self.config.friction, BURN_IN_FRICTION if iteration < self.burn_in else 1.0)
         half_kick = self.end_step(target, h)
         update = self.second_half if half_kick else self.whole
         for rows in self.gradient(target, "theta", before=half_kick):

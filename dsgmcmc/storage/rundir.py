@@ -157,9 +157,9 @@ def read_log(path: Path, is_line: Callable[[Line], bool]) -> list[Line]:
 
     Raises InputError if the log cannot be read.
     """
-    lines: list[Line] = []
-    with refusing(f"{path} cannot be read", OSError):
-        texts = read_plain(path, MAX_LOG_BYTES).split(b"\n") if path.exists() else []
+    lines, texts = list[Line](), list[bytes]()
+    with refusing(f"{path} cannot be read", OSError), suppress(FileNotFoundError):
+        texts = read_plain(path, MAX_LOG_BYTES).split(b"\n")
     for text in texts:
         with suppress(ValueError, RecursionError):
             line = json.loads(text) if len(text) < MAX_LINE_BYTES else None

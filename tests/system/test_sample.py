@@ -12,7 +12,6 @@ import pytest
 from support import Running, digest, dsgmcmc, metrics, run, typed, write_planted
 from tiny import BURN_IN, GRID, alone, command, content
 
-from dsgmcmc.parallel.ring import PHASES
 from dsgmcmc.storage.store import steps
 
 # ---------------------------------------------------------------------- resuming
@@ -91,7 +90,8 @@ def test_the_summary_has_its_keys(finished: Path) -> None:
     assert 0 < summary["mae_mean"] < summary["rmse_mean"]
     assert summary["rmse_mean"] == pytest.approx(metrics(finished)[-1]["rmse_mean"], rel=0.1)
     assert summary["ratings_per_second"] > 0
-    assert set(summary["phases"]) == set(PHASES)
+    expected_phases = {"gradient", "update", "draw", "exchange", "reduce", "evaluate", "checkpoint"}
+    assert set(summary["phases"]) == expected_phases
     for times in summary["phases"].values():
         assert 0 < times["mean"] <= times["max"]
     total = sum(times["mean"] for times in summary["phases"].values())

@@ -222,5 +222,5 @@ def test_a_precision_that_is_not_positive_definite_is_refused() -> None:
     with pytest.raises(InputError, match="not positive definite"):
         prepare("smh2", Regression(np.ones((5, 2)), np.array([0, 1, 0, 1, 1]), prior_precision=0.0))
     sampler, target = prepare("mh", regression(20, 2, prior=0.0), proposal="pcn")
-    with pytest.raises(InputError, match=r"prior's precision .* not positive definite"):
+    with pytest.raises(InputError, match="prior's precision is not positive definite"):
         sampler.advance(target, 0, 1)
