@@ -9,6 +9,7 @@ independent of other rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from math import isfinite
 from typing import Any, Generic
 
@@ -20,7 +21,7 @@ from dsgmcmc.kernels.formula import RowPrior, diagonal
 from dsgmcmc.parallel.ring import Phases, pack, unpack
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.targets.base import Information, Momenta
+from dsgmcmc.targets.base import Information, Momenta, RowStep
 from dsgmcmc.targets.state import BlockLayout, Conditional, ParameterBlock, RandomStream, Rows, StateField, gradient_in
 from dsgmcmc.types import Array, Factor, Finish, Float64, Named, Shapes
 
@@ -146,6 +147,10 @@ class VectorTarget(Generic[D]):
 
     def all_data_seen(self) -> None:
         """Do nothing: a density has no hyperparameters, and no parameters that the sampler does not update."""
+
+    def moving(self, step: RowStep) -> AbstractContextManager[None]:
+        """Move nothing else: a density has no other parameters."""
+        return nullcontext()
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[tuple[ParameterBlock, Conditional]]:
         """Raise `InputError`: a density defines gradients, but no conditional distributions of rows."""

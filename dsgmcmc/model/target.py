@@ -11,6 +11,7 @@ likelihood has a term for every pair, rated or not, these terms add the same sta
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ from dsgmcmc.model.quantity import SHIFT, THETA, Quantities, Sampled, Sizes, siz
 from dsgmcmc.parallel.ring import Ring, shapes_of, stacked
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.store import Key, Snapshot
-from dsgmcmc.targets.base import REACH, Information, Momenta, curvature_bound
+from dsgmcmc.targets.base import REACH, Information, Momenta, RowStep, curvature_bound
 from dsgmcmc.targets.state import (
     BlockLayout,
     Conditional,
@@ -257,6 +258,16 @@ class FactorTarget:
         common = self.circulation, self.prior, self.positions, self.stream, lambda: self.noise_precision
         return DrawContext(*common, self._turn if turn is None else turn, factor, self.likelihood)
 
+    @contextmanager
+    def moving(self, step: RowStep) -> Iterator[None]:
+        """Move other parameters by the gradient of the rows, which make `step` in the ``with`` block. Collective."""
+        context = self.context()
+        with ExitStack() as moves:
+            with self.timers("draw"):
+                for part in self.parts:
+                    moves.enter_context(part.moving(context, step))
+            yield
+
     def conditionals(self, factor: Factor, position: str) -> Iterator[tuple[ParameterBlock, Conditional]]:
         """Blocks of a factor, with the conditional distributions of their rows given everything else. Collective.
 
@@ -287,7 +298,8 @@ class FactorTarget:
         momenta: dict[str, Momenta] = {}
         for rows in self.rows_by_factor():
             places = {name: (field, chosen) for name, chosen in of_rows.items()}
-            places |= {name: (drift, whole) for name, drift in self.likelihood.momenta_of(rows.factor).items()}
+            for part in self.parts:
+                places |= {name: (drift, whole) for name, drift in part.momenta_of(rows.factor).items()}
             momenta |= {f"{rows.factor.name}.{name}": Momenta(rows.factor, *place) for name, place in places.items()}
         return momenta
 

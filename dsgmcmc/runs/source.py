@@ -260,7 +260,8 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
 
     def make(chain: int, sampler: Sampler[Any, Any]) -> FactorTarget:
         by_parts = sampler.gradient.by_parts
-        place = Place(config, ratings.transposed, blocks, ring, sizes, len(sampler.positions), by_parts)
+        given = len(sampler.positions), by_parts, sampler.moves_from
+        place = Place(config, ratings.transposed, blocks, ring, sizes, *given)
         schedule = Schedule(config.schedule, blocks.part_sizes.tolist(), config.seed, chain) if by_parts else None
         parts, stream = make_parts(place, data), RandomStream(config.seed, chain)
         keeps = sampler.kept, sampler.working, sampler.positions

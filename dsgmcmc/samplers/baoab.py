@@ -38,15 +38,19 @@ chains without centring, and chains without biases at K = 64, do not diverge.
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import nullcontext
+from functools import partial
 from math import sqrt
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from dsgmcmc.kernels.formula import diagonal
 from dsgmcmc.samplers.metrics import MOMENTUM
 from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.samplers.underdamped import BAOA, MEASURE_EVERY, Temperatures, Underdamped
-from dsgmcmc.targets.base import Target
+from dsgmcmc.targets.base import RowStep, Target
+from dsgmcmc.targets.state import Rows
 
 #: Defaults with the Kronecker metric, which is for data and models for which the diagonal metric is not stable.
 KRONECKER_DEFAULTS = {"step_size": 0.2, "warm_up": 40}
@@ -86,6 +90,7 @@ class BAOAB(Underdamped[BAOABConfig]):
 
     Config = BAOABConfig
     gradients = ("full",)
+    moves_parts = True
     density_step = 0.1
 
     @classmethod
@@ -126,6 +131,8 @@ class BAOAB(Underdamped[BAOABConfig]):
         self.temperatures = Temperatures()
         self.replicated = (self.metric, self.temperatures)
         self.prepare(BAOA)
+        self.prior_share = self.metric.formula("share = own / precision", columns=("own",))
+        self.moves_from = None if self.metric.turned else burn_in
 
     def metrics(self) -> dict[str, float]:
         """Values that this sampler adds to a line of metrics.
@@ -153,5 +160,12 @@ class BAOAB(Underdamped[BAOABConfig]):
         c = min(self.config.friction, BURN_IN_FRICTION if iteration < self.burn_in else 1.0)
         half_kick = self.end_step(target, h)
         update = self.second_half if half_kick else self.whole
-        for rows in self.gradient(target, "theta", before=half_kick):
-            self.metric.update(target, rows, update, h, damp=c, spread=sqrt(1 - c * c))
+        groups = [*self.gradient(target, "theta", before=half_kick)]
+        moves = self.moves_from is not None and iteration >= self.moves_from
+        with target.moving(RowStep(h, c, partial(self._set_prior_share, target))) if moves else nullcontext():
+            for rows in groups:
+                self.metric.update(target, rows, update, h, damp=c, spread=sqrt(1 - c * c))
+
+    def _set_prior_share(self, target: Target, rows: Rows, field: str) -> None:
+        own = diagonal(rows.blocks[0].prior(rows.blocks[0]).precision)
+        self.metric.update(target, rows, self.prior_share, 1.0, own=own, share=field)

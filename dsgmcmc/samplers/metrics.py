@@ -79,8 +79,8 @@ class Metric(Replicated, ABC):
 
     def formula(self, lines: str, **declared: Any) -> Formula:
         """Formula of a sampler's `lines`, which may read ``step``, ``h_i`` and ``p``."""
-        rows = (*self.rows, *declared.pop("rows", ()))
-        return Formula(self.source + lines, columns=self.columns, rows=rows, **declared)
+        columns, rows = ((*getattr(self, kind), *declared.pop(kind, ())) for kind in ("columns", "rows"))
+        return Formula(self.source + lines, columns=columns, rows=rows, **declared)
 
     def refresh(self, target: Target, iteration: int) -> None:
         """Recompute the metric from the current state once in `REFRESH_EVERY` sweeps. Collective."""

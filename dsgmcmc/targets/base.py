@@ -10,7 +10,8 @@ order. The *energy* U is minus the log posterior density, up to a constant.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -126,6 +127,24 @@ class Momenta(NamedTuple):
     columns: slice = slice(None)
 
 
+class RowStep(NamedTuple):
+    """A step of underdamped Langevin dynamics that all rows are about to make, given their gradient.
+
+    Attributes
+    ----------
+    h : float
+        Step, before a row's curvature makes it smaller.
+    damp : float
+        Fraction of the momentum that the step keeps.
+    prior_share : callable
+        Sets a field of rows to the prior's share of the metric, lambda_k / P_ik.
+    """
+
+    h: float
+    damp: float
+    prior_share: Callable[[Rows, str], None]
+
+
 class Target(Protocol):
     """The target as a sampler sees it.
 
@@ -197,6 +216,9 @@ class Target(Protocol):
 
         Called once a sweep.
         """
+
+    def moving(self, step: RowStep) -> AbstractContextManager[None]:
+        """Move other parameters by the gradient of the rows, which make `step` in the ``with`` block. Collective."""
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[tuple[ParameterBlock, Conditional]]:
         """Blocks of a factor, with the conditional distributions of their rows given everything else. Collective.

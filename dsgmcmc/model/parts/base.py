@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -36,6 +37,7 @@ from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw, Sizes
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.storage.store import Key
+from dsgmcmc.targets.base import RowStep
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, Int32, Named, NoiseName, ThresholdsName
 
@@ -156,6 +158,8 @@ class Place(NamedTuple):
         Number of sub-chains that the sampler interleaves.
     by_parts : bool
         Whether an iteration uses one part of the ratings, a minibatch, instead of all ratings.
+    moves_from : int or None
+        First iteration in which the sampler moves parts at the same time as rows (`Part.moving`); None: it never does.
     """
 
     config: Any
@@ -165,6 +169,7 @@ class Place(NamedTuple):
     sizes: Sizes
     subchains: int = 1
     by_parts: bool = True
+    moves_from: int | None = None
 
 
 class Part(ABC):
@@ -317,6 +322,14 @@ class Part(ABC):
 
     def draw(self, context: DrawContext) -> None:  # noqa: B027 (some parts have no other parameters)
         """Draw the parameters that `draw_shared` does not draw, if they are due (`DrawContext.is_turn`). Collective."""
+
+    def moving(self, context: DrawContext, step: RowStep) -> AbstractContextManager[None]:
+        """Move the part's parameters at the same time as the rows, which move in the ``with`` block. Collective."""
+        return nullcontext()
+
+    def momenta_of(self, factor: Factor) -> Mapping[str, str]:
+        """Fields of a factor's rows that contain N(0, 1) momenta, by the name of the parameters that they move."""
+        return {}
 
     # ------------------------------------------------------------------ rows and ratings outside the training data
 

@@ -20,12 +20,25 @@ of the ring. Until one of them is solved, both factors' systems share their tour
 **The preconditioner.** Few directions, of columns that the same rows have, have eigenvalues of X^T X that are hundreds
 of times its diagonal: on MovieLens 1M 785, 131, 122 and, the 64th, 10, over a median diagonal of 0.55. Let
 D_b = diag(X^T X) + b. Subspace iteration finds orthonormal vectors U, as many as a factor has columns, near the largest
-eigenvalues s of D_1^-1/2 X^T X D_1^-1/2. The inverse of the preconditioner is
+eigenvalues of D_1^-1/2 X^T X D_1^-1/2; let s be the larger of an eigenvalue and 1. The inverse of the preconditioner is
 
-    D_b^-1/2 (I - V V^T) D_b^-1/2,    V = U diag(1 - 1 / max(1, s))^1/2,
+    D_b^-1/2 (I - U diag(1 - 1 / s) U^T) D_b^-1/2,
 
 which is positive definite for any U, so that U affects only the number of steps. It halves this number: at b = 1 from
-15 to 5, and at b = 0.3 from 19 to 10. V depends only on the pattern of ratings, and is computed again after a resume.
+15 to 5, and at b = 0.3 from 19 to 10. U and s depend only on the pattern, and are computed again after a resume.
+
+**Moves.** After the burn-in of `dsgmcmc.samplers.baoab`, y is not drawn, but moves with the rows, by a BAOAB step. In
+draws given theta, a prediction forgets the past twice as slowly as without implicit features, because y and the rows
+that it shifts hold each other. If y moves by d, row i moves by f_i rho_i sum_{j in R_i} d_j, where f_ik = lambda_k /
+P_ik is the prior's share of the row's metric P: that is how far the row's conditional mean moves. So rows with many
+ratings stay, as in a draw of y given theta, and rows with few follow their prior mean. Of the energy's curvature
+along these directions, which no longer interact with moves of theta, lambda_k X^T (I - F_k) X + beta_k is left, with
+F_k = diag(f_ik). With D_k = lambda_k diag(X^T X) mean_i(1 - f_ik) + beta_k, the coordinates of its metric are
+
+    y_k = D_k^-1/2 (I - U diag(1 - s^-1/2) U^T) x_k.
+
+Adding momenta in other directions leaves the law of underdamped dynamics as it is; and as P does not depend on the row
+itself, nor do the directions. A move takes a tour for its gradient and one for the shifts.
 
 For a row without ratings, the set R_i counts as unknown, not as empty: the row's shift has a normal distribution with
 the mean and variance of the shifts of rows with ratings, and is drawn given the row's theta.
@@ -34,8 +47,10 @@ the mean and variance of the shifts of rows with ratings, and is drawn given the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -48,9 +63,10 @@ from dsgmcmc.kernels.products import add_rotated, inner
 from dsgmcmc.model.circulation import OTHER
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Part, Place, chosen_factors
-from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
+from dsgmcmc.model.quantity import NONE, SHIFT, Quantity, Sampled, SavedDraw
 from dsgmcmc.parallel.ring import shapes_of
 from dsgmcmc.settings import named, setting
+from dsgmcmc.targets.base import RowStep
 from dsgmcmc.targets.state import ParameterBlock, RandomStream, Rows
 from dsgmcmc.types import Factor, Float64, ImplicitName, Int32, Purpose
 
@@ -63,15 +79,18 @@ TOLERANCE = 0.05
 SUBSPACE_STEPS = 2  # products with X^T X that find U; more save no step
 MAX_STEPS = 50  # maximum number of steps of conjugate gradients
 SMALLEST_VARIANCE = 1e-12  # lower bound on a variance of shifts, so that divisions by it stay finite
+L = 2.0  # l of moves, as of typical rows in `dsgmcmc.samplers.baoab`
 
-#: Scratch arrays of a draw, by their names in formulas; the prefix keeps them apart from the samplers' fields.
-#: ``before`` is y before the draw, and ``others`` the contribution of other parts to the shift.
-SCRATCH = {name: f"implicit.{name}" for name in ("send", "got", "r", "p", "scaled", "before", "others")}
-SEND, GOT, P, SCALED = (SCRATCH[name] for name in ("send", "got", "p", "scaled"))
+#: Scratch arrays of a draw and of moves, by their names in formulas; the prefix keeps them apart from the samplers'
+#: fields. ``before`` is y before the draw.
+SCRATCH = {name: f"implicit.{name}" for name in ("send", "got", "r", "p", "scaled", "before")}
+MOVING = {name: f"implicit.{name}" for name in ("send", "got", "kick", "free")}
+SEND, GOT, P, SCALED, KICK, FREE = ((SCRATCH | MOVING)[n] for n in ("send", "got", "p", "scaled", "kick", "free"))
+_SPECTRUM, _ALONG = "spectrum.", "along."  # names of sums
 WEIGHT, DIAGONAL, DIRECTIONS = "implicit.weight", "implicit.diagonal", "implicit.directions"
 
 #: Names in formulas of vectors over columns, and over rows.
-COLUMNS = ("mean", "lambda_", "ratio", "alpha", "gain", "average", "variance")
+COLUMNS = ("mean", "lambda_", "ratio", "alpha", "gain", "average", "variance", "beta")
 ROWS = ("rho", "known", "diagonal")
 
 
@@ -91,10 +110,11 @@ STEP = _formula("implicit = implicit + alpha * p\nr = r - alpha * (got + ratio *
 THROUGH_ROWS = _formula("send = rho * rho * got")
 CURVATURE = _formula("pq = p * (got + ratio * p)", "pq")
 DIRECTION = _formula("p = (scaled - send) / sqrt(diagonal + ratio) + gain * p")
-CHANGE = _formula("send = implicit - before\nsquare = implicit * implicit", "square")
-MOVE = _formula(
+CHANGE = _formula("send = implicit - before")
+SHIFTED = _formula("shift = shift + rho * got")
+SQUARES = _formula("squares = implicit * implicit", "squares")
+MOMENTS = _formula(
     """
-shift = shift + rho * got
 total = known * (shift - others)
 square = known * (shift - others) * (shift - others)
 """,
@@ -108,6 +128,20 @@ drawn = (average / variance + lambda_ * (theta - mean - others) + sqrt(precision
 shift = known * shift + (1 - known) * (others + drawn)
 """
 )
+
+#: Of moves: the energy's derivative with respect to y, first its part in every row; the kick; the move; the rows' move.
+PULL = _formula("send = rho * (free * grad - grad_prior)\nkept = known * (1 - free)", "kept")
+PRECISION = "precision = lambda_ * average * diagonal + beta\n"
+PUSH = _formula(PRECISION + "kick = step * (got + beta * implicit) / sqrt(precision)")
+TURN = _formula(
+    """
+kicked = drift - minimum(maximum(kick, -5.0), 5.0)
+drift = damp * kicked + spread * z
+kick = kicked + drift
+"""
+)
+STEP_OF_Y = _formula(PRECISION + "send = 0.5 * step * kick / sqrt(precision)\nimplicit = implicit + send")
+FOLLOW = _formula("shift = shift + rho * got\ntheta = theta + free * rho * got")
 
 
 @dataclass
@@ -135,14 +169,17 @@ class ImplicitParameters(Sampled):
 
 #: y: contribution of a row to the prior means of the rows with which it has ratings.
 IMPLICIT = Quantity("implicit", ("column",), of_rows=True, columns=1)
+#: Momentum of y, N(0, 1) in the coordinates of its metric.
+MOMENTUM = Quantity("implicit_drift", ("column",), of_rows=True, drawn=False)
 
 
-def implicit_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
-    """Quantities of a model that shifts the prior means of these factors' rows."""
+def implicit_quantities(factors: Sequence[Factor], moves: bool) -> tuple[Quantity, ...]:
+    """Quantities of a model that shifts the prior means of these factors' rows, by y that `moves` or is drawn."""
     if not factors:
         return ()
-    coefficients = IMPLICIT if len(factors) > 1 else IMPLICIT.of(Factor(1 - factors[0]))
-    return (SHIFT, coefficients, *ImplicitParameters.about(factors))
+    of_rows = (IMPLICIT, MOMENTUM) if moves else (IMPLICIT,)
+    coefficients = (q if len(factors) > 1 else q.of(Factor(1 - factors[0])) for q in of_rows)
+    return (SHIFT, *coefficients, *ImplicitParameters.about(factors))
 
 
 class ImplicitSettings(BaseModel):
@@ -164,16 +201,28 @@ class ImplicitFeatures(Part):
         Columns D of a factor.
     start : float
         Initial value of all beta.
+    moves_from : int, optional
+        First iteration in which y moves with the rows, if the sampler moves it.
+    moves : bool
+        Whether rows have momenta of y.
     """
 
     Settings = ImplicitSettings
     prior_every = DRAW_EVERY
     parameters: ImplicitParameters
 
-    def __init__(self, factors: tuple[Factor, ...], dimension: int, start: float) -> None:
+    def __init__(
+        self,
+        factors: tuple[Factor, ...],
+        dimension: int,
+        start: float,
+        moves_from: int | None = None,
+        moves: bool = False,
+    ) -> None:
         self.factors, self._dimension = factors, dimension
-        self._start = start
-        self.quantities = implicit_quantities(factors)
+        self._start, self._moves_from = start, moves_from
+        self.spectra: dict[Factor, Float64] = {}  # s, by the factor whose means are shifted
+        self.quantities = implicit_quantities(factors, moves)
         self.parameters = ImplicitParameters({}, {}, {})
         self.start(())
 
@@ -191,18 +240,24 @@ class ImplicitFeatures(Part):
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
         """The part's quantities; none if the run does not use the part."""
-        return implicit_quantities(sorted(chosen_factors(config.implicit_features, transposed)))
+        moves = config.sampler.kind.moves_parts
+        return implicit_quantities(sorted(chosen_factors(config.implicit_features, transposed)), moves)
 
     @classmethod
     def of(cls, place: Place, data: None) -> Self | None:
         """Make a chain's instance of the part; None if the run does not use the part. Collective."""
         factors = tuple(sorted(chosen_factors(place.config.implicit_features, place.transposed)))
-        return cls(factors, place.config.dimension, place.config.prior_precision) if factors else None
+        if not factors:
+            return None
+        config = place.config
+        moves = config.sampler.kind.moves_parts
+        return cls(factors, config.dimension, config.prior_precision, place.moves_from, moves)
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set all y to 0, and their precisions to the initial value."""
+        """Set all y and their momenta to 0, and their precisions to the initial value."""
         for block in blocks:
-            block[IMPLICIT.name].fill(0.0)
+            for name in {IMPLICIT.name, MOMENTUM.name}.intersection(block.arrays):
+                block[name].fill(0.0)
         zeros = np.zeros(self._dimension)
         self.parameters.precision = dict.fromkeys(self.factors, zeros + self._start)
         self.parameters.average = {factor: zeros.copy() for factor in self.factors}
@@ -224,27 +279,45 @@ class ImplicitFeatures(Part):
         return np.asarray(y.sum(axis=0) / np.sqrt(len(others)))
 
     def draw(self, context: DrawContext) -> None:
-        """Draw all y, beta, and the shifts of rows without ratings, if they are due. Collective."""
+        """Draw all y, if they do not move; beta, and the shifts of rows without ratings, if due. Collective."""
         if context.is_turn(DRAW_EVERY):
-            _Draw(self.factors, self.parameters, context).run()
+            draw = _Draw(self, context)
+            if self._moves_from is None or context.stream.iteration < self._moves_from:
+                draw.draw_coefficients()
+            draw.draw_others()
+
+    def momenta_of(self, factor: Factor) -> Mapping[str, str]:
+        """Fields of a factor's rows that contain N(0, 1) momenta, by the name of the parameters that they move."""
+        moved = self._moves_from is not None and OTHER[factor] in self.factors
+        return {"implicit features": MOMENTUM.name} if moved else {}
+
+    @contextmanager
+    def moving(self, context: DrawContext, step: RowStep) -> Iterator[None]:
+        """Move all y with the rows, which move in the ``with`` block. Collective."""
+        move = _Move(self, context)
+        move.move(step)
+        yield
+        move.follow()
 
 
-class _Draw:
-    """One draw of all y, of beta, and of the shifts of rows without ratings.
+class _Systems:
+    """The two products with the pattern, X and X^T, for the rows of one factor or of both.
 
     A system of equations is named after the factor whose means are shifted: its rows are this factor's rows, and its
     coefficients belong to the other factor's rows. Both systems are solved at the same time, so that a factor may have
     the rows of one system and the coefficients of the other.
     """
 
-    def __init__(self, factors: tuple[Factor, ...], parameters: ImplicitParameters, context: DrawContext) -> None:
+    scratch: ClassVar[dict[str, str]]
+
+    def __init__(self, part: ImplicitFeatures, context: DrawContext) -> None:
         #: `unsolved` are the systems whose residuals are still above `TOLERANCE`.
-        self.factors, self.unsolved, self.parameters = factors, list(factors), parameters
-        self.context, self.circulation = context, context.circulation
+        self.factors, self.unsolved, self.parameters = part.factors, list(part.factors), part.parameters
+        self.context, self.circulation, self.spectra = context, context.circulation, part.spectra
         by_factor = {rows.factor: rows for rows in self.circulation.rows_by_factor()}
         #: By system: its rows, and the other factor's rows, which have its coefficients.
-        self.rows = {factor: by_factor[factor] for factor in factors}
-        self.coefficients = {factor: by_factor[OTHER[factor]] for factor in factors}
+        self.rows = {factor: by_factor[factor] for factor in self.factors}
+        self.coefficients = {factor: by_factor[OTHER[factor]] for factor in self.factors}
         #: Vectors in formulas: over the rows of a factor, and over the columns of a system.
         self.vectors: dict[Factor, dict[str, Any]] = {}
         for factor, rows in by_factor.items():
@@ -254,32 +327,80 @@ class _Draw:
         self.columns: dict[Factor, dict[str, Any]] = {}
         for factor, rows in self.rows.items():
             prior = context.prior(rows.blocks[0])
-            ratio = (parameters.precision[factor] / prior.precision).astype(rows.dtype)
-            self.columns[factor] = {"ratio": ratio, "lambda_": prior.precision, "mean": prior.mean}
-
-    def run(self) -> None:
-        """Draw all y, beta, and the shifts of rows without ratings. Collective."""
+            beta = self.parameters.precision[factor]
+            given = {"ratio": beta / prior.precision, "beta": beta, "lambda_": prior.precision, "mean": prior.mean}
+            self.columns[factor] = {name: column.astype(rows.dtype) for name, column in given.items()}
         for block in self.circulation.blocks():
             shape = len(block.counts), block.dimension
-            block.arrays |= {name: np.zeros(shape, block.dtype) for name in SCRATCH.values()}
-            if DESCRIBED.name in block.arrays:
-                block[SCRATCH["others"]][:] = block[DESCRIBED.name]
+            for name in self.scratch.values():
+                if name not in block.arrays:
+                    block.arrays[name] = np.zeros(shape, block.dtype)
         if any(DIRECTIONS not in rows.blocks[0].arrays for rows in self.coefficients.values()):
             self._find_directions()
+
+    def _update(
+        self, rows: Rows, factor: Factor, formula: Formula, purpose: Purpose, /, numbers: Any = NONE, **columns: Float64
+    ) -> dict[str, Any]:
+        """Apply a formula to the rows or coefficients of a system, given further numbers and column vectors."""
+        given = self.columns[factor] | {name: column.astype(rows.dtype) for name, column in columns.items()}
+        given |= self.vectors[rows.factor] | {"diagonal": DIAGONAL, "theta": self.context.position}
+        return rows.update(formula, purpose, **given, **self.scratch, **numbers)
+
+    def _multiply(self, field: str) -> None:
+        """Set `got` of the unsolved systems' coefficients to X^T X times a field. Collective."""
+        self.circulation.spread(field, GOT, self.unsolved)
+        for factor in self.unsolved:
+            self._update(self.rows[factor], factor, THROUGH_ROWS, Purpose.IMPLICIT)
+        self.circulation.spread(SEND, GOT, [OTHER[factor] for factor in self.unsolved])
+
+    def _find_directions(self) -> None:
+        """Compute the diagonals of all X^T X, and U and s by subspace iteration. Collective."""
+        for block in self.circulation.blocks():
+            block.arrays |= {name: np.zeros((len(block.counts), 1), block.dtype) for name in (WEIGHT, DIAGONAL)}
+            block.row(WEIGHT)[:] = (block.counts > 0) / np.maximum(block.counts, 1)
+        self.circulation.spread(WEIGHT, DIAGONAL)
+        blocks = [block for rows in self.coefficients.values() for block in rows.blocks]
+        for block in blocks:
+            start = np.empty(block[SEND].size, np.float32)
+            normals(start, RandomStream(0, 0).key(Purpose.IMPLICIT_START, block.factor, block.start * block.dimension))
+            block.arrays[DIRECTIONS] = start.reshape(block[SEND].shape)
+        for _ in range(SUBSPACE_STEPS):
+            for block in blocks:
+                block[SEND][:] = block[DIRECTIONS] / np.sqrt(block[DIAGONAL] + 1)
+            self._multiply(SEND)
+            for block in blocks:
+                block.arrays[DIRECTIONS] = block[GOT] / np.sqrt(block[DIAGONAL] + 1)
+            products = self._along_directions(DIRECTIONS)
+            shapes = {name: array.shape[1:] for name, array in products.items()}
+            shapes |= {_SPECTRUM + name: shape[:1] for name, shape in shapes.items()}
+            turns = self.circulation.ring.sum(products, _turns, shapes)
+            self.spectra.update({f: turns[_SPECTRUM + f.name] for f in self.factors})
+            for block in blocks:
+                add_rotated(block[DIRECTIONS], block[DIRECTIONS], turns[OTHER[block.factor].name], keep=0.0)
+
+    def _along_directions(self, field: str) -> dict[str, Float64]:
+        """U^T F of every block with coefficients of an unsolved system, by system; F is the block's field."""
+        of_systems = {factor.name: self.coefficients[factor].blocks for factor in self.unsolved}
+        return {name: np.array([inner(b[DIRECTIONS], b[field]) for b in blocks]) for name, blocks in of_systems.items()}
+
+
+class _Draw(_Systems):
+    """One draw of all y, of beta, and of the shifts of rows without ratings."""
+
+    scratch = SCRATCH
+
+    def draw_coefficients(self) -> None:
+        """Draw all y given the rows, and shift the rows' means by the change. Collective."""
         self._solve()
-        self._move()
-        kept = () if self.circulation.schedule else (DIAGONAL, DIRECTIONS)  # blocks that move do not take V along
+        for factor, rows in self.coefficients.items():
+            self._update(rows, factor, CHANGE, Purpose.IMPLICIT)
+        self.circulation.spread(SEND, GOT, self.factors)
+        for factor, rows in self.rows.items():
+            self._update(rows, factor, SHIFTED, Purpose.IMPLICIT)
+        kept = () if self.circulation.schedule else (DIAGONAL, DIRECTIONS)  # blocks that move do not take U along
         for block in self.circulation.blocks():
             for name in {*SCRATCH.values(), WEIGHT, DIAGONAL, DIRECTIONS}.intersection(block.arrays).difference(kept):
                 del block.arrays[name]
-
-    def _update(
-        self, rows: Rows, factor: Factor, formula: Formula, purpose: Purpose, **columns: Float64
-    ) -> dict[str, Any]:
-        """Apply a formula to the rows or coefficients of a system; `columns` are further column vectors."""
-        given = self.columns[factor] | {name: column.astype(rows.dtype) for name, column in columns.items()}
-        given |= self.vectors[rows.factor]
-        return rows.update(formula, purpose, **given, **SCRATCH, diagonal=DIAGONAL, theta=self.context.position)
 
     # ------------------------------------------------------------------ the systems of equations
 
@@ -293,7 +414,7 @@ class _Draw:
         for _ in range(MAX_STEPS):
             for factor in self.unsolved:
                 self._update(self.coefficients[factor], factor, DIRECTION, Purpose.IMPLICIT, gain=gain[factor])
-            self._multiply()
+            self._multiply(P)
             curved = [self._update(self.coefficients[f], f, CURVATURE, Purpose.IMPLICIT) for f in self.unsolved]
             pq = self.circulation.ring.sum({f.name: c["pq"] for f, c in zip(self.unsolved, curved, strict=True)})
             squares, new = self._precondition(STEP, alpha={f: _quotient(rp[f], pq[f.name]) for f in self.unsolved})
@@ -302,73 +423,47 @@ class _Draw:
             if not self.unsolved:
                 break  # also if the chain has diverged and the residuals are NaN
 
-    def _multiply(self) -> None:
-        """Set `got` of the unsolved systems' coefficients to X^T X p. Collective."""
-        self.circulation.spread(P, GOT, self.unsolved)
-        for factor in self.unsolved:
-            self._update(self.rows[factor], factor, THROUGH_ROWS, Purpose.IMPLICIT)
-        self.circulation.spread(SEND, GOT, [OTHER[factor] for factor in self.unsolved])
-
     def _precondition(self, formula: Formula, **columns: dict[Factor, Float64]) -> tuple[dict[Factor, Float64], ...]:
-        """Apply a formula that renews the residuals r of the unsolved systems; set `send` to V V^T D_b^-1/2 r.
+        """Renew the residuals r of the unsolved systems by a formula.
 
+        Set `send` to U diag(1 - 1 / s) U^T D_b^-1/2 r.
         Return r . D_b^-1 r, and r . P^-1 r with the preconditioner P, by system. Collective.
         """
         partials: dict[str, Float64] = {}
         for factor in self.unsolved:
             rows, given = self.coefficients[factor], {name: column[factor] for name, column in columns.items()}
             partials[factor.name] = self._update(rows, factor, formula, Purpose.IMPLICIT, **given)["square"]
-            partials[f"{factor.name}.along"] = _along_directions(rows, SCALED)
+        partials |= {_ALONG + name: products for name, products in self._along_directions(SCALED).items()}
         sums = self.circulation.ring.sum(partials)
-        totals = {factor: sums[f"{factor.name}.along"] for factor in self.unsolved}
-        for factor, total in totals.items():
+        squares, products = {factor: sums[factor.name] for factor in self.unsolved}, {}
+        for factor in self.unsolved:
+            along = sums[_ALONG + factor.name]
+            weighted = (1 - 1 / self.spectra[factor])[:, None] * along
+            products[factor] = squares[factor] - (along * weighted).sum(axis=0)
             for block in self.coefficients[factor].blocks:
-                add_rotated(block[SEND], block[DIRECTIONS], total, keep=0.0)
-        squares = {factor: sums[factor.name] for factor in totals}
-        return squares, {factor: squares[factor] - (total**2).sum(axis=0) for factor, total in totals.items()}
+                add_rotated(block[SEND], block[DIRECTIONS], weighted, keep=0.0)
+        return squares, products
 
-    def _find_directions(self) -> None:
-        """Compute the diagonals of all X^T X, and V by subspace iteration. Collective."""
-        for block in self.circulation.blocks():
-            block.arrays |= {name: np.zeros((len(block.counts), 1), block.dtype) for name in (WEIGHT, DIAGONAL)}
-            block.row(WEIGHT)[:] = (block.counts > 0) / np.maximum(block.counts, 1)
-        self.circulation.spread(WEIGHT, DIAGONAL)
-        blocks = [block for rows in self.coefficients.values() for block in rows.blocks]
-        for block in blocks:
-            start = np.empty(block[P].size, np.float32)
-            normals(start, RandomStream(0, 0).key(Purpose.IMPLICIT_START, block.factor, block.start * block.dimension))
-            block.arrays[DIRECTIONS] = start.reshape(block[P].shape)
-        for _ in range(SUBSPACE_STEPS):
-            for block in blocks:
-                block[P][:] = block[DIRECTIONS] / np.sqrt(block[DIAGONAL] + 1)
-            self._multiply()
-            for block in blocks:
-                block.arrays[DIRECTIONS] = block[GOT] / np.sqrt(block[DIAGONAL] + 1)
-            products = {f.name: _along_directions(rows, DIRECTIONS) for f, rows in self.coefficients.items()}
-            turns = self.circulation.ring.sum(products, _turns)
-            for block in blocks:
-                add_rotated(block[DIRECTIONS], block[DIRECTIONS], turns[OTHER[block.factor].name], keep=0.0)
+    # ------------------------------------------------------------------ what follows from y
 
-    # ------------------------------------------------------------------ the shifts that follow from y
-
-    def _move(self) -> None:
-        """Shift the rows' means by the change of y; draw beta, and the shifts of rows without ratings. Collective."""
+    def draw_others(self) -> None:
+        """Draw beta given y, and the shifts of rows without ratings. Collective."""
         partials: dict[str, Float64] = {}
-        for factor, coefficients in self.coefficients.items():
-            changed = self._update(coefficients, factor, CHANGE, Purpose.IMPLICIT)
-            partials[f"{factor.name}.squares"] = changed["square"]
-        self.circulation.spread(SEND, GOT, self.factors)
         for factor, rows in self.rows.items():
-            shifts = self._update(rows, factor, MOVE, Purpose.IMPLICIT)
-            partials |= {f"{factor.name}.{name}": totals for name, totals in shifts.items()}
-            pairs = zip(rows.blocks, self.coefficients[factor].blocks, strict=True)
+            coefficients = self.coefficients[factor]
+            others = {"others": DESCRIBED.name if DESCRIBED.name in rows.blocks[0].arrays else 0.0}
+            sums = self._update(coefficients, factor, SQUARES, Purpose.IMPLICIT)
+            sums |= self._update(rows, factor, MOMENTS, Purpose.IMPLICIT, others)
+            partials |= {f"{factor.name}.{name}": totals for name, totals in sums.items()}
+            pairs = zip(rows.blocks, coefficients.blocks, strict=True)
             sizes = [[np.count_nonzero(block.counts), len(other.counts)] for block, other in pairs]
             partials[f"{factor.name}.sizes"] = np.array(sizes, np.float64)
         shapes = shapes_of(self.parameters.arrays())
         self.parameters.take(self.circulation.ring.sum(partials, self._draw_parameters, shapes))
         for factor, rows in self.rows.items():
+            others = {"others": DESCRIBED.name if DESCRIBED.name in rows.blocks[0].arrays else 0.0}
             moments = {"average": self.parameters.average[factor], "variance": self.parameters.variance[factor]}
-            self._update(rows, factor, UNKNOWN, Purpose.IMPLICIT_UNKNOWN, **moments)
+            self._update(rows, factor, UNKNOWN, Purpose.IMPLICIT_UNKNOWN, others, **moments)
 
     def _draw_parameters(self, sums: dict[str, Float64]) -> dict[str, Float64]:
         """Draw beta given y, and compute the moments of the shifts; runs at the root."""
@@ -383,16 +478,56 @@ class _Draw:
         return drawn.arrays()
 
 
-def _along_directions(rows: Rows, field: str) -> Float64:
-    """Return V^T F of every block, where F is the block's field."""
-    return np.array([inner(block[DIRECTIONS], block[field]) for block in rows.blocks])
+class _Move(_Systems):
+    """One move of all y, after the gradient was computed and before the rows move."""
+
+    scratch = MOVING
+
+    def move(self, step: RowStep) -> None:
+        """Kick all y and their momenta, and send the moves to the rows. Collective."""
+        kept = {}
+        for factor, rows in self.rows.items():
+            step.prior_share(rows, FREE)
+            kept[factor.name] = self._update(rows, factor, PULL, Purpose.IMPLICIT)["kept"]
+            known = [np.count_nonzero(block.counts) for block in rows.blocks]
+            kept[f"{factor.name}.known"] = np.array(known, np.float64)[:, None]
+        sums = self.circulation.ring.sum(kept)
+        average = {f: {"average": sums[f.name] / max(sums[f"{f.name}.known"][0], 1.0)} for f in self.factors}
+        self.circulation.spread(SEND, GOT, [OTHER[factor] for factor in self.factors])
+        h = {"step": step.h / sqrt(L)}
+        fresh = {"damp": step.damp, "spread": sqrt(1 - step.damp**2), "drift": MOMENTUM.name}
+        for factor, rows in self.coefficients.items():
+            self._update(rows, factor, PUSH, Purpose.IMPLICIT, h, **average[factor])
+        self._deflate()
+        for factor, rows in self.coefficients.items():
+            self._update(rows, factor, TURN, Purpose.IMPLICIT, fresh)
+        self._deflate()
+        for factor, rows in self.coefficients.items():
+            self._update(rows, factor, STEP_OF_Y, Purpose.IMPLICIT, h, **average[factor])
+        self.circulation.spread(SEND, GOT, self.factors)
+
+    def _deflate(self) -> None:
+        """Multiply field ``kick`` by I - U diag(1 - s^-1/2) U^T. Collective."""
+        along = self.circulation.ring.sum(self._along_directions(KICK))
+        for factor, rows in self.coefficients.items():
+            less = (1 / np.sqrt(self.spectra[factor]) - 1)[:, None] * along[factor.name]
+            for block in rows.blocks:
+                add_rotated(block[KICK], block[DIRECTIONS], less)
+
+    def follow(self) -> None:
+        """Move the rows, and their shifts."""
+        for factor, rows in self.rows.items():
+            self._update(rows, factor, FOLLOW, Purpose.IMPLICIT)
 
 
 def _turns(products: Mapping[str, Float64]) -> dict[str, Float64]:
-    """Return T by system, for which V = Z T, given Z^T Z; directions with s <= 1 become 0."""
-    spectra = {name: np.linalg.eigh(product) for name, product in products.items()}
-    s = {name: np.sqrt(np.maximum(squares, 1)) for name, (squares, _) in spectra.items()}
-    return {name: vectors * np.sqrt(1 - 1 / s[name]) / s[name] for name, (_, vectors) in spectra.items()}
+    """Return by system s, and T with which U = Z T, given Z^T Z; columns of U with s = 1 are not orthonormal."""
+    turns: dict[str, Float64] = {}
+    for name, product in products.items():
+        squares, vectors = np.linalg.eigh(product)
+        s = np.sqrt(np.maximum(squares, 1))
+        turns |= {name: vectors / s, _SPECTRUM + name: s}
+    return turns
 
 
 def _quotient(a: Float64, b: Float64) -> Float64:

@@ -82,15 +82,54 @@ def test_the_shift_is_what_y_adds_up_to(data: Path) -> None:
 
 
 def test_the_directions_of_the_preconditioner_have_the_largest_eigenvalues(data: Path) -> None:
-    """V V^T has 1 - 1 / s nearly, for eigenvalues s > 1 of the scaled X^T X; blocks that stay keep their directions."""
+    """U and s are nearly those of the eigenvalues above 1 of the scaled X^T X; blocks that stay keep their directions."""
     target, pattern = target_of(data, BAOAB(BAOABConfig(), 0))
     draw(target, 0)
-    v = rows_of(target, Factor.H, DIRECTIONS)
+    u = rows_of(target, Factor.H, DIRECTIONS)
     x = pattern / np.sqrt(np.maximum(pattern.sum(axis=1), 1))[:, None]
     scaled = x / np.sqrt((x**2).sum(axis=0) + 1)
     wanted = 1 - 1 / np.maximum(1, np.linalg.eigvalsh(scaled.T @ scaled)[-2:])
-    found = np.linalg.eigvalsh(v.T @ v)
+    found = 1 - 1 / target.parts[-1].spectra[Factor.W]
     assert np.all((found <= wanted + 1e-5) & (found >= 0.6 * wanted))
     assert wanted[1] > 0.7
+    np.testing.assert_allclose((u.T @ u)[1, 1], 1, atol=1e-5)
     draw(target, 1)
-    np.testing.assert_array_equal(rows_of(target, Factor.H, DIRECTIONS), v)
+    np.testing.assert_array_equal(rows_of(target, Factor.H, DIRECTIONS), u)
+
+
+def test_moves_of_y_leave_a_normal_posterior_invariant(data: Path) -> None:
+    """Biases alone, with fixed precisions: the posterior of all theta and y is normal, and NumPy computes it exactly.
+
+    4,000 sweeps are worth at least 400 independent draws of any of them; 4.5 standard errors are allowed for the
+    largest of 91 means and of 91 variances.
+    """
+    sampler = BAOAB(BAOABConfig(step_size=0.25), 0)
+    part = ImplicitFeatures((Factor.W, Factor.H), 1, 3.0, moves_from=0, moves=True)
+    model = Model(rank=0, biases=True, prior="fixed", prior_precision=2.0, noise_precision=1.0)
+    target = factor_target(MPI.COMM_SELF, data, model=model, sampler=sampler, parts=(part,))
+    sampler.start(target, 0.3)
+    fields = [(Factor.W, "theta"), (Factor.H, "theta"), (Factor.W, "implicit"), (Factor.H, "implicit")]
+    draws = []
+    for iteration in range(4200):
+        part.parameters.precision = {factor: np.full(1, 3.0) for factor in Factor}
+        target.begin(iteration)
+        sampler.step(target, iteration)
+        if iteration >= 200:
+            draws.append(np.concatenate([rows_of(target, *field)[:, 0] for field in fields]))
+    i, j, x = cells_of(data)
+    n, m = ROWS, COLUMNS
+    pattern = np.zeros((n, m))
+    pattern[i, j] = 1
+    to_rows, to_columns = (r / np.sqrt(np.maximum(r.sum(axis=1), 1))[:, None] for r in (pattern, pattern.T))
+    design = np.zeros((len(x), 2 * (n + m)))
+    design[np.arange(len(x)), i] = design[np.arange(len(x)), n + j] = 1
+    residual = np.zeros((n + m, 2 * (n + m)))  # theta less the shift, in units of its standard deviation
+    residual[:, : n + m] = np.eye(n + m)
+    residual[:n, 2 * n + m :], residual[n:, n + m : 2 * n + m] = -to_rows, -to_columns
+    precision = design.T @ design + 2.0 * residual.T @ residual
+    precision[n + m :, n + m :] += 3.0 * np.eye(n + m)
+    mean = np.linalg.solve(precision, design.T @ (x - x.mean()))
+    variance = np.diag(np.linalg.inv(precision))
+    rated = np.concatenate([r.sum(axis=1) > 0 for r in (pattern, pattern.T)] * 2)  # others have shifts of their own
+    assert np.abs((np.mean(draws, axis=0) - mean) / np.sqrt(variance))[rated].max() < 4.5 / np.sqrt(400)
+    assert np.abs(np.var(draws, axis=0) / variance - 1)[rated].max() < 4.5 * np.sqrt(2 / 400)
