@@ -21,6 +21,7 @@ from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.likelihoods.ordinal import scale_of
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.parts.base import Place
+from dsgmcmc.model.parts.rows import start_precision
 from dsgmcmc.model.scale import on_scale
 from dsgmcmc.model.target import FactorTarget, make_parts, read_parts
 from dsgmcmc.parallel.partition import block_bounds
@@ -91,6 +92,8 @@ class RatingsSource:
         rank = automatic_rank(n, rows) if requested.rank == "auto" else requested.rank
         config = requested.sampler.kind.suited(requested.sampler.config, n, n / (rows * (rank + requested.biases)))
         suited: dict[str, Any] = {"sampler": requested.sampler.model_copy(update={"config": config}), "rank": rank}
+        if "prior_precision" not in merged(saved, *layers):
+            suited["prior_precision"] = min(requested.prior_precision, start_precision(rank))
         if requested.until is None and requested.iterations is None and not ratings.nnz_test:
             log.info("without test ratings a run has no target accuracy: it ends after %s", DEFAULT_LENGTH)
             suited["iterations"] = DEFAULT_LENGTH

@@ -72,6 +72,11 @@ PRECISION = Quantity("{}.precision", ("column",), columns=-2, positive=True, sta
 DENSE_PRECISION = replace(PRECISION, dims=("column", "column"))
 
 
+def start_precision(rank: int) -> float:
+    """Initial precision 1 / b: columns that few ratings need would stay unused for long at a larger one."""
+    return 4.0 * max(rank, 1) ** 0.5
+
+
 def row_quantities(prior: PriorName) -> tuple[Quantity, ...]:
     """The quantities of the priors of both factors."""
     precision = DENSE_PRECISION if prior == "normal-wishart" else PRECISION
@@ -101,7 +106,7 @@ class RowSettings(BaseModel):
     prior_precision: float = setting(
         "Precision of a fixed prior, in the ratings' own unit; for other priors, the initial precision.",
         1.0,
-        shown="10; 1 with --prior fixed and with the samplers gibbs, psgld, hamcmc and sgld",
+        shown="10, below rank 7 4 sqrt(rank); 1 with --prior fixed and with the samplers gibbs, psgld, hamcmc and sgld",
         offered=False,
         gt=0,
     )
