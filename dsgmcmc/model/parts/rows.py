@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
+from math import sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -74,7 +75,7 @@ DENSE_PRECISION = replace(PRECISION, dims=("column", "column"))
 
 def start_precision(rank: int) -> float:
     """Initial precision 1 / b: columns that few ratings need would stay unused for long at a larger one."""
-    return 4.0 * max(rank, 1) ** 0.5
+    return 4.0 * sqrt(max(rank, 1))
 
 
 def row_quantities(prior: PriorName) -> tuple[Quantity, ...]:
