@@ -221,6 +221,7 @@ class ImplicitFeatures(Part):
     ) -> None:
         self.factors, self._dimension = factors, dimension
         self._start, self._moves_from = start, moves_from
+        self._move: _Move | None = None
         self.spectra: dict[Factor, Float64] = {}  # s, by the factor whose means are shifted
         self.quantities = implicit_quantities(factors, moves)
         self.parameters = ImplicitParameters({}, {}, {})
@@ -294,10 +295,10 @@ class ImplicitFeatures(Part):
     @contextmanager
     def moving(self, context: DrawContext, step: RowStep) -> Iterator[None]:
         """Move all y with the rows, which move in the ``with`` block. Collective."""
-        move = _Move(self, context)
-        move.move(step)
+        self._move = self._move or _Move(self, context)
+        self._move.at(context).move(step)
         yield
-        move.follow()
+        self._move.follow()
 
 
 class _Systems:
@@ -313,7 +314,7 @@ class _Systems:
     def __init__(self, part: ImplicitFeatures, context: DrawContext) -> None:
         #: `unsolved` are the systems whose residuals are still above `TOLERANCE`.
         self.factors, self.unsolved, self.parameters = part.factors, list(part.factors), part.parameters
-        self.context, self.circulation, self.spectra = context, context.circulation, part.spectra
+        self.circulation, self.spectra = context.circulation, part.spectra
         by_factor = {rows.factor: rows for rows in self.circulation.rows_by_factor()}
         #: By system: its rows, and the other factor's rows, which have its coefficients.
         self.rows = {factor: by_factor[factor] for factor in self.factors}
@@ -324,12 +325,7 @@ class _Systems:
             n = np.concatenate([block.counts for block in rows.blocks])
             rho = np.divide(1, np.sqrt(n), out=np.zeros(len(n)), where=n > 0)
             self.vectors[factor] = {"rho": rho.astype(rows.dtype), "known": (n > 0).astype(rows.dtype)}
-        self.columns: dict[Factor, dict[str, Any]] = {}
-        for factor, rows in self.rows.items():
-            prior = context.prior(rows.blocks[0])
-            beta = self.parameters.precision[factor]
-            given = {"ratio": beta / prior.precision, "beta": beta, "lambda_": prior.precision, "mean": prior.mean}
-            self.columns[factor] = {name: column.astype(rows.dtype) for name, column in given.items()}
+        self.at(context)
         for block in self.circulation.blocks():
             shape = len(block.counts), block.dimension
             for name in self.scratch.values():
@@ -337,6 +333,16 @@ class _Systems:
                     block.arrays[name] = np.zeros(shape, block.dtype)
         if any(DIRECTIONS not in rows.blocks[0].arrays for rows in self.coefficients.values()):
             self._find_directions()
+
+    def at(self, context: DrawContext) -> Self:
+        """Take the current parameters; blocks must be where they were."""
+        self.context, self.columns = context, dict[Factor, dict[str, Any]]()
+        for factor, rows in self.rows.items():
+            prior = context.prior(rows.blocks[0])
+            beta = self.parameters.precision[factor]
+            given = {"ratio": beta / prior.precision, "beta": beta, "lambda_": prior.precision, "mean": prior.mean}
+            self.columns[factor] = {name: column.astype(rows.dtype) for name, column in given.items()}
+        return self
 
     def _update(
         self, rows: Rows, factor: Factor, formula: Formula, purpose: Purpose, /, numbers: Any = NONE, **columns: Float64
