@@ -131,7 +131,7 @@ class BAOAB(Underdamped[BAOABConfig]):
         self.temperatures = Temperatures()
         self.replicated = (self.metric, self.temperatures)
         self.prepare(BAOA)
-        self.prior_share = self.metric.formula("share = own / precision", columns=("own",))
+        self.prior_share = self.metric.formula("share = own / (own + information / (h * h))", columns=("own",))
         self.moves_from = None if self.metric.turned else burn_in
 
     def metrics(self) -> dict[str, float]:

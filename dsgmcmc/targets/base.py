@@ -137,7 +137,7 @@ class RowStep(NamedTuple):
     damp : float
         Fraction of the momentum that the step keeps.
     prior_share : callable
-        Sets a field of rows to the prior's share of the metric, lambda_k / P_ik.
+        Sets a field of rows to the prior's share of their curvature, lambda_k / (lambda_k + l_i tau n_i c_k).
     """
 
     h: float

@@ -28,17 +28,22 @@ which is positive definite for any U, so that U affects only the number of steps
 15 to 5, and at b = 0.3 from 19 to 10. U and s depend only on the pattern, and are computed again after a resume.
 
 **Moves.** After the burn-in of `dsgmcmc.samplers.baoab`, y is not drawn, but moves with the rows, by a BAOAB step. In
-draws given theta, a prediction forgets the past twice as slowly as without implicit features, because y and the rows
-that it shifts hold each other. If y moves by d, row i moves by f_i rho_i sum_{j in R_i} d_j, where f_ik = lambda_k /
-P_ik is the prior's share of the row's metric P: that is how far the row's conditional mean moves. So rows with many
-ratings stay, as in a draw of y given theta, and rows with few follow their prior mean. Of the energy's curvature
-along these directions, which no longer interact with moves of theta, lambda_k X^T (I - F_k) X + beta_k is left, with
-F_k = diag(f_ik). With D_k = lambda_k diag(X^T X) mean_i(1 - f_ik) + beta_k, the coordinates of its metric are
+draws given theta, predictions forget the past twice as slowly as without implicit features, because y and the rows that
+it shifts hold each other. If y moves by d, row i moves by f_i rho_i sum_{j in R_i} d_j, where
+
+    f_ik = lambda_k / (lambda_k + l_i tau n_i c_k)
+
+is the prior's share of the row's curvature, in the notation of `dsgmcmc.samplers.baoab`: rows with few ratings follow
+their prior mean, and rows with many stay, as in a draw of y given theta. If l_i were 1, the row's conditional mean would
+move as far, and moves of y and of theta would not interact; but this is true only of average covariates. If they are
+aligned, the row's curvature is l_i times as large, and rows that follow too far make chains diverge. Along these
+directions the energy's curvature is at most about lambda_k X^T (I - F_k) X + beta_k, with F_k = diag(f_ik). With
+D_k = lambda_k diag(X^T X) mean_i(1 - f_ik) + beta_k, the coordinates of its metric are
 
     y_k = D_k^-1/2 (I - U diag(1 - s^-1/2) U^T) x_k.
 
-Adding momenta in other directions leaves the law of underdamped dynamics as it is; and as P does not depend on the row
-itself, nor do the directions. A move takes a tour for its gradient and one for the shifts.
+Momenta in additional directions leave the law of underdamped dynamics as it is, and since l_i and c_k do not depend on
+the row itself, nor do the directions. A move takes a tour for its gradient and one for the shifts.
 
 For a row without ratings, the set R_i counts as unknown, not as empty: the row's shift has a normal distribution with
 the mean and variance of the shifts of rows with ratings, and is drawn given the row's theta.
@@ -79,7 +84,7 @@ TOLERANCE = 0.05
 SUBSPACE_STEPS = 2  # products with X^T X that find U; more save no step
 MAX_STEPS = 50  # maximum number of steps of conjugate gradients
 SMALLEST_VARIANCE = 1e-12  # lower bound on a variance of shifts, so that divisions by it stay finite
-L = 2.0  # l of moves, as of typical rows in `dsgmcmc.samplers.baoab`
+L = 4.0  # l of moves; with 2, chains on ordered levels with aligned covariates diverged
 
 #: Scratch arrays of a draw and of moves, by their names in formulas; the prefix keeps them apart from the samplers'
 #: fields. ``before`` is y before the draw.
