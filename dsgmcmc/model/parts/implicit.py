@@ -34,9 +34,9 @@ it shifts hold each other. If y moves by d, row i moves by f_i rho_i sum_{j in R
     f_ik = lambda_k / (lambda_k + l_i tau n_i c_k)
 
 is the prior's share of the row's curvature, in the notation of `dsgmcmc.samplers.baoab`: rows with few ratings follow
-their prior mean, and rows with many stay, as in a draw of y given theta. If l_i were 1, the row's conditional mean would
-move as far, and moves of y and of theta would not interact; but this is true only of average covariates. If they are
-aligned, the row's curvature is l_i times as large, and rows that follow too far make chains diverge. Along these
+their prior mean, and rows with many stay, as in a draw of y given theta. If l_i were 1, the row's conditional mean
+would move as far, and moves of y and of theta would not interact; but this is true only of average covariates. If they
+are aligned, the row's curvature is l_i times as large, and rows that follow too far make chains diverge. Along these
 directions the energy's curvature is at most about lambda_k X^T (I - F_k) X + beta_k, with F_k = diag(f_ik). With
 D_k = lambda_k diag(X^T X) mean_i(1 - f_ik) + beta_k, the coordinates of its metric are
 
@@ -75,7 +75,7 @@ from dsgmcmc.targets.base import RowStep
 from dsgmcmc.targets.state import ParameterBlock, RandomStream, Rows
 from dsgmcmc.types import Factor, Float64, ImplicitName, Int32, Purpose
 
-#: Sweeps between draws, which take about half of the time of a run (docs/features.md).
+#: Sweeps between draws.
 DRAW_EVERY = 5
 PRIOR = GammaPrior(1.0, 0.2)  # prior of beta
 #: Residual at which conjugate gradients stop, relative to its initial value. If it is e, the drawn y has the fraction
