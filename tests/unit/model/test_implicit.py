@@ -82,7 +82,7 @@ def test_the_shift_is_what_y_adds_up_to(data: Path) -> None:
 
 
 def test_the_directions_of_the_preconditioner_have_the_largest_eigenvalues(data: Path) -> None:
-    """U and s are nearly those of the eigenvalues above 1 of the scaled X^T X; blocks that stay keep their directions."""
+    """U and s are those of the largest eigenvalues of the scaled X^T X, nearly; blocks that stay keep them."""
     target, pattern = target_of(data, BAOAB(BAOABConfig(), 0))
     draw(target, 0)
     u = rows_of(target, Factor.H, DIRECTIONS)
