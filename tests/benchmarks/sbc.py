@@ -25,6 +25,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts import RowPriors
 from dsgmcmc.model.parts.base import Place
+from dsgmcmc.model.parts.implicit import PRIOR
 from dsgmcmc.model.target import FactorTarget, make_parts, read_parts
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.samplers.base import Sampler
@@ -33,28 +34,37 @@ from dsgmcmc.types import Factor
 
 ROWS, COLUMNS, RATINGS, RANK, PAIRS = 40, 30, 500, 3, 5
 DRAWS, THIN, BURN_IN, BINS = 99, 15, 300, 10
-NOISE = ("shared", "both")
+MODELS = {
+    "shared": {},
+    "both": {"noise": "both"},
+    "implicit features": {"implicit_features": "both"},
+}
 Ranked = dict[str, np.ndarray]
 
 
-def predictors(rng: np.random.Generator, width: float) -> np.ndarray:
-    """Predictors of all pairs from the rows' priors, (ROWS, COLUMNS)."""
+def predictors(rng: np.random.Generator, width: float, pattern: np.ndarray | None) -> np.ndarray:
+    """Predictors of all pairs from the rows' priors, (ROWS, COLUMNS); shifted, if there is a `pattern` of ratings."""
     model = RowPriors(RANK, standardised=True, width=width)
     factors = []
-    for n in (ROWS, COLUMNS):
+    for n, rated in ((ROWS, pattern), (COLUMNS, None if pattern is None else pattern.T)):
         precision = rng.gamma(model.precision_prior.shape, 1 / model.precision_prior.rate, RANK)
         bias = rng.gamma(model.bias_prior.shape, 1 / model.bias_prior.rate)
         mean = rng.normal(size=RANK) / np.sqrt(precision)
         theta = mean + rng.normal(size=(n, RANK)) / np.sqrt(precision)
-        factors.append((theta, rng.normal(size=n) / np.sqrt(bias)))
+        rows = np.column_stack([theta, rng.normal(size=n) / np.sqrt(bias)])
+        if rated is not None:
+            beta = rng.gamma(PRIOR.shape, 1 / PRIOR.rate, RANK + 1)
+            y = rng.normal(size=(rated.shape[1], RANK + 1)) / np.sqrt(beta)
+            rows += rated @ y / np.sqrt(rated.sum(axis=1))[:, None]
+        factors.append((rows[:, :RANK], rows[:, RANK]))
     (w, a), (h, b) = factors
     return a[:, None] + b + w @ h.T
 
 
-def noise_factors(rng: np.random.Generator, noise: str) -> np.ndarray:
+def noise_factors(rng: np.random.Generator, model: str) -> np.ndarray:
     """Factors (ROWS, COLUMNS) of the precision tau."""
     factors = np.ones((ROWS, COLUMNS))
-    for shape in ((ROWS, 1), (1, COLUMNS)) if noise == "both" else ():
+    for shape in ((ROWS, 1), (1, COLUMNS)) if model == "both" else ():
         nu = 2 ** (rng.integers(65) / 8 + 2)
         factors *= rng.gamma(nu / 2, 2 / nu, shape)
     return factors
@@ -71,7 +81,8 @@ def make(path: Path, config: ResolvedConfig, sampler: Sampler[Any, Any]) -> Fact
     ring = Ring(MPI.COMM_SELF, 1)
     with Ratings(path) as ratings:
         blocks = RatingBlocks(ratings, ring, 0.0, codes=lambda values: config.law.codes(values, None))
-        place = Place(config, ratings.transposed, blocks, ring, config.quantities_for(ratings).sizes, by_parts=False)
+        sizes, moves = config.quantities_for(ratings).sizes, sampler.moves_from
+        place = Place(config, ratings.transposed, blocks, ring, sizes, by_parts=False, moves_from=moves)
         parts = make_parts(place, read_parts(config, ratings, blocks, ring))
         keeps = sampler.kept, sampler.working, sampler.positions
         stream, first = RandomStream(config.seed, 0), config.hyper_start
@@ -83,17 +94,20 @@ def quantities(eta: np.ndarray, tau: float, asked: tuple[np.ndarray, ...]) -> Ra
     return {"predictor": eta[asked], "mean square": np.array([(eta**2).mean()]), "tau": np.array([tau])}
 
 
-def ranks(seed: int, noise: str, sampler: str) -> Ranked | None:
+def ranks(seed: int, model: str, sampler: str) -> Ranked | None:
     """Ranks of the truth among the draws, by name; None if the chain diverged."""
     kind = build({"sampler": sampler}).sampler.kind
     config = kind.suited(kind.Config(), RATINGS, RATINGS / ((ROWS + COLUMNS) * (RANK + 1)))
     section = {"name": sampler} | config.model_dump()
-    given = {"rank": RANK, "grid": 1, "seed": seed, "sampler": section, "burn_in": BURN_IN, "noise": noise}
+    given = {"rank": RANK, "grid": 1, "seed": seed, "sampler": section, "burn_in": BURN_IN, **MODELS[model]}
     resolved = build({**given, "iterations": BURN_IN + DRAWS * THIN}).resolved()
     rng, algorithm = np.random.default_rng(seed), resolved.make_sampler()
-    eta, cells, tau = predictors(rng, resolved.law.width), rng.permutation(ROWS * COLUMNS), rng.gamma(1.0)
+    cells, tau = rng.permutation(ROWS * COLUMNS), rng.gamma(1.0)
     rated, asked = (np.divmod(chosen, COLUMNS) for chosen in (np.sort(cells[:RATINGS]), cells[RATINGS:][:PAIRS]))
-    ratings = eta + rng.normal(size=eta.shape) / np.sqrt(tau * noise_factors(rng, noise))
+    pattern = np.zeros((ROWS, COLUMNS))
+    pattern[rated] = 1
+    eta = predictors(rng, resolved.law.width, pattern if "implicit" in model else None)
+    ratings = eta + rng.normal(size=eta.shape) / np.sqrt(tau * noise_factors(rng, model))
     with tempfile.TemporaryDirectory() as folder:
         path = write_cells(Path(folder) / "r.h5", (ROWS, COLUMNS), *rated, ratings[rated])
         target = make(path, resolved, algorithm)
@@ -124,14 +138,15 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--replicates", type=int, default=300)
     parser.add_argument("--sampler", default="baoab", help="one whose gradients are of all ratings, or gibbs")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=["shared", "both"])
     given = parser.parse_args()
-    say_head("noise, quantity", "mean rank", "standard error", "chi-square", "p", "diverged")
-    for noise in NOISE:
-        all_ranks = [ranks(seed, noise, given.sampler) for seed in range(given.replicates)]
+    say_head("model, quantity", "mean rank", "standard error", "chi-square", "p", "diverged")
+    for model in given.models:
+        all_ranks = [ranks(seed, model, given.sampler) for seed in range(given.replicates)]
         kept = [ranked for ranked in all_ranks if ranked is not None]
         for name in kept[0]:
             cells = line(np.array([ranked[name] for ranked in kept]))
-            say(f"{noise}, {name}", *cells, f"{len(all_ranks) - len(kept)} of {len(all_ranks)}")
+            say(f"{model}, {name}", *cells, f"{len(all_ranks) - len(kept)} of {len(all_ranks)}")
 
 
 if __name__ == "__main__":
