@@ -366,10 +366,9 @@ class NegativeBinomial(Likelihood):
             for x in ratings.values(split):
                 wrong = not_counts(x)
                 if len(wrong):
-                    raise InputError(
-                        f"{ratings.path} has a {split} rating of {wrong[0]:g}, but {config.likelihood} is for counts "
-                        f"(0, 1, 2, ...): use {named('likelihood')} gaussian or ordinal-logit, or prepare counts"
-                    )
+                    advice = f"use {named('likelihood')} gaussian or ordinal-logit, or prepare counts"
+                    needs = f"{config.likelihood} is for counts (0, 1, 2, ...): {advice}"
+                    raise InputError(f"{ratings.path} has a {split} rating of {wrong[0]:g}, but {needs}")
         if ratings.maximum == 0:
             raise InputError(f"{ratings.path}: all training ratings are 0, and {config.likelihood} needs positive ones")
 
@@ -381,10 +380,9 @@ class NegativeBinomial(Likelihood):
         """
         yield from super().warnings_for_data(ratings, likelihood)
         if ratings.minimum > 0 and (zeros := sum(np.count_nonzero(x == 0) for x in ratings.values("test"))):
-            yield (
-                f"{zeros:,} of {ratings.nnz_test:,} test ratings are 0, and no training rating is: counts then begin "
-                "at 1, and these test ratings have probability 0; leave them out, or have zeros in training"
-            )
+            found = f"{zeros:,} of {ratings.nnz_test:,} test ratings are 0, and no training rating is"
+            advice = "these test ratings have probability 0; leave them out, or have zeros in training"
+            yield f"{found}: counts then begin at 1, and {advice}"
 
     @classmethod
     def check_new(cls, values: Array, minimum: float) -> None:
@@ -393,10 +391,9 @@ class NegativeBinomial(Likelihood):
         if len(wrong):
             raise InputError(f"{len(wrong)} new ratings are not counts (0, 1, 2, ...), as the run needs: {wrong[0]:g}")
         if minimum > 0 and (zeros := np.count_nonzero(values == 0)):
-            raise InputError(
-                f"{zeros} new ratings are 0, and no training rating of the run is: its counts begin at 1, and 0 has "
-                "probability 0; leave such ratings out, or sample again with zeros among the training ratings"
-            )
+            advice = "leave such ratings out, or sample again with zeros among the training ratings"
+            reason = f"its counts begin at 1, and 0 has probability 0; {advice}"
+            raise InputError(f"{zeros} new ratings are 0, and no training rating of the run is: {reason}")
 
     # ------------------------------------------------------------------ training ratings
 

@@ -196,10 +196,9 @@ class FeatureEffects(Part):
         for factor in featured_factors(config.features, ratings):
             number = len(ratings.features[SIDES[factor]].names)
             if number > MAX_DENSE:
-                raise InputError(
-                    f"{ratings.path} has {number:,} features of users or items, and at most {MAX_DENSE:,} are allowed: "
-                    f"use `dsgmcmc prepare --feature-kinds COLUMN=skip`, or {named('features')} no"
-                )
+                found = f"{number:,} features of users or items, and at most {MAX_DENSE:,} are allowed"
+                advice = f"use `dsgmcmc prepare --feature-kinds COLUMN=skip`, or {named('features')} no"
+                raise InputError(f"{ratings.path} has {found}: {advice}")
             if config.interleaved:
                 leave = f"use another {named('sampler')}, or {named('features')} no"
                 raise InputError(f"{config.sampler.name} interleaves chains, which features do not allow: {leave}")
