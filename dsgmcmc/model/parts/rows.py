@@ -74,7 +74,7 @@ DENSE_PRECISION = replace(PRECISION, dims=("column", "column"))
 
 def start_precision(rank: int) -> float:
     """Initial precision 1 / b: columns that few ratings need would stay unused for long at a larger one."""
-    return 4.0 * max(rank, 1) ** 0.5
+    return float(4.0 * max(rank, 1) ** 0.5)
 
 
 def row_quantities(prior: PriorName) -> tuple[Quantity, ...]:
