@@ -36,14 +36,12 @@ from dsgmcmc.posterior.heldout import TestPredictions, predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32, Int64, Mask
 
+#: Nominal levels of the predictive intervals that a run reports.
 LEVELS = (0.5, 0.8, 0.9, 0.95)
-"""Nominal levels of the predictive intervals that a run reports."""
-
+#: Number of bins in the histogram of the PIT.
 BINS = 20
-"""Number of bins in the histogram of the PIT."""
-
+#: Number of groups of test ratings, by the number of training ratings of the user or item.
 GROUPS = 5
-"""Number of groups of test ratings, by the number of training ratings of the user or item."""
 
 Pit = tuple[Float64, Float64]
 
@@ -187,19 +185,17 @@ def _groups(transforms: Pit, ratings: Float64, points: Float64, counts: Int64) -
     """Divide test ratings, predicted as `points`, into groups of similar size, by the `counts` of users or of items."""
     edges = np.unique(np.quantile(counts, np.linspace(0, 1, GROUPS + 1)).astype(np.int64))
     group = np.clip(np.searchsorted(edges, counts, side="right") - 1, 0, max(len(edges) - 2, 0))
-    result, covered = [], inside(transforms, 0.05, 0.95)
-    for number in np.unique(group).tolist():
-        chosen = group == number
-        result.append(
-            {
-                "from": int(counts[chosen].min()),
-                "to": int(counts[chosen].max()),
-                "ratings": int(chosen.sum()),
-                "rmse": rmse(ratings[chosen], points[chosen]),
-                "coverage_90": float(covered[chosen].mean()),
-            }
-        )
-    return result
+    covered = inside(transforms, 0.05, 0.95)
+    return [
+        {
+            "from": int(counts[chosen].min()),
+            "to": int(counts[chosen].max()),
+            "ratings": int(chosen.sum()),
+            "rmse": rmse(ratings[chosen], points[chosen]),
+            "coverage_90": float(covered[chosen].mean()),
+        }
+        for chosen in (group == number for number in np.unique(group))
+    ]
 
 
 # ---------------------------------------------------------------------- paired differences

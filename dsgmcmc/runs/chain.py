@@ -218,12 +218,8 @@ class Chain:
 
     def _write_line(self, report: Report) -> None:
         """Write and report one line of metrics. Collective."""
-        line: dict[str, Any] = {
-            "chain": self.chain,
-            "iteration": self.iteration,
-            "sweep": self.iteration / self.target.sweep_length,
-            "time_s": round(self.seconds, 4),
-        }
+        line: dict[str, Any] = {"chain": self.chain, "iteration": self.iteration}
+        line |= {"sweep": self.iteration / self.target.sweep_length, "time_s": round(self.seconds, 4)}
         for recorder in self.state.others:
             line |= recorder.metrics(self.state.draws.weight)
         line |= self.sampler.metrics()
