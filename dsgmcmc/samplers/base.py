@@ -118,7 +118,14 @@ class Sampler(ABC, Generic[C, T]):
 
     @classmethod
     def check(cls, config: C, schedule: str, grid: int, thin: int) -> None:
-        """Raise `InputError` for a combination of settings that would sample a wrong distribution."""
+        """Raise `InputError` for a combination of settings that would sample a wrong distribution.
+
+        Here: if a correction for the gradient noise of independent parts would be wrong.
+        """
+        if getattr(config, "noise_correction", False):
+            if config.gradient == "control-variate" or config.gradient in DATUM_GRADIENTS:
+                raise InputError("sampler.noise_correction is for the noise of plain parts: leave it out")
+            cls.needs_independent_parts("sampler.noise_correction", "leave it out", config, schedule, grid)
 
     @classmethod
     def safer(cls, config: C, given: Collection[str]) -> dict[str, C]:
@@ -162,13 +169,6 @@ class Sampler(ABC, Generic[C, T]):
             cancels = f"the noise of the {schedule} schedule's parts cancels within a sweep"
             advice = f"the draws would vary too little. Use schedule=random, or {otherwise}"
             raise InputError(f"{subject} needs parts that are drawn independently: {cancels}, and {advice}")
-
-    @classmethod
-    def corrects_noise(cls, config: C, schedule: str, grid: int) -> None:
-        """Raise `InputError` if a correction for the gradient noise of independent parts would be wrong."""
-        if config.gradient == "control-variate" or config.gradient in DATUM_GRADIENTS:
-            raise InputError("sampler.noise_correction is for the noise of plain parts: leave it out")
-        cls.needs_independent_parts("sampler.noise_correction", "leave it out", config, schedule, grid)
 
     @classmethod
     def default_thin(cls, config: C, grid: int) -> int:
