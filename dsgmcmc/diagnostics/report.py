@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import resources
 from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -151,7 +150,7 @@ def _phases(summary: Mapping[str, Any]) -> Table:
 def _metrics(run: Run) -> dict[int, dict[str, Float64]]:
     """Return the columns `METRICS` of ``metrics.jsonl`` by chain; null becomes NaN."""
     metrics = {}
-    for chain, lines in groupby(run.directory.metrics(), itemgetter("chain")):
+    for chain, lines in groupby(run.directory.metrics(), lambda line: line["chain"]):
         rows = (tuple(np.nan if line.get(name) is None else line[name] for name in METRICS) for line in lines)
         columns = np.fromiter(rows, dtype=(np.float64, len(METRICS))).T
         metrics[chain] = dict(zip(METRICS, columns, strict=True))

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -340,7 +339,7 @@ class Chain:
         if diverged != self.state.diverged:
             self.checkpoints.close()
             self._make(diverged)
-        self.ring.agree(partial(self.state.load, snapshot), f"reading {snapshot.path}")
+        self.ring.agree(lambda: self.state.load(snapshot), f"reading {snapshot.path}")
 
     def _note_resumed(self) -> None:
         """Log that the chain was resumed, and which versions have changed since its checkpoint was written.

@@ -39,7 +39,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import exp, inf, log, sqrt
 from typing import Any, ClassVar
 
@@ -333,7 +332,7 @@ class NegativeBinomial(Likelihood):
 
         Here: the distinct training counts, and the number of ratings at each.
         """
-        return ring.agree(partial(Levels.of, ratings))
+        return ring.agree(lambda: Levels.of(ratings))
 
     @staticmethod
     def bias_mean(mean: float) -> float:
