@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.predictive.base import Predictive, nearest_level
+from dsgmcmc.model.predictive.base import nearest_level
 from dsgmcmc.posterior.heldout import TestPredictions, predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32, Int64, Mask
@@ -60,11 +60,6 @@ def rmse(values: ArrayLike, predictions: ArrayLike) -> float:
 def mae(values: ArrayLike, predictions: ArrayLike) -> float:
     """Return the mean absolute error, in units of the ratings; parameters as in `rmse`."""
     return float(np.mean(np.abs(np.subtract(values, predictions, dtype=np.float64))))
-
-
-def pit(predictive: Predictive, values: ArrayLike) -> Pit:
-    """Return the probability integral transforms of held-out ratings: F(x-) and F(x), (n,) float64 each."""
-    return predictive.pit(np.asarray(values, np.float64))
 
 
 def inside(transforms: Pit, low: float, high: float) -> Float64:
@@ -109,7 +104,7 @@ def calibration(run: Run) -> dict[str, Any] | None:
     law, levels = run.config.law, run.levels
     test = predict_test(run)
     predictive = test.predictive(law, levels)
-    transforms = pit(predictive, test.rating)
+    transforms = predictive.pit(test.rating)
     return {
         **(held_out_scores([test], law, levels) or {}),
         "pit": pit_counts(transforms),
@@ -138,7 +133,7 @@ def held_out_scores(parts: Iterable[TestPredictions], law: type[Law], levels: Fl
         predictive, point = test.predictive(law, levels), test.point(law)
         logs = [np.nan if log is None else log for log in predictive.log_scores(test.rating).values()]
         errors = [rmse(test.rating, point) ** 2, mae(test.rating, point), rmse(law.scaled(test.rating), test.mean) ** 2]
-        rows.append([*errors, np.sqrt(test.variance).mean(), *logs, *coverage(pit(predictive, test.rating)).values()])
+        rows.append([*errors, np.sqrt(test.variance).mean(), *logs, *coverage(predictive.pit(test.rating)).values()])
         sizes.append(len(test.rating))
         narrow += int(np.count_nonzero(2 * 1.645 * predictive.sd < gap))
         if -np.inf in logs:
