@@ -13,9 +13,8 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
-from functools import partial
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from types import MappingProxyType
@@ -300,7 +299,7 @@ def factor_target(
     with Ratings(path) as ratings:
         values = likelihood.levels_of(ratings)
         centre = ratings.mean if values is None and likelihood.is_sum_over_ratings else 0.0
-        blocks = RatingBlocks(ratings, ring, centre, codes=partial(likelihood.codes, levels=values))
+        blocks = RatingBlocks(ratings, ring, centre, codes=lambda x: likelihood.codes(x, values))
     levels = None if values is None else Levels(values, blocks.level_counts(ring, len(values)))
     order = Schedule(schedule, blocks.part_sizes.tolist(), seed, 0) if sampler.gradient.by_parts else None
     law = likelihood(model.rank, model.biases, model.heteroscedastic, levels, background=background, cut_by=cut_by)
@@ -399,7 +398,7 @@ class Result:
         return " ".join(self.command)
 
 
-class Running:
+class Running(AbstractContextManager["Running"]):
     """A command in a new session, which is killed at the end. A context manager."""
 
     def __init__(
@@ -418,9 +417,6 @@ class Running:
             cwd=cwd,
             start_new_session=True,
         )
-
-    def __enter__(self) -> Running:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         kill_session(self.process.pid)

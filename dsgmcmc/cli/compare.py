@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -75,7 +74,7 @@ def compare(
             comparison = comparison.including({k: v for k, v in shared_settings.items() if v not in ({}, "auto")})
         except StoppedError as stopped:
             return stopped.status
-        on_root(comm, partial(write_whole, out, comparison.toml()))
+        on_root(comm, lambda: write_whole(out, comparison.toml()))
         if comm.rank == 0 and as_json:
             say_json(comparison.table())
         elif comm.rank == 0:

@@ -99,12 +99,8 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         for side, stored in ratings.features.items():
             kind = "user" if (side == "rows") != ratings.transposed else "item"
             features[f"{kind}_features"] = {group: stored.groups.count(group) for group in dict.fromkeys(stored.groups)}
-    labelled = sizes_and_scale | {
-        **{name.replace("_", " "): groups for name, groups in features.items()},
-        "made from": facts["source"],
-        "seed": facts["seed"],
-        "digest": facts["digest"],
-    }
+    labelled: dict[str, Any] = sizes_and_scale | {name.replace("_", " "): groups for name, groups in features.items()}
+    labelled |= {"made from": facts["source"], "seed": facts["seed"], "digest": facts["digest"]}
     return facts | features, labelled
 
 

@@ -90,10 +90,9 @@ class FactorConfig(BaseModel):
     @classmethod
     def _check_not_empty(cls, value: bool, info: ValidationInfo) -> bool:
         if not value and info.data.get("rank") == 0:
-            raise ValueError(
-                f"a model with {named('rank')} 0 has only biases: leave out {named('no_biases')}, or give "
-                f"{named('rank')} 1 or more, which the all-cells likelihood needs"
-            )
+            advice = f"give {named('rank')} 1 or more, which the all-cells likelihood needs"
+            only_biases = f"a model with {named('rank')} 0 has only biases"
+            raise ValueError(f"{only_biases}: leave out {named('no_biases')}, or {advice}")
         return value
 
     @property

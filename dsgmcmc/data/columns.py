@@ -13,22 +13,17 @@ from dsgmcmc.types import Array
 
 # usual names of columns by role, in order of preference, in the form that `simplified` returns
 NAMES: dict[str, tuple[str, ...]] = {
-    "user": (
-        *("user", "userid", "username", "uid", "reviewer", "reviewerid", "customer", "customerid"),
-        *("member", "memberid", "student", "studentid", "row", "rowid"),
-    ),
-    "item": (
-        *("item", "itemid", "iid", "movie", "movieid", "product", "productid", "asin", "parentasin", "isbn"),
-        *("book", "bookid", "film", "filmid", "joke", "jokeid", "venue", "venueid", "songid", "trackid"),
-        *("artistid", "businessid", "gameid", "animeid", "question", "questionid", "problem", "problemid"),
-        *("col", "column"),
-    ),
-    "rating": (
-        *("rating", "ratings", "score", "star", "stars", "value", "overall", "grade", "bookrating"),
-        *("count", "counts", "clicks", "plays", "playcount", "purchases", "quantity", "visits", "checkins"),
-        *("weight", "hours", "correct", "bought", "label"),
-    ),
-    "timestamp": ("timestamp", "time", "date", "datetime", "unixreviewtime", "ts"),
+    role: tuple(names.split())
+    for role, names in {
+        "user": "user userid username uid reviewer reviewerid customer customerid member memberid student studentid "
+        "row rowid",
+        "item": "item itemid iid movie movieid product productid asin parentasin isbn book bookid film filmid joke "
+        "jokeid venue venueid songid trackid artistid businessid gameid animeid question questionid problem problemid "
+        "col column",
+        "rating": "rating ratings score star stars value overall grade bookrating count counts clicks plays playcount "
+        "purchases quantity visits checkins weight hours correct bought label",
+        "timestamp": "timestamp time date datetime unixreviewtime ts",
+    }.items()
 }
 ROLES = tuple(NAMES)
 _CELL = re.compile(r"(?i)[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)(e[+-]?[0-9]+)?|NA|N/A|NaN|null|[.]?")  # of a matrix

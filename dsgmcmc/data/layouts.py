@@ -99,10 +99,9 @@ def _matrix_market(path: Path, lines: Sequence[str]) -> Layout:
     field, dense = _SYNONYMS.get(field, field), form == "array"
     known = kind == "matrix" and field in _VALUES and symmetry in _MIRRORED and form in ("coordinate", "array")
     if not known or (dense and (field == "pattern" or symmetry != "general")):
-        raise InputError(
-            f"{path}, line 1: expected %%MatrixMarket matrix coordinate, with real, integer or pattern, and general, "
-            f"symmetric or skew-symmetric; or array, with real or integer, and general; found {lines[0][:90]!r}"
-        )
+        forms = "matrix coordinate, with real, integer or pattern, and general, symmetric or skew-symmetric; or array"
+        expected = f"%%MatrixMarket {forms}, with real or integer, and general"
+        raise InputError(f"{path}, line 1: expected {expected}; found {lines[0][:90]!r}")
     at = next((k for k, line in enumerate(lines) if line.strip() and line.lstrip()[0] != "%"), len(lines) - 1)
     sizes, width = re.findall("(?<![^ \t])[0-9]{1,15}(?![^ \t])", lines[at]), 2 if dense else 3
     if not len(sizes) == len(lines[at].split()) == width:

@@ -15,24 +15,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from dsgmcmc.data import ratings
 from dsgmcmc.data.codes import Codes, find_codes
 from dsgmcmc.data.columns import ROLES, assign_columns, clicks_advice, find_doubts, names_recur, parse_columns
 from dsgmcmc.data.features import Described, Description, check_kinds, encode, load_description
-from dsgmcmc.data.ratings import (
-    AGES,
-    MAX_ID_BYTES,
-    MAX_SIDE,
-    SIDES,
-    SPLITS,
-    Ratings,
-    Sizes,
-    Slab,
-    Times,
-    find_bad_scale,
-    find_coarseness,
-    row_slabs,
-    write_slabs,
-)
+from dsgmcmc.data.ratings import AGES, MAX_ID_BYTES, MAX_SIDE, SIDES, SPLITS, Ratings, Sizes, Slab, Times
 from dsgmcmc.data.session import Session, as_number, interruptible, is_integer, is_rounded, open_session
 from dsgmcmc.data.tables import SHOWN, TableFile, first_column, is_number, open_table, scalar, trim_names
 from dsgmcmc.data.wide import describe_wide, inspect_wide, load_wide, parse_missing
@@ -188,7 +175,7 @@ def prepare_ratings(
         indptr, n_test = _sort_cells(db, test_sql, lengths[rows], timestamps, temporal)
         report(f"writing {out.name}")
         sides = dict(zip(SIDES, (rows, cols), strict=True))
-        attributes = write_slabs(
+        attributes = ratings.write_slabs(
             out,
             Sizes(lengths[rows], lengths[cols], int(indptr[-1]) - n_test, n_test),
             {side: _names(db, entity) for side, entity in sides.items()},
@@ -378,7 +365,7 @@ def _number_entities(db: Session, seed: int, features: Mapping[str, Described]) 
     low, high = db.execute("SELECT min(rating), max(rating) FROM raw").fetchall()[0]
     if low == high != 1:  # clicks are ratings that all equal 1
         raise InputError(f"all ratings are {low:.15g}: there is nothing to learn from them; {clicks_advice()}")
-    if bad := find_bad_scale(low, high) or find_coarseness("ratings", low, high):
+    if bad := ratings.find_bad_scale(low, high) or ratings.find_coarseness("ratings", low, high):
         raise InputError("; ".join([bad, *find_doubts({}, 0, [], low, high)]))
     sizes = {}
     for entity in ("user", "item"):
@@ -431,8 +418,8 @@ def _refuse_pairs(db: Session, rows: str, cols: str, condition: str, fault: str)
     ).fetchall()
     if pairs:
         message = f"{pairs[0][-1]} pair(s) of a user and an item are {fault}:"
-        for user, item, ratings, _ in pairs:
-            message += f"\n  user {user}, item {item}: rated {', '.join(f'{value:g}' for value in ratings)}"
+        for user, item, values, _ in pairs:
+            message += f"\n  user {user}, item {item}: rated {', '.join(f'{value:g}' for value in values)}"
         raise InputError(message)
 
 
@@ -485,7 +472,7 @@ def _sort_cells(db: Session, test_sql: str, n_rows: int, timestamps: bool, tempo
 
 def _slabs(db: Session, indptr: Int64) -> Iterator[Slab]:
     """Yield the ratings in the table ``sorted``, slab by slab."""
-    for start, stop in row_slabs(indptr, _SLAB):
+    for start, stop in ratings.row_slabs(indptr, _SLAB):
         cells = db.execute(f"SELECT * FROM sorted WHERE row >= {start} AND row < {stop} ORDER BY row, col").fetchnumpy()
         row, col = cells["row"], cells["col"]
         for part, mask in zip(SPLITS, (~cells["test"], cells["test"]), strict=True):

@@ -45,7 +45,7 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -258,7 +258,7 @@ def _entries(indptr: Int64, start: int, stop: int) -> tuple[int, int]:
     return int(indptr[start]), int(indptr[stop])
 
 
-class Ratings:
+class Ratings(AbstractContextManager["Ratings"]):
     """A ratings file, opened for reading and checked. Use as a context manager.
 
     Raises InputError if `path` is not a ratings file of this version, or is inconsistent.
@@ -321,9 +321,6 @@ class Ratings:
             if isinstance(error, InputError):
                 raise
             raise self._wrong(f"its structure cannot be read ({error})") from error
-
-    def __enter__(self) -> Ratings:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()

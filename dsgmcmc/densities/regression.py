@@ -160,9 +160,8 @@ class Regression(SumDensity):
         self.features = np.ascontiguousarray(features, np.float64)
         self.responses = np.ascontiguousarray(responses, np.float64)
         if self.features.ndim != 2 or self.responses.shape != self.features.shape[:1] or not self.features.size:
-            raise InputError(
-                f"features must be (N, D) and responses (N,): found {self.features.shape} and {self.responses.shape}"
-            )
+            found = f"{self.features.shape} and {self.responses.shape}"
+            raise InputError(f"features must be (N, D) and responses (N,): found {found}")
         if not (np.isfinite(self.features).all() and np.isfinite(self.responses).all()):
             raise InputError("features and responses must be finite")
         self.link = link

@@ -295,10 +295,9 @@ class Chain:
         position = self.sampler.position(self.iterations - 1)
         where = self.target.find_divergence(position) or self.sampler.find_divergence()
         if where:
-            raise DivergenceError(
-                f"chain {self.number} diverged by iteration {self.iterations}: {where}. Use a smaller step_size of the "
-                "sampler, or a larger curvature of the density, which is its unit, or a start nearer to its bulk"
-            )
+            density = "a larger curvature of the density, which is its unit, or a start nearer to its bulk"
+            advice = f"Use a smaller step_size of the sampler, or {density}"
+            raise DivergenceError(f"chain {self.number} diverged by iteration {self.iterations}: {where}. {advice}")
 
 
 def sample_density(density: Density, *, comm: Comm | None = None, **settings: Any) -> Draws:
@@ -332,10 +331,8 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
     """
     if comm is None:
         if launched():
-            raise InputError(
-                "several processes were started: with comm=MPI.COMM_WORLD they share the chains, with "
-                "comm=MPI.COMM_SELF each of them runs all chains"
-            )
+            alone = "with comm=MPI.COMM_SELF each of them runs all chains"
+            raise InputError(f"several processes were started: with comm=MPI.COMM_WORLD they share the chains, {alone}")
         comm = Alone()
     with in_python({}), np.errstate(all="ignore"):  # divergence is detected from the state
         draws = run_for_caller(comm, partial(_sample_chains, density, settings, comm))
@@ -397,8 +394,7 @@ def _run(chains: list[Chain], iterations: int, comm: Comm) -> None:
             break
     all_diverged = [entry for entries in comm.allgather(diverged) for entry in entries]
     if all_diverged:
-        _, message = min(all_diverged)
-        raise DivergenceError(message)
+        raise DivergenceError(min(all_diverged)[1])
 
 
 def _check(density: Density, config: ResolvedDensity) -> None:

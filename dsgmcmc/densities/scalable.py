@@ -102,21 +102,10 @@ class Scalable(Metropolis[SMHConfig, Regression]):
         centre = proposal.centre - anchor
         linear = np.array([pull, pull + slope @ x]) + proposal.precision @ centre
         quadratic = np.array([prior, prior + (data_hessian if self.order == 2 else 0.0)]) - proposal.precision
+        taylor, total = np.ascontiguousarray(np.stack([eta, value, slope, curvature], axis=1)), float(psi.sum())
+        white, root = (np.ascontiguousarray(matrix, np.float64) for matrix in (white, proposal.root))
         tables = Tables(
-            features=x,
-            responses=y,
-            taylor=np.ascontiguousarray(np.stack([eta, value, slope, curvature], axis=1)),
-            psi=psi,
-            chance=chance,
-            alias=alias,
-            total=float(psi.sum()),
-            anchor=anchor,
-            white=np.ascontiguousarray(white),
-            linear=linear,
-            quadratic=quadratic,
-            keep=proposal.keep,
-            centre=centre,
-            root=np.ascontiguousarray(proposal.root),
+            x, y, taylor, psi, chance, alias, total, anchor, white, linear, quadratic, proposal.keep, centre, root
         )
         limit = self.config.fallback * density.n_data
         euclidean = self.config.bound == "whitened"

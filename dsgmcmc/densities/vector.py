@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from math import isfinite
 from typing import Any, Generic
 
 import numpy as np
@@ -212,5 +211,5 @@ class VectorTarget(Generic[D]):
         if not len(strange):
             return ""
         value = float(theta[tuple(strange[0])])
-        far = f", over {FARTHEST:,.0f} units of the curvature from its start" if isfinite(value) else ""
+        far = f", over {FARTHEST:,.0f} units of the curvature from its start" if np.isfinite(value) else ""
         return f"element {strange[0].tolist()} of theta is {value:.6g}{far}"

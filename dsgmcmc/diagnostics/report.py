@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import resources
 from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ import numpy as np
 from dsgmcmc._version import __version__
 from dsgmcmc.diagnostics.convergence import RHAT_LIMIT, diagnose
 from dsgmcmc.diagnostics.overview import Table, convergence_table, overview, score_tables
-from dsgmcmc.diagnostics.scores import calibration, coverage, pit
+from dsgmcmc.diagnostics.scores import calibration, coverage
 from dsgmcmc.diagnostics.summary import as_written
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.model.predictive.base import Predictive
@@ -151,7 +150,7 @@ def _phases(summary: Mapping[str, Any]) -> Table:
 def _metrics(run: Run) -> dict[int, dict[str, Float64]]:
     """Return the columns `METRICS` of ``metrics.jsonl`` by chain; null becomes NaN."""
     metrics = {}
-    for chain, lines in groupby(run.directory.metrics(), itemgetter("chain")):
+    for chain, lines in groupby(run.directory.metrics(), lambda line: line["chain"]):
         rows = (tuple(np.nan if line.get(name) is None else line[name] for name in METRICS) for line in lines)
         columns = np.fromiter(rows, dtype=(np.float64, len(METRICS))).T
         metrics[chain] = dict(zip(METRICS, columns, strict=True))
@@ -239,7 +238,7 @@ def _draw_calibration(panels: Panels, predictive: Predictive, ratings: Float64, 
     """Draw coverage of central predictive intervals, and the probability integral transform, for the test ratings."""
     covered, transformed = panels
     levels = np.linspace(0.02, 0.98, 49)
-    inside = coverage(pit(predictive, ratings), levels.tolist())
+    inside = coverage(predictive.pit(ratings), levels.tolist())
     covered.plot([0, 1], [0, 1], "--", color="gray", label="calibrated")
     covered.plot(levels, list(inside.values()), label="this run")
     covered.set(title="Test ratings in predictive intervals", xlabel="nominal coverage", ylabel="observed coverage")

@@ -31,19 +31,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.predictive.base import Predictive, nearest_level
+from dsgmcmc.model.predictive.base import nearest_level
 from dsgmcmc.posterior.heldout import TestPredictions, predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32, Int64, Mask
 
+#: Nominal levels of the predictive intervals that a run reports.
 LEVELS = (0.5, 0.8, 0.9, 0.95)
-"""Nominal levels of the predictive intervals that a run reports."""
-
+#: Number of bins in the histogram of the PIT.
 BINS = 20
-"""Number of bins in the histogram of the PIT."""
-
+#: Number of groups of test ratings, by the number of training ratings of the user or item.
 GROUPS = 5
-"""Number of groups of test ratings, by the number of training ratings of the user or item."""
 
 Pit = tuple[Float64, Float64]
 
@@ -62,11 +60,6 @@ def rmse(values: ArrayLike, predictions: ArrayLike) -> float:
 def mae(values: ArrayLike, predictions: ArrayLike) -> float:
     """Return the mean absolute error, in units of the ratings; parameters as in `rmse`."""
     return float(np.mean(np.abs(np.subtract(values, predictions, dtype=np.float64))))
-
-
-def pit(predictive: Predictive, values: ArrayLike) -> Pit:
-    """Return the probability integral transforms of held-out ratings: F(x-) and F(x), (n,) float64 each."""
-    return predictive.pit(np.asarray(values, np.float64))
 
 
 def inside(transforms: Pit, low: float, high: float) -> Float64:
@@ -111,7 +104,7 @@ def calibration(run: Run) -> dict[str, Any] | None:
     law, levels = run.config.law, run.levels
     test = predict_test(run)
     predictive = test.predictive(law, levels)
-    transforms = pit(predictive, test.rating)
+    transforms = predictive.pit(test.rating)
     return {
         **(held_out_scores([test], law, levels) or {}),
         "pit": pit_counts(transforms),
@@ -140,7 +133,7 @@ def held_out_scores(parts: Iterable[TestPredictions], law: type[Law], levels: Fl
         predictive, point = test.predictive(law, levels), test.point(law)
         logs = [np.nan if log is None else log for log in predictive.log_scores(test.rating).values()]
         errors = [rmse(test.rating, point) ** 2, mae(test.rating, point), rmse(law.scaled(test.rating), test.mean) ** 2]
-        rows.append([*errors, np.sqrt(test.variance).mean(), *logs, *coverage(pit(predictive, test.rating)).values()])
+        rows.append([*errors, np.sqrt(test.variance).mean(), *logs, *coverage(predictive.pit(test.rating)).values()])
         sizes.append(len(test.rating))
         narrow += int(np.count_nonzero(2 * 1.645 * predictive.sd < gap))
         if -np.inf in logs:
@@ -187,19 +180,17 @@ def _groups(transforms: Pit, ratings: Float64, points: Float64, counts: Int64) -
     """Divide test ratings, predicted as `points`, into groups of similar size, by the `counts` of users or of items."""
     edges = np.unique(np.quantile(counts, np.linspace(0, 1, GROUPS + 1)).astype(np.int64))
     group = np.clip(np.searchsorted(edges, counts, side="right") - 1, 0, max(len(edges) - 2, 0))
-    result, covered = [], inside(transforms, 0.05, 0.95)
-    for number in np.unique(group).tolist():
-        chosen = group == number
-        result.append(
-            {
-                "from": int(counts[chosen].min()),
-                "to": int(counts[chosen].max()),
-                "ratings": int(chosen.sum()),
-                "rmse": rmse(ratings[chosen], points[chosen]),
-                "coverage_90": float(covered[chosen].mean()),
-            }
-        )
-    return result
+    covered = inside(transforms, 0.05, 0.95)
+    return [
+        {
+            "from": int(counts[chosen].min()),
+            "to": int(counts[chosen].max()),
+            "ratings": int(chosen.sum()),
+            "rmse": rmse(ratings[chosen], points[chosen]),
+            "coverage_90": float(covered[chosen].mean()),
+        }
+        for chosen in (group == number for number in np.unique(group))
+    ]
 
 
 # ---------------------------------------------------------------------- paired differences

@@ -123,11 +123,9 @@ def _scores(summary: Summary) -> list[str]:
     if untrained := describe_untrained(summary.get("untrained", {})):
         lines.append(f"test ratings: {untrained}")
     if chains := summary.get("agreement"):
-        agree = chains["above"] <= MAX_SHARE_APART
-        lines.append(
-            f"the chains {'agree' if agree else 'do not agree'}: R-hat of predictions {chains['rhat_median']:.3f} "
-            f"(median), {chains['rhat_worst']:.3f} (worst of {chains['pairs']})"
-        )
+        agree = "agree" if chains["above"] <= MAX_SHARE_APART else "do not agree"
+        rhat = f"{chains['rhat_median']:.3f} (median), {chains['rhat_worst']:.3f} (worst of {chains['pairs']})"
+        lines.append(f"the chains {agree}: R-hat of predictions {rhat}")
     return lines
 
 
@@ -168,10 +166,9 @@ def _speed(summary: Summary) -> list[str]:
     rate = in_units(summary["ratings_per_second"])
     lines = [f"{summary['seconds_sampling']:.1f} s of sampling, {rate} ratings/s on {summary['processes']} process(es)"]
     if slow := summary.get("straggler"):
-        lines.append(
-            f"process {slow['process']} on {plain(slow['host'])} was the slowest: it worked for "
-            f"{slow['busy_seconds']:.1f} s, other processes worked for {slow['others_seconds']:.1f} s and waited for it"
-        )
+        others = f"other processes worked for {slow['others_seconds']:.1f} s and waited for it"
+        worked = f"it worked for {slow['busy_seconds']:.1f} s, {others}"
+        lines.append(f"process {slow['process']} on {plain(slow['host'])} was the slowest: {worked}")
     return lines
 
 

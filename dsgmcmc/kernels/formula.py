@@ -312,18 +312,10 @@ class Formula(DeclaredFormula):
         if not fields:  # the first array gives the shape
             fields = {name: name for name in list(arrays)[:1]}
         row_fields = {name: aliases[name] for name in self.rows if name in aliases}
-        return Layout(
-            formula=self,
-            body=body,
-            fields=fields,
-            scalars=scalars,
-            rows=tuple(name for name in self.rows if name not in aliases),
-            row_fields=row_fields,
-            arrays=(*fields.values(), *row_fields.values()),
-            reads_prior="grad_prior" in body.read,
-            noise=tuple(name for name in STREAMS if name in body.read),
-            kernels={},
-        )
+        rows = tuple(name for name in self.rows if name not in aliases)
+        arrays_used = (*fields.values(), *row_fields.values())
+        reads_prior, noise = "grad_prior" in body.read, tuple(name for name in STREAMS if name in body.read)
+        return Layout(self, body, fields, scalars, rows, row_fields, arrays_used, reads_prior, noise, kernels={})
 
 
 def _compile(layout: Layout, dtype: np.dtype[Any], prior: PriorKind | None) -> Any:

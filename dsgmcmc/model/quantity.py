@@ -229,12 +229,8 @@ class Quantities:
 
     def drawn_elements(self, rows: Mapping[Factor, int]) -> int:
         """Number of elements of rows in a draw, given the number of rows of each factor."""
-        return sum(
-            quantity.width(self.sizes) * n
-            for quantity in self.drawn_of_rows
-            for factor, n in rows.items()
-            if quantity.is_of(factor)
-        )
+        of_factor = {factor: [quantity for quantity in self.drawn_of_rows if quantity.is_of(factor)] for factor in rows}
+        return sum(n * sum(q.width(self.sizes) for q in of_factor[factor]) for factor, n in rows.items())
 
 
 def sizes_of(

@@ -84,10 +84,9 @@ class OnLogarithms(Law):
         cls.law.check_ratings(config, ratings)
         if bad := sum(int(cls.excluded(values).sum()) for part in SPLITS for values in ratings.values(part)):
             counts = "" if cls.shift else f"; counts with zeros suit {named('scale')} log1p"
-            raise InputError(
-                f"{ratings.path}: {bad:,} of {ratings.nnz + ratings.nnz_test:,} ratings are not {cls.possible}: leave "
-                f"out {named('scale')}, or prepare the ratings without them{counts}"
-            )
+            found = f"{bad:,} of {ratings.nnz + ratings.nnz_test:,} ratings are not {cls.possible}"
+            advice = f"leave out {named('scale')}, or prepare the ratings without them{counts}"
+            raise InputError(f"{ratings.path}: {found}: {advice}")
 
     @classmethod
     def check_new(cls, values: Array, minimum: float) -> None:

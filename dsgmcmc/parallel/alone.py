@@ -13,21 +13,15 @@ class Alone:
 
     rank, size = 0, 1
 
-    def allgather(self, sendobj: T) -> list[T]:
-        """Objects of all processes, on all processes."""
-        return [sendobj]
-
     def gather(self, sendobj: T, root: int = 0) -> list[T]:
-        """Objects of all processes, on the root."""
+        """Objects of all processes, on the root; by `allgather` on all processes."""
         return [sendobj]
 
     def bcast(self, obj: Any, root: int = 0) -> Any:
-        """The root's object, on all processes."""
+        """The root's object, on all processes; by `allreduce` the sum of all processes' objects."""
         return obj
 
-    def allreduce(self, sendobj: T) -> T:
-        """Sum over all processes, on all processes."""
-        return sendobj
+    allgather, allreduce = gather, bcast
 
     def Split(self, color: int = 0, key: int = 0) -> Alone:
         """Make a communicator of the processes with equal colours, in the order of their keys."""

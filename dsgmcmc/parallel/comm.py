@@ -142,11 +142,9 @@ def world_comm() -> MPI.Intracomm:
         name, value = next(iter(sizes.items()))
         if os.environ.get(LAUNCHERS[name], "0") != "0":
             sys.exit(Exit.USAGE)  # process 0 reports the error
-        raise InputError(
-            f"{name}={value}, but this process sees only itself: its launcher and its MPI library "
-            f"({mpi_library()}) belong to different MPI installations. With Slurm use `srun --mpi=pmix`, "
-            "otherwise the mpirun of this library"
-        )
+        belong = f"its launcher and its MPI library ({mpi_library()}) belong to different MPI installations"
+        advice = "With Slurm use `srun --mpi=pmix`, otherwise the mpirun of this library"
+        raise InputError(f"{name}={value}, but this process sees only itself: {belong}. {advice}")
     return comm
 
 

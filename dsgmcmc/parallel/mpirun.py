@@ -123,10 +123,9 @@ def number_of_processes(n_jobs: int) -> int:
     if not hasattr(n_jobs, "__index__") or jobs < 1:
         raise InputError(f"n_jobs {n_jobs!r}: expected at least 1, or -1 for one process per core")
     if jobs > PROCESSES_PER_CORE * usable_cores():
-        raise InputError(
-            f"n_jobs {n_jobs}: there are {usable_cores()} cores, and processes that share a core wait for each other; "
-            f"use -1 for one process per core, or at most {PROCESSES_PER_CORE * usable_cores()}"
-        )
+        found = f"there are {usable_cores()} cores, and processes that share a core wait for each other"
+        advice = f"use -1 for one process per core, or at most {PROCESSES_PER_CORE * usable_cores()}"
+        raise InputError(f"n_jobs {n_jobs}: {found}; {advice}")
     return jobs
 
 

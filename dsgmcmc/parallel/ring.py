@@ -423,7 +423,9 @@ class SharedTour:
         arriving: dict[int, MPI.Prequest] = {}
         for step in range(ring.grid):
             arriving = self._add_leg(step, arriving)
-        atexit.register(_free, [message for leg in self._legs for message in (*leg.receives, *leg.sends)])
+        for leg in self._legs:
+            for message in (*leg.receives, *leg.sends):
+                atexit.register(message.Free)  # before MPI_Finalize, which may otherwise report leaks
 
     def _add_leg(self, step: int, arriving: dict[int, MPI.Prequest]) -> dict[int, MPI.Prequest]:
         """Add a step, given the requests by which its column blocks arrive; return the requests for the next step."""
@@ -476,9 +478,3 @@ class SharedTour:
         begin = self._ring.phases.enter()
         MPI.Request.Waitall(requests)
         self._ring.phases.leave("exchange", begin)
-
-
-def _free(messages: list[MPI.Prequest]) -> None:
-    """Free persistent requests before MPI_Finalize, which may otherwise report them as leaks."""
-    for message in messages:
-        message.Free()

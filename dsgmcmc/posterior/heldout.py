@@ -78,8 +78,8 @@ def _pooled(posteriors: Sequence[Snapshot]) -> Iterator[TestPredictions]:
             yield TestPredictions(**pooled)
 
 
+#: Predictions of open runs; a report or a comparison uses the predictions of a run several times.
 _PREDICTED: WeakKeyDictionary[Run, TestPredictions] = WeakKeyDictionary()
-"""Predictions of open runs; a report or a comparison uses the predictions of a run several times."""
 
 
 def predict_test(run: Run) -> TestPredictions:

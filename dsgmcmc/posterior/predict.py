@@ -214,16 +214,11 @@ class Predictor:
             thresholds.append(self._thresholds(position, owners))
             shapes.append(run.config.law.shape_of(draw.shared))
         weights = run.draw_weights[list(positions)]
-        return PredictorDraws(
-            eta=eta,
-            noise=noise,
-            spread=spread,
-            weights=weights / weights.sum(),
-            thresholds=None if thresholds[0] is None else np.array(thresholds),
-            owner=None if thresholds[0] is None else owner.astype(np.int32),
-            effects=effects if effects is not None and effects.any() else None,
-            shape=None if shapes[0] is None else np.array(shapes)[None],
-        )
+        cuts = None if thresholds[0] is None else np.array(thresholds)
+        cut_by = None if cuts is None else owner.astype(np.int32)
+        effects = effects if effects is not None and effects.any() else None
+        shape = None if shapes[0] is None else np.array(shapes)[None]
+        return PredictorDraws(eta, noise, spread, weights / weights.sum(), cuts, cut_by, effects, shape)
 
     def _rows(self, position: int, kind: str, index: Int32) -> Rows:
         """Return rows of one kind at a draw: known rows, (q, D), or the distribution of an unknown or new row, (1, D).

@@ -378,9 +378,8 @@ def similarities(run: Run, kind: str, row: int) -> Float32:
     run.need_draws()
     rank = run.config.rank
     if not rank:
-        option = named("rank")
-        found = f"{run.path} has biases only ({option} 0)"
-        raise InputError(f"{found}, and similarity needs factors: sample with {option} 1 or more")
+        found = f"{run.path} has biases only ({named('rank')} 0)"
+        raise InputError(f"{found}, and similarity needs factors: sample with {named('rank')} 1 or more")
     similarity = np.empty((len(run.draws), len(run.vocabulary(kind))), np.float32)
     for draw_position in range(len(run.draws)):
         theta = run.draw(draw_position).theta

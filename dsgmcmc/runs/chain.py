@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -218,12 +217,8 @@ class Chain:
 
     def _write_line(self, report: Report) -> None:
         """Write and report one line of metrics. Collective."""
-        line: dict[str, Any] = {
-            "chain": self.chain,
-            "iteration": self.iteration,
-            "sweep": self.iteration / self.target.sweep_length,
-            "time_s": round(self.seconds, 4),
-        }
+        line: dict[str, Any] = {"chain": self.chain, "iteration": self.iteration}
+        line |= {"sweep": self.iteration / self.target.sweep_length, "time_s": round(self.seconds, 4)}
         for recorder in self.state.others:
             line |= recorder.metrics(self.state.draws.weight)
         line |= self.sampler.metrics()
@@ -344,7 +339,7 @@ class Chain:
         if diverged != self.state.diverged:
             self.checkpoints.close()
             self._make(diverged)
-        self.ring.agree(partial(self.state.load, snapshot), f"reading {snapshot.path}")
+        self.ring.agree(lambda: self.state.load(snapshot), f"reading {snapshot.path}")
 
     def _note_resumed(self) -> None:
         """Log that the chain was resumed, and which versions have changed since its checkpoint was written.

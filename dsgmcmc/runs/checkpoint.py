@@ -28,6 +28,7 @@ from dsgmcmc.storage import store
 from dsgmcmc.storage.rundir import SERIES, Facts, RunDirectory, SavedDraws, header
 from dsgmcmc.storage.store import Key, Lazy, SmallArray, Snapshot, SnapshotWriter
 from dsgmcmc.targets.base import Recorder
+from dsgmcmc.targets.state import arrays_of, take_all
 from dsgmcmc.types import Array
 
 #: Time reserved for the last checkpoint, its draws and the posterior, in units of the longest write so far.
@@ -81,9 +82,7 @@ class ChainState:
 
     def small(self) -> dict[str, SmallArray]:
         """Return the arrays that are equal on all processes, for the manifest of a checkpoint."""
-        arrays = self.target.small()
-        for replicated in self.sampler.replicated:
-            arrays |= replicated.arrays()
+        arrays = self.target.small() | arrays_of(self.sampler.replicated)
         for recorder in self.recorders:
             arrays |= recorder.small()
         if self.diverged:
@@ -106,8 +105,7 @@ class ChainState:
                 if name not in small or small[name].shape != array.shape:
                     raise ValueError(f"{name} is missing, or not of shape {array.shape}")
             self.target.load(snapshot)
-            for replicated in self.sampler.replicated:
-                replicated.take(small)
+            take_all(self.sampler.replicated, small)
             for recorder in self.recorders:
                 recorder.load(snapshot)
             for key, array in self.saved():

@@ -331,10 +331,8 @@ class Job:
 
     def _check_logs(self) -> None:
         if self._log_error is not None:
-            failure = failed_file(self._log_error)
-            raise WriteError(
-                f"{failure}; stopped after a checkpoint: continue with {named('resume')} once this log can be written"
-            )
+            advice = f"continue with {named('resume')} once this log can be written"
+            raise WriteError(f"{failed_file(self._log_error)}; stopped after a checkpoint: {advice}")
 
     # ------------------------------------------------------------------ the loop over chains
 
@@ -512,11 +510,9 @@ def _check_disk(run: RunDirectory, costs: Costs) -> None:
     folder = next(path for path in (run.path, *run.path.absolute().parents) if path.exists())
     free = shutil.disk_usage(folder).free
     if free < costs.disk_least:
-        raise InputError(
-            f"a run with these settings takes at least {decimal(costs.disk_least)} on disk, but {folder} has "
-            f"{decimal(free)} free: choose another {named('out')}, or a smaller {named('save_draws')} or "
-            f"{named('chains')} (--dry-run shows costs)"
-        )
+        smaller = f"a smaller {named('save_draws')} or {named('chains')} (--dry-run shows costs)"
+        found = f"at least {decimal(costs.disk_least)} on disk, but {folder} has {decimal(free)} free"
+        raise InputError(f"a run with these settings takes {found}: choose another {named('out')}, or {smaller}")
 
 
 def _refuse_changes(saved: ResolvedConfig, requested: ResolvedConfig, run: RunDirectory) -> None:
@@ -526,11 +522,9 @@ def _refuse_changes(saved: ResolvedConfig, requested: ResolvedConfig, run: RunDi
         old["chains"], new["chains"] = saved.chains, requested.chains
     changes = [f"{name}: {old[name]} in the run, {new[name]} requested" for name in old if old[name] != new[name]]
     if changes:
-        raise InputError(
-            f"{run.path} was started with other settings, which cannot change during a run:\n  "
-            + "\n  ".join(changes)
-            + "\nLeave them out to continue with the settings of the run, or start another run"
-        )
+        heading = f"{run.path} was started with other settings, which cannot change during a run:"
+        advice = "\nLeave them out to continue with the settings of the run, or start another run"
+        raise InputError("\n  ".join([heading, *changes]) + advice)
 
 
 def _refuse_shorter(config: ResolvedConfig, run: RunDirectory) -> None:

@@ -130,13 +130,10 @@ class DrawRecorder:
 
     def _note(self, draw: DrawInfo, parameters: dict[str, Float64]) -> None:
         """Append the traced parameters of a draw to the trace; a precision matrix is reduced to its diagonal."""
-        self.trace.setdefault("iteration", []).append(np.array([draw.iteration], np.float64))
-        self.trace.setdefault("weight", []).append(np.array([draw.weight]))
-        for name, parameter in parameters.items():
-            if name not in self._traced:
-                continue
-            value = np.atleast_1d(parameter)
-            self.trace.setdefault(name, []).append(np.diag(value).copy() if value.ndim == 2 else value.copy())
+        traced = {name: parameter for name, parameter in parameters.items() if name in self._traced}
+        for name, parameter in {"iteration": float(draw.iteration), "weight": draw.weight, **traced}.items():
+            value = np.array(parameter, ndmin=1)
+            self.trace.setdefault(name, []).append(np.diag(value).copy() if value.ndim == 2 else value)
 
     # ------------------------------------------------------------------ saving
 

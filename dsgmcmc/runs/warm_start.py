@@ -84,15 +84,13 @@ class WarmStart:
         for name in config.model_settings:
             earlier, requested = getattr(self.config, name), getattr(config, name)
             if name not in may_differ and earlier != requested:
-                raise InputError(
-                    f"{self.directory.path} was sampled with {name} {earlier}, but {requested} is requested: a run can "
-                    f"start only from a run with the same model; leave out {named(name)} or {named('from')}"
-                )
+                found = f"was sampled with {name} {earlier}, but {requested} is requested"
+                advice = f"start only from a run with the same model; leave out {named(name)} or {named('from')}"
+                raise InputError(f"{self.directory.path} {found}: a run can {advice}")
         if levels is not None and len(levels) != self.n_levels:
-            raise InputError(
-                f"{self.directory.path} was sampled on ratings with {self.n_levels} levels, but the new ratings have "
-                f"{len(levels)} levels, so the thresholds between them differ; leave out {named('from')}"
-            )
+            found = f"was sampled on ratings with {self.n_levels} levels, but the new ratings have {len(levels)} levels"
+            advice = f"so the thresholds between them differ; leave out {named('from')}"
+            raise InputError(f"{self.directory.path} {found}, {advice}")
 
     # ------------------------------------------------------------------ starting values
 

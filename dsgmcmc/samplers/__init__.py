@@ -42,9 +42,8 @@ SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
 
 def for_ratings() -> list[str]:
     """Return the names of the samplers of ratings; `Sampler.densities` is set on all others."""
-    names = []
-    for name, home in SAMPLERS.data.items():
-        densities_only = home.startswith("densities.") if isinstance(home, str) else home.densities is not None
-        if not densities_only:
-            names.append(name)
-    return names
+
+    def densities_only(home: Any) -> bool:
+        return home.startswith("densities.") if isinstance(home, str) else home.densities is not None
+
+    return [name for name, home in SAMPLERS.data.items() if not densities_only(home)]

@@ -107,9 +107,8 @@ class Sampler(ABC, Generic[C, T]):
         name = config.gradient or cls.gradients[0]
         if name not in cls.gradients and not (cls.draws_data and name in DATUM_GRADIENTS):
             also = f", and for sums over data {' or '.join(DATUM_GRADIENTS)}" if cls.draws_data else ""
-            raise InputError(
-                f"sampler.gradient: {cls.__name__} cannot use {name!r}; it takes {' or '.join(cls.gradients)}{also}"
-            )
+            taken = f"{' or '.join(cls.gradients)}{also}"
+            raise InputError(f"sampler.gradient: {cls.__name__} cannot use {name!r}; it takes {taken}")
         return GRADIENTS.get(name) or DATUM_GRADIENTS[name]
 
     @classmethod
@@ -119,7 +118,14 @@ class Sampler(ABC, Generic[C, T]):
 
     @classmethod
     def check(cls, config: C, schedule: str, grid: int, thin: int) -> None:
-        """Raise `InputError` for a combination of settings that would sample a wrong distribution."""
+        """Raise `InputError` for a combination of settings that would sample a wrong distribution.
+
+        Here: if a correction for the gradient noise of independent parts would be wrong.
+        """
+        if getattr(config, "noise_correction", False):
+            if config.gradient == "control-variate" or config.gradient in DATUM_GRADIENTS:
+                raise InputError("sampler.noise_correction is for the noise of plain parts: leave it out")
+            cls.needs_independent_parts("sampler.noise_correction", "leave it out", config, schedule, grid)
 
     @classmethod
     def safer(cls, config: C, given: Collection[str]) -> dict[str, C]:
@@ -160,17 +166,9 @@ class Sampler(ABC, Generic[C, T]):
         The message advises to use another schedule, or `otherwise`.
         """
         if cls.sweep_length(config, grid) > 1 and schedule != "random":
-            raise InputError(
-                f"{subject} needs parts that are drawn independently: the noise of the {schedule} schedule's parts "
-                f"cancels within a sweep, and the draws would vary too little. Use schedule=random, or {otherwise}"
-            )
-
-    @classmethod
-    def corrects_noise(cls, config: C, schedule: str, grid: int) -> None:
-        """Raise `InputError` if a correction for the gradient noise of independent parts would be wrong."""
-        if config.gradient == "control-variate" or config.gradient in DATUM_GRADIENTS:
-            raise InputError("sampler.noise_correction is for the noise of plain parts: leave it out")
-        cls.needs_independent_parts("sampler.noise_correction", "leave it out", config, schedule, grid)
+            cancels = f"the noise of the {schedule} schedule's parts cancels within a sweep"
+            advice = f"the draws would vary too little. Use schedule=random, or {otherwise}"
+            raise InputError(f"{subject} needs parts that are drawn independently: {cancels}, and {advice}")
 
     @classmethod
     def default_thin(cls, config: C, grid: int) -> int:

@@ -139,15 +139,13 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         """Refuse a schedule that confines a sub-chain to some parts, and thinning that omits some sub-chains."""
         m = config.memory
         if schedule == "cyclic" and gcd(m, grid) > 1:
-            raise InputError(
-                f"with schedule=cyclic and grid {grid}, a sub-chain of HAMCMC visits only {grid // gcd(m, grid)} of "
-                "the parts: use schedule=shuffled, or a memory and a grid without a common factor"
-            )
+            visits = f"a sub-chain of HAMCMC visits only {grid // gcd(m, grid)} of the parts"
+            advice = "use schedule=shuffled, or a memory and a grid without a common factor"
+            raise InputError(f"with schedule=cyclic and grid {grid}, {visits}: {advice}")
         if gcd(m, thin) > 1:
-            raise InputError(
-                f"thin = {thin} iterations would keep draws of only {m // gcd(m, thin)} of the {m} sub-chains "
-                f"of HAMCMC: use a number that has no common factor with {m}, such as {named('thin')} {thin + 1}"
-            )
+            kept = f"draws of only {m // gcd(m, thin)} of the {m} sub-chains of HAMCMC"
+            advice = f"use a number that has no common factor with {m}, such as {named('thin')} {thin + 1}"
+            raise InputError(f"thin = {thin} iterations would keep {kept}: {advice}")
 
     @classmethod
     def default_thin(cls, config: HAMCMCConfig, grid: int) -> int:

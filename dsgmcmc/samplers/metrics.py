@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -322,10 +321,9 @@ class Kronecker(Fisher):
         """Compute the metric from the state in a field; with `bound` also the l_i, by further tours. Collective."""
         information = target.information(position, bound, self.earlier)
         precision = information.common
-        solve = partial(self._solve, precision)
         matrices = {f"{name}.{factor.name}": (len(p), len(p)) for factor, p in precision.items() for name in MATRICES}
         shapes = matrices | {f"c.{factor.name}": (len(p),) for factor, p in precision.items()}
-        solved = target.second_moments(position, information.n, solve, shapes)
+        solved = target.second_moments(position, information.n, lambda moments: self._solve(precision, moments), shapes)
         self.tau, self.earlier = np.array([information.tau]), information.c
         for name in ("c", "vectors", "axes"):
             setattr(self, name, {factor: solved[f"{name}.{factor.name}"] for factor in precision})

@@ -98,11 +98,9 @@ class SGHMC(Underdamped[SGHMCConfig]):
     @classmethod
     def check(cls, config: SGHMCConfig, schedule: str, grid: int, thin: int) -> None:
         """Refuse a correction for gradient noise whose variance is not known."""
-        if not config.noise_correction:
-            return
-        if config.metric == "identity":
+        if config.noise_correction and config.metric == "identity":
             raise InputError(f"sampler.noise_correction follows from the metric: use {named('sampler.metric')}=fisher")
-        cls.corrects_noise(config, schedule, grid)
+        super().check(config, schedule, grid, thin)
 
     @classmethod
     def suited_to_density(cls, config: SGHMCConfig, grid: int) -> SGHMCConfig:

@@ -115,10 +115,8 @@ class SGNHT(MetricSampler[SGNHTConfig]):
     def check(cls, config: SGNHTConfig, schedule: str, grid: int, thin: int) -> None:
         """Refuse dependent parts, and thermostats of elements with a metric that rotates its coordinates."""
         if (config.metric, config.thermostat) == ("kronecker", "element"):
-            raise InputError(
-                "sampler.thermostat=element needs fixed coordinates, but the Kronecker metric rotates them: use "
-                f"{named('sampler.thermostat')}=row"
-            )
+            rotates = "needs fixed coordinates, but the Kronecker metric rotates them"
+            raise InputError(f"sampler.thermostat=element {rotates}: use {named('sampler.thermostat')}=row")
         cls.needs_independent_parts("the thermostat of sgnht", "take another sampler", config, schedule, grid)
 
     @classmethod

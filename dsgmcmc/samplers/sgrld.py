@@ -60,12 +60,6 @@ class SGRLD(MetricSampler[SGRLDConfig]):
         super().__init__(config, burn_in, config.metric)
         self.update = self.metric.formula(CORRECTED if config.noise_correction else UPDATE)
 
-    @classmethod
-    def check(cls, config: SGRLDConfig, schedule: str, grid: int, thin: int) -> None:
-        """Refuse parts whose noise is not the noise that the correction assumes."""
-        if config.noise_correction:
-            cls.corrects_noise(config, schedule, grid)
-
     def step(self, target: Target, iteration: int) -> None:
         """One update of every row. Collective."""
         self.metric.refresh(target, iteration)

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from math import log2, sqrt
 from typing import Any, ClassVar
 
@@ -88,7 +87,7 @@ class Underdamped(MetricSampler[C]):
         """Return the half kick that ends the previous step if this iteration makes half kicks separately, else None."""
         if self.gradient.by_parts or not (target.renews_data or target.renews_prior):
             return None
-        return partial(self.metric.kick, target, formula=self.first_half, h=h)
+        return lambda rows: self.metric.kick(target, rows, self.first_half, h)
 
 
 # ---------------------------------------------------------------------- temperatures

@@ -40,7 +40,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -368,7 +367,7 @@ class RunDirectory:
     def metrics(self) -> list[Line]:
         """Lines of metrics of all chains, ordered by chain and iteration; raises InputError as `read_log`."""
         lines = [line for file in self._metrics_files() for line in read_log(file, is_metrics)]
-        return sorted(lines, key=itemgetter("chain", "iteration"))
+        return sorted(lines, key=lambda line: (line["chain"], line["iteration"]))
 
     def _metrics_files(self) -> list[Path]:
         """Metrics files of chain 0, which may be missing, and of the other chains."""

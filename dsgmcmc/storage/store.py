@@ -21,7 +21,6 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
@@ -291,7 +290,7 @@ class Snapshot:
         Raises InputError if a block is missing, differs from the manifest, or is not stored in its shard.
         """
         arrays: list[Array] = []
-        for shard, entries in groupby(map(self._entry, keys), attrgetter("shard")):
+        for shard, entries in groupby(map(self._entry, keys), lambda entry: entry.shard):
             arrays += self._read_shard(self.path / shard, list(entries), ... if index is None else index)
         return arrays
 

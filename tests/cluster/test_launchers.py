@@ -37,7 +37,7 @@ LAUNCHERS = {"Open MPI": ("", "mpirun"), "MPICH": ("-mpich", "mpirun")} | {
 SIGNALS = ("SIGUSR1", "SIGTERM", "SIGINT", "SIGHUP", "SIGUSR2")
 
 
-class Launched:
+class Launched(contextlib.AbstractContextManager):
     """Two processes of `PROCESS` under the launcher of a library, in a session of their own. A context manager."""
 
     def __init__(self, library: str, folder: Path, *statuses: int) -> None:
@@ -51,9 +51,6 @@ class Launched:
         line = [scripts / name.strip("`"), "-n", "2", sys.executable, "-c", PROCESS, folder, *map(str, statuses)]
         quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         self.process = subprocess.Popen(line, env=environment, start_new_session=True, **quiet)
-
-    def __enter__(self) -> "Launched":
-        return self
 
     def __exit__(self, *exc: object) -> None:
         kill([self.process.pid, *self.alive()])

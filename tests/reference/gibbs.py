@@ -24,11 +24,10 @@ from scipy.stats import wishart
 
 from dsgmcmc.diagnostics import scores
 
+#: Prior support of a sampled nu, equally likely each; from 4 on 1 / g has a variance.
 NU_GRID = 2.0 ** np.arange(2, 10.5, 0.5)
-"""Prior support of a sampled nu, equally likely each; from 4 on 1 / g has a variance."""
-
+#: Which sides have a g of each entity, rows being users.
 NOISY_SIDES = {"shared": (), "by-user": (0,), "by-item": (1,), "both": (0, 1)}
-"""Which sides have a g of each entity, rows being users."""
 
 
 class Model(NamedTuple):

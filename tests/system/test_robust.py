@@ -46,11 +46,8 @@ def test_runs_end_well_and_predict_numbers(shape, options, tmp_path):
     assert "RuntimeWarning" not in done.err
     model = open_run(out)
     pairs = np.column_stack([np.append(np.resize(model.users_, 200), -1), np.append(-1, np.resize(model.items_, 200))])
-    for numbers in (
-        *model.predict(pairs, return_std=True),
-        *model.predict_interval(pairs),
-        predict_test(model.run_).mean,
-    ):
+    predicted = *model.predict(pairs, return_std=True), *model.predict_interval(pairs)
+    for numbers in (*predicted, predict_test(model.run_).mean):
         assert np.isfinite(numbers).all()
 
 

@@ -39,7 +39,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import exp, inf, log, sqrt
 from typing import Any, ClassVar
 
@@ -55,7 +54,7 @@ from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, Likelihood, State, metropolis, score_terms
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.predictive.base import Moments, Predictive
-from dsgmcmc.model.predictive.mixture import CountMixture, LawOfMoments
+from dsgmcmc.model.predictive.mixture import LawOfMoments, Mixture
 from dsgmcmc.model.quantity import Quantity, Sampled, hyperparameter
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named
@@ -193,8 +192,10 @@ class NegativeBinomialLaw:
         return log_p
 
 
-class NegativeBinomialMixture(CountMixture):
+class NegativeBinomialMixture(Mixture):
     """Mixtures of negative binomial distributions."""
+
+    whole = True
 
     def at_least(self, bound: float) -> Float64:
         """Probability of a rating of at least `bound`; here from the upper tail, where it loses no digits."""
@@ -333,7 +334,7 @@ class NegativeBinomial(Likelihood):
 
         Here: the distinct training counts, and the number of ratings at each.
         """
-        return ring.agree(partial(Levels.of, ratings))
+        return ring.agree(lambda: Levels.of(ratings))
 
     @staticmethod
     def bias_mean(mean: float) -> float:
@@ -366,10 +367,9 @@ class NegativeBinomial(Likelihood):
             for x in ratings.values(split):
                 wrong = not_counts(x)
                 if len(wrong):
-                    raise InputError(
-                        f"{ratings.path} has a {split} rating of {wrong[0]:g}, but {config.likelihood} is for counts "
-                        f"(0, 1, 2, ...): use {named('likelihood')} gaussian or ordinal-logit, or prepare counts"
-                    )
+                    advice = f"use {named('likelihood')} gaussian or ordinal-logit, or prepare counts"
+                    needs = f"{config.likelihood} is for counts (0, 1, 2, ...): {advice}"
+                    raise InputError(f"{ratings.path} has a {split} rating of {wrong[0]:g}, but {needs}")
         if ratings.maximum == 0:
             raise InputError(f"{ratings.path}: all training ratings are 0, and {config.likelihood} needs positive ones")
 
@@ -381,10 +381,9 @@ class NegativeBinomial(Likelihood):
         """
         yield from super().warnings_for_data(ratings, likelihood)
         if ratings.minimum > 0 and (zeros := sum(np.count_nonzero(x == 0) for x in ratings.values("test"))):
-            yield (
-                f"{zeros:,} of {ratings.nnz_test:,} test ratings are 0, and no training rating is: counts then begin "
-                "at 1, and these test ratings have probability 0; leave them out, or have zeros in training"
-            )
+            found = f"{zeros:,} of {ratings.nnz_test:,} test ratings are 0, and no training rating is"
+            advice = "these test ratings have probability 0; leave them out, or have zeros in training"
+            yield f"{found}: counts then begin at 1, and {advice}"
 
     @classmethod
     def check_new(cls, values: Array, minimum: float) -> None:
@@ -393,10 +392,9 @@ class NegativeBinomial(Likelihood):
         if len(wrong):
             raise InputError(f"{len(wrong)} new ratings are not counts (0, 1, 2, ...), as the run needs: {wrong[0]:g}")
         if minimum > 0 and (zeros := np.count_nonzero(values == 0)):
-            raise InputError(
-                f"{zeros} new ratings are 0, and no training rating of the run is: its counts begin at 1, and 0 has "
-                "probability 0; leave such ratings out, or sample again with zeros among the training ratings"
-            )
+            advice = "leave such ratings out, or sample again with zeros among the training ratings"
+            reason = f"its counts begin at 1, and 0 has probability 0; {advice}"
+            raise InputError(f"{zeros} new ratings are 0, and no training rating of the run is: {reason}")
 
     # ------------------------------------------------------------------ training ratings
 

@@ -123,13 +123,6 @@ class ScaledRows(Law):
         """
         for block in blocks:
             if block.factor in self.factors:
-                block.update(
-                    MOVE_SCALES,
-                    Purpose.NOISE_SCALE,
-                    n=block.n_data,
-                    h=STEP,
-                    bound=self.scale_bound,
-                    information=information,
-                    precision=float(self.scales.precision[block.factor][0]),
-                    **MOVE,
-                )
+                given = {"n": block.n_data, "h": STEP, "bound": self.scale_bound, "information": information}
+                precision = float(self.scales.precision[block.factor][0])
+                block.update(MOVE_SCALES, Purpose.NOISE_SCALE, **given, precision=precision, **MOVE)

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -196,10 +195,9 @@ class FeatureEffects(Part):
         for factor in featured_factors(config.features, ratings):
             number = len(ratings.features[SIDES[factor]].names)
             if number > MAX_DENSE:
-                raise InputError(
-                    f"{ratings.path} has {number:,} features of users or items, and at most {MAX_DENSE:,} are allowed: "
-                    f"use `dsgmcmc prepare --feature-kinds COLUMN=skip`, or {named('features')} no"
-                )
+                found = f"{number:,} features of users or items, and at most {MAX_DENSE:,} are allowed"
+                advice = f"use `dsgmcmc prepare --feature-kinds COLUMN=skip`, or {named('features')} no"
+                raise InputError(f"{ratings.path} has {found}: {advice}")
             if config.interleaved:
                 leave = f"use another {named('sampler')}, or {named('features')} no"
                 raise InputError(f"{config.sampler.name} interleaves chains, which features do not allow: {leave}")
@@ -251,8 +249,8 @@ class FeatureEffects(Part):
             return
         precision = {block.factor: context.prior(block).precision for block in context.circulation.blocks()}
         moments = self._moments(context)
-        draw = partial(self._draw_all, precision=precision, context=context)
-        self.parameters.take(context.circulation.ring.sum(moments, draw, shapes_of(self.parameters.arrays())))
+        ring, shapes = context.circulation.ring, shapes_of(self.parameters.arrays())
+        self.parameters.take(ring.sum(moments, lambda sums: self._draw_all(sums, precision, context), shapes))
         fields = (SHIFT.name, DESCRIBED.name)
         for block in context.circulation.home(fields, returning=fields):
             if block.factor in self.designs:

@@ -53,10 +53,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from math import inf, log
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from pydantic import BaseModel, field_validator
+from pydantic import AfterValidator, BaseModel
 
 from dsgmcmc.data.ratings import SIDES, SLAB, Ratings, Split, row_slabs
 from dsgmcmc.errors import InputError
@@ -277,16 +277,11 @@ class _Reader:
 class TimeSettings(BaseModel):
     """Settings of effects of time."""
 
-    time_levels: str = setting(
+    time_levels: Annotated[str, AfterValidator(canonical_levels)] = setting(
         "Ratings of a user (or item) that share a time effect: ratings of one second (page), or N successive ratings.",
         "no",
         metavar="user|user:page,user:8,...",
     )
-
-    @field_validator("time_levels")
-    @classmethod
-    def _levels(cls, value: str) -> str:
-        return canonical_levels(value)
 
 
 @dataclass

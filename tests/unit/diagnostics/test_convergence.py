@@ -100,7 +100,7 @@ def test_calibration_is_that_of_the_test_ratings(run):
     result = calibration(run)
     test = predict_test(run)
     predicted = test.predictive(run.config.law, run.levels)
-    assert result["coverage"] == scores.coverage(scores.pit(predicted, test.rating))
+    assert result["coverage"] == scores.coverage(predicted.pit(test.rating))
     assert sum(result["pit"]) == result["ratings"] == len(test.rating)
     users, items = run.test_pairs()
     for name, counts in (("by_activity", run.counts("user")[users]), ("by_popularity", run.counts("item")[items])):

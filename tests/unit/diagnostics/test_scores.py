@@ -12,7 +12,7 @@ from dsgmcmc.posterior import heldout
 def covered(values, mean, variance, levels=scores.LEVELS):
     """Shares inside intervals of normal distributions."""
     predictive = Gaussian.predictive_of_moments(Moments(np.asarray(mean, float), np.asarray(variance, float)))
-    return scores.coverage(scores.pit(predictive, values), levels)
+    return scores.coverage(predictive.pit(values), levels)
 
 
 def test_coverage_by_hand():

@@ -4,7 +4,6 @@ import json
 import shlex
 import signal
 import tomllib
-from functools import partial
 from itertools import pairwise
 from typing import ClassVar
 
@@ -285,7 +284,7 @@ def test_a_job_may_be_killed_between_two_models(job, fault):
         comparing.sample_recommended(job)
     comparison, job.policy = Comparison.read(out / "comparison.json"), policy
     job.ended.extend(3 * job.ended)  # so that the next ones diverge at once
-    assert copied(fault, partial(comparing.sample_recommended, job)) == -signal.SIGKILL
+    assert copied(fault, lambda: comparing.sample_recommended(job)) == -signal.SIGKILL
     assert not (out / "run.toml").exists()
     options = ("sample", job.source.path, "--out", out, "--rank", 3, "--grid", 2, "--iterations", 60, "--resume")
     assert "was started with --model" in typed(*options).expect(2).err  # no settings are left, and none are made up

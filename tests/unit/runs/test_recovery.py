@@ -1,7 +1,6 @@
 """Which samplers a chain falls back to where it diverges, and from which state."""
 
 import signal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +99,9 @@ def test_a_chain_begins_from_the_state_at_the_end_of_its_burn_in(data: Path, tmp
 
     The job is killed where it removes the first checkpoint that the new one replaces, so that both exist.
     """
-    work = partial(diverging, MPI.COMM_SELF, data, tmp_path / "run")
-    assert copied("rename=kill,path=.trash-", work) == -signal.SIGKILL
-    begun, before = (Snapshot(tmp_path / "run" / "checkpoints" / "chain-0" / step_name(n)) for n in (0, BURN_IN))
+    run = tmp_path / "run"
+    assert copied("rename=kill,path=.trash-", lambda: diverging(MPI.COMM_SELF, data, run)) == -signal.SIGKILL
+    begun, before = (Snapshot(run / "checkpoints" / "chain-0" / step_name(n)) for n in (0, BURN_IN))
     for factor in "WH":
         theta, r = (Key("state", factor, 2, name) for name in ("theta", "r"))
         assert begun.read(theta).tobytes() == before.read(theta).tobytes()
