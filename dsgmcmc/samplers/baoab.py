@@ -90,7 +90,6 @@ class BAOAB(Underdamped[BAOABConfig]):
 
     Config = BAOABConfig
     gradients = ("full",)
-    moves_parts = True
     density_step = 0.1
 
     @classmethod

@@ -56,9 +56,7 @@ class Sampler(ABC, Generic[C, T]):
     scratch: tuple[str, ...] = ("g",)
     #: Field of N(0, 1) momenta, which are drawn at the start; empty if there are none.
     momentum: ClassVar[str] = ""
-    #: Whether it may move parts of the model at the same time as rows (`Target.moving`).
-    moves_parts: ClassVar[bool] = False
-    #: First iteration in which it does; None: it never does.
+    #: First iteration in which parts of the model move at the same time as rows (`Target.moving`); None: they never do.
     moves_from: int | None = None
     #: Settings of the run whose defaults this sampler changes.
     defaults: ClassVar[dict[str, Any]] = {}

@@ -34,11 +34,7 @@ from dsgmcmc.types import Factor
 
 ROWS, COLUMNS, RATINGS, RANK, PAIRS = 40, 30, 500, 3, 5
 DRAWS, THIN, BURN_IN, BINS = 99, 15, 300, 10
-MODELS = {
-    "shared": {},
-    "both": {"noise": "both"},
-    "implicit features": {"implicit_features": "both"},
-}
+MODELS = {"shared": {}, "both": {"noise": "both"}, "implicit features": {"implicit_features": "both"}}
 Ranked = dict[str, np.ndarray]
 
 

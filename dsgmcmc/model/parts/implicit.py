@@ -207,9 +207,7 @@ class ImplicitFeatures(Part):
     start : float
         Initial value of all beta.
     moves_from : int, optional
-        First iteration in which y moves with the rows, if the sampler moves it.
-    moves : bool
-        Whether rows have momenta of y.
+        First iteration in which y moves with the rows; None if the sampler does not move it.
     """
 
     Settings = ImplicitSettings
@@ -217,18 +215,13 @@ class ImplicitFeatures(Part):
     parameters: ImplicitParameters
 
     def __init__(
-        self,
-        factors: tuple[Factor, ...],
-        dimension: int,
-        start: float,
-        moves_from: int | None = None,
-        moves: bool = False,
+        self, factors: tuple[Factor, ...], dimension: int, start: float, moves_from: int | None = None
     ) -> None:
         self.factors, self._dimension = factors, dimension
         self._start, self._moves_from = start, moves_from
         self._move: _Move | None = None
         self.spectra: dict[Factor, Float64] = {}  # s, by the factor whose means are shifted
-        self.quantities = implicit_quantities(factors, moves)
+        self.quantities = implicit_quantities(factors, moves_from is not None)
         self.parameters = ImplicitParameters({}, {}, {})
         self.start(())
 
@@ -246,18 +239,15 @@ class ImplicitFeatures(Part):
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
         """The part's quantities; none if the run does not use the part."""
-        moves = config.sampler.kind.moves_parts
+        moves = config.make_sampler().moves_from is not None
         return implicit_quantities(sorted(chosen_factors(config.implicit_features, transposed)), moves)
 
     @classmethod
     def of(cls, place: Place, data: None) -> Self | None:
         """Make a chain's instance of the part; None if the run does not use the part. Collective."""
         factors = tuple(sorted(chosen_factors(place.config.implicit_features, place.transposed)))
-        if not factors:
-            return None
         config = place.config
-        moves = config.sampler.kind.moves_parts
-        return cls(factors, config.dimension, config.prior_precision, place.moves_from, moves)
+        return cls(factors, config.dimension, config.prior_precision, place.moves_from) if factors else None
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set all y and their momenta to 0, and their precisions to the initial value."""

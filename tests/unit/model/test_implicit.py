@@ -104,7 +104,7 @@ def test_moves_of_y_leave_a_normal_posterior_invariant(data: Path) -> None:
     largest of 91 means and of 91 variances.
     """
     sampler = BAOAB(BAOABConfig(step_size=0.25), 0)
-    part = ImplicitFeatures((Factor.W, Factor.H), 1, 3.0, moves_from=0, moves=True)
+    part = ImplicitFeatures((Factor.W, Factor.H), 1, 3.0, moves_from=0)
     model = Model(rank=0, biases=True, prior="fixed", prior_precision=2.0, noise_precision=1.0)
     target = factor_target(MPI.COMM_SELF, data, model=model, sampler=sampler, parts=(part,))
     sampler.start(target, 0.3)
