@@ -124,8 +124,7 @@ def test_moves_of_y_leave_a_normal_posterior_invariant(data: Path) -> None:
     to_rows, to_columns = (r / np.sqrt(np.maximum(r.sum(axis=1), 1))[:, None] for r in (pattern, pattern.T))
     design = np.zeros((len(x), 2 * (n + m)))
     design[np.arange(len(x)), i] = design[np.arange(len(x)), n + j] = 1
-    residual = np.zeros((n + m, 2 * (n + m)))  # theta less the shift, in units of its standard deviation
-    residual[:, : n + m] = np.eye(n + m)
+    residual = np.eye(n + m, 2 * (n + m))  # theta less the shift
     residual[:n, 2 * n + m :], residual[n:, n + m : 2 * n + m] = -to_rows, -to_columns
     precision = 0.2 * design.T @ design + 2.0 * residual.T @ residual
     precision[n + m :, n + m :] += 3.0 * np.eye(n + m)
