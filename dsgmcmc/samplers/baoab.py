@@ -38,19 +38,16 @@ chains without centring, and chains without biases at K = 64, do not diverge.
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import nullcontext
 from functools import partial
 from math import sqrt
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from dsgmcmc.kernels.formula import diagonal
-from dsgmcmc.samplers.metrics import MOMENTUM
+from dsgmcmc.samplers.metrics import MOMENTUM, Fisher
 from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.samplers.underdamped import BAOA, MEASURE_EVERY, Temperatures, Underdamped
 from dsgmcmc.targets.base import RowStep, Target
-from dsgmcmc.targets.state import Rows
 
 #: Defaults with the Kronecker metric, which is for data and models for which the diagonal metric is not stable.
 KRONECKER_DEFAULTS = {"step_size": 0.2, "warm_up": 40}
@@ -91,6 +88,7 @@ class BAOAB(Underdamped[BAOABConfig]):
     Config = BAOABConfig
     gradients = ("full",)
     density_step = 0.1
+    metric: Fisher
 
     @classmethod
     def suited(cls, config: BAOABConfig, n_data: int, per_parameter: float) -> BAOABConfig:
@@ -130,7 +128,6 @@ class BAOAB(Underdamped[BAOABConfig]):
         self.temperatures = Temperatures()
         self.replicated = (self.metric, self.temperatures)
         self.prepare(BAOA)
-        self.prior_share = self.metric.formula("share = own / (own + information / (h * h))", columns=("own",))
         self.moves_from = None if self.metric.turned else burn_in
 
     def metrics(self) -> dict[str, float]:
@@ -160,11 +157,6 @@ class BAOAB(Underdamped[BAOABConfig]):
         half_kick = self.end_step(target, h)
         update = self.second_half if half_kick else self.whole
         groups = [*self.gradient(target, "theta", before=half_kick)]
-        moves = self.moves_from is not None and iteration >= self.moves_from
-        with target.moving(RowStep(h, c, partial(self._set_prior_share, target))) if moves else nullcontext():
+        with target.moving(RowStep(h, c, partial(self.metric.set_prior_share, target))):
             for rows in groups:
                 self.metric.update(target, rows, update, h, damp=c, spread=sqrt(1 - c * c))
-
-    def _set_prior_share(self, target: Target, rows: Rows, field: str) -> None:
-        own = diagonal(rows.blocks[0].prior(rows.blocks[0]).precision)
-        self.metric.update(target, rows, self.prior_share, 1.0, own=own, share=field)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -279,6 +280,14 @@ p = information / precision
         return product
 
     # ------------------------------------------------------------------ updates
+
+    @cached_property
+    def _share(self) -> Formula:
+        return self.formula("share = own / (own + information / (h * h))", columns=("own",))
+
+    def set_prior_share(self, target: Target, rows: Rows, field: str) -> None:
+        """Set a field of rows to the prior's share of their curvature, lambda_k / (lambda_k + l_i tau n_i c_k)."""
+        self.update(target, rows, self._share, 1.0, own=_diagonal(rows), share=field)
 
     def values(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
         """Values of the names in `source`, for a step h.

@@ -198,10 +198,6 @@ class Law(Part):
         self._set_up(levels)
         self.start(())
 
-    def momenta_of(self, factor: Factor) -> Mapping[str, str]:
-        """Fields of a factor's rows that contain N(0, 1) momenta, by the name of the parameters that they move."""
-        return {}
-
     @property
     def intercept(self) -> Intercept | None:
         """Intercept, or None; moving it and all biases of a factor by the same amount changes no probability."""

@@ -54,7 +54,7 @@ from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, Likelihood, State, metropolis, score_terms
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.predictive.base import Moments, Predictive
-from dsgmcmc.model.predictive.mixture import LawOfMoments, Mixture
+from dsgmcmc.model.predictive.mixture import CountMixture, LawOfMoments
 from dsgmcmc.model.quantity import Quantity, Sampled, hyperparameter
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named
@@ -192,10 +192,8 @@ class NegativeBinomialLaw:
         return log_p
 
 
-class NegativeBinomialMixture(Mixture):
+class NegativeBinomialMixture(CountMixture):
     """Mixtures of negative binomial distributions."""
-
-    whole = True
 
     def at_least(self, bound: float) -> Float64:
         """Probability of a rating of at least `bound`; here from the upper tail, where it loses no digits."""

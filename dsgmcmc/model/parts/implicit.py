@@ -277,10 +277,16 @@ class ImplicitFeatures(Part):
     def draw(self, context: DrawContext) -> None:
         """Draw all y, if they do not move; beta, and the shifts of rows without ratings, if due. Collective."""
         if context.is_turn(DRAW_EVERY):
-            draw = _Draw(self, context)
-            if self._moves_from is None or context.stream.iteration < self._moves_from:
-                draw.draw_coefficients()
-            draw.draw_others()
+            systems = self._move_at(context) or _Draw(self, context)
+            systems.draw_coefficients()
+            systems.draw_others()
+
+    def _move_at(self, context: DrawContext) -> _Move | None:
+        """The move of all y at this state; None if they do not move in this iteration."""
+        if self._moves_from is None or context.stream.iteration < self._moves_from:
+            return None
+        self._move = self._move or _Move(self, context)
+        return self._move.at(context)
 
     def momenta_of(self, factor: Factor) -> Mapping[str, str]:
         """Fields of a factor's rows that contain N(0, 1) momenta, by the name of the parameters that they move."""
@@ -289,11 +295,13 @@ class ImplicitFeatures(Part):
 
     @contextmanager
     def moving(self, context: DrawContext, step: RowStep) -> Iterator[None]:
-        """Move all y with the rows, which move in the ``with`` block. Collective."""
-        self._move = self._move or _Move(self, context)
-        self._move.at(context).move(step)
+        """Move all y, if they move, with the rows, which move in the ``with`` block. Collective."""
+        move = self._move_at(context)
+        if move:
+            move.move(step)
         yield
-        self._move.follow()
+        if move:
+            move.follow()
 
 
 class _Systems:
@@ -379,14 +387,50 @@ class _Systems:
             for block in blocks:
                 add_rotated(block[DIRECTIONS], block[DIRECTIONS], turns[OTHER[block.factor].name], keep=0.0)
 
+    def draw_coefficients(self) -> None:
+        """Draw all y given the rows, unless they move. Collective."""
+
     def _along_directions(self, field: str) -> dict[str, Float64]:
         """U^T F of every block with coefficients of an unsolved system, by system; F is the block's field."""
         of_systems = {factor.name: self.coefficients[factor].blocks for factor in self.unsolved}
         return {name: np.array([inner(b[DIRECTIONS], b[field]) for b in blocks]) for name, blocks in of_systems.items()}
 
+    # ------------------------------------------------------------------ what follows from y
+
+    def draw_others(self) -> None:
+        """Draw beta given y, and the shifts of rows without ratings. Collective."""
+        partials: dict[str, Float64] = {}
+        described = {f: DESCRIBED.name in rows.blocks[0].arrays for f, rows in self.rows.items()}
+        others = {f: {"others": DESCRIBED.name if described[f] else 0.0} for f in self.factors}
+        for factor, rows in self.rows.items():
+            coefficients = self.coefficients[factor]
+            sums = self._update(coefficients, factor, SQUARES, Purpose.IMPLICIT)
+            sums |= self._update(rows, factor, MOMENTS, Purpose.IMPLICIT, others[factor])
+            partials |= {f"{factor.name}.{name}": totals for name, totals in sums.items()}
+            pairs = zip(rows.blocks, coefficients.blocks, strict=True)
+            sizes = [[np.count_nonzero(block.counts), len(other.counts)] for block, other in pairs]
+            partials[f"{factor.name}.sizes"] = np.array(sizes, np.float64)
+        shapes = shapes_of(self.parameters.arrays())
+        self.parameters.take(self.circulation.ring.sum(partials, self._draw_parameters, shapes))
+        for factor, rows in self.rows.items():
+            moments = {"average": self.parameters.average[factor], "variance": self.parameters.variance[factor]}
+            self._update(rows, factor, UNKNOWN, Purpose.IMPLICIT_UNKNOWN, others[factor], **moments)
+
+    def _draw_parameters(self, sums: dict[str, Float64]) -> dict[str, Float64]:
+        """Draw beta given y, and compute the moments of the shifts; runs at the root."""
+        rng = self.context.stream.generator(Purpose.HYPERPARAMETERS, part=1)
+        drawn = ImplicitParameters({}, {}, {})
+        for factor in self.factors:
+            n_rows, n_coefficients = sums[f"{factor.name}.sizes"]
+            drawn.precision[factor] = PRIOR.draw(sums[f"{factor.name}.squares"], n_coefficients, rng)
+            drawn.average[factor] = sums[f"{factor.name}.total"] / max(n_rows, 1.0)
+            variance = sums[f"{factor.name}.square"] / max(n_rows, 1.0) - drawn.average[factor] ** 2
+            drawn.variance[factor] = np.maximum(variance, SMALLEST_VARIANCE)
+        return drawn.arrays()
+
 
 class _Draw(_Systems):
-    """One draw of all y, of beta, and of the shifts of rows without ratings."""
+    """One draw of all y."""
 
     scratch = SCRATCH
 
@@ -444,39 +488,6 @@ class _Draw(_Systems):
             for block in self.coefficients[factor].blocks:
                 add_rotated(block[SEND], block[DIRECTIONS], weighted, keep=0.0)
         return squares, products
-
-    # ------------------------------------------------------------------ what follows from y
-
-    def draw_others(self) -> None:
-        """Draw beta given y, and the shifts of rows without ratings. Collective."""
-        partials: dict[str, Float64] = {}
-        for factor, rows in self.rows.items():
-            coefficients = self.coefficients[factor]
-            others = {"others": DESCRIBED.name if DESCRIBED.name in rows.blocks[0].arrays else 0.0}
-            sums = self._update(coefficients, factor, SQUARES, Purpose.IMPLICIT)
-            sums |= self._update(rows, factor, MOMENTS, Purpose.IMPLICIT, others)
-            partials |= {f"{factor.name}.{name}": totals for name, totals in sums.items()}
-            pairs = zip(rows.blocks, coefficients.blocks, strict=True)
-            sizes = [[np.count_nonzero(block.counts), len(other.counts)] for block, other in pairs]
-            partials[f"{factor.name}.sizes"] = np.array(sizes, np.float64)
-        shapes = shapes_of(self.parameters.arrays())
-        self.parameters.take(self.circulation.ring.sum(partials, self._draw_parameters, shapes))
-        for factor, rows in self.rows.items():
-            others = {"others": DESCRIBED.name if DESCRIBED.name in rows.blocks[0].arrays else 0.0}
-            moments = {"average": self.parameters.average[factor], "variance": self.parameters.variance[factor]}
-            self._update(rows, factor, UNKNOWN, Purpose.IMPLICIT_UNKNOWN, others, **moments)
-
-    def _draw_parameters(self, sums: dict[str, Float64]) -> dict[str, Float64]:
-        """Draw beta given y, and compute the moments of the shifts; runs at the root."""
-        rng = self.context.stream.generator(Purpose.HYPERPARAMETERS, part=1)
-        drawn = ImplicitParameters({}, {}, {})
-        for factor in self.factors:
-            n_rows, n_coefficients = sums[f"{factor.name}.sizes"]
-            drawn.precision[factor] = PRIOR.draw(sums[f"{factor.name}.squares"], n_coefficients, rng)
-            drawn.average[factor] = sums[f"{factor.name}.total"] / max(n_rows, 1.0)
-            variance = sums[f"{factor.name}.square"] / max(n_rows, 1.0) - drawn.average[factor] ** 2
-            drawn.variance[factor] = np.maximum(variance, SMALLEST_VARIANCE)
-        return drawn.arrays()
 
 
 class _Move(_Systems):

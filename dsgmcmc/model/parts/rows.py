@@ -74,7 +74,7 @@ DENSE_PRECISION = replace(PRECISION, dims=("column", "column"))
 
 
 def start_precision(rank: int) -> float:
-    """Initial precision 1 / b: columns that few ratings need would stay unused for long at a larger one."""
+    """1 / b for standardised ratings: columns that few ratings need would stay unused for long at a larger start."""
     return 4.0 * sqrt(max(rank, 1))
 
 
@@ -167,7 +167,7 @@ class RowPriors(Part):
         self.dimension = self.rank + int(self.biases)
         self.precision_prior = self.bias_prior = conjugate.PUBLISHED_PRIOR
         if self.standardised:
-            self.precision_prior = conjugate.with_mean_variance(self.width * 0.25 / np.sqrt(max(self.rank, 1)))
+            self.precision_prior = conjugate.with_mean_variance(self.width / start_precision(self.rank))
             self.bias_prior = conjugate.with_mean_variance(self.width * 0.125)
         self.quantities = row_quantities(self.prior)
         self.parameters = RowParameters({}, {})

@@ -98,6 +98,12 @@ class Mixture(Predictive):
         return logs
 
 
+class CountMixture(Mixture):
+    """Mixtures of distributions of counts, which are whole numbers from 0 on or from 1 on."""
+
+    whole = True
+
+
 class SymmetricMixture(Mixture):
     """Mixtures of distributions that are symmetric about their means."""
 
