@@ -93,15 +93,15 @@ def _show(comparison: Comparison) -> None:
     ratings = comparison.held_out + comparison.training
     title = f"{comparison.held_out:,} of {ratings:,} training ratings held out, models by {CRITERIA[comparison.metric]}"
     score = {"log-probability": "log p", "log-density": "density", "rmse": "RMSE", "ndcg": "NDCG"}[comparison.metric]
-    headings = ("model", score, "behind", "se", "RMSE", "MAE", "time")
+    headings = ("model", score, "behind", "se", "RMSE", "MAE", "sweeps", "time")
     rows = []
     for model in comparison.models:
-        scores = (model.criterion, model.behind, model.error, model.rmse, model.mae)
-        cells = ("-" if number is None else written(number) for number in scores)
-        rows.append([model.name, *cells, "-" if model.seconds is None else f"{model.seconds:,.1f} s"])
+        numbers = (model.criterion, model.behind, model.error, model.rmse, model.mae)
+        cells = ("-" if number is None else written(number) for number in numbers)
+        cost = str(model.sweeps), "-" if model.seconds is None else f"{model.seconds:,.1f} s"
+        rows.append([model.name, *cells, *cost])
     show_table(headings, rows, title, left=headings[:1])
-    sweeps = comparison.models[0].sweeps
-    say(f"simplest first, {sweeps} sweeps each; behind: gap to the best model; se: standard error of this gap")
+    say("simplest first; behind: gap to the best model after as many sweeps; se: standard error of this gap")
     if comparison.left_out:
         say(f"not sampled: {len(comparison.left_out)} models with a likelihood or a part that did not help by itself")
     say(comparison.sentence())

@@ -5,17 +5,19 @@ The recommendation depends on the data, the settings and the seed, but not on ti
 1. *The likelihood*, that is, the distribution of a rating. The candidates are a model with biases only, and models with
    factors and each of the likelihoods that suit the ratings; all are without additions. The rule of step 3 chooses one
    of the likelihoods with factors.
-2. *The additions.* Each addition is tried alone, with the chosen likelihood. Gaussian noise by user and item takes the
-   place of the ordinal likelihood here: its sweeps are shorter, and it draws time effects exactly. All additions that
-   improve the score are then combined with the chosen likelihood. Additions are not tested for significance one by
-   one, because small gains add up, and may be significant only together.
+2. *The additions.* Each addition is tried alone, with the chosen likelihood. If there are several, Gaussian noise by
+   user and item takes the place of the ordinal likelihood: its sweeps are shorter, and it draws time effects exactly.
+   All additions that improve the score are then combined with the chosen likelihood. Additions are not tested for
+   significance one by one, because small gains add up, and may be significant only together.
 3. *The recommended model* is the simplest sampled candidate whose score is within one standard error of the best
    score. The standard error is that of the paired difference, and includes the Monte Carlo errors of both chains. The
    gap must not be clear without the outliers among the differences.
 
-All chains have the same number of sweeps: fewer for many ratings, because errors are then small and sweeps take long.
-Of very many ratings, those of random rows are used. A candidate whose chain diverges is excluded. Only the chain of the
-simplest candidate falls back to safer samplers, as in any run, so that there is always a model to recommend.
+All chains have the same length: fewer sweeps for many ratings, because errors are then small and sweeps take long. In
+each of these steps, the chain of a candidate whose score is clearly behind the best one ends after half of its draws,
+as do all chains if only the best candidate is left. Of very many ratings, those of random rows are used. A candidate
+whose chain diverges is excluded. Only the chain of the simplest candidate falls back to safer samplers, as in any run,
+so that there is always a model to recommend.
 
 Every candidate's chain is a separate run, in a folder that is deleted at the end. The name of the run is a hash of its
 ratings and settings, so a comparison that was stopped resumes without sampling finished chains again.
@@ -29,6 +31,7 @@ import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -83,8 +86,8 @@ RANKING_DRAWS = 20
 HELD_OUT_SHARE, HELD_OUT_MIN = 0.1, 1000
 #: Number of ranked items per user for the NDCG.
 LIST_LENGTH = 10
-#: A gap of so many standard errors is clear.
-CLEAR = 3.0
+#: A gap of so many standard errors is clear: without outliers; and after half of the draws.
+CLEAR, CLEAR_EARLY = 3.0, 2.0
 #: Name of the model without factors, which has no additions.
 BIASES_ONLY = "biases only"
 
@@ -331,10 +334,11 @@ def recommended(scores: Mapping[int, Scores]) -> int:
     return next(number for number in sorted(scores) if is_near(scores[number]))
 
 
-def helpful(scores: Mapping[int, Scores], bare: int, numbers: Sequence[int]) -> list[int]:
-    """List the candidates in `numbers` with a larger mean score than candidate `bare`; all, if `bare` has no score."""
-    threshold = scores[bare].values.mean() if bare in scores else -np.inf
-    return [number for number in numbers if number in scores and scores[number].values.mean() > threshold]
+def leading(scores: Mapping[int, Scores]) -> list[int]:
+    """List the candidates whose score is not clearly worse than the best score, with outliers or without."""
+    best = scores[best_of(scores)]
+    gaps = {number: (own.behind(best), own.behind(best, limited=True)) for number, own in scores.items()}
+    return [number for number, both in gaps.items() if not all(gap.mean > CLEAR_EARLY * gap.error for gap in both)]
 
 
 # ---------------------------------------------------------------------- comparing the candidates
@@ -361,8 +365,8 @@ class Plan(NamedTuple):
         Name of each candidate's run.
     fixed : dict
         Settings of all chains.
-    sweeps : int
-        Length of each chain.
+    sweeps, half : int
+        Sweeps of each chain, burn-in included, until all its draws are made, and until half of them are.
     """
 
     seed: int
@@ -371,15 +375,10 @@ class Plan(NamedTuple):
     runs: list[str]
     fixed: dict[str, Any]
     sweeps: int
+    half: int
 
 
-class Measured(NamedTuple):
-    """Scores of a candidate; and its RMSE and MAE, except for clicks, and the time to sample its chain, in seconds."""
-
-    scores: Scores
-    numbers: dict[str, float]
-
-
+@dataclass(eq=False)
 class Comparing:
     """A comparison of candidates on all processes.
 
@@ -404,23 +403,18 @@ class Comparing:
         Whether to show no progress.
     """
 
-    def __init__(
-        self,
-        comm: Comm,
-        source: RatingsSource,
-        folder: Path,
-        given: Mapping[str, Any],
-        metric: Metric | None = None,
-        policy: Policy | None = None,
-        signals: Signals | None = None,
-        quiet: bool = False,
-    ) -> None:
-        self._comm, self._folder = comm, folder
-        self._given, self._metric = given, metric
-        self._policy, self._signals = policy or Policy(), signals
-        self._quiet = quiet
-        self._source = source
-        self._measured: dict[int, Measured | None] = {}  # None if the chain diverged
+    comm: Comm
+    source: RatingsSource
+    folder: Path
+    given: Mapping[str, Any]
+    metric: Metric | None = None
+    policy: Policy = field(default_factory=Policy)
+    signals: Signals | None = None
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        self._halves, self._wholes = dict[int, Scores](), dict[int, Scores]()  # from half of the draws, and from all
+        self._diverged = set[int]()
 
     def run(self) -> Comparison:
         """Compare the candidates. Collective.
@@ -435,32 +429,32 @@ class Comparing:
         DivergenceError
             If the chains of all candidates without additions diverge.
         """
-        lock = Lock(self._folder / "lock")
-        with logs(self._comm.rank, quiet=True), threadpool_limits(1, user_api="blas"):  # threads affect the last bits
-            self._plan = on_root(self._comm, self._make_plan)
+        lock = Lock(self.folder / "lock")
+        with logs(self.comm.rank, quiet=True), threadpool_limits(1, user_api="blas"):  # threads affect the last bits
+            self._plan = on_root(self.comm, self._make_plan)
             try:
-                while not on_root(self._comm, lock.attempt):
+                while not on_root(self.comm, lock.attempt):
                     sleep(ATTEMPT_SECONDS)
                 self._inner = self._inner_source(self._plan.seed)
                 self._recorded = recorded_values(self._inner.ratings)
                 chosen, best = self._choose()
-                result = on_root(self._comm, partial(self._result, chosen, best))
-                on_root(self._comm, partial(remove_candidates, self._folder))
+                result = on_root(self.comm, partial(self._result, chosen, best))
+                on_root(self.comm, partial(remove_candidates, self.folder))
             finally:
                 lock.release()
         return result
 
     def _inner_source(self, seed: int) -> RatingsSource:
-        return RatingsSource(self._source.path, view=partial(inner_split_of, seed=seed))
+        return RatingsSource(self.source.path, view=partial(inner_split_of, seed=seed))
 
     def _make_plan(self) -> Plan:
         """Choose the seed, candidates, metric and number of sweeps; on process 0."""
-        requested = self._source.build({}, self._given)
-        whole, inner_source = self._source.ratings, self._inner_source(requested.seed)
+        requested = self.source.build({}, self.given)
+        whole, inner_source = self.source.ratings, self._inner_source(requested.seed)
         ratings = inner_source.ratings
         fixed = {"rank": requested.rank, "chains": 1, "until": "none", "burn_in": f"{BURN_IN_SWEEPS}sweeps"}
         fixed |= {"evaluate_every": "10sweeps", "save_draws": 0, "checkpoint_every": "10min"}
-        rank_is_given = self._given.get("rank", "auto") != "auto"
+        rank_is_given = self.given.get("rank", "auto") != "auto"
         levels = Levels.of(ratings)
         self._note = str(find_codes(*levels))
         models = candidates(
@@ -477,7 +471,8 @@ class Comparing:
         sweeps = length_of(ratings.nnz, list(admitted.values()))
         identities = [f"{ratings.digest} {config.hash()} {metric} {sweeps}" for config in admitted]
         runs = [hashlib.sha256(identity.encode()).hexdigest() for identity in identities]
-        return Plan(requested.seed, metric, list(admitted.values()), runs, fixed, sweeps)
+        half = (BURN_IN_SWEEPS + sweeps) // 2
+        return Plan(requested.seed, metric, list(admitted.values()), runs, fixed, sweeps, half)
 
     def _admitted(
         self, source: RatingsSource, models: Sequence[Candidate], fixed: Mapping[str, Any]
@@ -486,7 +481,7 @@ class Comparing:
         admitted, refused = dict[ResolvedConfig, Candidate](), list[InputError]()
         for model in models:
             try:
-                config = source.resolve(self._comm.size, {}, model.settings, self._given_to(model, fixed))
+                config = source.resolve(self.comm.size, {}, model.settings, self._given_to(model, fixed))
             except InputError as error:
                 refused.append(error)
             else:
@@ -498,125 +493,148 @@ class Comparing:
     def _criterion(self, ratings: Ratings, configs: Sequence[ResolvedConfig]) -> Metric:
         """Return the requested metric, or the default for the ratings."""
         if not all(config.law.can_be_evaluated for config in configs):
-            if self._metric not in (None, "ndcg"):
-                raise InputError(f"{named('metric')} {self._metric}: clicks have no values; leave it out or use ndcg")
+            if self.metric not in (None, "ndcg"):
+                raise InputError(f"{named('metric')} {self.metric}: clicks have no values; leave it out or use ndcg")
             return "ndcg"
         recorded = recorded_values(ratings) is not None
-        if self._metric == "log-probability" and not recorded:
+        if self.metric == "log-probability" and not recorded:
             raise InputError(f"{named('metric')} log-probability needs ratings with levels: use log-density or rmse")
-        return self._metric or ("log-probability" if recorded else "log-density")
+        return self.metric or ("log-probability" if recorded else "log-density")
 
     def _given_to(self, candidate: Candidate, last: Mapping[str, Any]) -> dict[str, Any]:
         """Merge the settings that override a candidate's: the user's, then `last`, then rank 0 for biases only."""
-        return merged(self._given, last, {"rank": 0} if candidate.likelihood == BIASES_ONLY else {})
+        return merged(self.given, last, {"rank": 0} if candidate.likelihood == BIASES_ONLY else {})
 
     def _choose(self) -> tuple[int, int]:
         """Sample candidates; return the numbers of the recommended and the best candidate. Collective."""
         models = self._plan.models
         number_of = {model: number for number, model in enumerate(models)}
-        bare = self._sample([number for model, number in number_of.items() if not model.added])
-        if not bare:
+        tried = {number for model, number in number_of.items() if not model.added}
+        with_factors = self._race({number for number in tried if models[number].likelihood != BIASES_ONLY})
+        if with_factors:
+            chosen = models[recommended(with_factors)]
+            additions = [name for name in ADDED if chosen._replace(added=(name,)) in number_of]
+            trial = chosen._replace(likelihood=TRIAL_LIKELIHOODS.get(chosen.likelihood, chosen.likelihood))
+            trial = trial if trial in number_of and len(additions) > 1 else chosen
+            alone = {name: number_of[trial._replace(added=(name,))] for name in additions}
+            gains = tuple(name for name, number in alone.items() if self._is_better(number, number_of[trial]))
+            tried |= {*alone.values(), number_of.get(chosen._replace(added=gains), number_of[chosen])}
+        scores = self._race(tried)
+        if not scores:
             raise DivergenceError(f"all compared models diverged: use a smaller {named('step_size')}")
-        with_factors = {number: scores for number, scores in bare.items() if models[number].likelihood != BIASES_ONLY}
-        if not with_factors:
-            return recommended(bare), best_of(bare)
-        chosen = models[recommended(with_factors)]
-        trial = chosen._replace(likelihood=TRIAL_LIKELIHOODS.get(chosen.likelihood, chosen.likelihood))
-        trial = trial if trial in number_of else chosen
-        alone = [n for n, model in enumerate(models) if model.likelihood == trial.likelihood and len(model.added) <= 1]
-        scores = bare | self._sample(alone)
-        gains = {name for number in helpful(scores, number_of[trial], alone) for name in models[number].added}
-        together = chosen._replace(added=tuple(name for name in ADDED if name in gains))
-        scores |= self._sample([number_of.get(together, number_of[chosen])])
         return recommended(scores), best_of(scores)
 
-    # ------------------------------------------------------------------ a candidate
+    # ------------------------------------------------------------------ scores of candidates
 
-    def _sample(self, numbers: list[int]) -> dict[int, Scores]:
-        """Return the scores of the candidates whose chains did not diverge. Collective."""
-        scores = {}
-        for number in numbers:
-            if number not in self._measured:
-                self._measured[number] = self._measure(number)
-            if (measured := self._measured[number]) is not None:
-                scores[number] = measured.scores
-        return scores
+    def _is_better(self, number: int, than: int) -> bool:
+        """Whether a candidate's score is larger than that of another, or only the other one diverges. Collective."""
+        scores = self._race({than, number})
+        return bool(scores) and best_of(scores) == number
 
-    def _measure(self, number: int) -> Measured | None:
-        """Sample and score a candidate; None if its chain diverges. Collective.
+    def _race(self, numbers: set[int]) -> dict[int, Scores]:
+        """Return the scores of the candidates that may be the best. Collective.
 
-        A file next to the run keeps the scores from the first half of the draws, for a job that resumes later.
+        Candidates that diverge, or that are clearly behind after the first half of their draws, are left out; if
+        several are left, their chains go on.
         """
-        path = self._folder / self._plan.runs[number]
-        scores_file = path.with_suffix(".npy")
-        if self._comm.rank == 0 and not self._quiet:
-            say(f"{self._plan.sweeps} sweeps of {self._plan.models[number].name}", file=sys.stderr)
+        for number in sorted(numbers):
+            self._begin(number)
+        halves = {number: self._halves[number] for number in sorted(numbers - self._diverged)}
+        left = leading(halves) if halves else []
+        if len(left) < 2:
+            return {number: halves[number] for number in left}
+        for number in left:
+            self._go_on(number)
+        if self._diverged.intersection(left):
+            return self._race(numbers)
+        return {number: self._wholes[number] for number in left}
+
+    def _begin(self, number: int) -> None:
+        """Sample and score the first half of a candidate's draws. Collective.
+
+        A file next to the run keeps the scores for a job that resumes later.
+        """
+        if number not in self._halves.keys() | self._diverged:
+            known = on_root(self.comm, self._path(number, ".npy").is_file)
+            if known or self._sample(number, self._plan.half):
+                self._halves[number] = on_root(self.comm, partial(self._first, number), "comparing models")
+
+    def _go_on(self, number: int) -> None:
+        """Sample and score the rest of a candidate's draws. Collective."""
+        if number not in self._wholes and self._sample(number, self._plan.sweeps):
+            whole = on_root(self.comm, partial(self._score, number), "comparing models")
+            self._wholes[number] = whole.compared_with(self._halves[number].values)
+
+    def _path(self, number: int, suffix: str = "") -> Path:
+        return self.folder / f"{self._plan.runs[number]}{suffix}"
+
+    def _sample(self, number: int, sweeps: int) -> bool:
+        """Sample a candidate's chain up to a number of sweeps; return whether it does not diverge. Collective."""
+        comm, plan, model = self.comm, self._plan, self._plan.models[number]
+        if comm.rank == 0 and not self.quiet:
+            say(f"{sweeps} sweeps of {model.name}", file=sys.stderr)
+        given = self._given_to(model, {**plan.fixed, "iterations": f"{sweeps}sweeps"})
+        policy = self.policy.model_copy(update={"on_divergence": "stop"}) if number else self.policy
+        job = Job(comm, self._inner, self._path(number), given, True, policy, quiet=True, usual=model.settings)
         try:
-            self._sample_chain(number, path, scores_file)
+            if status := job.run(self.signals):
+                raise StoppedError("the comparison was stopped", status)
         except DivergenceError:
-            return None
-        return on_root(self._comm, partial(self._score, path, scores_file), "comparing models")
+            self._diverged.add(number)
+        return number not in self._diverged
 
-    def _sample_chain(self, number: int, path: Path, scores_file: Path) -> None:
-        """Sample a candidate's chain, continuing an earlier job. Collective."""
-        plan, model = self._plan, self._plan.models[number]
-        given = self._given_to(model, {**plan.fixed, "iterations": f"{plan.sweeps}sweeps"})
-        policy = self._policy.model_copy(update={"on_divergence": "stop"}) if number else self._policy
-        halfway = None
-        if not self._comm.bcast(self._comm.rank == 0 and scores_file.is_file()):
-            halfway = f"{(BURN_IN_SWEEPS + plan.sweeps) // 2}sweeps", partial(self._save_scores, path, scores_file)
-        job = Job(self._comm, self._inner, path, given, True, policy, quiet=True, usual=model.settings, halfway=halfway)
-        if status := job.run(self._signals):
-            raise StoppedError("the comparison was stopped", status)
+    def _first(self, number: int) -> Scores:
+        """Return the scores from the first half of the draws, from their file if there is one; else write it."""
+        file = self._path(number, ".npy")
+        if not file.is_file():
+            scores = self._score(number)
+            write_array(file, np.stack([scores.values, scores.owners]))
+        values, owners = np.array(open_array(file))
+        return Scores(values, owners.astype(np.int32))
 
-    def _scores(self, run: Run) -> Scores:
+    def _score(self, number: int) -> Scores:
+        """Return the scores from all draws so far."""
+        run = Run(self._path(number))
         if self._plan.metric == "ndcg":
             return ranking_scores(run, Rated(self._inner.ratings))
         return scores_of(run, self._plan.metric, self._recorded)
-
-    def _save_scores(self, path: Path, scores_file: Path) -> None:
-        """Write the scores from the first half of the draws. Collective."""
-        on_root(self._comm, lambda: write_array(scores_file, self._scores(Run(path)).values), "comparing models")
-
-    def _score(self, path: Path, scores_file: Path) -> Measured:
-        """Score a candidate's whole chain on process 0; the file has the scores from the first half of its draws."""
-        run = Run(path)
-        test = predict_test(run)
-        given = test.rating, test.point(run.config.law)
-        errors = {"rmse": rmse(*given), "mae": mae(*given)} if run.config.law.can_be_evaluated else {}
-        scores = self._scores(run).compared_with(open_array(scores_file))
-        *_, last = run.directory.metrics()
-        return Measured(scores, errors | {"seconds": last["time_s"] * self._plan.sweeps / last["sweep"]})
 
     # ------------------------------------------------------------------ the table, on process 0
 
     def _result(self, chosen: int, best: int) -> Comparison:
         models, inner = self._plan.models, self._inner.ratings
-        measured = self._measured[best]
-        assert measured is not None
+        sampled = sorted(self._halves.keys() | self._diverged)
         return Comparison(
-            data_hash=self._source.ratings.digest,
+            data_hash=self.source.ratings.digest,
             metric=self._plan.metric,
             training=inner.nnz,
             held_out=inner.nnz_test,
-            models=[self._row(number, measured.scores) for number in sorted(self._measured)],
-            left_out=[model.name for number, model in enumerate(models) if number not in self._measured],
+            models=[self._row(number, best) for number in sampled],
+            left_out=[model.name for number, model in enumerate(models) if number not in sampled],
             best=models[best].name,
             recommended=models[chosen].name,
             note=self._note,
         )
 
-    def _row(self, number: int, best: Scores) -> Model:
-        candidate, measured = self._plan.models[number], self._measured[number]
+    def _row(self, number: int, best: int) -> Model:
+        """Describe a candidate; its gap to the best candidate is that of the whole chains if both have been sampled."""
+        candidate = self._plan.models[number]
         row = Model(name=candidate.name, settings=dict(candidate.settings), sweeps=self._plan.sweeps)
-        if measured is None:
+        if number in self._diverged:
             return row
-        gap = measured.scores.behind(best)
-        criterion, unit = float(measured.scores.values.mean()), 1.0
-        if self._plan.metric == "rmse" and (error := measured.numbers.get("rmse")):
-            criterion, unit = error, 2 * error  # the gap is a difference of mean squared errors
-        numbers = {"criterion": criterion, "behind": gap.mean / unit, "error": gap.error / unit}
-        return row.model_copy(update=numbers | measured.numbers)
+        run, halves, wholes = Run(self._path(number)), self._halves, self._wholes
+        sweeps, own = (self._plan.sweeps, wholes) if number in wholes else (self._plan.half, halves)
+        scores = own if best in own else halves
+        gap = scores[number].behind(scores[best])
+        test = predict_test(run)
+        given = test.rating, test.point(run.config.law)
+        errors = {"rmse": rmse(*given), "mae": mae(*given)} if run.config.law.can_be_evaluated else {}
+        criterion, unit = float(own[number].values.mean()), 1.0
+        if self._plan.metric == "rmse" and errors:
+            criterion, unit = errors["rmse"], 2 * errors["rmse"]  # the gap is a difference of mean squared errors
+        *_, last = run.directory.metrics()
+        errors |= {"sweeps": sweeps, "seconds": last["time_s"] * sweeps / last["sweep"], "criterion": criterion}
+        return row.model_copy(update=errors | {"behind": gap.mean / unit, "error": gap.error / unit})
 
 
 def remove_candidates(folder: Path) -> None:

@@ -30,7 +30,6 @@ from threadpoolctl import threadpool_limits
 from dsgmcmc.config.chain import CHANGEABLE, section_of
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.config.units import parse_length
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.convergence import Look, look_at, next_look
 from dsgmcmc.diagnostics.summary import as_written, read_summary, save_summary, verdict
@@ -91,9 +90,6 @@ class Job:
     usual : dict, optional
         Defaults, which the user's settings override: the settings of a recommended model. Without them, a run whose
         model has yet to be chosen is refused.
-    halfway : tuple of str and callable, optional
-        For a run of one chain without a target accuracy: a length, such as ``100sweeps``, and what all processes do
-        together before the chain goes on from there, with the posterior of all draws so far on disk.
     """
 
     comm: Comm
@@ -105,7 +101,6 @@ class Job:
     command: str = ""
     quiet: bool = False
     usual: Mapping[str, Any] | None = None
-    halfway: tuple[str, Callable[[], None]] | None = None
 
     def __post_init__(self) -> None:
         self.run_directory = RunDirectory(self.out)
@@ -369,8 +364,6 @@ class Job:
         """
         config = self._config
         if not config.until:
-            if self.halfway is not None:
-                self._pause(chains, *self.halfway)
             self._advance_all(chains, config.iterations)
             return
         reached = self.comm.allgather(max((chain.iteration for chain in chains), default=0))
@@ -385,14 +378,6 @@ class Job:
             if self._look.reached or self._look.iteration >= config.iterations:
                 return
             goal = next_look(goal + 1, config.burn_in, config.sweep_length)
-
-    def _pause(self, chains: list[Chain], length: str, work: Callable[[], None]) -> None:
-        """Sample the chain up to a length, save its posterior, and do `work`. Collective."""
-        self._advance_all(chains, parse_length(length, self._config.sweep_length))
-        for chain in chains:
-            self._attempt(chain.finish)
-        if not self._stopped:
-            work()
 
     def _advance_all(self, chains: list[Chain], goal: int) -> None:
         """Sample all chains up to iteration `goal`, and remove those that fail from `chains`. Collective."""

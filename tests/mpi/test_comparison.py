@@ -10,7 +10,6 @@ from support import write_planted
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.runs import compare as comparing
 from dsgmcmc.runs.compare import Comparing
-from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.types import Comm
 
@@ -31,17 +30,13 @@ def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, m
             write_planted(data, stars=True)
             alone = compare(MPI.COMM_SELF, mpi_tmp_path / "alone")
 
-    def stopped(*_: object) -> None:
+    def stopped_after(work: Any, *arguments: Any) -> None:
+        work(*arguments)
         raise KeyboardInterrupt
 
-    def stopped_after(*arguments: Any) -> None:
-        pause(*arguments)
-        raise KeyboardInterrupt
-
-    pause = Job._pause
-    for ending in (stopped_after, stopped, stopped_after):
+    for name, work in (("_sample", Comparing._sample), ("_go_on", lambda *_: None), ("_go_on", Comparing._go_on)):
         with monkeypatch.context() as patched:
-            patched.setattr(Job, "_pause", ending)
+            patched.setattr(Comparing, name, lambda *given, work=work: stopped_after(work, *given))
             with pytest.raises(KeyboardInterrupt):
                 compare(comm, folder)
         comm.Barrier()
@@ -50,6 +45,5 @@ def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, m
         if comm.rank == 0:
             assert not folder.exists()
             free = {"seconds": None}
-            models = [[model.model_copy(update=free) for model in comparison.models] for comparison in (again, alone)]
-            assert models[0] == models[1]
-            assert (again.recommended, again.best) == (alone.recommended, alone.best)
+            models = [[model.model_copy(update=free) for model in table.models] for table in (again, alone)]
+            assert (models[0], again.recommended, again.best) == (models[1], alone.recommended, alone.best)
