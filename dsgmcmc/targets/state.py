@@ -132,6 +132,11 @@ class Rows:
         return zip(self.blocks, [vector[begin:end] for begin, end in pairwise(ends)], strict=True)
 
     @functools.cached_property
+    def n_data(self) -> Array:
+        """Number of training data of every row, in the dtype of the arrays; read only."""
+        return np.concatenate([block.counts for block in self.blocks]).astype(self.dtype)
+
+    @functools.cached_property
     def _batch(self) -> Batch:
         return Batch([block.arrays for block in self.blocks], [block.start for block in self.blocks])
 
@@ -236,11 +241,6 @@ class ParameterBlock(Rows):
     origin: Array | None = None
     spread: Array | float = 1.0
     gradient: Gradient | None = None
-
-    @functools.cached_property
-    def n_data(self) -> Array:
-        """`counts` in the dtype of the arrays; read only."""
-        return self.counts.astype(self.dtype)
 
     def row(self, name: str) -> Array:
         """Field `name` of width 1 as an (n,) view."""

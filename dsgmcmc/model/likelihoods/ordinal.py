@@ -85,9 +85,9 @@ from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws, n
 from dsgmcmc.model.predictive.levels import LevelDistribution, log_probability
 from dsgmcmc.model.predictive.mixture import Scores
 from dsgmcmc.model.quantity import Quantity, Sampled
-from dsgmcmc.parallel.ring import Ring, shapes_of, stacked
+from dsgmcmc.parallel.ring import Ring, shapes_of
 from dsgmcmc.settings import named, setting
-from dsgmcmc.targets.state import ParameterBlock, RandomStream, arrays_of, take_all
+from dsgmcmc.targets.state import ParameterBlock, RandomStream, Rows, arrays_of, take_all
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64, Purpose, ThresholdsName
 
 #: More than `MAX_LEVELS` distinct ratings count as measurements, not as levels. Thresholds can be learnt for at most
@@ -347,25 +347,16 @@ def slopes_of(block: ParameterBlock) -> Float64:
     return by_coordinate
 
 
-def move_gaps(
-    block: ParameterBlock, slopes: Float64, information: Float64, earlier: Float64, precision: Float64
-) -> None:
-    """Move d of a block's rows, given `slopes_of` the block after the last sweep, and the old and new lambda."""
-    log_gap_slopes = np.delete(slopes, slopes.shape[1] // 2, axis=1)
-    slope_of_f = 1 - np.square(np.tanh(block[GAPS].astype(np.float64) / MAX_DEVIATION))
-    block.arrays[GAP_SLOPE] = (log_gap_slopes * slope_of_f).astype(block.dtype)
-    block.update(
-        MOVE_GAPS,
-        Purpose.GAP,
-        len(information),
-        n=block.n_data,
-        half=STEP / 2,
-        information=information.astype(block.dtype),
-        earlier=earlier.astype(block.dtype),
-        precision=precision.astype(block.dtype),
-        **MOVE,
-    )
-    del block.arrays[GAP_SLOPE]
+def move_gaps(rows: Rows, slopes: list[Float64], **columns: Float64) -> None:
+    """Move d of all rows, given `slopes_of` the blocks after the last sweep, and vectors that `MOVE_GAPS` names."""
+    for block, of_block in zip(rows.blocks, slopes, strict=True):
+        log_gap_slopes = np.delete(of_block, of_block.shape[1] // 2, axis=1)
+        slope_of_f = 1 - np.square(np.tanh(block[GAPS].astype(np.float64) / MAX_DEVIATION))
+        block.arrays[GAP_SLOPE] = (log_gap_slopes * slope_of_f).astype(block.dtype)
+    given = {name: column.astype(rows.dtype) for name, column in columns.items()}
+    rows.update(MOVE_GAPS, Purpose.GAP, slopes[0].shape[1] - 1, n=rows.n_data, half=STEP / 2, **given, **MOVE)
+    for block in rows.blocks:
+        del block.arrays[GAP_SLOPE]
 
 
 # ---------------------------------------------------------------------- the likelihood
@@ -543,28 +534,27 @@ class Ordinal(ScaledRows):
         the other hyperparameters are, not earlier: at the start all scales and gaps are equal, and a precision drawn
         from equal values would keep them equal for hundreds of sweeps.
         """
-        circulation, cut_by = context.circulation, self.cut_by
-        earlier, partials = self.gaps.precision, []
-        slopes = {block: slopes_of(block) for block in circulation.blocks() if block.factor == cut_by}
-        for pair in circulation.pairs():
-            sums = self.square_sums(pair)
-            if cut_by is None:
-                sums["slopes"] = self.sums_of(pair[0].index)
-            else:
-                sums |= {
-                    "slopes": slopes[pair[cut_by]].sum(axis=0),
-                    GAPS: np.square(pair[cut_by][GAPS], dtype=np.float64).sum(axis=0),
-                }
-            partials.append(sums)
+        circulation, cut_by, earlier = context.circulation, self.cut_by, self.gaps.precision
+        sums = self.square_sums(circulation)
+        if cut_by is None:
+            sums["slopes"] = np.array([self.sums_of(b) for b in circulation.rows])
+        else:
+            rows = next(rows for rows in circulation.rows_by_factor() if rows.factor == cut_by)
+            slopes = [slopes_of(block) for block in rows.blocks]
+            sums["slopes"] = np.array([of_block.sum(axis=0) for of_block in slopes])
+            squares = (np.square(block[GAPS], dtype=np.float64) for block in rows.blocks)
+            sums[GAPS] = np.array([of_block.sum(axis=0) for of_block in squares])
         shapes = shapes_of(arrays_of(self.replicated))
         finish = partial(self._finish, context.stream, circulation.ratings.shape, context.is_turn())
-        take_all(self.replicated, circulation.ring.sum(stacked(partials), finish, shapes))
-        self.move_scales(circulation.blocks(), SCALE_INFORMATION)
-        for block, slope in slopes.items():
+        take_all(self.replicated, circulation.ring.sum(sums, finish, shapes))
+        self.move_scales(circulation, SCALE_INFORMATION)
+        if cut_by is not None:
             assert earlier is not None
             assert self.gaps.precision is not None
-            move_gaps(block, slope, self._gap_information, earlier, self.gaps.precision)
-            self.refresh_derived_fields(block)
+            precisions = {"earlier": earlier, "precision": self.gaps.precision}
+            move_gaps(rows, slopes, information=self._gap_information, **precisions)
+            for block in rows.blocks:
+                self.refresh_derived_fields(block)
 
     def _finish(
         self, stream: RandomStream, rows: tuple[int, int], is_turn: bool, sums: dict[str, Float64]

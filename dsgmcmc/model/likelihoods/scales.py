@@ -25,6 +25,7 @@ from typing import ClassVar
 import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.likelihoods.base import Law
 from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled, hyperparameter
@@ -103,26 +104,26 @@ class ScaledRows(Law):
         for block, slope in zip(blocks, slopes, strict=True):
             block["slope"][:, 0] += np.float32(share) * slope
 
-    def square_sums(self, blocks: Iterable[ParameterBlock]) -> dict[str, Float64]:
-        """Sum of u^2 over the rows of each of these blocks that has scales, (1,) float64, by the precision's name."""
+    def square_sums(self, circulation: Circulation) -> dict[str, Float64]:
+        """Sums of u^2 over the rows of the blocks that have scales, (local blocks, 1), by the precision's name."""
         sums = {}
-        for block in blocks:
-            if block.factor in self.factors:
-                square = block.update(SQUARES, weight="weight", bound=self.scale_bound)["square"]
-                sums[f"{block.factor.name}.scales"] = np.array([square])
+        for rows in circulation.rows_by_factor():
+            if rows.factor in self.factors:
+                square = rows.update(SQUARES, weight="weight", bound=self.scale_bound)["square"]
+                sums[f"{rows.factor.name}.scales"] = square[:, None]
         return sums
 
-    def move_scales(self, blocks: Iterable[ParameterBlock], information: float) -> None:
+    def move_scales(self, circulation: Circulation, information: float) -> None:
         """Move the scales of all rows that have scales, given the slopes of the last sweep.
 
         Parameters
         ----------
-        blocks : iterable of ParameterBlock
+        circulation : Circulation
         information : float
             Fisher information of a rating on log s.
         """
-        for block in blocks:
-            if block.factor in self.factors:
-                given = {"n": block.n_data, "h": STEP, "bound": self.scale_bound, "information": information}
-                precision = float(self.scales.precision[block.factor][0])
-                block.update(MOVE_SCALES, Purpose.NOISE_SCALE, **given, precision=precision, **MOVE)
+        for rows in circulation.rows_by_factor():
+            if rows.factor in self.factors:
+                given = {"n": rows.n_data, "h": STEP, "bound": self.scale_bound, "information": information}
+                precision = float(self.scales.precision[rows.factor][0])
+                rows.update(MOVE_SCALES, Purpose.NOISE_SCALE, **given, precision=precision, **MOVE)

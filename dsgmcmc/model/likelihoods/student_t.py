@@ -52,7 +52,7 @@ from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.predictive.mixture import SymmetricMixture
 from dsgmcmc.model.quantity import Quantity, Sampled, hyperparameter
-from dsgmcmc.parallel.ring import Ring, stacked
+from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64, Named
 
@@ -199,8 +199,8 @@ class StudentT(ScaledRows, Likelihood):
 
     def sums(self, context: DrawContext) -> Named:
         """Partial sums for `draw_shared`, each (local blocks, ...) in block order; None if the part needs none."""
-        pairs = context.circulation.pairs()
-        return stacked({"tails": self.sums_of(pair[0].index), **self.square_sums(pair)} for pair in pairs)
+        circulation = context.circulation
+        return {"tails": np.array([self.sums_of(b) for b in circulation.rows]), **self.square_sums(circulation)}
 
     def draw_shared(self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator) -> None:
         """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at the root.
@@ -219,7 +219,7 @@ class StudentT(ScaledRows, Likelihood):
 
         Here: move the scales.
         """
-        self.move_scales(context.circulation.blocks(), self.nu / (2 * (self.nu + 3)))
+        self.move_scales(context.circulation, self.nu / (2 * (self.nu + 3)))
 
     # ------------------------------------------------------------------ new ratings
 
