@@ -54,6 +54,7 @@ from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.likelihoods.ordinal import LEAST_LEVELS, MAX_THRESHOLDS, scale_of
 from dsgmcmc.model.predictive.base import SMALLEST
 from dsgmcmc.parallel.comm import on_root
+from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Signals
 from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.heldout import predict_test
@@ -378,6 +379,13 @@ class Plan(NamedTuple):
     half: int
 
 
+class CandidateJob(Job):
+    """A job that samples a candidate, and writes no summary."""
+
+    def _write_summary(self, ring: Ring, sampling: float) -> list[str]:
+        return []
+
+
 @dataclass(eq=False)
 class Comparing:
     """A comparison of candidates on all processes.
@@ -575,7 +583,8 @@ class Comparing:
             say(f"{sweeps} sweeps of {model.name}", file=sys.stderr)
         given = self._given_to(model, {**plan.fixed, "iterations": f"{sweeps}sweeps"})
         policy = self.policy.model_copy(update={"on_divergence": "stop"}) if number else self.policy
-        job = Job(comm, self._inner, self._path(number), given, True, policy, quiet=True, usual=model.settings)
+        path, usual = self._path(number), model.settings
+        job = CandidateJob(comm, self._inner, path, given, True, policy, quiet=True, usual=usual)
         try:
             if status := job.run(self.signals):
                 raise StoppedError("the comparison was stopped", status)
