@@ -524,7 +524,7 @@ class Comparing:
             additions = [name for name in ADDED if chosen._replace(added=(name,)) in number_of]
             trial = chosen._replace(likelihood=TRIAL_LIKELIHOODS.get(chosen.likelihood, chosen.likelihood))
             trial = trial if trial in number_of and len(additions) > 1 else chosen
-            alone = {name: number_of[trial._replace(added=(name,))] for name in additions}
+            alone = {name: number_of[one] for name in additions if (one := trial._replace(added=(name,))) in number_of}
             gains = tuple(name for name, number in alone.items() if self._is_better(number, number_of[trial]))
             tried |= {*alone.values(), number_of.get(chosen._replace(added=gains), number_of[chosen])}
         scores = self._race(tried)
