@@ -34,8 +34,8 @@ class Model(BaseModel):
     criterion : float or None
         Mean of the criterion over the held-out ratings; None if the chain diverged.
     behind, error : float or None
-        By how much its criterion is worse than the criterion of the best model at this number of sweeps, and the
-        standard error of this difference.
+        By how much its criterion is worse than that of the best model, after as many sweeps as both chains have, and
+        the standard error of this difference.
     rmse, mae : float or None
         Errors of predictions (with scale log, of means or medians: `dsgmcmc.model.scale`), if they were measured.
     seconds : float or None
