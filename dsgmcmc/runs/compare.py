@@ -366,8 +366,8 @@ class Plan(NamedTuple):
         Name of each candidate's run.
     fixed : dict
         Settings of all chains.
-    sweeps, half : int
-        Sweeps of each chain, burn-in included, until all its draws are made, and until half of them are.
+    sweeps : int
+        Length of each chain, burn-in included.
     """
 
     seed: int
@@ -376,7 +376,11 @@ class Plan(NamedTuple):
     runs: list[str]
     fixed: dict[str, Any]
     sweeps: int
-    half: int
+
+    @property
+    def half(self) -> int:
+        """Sweeps after which a chain has made half of its draws."""
+        return (BURN_IN_SWEEPS + self.sweeps) // 2
 
 
 class CandidateJob(Job):
@@ -479,8 +483,7 @@ class Comparing:
         sweeps = length_of(ratings.nnz, list(admitted.values()))
         identities = [f"{ratings.digest} {config.hash()} {metric} {sweeps}" for config in admitted]
         runs = [hashlib.sha256(identity.encode()).hexdigest() for identity in identities]
-        half = (BURN_IN_SWEEPS + sweeps) // 2
-        return Plan(requested.seed, metric, list(admitted.values()), runs, fixed, sweeps, half)
+        return Plan(requested.seed, metric, list(admitted.values()), runs, fixed, sweeps)
 
     def _admitted(
         self, source: RatingsSource, models: Sequence[Candidate], fixed: Mapping[str, Any]
@@ -637,13 +640,14 @@ class Comparing:
         gap = scores[number].behind(scores[best])
         test = predict_test(run)
         given = test.rating, test.point(run.config.law)
-        errors = {"rmse": rmse(*given), "mae": mae(*given)} if run.config.law.can_be_evaluated else {}
+        numbers = {"rmse": rmse(*given), "mae": mae(*given)} if run.config.law.can_be_evaluated else {}
         criterion, unit = float(own[number].values.mean()), 1.0
-        if self._plan.metric == "rmse" and errors:
-            criterion, unit = errors["rmse"], 2 * errors["rmse"]  # the gap is a difference of mean squared errors
+        if self._plan.metric == "rmse" and numbers:
+            criterion, unit = numbers["rmse"], 2 * numbers["rmse"]  # the gap is a difference of mean squared errors
         *_, last = run.directory.metrics()
-        errors |= {"sweeps": sweeps, "seconds": last["time_s"] * sweeps / last["sweep"], "criterion": criterion}
-        return row.model_copy(update=errors | {"behind": gap.mean / unit, "error": gap.error / unit})
+        numbers |= {"sweeps": sweeps, "seconds": last["time_s"] * sweeps / last["sweep"]}
+        numbers |= {"criterion": criterion, "behind": gap.mean / unit, "error": gap.error / unit}
+        return row.model_copy(update=numbers)
 
 
 def remove_candidates(folder: Path) -> None:

@@ -354,6 +354,10 @@ class Law(Part):
         """Sums of a row block over the sweep, of shape `sums_shape`, to which gradients add."""
         return self._sums.setdefault(row_block, np.zeros(self.sums_shape))
 
+    def block_sums(self, circulation: Circulation) -> Float64:
+        """`sums_of` all row blocks of this process, (local blocks, ...) in block order."""
+        return np.array([self.sums_of(b) for b in circulation.rows])
+
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
         """Yield these row blocks' sums over the sweep, for a checkpoint."""
         if self.sums_name:

@@ -447,7 +447,7 @@ class NegativeBinomial(Likelihood):
 
     def sums(self, context: DrawContext) -> Named:
         """Partial sums for `draw_shared`, each (local blocks, ...) in block order; None if the part needs none."""
-        return {"dispersion": np.array([self.sums_of(row.index) for row, _ in context.circulation.pairs()])}
+        return {"dispersion": self.block_sums(context.circulation)}
 
     def draw_shared(self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator) -> None:
         """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at the root.

@@ -537,13 +537,12 @@ class Ordinal(ScaledRows):
         circulation, cut_by, earlier = context.circulation, self.cut_by, self.gaps.precision
         sums = self.square_sums(circulation)
         if cut_by is None:
-            sums["slopes"] = np.array([self.sums_of(b) for b in circulation.rows])
+            sums["slopes"] = self.block_sums(circulation)
         else:
             rows = next(rows for rows in circulation.rows_by_factor() if rows.factor == cut_by)
             slopes = [slopes_of(block) for block in rows.blocks]
             sums["slopes"] = np.array([of_block.sum(axis=0) for of_block in slopes])
-            squares = (np.square(block[GAPS], dtype=np.float64) for block in rows.blocks)
-            sums[GAPS] = np.array([of_block.sum(axis=0) for of_block in squares])
+            sums[GAPS] = np.array([np.square(block[GAPS], dtype=np.float64).sum(axis=0) for block in rows.blocks])
         shapes = shapes_of(arrays_of(self.replicated))
         finish = partial(self._finish, context.stream, circulation.ratings.shape, context.is_turn())
         take_all(self.replicated, circulation.ring.sum(sums, finish, shapes))
@@ -551,8 +550,7 @@ class Ordinal(ScaledRows):
         if cut_by is not None:
             assert earlier is not None
             assert self.gaps.precision is not None
-            precisions = {"earlier": earlier, "precision": self.gaps.precision}
-            move_gaps(rows, slopes, information=self._gap_information, **precisions)
+            move_gaps(rows, slopes, information=self._gap_information, earlier=earlier, precision=self.gaps.precision)
             for block in rows.blocks:
                 self.refresh_derived_fields(block)
 

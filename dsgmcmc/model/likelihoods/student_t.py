@@ -200,7 +200,7 @@ class StudentT(ScaledRows, Likelihood):
     def sums(self, context: DrawContext) -> Named:
         """Partial sums for `draw_shared`, each (local blocks, ...) in block order; None if the part needs none."""
         circulation = context.circulation
-        return {"tails": np.array([self.sums_of(b) for b in circulation.rows]), **self.square_sums(circulation)}
+        return {"tails": self.block_sums(circulation), **self.square_sums(circulation)}
 
     def draw_shared(self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator) -> None:
         """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at the root.

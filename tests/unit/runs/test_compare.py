@@ -83,6 +83,7 @@ def test_chains_end_early_where_a_gap_is_clear(monkeypatch):
     race._wholes = {1: scores(0.9), 2: scores(1.0), 4: odd}
     monkeypatch.setattr(race, "_go_on", lambda number: race._diverged.update({number} & {3}))
     assert list(race._race({*range(5)})) == [1, 2, 4]
+    assert [race._is_better(*pair) for pair in ((2, 1), (1, 2), (0, 2), (3, 2), (2, 3))] == [True, *[False] * 3, True]
 
 
 # ---------------------------------------------------------------------- comparisons
