@@ -42,37 +42,6 @@ def rotate(values, matrix, out, keep):
                 out[first + i, k] = keep * out[first + i, k] + product[k, i]
 """
 
-_GRAM = """\
-@kernel("void({dtype}[:, ::1], {dtype}[::1], boolean, float64[:, ::1])")
-def gram(values, weights, ones, out):
-    n, D = values.shape
-    chunk = np.empty((D, 64), np.{dtype})
-    weighted = np.empty(64, np.{dtype})
-    for first in range(0, n, 64):
-        rows = min(64, n - first)
-        for i in range(chunk.shape[1]):
-            weighted[i] = 0
-        for i in range(rows):
-            for k in range(D):
-                chunk[k, i] = values[first + i, k]
-            if ones:
-                chunk[D - 1, i] = 1
-        for i in range(rows, chunk.shape[1]):
-            for k in range(D):
-                chunk[k, i] = 0
-        for k in range(D):
-            for i in range(rows):
-                weighted[i] = weights[first + i] * chunk[k, i]
-            for l in range(k + 1):
-                total = {dtype}(0)
-                for i in range(chunk.shape[1]):
-                    total += weighted[i] * chunk[l, i]
-                out[k, l] += float64(total)
-    for k in range(D):
-        for l in range(k):
-            out[l, k] = out[k, l]
-"""
-
 _INNER = """\
 @kernel("void({dtype}[:, ::1], {dtype}[:, ::1], float64[:, ::1])")
 def inner(left, right, out):
@@ -108,23 +77,6 @@ def add_rotated(out: Array, values: Array, matrix: Array, keep: float = 1.0) -> 
         0 replaces `out`.
     """
     _module("rotate", _ROTATE, values.dtype).rotate(values, np.ascontiguousarray(matrix, values.dtype), out, keep)
-
-
-def gram(values: Array, weights: Array, ones: bool = False) -> Float64:
-    """Sum over the rows of weight times the outer product of a row with itself, (D, D).
-
-    Parameters
-    ----------
-    values : (n, D) array
-        C-contiguous, float32 or float64.
-    weights : (n,) array
-        Weights of the same dtype as `values`.
-    ones : bool
-        Whether 1 replaces the last column.
-    """
-    out = np.zeros((values.shape[1],) * 2)
-    _module("gram", _GRAM, values.dtype).gram(values, weights, ones, out)
-    return out
 
 
 def inner(left: Array, right: Array) -> Float64:

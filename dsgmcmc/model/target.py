@@ -23,7 +23,7 @@ from dsgmcmc.errors import refusing
 from dsgmcmc.kernels.formula import Formula, RowPrior, diagonal
 from dsgmcmc.kernels.gradient import product_kernel
 from dsgmcmc.kernels.normal_rows import add_outer_products, squared_errors, statistics_width
-from dsgmcmc.kernels.products import gram
+from dsgmcmc.kernels.products import inner
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import OTHER, Circulation, RatingsCell
 from dsgmcmc.model.heldout import HeldOut
@@ -373,10 +373,11 @@ class FactorTarget:
 
         Here: rows of W have the covariates (H_j, 1), rows of H the covariates (W_i, 1).
         """
-        partials, biases = {}, self.likelihood.biases
+        partials = {}
         for rows in self.circulation.rows_by_factor():
             name = rows.factor.name
-            partials[name] = np.array([gram(block[position], counts[block], biases) for block in rows.blocks])
+            covariates = [self._covariates(block, position, np.sqrt(counts[block])) for block in rows.blocks]
+            partials[name] = np.array([inner(of_block, of_block) for of_block in covariates])
             partials[f"{name}.n"] = np.array([[counts[block].sum(dtype=np.float64)] for block in rows.blocks])
 
         def means(sums: dict[str, Float64]) -> Named:

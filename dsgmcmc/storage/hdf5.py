@@ -50,6 +50,22 @@ def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
     disk.check()
 
 
+def add_dataset(file: h5py.File, name: str, array: Any) -> None:
+    """Write a C-contiguous array to a new data set, in one plain piece; its path's groups are made if missing.
+
+    This takes a third of the time of h5py's `create_dataset`: a snapshot has hundreds of small data sets.
+    """
+    kind, space = h5py.h5t.py_create(array.dtype, logical=True), h5py.h5s.create_simple(array.shape)
+    data = h5py.h5d.create(file.id, name.encode(), kind, space, _WITHOUT_TIMES, _WITH_GROUPS)
+    data.write(h5py.h5s.ALL, h5py.h5s.ALL, array)
+
+
+_WITHOUT_TIMES = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+_WITHOUT_TIMES.set_obj_track_times(False)
+_WITH_GROUPS = h5py.h5p.create(h5py.h5p.LINK_CREATE)
+_WITH_GROUPS.set_create_intermediate_group(True)
+
+
 class _Disk(io.FileIO):
     """A new file that HDF5 writes. Methods that HDF5 calls raise nothing: they store the first error for `check`."""
 

@@ -34,7 +34,7 @@ from typing_extensions import TypedDict  # Pydantic needs it before Python 3.12
 from dsgmcmc.errors import GoneError, InputError, refusing
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.storage.files import read_plain, remove_folder, sync, write_whole
-from dsgmcmc.storage.hdf5 import new_hdf5, plain_dataset
+from dsgmcmc.storage.hdf5 import add_dataset, new_hdf5, plain_dataset
 from dsgmcmc.terminal import log
 from dsgmcmc.types import Array, Comm, Float64
 
@@ -474,7 +474,7 @@ def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
         for key, block in blocks.items():
             array = block() if callable(block) else block
             stored = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-            file.create_dataset(key.path, data=stored)
+            add_dataset(file, key.path, stored)
             check()
             sha256, dtype = block_hash(array), stored.dtype.str
             entries.append(BlockEntry(key=key, shard=path.name, shape=array.shape, dtype=dtype, sha256=sha256))

@@ -131,6 +131,10 @@ class Rows:
         ends = accumulate((len(block.counts) for block in self.blocks), initial=0)
         return zip(self.blocks, [vector[begin:end] for begin, end in pairwise(ends)], strict=True)
 
+    def joined(self, name: str, dtype: Any) -> Array:
+        """Field `name` of all rows, (n, width), converted to a dtype."""
+        return np.concatenate([block.arrays[name] for block in self.blocks], dtype=dtype)
+
     @functools.cached_property
     def n_data(self) -> Array:
         """Number of training data of every row, in the dtype of the arrays; read only."""

@@ -33,7 +33,7 @@ from pydantic import BaseModel
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import dense
-from dsgmcmc.kernels.products import add_rotated, gram
+from dsgmcmc.kernels.products import add_rotated, inner
 from dsgmcmc.model.circulation import OTHER, Circulation
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
@@ -150,5 +150,5 @@ def _partial_grams(circulation: Circulation, position: str) -> Named:
     partials = {}
     for rows in circulation.rows_by_factor():
         arrays = [block[position] for block in rows.blocks]
-        partials[rows.factor.name] = np.array([gram(array, np.ones_like(array[:, 0])) for array in arrays])
+        partials[rows.factor.name] = np.array([inner(array, array) for array in arrays])
     return partials

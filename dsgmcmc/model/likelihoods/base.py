@@ -36,7 +36,7 @@ from dsgmcmc.model.predictive.mixture import LawOfMoments, Mixture, Scores
 from dsgmcmc.model.quantity import WEIGHT, Quantity
 from dsgmcmc.settings import named
 from dsgmcmc.storage.store import Key
-from dsgmcmc.targets.state import ParameterBlock
+from dsgmcmc.targets.state import ParameterBlock, Rows
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
 
 Counts = dict[ParameterBlock, Array]
@@ -365,8 +365,8 @@ class Law(Part):
 
     # ------------------------------------------------------------------ training ratings
 
-    def refresh_derived_fields(self, block: ParameterBlock) -> None:
-        """Recompute a block's derived fields, after other fields or `replicated` were set from outside."""
+    def refresh_derived_fields(self, rows: Rows) -> None:
+        """Recompute derived fields of rows, after other fields or `replicated` have changed."""
 
     @abstractmethod
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:

@@ -166,12 +166,12 @@ class ThresholdModel:
         self.information = float(fisher.sum())
         self.anchor = int(np.argmin(np.abs(cumulated - 0.5)))
         anchored = re_anchored(self.position, size // 2, self.anchor)
-        self._log_gaps = np.delete(anchored, self.anchor)
+        self._log_gaps = _without(anchored, self.anchor)
         _, slope, _ = _bent(np.zeros(size - 1))
-        slopes = np.insert(slope, self.anchor, 1.0)
+        slopes = _with(slope, self.anchor, 1.0)
         self.prior_precision = np.full(size, GAP_SD**-2)
         self.prior_precision[size // 2] = MIDDLE_SD**-2
-        anchored_precision = np.insert(np.delete(self.prior_precision, size // 2), self.anchor, MIDDLE_SD**-2)
+        anchored_precision = _with(_without(self.prior_precision, size // 2), self.anchor, MIDDLE_SD**-2)
         jacobian = _jacobian(anchored, self.anchor) * slopes
         metric = counts.sum() * (jacobian.T @ fisher @ jacobian) + np.diag(anchored_precision * slopes**2)
         self._root = np.linalg.cholesky(metric)
@@ -203,7 +203,7 @@ class ThresholdModel:
         for eta in np.linspace(start[0] - 2, start[-1] + 2, 60):
             share = np.maximum(np.diff(expit(start - eta), prepend=0.0, append=1.0), 1e-12)
             information.append(np.diag(jacobian.T @ self._fisher(start - eta, share) @ jacobian))
-        return np.delete(np.max(information, axis=0), len(start) // 2)
+        return _without(np.max(information, axis=0), len(start) // 2)
 
     @staticmethod
     def slopes(position: Float64, sums: Float64) -> Float64:
@@ -226,29 +226,39 @@ class ThresholdModel:
         """Make one step of BAOAB, given `slopes`; return the arrays of the new state by their names on disk."""
         middle, anchor = len(slopes) // 2, self.anchor
         anchored = re_anchored(state.position, middle, anchor)
-        y, slope, change = _bent(np.delete(anchored, anchor) - self._log_gaps)
+        y, slope, change = _bent(_without(anchored, anchor) - self._log_gaps)
         gradient = self._anchored(state.position, self.gradient(state.position, slopes))
-        gradient = np.insert(np.delete(gradient, anchor) * slope - change, anchor, gradient[anchor])
+        gradient = _with(_without(gradient, anchor) * slope - change, anchor, gradient[anchor])
         kick = STEP * np.linalg.solve(self._root, gradient)
         kicked = state.momentum - np.clip(kick, -MOVE["most"], MOVE["most"])
         momentum = FRICTION * kicked + SPREAD * rng.standard_normal(len(kicked))
         moved = STEP / 2 * np.linalg.solve(self._root.T, kicked + momentum)
-        log_gaps = self._log_gaps + np.log(np.logaddexp(0.0, y + np.delete(moved, anchor)))
-        position = np.insert(log_gaps, anchor, anchored[anchor] + moved[anchor])
+        log_gaps = self._log_gaps + np.log(np.logaddexp(0.0, y + _without(moved, anchor)))
+        position = _with(log_gaps, anchor, anchored[anchor] + moved[anchor])
         return Thresholds(re_anchored(position, anchor, middle), momentum).arrays()
 
     def _anchored(self, position: Float64, gradient: Float64) -> Float64:
         """Convert the gradient at `position` from coordinates with the middle threshold to those with the anchor."""
         middle = len(position) // 2
-        gap_gradient, gaps = np.delete(gradient, middle), np.exp(np.delete(position, middle))
+        gap_gradient, gaps = _without(gradient, middle), np.exp(_without(position, middle))
         gap_gradient[self.anchor : middle] += gradient[middle] * gaps[self.anchor : middle]
         gap_gradient[middle : self.anchor] -= gradient[middle] * gaps[middle : self.anchor]
-        return np.insert(gap_gradient, self.anchor, gradient[middle])
+        return _with(gap_gradient, self.anchor, gradient[middle])
 
 
 def re_anchored(position: Float64, index: int, to: int) -> Float64:
     """Coordinates, (R - 1,), with the threshold of index `to` in place of the threshold of index `index`."""
-    return np.insert(np.delete(position, index), to, values_of(position, index)[to])
+    return _with(_without(position, index), to, values_of(position, index)[to])
+
+
+def _without(vector: Float64, index: int) -> Float64:
+    """A vector without one entry; `numpy.delete` takes ten times as long, and thresholds move once a sweep."""
+    return np.concatenate([vector[:index], vector[index + 1 :]])
+
+
+def _with(vector: Float64, index: int, entry: float) -> Float64:
+    """A vector with a new entry before entry `index`."""
+    return np.concatenate([vector[:index], [entry], vector[index:]])
 
 
 def values_of(position: Float64, middle: int | None = None) -> Float64:
@@ -336,9 +346,9 @@ def cut_table(block: ParameterBlock) -> Float32:
     return table
 
 
-def slopes_of(block: ParameterBlock) -> Float64:
-    """Derivatives of the log likelihood with respect to the coordinates of a block's rows, (n, R - 1)."""
-    cuts, slopes = (block[name].astype(np.float64) for name in (CUTS, CUT_SLOPE))
+def slopes_of(rows: Rows) -> Float64:
+    """Derivatives of the log likelihood with respect to the rows' coordinates, (n, R - 1)."""
+    cuts, slopes = (rows.joined(name, np.float64) for name in (CUTS, CUT_SLOPE))
     middle, widths = cuts.shape[1] // 2, np.diff(cuts, axis=1)
     by_coordinate = np.empty_like(slopes)
     by_coordinate[:, :middle] = -widths[:, :middle] * np.cumsum(slopes[:, :middle], axis=1)
@@ -347,16 +357,14 @@ def slopes_of(block: ParameterBlock) -> Float64:
     return by_coordinate
 
 
-def move_gaps(rows: Rows, slopes: list[Float64], **columns: Float64) -> None:
-    """Move d of all rows, given `slopes_of` the blocks after the last sweep, and vectors that `MOVE_GAPS` names."""
-    for block, of_block in zip(rows.blocks, slopes, strict=True):
-        log_gap_slopes = np.delete(of_block, of_block.shape[1] // 2, axis=1)
-        slope_of_f = 1 - np.square(np.tanh(block[GAPS].astype(np.float64) / MAX_DEVIATION))
-        block.arrays[GAP_SLOPE] = (log_gap_slopes * slope_of_f).astype(block.dtype)
+def move_gaps(rows: Rows, slopes: Float64, **columns: Float64) -> None:
+    """Move d of all rows, given `slopes_of` the rows after the last sweep, and vectors that `MOVE_GAPS` names."""
+    log_gap_slopes = np.delete(slopes, slopes.shape[1] // 2, axis=1)
+    slope_of_f = 1 - np.square(np.tanh(rows.joined(GAPS, np.float64) / MAX_DEVIATION))
+    for block, of_block in rows.by_block((log_gap_slopes * slope_of_f).astype(rows.dtype)):
+        block.arrays.setdefault(GAP_SLOPE, np.empty_like(of_block))[:] = of_block
     given = {name: column.astype(rows.dtype) for name, column in columns.items()}
-    rows.update(MOVE_GAPS, Purpose.GAP, slopes[0].shape[1] - 1, n=rows.n_data, half=STEP / 2, **given, **MOVE)
-    for block in rows.blocks:
-        del block.arrays[GAP_SLOPE]
+    rows.update(MOVE_GAPS, Purpose.GAP, slopes.shape[1] - 1, n=rows.n_data, half=STEP / 2, **given, **MOVE)
 
 
 # ---------------------------------------------------------------------- the likelihood
@@ -478,13 +486,14 @@ class Ordinal(ScaledRows):
         self.gaps = GapPrecision(np.full(len(self.values) - 2, GAP_START) if has_gaps else None)
         super().start(blocks)
 
-    def refresh_derived_fields(self, block: ParameterBlock) -> None:
-        """Recompute a block's derived fields, after other fields or `replicated` were set from outside.
+    def refresh_derived_fields(self, rows: Rows) -> None:
+        """Recompute derived fields of rows, after other fields or `replicated` have changed.
 
         Here: compute the thresholds of rows from their gaps.
         """
-        if block.factor == self.cut_by:
-            block[CUTS][:] = cuts_of(self.thresholds.position, block[GAPS].astype(np.float64))
+        if rows.factor == self.cut_by:
+            for block, cuts in rows.by_block(cuts_of(self.thresholds.position, rows.joined(GAPS, np.float64))):
+                block[CUTS][:] = cuts
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
@@ -540,8 +549,8 @@ class Ordinal(ScaledRows):
             sums["slopes"] = self.block_sums(circulation)
         else:
             rows = next(rows for rows in circulation.rows_by_factor() if rows.factor == cut_by)
-            slopes = [slopes_of(block) for block in rows.blocks]
-            sums["slopes"] = np.array([of_block.sum(axis=0) for of_block in slopes])
+            slopes = slopes_of(rows)
+            sums["slopes"] = np.array([of_block.sum(axis=0) for _, of_block in rows.by_block(slopes)])
             sums[GAPS] = np.array([np.square(block[GAPS], dtype=np.float64).sum(axis=0) for block in rows.blocks])
         shapes = shapes_of(arrays_of(self.replicated))
         finish = partial(self._finish, context.stream, circulation.ratings.shape, context.is_turn())
@@ -551,8 +560,7 @@ class Ordinal(ScaledRows):
             assert earlier is not None
             assert self.gaps.precision is not None
             move_gaps(rows, slopes, information=self._gap_information, earlier=earlier, precision=self.gaps.precision)
-            for block in rows.blocks:
-                self.refresh_derived_fields(block)
+            self.refresh_derived_fields(rows)
 
     def _finish(
         self, stream: RandomStream, rows: tuple[int, int], is_turn: bool, sums: dict[str, Float64]

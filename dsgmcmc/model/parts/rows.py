@@ -51,7 +51,7 @@ from pydantic import BaseModel
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.formula import RowPrior, dense
-from dsgmcmc.kernels.products import gram
+from dsgmcmc.kernels.products import inner
 from dsgmcmc.model import conjugate
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Intercept, Part, Place, PrecisionTerms
@@ -342,7 +342,7 @@ def exchange_sums(rows: Rows, position: str, bias_mean: float) -> Float64:
             theta = theta.copy()
             theta[:, -1] -= means
             total[-1] -= means.sum()
-        products.append(gram(theta, np.ones(len(theta), theta.dtype)))
+        products.append(inner(theta, theta))
     return np.concatenate([np.array(products), totals[:, None]], axis=1)
 
 
