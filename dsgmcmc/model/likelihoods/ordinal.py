@@ -100,7 +100,7 @@ MIDDLE_SD, GAP_SD = 5.0, 3.0  # sds of the priors of the middle threshold and of
 
 CUTS, CUT_SLOPE = "cuts", "cut_slope"
 GAPS, GAP_DRIFT = "gaps", "gap_drift"
-GAP_SLOPE = "gap_slope"  # temporary array of `move_gaps`
+GAP_SLOPE = "gap_slope"  # array of `move_gaps`, kept so that no table of addresses is built again
 GAP_PRIOR = GammaPrior(1.0, 0.1)  # prior of lambda
 GAP_START = 10.0  # precision of d before it is first drawn
 MAX_DEVIATION = 2.0  # bound on |f(d)|
@@ -166,12 +166,12 @@ class ThresholdModel:
         self.information = float(fisher.sum())
         self.anchor = int(np.argmin(np.abs(cumulated - 0.5)))
         anchored = re_anchored(self.position, size // 2, self.anchor)
-        self._log_gaps = _without(anchored, self.anchor)
+        self._log_gaps = np.delete(anchored, self.anchor)
         _, slope, _ = _bent(np.zeros(size - 1))
-        slopes = _with(slope, self.anchor, 1.0)
+        slopes = np.insert(slope, self.anchor, 1.0)
         self.prior_precision = np.full(size, GAP_SD**-2)
         self.prior_precision[size // 2] = MIDDLE_SD**-2
-        anchored_precision = _with(_without(self.prior_precision, size // 2), self.anchor, MIDDLE_SD**-2)
+        anchored_precision = np.insert(np.delete(self.prior_precision, size // 2), self.anchor, MIDDLE_SD**-2)
         jacobian = _jacobian(anchored, self.anchor) * slopes
         metric = counts.sum() * (jacobian.T @ fisher @ jacobian) + np.diag(anchored_precision * slopes**2)
         self._root = np.linalg.cholesky(metric)
@@ -203,7 +203,7 @@ class ThresholdModel:
         for eta in np.linspace(start[0] - 2, start[-1] + 2, 60):
             share = np.maximum(np.diff(expit(start - eta), prepend=0.0, append=1.0), 1e-12)
             information.append(np.diag(jacobian.T @ self._fisher(start - eta, share) @ jacobian))
-        return _without(np.max(information, axis=0), len(start) // 2)
+        return np.delete(np.max(information, axis=0), len(start) // 2)
 
     @staticmethod
     def slopes(position: Float64, sums: Float64) -> Float64:
@@ -226,39 +226,29 @@ class ThresholdModel:
         """Make one step of BAOAB, given `slopes`; return the arrays of the new state by their names on disk."""
         middle, anchor = len(slopes) // 2, self.anchor
         anchored = re_anchored(state.position, middle, anchor)
-        y, slope, change = _bent(_without(anchored, anchor) - self._log_gaps)
+        y, slope, change = _bent(np.delete(anchored, anchor) - self._log_gaps)
         gradient = self._anchored(state.position, self.gradient(state.position, slopes))
-        gradient = _with(_without(gradient, anchor) * slope - change, anchor, gradient[anchor])
+        gradient = np.insert(np.delete(gradient, anchor) * slope - change, anchor, gradient[anchor])
         kick = STEP * np.linalg.solve(self._root, gradient)
         kicked = state.momentum - np.clip(kick, -MOVE["most"], MOVE["most"])
         momentum = FRICTION * kicked + SPREAD * rng.standard_normal(len(kicked))
         moved = STEP / 2 * np.linalg.solve(self._root.T, kicked + momentum)
-        log_gaps = self._log_gaps + np.log(np.logaddexp(0.0, y + _without(moved, anchor)))
-        position = _with(log_gaps, anchor, anchored[anchor] + moved[anchor])
+        log_gaps = self._log_gaps + np.log(np.logaddexp(0.0, y + np.delete(moved, anchor)))
+        position = np.insert(log_gaps, anchor, anchored[anchor] + moved[anchor])
         return Thresholds(re_anchored(position, anchor, middle), momentum).arrays()
 
     def _anchored(self, position: Float64, gradient: Float64) -> Float64:
         """Convert the gradient at `position` from coordinates with the middle threshold to those with the anchor."""
         middle = len(position) // 2
-        gap_gradient, gaps = _without(gradient, middle), np.exp(_without(position, middle))
+        gap_gradient, gaps = np.delete(gradient, middle), np.exp(np.delete(position, middle))
         gap_gradient[self.anchor : middle] += gradient[middle] * gaps[self.anchor : middle]
         gap_gradient[middle : self.anchor] -= gradient[middle] * gaps[middle : self.anchor]
-        return _with(gap_gradient, self.anchor, gradient[middle])
+        return np.insert(gap_gradient, self.anchor, gradient[middle])
 
 
 def re_anchored(position: Float64, index: int, to: int) -> Float64:
     """Coordinates, (R - 1,), with the threshold of index `to` in place of the threshold of index `index`."""
-    return _with(_without(position, index), to, values_of(position, index)[to])
-
-
-def _without(vector: Float64, index: int) -> Float64:
-    """A vector without one entry; `numpy.delete` takes ten times as long, and thresholds move once a sweep."""
-    return np.concatenate([vector[:index], vector[index + 1 :]])
-
-
-def _with(vector: Float64, index: int, entry: float) -> Float64:
-    """A vector with a new entry before entry `index`."""
-    return np.concatenate([vector[:index], [entry], vector[index:]])
+    return np.insert(np.delete(position, index), to, values_of(position, index)[to])
 
 
 def values_of(position: Float64, middle: int | None = None) -> Float64:
