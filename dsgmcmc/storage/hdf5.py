@@ -14,13 +14,16 @@ from __future__ import annotations
 import io
 import math
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import h5py
+import numpy as np
+import numpy.typing as npt
 
 from dsgmcmc.errors import is_of_disk, naming
 
@@ -115,22 +118,57 @@ class _Disk(io.FileIO):
             self._error = self._error or error
 
 
-def plain_dataset(file: Any, name: str, file_bytes: int) -> Any:
-    """Return a data set of an open file of `file_bytes` bytes, checked so that memory may be allocated for it.
+class PlainFile:
+    """An HDF5 file of which only data sets are read that are stored in the file itself, each in one plain piece.
 
-    Raises ValueError if the data set is missing, is a link, or is not stored in this file in one piece; virtual,
-    external, chunked and compressed data sets are not.
-
-    Parameters
-    ----------
-    name : str
-        Path from the root, without a leading slash.
+    It calls HDF5 as directly as h5py allows: a snapshot has hundreds of small data sets, and h5py's own objects take
+    most of the time of reading them. Raises ValueError if it is not a regular file.
     """
-    data = _dataset_in_file(file, name)
-    offset, stored = data.id.get_offset(), data.id.get_storage_size()
-    if data.nbytes and (offset is None or stored != data.nbytes or offset + stored > file_bytes):
-        raise ValueError(f"/{name} is not stored in this file in one plain piece of {data.nbytes} bytes")
-    return data
+
+    def __init__(self, path: Path) -> None:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is a directory, a pipe or a device")
+        self._file, self._bytes = h5py.File(path, "r", locking=False), status.st_size
+        self._inside: set[str] = set()  # names that are known to be no links
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """Read a data set; parameters and errors are as in `dataset`."""
+        data = self._checked(name, shape, dtype)
+        array = np.empty(shape, dtype)
+        if array.size:
+            data.read(h5py.h5s.ALL, h5py.h5s.ALL, array)
+        return array
+
+    def dataset(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> h5py.Dataset:
+        """Open a data set, and check it so that memory may be allocated for it.
+
+        Raises ValueError or KeyError if the data set is missing, is a link, has another shape or type, or is virtual,
+        external, chunked or compressed.
+
+        Parameters
+        ----------
+        name : str
+            Path from the root, without a leading slash.
+        """
+        return h5py.Dataset(self._checked(name, shape, dtype))
+
+    def _checked(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> h5py.h5d.DatasetID:
+        _check_inside(self._file, name, self._inside)
+        data = h5py.h5d.open(self._file.id, name.encode())
+        stored, size = (data.dtype, data.shape), dtype.itemsize * math.prod(shape)
+        if stored != (dtype, shape):
+            raise ValueError(f"/{name} is {stored[0].str} {stored[1]}, not {dtype.str} {shape}")
+        offset, length = data.get_offset(), data.get_storage_size()
+        if size and (offset is None or length != size or offset + length > self._bytes):
+            raise ValueError(f"/{name} is not stored in this file in one plain piece of {size} bytes")
+        return data
 
 
 def checked_dataset(file: Any, name: str, longest: int) -> Any:
@@ -144,7 +182,10 @@ def checked_dataset(file: Any, name: str, longest: int) -> Any:
     name : str
         Path from the root, without a leading slash.
     """
-    data = _dataset_in_file(file, name)
+    _check_inside(file, name, set())
+    data = file[name]
+    if not isinstance(data, h5py.Dataset):
+        raise ValueError(f"/{name} is not a dataset")
     properties = data.id.get_create_plist()
     if not data.size and not properties.get_external_count() and properties.get_layout() in _IN_ONE_PIECE:
         return data
@@ -160,15 +201,12 @@ def checked_dataset(file: Any, name: str, longest: int) -> Any:
     return data
 
 
-def _dataset_in_file(file: Any, name: str) -> Any:
-    """Return the data set at a path. Raises ValueError if it is missing, is not a data set, or is behind a link."""
+def _check_inside(file: Any, name: str, inside: set[str]) -> None:
+    """Raise ValueError if there is no such name in an open file, or a link on the way; fill the names `inside`."""
     for ancestor in accumulate(name.split("/"), "{}/{}".format):
-        if not _is_hard_link(file, ancestor):
+        if ancestor not in inside and not _is_hard_link(file, ancestor):
             raise ValueError(f"/{ancestor} is missing, or a link elsewhere")
-    data = file[name]
-    if not isinstance(data, h5py.Dataset):
-        raise ValueError(f"/{name} is not a dataset")
-    return data
+        inside.add(ancestor)
 
 
 _IN_ONE_PIECE = (h5py.h5d.CONTIGUOUS, h5py.h5d.COMPACT)

@@ -18,14 +18,12 @@ import math
 import re
 import secrets
 import shutil
-import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
-import h5py
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -34,7 +32,7 @@ from typing_extensions import TypedDict  # Pydantic needs it before Python 3.12
 from dsgmcmc.errors import GoneError, InputError, refusing
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.storage.files import read_plain, remove_folder, sync, write_whole
-from dsgmcmc.storage.hdf5 import add_dataset, new_hdf5, plain_dataset
+from dsgmcmc.storage.hdf5 import PlainFile, add_dataset, new_hdf5
 from dsgmcmc.terminal import log
 from dsgmcmc.types import Array, Comm, Float64
 
@@ -321,26 +319,20 @@ class Snapshot:
         """Read a part of each block, and check the blocks that have not yet been checked."""
 
         def read() -> list[Array]:
-            status = shard.stat()
-            if not stat.S_ISREG(status.st_mode):
-                raise ValueError("it is a directory, a pipe or a device")
-            with h5py.File(shard, "r", locking=False) as file:
-                return [self._read(file, entry, status.st_size, part) for entry in entries]
+            with PlainFile(shard) as file:
+                return [self._read(file, entry, part) for entry in entries]
 
         return read_snapshot_file(shard, read)
 
-    def _read(self, file: Any, entry: BlockEntry, file_bytes: int, part: Any) -> Array:
-        name = entry.key.path
-        data = plain_dataset(file, name, file_bytes)
-        if data.shape != entry.shape or data.dtype.str != entry.dtype:
-            stored = f"{data.dtype.str} {data.shape}"
-            raise ValueError(f"{name} is {stored}; the manifest says {entry.dtype} {entry.shape}")
-        if part is ...:
-            data = np.asarray(data[...])  # read once, and checked in memory
-        if entry.key not in self._checked and _hash(data) != entry.sha256:
+    def _read(self, file: PlainFile, entry: BlockEntry, part: Any) -> Array:
+        name, dtype, known = entry.key.path, np.dtype(entry.dtype), entry.key in self._checked
+        small = dtype.itemsize * math.prod(entry.shape) <= _PIECE_BYTES
+        whole = part is ... or (small and not known)  # read once, and checked in memory
+        data = (file.array if whole else file.dataset)(name, entry.shape, dtype)
+        if not known and _hash(data) != entry.sha256:
             raise ValueError(f"{name} does not match its checksum")
         self._checked.add(entry.key)
-        return np.asarray(data[part])
+        return data if part is ... else np.array(data[part])
 
     def verify(self) -> None:
         """Check all blocks that have not yet been checked, in bounded memory.
