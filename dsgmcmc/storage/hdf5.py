@@ -74,6 +74,7 @@ class _Disk(io.FileIO):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "x+")
+        self._path = path
         self._error: BaseException | None = None
 
     def check(self) -> None:
@@ -112,7 +113,7 @@ class _Disk(io.FileIO):
     @contextmanager
     def _storing_errors(self) -> Iterator[None]:
         try:
-            with naming(Path(str(self.name))):
+            with naming(self._path):
                 yield
         except BaseException as error:
             self._error = self._error or error
