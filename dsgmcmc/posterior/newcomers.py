@@ -26,28 +26,13 @@ the ratings file. New features are encoded by the encoding of the run's features
 the run knows keeps its features from the ratings file, unless new features are given.
 
 **Ordinal ratings and counts.** The distribution of a row is not normal. Therefore the row is drawn once at each saved
-draw (`draw_row`), with individual scale and thresholds if the model has them. The density of a row, with P = Lambda, is
-proportional to N(theta; m, P^-1) prod_r p(x_r | eta_r) with eta = Phi theta + b, where log p is concave in eta. The
-mode and the curvature at the mode give a normal approximation N(mode, A^-1) with
-A = P + Phi^T diag(- d^2 log p / d eta^2) Phi. In the coordinates u with theta = mode + L^-T u and A = L L^T, the
-density is proportional to w(u) N(u; 0, I). An elliptical slice leaves this distribution invariant [Murray 2010,
-figure 2; Nishihara 2014, section 3], without a step size, tuning or rejections. If w is nearly constant, that is, if
-the distribution is nearly normal, every slice is a nearly independent draw. The first of `SLICES` slices starts from a
-draw of the normal approximation.
-
-Individual scales and thresholds have the coordinates u ~ N(0, 1 / lambda) and d ~ N(0, 1 / lambda_r), which are 0 at
-the shared values. Slices update them and theta in turns. They mix more slowly, so `TURNS` turns are needed.
-
-[Murray 2010] I. Murray, R. P. Adams, D. J. C. MacKay: Elliptical slice sampling, AISTATS.
-[Nishihara 2014] R. Nishihara, I. Murray, R. P. Adams: Parallel MCMC with generalized elliptical slice sampling, JMLR
-15.
+draw (`dsgmcmc.posterior.drawn_rows`), with individual scale and thresholds if the model has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import copy
-from math import cos, exp, log, pi, sin
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,10 +42,9 @@ from numpy.random import Generator
 from dsgmcmc.data.ratings import SIDES, SLAB, Features, Ratings, find_bad_scale, row_slabs
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS, coordinates_of, cuts_of
-from dsgmcmc.model.likelihoods.scales import log_scale
+from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS
 from dsgmcmc.model.parts import PARTS
-from dsgmcmc.model.predictive.base import EFFECT_NODES
+from dsgmcmc.posterior.drawn_rows import RatedRow, Spread, draw_rows
 from dsgmcmc.posterior.draws import OTHER, Draw, Rows
 from dsgmcmc.posterior.names import Vocabulary, unknown_names
 from dsgmcmc.posterior.run import Run
@@ -69,13 +53,8 @@ from dsgmcmc.types import Array, Float32, Float64, Int32
 if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
 
-#: Log density of every rating, (n,), given their predictors (n,).
-LogDensity = Callable[[Float64], Float64]
-
 GIBBS_TURNS = 10  # draws of g and theta in turns
-SLICES, TURNS = 10, 90  # slices of theta alone; turns of theta with scale and thresholds
-NEWTON_STEPS = 50  # largest number of Newton steps to the mode; about five are usual
-DIFFERENCE_STEP = 1e-3  # for derivatives of the normal approximation; their error does not change the target
+TOGETHER = 256  # rows whose ratings are in memory at a time
 
 
 class NewRatings(NamedTuple):
@@ -346,15 +325,17 @@ class FoldIn:
         cuts = np.tile(draw.thresholds, (n, 1)) if self._has_cuts and draw.thresholds is not None else None
         covariance = np.tile(unseen.covariance.astype(np.float64), (n, 1, 1))
         rows = Rows(unseen.mean + shifts, covariance, np.ones(n), cuts)
-        for k in np.flatnonzero(np.diff(self._ends)).tolist():
-            row = self._given_ratings(draw, self.rated(k), k, prior.mean + shifts[k], precision)
+        rated = np.flatnonzero(np.diff(self._ends))
+        for part in np.split(rated, range(TOGETHER, len(rated), TOGETHER)):
+            given = [self._given_ratings(draw, self.rated(k), k, prior.mean + shifts[k], precision) for k in part]
             if law.is_conditionally_gaussian():
-                rows.mean[k], rows.covariance[k], rows.noise[k] = normal_row(law, row, of_all_pairs, nu, rng)
-            else:
-                rows.mean[k], scale, row_cuts = draw_row(law, row, self._thresholds(draw, self.rated(k)), spread, rng)
-                rows.covariance[k], rows.noise[k] = 0.0, 1 / scale
+                for k, row in zip(part, given, strict=True):
+                    rows.mean[k], rows.covariance[k], rows.noise[k] = normal_row(law, row, of_all_pairs, nu, rng)
+            elif given:
+                rows.mean[part], scale, row_cuts = draw_rows(law, given, draw.thresholds, spread, rng)
+                rows.covariance[part], rows.noise[part] = 0.0, 1 / scale
                 if cuts is not None:
-                    cuts[k] = row_cuts
+                    cuts[part] = row_cuts
         return rows
 
     def _of_features(self, draw: Draw) -> Float64:
@@ -379,29 +360,14 @@ class FoldIn:
             phi[:, config.rank] = 1.0
         scales = draw.tau * draw.noise_scale[OTHER[self.kind]][rated].astype(np.float64)
         values = self._values[self._ends[k] : self._ends[k + 1]]
-        return RatedRow(phi, offset, values, scales, centre, precision, variance)
+        effects = np.broadcast_to(np.asarray(variance, np.float64), len(phi))
+        return RatedRow(phi, offset, values, scales, effects, centre, precision, self._thresholds(draw, rated))
 
     def _thresholds(self, draw: Draw, rated: Int32) -> Array | None:
         """Return the thresholds, or other parameters of the likelihood, that all rows share, or of each rating."""
         if draw.thresholds is None:
             return self.run.config.law.shape_of(draw.shared)
         return draw.thresholds if draw.user_thresholds is None or self._has_cuts else draw.user_thresholds[rated]
-
-
-class RatedRow(NamedTuple):
-    """A row and its ratings x: design matrix Phi (`features`) and offset b of the predictors, and its prior.
-
-    `scales` are tau times the noise scales of the other sides of the ratings, which are 1 if the model has none;
-    `centre` is the prior mean; `effects` are the variances of unknown effects that are added to the predictors.
-    """
-
-    features: Float64
-    offset: Float64
-    x: Float64
-    scales: Float64
-    centre: Float64
-    precision: Float64
-    effects: Array | float
 
 
 def normal_row(
@@ -430,143 +396,3 @@ def normal_row(
         squares = float(noise_precision @ (target - row.features @ drawn) ** 2)
         g = rng.gamma((nu.item() + len(target)) / 2) / ((nu.item() + squares) / 2)
     return mean, inverse.T @ inverse, 1 / g
-
-
-# ---------------------------------------------------------------------- rows whose distribution is not normal
-
-
-def draw_row(
-    law: type[Law], row: RatedRow, thresholds: Array | None, spread: Spread, rng: Generator
-) -> tuple[Float64, float, Array | None]:
-    """Draw a row given its ratings.
-
-    Parameters
-    ----------
-    law : type of Law
-        Likelihood under which the conditional distribution of a row is not normal.
-    row : RatedRow
-        The row's ratings, and the prior of its theta.
-    thresholds : (R - 1,) or (n, R - 1) float, or None
-        Thresholds between levels: shared, or for every rating.
-    spread : Spread
-        Priors of the row's scale and gaps.
-
-    Returns
-    -------
-    theta : (D,) float64
-    scale : float
-    thresholds : array or None
-        Thresholds of the row if it has individual ones, otherwise as given.
-    """
-    nodes = [(np.sqrt(row.effects) * node, log(share)) for node, share in EFFECT_NODES]
-    if not np.any(row.effects):
-        nodes = [(np.zeros(()), 0.0)]
-
-    def log_density(eta: Float64, scale: float, cuts: Array | None) -> Float64:
-        terms = [law.log_likelihood_at(row.x, eta + d, scale * row.scales, cuts) + share for d, share in nodes]
-        return np.asarray(np.logaddexp.reduce(terms, axis=0))
-
-    def log_weight_of_theta(u: Float64) -> float:
-        theta = mode + inverse.T @ u
-        from_centre = theta - row.centre
-        prior = float(from_centre @ row.precision @ from_centre)
-        return float(log_density(row.features @ theta + row.offset, *at_z).sum()) + (float(u @ u) - prior) / 2
-
-    def log_weight_of_z(z: Float64) -> float:
-        return float(log_density(eta, *spread.at(z, thresholds)).sum())
-
-    z = np.zeros(len(spread.scale) + len(spread.gaps))
-    at_z = spread.at(z, thresholds)
-    mode, inverse = laplace(row, lambda eta: log_density(eta, *at_z))
-    u = rng.standard_normal(len(row.centre))
-    for _ in range(TURNS if len(z) else SLICES):
-        u = slice_on_ellipse(u, log_weight_of_theta, rng)
-        theta = mode + inverse.T @ u
-        if len(z):
-            eta = row.features @ theta + row.offset
-            z = slice_on_ellipse(z, log_weight_of_z, rng)
-            at_z = spread.at(z, thresholds)
-    return theta, *at_z
-
-
-class Spread(NamedTuple):
-    """Prior sds of the coordinates of a row's scale, (1,) or (0,), and of its gaps, (R - 2,) or (0,).
-
-    The coordinates are 0 at the shared values; `bound` limits |log s|. The vector z has the coordinates in units of
-    their sds, so that the prior of z is N(0, I).
-    """
-
-    scale: Float64
-    gaps: Float64
-    bound: float
-
-    @classmethod
-    def of(cls, law: type[Law], scale_precision: Float64 | None, gap_precision: Float64 | None) -> Spread:
-        """Convert from precisions, which are None if rows have no such parameter."""
-        scale = np.zeros(0) if scale_precision is None else np.array([scale_precision.item() ** -0.5])
-        return cls(scale, np.zeros(0) if gap_precision is None else gap_precision**-0.5, law.scale_bound)
-
-    def at(self, z: Float64, thresholds: Array | None) -> tuple[float, Array | None]:
-        """Return scale and thresholds at z, given the shared thresholds."""
-        n = len(self.scale)
-        scale = exp(log_scale(self.scale * z[:n], self.bound)[0]) if n else 1.0
-        if len(self.gaps) and thresholds is not None:
-            thresholds = cuts_of(coordinates_of(thresholds), self.gaps * z[n:])
-        return scale, thresholds
-
-
-def slice_on_ellipse(u: Float64, log_weight: Callable[[Float64], float], rng: Generator) -> Float64:
-    """Move u by a transition that leaves w(u) N(u; 0, I) invariant [Murray 2010, figure 2]."""
-    other, level = rng.standard_normal(len(u)), log_weight(u) + log(rng.random())
-    angle = rng.uniform(0.0, 2 * pi)
-    low, high = angle - 2 * pi, angle
-    while True:
-        moved: Float64 = cos(angle) * u + sin(angle) * other
-        if log_weight(moved) > level or high - low < 1e-12:
-            return moved
-        low, high = (angle, high) if angle < 0 else (low, angle)
-        angle = rng.uniform(low, high)
-
-
-def laplace(row: RatedRow, log_density: LogDensity) -> tuple[Float64, Float64]:
-    """Return the Laplace approximation N(mode, (L L^T)^-1) of a row, from its curvature at the mode.
-
-    Parameters
-    ----------
-    row : RatedRow
-    log_density : callable
-        Log density of every rating, given the predictors.
-
-    Returns
-    -------
-    mode : (D,) float64
-    inverse : (D, D) float64
-        L^-1.
-    """
-
-    def energy(theta: Float64) -> float:
-        u = theta - row.centre
-        return float(u @ row.precision @ u / 2 - log_density(row.features @ theta + row.offset).sum())
-
-    def slope_and_curvature(theta: Float64) -> tuple[Float64, Float64]:
-        """Derivatives by central differences; minus the second derivative of the log density is at least 0."""
-        eta = row.features @ theta + row.offset
-        above, below = log_density(eta + DIFFERENCE_STEP), log_density(eta - DIFFERENCE_STEP)
-        curvature = np.maximum((2 * log_density(eta) - above - below) / DIFFERENCE_STEP**2, 0.0)
-        slope = row.precision @ (theta - row.centre) - row.features.T @ ((above - below) / (2 * DIFFERENCE_STEP))
-        return slope, row.precision + (row.features.T * curvature) @ row.features
-
-    theta = row.centre
-    old = energy(theta)
-    for _ in range(NEWTON_STEPS):
-        slope, curvature = slope_and_curvature(theta)
-        step = np.linalg.solve(curvature, slope)
-        length, new = 1.0, energy(theta - step)
-        while not new <= old and length > 1e-6:
-            length /= 2
-            new = energy(theta - length * step)
-        theta, gain = theta - length * step, old - new
-        old = new
-        if not gain > 1e-6:
-            break
-    return theta, np.linalg.inv(np.linalg.cholesky(slope_and_curvature(theta)[1]))

@@ -593,19 +593,17 @@ class Ordinal(ScaledRows):
     def log_likelihood_at(cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None) -> Float64:
         """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not Gaussian.
 
-        Differences of F are computed in the nearer tail, where they lose no digits.
+        With a and b the ends of the level, from the predictor, F(b) - F(a) is 1 - exp(a - b) over the product of
+        1 + exp(a) and 1 + exp(-b), which loses no digits in either tail.
         """
-        from scipy.special import expit
-
         assert thresholds is not None
-        thresholds = np.atleast_2d(thresholds)
-        cuts = np.full((len(thresholds), thresholds.shape[1] + 2), np.inf)
-        cuts[:, 0], cuts[:, 1:-1] = -np.inf, thresholds
-        level, owner = x.astype(np.int64), np.arange(len(x)) if len(cuts) > 1 else 0
-        upper, lower = scale * (cuts[owner, level + 1] - eta), scale * (cuts[owner, level] - eta)
-        flipped = lower + upper > 0
-        p = expit(np.where(flipped, -lower, upper)) - expit(np.where(flipped, -upper, lower))
-        return np.asarray(np.log(np.maximum(p, 1e-300)))
+        level, last = x.astype(np.int64), thresholds.shape[-1]
+        own = level if thresholds.ndim == 1 else level + last * np.arange(len(x))
+        lower = np.where(level == 0, -np.inf, thresholds.take(own - (level > 0)))
+        upper = np.where(level == last, np.inf, thresholds.take(own - (level == last)))
+        below, above = (np.exp(np.minimum(scale * d, 690.0)) for d in (lower - eta, eta - upper))
+        both = below * above
+        return np.asarray(np.log(np.maximum((1 - both) / (1 + below + above + both), 1e-300)))
 
     # ------------------------------------------------------------------ new ratings
 
