@@ -8,7 +8,7 @@ from dsgmcmc.densities import sample, sample_density
 from dsgmcmc.errors import SamplingWarning
 
 pytestmark = pytest.mark.statistical
-SLOW = {"garch", "mixture"}  # the others would most likely fail with them
+SLOW = {"garch", "mixture", "vote"}  # the others would most likely fail with them
 
 
 # on funnels some trajectories diverge even in a good run, and that is said

@@ -131,7 +131,6 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     ("processes", "kills"),
     [
         (1, KILLS[::4]),
-        (2, KILLS[1:2]),
         (3, KILLS[13:14]),
         *(pytest.param(n, KILLS[k : k + 4], marks=pytest.mark.long) for n in (1, 2, 3) for k in range(0, 20, 4)),
     ],

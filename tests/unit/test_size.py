@@ -2,7 +2,8 @@
 
 The last raises: 20,400 lines of the package for `dsgmcmc.testing`, which was a part of the tests; 21,200 for files in
 the formats of the field, checks of valid input, ratings on a logarithmic scale, and one compilation for processes that
-start together. Since then what was said twice was taken away: 20,900.
+start together. Since then what was said twice was taken away: 20,900. 20,925 for rows of new users that are drawn many
+at a time, and snapshots that are read by HDF5's own calls.
 """
 
 import ast
@@ -17,7 +18,7 @@ from dsgmcmc.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Lines of code that the package and the tests may have.
-LIMITS = {"dsgmcmc": 20_900, "tests": 19_070}
+LIMITS = {"dsgmcmc": 20_925, "tests": 19_070}
 #: Parameters that all commands together may have, and `sample`: those that they have. The latest are --scale, because
 #: amounts and plays need logarithms, and only a setting of the run can give predictions in their own unit; and
 #: --matrix, because a matrix with numbers for names may also be a table with a line for each rating.
