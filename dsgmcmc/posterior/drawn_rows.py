@@ -56,9 +56,9 @@ class RatedRow(NamedTuple):
     thresholds: Array | None
 
 
-def predictors(rows: Sequence[RatedRow], theta: Float64) -> Float64:
-    """Return eta of the ratings of rows, row after row, (n,), given theta of every row, (rows, D)."""
-    return np.concatenate([row.features @ theta_k + row.offset for row, theta_k in zip(rows, theta, strict=True)])
+def predictors(rows: Sequence[RatedRow], theta: Float64) -> list[Float64]:
+    """Return eta of every row's ratings, given theta of every row, (rows, D)."""
+    return [row.features @ theta_k + row.offset for row, theta_k in zip(rows, theta, strict=True)]
 
 
 def log_density(
@@ -80,10 +80,10 @@ def log_density(
 
 
 def log_likelihood(
-    law: type[Law], rows: Sequence[RatedRow], theta: Float64, scale: Float64, cuts: Float64 | None
+    law: type[Law], rows: Sequence[RatedRow], eta: list[Float64], scale: Float64, cuts: Float64 | None
 ) -> Float64:
-    """Return the log likelihood of every row, (rows,); parameters are as in `predictors` and `log_density`."""
-    densities = log_density(law, rows, predictors(rows, theta), scale, cuts)
+    """Return the log likelihood of every row, (rows,), at the predictors of `predictors`; see `log_density`."""
+    densities = log_density(law, rows, np.concatenate(eta), scale, cuts)
     return np.asarray(np.bincount(_owner(rows), densities), np.float64)
 
 
@@ -154,16 +154,18 @@ def draw_rows(
 
     def log_weight_of_theta(u: Float64, places: Int64) -> Float64:
         chosen, theta = [rows[k] for k in places], mode[places] + np.einsum("nij,ni->nj", inverse[places], u)
-        likelihood = log_likelihood(law, chosen, theta, *spread.at(z[places], thresholds))
+        likelihood = log_likelihood(law, chosen, predictors(chosen, theta), *spread.at(z[places], thresholds))
         return np.asarray(likelihood + _log_prior(chosen, theta) + (u**2).sum(axis=1) / 2)
 
     def log_weight_of_z(z: Float64, places: Int64) -> Float64:
-        return log_likelihood(law, [rows[k] for k in places], theta[places], *spread.at(z, thresholds))
+        chosen, at_theta = [rows[k] for k in places], [eta[k] for k in places]
+        return log_likelihood(law, chosen, at_theta, *spread.at(z, thresholds))
 
     u = rng.standard_normal(mode.shape)
     for _ in range(TURNS if z.size else SLICES):
         u = slice_on_ellipse(u, log_weight_of_theta, rng)
         theta = mode + np.einsum("nij,ni->nj", inverse, u)
+        eta = predictors(rows, theta)
         if z.size:
             z = slice_on_ellipse(z, log_weight_of_z, rng)
     return theta, *spread.at(z, thresholds)
@@ -200,11 +202,11 @@ def laplace(law: type[Law], rows: Sequence[RatedRow], scale: Float64, cuts: Floa
     """
 
     def energy(theta: Float64) -> Float64:
-        return np.asarray(-_log_prior(rows, theta) - log_likelihood(law, rows, theta, scale, cuts))
+        return np.asarray(-_log_prior(rows, theta) - log_likelihood(law, rows, predictors(rows, theta), scale, cuts))
 
     def slope_and_curvature(theta: Float64) -> tuple[Float64, Float64]:
         """Derivatives by central differences; minus the second derivative of the log density is at least 0."""
-        shifts, eta = (DIFFERENCE_STEP, 0.0, -DIFFERENCE_STEP), predictors(rows, theta)
+        shifts, eta = (DIFFERENCE_STEP, 0.0, -DIFFERENCE_STEP), np.concatenate(predictors(rows, theta))
         above, there, below = (log_density(law, rows, eta + shift, scale, cuts) for shift in shifts)
         curvature = np.maximum((2 * there - above - below) / DIFFERENCE_STEP**2, 0.0)
         parts = [np.split(values, ends) for values in ((above - below) / (2 * DIFFERENCE_STEP), curvature)]
