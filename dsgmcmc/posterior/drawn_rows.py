@@ -68,14 +68,15 @@ def log_density(
 
     `scale` (rows,) are the rows' scales, and `cuts` (rows, R - 1) their thresholds, if they have individual ones.
     """
-    owner, thresholds = _owner(rows), rows[0].thresholds
+    lengths, thresholds = [len(row.x) for row in rows], rows[0].thresholds
     x, scales, effects = (np.concatenate(arrays) for arrays in zip(*(row[2:5] for row in rows), strict=True))
     if cuts is not None:
-        thresholds = cuts.take(owner, axis=0)
+        thresholds = np.repeat(cuts, lengths, axis=0)
     elif thresholds is not None and thresholds.ndim == 2:  # each rating has its own
         thresholds = np.concatenate([row.thresholds for row in rows if row.thresholds is not None])
     nodes = [(np.sqrt(effects) * node, log(share)) for node, share in EFFECT_NODES] if effects.any() else [(0.0, 0.0)]
-    terms = [law.log_likelihood_at(x, eta + d, scale[owner] * scales, thresholds) + share for d, share in nodes]
+    scales = np.repeat(scale, lengths) * scales
+    terms = [law.log_likelihood_at(x, eta + d, scales, thresholds) + share for d, share in nodes]
     return functools.reduce(np.logaddexp, terms)
 
 
@@ -84,12 +85,8 @@ def log_likelihood(
 ) -> Float64:
     """Return the log likelihood of every row, (rows,), at the predictors of `predictors`; see `log_density`."""
     densities = log_density(law, rows, np.concatenate(eta), scale, cuts)
-    return np.asarray(np.bincount(_owner(rows), densities), np.float64)
-
-
-def _owner(rows: Sequence[RatedRow]) -> Int64:
-    """Position of each rating's row."""
-    return np.repeat(np.arange(len(rows)), [len(row.x) for row in rows])
+    owner = np.repeat(np.arange(len(rows)), [len(row.x) for row in rows])
+    return np.asarray(np.bincount(owner, densities), np.float64)
 
 
 def _log_prior(rows: Sequence[RatedRow], theta: Float64) -> Float64:
@@ -165,8 +162,8 @@ def draw_rows(
     for _ in range(TURNS if z.size else SLICES):
         u = slice_on_ellipse(u, log_weight_of_theta, rng)
         theta = mode + np.einsum("nij,ni->nj", inverse, u)
-        eta = predictors(rows, theta)
         if z.size:
+            eta = predictors(rows, theta)
             z = slice_on_ellipse(z, log_weight_of_z, rng)
     return theta, *spread.at(z, thresholds)
 
@@ -182,8 +179,8 @@ def slice_on_ellipse(u: Float64, log_weight: Callable[[Float64, Int64], Float64]
     angle = rng.uniform(0.0, 2 * pi, len(u))
     low, high = angle - 2 * pi, angle.copy()
     while len(left):
-        tried = np.cos(angle)[left, np.newaxis] * u[left] + np.sin(angle)[left, np.newaxis] * other[left]
-        moved[left] = tried
+        turned = angle[left, np.newaxis]
+        tried = moved[left] = np.cos(turned) * u[left] + np.sin(turned) * other[left]
         left = left[~((log_weight(tried, left) > level[left]) | (high[left] - low[left] < 1e-12))]
         below = angle[left] < 0
         low[left], high[left] = np.where(below, angle[left], low[left]), np.where(below, high[left], angle[left])
