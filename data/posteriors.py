@@ -1,8 +1,9 @@
-"""Posteriors of the shapes that posteriordb has, with data made up here: energies, and gradients by complex steps.
+"""Posteriors of the shapes that posteriordb has, with data made up here: energies, and gradients by
+complex steps.
 
-`posteriors.json` has their means and standard deviations: of linear regressions in closed form, of others from 40,000
-draws by NUTS (NumPyro 0.22, dense metric, acceptance 0.95). Their ESS is above 4,000, but 1,433 in `centred`. NUTS has
-divergences, too: 23 in `centred` and 20 in `counts`.
+`posteriors.json` has their means and standard deviations: of linear regressions in closed form, of
+others from 40,000 draws by NUTS (NumPyro 0.22, dense metric, acceptance 0.95). Their ESS is above
+4,000, but 1,433 in `centred`. NUTS has divergences, too: 23 in `centred` and 20 in `counts`.
 """
 
 from __future__ import annotations
@@ -34,10 +35,14 @@ def linear(x: np.ndarray, y: np.ndarray) -> Posterior:
     """Coefficients and log sigma of a linear regression with a constant, flat."""
     x = np.column_stack([np.ones(len(y)), x])
     square = lambda t: ((y - t[:, :-1] @ x.T) ** 2).sum(axis=1)  # noqa: E731
-    return Posterior(x.shape[1] + 1, lambda t: 0.5 * square(t) * np.exp(-2 * t[:, -1]) + len(y) * t[:, -1])
+    return Posterior(
+        x.shape[1] + 1, lambda t: 0.5 * square(t) * np.exp(-2 * t[:, -1]) + len(y) * t[:, -1]
+    )
 
 
-def regression(n: int, mean: float, sd: object, beta: object, sigma: float, mix: float = 0.0) -> Posterior:
+def regression(
+    n: int, mean: float, sd: object, beta: object, sigma: float, mix: float = 0.0
+) -> Posterior:
     """Features with these means and standard deviations, of which a share `mix` is in common."""
     rng = np.random.default_rng(n)
     x = rng.normal(size=(n, np.size(beta)))
@@ -47,7 +52,9 @@ def regression(n: int, mean: float, sd: object, beta: object, sigma: float, mix:
 
 def autoregression(n: int = 205, lags: int = 5) -> Posterior:
     """Of five lags."""
-    y = lfilter([1.0], [1.0, -0.05, 0.0, -0.2, 0.1, -0.6], 0.15 * np.random.default_rng(n).normal(size=n))
+    y = lfilter(
+        [1.0], [1.0, -0.05, 0.0, -0.2, 0.1, -0.6], 0.15 * np.random.default_rng(n).normal(size=n)
+    )
     return linear(np.column_stack([y[lags - k : n - k] for k in range(1, lags + 1)]), y[lags:])
 
 
@@ -74,13 +81,22 @@ def vote() -> Posterior:
 
 
 def counts() -> Posterior:
-    """Counts whose log rate is 1 and a Gaussian process: log length, log amplitude, 11 coefficients of sines."""
+    """Counts whose log rate is 1 and a Gaussian process: log length, log amplitude, 11 coefficients
+    of sines.
+    """
     place, wave = np.linspace(-10, 10, 11), np.arange(1, 12) * np.pi / 30
-    y, sines = np.random.default_rng(4).poisson(np.exp(1 + np.sin(place / 3))), np.sin(np.outer(wave, place + 15))
+    y, sines = (
+        np.random.default_rng(4).poisson(np.exp(1 + np.sin(place / 3))),
+        np.sin(np.outer(wave, place + 15)),
+    )
 
     def energy(t: np.ndarray) -> np.ndarray:
         length, amplitude = np.exp(t[:, :1]), np.exp(t[:, 1:2])
-        root = amplitude * np.sqrt(np.sqrt(2 * np.pi) * length / 15) * np.exp(-((length * wave) ** 2) / 4)
+        root = (
+            amplitude
+            * np.sqrt(np.sqrt(2 * np.pi) * length / 15)
+            * np.exp(-((length * wave) ** 2) / 4)
+        )
         f = 1 + (root * t[:, 2:]) @ sines
         prior = 4 * length - 25 * t[:, :1] + amplitude**2 / 8 - t[:, 1:2]
         return prior[:, 0] + (np.exp(f) - y * f + 0.5 * t[:, 2:] ** 2).sum(axis=1)
@@ -105,7 +121,9 @@ def garch() -> Posterior:
 
 
 def mixture() -> Posterior:
-    """First mean, log distance of the second, log standard deviations, and logit of the first's share."""
+    """First mean, log distance of the second, log standard deviations, and logit of the first's
+    share.
+    """
     rng = np.random.default_rng(6)
     y = np.append(rng.normal(-2.7, 1, 240), rng.normal(2.9, 1.1, 160))
 
@@ -114,7 +132,11 @@ def mixture() -> Posterior:
         mean, sd = np.stack([t[:, 0], t[:, 0] + np.exp(t[:, 1])]), np.exp(t[:, 2:4].T)
         z, weight = (y - mean[..., None]) / sd[..., None], np.stack([share, 1 - share]) / sd
         parts = np.exp(-0.5 * z**2) * weight[..., None]
-        prior = ((mean**2 + sd**2) / 8).sum(axis=0) - t[:, 1:4].sum(axis=1) - 5 * np.log(share * (1 - share))
+        prior = (
+            ((mean**2 + sd**2) / 8).sum(axis=0)
+            - t[:, 1:4].sum(axis=1)
+            - 5 * np.log(share * (1 - share))
+        )
         return prior - np.log(parts.sum(axis=0)).sum(axis=1)
 
     return Posterior(5, energy)

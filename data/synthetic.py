@@ -4,25 +4,28 @@
     python data/synthetic.py ratings.csv
     python data/synthetic.py large.parquet --rows 138493 --cols 26744 --ratings 20000000
 
-**Pairs.** Every user has at least 20 ratings, or half the mean number if that is smaller. The remaining ratings are
-divided among users in proportion to quantiles of Gamma(0.6). Every item has at least one rating; the remaining ratings
-are divided among items in proportion to quantiles of Gamma(0.5). No user rates more than 60 % of the items, and no item
-is rated by more than 60 % of the users. Both shapes were fitted to the percentiles of MovieLens 1M. The items of a user
-are drawn one after the other without replacement, by weight. The weights give every item its expected number of
-ratings: the most popular items weigh more than their share, because no user rates them twice. Ratings are missing at
-random. The ratings of a user are seconds apart.
+**Pairs.** Every user has at least 20 ratings, or half the mean number if that is smaller. The
+remaining ratings are divided among users in proportion to quantiles of Gamma(0.6). Every item has
+at least one rating; the remaining ratings are divided among items in proportion to quantiles of
+Gamma(0.5). No user rates more than 60 % of the items, and no item is rated by more than 60 % of the
+users. Both shapes were fitted to the percentiles of MovieLens 1M. The items of a user are drawn one
+after the other without replacement, by weight. The weights give every item its expected number of
+ratings: the most popular items weigh more than their share, because no user rates them twice.
+Ratings are missing at random. The ratings of a user are seconds apart.
 
-**Ratings.** User i and item j have factors W_i, H_j ~ N(0, s^2 I) with s^4 = 0.5^2 / K, so that W_i . H_j has the
-standard deviation 0.5 for any rank K. Their biases are a_i ~ N(0, 0.4^2) and b_j ~ N(0, 0.5^2). A rating is
+**Ratings.** User i and item j have factors W_i, H_j ~ N(0, s^2 I) with s^4 = 0.5^2 / K, so that W_i
+. H_j has the standard deviation 0.5 for any rank K. Their biases are a_i ~ N(0, 0.4^2) and b_j ~
+N(0, 0.5^2). A rating is
 
     x_ij = 3.5 + a_i + b_j + W_i . H_j + noise,   noise ~ N(0, sigma^2 / (g_i g'_j)),
 
-with g = g' = 1 or, given a noise spread nu, g_i, g'_j ~ Gamma(nu / 2, rate nu / 2). Half-star ratings are x rounded to
-the nearest of 0.5, 1, ... 5. Their best possible prediction is therefore not the predictor but E[rounded | truth]
-(`best_prediction`).
+with g = g' = 1 or, given a noise spread nu, g_i, g'_j ~ Gamma(nu / 2, rate nu / 2). Half-star
+ratings are x rounded to the nearest of 0.5, 1, ... 5. Their best possible prediction is therefore
+not the predictor but E[rounded | truth] (`best_prediction`).
 
-Ratings are drawn in chunks of users, so memory grows with the numbers of rows and columns, but not with the number of
-ratings. A file depends only on the arguments, the release, and the versions of NumPy and DuckDB.
+Ratings are drawn in chunks of users, so memory grows with the numbers of rows and columns, but not
+with the number of ratings. A file depends only on the arguments, the release, and the versions of
+NumPy and DuckDB.
 """
 
 from __future__ import annotations
@@ -50,7 +53,8 @@ from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 #: Shapes of the Gamma distributions of ratings per user and per item.
 USER_SHAPE, ITEM_SHAPE = 0.6, 0.5
-#: Smallest number of ratings of a user, and largest share of items that a user rates, or of users who rate an item.
+#: Smallest number of ratings of a user, and largest share of items that a user rates, or of users
+#: who rate an item.
 MIN_RATINGS, MAX_SHARE = 20, 0.6
 #: Mean rating, and standard deviation of W_i . H_j.
 MEAN, FACTOR_SD = 3.5, 0.5
@@ -64,10 +68,15 @@ AMOUNTS: dict[str, Callable[[Float64, np.random.Generator], Float64]] = {
     "gamma": lambda eta, rng: np.exp(eta) * rng.gamma(1.5, 1 / 1.5, len(eta)),
     "Pareto, cut": lambda eta, rng: np.exp(eta) * np.minimum(1 + rng.pareto(1.5, len(eta)), 100.0),
     "heavy counts": lambda eta, rng: 1.0 + rng.poisson(np.exp(eta + rng.standard_normal(len(eta)))),
-    "sums": lambda eta, rng: np.exp(eta + 0.5 * rng.standard_normal(len(eta))) + rng.lognormal(1, 1, len(eta)),
+    "sums": lambda eta, rng: (
+        np.exp(eta + 0.5 * rng.standard_normal(len(eta))) + rng.lognormal(1, 1, len(eta))
+    ),
 }
 _CHUNK = 1 << 18  # number of ratings that are drawn at a time
-_START, _PERIOD = 946_684_800, 3 * 365 * 86_400  # timestamps begin in the three years from 2000 on, in seconds
+_START, _PERIOD = (
+    946_684_800,
+    3 * 365 * 86_400,
+)  # timestamps begin in the three years from 2000 on, in seconds
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,8 @@ class SyntheticOptions:
 
 @dataclass(frozen=True)
 class Truth:
-    """Parameters from which ratings were drawn; rows are users (``userId`` - 1), columns items (``movieId`` - 1).
+    """Parameters from which ratings were drawn; rows are users (``userId`` - 1), columns items
+    (``movieId`` - 1).
 
     Attributes
     ----------
@@ -133,16 +143,20 @@ def generate(
     force: bool = False,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Truth:
-    """Write ratings to `out`, as CSV or Parquet depending on the suffix, and the truth to `truth_path(out)`.
+    """Write ratings to `out`, as CSV or Parquet depending on the suffix, and the truth to
+    `truth_path(out)`.
 
-    The columns are userId, movieId, rating and timestamp (seconds); rows are sorted by user. `progress` is called with
-    the number of ratings drawn so far. Raises InputError if options are impossible, or if `out` exists without `force`,
-    has another suffix, or cannot be written.
+    The columns are userId, movieId, rating and timestamp (seconds); rows are sorted by user.
+    `progress` is called with the number of ratings drawn so far. Raises InputError if options are
+    impossible, or if `out` exists without `force`, has another suffix, or cannot be written.
     """
     _check(out, options, force)
     truth = draw_truth(options)
     try:
-        with writing(out), tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
+        with (
+            writing(out),
+            tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder,
+        ):
             written = Path(folder) / out.name
             _write(written, chunks(options, truth), progress)
             np.savez(truth_path(written), **asdict(truth))
@@ -161,14 +175,19 @@ def truth_path(out: Path) -> Path:
 def load_truth(path: Path) -> Truth:
     """Read a truth that `generate` wrote."""
     with np.load(path, allow_pickle=False) as file:
-        return Truth(**{name: file[name] if file[name].ndim else file[name].item() for name in file.files})
+        return Truth(
+            **{name: file[name] if file[name].ndim else file[name].item() for name in file.files}
+        )
 
 
 def draw_truth(options: SyntheticOptions) -> Truth:
     """Draw factors, biases and relative noise precisions."""
     rng = _generator(options, 0)
     scale = np.float32((FACTOR_SD**2 / options.rank) ** 0.25)
-    W, H = (scale * rng.standard_normal((n, options.rank), np.float32) for n in (options.rows, options.cols))
+    W, H = (
+        scale * rng.standard_normal((n, options.rank), np.float32)
+        for n in (options.rows, options.cols)
+    )
     a = np.float32(USER_SD) * rng.standard_normal(options.rows, np.float32)
     b = np.float32(ITEM_SD) * rng.standard_normal(options.cols, np.float32)
     g = [np.ones(n, np.float32) for n in (options.rows, options.cols)]
@@ -178,11 +197,14 @@ def draw_truth(options: SyntheticOptions) -> Truth:
     return Truth(W, H, a, b, g[0], g[1], MEAN, options.noise, options.half_stars)
 
 
-def best_prediction(truth: Truth, rows: NDArray[np.integer[Any]], cols: NDArray[np.integer[Any]]) -> Float64:
-    """Return the predictions with the smallest expected squared error given the truth, (n,) float64.
+def best_prediction(
+    truth: Truth, rows: NDArray[np.integer[Any]], cols: NDArray[np.integer[Any]]
+) -> Float64:
+    """Return the predictions with the smallest expected squared error given the truth, (n,)
+    float64.
 
-    They are the predictors or, for half stars, E[rounded | truth] = 0.5 + sum_s 0.5 P(x > s - 0.25), where s takes all
-    stars except the first.
+    They are the predictors or, for half stars, E[rounded | truth] = 0.5 + sum_s 0.5 P(x > s -
+    0.25), where s takes all stars except the first.
     """
     best = np.empty(len(rows))
     for start in range(0, len(rows), _CHUNK):
@@ -194,13 +216,21 @@ def best_prediction(truth: Truth, rows: NDArray[np.integer[Any]], cols: NDArray[
     return best
 
 
-def chunks(options: SyntheticOptions, truth: Truth) -> Iterator[tuple[Int32, Int32, Float32, Int64]]:
-    """Yield users (from 0, ascending), items (from 0), values and timestamps of about `_CHUNK` ratings at a time."""
-    activity, popularity = marginals(options.rows, options.cols, options.ratings, _generator(options, 3))
+def chunks(
+    options: SyntheticOptions, truth: Truth
+) -> Iterator[tuple[Int32, Int32, Float32, Int64]]:
+    """Yield users (from 0, ascending), items (from 0), values and timestamps of about `_CHUNK`
+    ratings at a time.
+    """
+    activity, popularity = marginals(
+        options.rows, options.cols, options.ratings, _generator(options, 3)
+    )
     order = _generator(options, 1).permutation(options.cols).astype(np.int32)
     cdf = np.cumsum(item_weights(activity, popularity))
     cdf /= cdf[-1]
-    guide = np.searchsorted(cdf, np.arange(options.cols) / options.cols, side="right").astype(np.int32)
+    guide = np.searchsorted(cdf, np.arange(options.cols) / options.cols, side="right").astype(
+        np.int32
+    )
     ends = np.cumsum(activity)
     first = 0
     while first < options.rows:
@@ -209,7 +239,16 @@ def chunks(options: SyntheticOptions, truth: Truth) -> Iterator[tuple[Int32, Int
         counts = activity[first:last]
         rng = _generator(options, 2, first)
         cols = np.empty(counts.sum(), np.int32)
-        draw_distinct(rng.integers(2**64, dtype=np.uint64), first, counts, order, options.rows, cdf, guide, cols)
+        draw_distinct(
+            rng.integers(2**64, dtype=np.uint64),
+            first,
+            counts,
+            order,
+            options.rows,
+            cdf,
+            guide,
+            cols,
+        )
         rows = np.repeat(np.arange(first, last, dtype=np.int32), counts)
         mean, sd = _predictor(truth, rows, cols)
         values = (mean + sd * rng.standard_normal(len(mean))).astype(np.float32)
@@ -236,13 +275,22 @@ def _generator(options: SyntheticOptions, *purpose: int) -> np.random.Generator:
 
 
 def _write(path: Path, drawn: Iterator[tuple[Any, ...]], progress: Callable[[int], None]) -> None:
-    """Collect chunks in a temporary database, which limits memory, and copy the database to CSV or Parquet."""
+    """Collect chunks in a temporary database, which limits memory, and copy the database to CSV or
+    Parquet.
+    """
     with duckdb.connect(path.with_suffix(".duckdb")) as database:
         database.execute("SET memory_limit = '400MB'; SET threads = 2")
-        database.execute("CREATE TABLE r (userId INTEGER, movieId INTEGER, rating FLOAT, timestamp BIGINT)")
+        database.execute(
+            "CREATE TABLE r (userId INTEGER, movieId INTEGER, rating FLOAT, timestamp BIGINT)"
+        )
         done = 0
         for rows, cols, values, times in drawn:
-            columns = {"userId": rows + 1, "movieId": cols + 1, "rating": values, "timestamp": times}
+            columns = {
+                "userId": rows + 1,
+                "movieId": cols + 1,
+                "rating": values,
+                "timestamp": times,
+            }
             database.register("chunk", columns)
             database.execute("INSERT INTO r SELECT * FROM chunk")
             database.unregister("chunk")
@@ -267,13 +315,15 @@ def _check(out: Path, options: SyntheticOptions, force: bool) -> None:
         raise InputError(f"{rows} rows, {cols} columns: expected at most {2**31 - 1}")
     if not least <= total <= most:
         raise InputError(
-            f"{total} ratings in {rows} rows and {cols} columns: expected {least} (every row and column has one) "
-            f"to {most} (a quarter of all pairs)"
+            f"{total} ratings in {rows} rows and {cols} columns: expected {least} (every row and"
+            f" column has one) to {most} (a quarter of all pairs)"
         )
     if not 0 < options.noise < np.inf:
         raise InputError(f"noise {options.noise}: expected a standard deviation above 0")
     if options.noise_spread is not None and not 2 < options.noise_spread < np.inf:
-        raise InputError(f"noise spread {options.noise_spread}: expected above 2, for a finite variance")
+        raise InputError(
+            f"noise spread {options.noise_spread}: expected above 2, for a finite variance"
+        )
 
 
 @njit
@@ -289,11 +339,12 @@ def draw_distinct(
 ) -> None:
     """Draw distinct items for consecutive users, by weight without replacement.
 
-    User ``first_user + i`` gets ``counts[i]`` distinct items, which are written to `out` (int32), user by user. The
-    first are the items ``order[first_user + i :: stride]``, of which there are at most ``counts[i]``. Further items are
-    drawn until there are enough distinct ones. `cdf` (J,) float64 has their cumulative probabilities; its last element
-    is 1. `guide` (J,) int32 has the first index at which the cdf exceeds k / J [Chen & Asau 1974], so that a draw takes
-    two steps on average. Uniform numbers come from SplitMix64 [Steele 2014] with `seed` (uint64).
+    User ``first_user + i`` gets ``counts[i]`` distinct items, which are written to `out` (int32),
+    user by user. The first are the items ``order[first_user + i :: stride]``, of which there are at
+    most ``counts[i]``. Further items are drawn until there are enough distinct ones. `cdf` (J,)
+    float64 has their cumulative probabilities; its last element is 1. `guide` (J,) int32 has the
+    first index at which the cdf exceeds k / J [Chen & Asau 1974], so that a draw takes two steps on
+    average. Uniform numbers come from SplitMix64 [Steele 2014] with `seed` (uint64).
     """
     n_items = cdf.shape[0]
     seen = np.zeros(n_items, np.int32)
@@ -321,14 +372,17 @@ def draw_distinct(
                 place += 1
 
 
-def marginals(rows: int, cols: int, ratings: int, rng: np.random.Generator) -> tuple[Int64, Float64]:
-    """Return the number of ratings of every user, and the expected number for every item, both in random order.
+def marginals(
+    rows: int, cols: int, ratings: int, rng: np.random.Generator
+) -> tuple[Int64, Float64]:
+    """Return the number of ratings of every user, and the expected number for every item, both in
+    random order.
 
     Parameters
     ----------
     rows, cols, ratings : int
-        Numbers of users, items and ratings. Every user and item has at least one rating; at most a quarter of all pairs
-        are rated.
+        Numbers of users, items and ratings. Every user and item has at least one rating; at most a
+        quarter of all pairs are rated.
     rng : numpy Generator
         Random numbers for the order of users and items.
 
@@ -340,25 +394,32 @@ def marginals(rows: int, cols: int, ratings: int, rng: np.random.Generator) -> t
         Its sum is also the number of ratings.
     """
     fewest = max(min(MIN_RATINGS, ratings // (2 * rows)), -(-cols // rows))
-    spare = rng.permutation(_spread(rows, ratings - rows * fewest, USER_SHAPE, MAX_SHARE * cols - fewest))
+    spare = rng.permutation(
+        _spread(rows, ratings - rows * fewest, USER_SHAPE, MAX_SHARE * cols - fewest)
+    )
     edges = np.rint(np.cumsum(spare)).astype(np.int64)
-    popularity = 1 + rng.permutation(_spread(cols, ratings - cols, ITEM_SHAPE, MAX_SHARE * rows - 1))
+    popularity = 1 + rng.permutation(
+        _spread(cols, ratings - cols, ITEM_SHAPE, MAX_SHARE * rows - 1)
+    )
     return fewest + np.diff(edges, prepend=0), popularity
 
 
 def item_weights(activity: Int64, popularity: Float64) -> Float64:
-    """Return the weights by which users draw items, so that every item has its expected number of ratings.
+    """Return the weights by which users draw items, so that every item has its expected number of
+    ratings.
 
-    If a user draws until n items are distinct, the probability that item j is among them is approximately
-    1 - exp(-w_j t), with t such that these probabilities sum to n. Users with similar activity share one t. Each pass
-    multiplies the weights by the ratio of target to expected numbers, and makes a Newton step for every t.
+    If a user draws until n items are distinct, the probability that item j is among them is
+    approximately 1 - exp(-w_j t), with t such that these probabilities sum to n. Users with similar
+    activity share one t. Each pass multiplies the weights by the ratio of target to expected
+    numbers, and makes a Newton step for every t.
 
     Parameters
     ----------
     activity : (I,) int64
         Ratings of every user.
     popularity : (J,) float64
-        Expected number of ratings of every item; the first is assigned to a user, and the others are drawn.
+        Expected number of ratings of every item; the first is assigned to a user, and the others
+        are drawn.
     """
     assigned = len(popularity) / len(activity)  # mean number for a user
     target = popularity - 1 + 1e-9  # positive even if nothing is drawn
@@ -379,27 +440,39 @@ def item_weights(activity: Int64, popularity: Float64) -> Float64:
 
 
 def _spread(n: int, total: float, shape: float, most: float) -> Float64:
-    """Return n ascending numbers with the sum `total`: multiples of quantiles of Gamma(shape), limited to `most`."""
+    """Return n ascending numbers with the sum `total`: multiples of quantiles of Gamma(shape),
+    limited to `most`.
+    """
     quantiles = gammaincinv(shape, (np.arange(n) + 0.5) / n)
     if total == 0:
         return np.zeros(n)
-    scale = brentq(lambda c: np.minimum(most, c * quantiles).sum() - total, 0, 2 * most / quantiles[0])
+    scale = brentq(
+        lambda c: np.minimum(most, c * quantiles).sum() - total, 0, 2 * most / quantiles[0]
+    )
     numbers: Float64 = np.minimum(most, scale * quantiles)
     return numbers
 
 
 def synthetic(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="File to write: .csv or .parquet.", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Argument(metavar="OUT", help="File to write: .csv or .parquet.", show_default=False),
+    ],
     rows: Annotated[int, typer.Option(min=2, help="Users.")] = 6040,
     cols: Annotated[int, typer.Option(min=2, help="Items.")] = 3706,
     ratings: Annotated[int, typer.Option(min=2, help="Ratings.")] = 1_000_000,
     rank: Annotated[int, typer.Option(min=1, help="Length of the planted factors.")] = 10,
-    noise: Annotated[float, typer.Option(metavar="SIGMA", help="Standard deviation of the noise.")] = 0.8,
+    noise: Annotated[
+        float, typer.Option(metavar="SIGMA", help="Standard deviation of the noise.")
+    ] = 0.8,
     noise_spread: Annotated[
         float | None,
         typer.Option(
             metavar="NU",
-            help="Noise differs between users and items: precisions are multiplied by Gamma(NU/2, NU/2) variables.",
+            help=(
+                "Noise differs between users and items: precisions are multiplied by Gamma(NU/2,"
+                " NU/2) variables."
+            ),
             show_default="none",
         ),
     ] = None,
@@ -419,7 +492,9 @@ def synthetic(
     shown = console(stderr=True)
     with Progress(console=shown, transient=True, disable=not shown.is_terminal) as bar:
         task = bar.add_task("drawing ratings", total=ratings)
-        truth = generate(out, options, force=force, progress=lambda done: bar.update(task, completed=done))
+        truth = generate(
+            out, options, force=force, progress=lambda done: bar.update(task, completed=done)
+        )
     users, items, values, _ = next(chunks(options, truth))
     best = rmse(values, best_prediction(truth, users, items))
     say(f"{out}: {ratings:,} synthetic ratings of {rows:,} users and {cols:,} items")

@@ -55,24 +55,36 @@ def settings_page() -> str:
     """Return the page on settings."""
     parts = [SETTINGS]
     for section, of_section in sections().items():
-        fields = {name: field for name, field in of_section.items() if name not in ("sampler", "step_size")}
-        rows = [(f"`{name}`", _option(name, field), *_about(field)) for name, field in fields.items()]
+        fields = {
+            name: field
+            for name, field in of_section.items()
+            if name not in ("sampler", "step_size")
+        }
+        rows = [
+            (f"`{name}`", _option(name, field), *_about(field)) for name, field in fields.items()
+        ]
         parts += [f"## The {section}\n", *([JOB] if section == "job" else [])]
         parts.append(_table(("setting", "option", "values", "default", ""), rows))
     return "\n".join(parts + _samplers())
 
 
 def _samplers() -> list[str]:
-    """Return the section on samplers: a table of settings that several take alike, and one of all others."""
+    """Return the section on samplers: a table of settings that several take alike, and one of all
+    others.
+    """
     takers: dict[Row, list[str]] = {}
     for name in for_ratings():
         for row in _settings_of(SAMPLERS[name]):
             takers.setdefault(row, []).append(name)
     settings = list(dict.fromkeys(row[0] for row in takers))
-    alike = sorted((row for row in takers if len(takers[row]) > 1), key=lambda row: settings.index(row[0]))
+    alike = sorted(
+        (row for row in takers if len(takers[row]) > 1), key=lambda row: settings.index(row[0])
+    )
     shared = [(row[0], _listed(takers[row]), *row[1:]) for row in alike]
     single = [(_listed(names), *row) for row, names in takers.items() if len(names) == 1]
-    without = [name for name in for_ratings() if not any(name in names for names in takers.values())]
+    without = [
+        name for name in for_ratings() if not any(name in names for names in takers.values())
+    ]
     return [
         SAMPLER.format(without=_listed(without)),
         _table(("setting", "samplers", "values", "default", ""), shared),
@@ -87,26 +99,39 @@ def _settings_of(sampler: Any) -> Iterable[Row]:
         if name != "gradient":
             yield f"`{name}`", *_about(field)
         elif len(sampler.gradients) > 1:
-            yield "`gradient`", _listed(sampler.gradients), f"`{sampler.gradients[0]}`", "estimator of the gradient"
+            yield (
+                "`gradient`",
+                _listed(sampler.gradients),
+                f"`{sampler.gradients[0]}`",
+                "estimator of the gradient",
+            )
 
 
 def commands_page() -> str:
-    """Return the page on commands: a table of what several of them take alike, and a section on each."""
+    """Return the page on commands: a table of what several of them take alike, and a section on
+    each.
+    """
     with_settings()
     commands = {command.callback.__name__: command.callback for command in app.registered_commands}
     takers: dict[Row, list[str]] = {}
     for name, function in commands.items():
         for row in _parameters(function)[1]:
             takers.setdefault(row, []).append(name)
-    alike = sorted((row for row in takers if len(takers[row]) > 1), key=lambda row: row[0].startswith("`-"))
+    alike = sorted(
+        (row for row in takers if len(takers[row]) > 1), key=lambda row: row[0].startswith("`-")
+    )
     shared = [(row[0], _listed(takers[row]), *row[1:]) for row in alike]
     table = _table(("argument or option", "commands", "values", "default", ""), shared)
     single = {row for row, names in takers.items() if len(names) == 1}
-    return "\n".join([COMMANDS, table, *(_command(function, single) for function in commands.values())])
+    return "\n".join(
+        [COMMANDS, table, *(_command(function, single) for function in commands.values())]
+    )
 
 
 def _command(function: Any, single: set[Row]) -> str:
-    """Return the section on a command: its usage, help, own options and examples; settings by name alone."""
+    """Return the section on a command: its usage, help, own options and examples; settings by name
+    alone.
+    """
     text, _, examples = inspect.cleandoc(function.__doc__).partition("\b\nExamples:\n")
     usage, rows, settings = _parameters(function)
     parts = [f"## {function.__name__}", f"`{' '.join(usage)} [OPTIONS]`", text.strip()]
@@ -120,7 +145,9 @@ def _command(function: Any, single: set[Row]) -> str:
 
 
 def _parameters(function: Any) -> tuple[list[str], list[Row], list[str]]:
-    """Return the words of a command's usage, rows for its arguments and options, and options that are settings."""
+    """Return the words of a command's usage, rows for its arguments and options, and options that
+    are settings.
+    """
     usage, rows, settings = [f"dsgmcmc {function.__name__}"], [], []
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         kind, about = get_args(parameter.annotation)
@@ -134,21 +161,34 @@ def _parameters(function: Any) -> tuple[list[str], list[Row], list[str]]:
         else:
             flag = ", ".join(_flags(parameter.name, about))
             name = f"{flag} {about.metavar or ''}".strip()
-            usage += [name.split(", ")[0] + name.removeprefix(flag)] if default is parameter.empty else []
+            usage += (
+                [name.split(", ")[0] + name.removeprefix(flag)]
+                if default is parameter.empty
+                else []
+            )
         rows.append(
-            (f"`{name}`", _values_of(kind, about), _default_of(default, about, flag), (about.help or "").rstrip("."))
+            (
+                f"`{name}`",
+                _values_of(kind, about),
+                _default_of(default, about, flag),
+                (about.help or "").rstrip("."),
+            )
         )
     return usage, rows, settings
 
 
 def _flags(name: str, about: Any) -> list[str]:
-    """Return the names of an option; typer has the first that is given to ``Option`` as its `default`."""
+    """Return the names of an option; typer has the first that is given to ``Option`` as its
+    `default`.
+    """
     given = [about.default] if isinstance(about.default, str) else []
     return [*given, *(about.param_decls or [])] or [f"--{name.replace('_', '-')}"]
 
 
 def _values_of(kind: Any, about: Any) -> str:
-    """Return the values of an option that its placeholder does not name: alternatives, or a type with its bound."""
+    """Return the values of an option that its placeholder does not name: alternatives, or a type
+    with its bound.
+    """
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _listed(kind)
     alternatives = dict.fromkeys(kinds(kind))
@@ -173,7 +213,8 @@ def _default_of(default: Any, about: Any, flag: str) -> str:
 def _table(headings: Row, rows: Iterable[Row]) -> str:
     """Return a table."""
     first, *others = [
-        "".join(f"| {cell.replace('|', chr(92) + '|')} " for cell in row) + "|" for row in (headings, *rows)
+        "".join(f"| {cell.replace('|', chr(92) + '|')} " for cell in row) + "|"
+        for row in (headings, *rows)
     ]
     return "\n".join([first.replace("|  |", "| |"), "|---" * len(headings) + "|", *others]) + "\n"
 
@@ -196,13 +237,19 @@ def _default(field: FieldInfo) -> str:
         return "required"
     if declared(field)["shown"] or field.default is None:
         return declared(field)["shown"]
-    return "no" if field.default is False else "yes" if field.default is True else f"`{field.default}`"
+    return (
+        "no" if field.default is False else "yes" if field.default is True else f"`{field.default}`"
+    )
 
 
 def _values(field: FieldInfo) -> str:
     """Return the values that a setting admits: its alternatives, or its types and bounds."""
     bounds = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
-    limits = [(words, getattr(constraint, key, None)) for constraint in field.metadata for key, words in bounds.items()]
+    limits = [
+        (words, getattr(constraint, key, None))
+        for constraint in field.metadata
+        for key, words in bounds.items()
+    ]
     phrases = [f"{words} {bound}" for words, bound in limits if bound is not None]
     types = ", ".join(dict.fromkeys(kinds(field.annotation)))
     if types == "text" and declared(field)["metavar"]:
@@ -216,7 +263,13 @@ def kinds(annotation: Any) -> Iterable[str]:
         return [f"`{value}`" for value in get_args(annotation)]
     if get_args(annotation):
         return [name for kind in get_args(annotation) for name in kinds(kind)]
-    names = {int: ["integer"], float: ["number"], str: ["text"], bool: ["yes or no"], Path: ["path"]}
+    names = {
+        int: ["integer"],
+        float: ["number"],
+        str: ["text"],
+        bool: ["yes or no"],
+        Path: ["path"],
+    }
     return names.get(annotation, [])
 
 

@@ -1,4 +1,5 @@
-"""Distributed stochastic-gradient MCMC for large Bayesian matrix factorisation, and for any other density.
+"""Distributed stochastic-gradient MCMC for large Bayesian matrix factorisation, and for any other
+density.
 
 This module exports the names for users; all other names stay in their modules.
 """

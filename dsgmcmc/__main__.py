@@ -1,7 +1,9 @@
-"""Entry point of ``dsgmcmc`` and ``python -m dsgmcmc``: sets up signals, streams and threads before heavy imports.
+"""Entry point of ``dsgmcmc`` and ``python -m dsgmcmc``: sets up signals, streams and threads before
+heavy imports.
 
-If a write to a standard stream fails, the command continues, and reports the failure at the end. A full disk, or a
-reader that ends early, such as `head`, therefore neither causes a traceback nor ends a run.
+If a write to a standard stream fails, the command continues, and reports the failure at the end. A
+full disk, or a reader that ends early, such as `head`, therefore neither causes a traceback nor
+ends a run.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ ADDRESS_SPACE = 1 << 30
 
 
 def main() -> None:
-    """Run the command line with one compute thread per process, unless the environment sets another number."""
+    """Run the command line with one compute thread per process, unless the environment sets another
+    number.
+    """
     handled = [signal.SIGTERM] if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL else []
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell may ignore SIGINT
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback during the first imports
@@ -58,10 +62,15 @@ def _main() -> None:
 
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if 0 <= limit < ADDRESS_SPACE:
-        complain(f"ulimit -v is {limit >> 20:,} MiB of address space; at least {ADDRESS_SPACE >> 20:,} MiB are needed")
+        complain(
+            f"ulimit -v is {limit >> 20:,} MiB of address space; at least {ADDRESS_SPACE >> 20:,}"
+            " MiB are needed"
+        )
         sys.exit(Exit.USAGE)
 
-    if sys.argv[1:2] == ["sample"]:  # a batch system may send its signal during the import of NumPy and Numba
+    if sys.argv[1:2] == [
+        "sample"
+    ]:  # a batch system may send its signal during the import of NumPy and Numba
         install_early()
     from dsgmcmc.parallel.comm import TELL_STATUS, THREAD_VARIABLES, tell_status
 
@@ -94,11 +103,14 @@ class _Descriptor(io.FileIO):
 
 
 def _text_stream(file: _Descriptor, original: Any) -> io.TextIOWrapper:
-    """Make a text stream for a file descriptor, with the encoding and buffering of the stream `original`.
+    """Make a text stream for a file descriptor, with the encoding and buffering of the stream
+    `original`.
 
     Characters outside the encoding, which names may contain, become Python's escapes.
     """
-    at_once = getattr(original, "line_buffering", False) or getattr(original, "write_through", False)
+    at_once = getattr(original, "line_buffering", False) or getattr(
+        original, "write_through", False
+    )
     file_buffer, encoding = io.BufferedWriter(file), getattr(original, "encoding", None)
     return io.TextIOWrapper(file_buffer, encoding, "backslashreplace", line_buffering=at_once)
 
@@ -115,7 +127,9 @@ def _standard_streams() -> Iterator[None]:
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
-        except OSError:  # a closed stream: occupy its number; writes to 1 fail, and writes to 2 are lost
+        except (
+            OSError
+        ):  # a closed stream: occupy its number; writes to 1 fail, and writes to 2 are lost
             os.open(os.devnull, mode)
     output, errors = (_Descriptor(number, "w", closefd=False) for number in (1, 2))
     sys.stdout, sys.stderr = _text_stream(output, sys.stdout), _text_stream(errors, sys.stderr)
@@ -125,7 +139,9 @@ def _standard_streams() -> Iterator[None]:
     except SystemExit as end:
         status = end.code
     sys.stdout.flush()
-    if output.failure and output.failure.errno != errno.EPIPE:  # a reader that has ended is not a failure
+    if (
+        output.failure and output.failure.errno != errno.EPIPE
+    ):  # a reader that has ended is not a failure
         complain(f"standard output cannot be written: {output.failure.strerror}")
         status = status or Exit.FAILURE
     sys.exit(status)

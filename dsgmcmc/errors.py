@@ -31,13 +31,21 @@ DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 
 def is_of_disk(error: BaseException) -> bool:
-    """Whether the cause of an error is the disk; HDF5 and DuckDB tell it only in the text of their errors."""
-    return getattr(error, "errno", None) in DISK_ERRORS or any(os.strerror(code) in str(error) for code in DISK_ERRORS)
+    """Whether the cause of an error is the disk; HDF5 and DuckDB tell it only in the text of their
+    errors.
+    """
+    return getattr(error, "errno", None) in DISK_ERRORS or any(
+        os.strerror(code) in str(error) for code in DISK_ERRORS
+    )
 
 
 def failed_file(error: OSError) -> str:
-    """Return the message of an `OSError` as one line, with the path of the file first if it is known."""
-    text = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+    """Return the message of an `OSError` as one line, with the path of the file first if it is
+    known.
+    """
+    text = (
+        f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+    )
     return " ".join(text.split()) or type(error).__name__
 
 
@@ -54,14 +62,16 @@ def naming(path: os.PathLike[str]) -> Iterator[None]:
 class InputError(ValueError):
     """The user's input is wrong: a file, an option, or the launch of processes.
 
-    The message describes the error, its place and a remedy. The command line prints the message without a traceback,
-    and exits with status 2.
+    The message describes the error, its place and a remedy. The command line prints the message
+    without a traceback, and exits with status 2.
     """
 
 
 @contextmanager
 def refusing(problem: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Context in which errors of these kinds become an `InputError`: the problem, and what the error says of it."""
+    """Context in which errors of these kinds become an `InputError`: the problem, and what the
+    error says of it.
+    """
     try:
         yield
     except InputError:
@@ -71,51 +81,67 @@ def refusing(problem: str, *kinds: type[Exception]) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Say what an error says: of Pydantic's, the first fault and its place; of the system's, no number and path.
+    """Say what an error says: of Pydantic's, the first fault and its place; of the system's, no
+    number and path.
 
     A lookup that failed says only what it looked for, so its type is named, too.
     """
     if hasattr(error, "errors"):
         fault = error.errors(include_input=False)[0]
         return ": ".join([*map(str, fault["loc"]), fault["msg"]])
-    return getattr(error, "strerror", None) or (repr if isinstance(error, LookupError) else str)(error)
+    return getattr(error, "strerror", None) or (repr if isinstance(error, LookupError) else str)(
+        error
+    )
 
 
 class NotFittedError(InputError, AttributeError):
-    """A model was used before it was fitted; scikit-learn has an error of this name with the same base classes."""
+    """A model was used before it was fitted; scikit-learn has an error of this name with the same
+    base classes.
+    """
 
 
 def not_fitted(message: str) -> Exception:
     """Return the error for a model that was used before it was fitted.
 
-    If scikit-learn has been imported, the error is its `NotFittedError`. Otherwise no program can catch that class, and
-    the error is the `NotFittedError` of this module.
+    If scikit-learn has been imported, the error is its `NotFittedError`. Otherwise no program can
+    catch that class, and the error is the `NotFittedError` of this module.
     """
     sklearn_errors = sys.modules.get("sklearn.exceptions")
-    kind: type[Exception] = NotFittedError if sklearn_errors is None else sklearn_errors.NotFittedError
+    kind: type[Exception] = (
+        NotFittedError if sklearn_errors is None else sklearn_errors.NotFittedError
+    )
     return kind(message)
 
 
 class AgreedError(InputError):
-    """An `InputError` that all processes of a job raise together, so that no process has to be aborted."""
+    """An `InputError` that all processes of a job raise together, so that no process has to be
+    aborted.
+    """
 
 
 class WriteError(AgreedError):
-    """A disk is full or has failed, or standard output cannot be written; all processes raise this error."""
+    """A disk is full or has failed, or standard output cannot be written; all processes raise this
+    error.
+    """
 
 
 class GoneError(InputError):
-    """A file of a run that is being sampled was removed while the run was read, because a newer file replaces it."""
+    """A file of a run that is being sampled was removed while the run was read, because a newer
+    file replaces it.
+    """
 
 
 RETRIES = 10  # of work that fails because the run is being sampled
 
 
-def retry_if_gone(work: Callable[P, T], renew: Callable[..., object] = lambda *first: None) -> Callable[P, T]:
-    """Wrap `work`, which reads a run, so that it is repeated up to `RETRIES` times after a `GoneError`.
+def retry_if_gone(
+    work: Callable[P, T], renew: Callable[..., object] = lambda *first: None
+) -> Callable[P, T]:
+    """Wrap `work`, which reads a run, so that it is repeated up to `RETRIES` times after a
+    `GoneError`.
 
-    `work` must have no side effects if it fails. Every attempt must open the run again, in `work` or in `renew`, which
-    gets the first argument of `work`.
+    `work` must have no side effects if it fails. Every attempt must open the run again, in `work`
+    or in `renew`, which gets the first argument of `work`.
     """
 
     @wraps(work)
@@ -123,7 +149,9 @@ def retry_if_gone(work: Callable[P, T], renew: Callable[..., object] = lambda *f
         for _ in range(RETRIES):
             with suppress(GoneError):
                 return work(*args, **kwargs)
-            with suppress(GoneError):  # if a file is still missing, the next attempt raises the error
+            with suppress(
+                GoneError
+            ):  # if a file is still missing, the next attempt raises the error
                 renew(*args[:1])
         return work(*args, **kwargs)
 
@@ -154,7 +182,8 @@ class StoppedError(RuntimeError):
 
 @contextmanager
 def writing(path: os.PathLike[str]) -> Iterator[None]:
-    """Context in which a file is written for the user: an `OSError` becomes an error with a one-line message.
+    """Context in which a file is written for the user: an `OSError` becomes an error with a
+    one-line message.
 
     Raises
     ------

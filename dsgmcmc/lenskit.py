@@ -23,8 +23,8 @@ class BPMFConfig(BaseModel, extra="allow"):
     Attributes
     ----------
     by : str
-        Ranking rule of `dsgmcmc.posterior.rank`: ``likely`` ranks first the items that users will probably choose and
-        like; ``mean`` gives predicted ratings.
+        Ranking rule of `dsgmcmc.posterior.rank`: ``likely`` ranks first the items that users will
+        probably choose and like; ``mean`` gives predicted ratings.
     """
 
     by: By = "likely"
@@ -34,16 +34,19 @@ class BPMFConfig(BaseModel, extra="allow"):
         self.model()
 
     def model(self) -> BPMF:
-        """Return the unfitted estimator. By default it does not clip predictions, because clipping creates ties."""
+        """Return the unfitted estimator.
+
+        By default it does not clip predictions, because clipping creates ties.
+        """
         return BPMF().set_params(**{"clip": False, **(self.model_extra or {})})
 
 
 class BPMFScorer(Component[ItemList], Trainable):
     """Bayesian matrix factorisation as a LensKit component.
 
-    The score is NaN if the user is unknown and has no history. If the query has the history of an unknown user, the
-    history is folded in. Items that nobody rated are scored by the prior of items; ``likely`` and ``exposure`` give
-    them 0, because nobody is exposed to them.
+    The score is NaN if the user is unknown and has no history. If the query has the history of an
+    unknown user, the history is folded in. Items that nobody rated are scored by the prior of
+    items; ``likely`` and ``exposure`` give them 0, because nobody is exposed to them.
 
     Parameters
     ----------
@@ -65,15 +68,23 @@ class BPMFScorer(Component[ItemList], Trainable):
         return hasattr(self, "model_")
 
     def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008 (as LensKit has it)
-        """Sample the posterior given the ratings; in data without ratings, every interaction is a rating of 1."""
+        """Sample the posterior given the ratings; in data without ratings, every interaction is a
+        rating of 1.
+        """
         if self.is_trained() and not options.retrain:
             return
         model = self.config.model()
         if options.rng is not None:
             model.set_params(random_state=int(options.random_generator().integers(2**31)))
         table = data.interaction_table(format="pandas", original_ids=True)
-        pairs = ["user_id", "item_id", *(["timestamp"] if model.time_levels not in (None, "no") else [])]
-        self.model_ = model.fit(table[pairs], table["rating"] if "rating" in table else np.ones(len(table)))
+        pairs = [
+            "user_id",
+            "item_id",
+            *(["timestamp"] if model.time_levels not in (None, "no") else []),
+        ]
+        self.model_ = model.fit(
+            table[pairs], table["rating"] if "rating" in table else np.ones(len(table))
+        )
 
     def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
         """Return the items with their scores."""
@@ -85,16 +96,22 @@ class BPMFScorer(Component[ItemList], Trainable):
             return ItemList(items, scores=model.predict([[user, item] for item in ids.tolist()]))
         known, scores = model.run_.items.index_of(ids) >= 0, np.zeros(len(ids))
         if known.any():
-            ranked = model.recommend(user, len(ids), by=self.config.by, include_rated=True, candidates=ids[known])
+            ranked = model.recommend(
+                user, len(ids), by=self.config.by, include_rated=True, candidates=ids[known]
+            )
             by_item = dict(zip(ranked["item_id"].tolist(), ranked["score"].tolist(), strict=True))
             scores[known] = [by_item.get(item, np.nan) for item in ids[known].tolist()]
         if not known.all() and self.config.by not in PATTERN_RULES:
-            scorer = Scorer(model.run_, Ranking(by=self.config.by), model._newcomers, np.array([-1], np.int32))
+            scorer = Scorer(
+                model.run_, Ranking(by=self.config.by), model._newcomers, np.array([-1], np.int32)
+            )
             scores[~known] = scorer.scores(scorer.predictor.index_of("user", [user]), 0)[0]
         return ItemList(items, scores=scores)
 
     def _model_of(self, query: RecQuery) -> tuple[FittedModel | None, Any]:
-        """Return a model that knows the user of a query, and the user's name in it; None and None if there is none."""
+        """Return a model that knows the user of a query, and the user's name in it; None and None
+        if there is none.
+        """
         users = self.model_.run_.users
         with suppress(InputError):  # the name may have another type than the names in the run
             if query.user_id is not None and users.index_of([query.user_id])[0] >= 0:
@@ -106,4 +123,7 @@ class BPMFScorer(Component[ItemList], Trainable):
         ratings = history.field("rating")
         user = int(users.ids.max()) + 1 if users.integers else "new user"
         pairs = [[user, item] for item in history.ids()[known].tolist()]
-        return self.model_.fold_in(pairs, np.ones(len(pairs)) if ratings is None else ratings[known]), user
+        return (
+            self.model_.fold_in(pairs, np.ones(len(pairs)) if ratings is None else ratings[known]),
+            user,
+        )

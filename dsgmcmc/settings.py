@@ -1,7 +1,9 @@
-"""Declares settings, and names them in messages: as options of ``dsgmcmc sample``, or by their names in Python.
+"""Declares settings, and names them in messages: as options of ``dsgmcmc sample``, or by their
+names in Python.
 
-A setting is declared once, by `setting`, in a Pydantic class. From the declaration, `dsgmcmc.cli.sample` makes an
-option, and ``python docs/reference.py`` makes a line of docs/settings.md.
+A setting is declared once, by `setting`, in a Pydantic class. From the declaration,
+`dsgmcmc.cli.sample` makes an option, and ``python docs/reference.py`` makes a line of
+docs/settings.md.
 """
 
 from __future__ import annotations
@@ -57,14 +59,24 @@ BPMF_NAMES = {
 }
 
 #: Settings of the model and the chain that have no option, so that users give them with ``--set``.
-WITHOUT_OPTION = {"center", "evaluate_every", "hyper_start", "initial_sd", "prior_precision", "schedule", "standardise"}
+WITHOUT_OPTION = {
+    "center",
+    "evaluate_every",
+    "hyper_start",
+    "initial_sd",
+    "prior_precision",
+    "schedule",
+    "standardise",
+}
 
 _in_python: ContextVar[Mapping[str, str] | None] = ContextVar("_in_python", default=None)
 
 
 @contextmanager
 def in_python(names: Mapping[str, str] = BPMF_NAMES) -> Iterator[None]:
-    """Context in which messages use Python names of settings; `names` has the names that differ from the options."""
+    """Context in which messages use Python names of settings; `names` has the names that differ
+    from the options.
+    """
     token = _in_python.set(names)
     try:
         yield
@@ -73,8 +85,12 @@ def in_python(names: Mapping[str, str] = BPMF_NAMES) -> Iterator[None]:
 
 
 def named(name: str) -> str:
-    """Return a setting's name for messages: ``--time-levels``, ``--set sampler.metric``, or the name in Python."""
+    """Return a setting's name for messages: ``--time-levels``, ``--set sampler.metric``, or the
+    name in Python.
+    """
     names = _in_python.get()
     if names is not None:
         return names.get(name, name)
-    return f"--set {name}" if "." in name or name in WITHOUT_OPTION else f"--{name.replace('_', '-')}"
+    return (
+        f"--set {name}" if "." in name or name in WITHOUT_OPTION else f"--{name.replace('_', '-')}"
+    )

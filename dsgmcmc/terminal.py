@@ -1,8 +1,8 @@
 """Output for people: all lines and tables that commands print.
 
-Names of users, items and features, titles, paths and settings are untrusted data. They must not control a terminal,
-break a line, reverse the direction of text, or be read as rich's markup. Output to files and to other programs is not
-changed.
+Names of users, items and features, titles, paths and settings are untrusted data. They must not
+control a terminal, break a line, reverse the direction of text, or be read as rich's markup. Output
+to files and to other programs is not changed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:  # the command line imports this module first, and only tables
 def plain(text: str) -> str:
     r"""Return text as one line without effects on a terminal.
 
-    Python's escapes, such as ``\x1b``, replace control characters (including line ends), characters that change the
-    direction of text, and other invisible characters.
+    Python's escapes, such as ``\x1b``, replace control characters (including line ends), characters
+    that change the direction of text, and other invisible characters.
     """
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
@@ -34,7 +34,8 @@ def _escape(record: logging.LogRecord) -> bool:
     return True
 
 
-#: The logger of the whole package. Its filter acts before all handlers, also those of a program that imports dsgmcmc.
+#: The logger of the whole package. Its filter acts before all handlers, also those of a program
+#: that imports dsgmcmc.
 log = logging.getLogger("dsgmcmc")
 log.addFilter(_escape)
 
@@ -58,19 +59,24 @@ def say(*lines: str, file: IO[str] | None = None) -> None:
 
 
 def say_json(content: Any, indent: int | None = 1, file: IO[str] | None = None) -> None:
-    """Print JSON in ASCII, with JSON escapes for all control characters, and null for numbers that are not finite."""
+    """Print JSON in ASCII, with JSON escapes for all control characters, and null for numbers that
+    are not finite.
+    """
     content = json.loads(json.dumps(content), parse_constant=lambda name: None)
     say(*json.dumps(content, indent=indent).replace("\x7f", r"\u007f").split("\n"), file=file)
 
 
 def complain(error: object) -> None:
-    """Print an error on standard error; its further lines are indented, so that none looks like another message."""
+    """Print an error on standard error; its further lines are indented, so that none looks like
+    another message.
+    """
     first, *others = str(error).split("\n")
     say(f"dsgmcmc: {first}", *(f"  {line.strip()}" for line in others), file=sys.stderr)
 
 
 def pass_on(lines: Iterable[bytes]) -> None:
-    """Print lines for programs, such as CSV or a path: unchanged to a file or a pipe, but `plain` elsewhere.
+    """Print lines for programs, such as CSV or a path: unchanged to a file or a pipe, but `plain`
+    elsewhere.
 
     Parameters
     ----------
@@ -94,7 +100,9 @@ def console(stderr: bool = False) -> Console:
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
-def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]], title: str, *, left: Collection[str]) -> None:
+def show_table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], title: str, *, left: Collection[str]
+) -> None:
     """Print a table.
 
     Parameters
@@ -127,5 +135,7 @@ def show_facts(facts: Mapping[str, str | Sequence[str]]) -> None:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, lines in facts.items():
-        table.add_row(plain(name), "\n".join(map(plain, [lines] if isinstance(lines, str) else lines)))
+        table.add_row(
+            plain(name), "\n".join(map(plain, [lines] if isinstance(lines, str) else lines))
+        )
     console().print(table)

@@ -1,4 +1,6 @@
-"""Types that several packages share: arrays, values of settings, factors, purposes of random numbers, communicators."""
+"""Types that several packages share: arrays, values of settings, factors, purposes of random
+numbers, communicators.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ Array = NDArray[Any]
 #: Arrays by name, and their shapes.
 Named = Mapping[str, Float64]
 Shapes = Mapping[str, tuple[int, ...]]
-#: Function that only process 0 calls: from totals, by name or by factor, to the arrays that all processes get.
+#: Function that only process 0 calls: from totals, by name or by factor, to the arrays that all
+#: processes get.
 Finish = Callable[[dict[Any, Float64]], Named]
 
 #: Admitted values of settings, which `dsgmcmc.config` describes.
@@ -41,8 +44,9 @@ FeaturesName = Literal["yes", "no", "user", "item"]
 class Purpose(IntEnum):
     """Purposes of random numbers: different purposes never share random numbers.
 
-    Values below HYPERPARAMETERS are parts of counters. HYPERPARAMETERS and larger values are parts of keys of NumPy's
-    Philox generator, for random numbers that do not belong to elements of a factor.
+    Values below HYPERPARAMETERS are parts of counters. HYPERPARAMETERS and larger values are parts
+    of keys of NumPy's Philox generator, for random numbers that do not belong to elements of a
+    factor.
     """
 
     STEP = 0
@@ -69,7 +73,9 @@ class Purpose(IntEnum):
 
 
 class Factor(IntEnum):
-    """The factors of a target, numbered as in the counters of random numbers; plain vectors have only W."""
+    """The factors of a target, numbered as in the counters of random numbers; plain vectors have
+    only W.
+    """
 
     W = 0
     H = 1

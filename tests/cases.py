@@ -1,7 +1,8 @@
 """Files of the same planted ratings in the formats that people of this field have: `write_cases`.
 
-30 users rate about half of 20 items with 1 to 5 stars, which a matrix of rank 2 determines. All that a file can say is
-the same in every format: which of the ratings it has is in the table of the page on files.
+30 users rate about half of 20 items with 1 to 5 stars, which a matrix of rank 2 determines. All
+that a file can say is the same in every format: which of the ratings it has is in the table of the
+page on files.
 """
 
 import datetime
@@ -19,7 +20,9 @@ STARS = np.clip(np.rint(SCORES), 1, 5).astype(int)
 RATED = RNG.random((N, M)) < 0.5
 PLACES = RNG.permutation(np.argwhere(RATED))
 #: Ratings in the order of all files: user and item from 0, stars, time in seconds.
-ROWS = [(int(u), int(i), int(STARS[u, i]), 1_400_000_000 + 60 * k) for k, (u, i) in enumerate(PLACES)]
+ROWS = [
+    (int(u), int(i), int(STARS[u, i]), 1_400_000_000 + 60 * k) for k, (u, i) in enumerate(PLACES)
+]
 BY_ITEM = sorted(ROWS, key=lambda row: row[1])
 
 
@@ -52,7 +55,10 @@ TEXTS = {
     "ratings.csv": ["userId,movieId,rating,timestamp", *_lines("{u},{i},{r},{t}")],
     "u.data": _lines("{u}\t{i}\t{r}\t{t}"),
     "ratings.dat": _lines("{u}::{i}::{r}::{t}"),
-    "ratings.inter": ["user_id:token\titem_id:token\trating:float\ttimestamp:float", *_lines("u{u}\ti{i}\t{r}\t{t}")],
+    "ratings.inter": [
+        "user_id:token\titem_id:token\trating:float\ttimestamp:float",
+        *_lines("u{u}\ti{i}\t{r}\t{t}"),
+    ],
     "out.stars": ["% bip weighted", f"% {len(ROWS)} {N} {M}", *_lines("{v} {j} {r}  {t}")],
     "combined_data_1.txt": _netflix(),
     "ratings.libfm": _lines("{r} {u}:1 {k}:1"),
@@ -63,16 +69,25 @@ TEXTS = {
         *(",".join([f'"u{u}"', *cells]) for u, cells in enumerate(_matrix("NA"))),
     ],
     "jokes.csv": [",".join([str(RATED[u].sum()), *cells]) for u, cells in enumerate(_matrix("99"))],
-    "coded.csv": ["user,item,rating", *_lines("{u},{i},{r}"), *(f"{u},{i},-1" for u, i in np.argwhere(~RATED))],
+    "coded.csv": [
+        "user,item,rating",
+        *_lines("{u},{i},{r}"),
+        *(f"{u},{i},-1" for u, i in np.argwhere(~RATED)),
+    ],
     "clicks.mtx": _market("coordinate pattern general") + _lines("{v} {j}"),
-    "ratings.jsonl": _lines('{{"reviewerID": "U{u}", "asin": "A{i}", "overall": {r}.0, "unixReviewTime": {t}}}'),
+    "ratings.jsonl": _lines(
+        '{{"reviewerID": "U{u}", "asin": "A{i}", "overall": {r}.0, "unixReviewTime": {t}}}'
+    ),
 }
 
 
 def rated_pairs(ratings: Ratings, part: Split) -> dict[tuple, float]:
     """Return {(user, item): rating} of a part of a ratings file."""
     indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
-    names = [np.repeat(ratings.ids("rows"), np.diff(indptr)).tolist(), ratings.ids("cols")[columns].tolist()]
+    names = [
+        np.repeat(ratings.ids("rows"), np.diff(indptr)).tolist(),
+        ratings.ids("cols")[columns].tolist(),
+    ]
     users, items = reversed(names) if ratings.transposed else names
     return dict(zip(zip(users, items, strict=True), values.tolist(), strict=True))
 
@@ -81,7 +96,10 @@ def write_cases(folder: Path) -> None:
     """Write all files to a folder."""
     for name, lines in TEXTS.items():
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    places, stars = (PLACES.T + 1).astype(np.int32).tobytes(), np.array([r for _, _, r, _ in ROWS], float)
+    places, stars = (
+        (PLACES.T + 1).astype(np.int32).tobytes(),
+        np.array([r for _, _, r, _ in ROWS], float),
+    )
     sizes = np.array([N, M, len(ROWS)], np.int64)
     (folder / "ratings.sdm").write_bytes(sizes.tobytes() + places + stars.tobytes())
     (folder / "clicks.sbm").write_bytes(sizes.tobytes() + places)

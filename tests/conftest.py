@@ -12,7 +12,9 @@ from dsgmcmc.cli.sample import with_settings
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import world_comm
 
-with contextlib.suppress(InputError):  # some tests need no MPI; to the others it is loaded as to the command line
+with contextlib.suppress(
+    InputError
+):  # some tests need no MPI; to the others it is loaded as to the command line
     world_comm()
 
 with_settings()  # tests look at the options of all commands at once
@@ -36,5 +38,7 @@ def datasets() -> Path:
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ratings file of 29 rows, 17 columns and about 250 ratings, 50 of them for testing, which no test changes."""
+    """Ratings file of 29 rows, 17 columns and about 250 ratings, 50 of them for testing, which no
+    test changes.
+    """
     return write_planted(tmp_path_factory.mktemp("data") / "r.h5")

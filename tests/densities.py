@@ -48,10 +48,16 @@ class Slip(Logistic):
 
 
 class Plain(SumDensity):
-    """A regression of which no more is known than its energies and gradients: neither slopes nor bounds."""
+    """A regression of which no more is known than its energies and gradients: neither slopes nor
+    bounds.
+    """
 
     def __init__(self, regression: Regression) -> None:
-        self.regression, self.n_data, self.dimension = regression, regression.n_data, regression.dimension
+        self.regression, self.n_data, self.dimension = (
+            regression,
+            regression.n_data,
+            regression.dimension,
+        )
         self.curvature, self.prior_mean = regression.curvature, regression.prior_mean
         self.prior_precision = regression.prior_precision
 
@@ -70,18 +76,25 @@ class Plain(SumDensity):
 
 
 class NoisyGaussian:
-    """N(0, 1 / precision) in 20 dimensions, whose gradient has independent noise of variance V times the precision.
+    """N(0, 1 / precision) in 20 dimensions, whose gradient has independent noise of variance V
+    times the precision.
 
-    V is that of all rows, or (n, 1). The data have the part 1 - `prior` of the precision, N(0, 1 / (prior * precision))
-    before them.
+    V is that of all rows, or (n, 1). The data have the part 1 - `prior` of the precision, N(0, 1 /
+    (prior * precision)) before them.
     """
 
-    dimension, n_data = 20, 4 * 10**8  # so many that l, which bounds the coupling of two factors, is 1
+    dimension, n_data = (
+        20,
+        4 * 10**8,
+    )  # so many that l, which bounds the coupling of two factors, is 1
 
     def __init__(self, precision: float, noise: float | np.ndarray, prior: float = 0.0) -> None:
         self.precision, self.sd = precision, np.sqrt(noise * precision)
         self.curvature = np.full(self.dimension, (1 - prior) * precision)
-        self.prior_mean, self.prior_precision = np.zeros(self.dimension), np.full(self.dimension, prior * precision)
+        self.prior_mean, self.prior_precision = (
+            np.zeros(self.dimension),
+            np.full(self.dimension, prior * precision),
+        )
         self.rng = np.random.default_rng(0)
 
     def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
@@ -93,8 +106,14 @@ class NoisyGaussian:
 class Normal:
     """N(mean, precision^-1) with exact gradients; the sampler is told `curvature` alone."""
 
-    def __init__(self, mean: np.ndarray, precision: np.ndarray, curvature: np.ndarray, n_data: int = 1) -> None:
-        self.mean, self.precision, self.curvature = np.asarray(mean), np.asarray(precision), np.asarray(curvature)
+    def __init__(
+        self, mean: np.ndarray, precision: np.ndarray, curvature: np.ndarray, n_data: int = 1
+    ) -> None:
+        self.mean, self.precision, self.curvature = (
+            np.asarray(mean),
+            np.asarray(precision),
+            np.asarray(curvature),
+        )
         self.dimension, self.n_data = len(self.mean), n_data
         self.prior_mean = self.prior_precision = np.zeros(self.dimension)
 
@@ -110,15 +129,23 @@ def correlated(n: int, seed: int = 0, **prior: Any) -> Regression:
     return Regression(x, rng.random(n) < 1 / (1 + np.exp(-x @ [1.0, -0.5])), **prior)
 
 
-def differences(function: Callable[[np.ndarray], Any], theta: np.ndarray, step: Any = 1e-5) -> np.ndarray:
-    """Central differences of a function of theta (..., D) by every element, along the last axis; steps may be (D,)."""
+def differences(
+    function: Callable[[np.ndarray], Any], theta: np.ndarray, step: Any = 1e-5
+) -> np.ndarray:
+    """Central differences of a function of theta (..., D) by every element, along the last axis;
+    steps may be (D,).
+    """
     moves = np.diag(np.broadcast_to(step, theta.shape[-1:]))
-    return np.stack([(function(theta + h) - function(theta - h)) / (2 * h.sum()) for h in moves], axis=-1)
+    return np.stack(
+        [(function(theta + h) - function(theta - h)) / (2 * h.sum()) for h in moves], axis=-1
+    )
 
 
 def quadrature(density: Any, *axes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of a posterior, on the grid of these axes."""
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
-    energy = [density.energy(part) + prior_energy(density, part) for part in np.array_split(points, 30)]
+    energy = [
+        density.energy(part) + prior_energy(density, part) for part in np.array_split(points, 30)
+    ]
     weight = np.exp(np.min(np.concatenate(energy)) - np.concatenate(energy))
     return weight @ points / weight.sum(), np.cov(points.T, aweights=weight, ddof=0)

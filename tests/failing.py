@@ -1,4 +1,5 @@
-"""Commands to which something happens: calls on files that fail, full disks, whatever a line of shell can do.
+"""Commands to which something happens: calls on files that fail, full disks, whatever a line of
+shell can do.
 
 `failing_disk.c` is preloaded into real commands, so that HDF5, DuckDB and Python fail alike.
 """
@@ -13,7 +14,9 @@ from pathlib import Path
 
 from support import Result, digest, dsgmcmc, lacking, planted, run
 
-MODEL = "sample DATA --out OUT/run --rank 2 --burn-in 6 --thin 3 --set evaluate_every=10 --save-draws 2"
+MODEL = (
+    "sample DATA --out OUT/run --rank 2 --burn-in 6 --thin 3 --set evaluate_every=10 --save-draws 2"
+)
 SAMPLE = f"{MODEL} --sampler psgld --grid 2 --checkpoint-every 20 --iterations 60"
 SIMILAR = """
 import sys, dsgmcmc
@@ -24,7 +27,8 @@ except (InputError, OSError) as error:
     print("dsgmcmc:", error, file=sys.stderr)
     sys.exit(1)
 """
-#: Commands that write a file, and commands whose result is what they print. IN is a copy of `Scene.source`.
+#: Commands that write a file, and commands whose result is what they print. IN is a copy of
+#: `Scene.source`.
 WRITERS = (
     "prepare IN/r.csv OUT/o.h5 --force",
     "prepare IN/r.csv OUT/o.h5 --user-features IN/u.csv --timestamps",
@@ -57,12 +61,15 @@ KINDS = {
     "halves of reads": f"CALLS={READING} SHORT=1 ALSO=1000000000",
     "read-only": f"CALLS=create,mkdir,rename,unlink,unlinkat ERRNO={errno.EROFS} ALSO=1000000000",
 }
-#: Exit status of commands; 70 and more of a job, 127 and 134 where memory lacks for the C library, 137 of a kill.
+#: Exit status of commands; 70 and more of a job, 127 and 134 where memory lacks for the C library,
+#: 137 of a kill.
 STATUS = (0, 1, 2, 70, 75, 127, 134, 137)
 
 
 class Scene:
-    """Ratings, features, pairs and a run in the folder `source`. Every attempt has a copy, and an empty folder.
+    """Ratings, features, pairs and a run in the folder `source`.
+
+    Every attempt has a copy, and an empty folder.
 
     Parameters
     ----------
@@ -79,7 +86,10 @@ class Scene:
         self.library, self.source = work / "failing_disk.so", self.new()
         code = Path(__file__).with_name("failing_disk.c")
         run(compiler, "-shared", "-fPIC", "-O2", "-o", self.library, code, "-ldl").expect()
-        rated = [f"{u},{v},{min(max(x, 1), 5):.0f},{900 + u}" for u, v, x in zip(*planted(40, 30), strict=True)]
+        rated = [
+            f"{u},{v},{min(max(x, 1), 5):.0f},{900 + u}"
+            for u, v, x in zip(*planted(40, 30), strict=True)
+        ]
         for name, head, lines in (
             ("r", "user,item,rating,timestamp", rated),
             ("c", "user,item", [line.rsplit(",", 2)[0] for line in rated]),
@@ -101,13 +111,18 @@ class Scene:
     def command(self, words: str, place: Path, processes: int | None = None) -> tuple[str, ...]:
         """Command line of words, in a folder of `copied`."""
         names = {"DATA": "../r.h5", "CLICKS": "../c.h5", "IN": "in", "OUT": "out"}
-        line = [re.sub("|".join(names), lambda name: str(place / names[name[0]]), word) for word in words.split()]
+        line = [
+            re.sub("|".join(names), lambda name: str(place / names[name[0]]), word)
+            for word in words.split()
+        ]
         if line[0] == "similar":
             return (sys.executable, "-c", SIMILAR, line[1])
         return dsgmcmc(*line, processes=processes)
 
     def copied(self, words: str = "") -> Path:
-        """Make a folder with a copy ``in`` of the source, and an empty ``out``; with --force there is a file."""
+        """Make a folder with a copy ``in`` of the source, and an empty ``out``; with --force there
+        is a file.
+        """
         place = self.new()
         shutil.copytree(self.source, place / "in")
         (place / "out").mkdir()
@@ -119,14 +134,18 @@ class Scene:
         """Results of words when nothing happens; None for those that are not twice the same."""
         if words not in self._usual:
             first, second = (results(words, self.attempt(words)) for _ in range(2))
-            self._usual[words] = {name: data if second[name] == data else None for name, data in first.items()}
+            self._usual[words] = {
+                name: data if second[name] == data else None for name, data in first.items()
+            }
         return self._usual[words]
 
     def attempt(self, words: str, script: str = "", processes: int | None = None) -> Path:
-        """Run words, in a script of the shell as ``"$@"``, in a new folder, which it knows as ``$0``.
+        """Run words, in a script of the shell as ``"$@"``, in a new folder, which it knows as
+        ``$0``.
 
-        Without a script it must be done. Otherwise the result is the usual one, or the command says why not in one
-        line, and leaves what was there before; a run is resumed, and is then the usual one.
+        Without a script it must be done. Otherwise the result is the usual one, or the command says
+        why not in one line, and leaves what was there before; a run is resumed, and is then the
+        usual one.
         """
         place = self.copied(words)
         command = self.command(words, place, processes)
@@ -142,7 +161,9 @@ class Scene:
             assert results(words, place) == usual, f"{script}: another digest, or something left"
             return place
         there = results(words, place)
-        whole = set(there) == set(usual) and all(data is None or data.startswith(there[k]) for k, data in usual.items())
+        whole = set(there) == set(usual) and all(
+            data is None or data.startswith(there[k]) for k, data in usual.items()
+        )
         held = whole or (result.code and (there == before or "OUT" not in words))
         assert held, f"{script}: status {result.code}, and {[*there]} there: {result.err}"
         return place
@@ -159,13 +180,21 @@ class Scene:
 
 
 def results(words: str, place: Path) -> dict[str, bytes]:
-    """Content of the files of a command, or what it printed; the digest of a run, and what should not be there."""
+    """Content of the files of a command, or what it printed; the digest of a run, and what should
+    not be there.
+    """
     out = place / "out"
     if "OUT" not in words:
         output = place / "output"
-        return {"output": output.read_bytes().replace(str(place).encode(), b"")} if output.exists() else {}
+        return (
+            {"output": output.read_bytes().replace(str(place).encode(), b"")}
+            if output.exists()
+            else {}
+        )
     if words.startswith("sample"):
-        left = [path.name for path in out.rglob("*") if re.search(r"\.tmp|\.trash|^compare$", path.name)]
+        left = [
+            path.name for path in out.rglob("*") if re.search(r"\.tmp|\.trash|^compare$", path.name)
+        ]
         begun = (out / "run/run.toml").exists()
         return {"left": str(left).encode(), "digest": digest(out / "run").encode()} if begun else {}
     # a comparison that ended keeps what it has made, to go on
@@ -177,6 +206,10 @@ def expect_told(result: Result, at: object) -> None:
     """Done, or one message and a status of `STATUS`: no traceback, nothing of HDF5's own, no crash."""
     assert result.code in STATUS, (at, result.code, result.err)
     said = [line for line in result.err.splitlines() if line.startswith("dsgmcmc:")]
-    assert len(said) == (result.code in (1, 2)) or result.code > 2 or "2>" in str(at), (at, result.code, result.err)
+    assert len(said) == (result.code in (1, 2)) or result.code > 2 or "2>" in str(at), (
+        at,
+        result.code,
+        result.err,
+    )
     for word in ("Traceback", "HDF5", "Exception"):
         assert word not in result.err, (at, result.err)

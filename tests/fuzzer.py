@@ -1,8 +1,9 @@
-"""Damages files, and opens each in a separate process with limits of memory and time; also a program.
+"""Damages files, and opens each in a separate process with limits of memory and time; also a
+program.
 
-One process loads the libraries and forks once for every damaged file. An attempt is refused with one line (10),
-harmless (11), refused without a message or in several lines (12), gives other content than was written (13), or crashes
-(14); the number of a signal is negative.
+One process loads the libraries and forks once for every damaged file. An attempt is refused with
+one line (10), harmless (11), refused without a message or in several lines (12), gives other
+content than was written (13), or crashes (14); the number of a signal is negative.
 """
 
 import contextlib
@@ -58,7 +59,15 @@ def _ratings(path: Path) -> Any:
         features = ratings.feature_slab("rows", 0, ratings.n_rows).datasets("rows")
         ids = [ratings.ids("rows").tolist(), ratings.ids("cols").tolist()]
         arrays = [array.tobytes() for part in (*parts, features.values()) for array in part]
-        return [ratings.n_rows, ratings.n_cols, ratings.transposed, ratings.mean, ratings.digest, ids, arrays]
+        return [
+            ratings.n_rows,
+            ratings.n_cols,
+            ratings.transposed,
+            ratings.mean,
+            ratings.digest,
+            ids,
+            arrays,
+        ]
 
 
 def _table(path: Path) -> dict[tuple[Any, Any], float]:
@@ -69,7 +78,11 @@ def _table(path: Path) -> dict[tuple[Any, Any], float]:
         return rated_pairs(ratings, "train") | rated_pairs(ratings, "test")
 
 
-_INTEGER, _NAME, _NUMBER = "([1-9][0-9]?)", "([A-Za-z0-9_]{1,12})", r"(-?[0-9][0-9_]{0,5}(?:[.][0-9]{1,6})?)"
+_INTEGER, _NAME, _NUMBER = (
+    "([1-9][0-9]?)",
+    "([A-Za-z0-9_]{1,12})",
+    r"(-?[0-9][0-9_]{0,5}(?:[.][0-9]{1,6})?)",
+)
 #: How text files of ratings begin, how their other lines are written, and the pattern of these.
 TEXT_TABLES = {
     ".csv": ("user,item,rating\n", "{},{},{}", f"{_NAME},{_NAME},{_NUMBER}"),
@@ -97,7 +110,9 @@ def write_table(path: Path) -> Path:
     if path.suffix == ".npz":
         scipy.sparse.save_npz(path, scipy.sparse.coo_matrix((x, (user, item))))
     elif path.suffix == ".parquet":
-        pyarrow.parquet.write_table(table, path, compression=path.stem if path.stem == "zstd" else "snappy")
+        pyarrow.parquet.write_table(
+            table, path, compression=path.stem if path.stem == "zstd" else "snappy"
+        )
     else:
         head, form = TEXT_TABLES[path.suffix][:2]
         text = head + "".join(form.format(*row) + "\n" for row in zip(user, item, x, strict=True))
@@ -107,18 +122,27 @@ def write_table(path: Path) -> Path:
 
 def as_integers(names: tuple[str, ...]) -> tuple[str, ...] | tuple[int, ...]:
     """Names as integers, if all of them are written as integers are."""
-    return tuple(map(int, names)) if all(re.fullmatch("0|[1-9][0-9]*", name) for name in names) else names
+    return (
+        tuple(map(int, names))
+        if all(re.fullmatch("0|[1-9][0-9]*", name) for name in names)
+        else names
+    )
 
 
 def parsed(path: Path) -> dict[str, Any] | None:
-    """What `_table` must find in a text file, by Python's own parse; None where the text may mean something else."""
+    """What `_table` must find in a text file, by Python's own parse; None where the text may mean
+    something else.
+    """
     try:
         head, _, pattern = TEXT_TABLES[path.suffix]
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("ascii")
     except (KeyError, ValueError, OSError, EOFError, zlib.error):  # binary, damaged or not ASCII
         return None
-    lines = [re.fullmatch(pattern, line) for line in text.removeprefix(head).removesuffix("\n").split("\n")]
+    lines = [
+        re.fullmatch(pattern, line)
+        for line in text.removeprefix(head).removesuffix("\n").split("\n")
+    ]
     if not text.startswith(head) or not all(lines):
         return None
     users, items, ratings = zip(*(line.groups() for line in lines if line), strict=True)
@@ -126,7 +150,9 @@ def parsed(path: Path) -> dict[str, Any] | None:
         return None
     users, items = map(as_integers, (users, items))
     # a number with _ must be refused, and NaN equals nothing
-    values = np.array(["nan" if "_" in rating else rating for rating in ratings], np.float32).tolist()
+    values = np.array(
+        ["nan" if "_" in rating else rating for rating in ratings], np.float32
+    ).tolist()
     return {"_table": dict(zip(zip(users, items, strict=True), values, strict=True))}
 
 
@@ -236,12 +262,16 @@ def retype(data: bytes, choice: random.Random) -> tuple[str, bytes]:
     """Type over a few characters of a text."""
     content = bytearray(data)
     for _ in range(choice.randrange(1, 4)):
-        content[choice.randrange(len(content))] = choice.choice(b'012345678901234567890123456789.-_eE,\t\n" ')
+        content[choice.randrange(len(content))] = choice.choice(
+            b'012345678901234567890123456789.-_eE,\t\n" '
+        )
     return "typed", bytes(content)
 
 
 def at_random(names: list[str], count: int, seed: int, texts: bool = False) -> Changes:
-    """Damage one of the named files, or the whole target if the name is empty; half of `texts` by `retype`."""
+    """Damage one of the named files, or the whole target if the name is empty; half of `texts` by
+    `retype`.
+    """
     choice = random.Random(seed)
     for _ in range(count):
         name = choice.choice(names)
@@ -249,7 +279,9 @@ def at_random(names: list[str], count: int, seed: int, texts: bool = False) -> C
 
         def change(target: Path, name: str = name, bits: random.Random = bits) -> str:
             path = target / name if name else target
-            how, data = (retype if texts and bits.random() < 0.5 else mutate)(path.read_bytes(), bits)
+            how, data = (retype if texts and bits.random() < 0.5 else mutate)(
+                path.read_bytes(), bits
+            )
             path.write_bytes(data)
             return how
 
@@ -272,19 +304,26 @@ TEXTS = {
     "digits": b'{"chain": 0, "iteration": ' + b"9" * 5000 + b"}\n",
     "TOML digits": b"[run]\nmean = " + b"9" * 5000,
     "hexadecimal": b"rank = 0x" + b"f" * 5000 + b"\n[run]\n",
-    "old, wide JSON": b'{"iterations": 1, "processes": 1, "seconds_sampling": 1.0, "x": ['
-    + b"[]," * 1_350_000
-    + b"1]}",
+    "old, wide JSON": (
+        b'{"iterations": 1, "processes": 1, "seconds_sampling": 1.0, "x": ['
+        + b"[]," * 1_350_000
+        + b"1]}"
+    ),
     "old, many lines": b'{"chain": 0, "iteration": 1, "sweep": 1, "time_s": 1}\n' * 200_000,
     "old, many events": b'{"time": "", "event": "", "x": [' + b"[]," * 20_000 + b"1]}\n",
 }
 
 
 def hostile(source: Path, seed: int) -> Changes:
-    """Replace text files of a run: by other texts, by things that are no files, and by values of other types."""
+    """Replace text files of a run: by other texts, by things that are no files, and by values of
+    other types.
+    """
     for name in FILES:
         for what, text in TEXTS.items():
-            yield f"{name}: {what}", lambda run, name=name, text=text: (run / name).write_bytes(text)
+            yield (
+                f"{name}: {what}",
+                lambda run, name=name, text=text: (run / name).write_bytes(text),
+            )
         yield f"{name}: huge", lambda run, name=name: os.truncate(run / name, 1 << 40)
         for what, make in (
             ("directory", Path.mkdir),
@@ -301,7 +340,10 @@ def hostile(source: Path, seed: int) -> Changes:
         for place in _leaves(tree):
             text = seal(json.dumps(_with(tree, place, choice.choice(ODD)), indent=1)).encode()
             at = path.relative_to(source)
-            yield f"{at}: old, sealed {place}", lambda run, at=at, text=text: (run / at).write_bytes(text)
+            yield (
+                f"{at}: old, sealed {place}",
+                lambda run, at=at, text=text: (run / at).write_bytes(text),
+            )
     settings = tomllib.loads((source / "run.toml").read_text(encoding="utf-8"))
     for place in _leaves(settings):
         value = choice.choice(ODD)
@@ -314,7 +356,10 @@ def hostile(source: Path, seed: int) -> Changes:
     for name in (*line, *line):
         value = choice.choice(ODD)
         text = json.dumps({**line, name: value}).encode() + b"\n"
-        yield f"metrics.jsonl: old {name} = {str(value)[:30]}", lambda run, text=text: _append(run, text)
+        yield (
+            f"metrics.jsonl: old {name} = {str(value)[:30]}",
+            lambda run, text=text: _append(run, text),
+        )
 
 
 def _append(run: Path, text: bytes) -> None:
@@ -353,12 +398,16 @@ def attempt(kind: str, target: Path, name: str, expected: dict[str, Any] | None)
     signal.alarm(5 * seconds)
     found = content(kind, target, name)
     errors = [str(part) for part in found.values() if isinstance(part, InputError)]
-    if any(not error or any(line[:2].strip() for line in error.split("\n")[1:]) for error in errors):
+    if any(
+        not error or any(line[:2].strip() for line in error.split("\n")[1:]) for error in errors
+    ):
         return WORDLESS
     unsealed = ("_log", "_events")  # logs have no checksum
     sealed = {reader: part for reader, part in found.items() if reader not in unsealed}
     if expected and any(
-        part != expected[reader] for reader, part in sealed.items() if not isinstance(part, InputError)
+        part != expected[reader]
+        for reader, part in sealed.items()
+        if not isinstance(part, InputError)
     ):
         return WRONG
     return REFUSED if errors else HARMLESS
@@ -373,10 +422,18 @@ def _copied(source: Path, place: Path) -> Path:
     return Path(shutil.copytree(source, target))
 
 
-def fuzzed(kind: str, source: Path, place: Path, names: list[str], count: int, seed: int) -> dict[str, Any]:
-    """Damage and open one of the named files of a target `count` times; the numbers of outcomes, and what is wrong."""
+def fuzzed(
+    kind: str, source: Path, place: Path, names: list[str], count: int, seed: int
+) -> dict[str, Any]:
+    """Damage and open one of the named files of a target `count` times; the numbers of outcomes,
+    and what is wrong.
+    """
     expected = content(kind, _copied(source, place))
-    changes = hostile(source, seed) if kind == "run" and not count else at_random(names, count, seed, kind == "table")
+    changes = (
+        hostile(source, seed)
+        if kind == "run" and not count
+        else at_random(names, count, seed, kind == "table")
+    )
     results: Counter[int] = Counter()
     wrong = []
     for number, (name, change) in enumerate(changes):
@@ -403,4 +460,6 @@ def fuzzed(kind: str, source: Path, place: Path, names: list[str], count: int, s
 
 if __name__ == "__main__":
     kind, source, place, names, count, seed = sys.argv[1:]
-    print(json.dumps(fuzzed(kind, Path(source), Path(place), names.split(","), int(count), int(seed))))
+    print(
+        json.dumps(fuzzed(kind, Path(source), Path(place), names.split(","), int(count), int(seed)))
+    )

@@ -1,4 +1,6 @@
-"""Small finished runs for tests of the use of a posterior, and the distribution of a row given its ratings."""
+"""Small finished runs for tests of the use of a posterior, and the distribution of a row given its
+ratings.
+"""
 
 import functools
 from dataclasses import dataclass
@@ -48,12 +50,19 @@ class Made:
 
 
 def make_run(
-    folder: Path, *, users: int = 40, items: int = 18, strings: bool = False, stars: bool = False, **settings: Any
+    folder: Path,
+    *,
+    users: int = 40,
+    items: int = 18,
+    strings: bool = False,
+    stars: bool = False,
+    **settings: Any,
 ) -> Made:
-    """Sample planted ratings of `users` x `items`; the file is transposed where there are more items.
+    """Sample planted ratings of `users` x `items`; the file is transposed where there are more
+    items.
 
-    Names are integers with gaps, or text with spaces, quotes and letters beyond ASCII; `stars` rounds to 1 .. 5. There
-    are times if there are `time_levels` among the settings.
+    Names are integers with gaps, or text with spaces, quotes and letters beyond ASCII; `stars`
+    rounds to 1 .. 5. There are times if there are `time_levels` among the settings.
     """
     folder.mkdir(parents=True, exist_ok=True)
     i, j, x = planted(users, items, share=0.6, seed=3)
@@ -73,7 +82,8 @@ def make_run(
 def given_ratings(
     run: Run, kind: str, number: int, mean: np.ndarray, others: list[int], values: list[float]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of a row with prior mean `mean` given its ratings at a draw, by the joint normal of both.
+    """Mean and covariance of a row with prior mean `mean` given its ratings at a draw, by the joint
+    normal of both.
 
     This inverts another matrix than the product does: the covariance of the ratings.
     """
@@ -81,7 +91,11 @@ def given_ratings(
     covariance = draw.prior[kind].covariance
     theta = draw.theta[OTHER[kind]][others].astype(float)
     phi = np.column_stack([theta[:, :k], np.ones(len(others))])
-    gain = covariance @ phi.T @ np.linalg.inv(phi @ covariance @ phi.T + np.eye(len(others)) / draw.tau)
+    gain = (
+        covariance
+        @ phi.T
+        @ np.linalg.inv(phi @ covariance @ phi.T + np.eye(len(others)) / draw.tau)
+    )
     residual = np.array(values) - run.mean - theta[:, k] - phi @ mean
     return mean + gain @ residual, covariance - gain @ phi @ covariance
 

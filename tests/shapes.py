@@ -1,8 +1,10 @@
-"""Synthetic ratings of many shapes, made by NumPy alone: imitations of public data sets, and extremes.
+"""Synthetic ratings of many shapes, made by NumPy alone: imitations of public data sets, and
+extremes.
 
-Every function takes a seed and returns `Ratings`. The first three, `half_stars`, `book_ratings` and `check_ins`,
-imitate public sets in their shape, their shares of levels, the numbers of ratings of users and items, and differences
-of users. `SHAPES` has the shapes of at most 20,000 ratings by name.
+Every function takes a seed and returns `Ratings`. The first three, `half_stars`, `book_ratings` and
+`check_ins`, imitate public sets in their shape, their shares of levels, the numbers of ratings of
+users and items, and differences of users. `SHAPES` has the shapes of at most 20,000 ratings by
+name.
 """
 
 import zlib
@@ -14,8 +16,28 @@ from pathlib import Path
 import numpy as np
 
 GENRES = (
-    *("Action", "Adventure", "Animation", "Children", "Comedy", "Crime", "Documentary", "Drama", "Fantasy"),
-    *("Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western"),
+    *(
+        "Action",
+        "Adventure",
+        "Animation",
+        "Children",
+        "Comedy",
+        "Crime",
+        "Documentary",
+        "Drama",
+        "Fantasy",
+    ),
+    *(
+        "Film-Noir",
+        "Horror",
+        "Musical",
+        "Mystery",
+        "Romance",
+        "Sci-Fi",
+        "Thriller",
+        "War",
+        "Western",
+    ),
 )
 
 
@@ -44,7 +66,9 @@ class Ratings:
     test: np.ndarray | None = None
 
     def prepare(self, path: Path, seed: int = 0) -> Path:
-        """Write a ratings file, as ``dsgmcmc prepare --timestamps --item-features`` does with tables of these."""
+        """Write a ratings file, as ``dsgmcmc prepare --timestamps --item-features`` does with
+        tables of these.
+        """
         import pandas as pd
 
         from dsgmcmc.data.features import Description
@@ -84,8 +108,8 @@ def pairs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw `n` different pairs, in proportion to the weights of users and items, by user and item.
 
-    With `liking`, a function of users and items, pairs of which it is large come more often. Everybody and everything
-    occurs at least once, if `n` is large enough.
+    With `liking`, a function of users and items, pairs of which it is large come more often.
+    Everybody and everything occurs at least once, if `n` is large enough.
     """
     users, items = users / users.sum(), items / items.sum()
     numbers = np.zeros(0, np.int64)
@@ -102,7 +126,9 @@ def pairs(
     return numbers // len(items), numbers % len(items)
 
 
-def taste(rng: np.random.Generator, users: int, items: int, rank: int, sd: float) -> Callable[..., np.ndarray]:
+def taste(
+    rng: np.random.Generator, users: int, items: int, rank: int, sd: float
+) -> Callable[..., np.ndarray]:
     """Make a function of users and items: inner products of this rank and standard deviation."""
     w, h = rng.normal(size=(users, rank)), rng.normal(size=(items, rank))
     return lambda i, j: sd / np.sqrt(rank) * np.einsum("nk,nk->n", w[i], h[j])
@@ -112,12 +138,14 @@ def taste(rng: np.random.Generator, users: int, items: int, rank: int, sd: float
 
 
 def half_stars(seed: int, users: int = 610, items: int = 9700, n: int = 101_000) -> Ratings:
-    """Half stars 0.5 to 5 of films, with timestamps and genres; a tenth held out leaves 91,000 by default.
+    """Half stars 0.5 to 5 of films, with timestamps and genres; a tenth held out leaves 91,000 by
+    default.
 
-    A user has from some twenty to two thousand ratings, most films have few, and a third of them one. Users like some
-    genres, and rate more of what they like. Four in ten users give whole stars alone. Every user has a mean, a spread,
-    and his own noise; one in ten stays at the ends of the scale, one in thirty rates without regard to the film, and
-    one in a hundred gives the same rating always. His ratings come in few sessions with moods, several in a second.
+    A user has from some twenty to two thousand ratings, most films have few, and a third of them
+    one. Users like some genres, and rate more of what they like. Four in ten users give whole stars
+    alone. Every user has a mean, a spread, and his own noise; one in ten stays at the ends of the
+    scale, one in thirty rates without regard to the film, and one in a hundred gives the same
+    rating always. His ratings come in few sessions with moods, several in a second.
     """
     rng = of("half stars", seed)
     genres = rng.random((items, len(GENRES))) < rng.beta(1, 8, len(GENRES))
@@ -127,20 +155,31 @@ def half_stars(seed: int, users: int = 610, items: int = 9700, n: int = 101_000)
         return liked(i, j) + np.einsum("nk,nk->n", preferred[i], genres[j])
 
     popular = rng.lognormal(0, 1.9, items)
-    i, j = pairs(rng, 20 + rng.lognormal(4.0, 1.3, users), popular, n, lambda i, j: 3 * liking(i, j) - 1)
+    i, j = pairs(
+        rng, 20 + rng.lognormal(4.0, 1.3, users), popular, n, lambda i, j: 3 * liking(i, j) - 1
+    )
     time, mood = sessions(rng, i)
-    quality = 0.12 * np.log(popular) + rng.normal(0, 0.35, items) + genres @ rng.normal(0, 0.2, len(GENRES))
+    quality = (
+        0.12 * np.log(popular)
+        + rng.normal(0, 0.35, items)
+        + genres @ rng.normal(0, 0.2, len(GENRES))
+    )
     mean, spread = rng.normal(3.65, 0.45, users), rng.lognormal(-0.25, 0.4, users)
     noise = 0.6 * rng.lognormal(0, 0.3, users)
     worth = quality[j] + 0.6 * liking(i, j)
     x = mean[i] + spread[i] * (worth - worth.mean()) + 0.4 * mood + noise[i] * rng.normal(size=n)
     kind = rng.permutation(users) / users  # of the user
     whole, ends, careless, same = (
-        (low <= kind) & (kind < high) for low, high in [(0, 0.4), (0.4, 0.5), (0.5, 0.53), (0.53, 0.54)]
+        (low <= kind) & (kind < high)
+        for low, high in [(0, 0.4), (0.4, 0.5), (0.5, 0.53), (0.53, 0.54)]
     )
     stars = np.where(whole[i], np.round(x), np.round(2 * x) / 2)
-    stars = np.where(ends[i], np.where(x < mean[i] - 0.5, rng.choice([0.5, 1.0], n, p=[0.7, 0.3]), 5.0), stars)
-    stars = np.where(careless[i], rng.choice([0.5, 1, 3, 4, 5], n, p=[0.15, 0.05, 0.1, 0.2, 0.5]), stars)
+    stars = np.where(
+        ends[i], np.where(x < mean[i] - 0.5, rng.choice([0.5, 1.0], n, p=[0.7, 0.3]), 5.0), stars
+    )
+    stars = np.where(
+        careless[i], rng.choice([0.5, 1, 3, 4, 5], n, p=[0.15, 0.05, 0.1, 0.2, 0.5]), stars
+    )
     stars = np.where(same[i], np.round(mean[i]), stars)
     return Ratings(i, j, np.clip(stars, np.where(whole[i], 1, 0.5), 5), time, named(genres))
 
@@ -159,7 +198,9 @@ def sessions(rng: np.random.Generator, user: np.ndarray) -> tuple[np.ndarray, np
     many = rng.geometric(0.3, user.max() + 1)  # sessions of the user
     session = np.floor(rng.random(len(user)) * many[user]).astype(np.int64)
     within = np.floor(rng.exponential(600, len(user)))
-    within = np.where(rng.random(len(user)) < 0.3, np.floor(within / 60) * 60, within).astype(np.int64)
+    within = np.where(rng.random(len(user)) < 0.3, np.floor(within / 60) * 60, within).astype(
+        np.int64
+    )
     _, which = np.unique(user * (many.max() + 1) + session, return_inverse=True)
     return first[user] + session * 86_400 * 40 + within, rng.normal(size=which.max() + 1)[which]
 
@@ -167,8 +208,9 @@ def sessions(rng: np.random.Generator, user: np.ndarray) -> tuple[np.ndarray, np
 def book_ratings(seed: int, users: int = 5157, items: int = 44_133, n: int = 101_000) -> Ratings:
     """Ratings 0 to 10, two thirds of them 0, which may mean "not rated"; very few an item.
 
-    Some users only give 0, some never, and users rate the books that they like. Of other ratings 1 to 4 hardly occur,
-    and 8 is the most frequent; some users give the highest and the lowest alone, without regard to the book.
+    Some users only give 0, some never, and users rate the books that they like. Of other ratings 1
+    to 4 hardly occur, and 8 is the most frequent; some users give the highest and the lowest alone,
+    without regard to the book.
     """
     rng = of("book ratings", seed)
     i, j = pairs(rng, 1 + rng.pareto(1.1, users) * 4, 0.2 + rng.pareto(1.2, items), n)
@@ -201,7 +243,9 @@ def check_ins(seed: int, users: int = 2318, items: int = 5574, n: int = 69_000) 
 
 @dataclass(frozen=True)
 class Size:
-    """How many users, items and ratings; `active` and `popular` are sds of the logarithms of their weights."""
+    """How many users, items and ratings; `active` and `popular` are sds of the logarithms of their
+    weights.
+    """
 
     users: int = 400
     items: int = 250
@@ -210,8 +254,12 @@ class Size:
     popular: float = 1.0
 
 
-def planted_by(rng: np.random.Generator, size: Size, rank: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Users, items and predictors of variance 1, of which biases are a half and factors of that rank the other."""
+def planted_by(
+    rng: np.random.Generator, size: Size, rank: int = 3
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Users, items and predictors of variance 1, of which biases are a half and factors of that
+    rank the other.
+    """
     weights = rng.lognormal(0, size.active, size.users), rng.lognormal(0, size.popular, size.items)
     i, j = pairs(rng, *weights, size.n)
     of_factors = taste(rng, size.users, size.items, rank, np.sqrt(0.5))(i, j)
@@ -231,7 +279,9 @@ def normal(seed: int, size: Size = Size(), scale: float = 1.0, offset: float = 0
 
 
 def own_noise(seed: int) -> Ratings:
-    """Measurements with normal noise, whose precision is a Gamma variable of every user times one of every item."""
+    """Measurements with normal noise, whose precision is a Gamma variable of every user times one
+    of every item.
+    """
     rng, i, j, eta = planted("own noise", seed)
     precision = rng.gamma(4, 0.25, Size.users)[i] * rng.gamma(4, 0.25, Size.items)[j]
     return Ratings(i, j, eta + rng.normal(size=len(i)) / np.sqrt(precision))
@@ -268,11 +318,17 @@ def stars(seed: int) -> Ratings:
 def counts(seed: int, dispersion: float = 5.0) -> Ratings:
     """Counts from 0 on with a negative binomial law: their variance is m + m^2 / dispersion."""
     rng, i, j, eta = planted("counts", seed)
-    return Ratings(i, j, rng.poisson(3 * np.exp(0.7 * eta) * rng.gamma(dispersion, 1 / dispersion, len(i))) * 1.0)
+    return Ratings(
+        i,
+        j,
+        rng.poisson(3 * np.exp(0.7 * eta) * rng.gamma(dispersion, 1 / dispersion, len(i))) * 1.0,
+    )
 
 
 def large_counts(seed: int) -> Ratings:
-    """Counts 1 to 10,000, whose logarithms vary by 1.5 between pairs, and by more than Poisson's law within."""
+    """Counts 1 to 10,000, whose logarithms vary by 1.5 between pairs, and by more than Poisson's
+    law within.
+    """
     rng, i, j, eta = planted("large counts", seed)
     x = rng.poisson(np.minimum(8 * np.exp(1.5 * eta) * rng.gamma(1, 1, len(i)), 1e6))
     return Ratings(i, j, np.clip(x, 1.0, 10_000.0))
@@ -301,7 +357,9 @@ def two_blocks(seed: int) -> Ratings:
     rng, half = of("two blocks", seed), Size(150, 100, 5000)
     first, second = planted_by(rng, half), planted_by(rng, half)
     low = np.clip(0.5 + 0.2 * first[2] + rng.normal(0, 0.1, half.n), 0, 1)
-    i, j = (np.concatenate([a, b + b.max() + 1]) for a, b in zip(first[:2], second[:2], strict=True))
+    i, j = (
+        np.concatenate([a, b + b.max() + 1]) for a, b in zip(first[:2], second[:2], strict=True)
+    )
     return Ratings(i, j, np.concatenate([low, 100 + 3 * second[2] + rng.normal(0, 1, half.n)]))
 
 
@@ -314,16 +372,24 @@ def dense(seed: int) -> Ratings:
 def ten_users(seed: int) -> Ratings:
     """Ten users and 1,500 items, in half stars."""
     rng, i, j, eta = planted("ten users", seed, Size(10, 1500, 6000, 0.3, 0.5))
-    return Ratings(i, j, np.clip(np.round(2 * (3.3 + 0.8 * eta + 0.5 * rng.normal(size=len(i)))) / 2, 0.5, 5))
+    return Ratings(
+        i, j, np.clip(np.round(2 * (3.3 + 0.8 * eta + 0.5 * rng.normal(size=len(i)))) / 2, 0.5, 5)
+    )
 
 
 def constant_users(seed: int) -> Ratings:
-    """Two thirds of the users always give the same of five stars, most of them the highest; there are few others."""
+    """Two thirds of the users always give the same of five stars, most of them the highest; there
+    are few others.
+    """
     size = Size(500, 200, 10_000)
     rng, i, j, eta = planted("constant users", seed, size)
     usual = rng.choice([1.0, 4.0, 5.0], size.users, p=[0.2, 0.1, 0.7])
     always = rng.random(size.users) < 2 / 3
-    return Ratings(i, j, np.where(always[i], usual[i], np.clip(np.round(3.5 + eta + rng.normal(size=len(i))), 1, 5)))
+    return Ratings(
+        i,
+        j,
+        np.where(always[i], usual[i], np.clip(np.round(3.5 + eta + rng.normal(size=len(i))), 1, 5)),
+    )
 
 
 def nearly_all_alike(seed: int) -> Ratings:
@@ -352,7 +418,9 @@ def new_items(seed: int) -> Ratings:
     rng, i, j, eta = planted("new items", seed, size)
     new = rng.random(size.items) < 0.1
     known = ~new[j] & (rng.random(size.n) < new[j].sum() / 9 / size.n)
-    return Ratings(i, j, np.clip(np.round(3.5 + eta + rng.normal(size=len(i))), 1, 5), test=new[j] | known)
+    return Ratings(
+        i, j, np.clip(np.round(3.5 + eta + rng.normal(size=len(i))), 1, 5), test=new[j] | known
+    )
 
 
 def few(seed: int) -> Ratings:
@@ -372,7 +440,9 @@ def two_camps(seed: int) -> Ratings:
 
 @dataclass(frozen=True)
 class Shape:
-    """Ratings of one kind: a function of a seed, and the models of `robust.py` whose law they have by construction."""
+    """Ratings of one kind: a function of a seed, and the models of `robust.py` whose law they have
+    by construction.
+    """
 
     make: Callable[[int], Ratings]
     true: tuple[str, ...] = ()
@@ -390,7 +460,10 @@ SHAPES: dict[str, Shape] = {
     "amounts": Shape(amounts),
     "log-normal": Shape(partial(amounts_of, "log-normal"), ("log", "log noise")),
     "log-Student-t": Shape(partial(amounts_of, "log-Student-t"), ("log tails",)),
-    **{kind: Shape(partial(amounts_of, kind)) for kind in ("gamma", "Pareto, cut", "heavy counts", "sums")},
+    **{
+        kind: Shape(partial(amounts_of, kind))
+        for kind in ("gamma", "Pareto, cut", "heavy counts", "sums")
+    },
     "counts": Shape(counts, ("negative-binomial",)),
     "large counts": Shape(large_counts),
     "giant user": Shape(giant_user),

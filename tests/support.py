@@ -1,4 +1,6 @@
-"""Helpers for tests of several kinds: small ratings files, and commands that cannot outlive their test."""
+"""Helpers for tests of several kinds: small ratings files, and commands that cannot outlive their
+test.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import (
+    AbstractContextManager,
+    contextmanager,
+    redirect_stderr,
+    redirect_stdout,
+    suppress,
+)
 from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
@@ -30,7 +38,17 @@ from mpi4py import MPI
 
 from dsgmcmc.cli.app import main
 from dsgmcmc.config.job import Policy
-from dsgmcmc.data.ratings import SIDES, Features, Ratings, Side, Sizes, Slab, Split, Times, write_slabs
+from dsgmcmc.data.ratings import (
+    SIDES,
+    Features,
+    Ratings,
+    Side,
+    Sizes,
+    Slab,
+    Split,
+    Times,
+    write_slabs,
+)
 from dsgmcmc.kernels.formula import Batch, Formula, RowPrior
 from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.model.blocks import RatingBlocks
@@ -69,7 +87,9 @@ def lacking(reason: str) -> NoReturn:
 
 def fenced(page: Path, language: str) -> list[str]:
     """Fenced blocks of a language in a page, in order."""
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
 
 
 # ---------------------------------------------------------------------- ratings
@@ -78,7 +98,8 @@ def fenced(page: Path, language: str) -> list[str]:
 def planted(
     rows: int = 29, columns: int = 17, share: float = 0.5, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Make ratings of two planted dimensions, biases and noise of sd 0.5; popular rows and columns have more.
+    """Make ratings of two planted dimensions, biases and noise of sd 0.5; popular rows and columns
+    have more.
 
     Returns
     -------
@@ -95,7 +116,9 @@ def planted(
     return i, j, (x + rng.normal(0, 0.5, len(i))).astype(np.float32)
 
 
-def csr(n_rows: int, i: np.ndarray, j: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def csr(
+    n_rows: int, i: np.ndarray, j: np.ndarray, x: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Compressed sparse rows of ratings that are sorted by row, then column."""
     indptr = np.searchsorted(i, np.arange(n_rows + 1)).astype(np.int64)
     return indptr, j.astype(np.int32), x.astype(np.float32)
@@ -125,7 +148,9 @@ def write_ratings(
     times: tuple[Mapping[Side, Times], Mapping[Side, Times]] | None = None,
     **attributes: Any,
 ) -> None:
-    """Write a ratings file; `train` and `test` are (indptr, indices, values), `attributes` as in `write_slabs`."""
+    """Write a ratings file; `train` and `test` are (indptr, indices, values), `attributes` as in
+    `write_slabs`.
+    """
     sizes = Sizes(len(row_ids), len(col_ids), len(train[1]), len(test[1]))
     placed = times or (None, None)
     slabs = [Slab("train", *train, placed[0]), Slab("test", *test, placed[1])]
@@ -146,8 +171,8 @@ def write_planted(
 ) -> Path:
     """Write a ratings file of `planted` ratings, a `test` fraction of which is held out.
 
-    `stars` rounds to 1 .. 5; `features` are the numbers of features of rows and columns; `timed` ratings were given in
-    one of ten seconds; if `transposed`, the columns are the users.
+    `stars` rounds to 1 .. 5; `features` are the numbers of features of rows and columns; `timed`
+    ratings were given in one of ten seconds; if `transposed`, the columns are the users.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     i, j, x = planted(rows, columns, share, seed)
@@ -157,7 +182,9 @@ def write_planted(
     for side, n, width in zip(SIDES, (rows, columns), features or (), strict=False):
         x = np.random.default_rng(seed + width).normal(size=(n, width)).astype(np.float32)
         x[np.abs(x) < 0.7] = 0.0  # some rows have none
-        given[side] = features_of(x, tuple(map(str, range(width))), tuple("ab"[k % 2] for k in range(width)))
+        given[side] = features_of(
+            x, tuple(map(str, range(width))), tuple("ab"[k % 2] for k in range(width))
+        )
     times = in_time(i, j, np.random.default_rng(seed + 2).uniform(0, 10, len(i))) if timed else None
     more = {"features": given, "seed": seed, "transposed": transposed}
     return write_cells(path, (rows, columns), i, j, ratings, held, times, **more)
@@ -179,7 +206,8 @@ def write_cells(
     times: dict[Side, Times] | None = None,
     **more: Any,
 ) -> Path:
-    """Write ratings that are sorted by row, then column; those that are `held` out are the test part.
+    """Write ratings that are sorted by row, then column; those that are `held` out are the test
+    part.
 
     `times` are places in time, as `in_time` returns them; `more` is for `write_ratings`.
     """
@@ -202,8 +230,13 @@ def write_synthetic(path: Path, n_users: int, n_items: int, n: int) -> int:
     pairs = np.sort(users * n_items + (rng.random(len(users)) ** 1.5 * n_items).astype(np.int64))
     pairs = pairs[np.diff(pairs, prepend=-1) > 0]  # np.unique is slower
     ratings = {"userId": 3 * (pairs // n_items) + 1, "movieId": 7 * (pairs % n_items) + 1}
-    ratings |= {"rating": rng.integers(1, 11, len(pairs)) / 2, "timestamp": np.full(len(pairs), 964982703)}
-    pyarrow.csv.write_csv(pyarrow.table(ratings), path, pyarrow.csv.WriteOptions(quoting_header="none"))
+    ratings |= {
+        "rating": rng.integers(1, 11, len(pairs)) / 2,
+        "timestamp": np.full(len(pairs), 964982703),
+    }
+    pyarrow.csv.write_csv(
+        pyarrow.table(ratings), path, pyarrow.csv.WriteOptions(quoting_header="none")
+    )
     return len(pairs)
 
 
@@ -240,7 +273,8 @@ STEPPING = [name for name in for_ratings() if issubclass(SAMPLERS[name].Config, 
 
 @dataclass(frozen=True)
 class Model:
-    """Priors and noise of a factorisation, by the arguments of `RowPriors`, `Noise` and `FactorTarget`.
+    """Priors and noise of a factorisation, by the arguments of `RowPriors`, `Noise` and
+    `FactorTarget`.
 
     By default there are two latent dimensions and biases, and everything is drawn.
     """
@@ -266,7 +300,9 @@ class Model:
     def noise(self, row_blocks: range = range(1), subchains: int = 1) -> Noise:
         """The noise."""
         precision = (self.noise_precision, self.heteroscedastic)
-        return Noise(row_blocks, *precision, every=self.noise_every, scale=self.scale, subchains=subchains)
+        return Noise(
+            row_blocks, *precision, every=self.noise_every, scale=self.scale, subchains=subchains
+        )
 
 
 MODEL = Model()
@@ -286,13 +322,15 @@ def factor_target(
     background: float | None = None,
     cut_by: Factor | None = None,
 ) -> FactorTarget:
-    """Build the factorisation of a ratings file, centred at the training mean, on all of `comm`. Collective.
+    """Build the factorisation of a ratings file, centred at the training mean, on all of `comm`.
 
-    A likelihood of levels takes the levels of the training ratings, which are then not centred; nor are clicks, for
-    which `background` is the weight of all cells.
+    Collective.
 
-    The target has the fields that `sampler` needs, by default SGLD by parts, and is in its state before the first
-    iteration.
+    A likelihood of levels takes the levels of the training ratings, which are then not centred; nor
+    are clicks, for which `background` is the weight of all cells.
+
+    The target has the fields that `sampler` needs, by default SGLD by parts, and is in its state
+    before the first iteration.
     """
     sampler = sampler or SGLD(SGLDConfig(), 0)
     ring = Ring(comm, grid)
@@ -301,19 +339,34 @@ def factor_target(
         centre = ratings.mean if values is None and likelihood.is_sum_over_ratings else 0.0
         blocks = RatingBlocks(ratings, ring, centre, codes=lambda x: likelihood.codes(x, values))
     levels = None if values is None else Levels(values, blocks.level_counts(ring, len(values)))
-    order = Schedule(schedule, blocks.part_sizes.tolist(), seed, 0) if sampler.gradient.by_parts else None
-    law = likelihood(model.rank, model.biases, model.heteroscedastic, levels, background=background, cut_by=cut_by)
+    order = (
+        Schedule(schedule, blocks.part_sizes.tolist(), seed, 0)
+        if sampler.gradient.by_parts
+        else None
+    )
+    law = likelihood(
+        model.rank,
+        model.biases,
+        model.heteroscedastic,
+        levels,
+        background=background,
+        cut_by=cut_by,
+    )
     m = len(sampler.positions)
     whole = (law, model.noise(ring.blocks, m), model.rows(m), *parts)
     keeps = sampler.kept, sampler.working, sampler.positions
-    target = FactorTarget(ring, blocks, order, whole, *keeps, RandomStream(seed, 0), first=model.first)
+    target = FactorTarget(
+        ring, blocks, order, whole, *keeps, RandomStream(seed, 0), first=model.first
+    )
     target.reset()
     return target
 
 
 def rows_of(target: FactorTarget, factor: Factor, field: str = "theta") -> np.ndarray:
     """A field of all rows of a factor, in float64, in the order of the file."""
-    blocks = sorted((block.start, block[field]) for block in target.blocks() if block.factor == factor)
+    blocks = sorted(
+        (block.start, block[field]) for block in target.blocks() if block.factor == factor
+    )
     return np.concatenate([array for _, array in blocks]).astype(np.float64)
 
 
@@ -341,26 +394,38 @@ def sample(
 ) -> int:
     """``dsgmcmc sample`` on the processes of `comm`; the exit status. Collective."""
     with handlers_as_before():
-        return Job(comm, RatingsSource(data, start=start), out, settings, resume, policy or Policy()).run(installed())
+        return Job(
+            comm, RatingsSource(data, start=start), out, settings, resume, policy or Policy()
+        ).run(installed())
 
 
 def diverging(
-    comm: MPI.Comm, data: Path, out: Path, iterations: int = 60, metric: str | None = None, **settings: Any
+    comm: MPI.Comm,
+    data: Path,
+    out: Path,
+    iterations: int = 60,
+    metric: str | None = None,
+    **settings: Any,
 ) -> int:
     """Sample, or go on, with default steps that diverge; the exit status. Collective.
 
-    They are ten times the largest stable step at any curvature, so they diverge with any bound on it, also after a
-    division by four: after burn-in, or with a `metric` also during burn-in.
+    They are ten times the largest stable step at any curvature, so they diverge with any bound on
+    it, also after a division by four: after burn-in, or with a `metric` also during burn-in.
     """
     usual = {"rank": 3, "grid": 5, "burn_in": 20, "thin": 5, "evaluate_every": 10, "save_draws": 3}
     sampler = {"step_size": 10.0, **({"metric": metric} if metric else {"burn_in_step_size": 0.35})}
     given = {**usual, "iterations": iterations, **settings}
     with handlers_as_before():
-        return Job(comm, RatingsSource(data), out, given, True, usual={"sampler": sampler}).run(installed())
+        return Job(comm, RatingsSource(data), out, given, True, usual={"sampler": sampler}).run(
+            installed()
+        )
 
 
 def rest(comm: MPI.Comm) -> None:
-    """Wait for all processes, asleep, so that a process that works alone has the cores. Collective."""
+    """Wait for all processes, asleep, so that a process that works alone has the cores.
+
+    Collective.
+    """
     request = comm.Ibarrier()
     while not request.Test():
         time.sleep(0.0005)
@@ -369,7 +434,10 @@ def rest(comm: MPI.Comm) -> None:
 @contextmanager
 def handlers_as_before() -> Iterator[None]:
     """Context in which handlers of signals may be changed."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
+    handlers = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+    }
     try:
         yield
     finally:
@@ -391,7 +459,9 @@ class Result:
 
     def expect(self, code: int = 0) -> Result:
         """Fail with the command's output unless it ended with `code`."""
-        assert self.code == code, f"{self} ended with {self.code} instead of {code}\n{self.out}\n{self.err}"
+        assert self.code == code, (
+            f"{self} ended with {self.code} instead of {code}\n{self.out}\n{self.err}"
+        )
         return self
 
     def __str__(self) -> str:
@@ -402,10 +472,14 @@ class Running(AbstractContextManager["Running"]):
     """A command in a new session, which is killed at the end. A context manager."""
 
     def __init__(
-        self, command: Sequence[str | Path], env: dict[str, str] | None = None, cwd: Path | None = None
+        self,
+        command: Sequence[str | Path],
+        env: dict[str, str] | None = None,
+        cwd: Path | None = None,
     ) -> None:
         self.command = tuple(str(part) for part in command)
-        # Python's copy of the environment: an MPI library in this process may have changed the real one
+        # Python's copy of the environment: an MPI library in this process may have changed the real
+        # one
         environment = {**os.environ, **MPI_ENVIRONMENT, **(env or {})}
         self.process = subprocess.Popen(
             self.command,
@@ -430,7 +504,9 @@ class Running(AbstractContextManager["Running"]):
         except subprocess.TimeoutExpired:
             kill_session(self.process.pid)
             out, err = self.process.communicate()
-            raise AssertionError(f"{' '.join(self.command)} hung for {timeout} s\n{out}\n{err}") from None
+            raise AssertionError(
+                f"{' '.join(self.command)} hung for {timeout} s\n{out}\n{err}"
+            ) from None
         return Result(self.command, self.process.returncode, out, err)
 
     def until(self, condition: Callable[[], object], event: str, timeout: float = TIMEOUT) -> None:
@@ -457,7 +533,9 @@ class Running(AbstractContextManager["Running"]):
         self.process.send_signal(number)
 
 
-def wait_until(condition: Callable[[], object], complaint: Callable[[], object], timeout: float = TIMEOUT) -> None:
+def wait_until(
+    condition: Callable[[], object], complaint: Callable[[], object], timeout: float = TIMEOUT
+) -> None:
     """Wait until a condition holds; fail with the complaint if that takes too long."""
     end = time.monotonic() + timeout
     while not condition():
@@ -488,8 +566,8 @@ def kill(pids: Iterable[int]) -> None:
 def remove_left_sessions() -> None:
     """Remove the folders of launchers of Open MPI that were killed.
 
-    They are named by process number. A launcher that gets the number of one whose folder is still there does not start:
-    "The PMIx server's listener thread failed to start".
+    They are named by process number. A launcher that gets the number of one whose folder is still
+    there does not start: "The PMIx server's listener thread failed to start".
     """
     for folder in Path(tempfile.gettempdir()).glob("ompi.[0-9]*"):
         if not Path(f"/proc/{folder.name.removeprefix('ompi.')}").exists():
@@ -497,7 +575,10 @@ def remove_left_sessions() -> None:
 
 
 def run(
-    *command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None, timeout: float = TIMEOUT
+    *command: str | Path,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout: float = TIMEOUT,
 ) -> Result:
     """Run a command to its end."""
     with Running(command, env, cwd) as running:
@@ -507,13 +588,19 @@ def run(
 def options_of(settings: Mapping[str, Any]) -> list[str]:
     """Settings as options of ``sample``; `evaluate_every` has no option."""
     return [
-        f"--set={name}={value}" if name == "evaluate_every" else f"--{name.replace('_', '-')}={value}"
+        (
+            f"--set={name}={value}"
+            if name == "evaluate_every"
+            else f"--{name.replace('_', '-')}={value}"
+        )
         for name, value in settings.items()
     ]
 
 
 def typed(*arguments: str | Path) -> Result:
-    """Run ``dsgmcmc`` in this process, for tests that do not depend on its start: imports and kernels are there."""
+    """Run ``dsgmcmc`` in this process, for tests that do not depend on its start: imports and
+    kernels are there.
+    """
     command = ("dsgmcmc", *map(str, arguments))
     out, err = (TextIOWrapper(BytesIO(), encoding="utf-8") for _ in range(2))
     code, before, sys.argv = 0, sys.argv, list(command)
@@ -546,7 +633,9 @@ def digest(run_directory: Path) -> str:
 
 
 def newest(run_directory: Path) -> int:
-    """Iteration of the newest checkpoint, 0 if there is none; checks all checkpoints and draws with a final name."""
+    """Iteration of the newest checkpoint, 0 if there is none; checks all checkpoints and draws with
+    a final name.
+    """
     for kind in ("checkpoints", "draws"):
         series = run_directory / kind / "chain-0"
         for iteration in steps(series):
@@ -555,7 +644,9 @@ def newest(run_directory: Path) -> int:
 
 
 def spoil(shard: Path, name: str | None = None) -> None:
-    """Flip one bit of a data set in a shard of a snapshot; by default the first field of the state of W."""
+    """Flip one bit of a data set in a shard of a snapshot; by default the first field of the state
+    of W.
+    """
     with h5py.File(shard, "r", locking=False) as file:
         dataset = file[name] if name else next(iter(next(iter(file["state/W"].values())).values()))
         at = dataset.id.get_offset()
@@ -579,9 +670,13 @@ def injected(*texts: str) -> dict[str, str]:
 
 
 def copied(fault: str, work: Callable[[], object]) -> int:
-    """Exit code of a copy of this process that works with a fault; it need not start, import or load kernels."""
+    """Exit code of a copy of this process that works with a fault; it need not start, import or
+    load kernels.
+    """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # other threads are not copied: the work needs none of them
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # other threads are not copied: the work needs none of them
         process = os.fork()
     if process == 0:
         try:
@@ -598,7 +693,11 @@ def rank_pid(running: Running, rank: int) -> int:
 
     def exists() -> bool:
         session = running.process.pid
-        pids.extend(pid for pid, other, variables in processes() if other == session and variable in variables)
+        pids.extend(
+            pid
+            for pid, other, variables in processes()
+            if other == session and variable in variables
+        )
         return bool(pids)
 
     running.until(exists, f"a process {rank}")

@@ -2,8 +2,8 @@
 
     x_ij ~ N(eta_ij + u_i . z_j, 1 / tau),      u_ik ~ N(0, 1 / lambda),      lambda ~ Gamma(1, rate 1)
 
-eta_ij is the predictor without tastes, and z_j the F features of item j. With the residuals e_ij = x_ij - eta_ij of the
-training ratings, every `EVERY` sweeps
+eta_ij is the predictor without tastes, and z_j the F features of item j. With the residuals e_ij =
+x_ij - eta_ij of the training ratings, every `EVERY` sweeps
 
     u_i | rest    ~ N(P^-1 tau sum_j e_ij z_j, P^-1),      P = tau sum_j z_j z_j^T + lambda I
     lambda | u    ~ Gamma(1 + n F / 2, rate 1 + sum u^2 / 2)
@@ -49,7 +49,9 @@ class TastePrecision(Sampled):
     """lambda, (1,), the same on all processes."""
 
     quantities: ClassVar[dict[str, Quantity]] = {
-        "precision": Quantity("taste.precision", ("one",), rating=-2, positive=True, diagnosed="taste_precision")
+        "precision": Quantity(
+            "taste.precision", ("one",), rating=-2, positive=True, diagnosed="taste_precision"
+        )
     }
 
     precision: Float64
@@ -58,7 +60,9 @@ class TastePrecision(Sampled):
 class TasteSettings(BaseModel):
     """Settings of tastes."""
 
-    tastes: Literal["no", "yes"] = setting("Whether every user has a weight for every feature of the items.", "no")
+    tastes: Literal["no", "yes"] = setting(
+        "Whether every user has a weight for every feature of the items.", "no"
+    )
 
 
 class Tastes(Part):
@@ -84,27 +88,37 @@ class Tastes(Part):
     def check(cls, config: Any) -> None:
         """Refuse likelihoods under which tastes are not normal given everything else."""
         if config.tastes == "yes" and (config.likelihood != "gaussian" or config.noise != "shared"):
-            raise InputError(f"{named('tastes')} needs Gaussian ratings with one noise level for all")
+            raise InputError(
+                f"{named('tastes')} needs Gaussian ratings with one noise level for all"
+            )
 
     @classmethod
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
         """Refuse a ratings file without features of the items."""
         if config.tastes == "yes" and ("cols" not in ratings.features or ratings.transposed):
-            raise InputError(f"{ratings.path}: tastes need features of items, and more users than items")
+            raise InputError(
+                f"{ratings.path}: tastes need features of items, and more users than items"
+            )
 
     @classmethod
-    def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
+    def quantities_of(
+        cls, config: Any, transposed: bool, features: FeatureSizes
+    ) -> tuple[Quantity, ...]:
         """All quantities, or none if a run has no tastes."""
         return () if config.tastes == "no" else (TASTE, TRAITS, *TastePrecision.about(()))
 
     @classmethod
-    def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Float32 | None:
+    def read(
+        cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring
+    ) -> Float32 | None:
         """Read z of all items, (J, F): F is small, so every process has all of it. Collective."""
         if config.tastes == "no":
             return None
         stored = ring.agree(lambda: ratings.feature_slab("cols", 0, ratings.n_cols))
         z = np.zeros((ratings.n_cols, len(stored.names)), np.float32)
-        z[np.repeat(np.arange(ratings.n_cols), np.diff(stored.indptr)), stored.indices] = stored.values
+        z[np.repeat(np.arange(ratings.n_cols), np.diff(stored.indptr)), stored.indices] = (
+            stored.values
+        )
         return z
 
     @classmethod
@@ -124,7 +138,10 @@ class Tastes(Part):
         self.parameters.precision, self._applied = np.ones(1), False
 
     def loaded(self) -> None:
-        """Note that a checkpoint was read. Not collective, because one process may fail to read it."""
+        """Note that a checkpoint was read.
+
+        Not collective, because one process may fail to read it.
+        """
         self._applied = False
 
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
@@ -143,8 +160,12 @@ class Tastes(Part):
                 self.test[b][chosen] = (u[i] * self._traits[columns[c] + j]).sum(axis=1)
             for c, cell in ((c, cell) for (row, c), cell in self._given.items() if row == b):
                 i = np.repeat(np.arange(len(u)), np.diff(cell.indptr))
-                values[b, c] = cell.values - (u[i] * self._traits[columns[c] + cell.indices]).sum(axis=1)
-        self.ratings.train = {cell: block.with_values(values[cell]) for cell, block in self._given.items()}
+                values[b, c] = cell.values - (u[i] * self._traits[columns[c] + cell.indices]).sum(
+                    axis=1
+                )
+        self.ratings.train = {
+            cell: block.with_values(values[cell]) for cell, block in self._given.items()
+        }
         self._applied = True
 
     # ------------------------------------------------------------------ draws
@@ -170,22 +191,35 @@ class Tastes(Part):
         self._apply(context.circulation.blocks())
 
     def _moments(self, context: DrawContext) -> dict[int, tuple[Float64, Float64]]:
-        """For each row block, sum_j z_j z_j^T, (n, F, F), and sum_j e_ij z_j, (n, F). Collective."""
+        """For each row block, sum_j z_j z_j^T, (n, F, F), and sum_j e_ij z_j, (n, F).
+
+        Collective.
+        """
         size = self._traits.shape[1]
         sums: dict[int, tuple[Float64, Float64]] = {}
-        for row, column, _ in context.circulation.tour((context.position, "traits")):  # columns come in a fixed order
+        for row, column, _ in context.circulation.tour(
+            (context.position, "traits")
+        ):  # columns come in a fixed order
             cell, n = self._given[row.index, column.index], len(row.counts)
             e = np.empty(len(cell.indices), np.float32)
-            self._residuals(*cell.pattern, cell.values, row[context.position], column[context.position], e)
+            self._residuals(
+                *cell.pattern, cell.values, row[context.position], column[context.position], e
+            )
             z = column["traits"][cell.indices].astype(np.float64)
-            gram, moment = sums.setdefault(row.index, (np.zeros((n, size, size)), np.zeros((n, size))))
+            gram, moment = sums.setdefault(
+                row.index, (np.zeros((n, size, size)), np.zeros((n, size)))
+            )
             i = np.repeat(np.arange(n), np.diff(cell.indptr))
             np.add.at(gram, i, z[:, :, None] * z[:, None, :])
             np.add.at(moment, i, e[:, None] * z)
         return sums
 
-    def _draw_tastes(self, context: DrawContext, moments: dict[int, tuple[Float64, Float64]]) -> Float64:
-        """Draw u of all row blocks; for each block, return how many weights there are and the sum of their squares."""
+    def _draw_tastes(
+        self, context: DrawContext, moments: dict[int, tuple[Float64, Float64]]
+    ) -> Float64:
+        """Draw u of all row blocks; for each block, return how many weights there are and the sum
+        of their squares.
+        """
         tau, precision, squares = context.tau(), float(self.parameters.precision[0]), []
         for row, _ in context.circulation.pairs():
             gram, moment = moments[row.index]
@@ -195,15 +229,21 @@ class Tastes(Part):
             p = tau * gram + precision * np.eye(size)
             mean = np.linalg.solve(p, tau * moment[:, :, None])
             lower_t = np.linalg.cholesky(p).transpose(0, 2, 1)
-            row["taste"][:] = (mean + np.linalg.solve(lower_t, noise.reshape(*moment.shape, 1)))[:, :, 0]
+            row["taste"][:] = (mean + np.linalg.solve(lower_t, noise.reshape(*moment.shape, 1)))[
+                :, :, 0
+            ]
             squares.append([moment.size, np.square(row["taste"], dtype=np.float64).sum()])
         return np.array(squares)
 
-    # ------------------------------------------------------------------ ratings outside the training data
+    # ------------------------------------------------------------ ratings outside the training data
 
     @classmethod
-    def of_ratings(cls, draw: SavedDraw, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
-        """Mean and variance of u_i . z_j for new ratings; the tastes of an unknown user have their prior."""
+    def of_ratings(
+        cls, draw: SavedDraw, users: Int32, items: Int32
+    ) -> tuple[Float32 | float, Float32 | float]:
+        """Mean and variance of u_i . z_j for new ratings; the tastes of an unknown user have their
+        prior.
+        """
         if "taste" not in draw.rows["user"]:
             return 0.0, 0.0
         u, z = draw.rows["user"]["taste"][users], draw.rows["item"]["traits"][items]

@@ -1,7 +1,9 @@
-"""The commands of ``dsgmcmc``. They parse options, and call other packages of dsgmcmc, which do the work.
+"""The commands of ``dsgmcmc``.
 
-`dsgmcmc.cli.app` registers the commands. This file defines options that several commands share. Commands import heavy
-packages inside their functions, so that ``--help`` answers at once.
+They parse options, and call other packages of dsgmcmc, which do the work.
+
+`dsgmcmc.cli.app` registers the commands. This file defines options that several commands share.
+Commands import heavy packages inside their functions, so that ``--help`` answers at once.
 """
 
 from __future__ import annotations

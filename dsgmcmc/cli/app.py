@@ -1,4 +1,6 @@
-"""The program ``dsgmcmc``: it registers the commands, and turns errors into messages and exit statuses."""
+"""The program ``dsgmcmc``: it registers the commands, and turns errors into messages and exit
+statuses.
+"""
 
 from __future__ import annotations
 
@@ -33,16 +35,23 @@ def _print_version(requested: bool) -> None:
 @app.callback()
 def program(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
-    """Bayesian matrix factorisation by stochastic-gradient and Langevin MCMC, on one core or on a cluster."""
+    """Bayesian matrix factorisation by stochastic-gradient and Langevin MCMC, on one core or on a
+    cluster.
+    """
 
 
 app.command(short_help="Download a MovieLens data set and check it.")(fetch)
 app.command(short_help="Make a ratings file from CSV, Parquet and other formats.")(prepare)
 app.command(short_help="Compare models, and recommend one.")(compare)
-app.command(cls=SampleCommand, short_help="Sample the posterior, in one process or under mpirun.")(sample)
+app.command(cls=SampleCommand, short_help="Sample the posterior, in one process or under mpirun.")(
+    sample
+)
 app.command(short_help="Predict ratings: mean, sd and an interval.")(predict)
 app.command(short_help="Recommend items to users.")(recommend)
 app.command(short_help="Compare rankings of items on the test ratings.")(evaluate)
@@ -54,10 +63,16 @@ app.command(short_help="Check that this machine can sample.")(doctor)
 
 
 def _program_for(arguments: list[str]) -> typer.Typer:
-    """Return the program with only the command that the first argument names, to start fast; without one, with all."""
+    """Return the program with only the command that the first argument names, to start fast;
+    without one, with all.
+    """
     first = arguments[:1]
     smaller = copy(app)
-    matching = [command for command in app.registered_commands if [getattr(command.callback, "__name__", "")] == first]
+    matching = [
+        command
+        for command in app.registered_commands
+        if [getattr(command.callback, "__name__", "")] == first
+    ]
     smaller.registered_commands = matching or app.registered_commands
     if first == ["sample"]:
         with_settings()
@@ -65,16 +80,20 @@ def _program_for(arguments: list[str]) -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command line; after an error of the user or of the file system, print its message to stderr and exit.
+    """Run the command line; after an error of the user or of the file system, print its message to
+    stderr and exit.
 
-    The exit status is 2 for wrong input or a missing permission, and 1 for a failed disk or another `OSError`. Ctrl-C
-    raises KeyboardInterrupt.
+    The exit status is 2 for wrong input or a missing permission, and 1 for a failed disk or another
+    `OSError`. Ctrl-C raises KeyboardInterrupt.
     """
     arguments = sys.argv[1:] or ["--help"]
     try:
         status = _program_for(arguments)(arguments, standalone_mode=False)
     except USAGE_ERROR as error:
-        complain(f"{error.format_message().replace('Value error, ', '')} (--help lists commands and options)")
+        complain(
+            f"{error.format_message().replace('Value error, ', '')} (--help lists commands and"
+            " options)"
+        )
         sys.exit(Exit.USAGE)
     except InputError as error:
         complain(error)
@@ -82,7 +101,11 @@ def main() -> None:
     except OSError as error:
         complain(failed_file(error))
         sys.exit(Exit.USAGE if isinstance(error, PermissionError) else Exit.FAILURE)
-    except (ImportError, MemoryError, RuntimeError) as error:  # little memory: for a library, or for a thread
+    except (
+        ImportError,
+        MemoryError,
+        RuntimeError,
+    ) as error:  # little memory: for a library, or for a thread
         if isinstance(error, RuntimeError) and "can't start new thread" not in str(error):
             raise
         complain(" ".join(f"{type(error).__name__}: {error}".split()).rstrip(":"))

@@ -18,9 +18,17 @@ if TYPE_CHECKING:
 
 
 def compare(
-    data: Annotated[Path, typer.Argument(metavar="DATA.h5", help="Ratings file made by `dsgmcmc prepare`.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA.h5", help="Ratings file made by `dsgmcmc prepare`.")
+    ],
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE.toml", help="File for the settings of the recommended model.")
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE.toml",
+            help="File for the settings of the recommended model.",
+        ),
     ] = Path("best.toml"),
     metric: Annotated[
         Literal["log-probability", "log-density", "rmse", "ndcg"] | None,
@@ -29,23 +37,28 @@ def compare(
             show_default="log-probability; log-density if ratings have no levels; ndcg for clicks",
         ),
     ] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="File with settings for all models.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="File with settings for all models.")
+    ] = None,
     assign: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting for all models, e.g. rank=16.")
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting for all models, e.g. rank=16."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed for holding out ratings, and for the chains.  [default: 0]")
+        int | None,
+        typer.Option(min=0, help="Seed for holding out ratings, and for the chains.  [default: 0]"),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE.toml.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare models that suit the ratings, and write the settings of the recommended model.
 
-    The command runs in one process or under mpirun. It holds out some training ratings (the latest ones, if DATA.h5
-    has a temporal split), and does not use the test ratings. It samples each model briefly on the other training
-    ratings, and scores it on the held-out ratings. It recommends the simplest model within one standard error of the
-    best. The recommendation depends on the data, the settings and the seed, but not on the speed of the machine or the
-    number of processes. FILE.toml also has the settings that were given for all models; those for the length of a run,
+    The command runs in one process or under mpirun. It holds out some training ratings (the latest
+    ones, if DATA.h5 has a temporal split), and does not use the test ratings. It samples each model
+    briefly on the other training ratings, and scores it on the held-out ratings. It recommends the
+    simplest model within one standard error of the best. The recommendation depends on the data,
+    the settings and the seed, but not on the speed of the machine or the number of processes.
+    FILE.toml also has the settings that were given for all models; those for the length of a run,
     its chains and its checkpoints have no effect on the comparison.
 
     \b
@@ -70,8 +83,12 @@ def compare(
         shared_settings, folder = on_root(comm, settings), out.with_name(f"{out.name}.compare")
         try:
             source, signals = RatingsSource(data), installed()
-            comparison = Comparing(comm, source, folder, shared_settings, metric, signals=signals, quiet=as_json).run()
-            comparison = comparison.including({k: v for k, v in shared_settings.items() if v not in ({}, "auto")})
+            comparison = Comparing(
+                comm, source, folder, shared_settings, metric, signals=signals, quiet=as_json
+            ).run()
+            comparison = comparison.including(
+                {k: v for k, v in shared_settings.items() if v not in ({}, "auto")}
+            )
         except StoppedError as stopped:
             return stopped.status
         on_root(comm, lambda: write_whole(out, comparison.toml()))
@@ -79,7 +96,10 @@ def compare(
             say_json(comparison.table())
         elif comm.rank == 0:
             _show(comparison)
-            say(f"{out}: {shlex.join(['dsgmcmc', 'sample', str(data), '--out', 'RUN', '--config', str(out)])}")
+            say(
+                f"{out}:"
+                f" {shlex.join(['dsgmcmc', 'sample', str(data), '--out', 'RUN', '--config', str(out)])}"
+            )
         return 0
 
     run_parallel(comm, work)
@@ -91,8 +111,13 @@ def _show(comparison: Comparison) -> None:
     from dsgmcmc.diagnostics.summary import written
 
     ratings = comparison.held_out + comparison.training
-    title = f"{comparison.held_out:,} of {ratings:,} training ratings held out, models by {CRITERIA[comparison.metric]}"
-    score = {"log-probability": "log p", "log-density": "density", "rmse": "RMSE", "ndcg": "NDCG"}[comparison.metric]
+    title = (
+        f"{comparison.held_out:,} of {ratings:,} training ratings held out, models by"
+        f" {CRITERIA[comparison.metric]}"
+    )
+    score = {"log-probability": "log p", "log-density": "density", "rmse": "RMSE", "ndcg": "NDCG"}[
+        comparison.metric
+    ]
     headings = ("model", score, "behind", "se", "RMSE", "MAE", "sweeps", "time")
     rows = []
     for model in comparison.models:
@@ -101,7 +126,13 @@ def _show(comparison: Comparison) -> None:
         cost = str(model.sweeps), "-" if model.seconds is None else f"{model.seconds:,.1f} s"
         rows.append([model.name, *cells, *cost])
     show_table(headings, rows, title, left=headings[:1])
-    say("simplest first; behind: gap to the best model after as many sweeps; se: standard error of this gap")
+    say(
+        "simplest first; behind: gap to the best model after as many sweeps; se: standard error of"
+        " this gap"
+    )
     if comparison.left_out:
-        say(f"not sampled: {len(comparison.left_out)} models with a likelihood or a part that did not help by itself")
+        say(
+            f"not sampled: {len(comparison.left_out)} models with a likelihood or a part that did"
+            " not help by itself"
+        )
     say(comparison.sentence())

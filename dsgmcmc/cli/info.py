@@ -1,4 +1,6 @@
-"""Commands that describe or check a ratings file or a run (``info``, ``report``, ``verify``), or check the machine."""
+"""Commands that describe or check a ratings file or a run (``info``, ``report``, ``verify``), or
+check the machine.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from dsgmcmc.terminal import pass_on, say, say_json, show_facts, show_table
 if TYPE_CHECKING:
     from dsgmcmc.diagnostics.overview import Table
 
-PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Ratings file or run directory.")]
+PathArgument = Annotated[
+    Path, typer.Argument(metavar="PATH", help="Ratings file or run directory.")
+]
 
 
 def _kind_of(path: Path) -> str:
@@ -33,7 +37,10 @@ def _kind_of(path: Path) -> str:
 def info(
     path: PathArgument,
     diagnostics: Annotated[
-        bool, typer.Option("--diagnostics", help="Print R-hat, effective sample sizes and calibration of a run.")
+        bool,
+        typer.Option(
+            "--diagnostics", help="Print R-hat, effective sample sizes and calibration of a run."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -88,18 +95,26 @@ def _diagnose(path: Path, as_json: bool) -> None:
 
 
 def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the facts about a ratings file twice: by names for scripts, and by labels for people, as in `prepare`."""
+    """Return the facts about a ratings file twice: by names for scripts, and by labels for people,
+    as in `prepare`.
+    """
     from dsgmcmc.data.ratings import Ratings
 
     with Ratings(path) as ratings:
         sizes = ("n_rows", "n_cols", "nnz", "nnz_test")
         others = ("mean", "minimum", "maximum", "transposed", "seed", "source", "digest")
-        facts = {name: getattr(ratings, name) for name in (*sizes, *others)} | {"untrained": ratings.untrained()}
+        facts = {name: getattr(ratings, name) for name in (*sizes, *others)} | {
+            "untrained": ratings.untrained()
+        }
         sizes_and_scale, features = ratings.describe(), {}
         for side, stored in ratings.features.items():
             kind = "user" if (side == "rows") != ratings.transposed else "item"
-            features[f"{kind}_features"] = {group: stored.groups.count(group) for group in dict.fromkeys(stored.groups)}
-    labelled: dict[str, Any] = sizes_and_scale | {name.replace("_", " "): groups for name, groups in features.items()}
+            features[f"{kind}_features"] = {
+                group: stored.groups.count(group) for group in dict.fromkeys(stored.groups)
+            }
+    labelled: dict[str, Any] = sizes_and_scale | {
+        name.replace("_", " "): groups for name, groups in features.items()
+    }
     labelled |= {"made from": facts["source"], "seed": facts["seed"], "digest": facts["digest"]}
     return facts | features, labelled
 
@@ -118,12 +133,20 @@ def report(
     run: RunArgument,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE.html", help="Page to write.", show_default="RUN/report.html"),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE.html",
+            help="Page to write.",
+            show_default="RUN/report.html",
+        ),
     ] = None,
 ) -> None:
-    """Write one HTML file with convergence, traces, errors, calibration, residuals, times and configuration.
+    """Write one HTML file with convergence, traces, errors, calibration, residuals, times and
+    configuration.
 
-    The file is self-contained and needs no network. Its figures need Matplotlib: `pip install matplotlib`.
+    The file is self-contained and needs no network. Its figures need Matplotlib: `pip install
+    matplotlib`.
 
     \b
     Examples:
@@ -139,10 +162,11 @@ def report(
 
 @retry_if_gone
 def verify(path: PathArgument, as_json: JsonOption = False) -> None:
-    """Check all checksums and the structure of a ratings file or a run, and print the digest of its content.
+    """Check all checksums and the structure of a ratings file or a run, and print the digest of its
+    content.
 
-    The digest of a run covers its newest checkpoint, its saved draws and its posterior. It depends neither on the
-    number of processes that wrote these files nor on how often the run was resumed.
+    The digest of a run covers its newest checkpoint, its saved draws and its posterior. It depends
+    neither on the number of processes that wrote these files nor on how often the run was resumed.
 
     \b
     Examples:
@@ -169,7 +193,11 @@ def verify(path: PathArgument, as_json: JsonOption = False) -> None:
 
 def doctor(
     launch: Annotated[
-        bool, typer.Option("--launch/--no-launch", help="Test MPI by starting processes, which login nodes may forbid.")
+        bool,
+        typer.Option(
+            "--launch/--no-launch",
+            help="Test MPI by starting processes, which login nodes may forbid.",
+        ),
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
@@ -182,11 +210,17 @@ def doctor(
     findings = list(examine(launch))
     problems = sum(finding.level == "error" for finding in findings)
     if as_json:
-        say_json({"can_sample": not problems, "findings": [finding._asdict() for finding in findings]})
+        say_json(
+            {"can_sample": not problems, "findings": [finding._asdict() for finding in findings]}
+        )
     else:
         for finding in findings:
             say(f"{finding.level:8} {finding.name:15} {finding.found}")
             if finding.advice:
                 say(f"{'':24} -> {finding.advice}")
-        say("Sampling can work here." if not problems else f"Sampling cannot work here: {problems} error(s).")
+        say(
+            "Sampling can work here."
+            if not problems
+            else f"Sampling cannot work here: {problems} error(s)."
+        )
     raise typer.Exit(Exit.FAILURE if problems else 0)

@@ -18,50 +18,80 @@ if TYPE_CHECKING:
 
 OutOption = Annotated[
     Path | None,
-    typer.Option("--out", "-o", metavar="OUT", help="CSV or Parquet file, by suffix.", show_default="CSV to stdout"),
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="OUT",
+        help="CSV or Parquet file, by suffix.",
+        show_default="CSV to stdout",
+    ),
 ]
 ClipOption = Annotated[
     bool,
-    typer.Option("--clip/--no-clip", help="Clip predictions and quantiles, not scores, to the range of the ratings."),
+    typer.Option(
+        "--clip/--no-clip",
+        help="Clip predictions and quantiles, not scores, to the range of the ratings.",
+    ),
 ]
 DataOption = Annotated[
     Path | None,
-    typer.Option(metavar="DATA.h5", help="Ratings file of the run.", show_default="the path given to sample"),
+    typer.Option(
+        metavar="DATA.h5", help="Ratings file of the run.", show_default="the path given to sample"
+    ),
 ]
 
 
 @retry_if_gone
 def predict(
     run: RunArgument,
-    pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help="CSV or Parquet file with users and items.")],
+    pairs: Annotated[
+        Path, typer.Argument(metavar="PAIRS", help="CSV or Parquet file with users and items.")
+    ],
     out: OutOption = None,
-    of_mean: Annotated[bool, typer.Option("--of-mean", help="Predict the expected rating, without noise.")] = False,
+    of_mean: Annotated[
+        bool, typer.Option("--of-mean", help="Predict the expected rating, without noise.")
+    ] = False,
     interval: Annotated[
-        float, typer.Option(help="Probability of the interval; 0.9 gives the quantiles q05 and q95.")
+        float,
+        typer.Option(help="Probability of the interval; 0.9 gives the quantiles q05 and q95."),
     ] = 0.9,
     at_least: Annotated[
-        float | None, typer.Option(metavar="RATING", help="Also predict the probability of at least this rating.")
+        float | None,
+        typer.Option(
+            metavar="RATING", help="Also predict the probability of at least this rating."
+        ),
     ] = None,
     probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Also predict the probability of each level of the ratings.")
+        bool,
+        typer.Option(
+            "--probabilities", help="Also predict the probability of each level of the ratings."
+        ),
     ] = False,
     clip: ClipOption = True,
     unknown: Annotated[
         Literal["refuse", "prior"],
-        typer.Option(help="Refuse unknown users and items, or predict their ratings from the prior."),
+        typer.Option(
+            help="Refuse unknown users and items, or predict their ratings from the prior."
+        ),
     ] = "refuse",
     columns: Annotated[
         str | None,
-        typer.Option(metavar="user=U,item=I", help="Columns of PAIRS by name or position from 1; detected by default."),
+        typer.Option(
+            metavar="user=U,item=I",
+            help="Columns of PAIRS by name or position from 1; detected by default.",
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON on stderr.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a summary as JSON on stderr.")
+    ] = False,
 ) -> None:
     """Predict ratings: mean, standard deviation and interval of a new rating, including its noise.
 
-    PAIRS lists users and items by their original names. The output keeps the rows and columns of PAIRS, and adds the
-    mean, the standard deviation and two quantiles of the posterior predictive distribution, which is a mixture over the
-    saved draws. If ratings have levels, such as stars, --at-least and --probabilities add probabilities of levels, from
-    an ordinal likelihood, or from a Gaussian distribution whose ratings are rounded to the nearest level.
+    PAIRS lists users and items by their original names. The output keeps the rows and columns of
+    PAIRS, and adds the mean, the standard deviation and two quantiles of the posterior predictive
+    distribution, which is a mixture over the saved draws. If ratings have levels, such as stars,
+    --at-least and --probabilities add probabilities of levels, from an ordinal likelihood, or from
+    a Gaussian distribution whose ratings are rounded to the nearest level.
 
     \b
     Examples:
@@ -75,7 +105,9 @@ def predict(
     from dsgmcmc.posterior.run import Run
 
     options = PredictOptions(of_mean, interval, clip, at_least, probabilities)
-    summary = predict_table(Run(run), pairs, out, options, unknown=unknown, columns=parse_columns(columns, ROLES))
+    summary = predict_table(
+        Run(run), pairs, out, options, unknown=unknown, columns=parse_columns(columns, ROLES)
+    )
     if as_json:
         say_json(summary, indent=None, file=sys.stderr)
 
@@ -84,7 +116,10 @@ def predict(
 def recommend(
     run: RunArgument,
     user: Annotated[
-        list[str] | None, typer.Option("--user", "-u", metavar="ID", help="User; repeat the option for several users.")
+        list[str] | None,
+        typer.Option(
+            "--user", "-u", metavar="ID", help="User; repeat the option for several users."
+        ),
     ] = None,
     everyone: Annotated[bool, typer.Option("--all", help="Recommend items to all users.")] = False,
     top: Annotated[int, typer.Option("--top", "-n", min=1, help="Number of items per user.")] = 10,
@@ -92,50 +127,72 @@ def recommend(
     by: Annotated[
         Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"],
         typer.Option(
-            help="Rank by: likely: whether the user will choose and like an item; exposure: whether they will choose "
-            "it; mean: expected rating; ucb, lcb: its upper or lower confidence bound; thompson: Thompson sampling."
+            help=(
+                "Rank by: likely: whether the user will choose and like an item; exposure: whether"
+                " they will choose "
+                "it; mean: expected rating; ucb, lcb: its upper or lower confidence bound;"
+                " thompson: Thompson sampling."
+            )
         ),
     ] = "likely",
     z: Annotated[
-        float, typer.Option(min=0, help="With ucb and lcb, number of standard deviations between mean and bound.")
+        float,
+        typer.Option(
+            min=0, help="With ucb and lcb, number of standard deviations between mean and bound."
+        ),
     ] = 1.0,
     at_least: Annotated[
         float | None,
         typer.Option(
             metavar="RATING",
-            help="With --by likely, the lowest rating that counts as liked (default: three quarters up the scale, or "
-            "without levels the upper quarter); with mean and thompson, rank by the probability of at least this.",
+            help=(
+                "With --by likely, the lowest rating that counts as liked (default: three quarters"
+                " up the scale, or "
+                "without levels the upper quarter); with mean and thompson, rank by the probability"
+                " of at least this."
+            ),
         ),
     ] = None,
     items: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="File with titles of items: movies.dat, u.item, movies.csv or any CSV."),
+        typer.Option(
+            metavar="FILE",
+            help="File with titles of items: movies.dat, u.item, movies.csv or any CSV.",
+        ),
     ] = None,
     matching: Annotated[
         str | None,
-        typer.Option(metavar="REGEX", help="Recommend only items whose line in --items matches, e.g. 'Comedy|Drama'."),
+        typer.Option(
+            metavar="REGEX",
+            help="Recommend only items whose line in --items matches, e.g. 'Comedy|Drama'.",
+        ),
     ] = None,
     candidates: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Recommend only these items, one name per line.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Recommend only these items, one name per line."),
     ] = None,
     exclude: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Never recommend these items, one name per line.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Never recommend these items, one name per line."),
     ] = None,
     clip: ClipOption = True,
     include_rated: Annotated[
         bool, typer.Option("--include-rated", help="Also recommend items that the user has rated.")
     ] = False,
     data: DataOption = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed for Thompson sampling.", show_default="random")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed for Thompson sampling.", show_default="random")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Recommend items to users; by default, items that they will probably choose and like.
 
-    Items that a user rated in training are left out, which needs the run's ratings file. The default score is the
-    exposure times the probability that the user likes the item. The exposure is estimated from who rated which items;
-    the score orders items, but is not a probability. With --by mean the score is the expected rating, so items
-    with few ratings may rank high by chance; --by lcb prefers items whose expected rating is certain. The output also
-    has the standard deviation and the 90 % interval of the expected rating, and the item's number of ratings.
+    Items that a user rated in training are left out, which needs the run's ratings file. The
+    default score is the exposure times the probability that the user likes the item. The exposure
+    is estimated from who rated which items; the score orders items, but is not a probability. With
+    --by mean the score is the expected rating, so items with few ratings may rank high by chance;
+    --by lcb prefers items whose expected rating is certain. The output also has the standard
+    deviation and the 90 % interval of the expected rating, and the item's number of ratings.
     `dsgmcmc evaluate` compares the rules of --by on your data.
 
     \b
@@ -151,7 +208,13 @@ def recommend(
 
     from dsgmcmc.data.titles import read_names
     from dsgmcmc.posterior.names import item_titles
-    from dsgmcmc.posterior.rank import PATTERN_RULES, Ranking, allowed_items, recommendations, warn_of_few
+    from dsgmcmc.posterior.rank import (
+        PATTERN_RULES,
+        Ranking,
+        allowed_items,
+        recommendations,
+        warn_of_few,
+    )
     from dsgmcmc.posterior.run import Run
 
     if bool(user) == everyone:
@@ -159,12 +222,17 @@ def recommend(
     if out is None and everyone and not as_json:
         raise InputError("--all needs --out FILE.csv or FILE.parquet (or --json)")
     if out is not None:
-        from dsgmcmc.data.tables import output_format, write_blocks  # loads DuckDB, which printing does not need
+        from dsgmcmc.data.tables import (
+            output_format,
+            write_blocks,
+        )  # loads DuckDB, which printing does not need
 
         output_format(out)
     opened = Run(run)
     titles = item_titles(opened.items, items) if items else None
-    allowed, notes = allowed_items(opened, candidates and read_names(candidates), exclude and read_names(exclude))
+    allowed, notes = allowed_items(
+        opened, candidates and read_names(candidates), exclude and read_names(exclude)
+    )
     if matching is not None:
         if items is None:
             raise InputError("--matching needs --items FILE, the file with the lines to match")
@@ -188,7 +256,9 @@ def recommend(
         _show_recommendations(blocks, ranking, as_json)
 
 
-def _show_recommendations(blocks: Iterable[dict[str, Any]], ranking: Ranking, as_json: bool) -> None:
+def _show_recommendations(
+    blocks: Iterable[dict[str, Any]], ranking: Ranking, as_json: bool
+) -> None:
     """Print recommendations as JSON, or as a table for each user."""
     lines = [
         dict(zip(block, line, strict=True))
@@ -198,11 +268,19 @@ def _show_recommendations(blocks: Iterable[dict[str, Any]], ranking: Ranking, as
     if as_json:
         say_json(lines)
         return
-    uncertainty = ("sd", "90 % interval") if ranking.score_name == "mean" else ("sd of mean", "mean, 90 %")
+    uncertainty = (
+        ("sd", "90 % interval") if ranking.score_name == "mean" else ("sd of mean", "mean, 90 %")
+    )
     tables: dict[Any, list[list[str]]] = {}
     for line in lines:
         interval = f"{line['q05']:.2f} to {line['q95']:.2f}"
-        row = [f"{line['score']:.3f}", f"{line['sd']:.2f}", interval, f"{line['ratings']:,}", str(line["item_id"])]
+        row = [
+            f"{line['score']:.3f}",
+            f"{line['sd']:.2f}",
+            interval,
+            f"{line['ratings']:,}",
+            str(line["item_id"]),
+        ]
         item_name = [line["item_name"]] if "item_name" in line else []
         tables.setdefault(line["user_id"], []).append([str(line["rank"]), *row, *item_name])
     for user, rows in tables.items():
@@ -215,21 +293,29 @@ def _show_recommendations(blocks: Iterable[dict[str, Any]], ranking: Ranking, as
 @retry_if_gone
 def evaluate(
     run: RunArgument,
-    at: Annotated[int, typer.Option(min=1, max=100_000, help="Number of recommended items per user.")] = 10,
+    at: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Number of recommended items per user.")
+    ] = 10,
     liked: Annotated[
-        float | None, typer.Option(help="Lowest test rating that counts as liked.", show_default="as in recommend")
+        float | None,
+        typer.Option(
+            help="Lowest test rating that counts as liked.", show_default="as in recommend"
+        ),
     ] = None,
-    everyone: Annotated[bool, typer.Option("--all", help="Rank for all users, not only for 1,000 of them.")] = False,
+    everyone: Annotated[
+        bool, typer.Option("--all", help="Rank for all users, not only for 1,000 of them.")
+    ] = False,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare the rules by which `recommend` ranks items, and popularity, on the test ratings.
 
-    The comparison is over the users with a liked test rating, at most 1,000 of them without --all. For each user, every
-    rule ranks the items that the user did not rate in training, and the first items are compared with the items that
-    the user liked. Exposure is EASE^R, which depends on who rated which items, but not on the values of ratings. The
-    last column is the mean difference in NDCG from the default rule of `recommend`, and its standard error. --json
-    prints all figures with their intervals. A random split favours exposure; `prepare --split temporal` gives a harder
+    The comparison is over the users with a liked test rating, at most 1,000 of them without --all.
+    For each user, every rule ranks the items that the user did not rate in training, and the first
+    items are compared with the items that the user liked. Exposure is EASE^R, which depends on who
+    rated which items, but not on the values of ratings. The last column is the mean difference in
+    NDCG from the default rule of `recommend`, and its standard error. --json prints all figures
+    with their intervals. A random split favours exposure; `prepare --split temporal` gives a harder
     and more realistic test.
 
     \b
@@ -255,7 +341,13 @@ def evaluate(
     rows: list[list[str]] = []  # the default rule comes first
     for row in scores["rules"]:
         difference = f"{row['difference']['mean']:+.3f} ± {row['difference']['se']:.3f}"
-        rows.append([row["rule"], *(f"{row[name]['mean']:.3f}" for name in MEASURES), difference if rows else ""])
+        rows.append(
+            [
+                row["rule"],
+                *(f"{row[name]['mean']:.3f}" for name in MEASURES),
+                difference if rows else "",
+            ]
+        )
     headings = ["rank by", "NDCG", "precision", "recall", "reciprocal rank", "NDCG, difference"]
     show_table(headings, rows, title, left=["rank by"])
 
@@ -263,15 +355,21 @@ def evaluate(
 @retry_if_gone
 def export(
     run: RunArgument,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="Parquet or NetCDF file: .parquet or .nc.")],
-    draws: Annotated[bool, typer.Option("--draws", help="Parquet: saved draws instead of posterior moments.")] = False,
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="OUT", help="Parquet or NetCDF file: .parquet or .nc."),
+    ],
+    draws: Annotated[
+        bool, typer.Option("--draws", help="Parquet: saved draws instead of posterior moments.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
 ) -> None:
     """Write a run to one file: Parquet with factors by the original names, or netCDF for ArviZ.
 
-    The netCDF file has hyperparameters and predictions for test pairs, for `xarray.open_datatree` and ArviZ, in the
-    groups posterior, sample_stats, observed_data and constant_data; what cannot be compared between chains, such as the
-    precisions of columns of factors, is in the group columns. Only Parquet has the factors.
+    The netCDF file has hyperparameters and predictions for test pairs, for `xarray.open_datatree`
+    and ArviZ, in the groups posterior, sample_stats, observed_data and constant_data; what cannot
+    be compared between chains, such as the precisions of columns of factors, is in the group
+    columns. Only Parquet has the factors.
 
     \b
     Examples:

@@ -24,7 +24,9 @@ DataSet = StrEnum("DataSet", {name: name for name in DATA_SETS})  # type: ignore
 
 def fetch(
     name: Annotated[DataSet, typer.Argument(help="Data set.", show_default=False)],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Parent of the data set's folder.")] = Path("downloads"),
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Parent of the data set's folder.")
+    ] = Path("downloads"),
 ) -> None:
     """Download a MovieLens data set, check it and unpack it, unless it exists already.
 
@@ -35,71 +37,109 @@ def fetch(
     screen = console(stderr=True)
     with Progress(console=screen, transient=True, disable=not screen.is_terminal) as bar:
         task = bar.add_task(f"downloading {name.value}", total=None)
-        ratings = fetch_data(name.value, out, lambda done, total: bar.update(task, completed=done, total=total or None))
+        ratings = fetch_data(
+            name.value,
+            out,
+            lambda done, total: bar.update(task, completed=done, total=total or None),
+        )
     say(LICENCE.format(folder=ratings.parent), file=sys.stderr)
     pass_on([os.fsencode(f"{ratings}\n")])
 
 
 def prepare(
-    ratings: Annotated[list[str], typer.Argument(metavar="RATINGS...", help="Files with ratings.", show_default=False)],
+    ratings: Annotated[
+        list[str],
+        typer.Argument(metavar="RATINGS...", help="Files with ratings.", show_default=False),
+    ],
     out: Annotated[Path, typer.Argument(metavar="OUT.h5", help="Ratings file to write.")],
     columns: Annotated[
         str | None,
         typer.Option(
             metavar="user=U,item=I,rating=R,timestamp=T",
-            help="Columns that are not detected, by name in the header or by position from 1, e.g. item=joke. "
-            "With rating=none, or if there is no column of ratings, every line is a click.",
+            help=(
+                "Columns that are not detected, by name in the header or by position from 1, e.g."
+                " item=joke. "
+                "With rating=none, or if there is no column of ratings, every line is a click."
+            ),
         ),
     ] = None,
     test_fraction: Annotated[
-        float | None, typer.Option(help="Fraction of the ratings to hold out for testing.", show_default="0.1")
+        float | None,
+        typer.Option(help="Fraction of the ratings to hold out for testing.", show_default="0.1"),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**63 - 1, help="Seed for the split, and for the order of rows and columns.")
+        int,
+        typer.Option(
+            min=0, max=2**63 - 1, help="Seed for the split, and for the order of rows and columns."
+        ),
     ] = 0,
     split: Annotated[
-        Literal["random", "temporal"], typer.Option(help="Test ratings: drawn at random, or the latest by timestamp.")
+        Literal["random", "temporal"],
+        typer.Option(help="Test ratings: drawn at random, or the latest by timestamp."),
     ] = "random",
     test: Annotated[
-        str | None, typer.Option(metavar="FILE", help="File with the test ratings, instead of a split.")
+        str | None,
+        typer.Option(metavar="FILE", help="File with the test ratings, instead of a split."),
     ] = None,
     timestamps: Annotated[
-        bool, typer.Option("--timestamps", help="Keep the temporal order of ratings, for `sample --time-levels`.")
+        bool,
+        typer.Option(
+            "--timestamps", help="Keep the temporal order of ratings, for `sample --time-levels`."
+        ),
     ] = False,
     duplicates: Annotated[
         Literal["error", "first", "last", "mean"],
         typer.Option(
-            help="Rating to use if a user rated an item more than once: the first or last by timestamp (by line if "
-            "timestamps are equal or missing), or the mean; error: refuse such ratings."
+            help=(
+                "Rating to use if a user rated an item more than once: the first or last by"
+                " timestamp (by line if "
+                "timestamps are equal or missing), or the mean; error: refuse such ratings."
+            )
         ),
     ] = "last",
     matrix: Annotated[
         bool,
         typer.Option(
             "--matrix",
-            help="The files are matrices: a row a user, a column an item. Cells that are empty, NaN, NA, N/A, null "
-            "or a dot are not rated. Names of users are in the first column if it has no name or no numbers, or in "
-            "--columns user=NAME; names of items are in the header.",
+            help=(
+                "The files are matrices: a row a user, a column an item. Cells that are empty, NaN,"
+                " NA, N/A, null "
+                "or a dot are not rated. Names of users are in the first column if it has no name"
+                " or no numbers, or in "
+                "--columns user=NAME; names of items are in the header."
+            ),
         ),
     ] = False,
     missing: Annotated[
         str | None,
-        typer.Option(metavar="VALUE,...", help="Values that mean not rated: ratings of these values are left out."),
+        typer.Option(
+            metavar="VALUE,...",
+            help="Values that mean not rated: ratings of these values are left out.",
+        ),
     ] = None,
     user_features: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Features of users: CSV or other text with a header, JSON, Parquet, or a matrix, as for ratings. Text "
-            "becomes categories, text with separators becomes lists of categories, and numbers are standardised.",
+            help=(
+                "Features of users: CSV or other text with a header, JSON, Parquet, or a matrix, as"
+                " for ratings. Text "
+                "becomes categories, text with separators becomes lists of categories, and numbers"
+                " are standardised."
+            ),
         ),
     ] = None,
-    item_features: Annotated[Path | None, typer.Option(metavar="FILE", help="Features of items.")] = None,
+    item_features: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Features of items.")
+    ] = None,
     feature_kinds: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN=KIND,...",
-            help="Kinds of columns, instead of the detected ones: number, category, list, year, flag, skip.",
+            help=(
+                "Kinds of columns, instead of the detected ones: number, category, list, year,"
+                " flag, skip."
+            ),
         ),
     ] = None,
     separator: Annotated[str, typer.Option(help="Separator between the values of a list.")] = "|",
@@ -114,21 +154,23 @@ def prepare(
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Make a ratings file from text with any delimiter, JSON, Parquet, matrices, or files of other tools.
+    """Make a ratings file from text with any delimiter, JSON, Parquet, matrices, or files of other
+    tools.
 
-    The formats are in docs/files.md. They are detected from the content of a file; all but Parquet and .npz may be
-    compressed with gzip. Read any other format into a data frame in Python, and write the data frame as Parquet or pass
-    it to BPMF. Names of users and items may be numbers or any text. A file of features has the names in the column of
-    --columns, in a column user (or item), or else in its first column.
+    The formats are in docs/files.md. They are detected from the content of a file; all but Parquet
+    and .npz may be compressed with gzip. Read any other format into a data frame in Python, and
+    write the data frame as Parquet or pass it to BPMF. Names of users and items may be numbers or
+    any text. A file of features has the names in the column of --columns, in a column user (or
+    item), or else in its first column.
 
     \b
     Examples:
-      dsgmcmc prepare ml-1m/ratings.dat ml-1m.h5
-      dsgmcmc prepare ml-25m/ratings.csv ml-25m.h5 --split temporal
-      dsgmcmc prepare parts/*.parquet all.h5 --columns user=buyer,item=sku,rating=stars
-      dsgmcmc prepare u1.base u1.h5 --test u1.test
-      dsgmcmc prepare ml-1m/ratings.dat ml-1m.h5 --user-features ml-1m/users.dat --item-features ml-1m/movies.dat
-      dsgmcmc prepare r.csv r.h5 --user-features users.csv --feature-kinds age=number,occupation=category
+      dsgmcmc prepare ml-1m/ratings.dat ml-1m.h5 dsgmcmc prepare ml-25m/ratings.csv ml-25m.h5
+      --split temporal dsgmcmc prepare parts/*.parquet all.h5 --columns
+      user=buyer,item=sku,rating=stars dsgmcmc prepare u1.base u1.h5 --test u1.test dsgmcmc prepare
+      ml-1m/ratings.dat ml-1m.h5 --user-features ml-1m/users.dat --item-features ml-1m/movies.dat
+      dsgmcmc prepare r.csv r.h5 --user-features users.csv --feature-kinds
+      age=number,occupation=category
     """
     from rich.text import Text
 
@@ -162,14 +204,23 @@ def prepare(
 
 
 def _show(summary: Summary, duplicates: str, asked_for_test: bool, missing: str | None) -> None:
-    """Print a summary, and notes on standard error; missing test ratings are noted only if `asked_for_test`."""
+    """Print a summary, and notes on standard error; missing test ratings are noted only if
+    `asked_for_test`.
+    """
     from dsgmcmc.data.ratings import Ratings
 
     with Ratings(summary.path) as written:
         facts: dict[str, str] = written.describe()
     facts |= {
-        **({"left out": f"{summary.missing:,} ratings that are {missing}"} if summary.missing else {}),
-        **{f"{entity} features": _features(entity, features) for entity, features in summary.features.items()},
+        **(
+            {"left out": f"{summary.missing:,} ratings that are {missing}"}
+            if summary.missing
+            else {}
+        ),
+        **{
+            f"{entity} features": _features(entity, features)
+            for entity, features in summary.features.items()
+        },
         "columns": summary.columns,
         "file": summary.path,
     }
@@ -183,7 +234,9 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool, missing: str 
         notes.append(f"{summary.ratings} ratings are few: {effect} (docs/check-a-run.md)")
     if not summary.test and asked_for_test:
         effect = "so a run can neither measure its error nor end at a target accuracy"
-        notes.append(f"no ratings are held out for testing, {effect}: --test-fraction 0.2 holds out a fifth")
+        notes.append(
+            f"no ratings are held out for testing, {effect}: --test-fraction 0.2 holds out a fifth"
+        )
     notes += [f"warning: {doubt}" for doubt in summary.doubts]
     for note in notes:
         say(f"dsgmcmc: {note}", file=sys.stderr)
@@ -191,6 +244,8 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool, missing: str 
 
 def _features(entity: str, features: dict[str, Any]) -> str:
     """Describe the features of users or items: groups and their sizes, and whose names are matched."""
-    groups = ", ".join(f"{group} {size}" if size > 1 else group for group, size in features["groups"].items())
+    groups = ", ".join(
+        f"{group} {size}" if size > 1 else group for group, size in features["groups"].items()
+    )
     unknown = f"; {features['unknown']:,} {entity}s have none" if features["unknown"] else ""
     return f"{sum(features['groups'].values()):,}: {groups}{unknown}"

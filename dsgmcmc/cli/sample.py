@@ -1,4 +1,7 @@
-"""``dsgmcmc sample``. Most of its options are settings, which classes declare by `dsgmcmc.settings.setting`."""
+"""``dsgmcmc sample``.
+
+Most of its options are settings, which classes declare by `dsgmcmc.settings.setting`.
+"""
 
 from __future__ import annotations
 
@@ -32,40 +35,62 @@ class SampleCommand(TyperCommand):
             heading = "Arguments" if parameter.param_type_name == "argument" else "Options"
             record = parameter.get_help_record(ctx)
             if record is not None:
-                sections.setdefault(getattr(parameter, "rich_help_panel", None) or heading, []).append(record)
+                sections.setdefault(
+                    getattr(parameter, "rich_help_panel", None) or heading, []
+                ).append(record)
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
 
 
 def sample(
-    data: Annotated[Path, typer.Argument(metavar="DATA.h5", help="Ratings file made by `dsgmcmc prepare`.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA.h5", help="Ratings file made by `dsgmcmc prepare`.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Run directory.")],
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE.toml", help="File with settings; the sampler's are in [sampler].")
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml", help="File with settings; the sampler's are in [sampler]."
+        ),
     ] = None,
     assign: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting, e.g. sampler.friction=0.8.")
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any setting, e.g. sampler.friction=0.8."),
     ] = None,
     start: Annotated[
         Path | None,
-        typer.Option("--from", metavar="EARLIER", help="Start from the last state and model of an earlier run."),
+        typer.Option(
+            "--from",
+            metavar="EARLIER",
+            help="Start from the last state and model of an earlier run.",
+        ),
     ] = None,
     model: Annotated[
         Literal["auto"] | None,
-        typer.Option(help="auto: compare models first, as `dsgmcmc compare` does, and sample the recommended one."),
+        typer.Option(
+            help=(
+                "auto: compare models first, as `dsgmcmc compare` does, and sample the recommended"
+                " one."
+            )
+        ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue RUN, or start it if it does not exist.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue RUN, or start it if it does not exist.")
+    ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the resolved settings and the estimated costs, and exit.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Print the resolved settings and the estimated costs, and exit."
+        ),
     ] = False,
     **given: Any,
 ) -> None:
     """Sample the posterior of a matrix factorisation, in one process or under mpirun.
 
-    The draws depend on the data, the seed, the grid and the settings, but not on the number of processes. You may stop
-    a run at any time, and continue it with --resume on another number of processes. A run ends when its predictions are
-    accurate enough, or after --iterations.
+    The draws depend on the data, the seed, the grid and the settings, but not on the number of
+    processes. You may stop a run at any time, and continue it with --resume on another number of
+    processes. A run ends when its predictions are accurate enough, or after --iterations.
 
     \b
     Examples:
@@ -108,20 +133,25 @@ def sample(
 
 
 def _split_settings(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split options into settings of the job and settings of the run; ``step_size`` becomes a sampler setting."""
+    """Split options into settings of the job and settings of the run; ``step_size`` becomes a
+    sampler setting.
+    """
     from dsgmcmc.config.chain import section_of
     from dsgmcmc.config.job import Policy
 
     given = {name: value for name, value in given.items() if value is not None}
     job_settings = {name: given.pop(name) for name in Policy.model_fields if name in given}
     if "step_size" in given:
-        given["sampler"] = section_of(given.get("sampler", {})) | {"step_size": given.pop("step_size")}
+        given["sampler"] = section_of(given.get("sampler", {})) | {
+            "step_size": given.pop("step_size")
+        }
     return job_settings, given
 
 
 # ---------------------------------------------------------------------- options of settings
 
-#: Parameters of `sample` except ``**given``, which `with_settings` replaces by options for settings.
+#: Parameters of `sample` except ``**given``, which `with_settings` replaces by options for
+#: settings.
 _FIXED = list(inspect.signature(sample, eval_str=True).parameters.values())[:-1]
 sample.__signature__ = inspect.Signature(_FIXED)  # type: ignore[attr-defined]
 
@@ -129,7 +159,8 @@ sample.__signature__ = inspect.Signature(_FIXED)  # type: ignore[attr-defined]
 def with_settings() -> None:
     """Give `sample` an option for every setting that has one, in the order of the help.
 
-    The classes that declare settings load NumPy and Pydantic, which would slow the start of other commands.
+    The classes that declare settings load NumPy and Pydantic, which would slow the start of other
+    commands.
     """
     options = [
         _option(section, name, field)
@@ -143,7 +174,8 @@ def with_settings() -> None:
 def sections() -> dict[str, dict[str, FieldInfo]]:
     """Return the fields of settings by section (model, chain, job) and name.
 
-    The section of the chain includes the step size, the only setting of samplers that has an option.
+    The section of the chain includes the step size, the only setting of samplers that has an
+    option.
     """
     from dsgmcmc.config.chain import ChainConfig
     from dsgmcmc.config.job import Policy
@@ -160,7 +192,9 @@ def sections() -> dict[str, dict[str, FieldInfo]]:
 
 
 def declared(field: FieldInfo) -> dict[str, Any]:
-    """Return the properties of a field's option that `setting` declares; ``offered`` is false without an option."""
+    """Return the properties of a field's option that `setting` declares; ``offered`` is false
+    without an option.
+    """
     extra: Any = field.json_schema_extra or {}
     return {"shown": "", "offered": False, "metavar": "", "short": "", **extra.get("option", {})}
 
@@ -182,7 +216,9 @@ def _option(section: str, name: str, field: FieldInfo) -> inspect.Parameter:
 
 
 def _type(field: FieldInfo) -> Any:
-    """Return the type of an option: text if the setting admits several types, because the setting's class parses it."""
+    """Return the type of an option: text if the setting admits several types, because the setting's
+    class parses it.
+    """
     annotation: Any = field.annotation
     if get_origin(annotation) is Literal:
         return annotation

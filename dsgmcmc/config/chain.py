@@ -1,8 +1,9 @@
-"""The configuration of a chain and its sampler, for any target, as the user requests it and as resolved.
+"""The configuration of a chain and its sampler, for any target, as the user requests it and as
+resolved.
 
-A requested configuration may have lengths in sweeps, and may lack a grid or a thinning interval. A resolved
-configuration has all values, with lengths in iterations. Processes use the resolved configuration, ``run.toml`` stores
-it, and its hash identifies the chains.
+A requested configuration may have lengths in sweeps, and may lack a grid or a thinning interval. A
+resolved configuration has all values, with lengths in iterations. Processes use the resolved
+configuration, ``run.toml`` stores it, and its hash identifies the chains.
 """
 
 from __future__ import annotations
@@ -12,9 +13,23 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_serializer, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
-from dsgmcmc.config.units import ESS_PER_CHAIN, format_accuracy, parse_accuracy, parse_length, parse_time
+from dsgmcmc.config.units import (
+    ESS_PER_CHAIN,
+    format_accuracy,
+    parse_accuracy,
+    parse_length,
+    parse_time,
+)
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS, for_ratings
 from dsgmcmc.samplers.base import Sampler
@@ -33,7 +48,8 @@ CHANGEABLE = ("iterations", "until", "checkpoint_every", "chains")
 #: Number of checkpoints that a chain keeps, in addition to the one at the end of burn-in.
 KEPT_CHECKPOINTS = 2
 
-#: Default number of iterations without a target accuracy, and default maximum with a target accuracy.
+#: Default number of iterations without a target accuracy, and default maximum with a target
+#: accuracy.
 DEFAULT_LENGTH, DEFAULT_LIMIT = "700sweeps", "5000sweeps"
 
 #: The default sampler.
@@ -84,11 +100,18 @@ class SamplerSection(BaseModel):
         kind = SAMPLERS.get(name) if isinstance(name, str) else None
         if kind is None or name not in allowed:
             problem = "is not known" if kind is None else "samples only densities"
-            raise ValueError(f"sampler {_short_repr(name)} {problem}; choose one of {', '.join(allowed)}")
-        if section.get("gradient") == kind.gradients[0]:  # an explicit default must not change the hash
+            raise ValueError(
+                f"sampler {_short_repr(name)} {problem}; choose one of {', '.join(allowed)}"
+            )
+        if (
+            section.get("gradient") == kind.gradients[0]
+        ):  # an explicit default must not change the hash
             del section["gradient"]
         if section.get("gradient") in DATUM_GRADIENTS and not for_density:
-            raise ValueError(f"sampler.gradient {section['gradient']!r} is only for densities that are sums over data")
+            raise ValueError(
+                f"sampler.gradient {section['gradient']!r} is only for densities that are sums over"
+                " data"
+            )
         try:
             return cls(name=name, config=kind.Config(**section))
         except ValidationError as error:
@@ -105,7 +128,8 @@ class SamplerSection(BaseModel):
 
 
 def section_of(given: Any) -> dict[str, Any]:
-    """Return a copy of the sampler section as a dict; a plain name stands for a section with this name.
+    """Return a copy of the sampler section as a dict; a plain name stands for a section with this
+    name.
 
     Raises
     ------
@@ -117,7 +141,9 @@ def section_of(given: Any) -> dict[str, Any]:
     if isinstance(given, SamplerSection):  # of another run
         return given.model_dump()
     if not isinstance(given, Mapping) or not isinstance(given.get("name", ""), str):
-        raise InputError(f"sampler must be a name or a section with settings (found {_short_repr(given)})")
+        raise InputError(
+            f"sampler must be a name or a section with settings (found {_short_repr(given)})"
+        )
     return dict(given)
 
 
@@ -125,29 +151,39 @@ def _short_repr(value: Any) -> str:
     """Return the representation of any value, shortened."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # an integer with thousands of digits, or very deep nesting
+    except (
+        ValueError,
+        RecursionError,
+    ):  # an integer with thousands of digits, or very deep nesting
         text = f"a very long {type(value).__name__}"
     return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]} ..."
 
 
 def explain(error: ValidationError, prefix: str = "") -> str:
-    """Return a message with all wrong settings and their values; `prefix` precedes the names of settings."""
+    """Return a message with all wrong settings and their values; `prefix` precedes the names of
+    settings.
+    """
     problems: dict[str, str] = {}
     values = {}
     for detail in error.errors():
         name = prefix + str((detail["loc"] or ("",))[0])
         problem = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
         if detail["type"] == "extra_forbidden":
-            problem = f"is not a setting{'' if prefix else '; settings of the sampler are sampler.NAME'}"
+            problem = (
+                f"is not a setting{'' if prefix else '; settings of the sampler are sampler.NAME'}"
+            )
         problems[name] = f"{problems[name]} or {problem}" if name in problems else problem
         values[name] = _short_repr(detail["input"])
     return "; ".join(
-        problem if name == prefix else f"{name}: {problem} (found {values[name]})" for name, problem in problems.items()
+        problem if name == prefix else f"{name}: {problem} (found {values[name]})"
+        for name, problem in problems.items()
     )
 
 
 class Checked(BaseModel):
-    """Base class for groups of settings; `of` checks settings, and raises an error with a message for the user."""
+    """Base class for groups of settings; `of` checks settings, and raises an error with a message
+    for the user.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -167,18 +203,21 @@ class Checked(BaseModel):
 
     @classmethod
     def whole(cls) -> type[Self]:
-        """Return the class whose fields are all settings; a subclass if a script has registered further settings."""
+        """Return the class whose fields are all settings; a subclass if a script has registered
+        further settings.
+        """
         return cls
 
 
 class ChainConfig(Checked):
-    """Requested settings of a chain: all settings that do not describe the target, including checkpoint settings.
+    """Requested settings of a chain: all settings that do not describe the target, including
+    checkpoint settings.
 
     Lengths may be given in iterations, as a number, or in sweeps, as ``"500sweeps"``.
     """
 
-    #: Whether the target is a density. If so, samplers that only sample densities may be chosen, and there are no
-    #: predictions to monitor.
+    #: Whether the target is a density. If so, samplers that only sample densities may be chosen,
+    #: and there are no predictions to monitor.
     for_density: ClassVar[bool] = True
 
     sampler: SamplerSection = setting(
@@ -194,7 +233,10 @@ class ChainConfig(Checked):
         le=32767,
     )
     schedule: ScheduleName = setting(
-        "Order in which parts of the data are visited.", "shuffled", shown="shuffled; random with sgnht", offered=False
+        "Order in which parts of the data are visited.",
+        "shuffled",
+        shown="shuffled; random with sgnht",
+        offered=False,
     )
     initial_sd: float = setting(
         "Standard deviation of the factors' initial values.",
@@ -212,20 +254,30 @@ class ChainConfig(Checked):
         metavar="LENGTH",
     )
     until: str | None = setting(
-        "Stop once 90 % of the monitored predictions have reached this R-hat or effective sample size.",
+        "Stop once 90 % of the monitored predictions have reached this R-hat or effective sample"
+        " size.",
         None,
         shown="ess=100 per chain; none with --iterations",
         metavar="rhat=R,ess=N",
     )
     burn_in: Length = setting(
-        "Initial iterations to discard.", "100sweeps", shown="50sweeps with baoab, else 100sweeps", metavar="LENGTH"
+        "Initial iterations to discard.",
+        "100sweeps",
+        shown="50sweeps with baoab, else 100sweeps",
+        metavar="LENGTH",
     )
     thin: Length | None = setting(
         "Iterations between draws.", None, shown="2sweeps, rounded; 1 with gibbs", metavar="LENGTH"
     )
-    evaluate_every: Length = setting("Iterations between successive lines of metrics.", "10sweeps", offered=False)
-    checkpoint_every: int | str = setting("Time or iterations between checkpoints; e.g. 1h.", "10min", metavar="LENGTH")
-    save_draws: int = setting("Minimum number of draws that a chain saves; with 0, the run cannot predict.", 50, ge=0)
+    evaluate_every: Length = setting(
+        "Iterations between successive lines of metrics.", "10sweeps", offered=False
+    )
+    checkpoint_every: int | str = setting(
+        "Time or iterations between checkpoints; e.g. 1h.", "10min", metavar="LENGTH"
+    )
+    save_draws: int = setting(
+        "Minimum number of draws that a chain saves; with 0, the run cannot predict.", 50, ge=0
+    )
 
     @field_validator("iterations", "burn_in", "thin", "evaluate_every")
     @classmethod
@@ -247,7 +299,9 @@ class ChainConfig(Checked):
         if isinstance(value, str) and value.isdigit():
             value = int(value)
         if isinstance(value, str) and parse_time(value) is None:
-            raise ValueError("must be a number of iterations, or a time like '90s', '10min' or '1h'")
+            raise ValueError(
+                "must be a number of iterations, or a time like '90s', '10min' or '1h'"
+            )
         if isinstance(value, int) and value < 1:
             raise ValueError("must be at least 1")
         return value
@@ -255,13 +309,18 @@ class ChainConfig(Checked):
     @model_validator(mode="before")
     @classmethod
     def _check_sampler(cls, data: Any) -> Any:
-        return {**data, "sampler": SamplerSection.of(data.get("sampler", DEFAULT_SAMPLER), cls.for_density)}
+        return {
+            **data,
+            "sampler": SamplerSection.of(data.get("sampler", DEFAULT_SAMPLER), cls.for_density),
+        }
 
     def plain(self, processes: int = 1, finest: int | None = None) -> dict[str, Any]:
-        """Choose missing values, convert lengths to iterations, and return all settings after checking them.
+        """Choose missing values, convert lengths to iterations, and return all settings after
+        checking them.
 
-        If neither a target accuracy nor a number of iterations is given, the target accuracy of chains on ratings is an
-        ESS of `ESS_PER_CHAIN` per chain, unless this ESS cannot be reached or measured.
+        If neither a target accuracy nor a number of iterations is given, the target accuracy of
+        chains on ratings is an ESS of `ESS_PER_CHAIN` per chain, unless this ESS cannot be reached
+        or measured.
 
         Parameters
         ----------
@@ -281,7 +340,9 @@ class ChainConfig(Checked):
             If the settings are incompatible.
         """
         monitored = self.iterations is None and not self.for_density
-        until = self.until or (format_accuracy({"ess": ESS_PER_CHAIN * self.chains}) if monitored else "none")
+        until = self.until or (
+            format_accuracy({"ess": ESS_PER_CHAIN * self.chains}) if monitored else "none"
+        )
         if until != "none":
             plain = self._plain(processes, finest, until)
             reason = self._why_unreachable(plain)
@@ -301,7 +362,10 @@ class ChainConfig(Checked):
         config = self.sampler.config
         sweep = self.sampler.kind.sweep_length(config, plain["grid"])
         if config.step(burn_in, sweep, burn_in) != config.step(iterations - 1, sweep, burn_in):
-            changes = "the step changes after burn-in (sampler.warm_up or decay), so draws have unequal weights"
+            changes = (
+                "the step changes after burn-in (sampler.warm_up or decay), so draws have unequal"
+                " weights"
+            )
             advice = f"raise {named('burn_in')}, or give {named('until')} none"
             return f"{changes}, but R-hat and ESS need equal weights: {advice}"
         return ""
@@ -318,7 +382,10 @@ class ChainConfig(Checked):
             "thin": sampler.default_thin(config, grid) if self.thin is None else self.thin,
             "evaluate_every": self.evaluate_every,
         }
-        plain = {name: parse_length(value, sampler.sweep_length(config, grid)) for name, value in lengths.items()}
+        plain = {
+            name: parse_length(value, sampler.sweep_length(config, grid))
+            for name, value in lengths.items()
+        }
         for name in ("iterations", "thin", "evaluate_every"):
             if plain[name] < 1:
                 raise InputError(f"{named(name)} must be at least 1")
@@ -349,11 +416,18 @@ class ResolvedChain(ChainConfig):
             config = cls.of(settings)
         except InputError as error:
             lines = "".join(f"\n  {line}" for line in facts.get("registered", []))
-            why = f"\nThe run uses classes of a script; register them before you open the run:{lines}" if lines else ""
+            why = (
+                f"\nThe run uses classes of a script; register them before you open the run:{lines}"
+                if lines
+                else ""
+            )
             raise InputError(f"{run.settings_file}: {error}{why}") from error
         if facts.get("config_hash", config.hash()) != config.hash():
             advice = "Undo the change, or start another run with these settings"
-            found = "has been changed since the run was sampled: its settings do not match its config_hash"
+            found = (
+                "has been changed since the run was sampled: its settings do not match its"
+                " config_hash"
+            )
             raise InputError(f"{run.settings_file} {found}. {advice}")
         return config, facts
 
@@ -388,9 +462,17 @@ class ResolvedChain(ChainConfig):
         return set()
 
     def table(self) -> dict[str, Any]:
-        """Return the settings by name, with values of TOML's types; settings without a value are left out."""
-        settings = {name: value for name, value in self.model_dump(exclude=self.unused).items() if value is not None}
-        settings["sampler"] = {name: value for name, value in settings["sampler"].items() if value is not None}
+        """Return the settings by name, with values of TOML's types; settings without a value are
+        left out.
+        """
+        settings = {
+            name: value
+            for name, value in self.model_dump(exclude=self.unused).items()
+            if value is not None
+        }
+        settings["sampler"] = {
+            name: value for name, value in settings["sampler"].items() if value is not None
+        }
         return settings
 
     def hash(self) -> str:

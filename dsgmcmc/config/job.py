@@ -1,7 +1,7 @@
 """Settings of a job: its time limits, and its response to divergence.
 
-These settings are not part of a chain's configuration. The draws do not depend on them, except that `on_divergence`
-decides how a chain continues after divergence.
+These settings are not part of a chain's configuration. The draws do not depend on them, except that
+`on_divergence` decides how a chain continues after divergence.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ class Policy(Checked):
     """Settings of a job; ``dsgmcmc sample --help`` and docs/settings.md describe them."""
 
     max_walltime: str | None = setting(
-        "Write a checkpoint and end (status 75) within this time; auto: within the time limit of the Slurm job.",
+        "Write a checkpoint and end (status 75) within this time; auto: within the time limit of"
+        " the Slurm job.",
         None,
         metavar="1h|HH:MM:SS|auto",
     )
@@ -32,11 +33,14 @@ class Policy(Checked):
         le=10**9,
     )
     on_divergence: Literal["recover", "stop"] = setting(
-        "After divergence: restart the chain with a smaller step, then with a safer sampler; or stop.", "recover"
+        "After divergence: restart the chain with a smaller step, then with a safer sampler; or"
+        " stop.",
+        "recover",
     )
 
     def deadline(self, since_start: float) -> float | None:
-        """Return the time at which the job must have ended, on the clock of `time.monotonic`; None without a limit.
+        """Return the time at which the job must have ended, on the clock of `time.monotonic`; None
+        without a limit.
 
         Parameters
         ----------
@@ -53,8 +57,12 @@ class Policy(Checked):
         if self.max_walltime == "auto":
             end = os.environ.get("SLURM_JOB_END_TIME", "")
             if not end.isdigit():
-                advice = "give a time such as 1h or 23:50:00, or export this variable in the job script"
-                raise InputError(f"{named('max_walltime')} auto: SLURM_JOB_END_TIME is not set; {advice}")
+                advice = (
+                    "give a time such as 1h or 23:50:00, or export this variable in the job script"
+                )
+                raise InputError(
+                    f"{named('max_walltime')} auto: SLURM_JOB_END_TIME is not set; {advice}"
+                )
             return time.monotonic() + int(end) - time.time()
         seconds = parse_time(self.max_walltime)
         if not seconds:

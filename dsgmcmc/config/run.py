@@ -1,7 +1,7 @@
 """The configuration of a run on ratings: the settings of its chains and of its model.
 
-`read_settings` merges settings from options, a TOML file and ``NAME=VALUE``; `build` checks settings, and adds defaults
-that depend on other settings.
+`read_settings` merges settings from options, a TOML file and ``NAME=VALUE``; `build` checks
+settings, and adds defaults that depend on other settings.
 """
 
 from __future__ import annotations
@@ -41,18 +41,27 @@ BURN_IN = "50sweeps"
 
 
 def automatic_rank(ratings: int, rows_and_columns: int) -> int:
-    """Return a rank from 1 to 32; above rank 1, the factors have at most one element per training rating."""
+    """Return a rank from 1 to 32; above rank 1, the factors have at most one element per training
+    rating.
+    """
     return min(max(1, ratings // rows_and_columns), MAX_AUTOMATIC_RANK)
 
 
 def feature_sizes(ratings: Ratings) -> dict[Factor, tuple[int, int]]:
-    """Return the numbers of features and of feature groups, for every factor whose rows have features."""
+    """Return the numbers of features and of feature groups, for every factor whose rows have
+    features.
+    """
     features = ratings.features.items()
-    return {Factor(SIDES.index(side)): (len(stored.names), len(set(stored.groups))) for side, stored in features}
+    return {
+        Factor(SIDES.index(side)): (len(stored.names), len(set(stored.groups)))
+        for side, stored in features
+    }
 
 
 class FactorConfig(BaseModel):
-    """Settings of every model: rank, likelihood, biases, centring, and the first draw of hyperparameters."""
+    """Settings of every model: rank, likelihood, biases, centring, and the first draw of
+    hyperparameters.
+    """
 
     for_density: ClassVar[bool] = False
 
@@ -64,19 +73,25 @@ class FactorConfig(BaseModel):
         short="-K",
     )
     likelihood: str = setting(
-        "Distribution of a rating; student-t: heavy tails, negative-binomial: counts, all-cells: clicks.",
+        "Distribution of a rating; student-t: heavy tails, negative-binomial: counts, all-cells:"
+        " clicks.",
         "gaussian",
         metavar="|".join(LIKELIHOODS),
     )
     scale: Scale = setting(
-        "Model ratings, or their logarithms: log, amounts and counts above 0; log1p, counts with zeros.",
+        "Model ratings, or their logarithms: log, amounts and counts above 0; log1p, counts with"
+        " zeros.",
         "identity",
         metavar="identity|log|log1p",
     )
     biases: bool = setting("Include user and item biases.", True)
     center: bool = setting("Subtract the mean of the training ratings.", True, offered=False)
     hyper_start: int = setting(
-        "First sweep that draws hyperparameters.", 1, shown="15; gibbs: 4; psgld, hamcmc, sgld: 1", offered=False, ge=0
+        "First sweep that draws hyperparameters.",
+        1,
+        shown="15; gibbs: 4; psgld, hamcmc, sgld: 1",
+        offered=False,
+        ge=0,
     )
 
     @field_validator("likelihood")
@@ -102,13 +117,19 @@ class FactorConfig(BaseModel):
 
 
 class ModelConfig(PartSettings, LikelihoodSettings, FactorConfig):
-    """Settings of the model, its likelihood and its parts; the fields of the last base class come first."""
+    """Settings of the model, its likelihood and its parts; the fields of the last base class come
+    first.
+    """
 
     @classmethod
     def whole(cls) -> type[Self]:
-        """Return this class with the settings of all parts and likelihoods, also of those that a script registered."""
+        """Return this class with the settings of all parts and likelihoods, also of those that a
+        script registered.
+        """
         declared = dict.fromkeys(part.Settings for part in (*LIKELIHOODS.values(), *PARTS.values()))
-        return _extended(cls, tuple(settings for settings in declared if not issubclass(cls, settings)))
+        return _extended(
+            cls, tuple(settings for settings in declared if not issubclass(cls, settings))
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the values alone: the other process makes the class from what is registered there."""
@@ -128,7 +149,9 @@ def _restored(name: str, values: dict[str, Any]) -> Any:
 
 
 class RunConfig(ModelConfig, ChainConfig):
-    """Requested settings of the chains and the model of a run; `RatingsSource` chooses the rank if it is ``auto``."""
+    """Requested settings of the chains and the model of a run; `RatingsSource` chooses the rank if
+    it is ``auto``.
+    """
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedConfig:
         """Return the resolved configuration; parameters and errors are as for `ChainConfig.plain`."""
@@ -136,8 +159,14 @@ class RunConfig(ModelConfig, ChainConfig):
         rank = MAX_AUTOMATIC_RANK if self.rank == "auto" else self.rank
         config = ResolvedConfig.of({**self.plain(processes, finest), "rank": rank})
         if config.interleaved and self.law.has_parameters():
-            needs = f"its own parameters of the {self.likelihood} likelihood: use another {named('sampler')}"
-            raise InputError(f"{config.sampler.name} interleaves several states, each of which would need {needs}")
+            needs = (
+                f"its own parameters of the {self.likelihood} likelihood: use another"
+                f" {named('sampler')}"
+            )
+            raise InputError(
+                f"{config.sampler.name} interleaves several states, each of which would need"
+                f" {needs}"
+            )
         for part in PARTS.values():
             part.check(config)
         return config
@@ -150,14 +179,25 @@ class RunConfig(ModelConfig, ChainConfig):
             full = f" or {named('sampler.gradient')}=full" if "full" in kind.gradients else ""
             needs = f"the {self.likelihood} likelihood needs every pair of a user and an item"
             advice = f"use {named('sampler')} {DEFAULT_SAMPLER} or gibbs{full}"
-            raise InputError(f"{self.sampler.name} uses only a part of the ratings at a time, but {needs}: {advice}")
+            raise InputError(
+                f"{self.sampler.name} uses only a part of the ratings at a time, but {needs}:"
+                f" {advice}"
+            )
         if kind.draws_conditionals and not self.law.is_conditionally_gaussian():
-            needs = f"normal conditional distributions of rows, which the {self.likelihood} likelihood does not give"
+            needs = (
+                f"normal conditional distributions of rows, which the {self.likelihood} likelihood"
+                " does not give"
+            )
             advice = f"use a sampler with gradients, such as {DEFAULT_SAMPLER}"
             raise InputError(f"{named('sampler')} {self.sampler.name} needs {needs}: {advice}")
-        likelihood_is_fixed = self.noise == "shared" and self.law.has_noise and not self.law.has_parameters()
+        likelihood_is_fixed = (
+            self.noise == "shared" and self.law.has_noise and not self.law.has_parameters()
+        )
         if estimator.fixed_likelihood and not likelihood_is_fixed:
-            reuses = "reuses a gradient of the likelihood, which noise scales and thresholds would change"
+            reuses = (
+                "reuses a gradient of the likelihood, which noise scales and thresholds would"
+                " change"
+            )
             advice = f"leave out {named('noise')} and {named('likelihood')}"
             raise InputError(f"sampler.gradient: {self.sampler.config.gradient} {reuses}: {advice}")
 
@@ -179,7 +219,9 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
 
     @property
     def unused(self) -> set[str]:
-        """Settings that are neither stored nor hashed where a run does not use them: of registered parts, and scale."""
+        """Settings that are neither stored nor hashed where a run does not use them: of registered
+        parts, and scale.
+        """
         fields = type(self).model_fields
         optional = {"scale"} | fields.keys() - ResolvedConfig.model_fields
         return {name for name in optional if getattr(self, name) == fields[name].default}
@@ -191,10 +233,17 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
 
     @property
     def registered(self) -> list[str]:
-        """Assignments by which a script registers the classes of this run that are not in the package."""
-        used = [("SAMPLERS", self.sampler.name, self.sampler.kind), ("LIKELIHOODS", self.likelihood, self.law)]
+        """Assignments by which a script registers the classes of this run that are not in the
+        package.
+        """
+        used = [
+            ("SAMPLERS", self.sampler.name, self.sampler.kind),
+            ("LIKELIHOODS", self.likelihood, self.law),
+        ]
         for name, part in PARTS.items():
-            used += [("PARTS", name, part)] if part.Settings.model_fields.keys() - self.unused else []
+            used += (
+                [("PARTS", name, part)] if part.Settings.model_fields.keys() - self.unused else []
+            )
         own = [use for use in used if not use[2].__module__.startswith("dsgmcmc.")]
         return [f'{registry}["{name}"] = {kind.__qualname__}' for registry, name, kind in own]
 
@@ -206,9 +255,13 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
     def quantities_for(self, ratings: Ratings) -> Quantities:
         """Return the quantities of the model for a ratings file."""
         levels = self.law.levels_of(ratings)
-        return self.quantities(ratings.transposed, feature_sizes(ratings), 0 if levels is None else len(levels))
+        return self.quantities(
+            ratings.transposed, feature_sizes(ratings), 0 if levels is None else len(levels)
+        )
 
-    def quantities(self, transposed: bool, features: Mapping[Factor, tuple[int, int]], levels: int) -> Quantities:
+    def quantities(
+        self, transposed: bool, features: Mapping[Factor, tuple[int, int]], levels: int
+    ) -> Quantities:
         """Return the quantities of the model: all arrays that it keeps.
 
         Parameters
@@ -216,12 +269,17 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         transposed : bool
             Whether the rows of W are items.
         features : dict of Factor to (int, int)
-            Number of features and number of groups of features, for every factor whose rows have features.
+            Number of features and number of groups of features, for every factor whose rows have
+            features.
         levels : int
             Number of levels of the ratings; 0 without levels.
         """
         parts = (self.law, *PARTS.values())
-        union = dict.fromkeys(quantity for part in parts for quantity in part.quantities_of(self, transposed, features))
+        union = dict.fromkeys(
+            quantity
+            for part in parts
+            for quantity in part.quantities_of(self, transposed, features)
+        )
         sizes = sizes_of(self.dimension, levels, features, {"time_level": len(self.times)})
         return Quantities(tuple(union), sizes)
 
@@ -229,7 +287,9 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
 # ---------------------------------------------------------------------- layers of settings
 
 
-def read_settings(options: Mapping[str, Any], config_file: Path | None, assignments: Sequence[str]) -> dict[str, Any]:
+def read_settings(
+    options: Mapping[str, Any], config_file: Path | None, assignments: Sequence[str]
+) -> dict[str, Any]:
     """Read and merge the settings that a user gives.
 
     Parameters
@@ -253,8 +313,9 @@ def read_settings(options: Mapping[str, Any], config_file: Path | None, assignme
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Merge settings; later layers take precedence.
 
-    A layer that names a different sampler drops the sampler settings of earlier layers. Sampler settings in a layer
-    belong to the sampler that the layer or an earlier one names, or else to the default sampler.
+    A layer that names a different sampler drops the sampler settings of earlier layers. Sampler
+    settings in a layer belong to the sampler that the layer or an earlier one names, or else to the
+    default sampler.
     """
     result: dict[str, Any] = {}
     for layer in layers:
@@ -267,7 +328,8 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build(*layers: Mapping[str, Any]) -> RunConfig:
-    """Merge layers of settings for a factorisation, add defaults that depend on other settings, and check all.
+    """Merge layers of settings for a factorisation, add defaults that depend on other settings, and
+    check all.
 
     Later layers take precedence.
 
@@ -280,7 +342,9 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
     law = LIKELIHOODS.get(str(given.get("likelihood")))
     settings = merged(law.defaults if law else {}, given)
     settings["sampler"].setdefault("name", _default_sampler(settings))
-    if settings.get("prior") == "fixed":  # published model, whose step sizes suit ratings that are not standardised
+    if (
+        settings.get("prior") == "fixed"
+    ):  # published model, whose step sizes suit ratings that are not standardised
         settings = {"noise_precision": 1.0, "prior_precision": 1.0, "standardise": False} | settings
     if law:
         settings.setdefault("standardise", law.has_noise)
@@ -288,23 +352,33 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
         settings.setdefault("burn_in", BURN_IN)
     sampler = SAMPLERS.get(settings["sampler"]["name"])
     defaults = sampler.defaults if sampler else {}
-    return RunConfig.of({name: defaults[name] for name in defaults if name in RunConfig.model_fields} | settings)
+    return RunConfig.of(
+        {name: defaults[name] for name in defaults if name in RunConfig.model_fields} | settings
+    )
 
 
 def _default_sampler(settings: Mapping[str, Any]) -> str:
     """Return the default sampler: BAOAB, unless its diagonal metric may be unstable.
 
-    The metric may be unstable if the factors must explain a common mean, or have a wide prior: without biases, without
-    centring, or with a fixed prior. All three cases diverged on MovieLens 1M. If the user sets ``sampler.metric``, the
-    default is BAOAB in all cases, because PSGLD has no such setting.
+    The metric may be unstable if the factors must explain a common mean, or have a wide prior:
+    without biases, without centring, or with a fixed prior. All three cases diverged on MovieLens
+    1M. If the user sets ``sampler.metric``, the default is BAOAB in all cases, because PSGLD has no
+    such setting.
     """
-    stable = settings.get("biases", True) and settings.get("center", True) and settings.get("prior") != "fixed"
+    stable = (
+        settings.get("biases", True)
+        and settings.get("center", True)
+        and settings.get("prior") != "fixed"
+    )
     has_metric = "metric" in settings["sampler"]
     return DEFAULT_SAMPLER if stable or has_metric else ROBUST_SAMPLER
 
 
 def _underscored(section: dict[str, Any]) -> dict[str, Any]:
-    return {name.replace("-", "_"): _underscored(x) if isinstance(x, dict) else x for name, x in section.items()}
+    return {
+        name.replace("-", "_"): _underscored(x) if isinstance(x, dict) else x
+        for name, x in section.items()
+    }
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
@@ -319,7 +393,9 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
     for text in assignments:
         name, equals, raw = text.partition("=")
         if not equals:
-            raise InputError(f"--set {text}: expected NAME=VALUE, for example --set sampler.alpha=0.95")
+            raise InputError(
+                f"--set {text}: expected NAME=VALUE, for example --set sampler.alpha=0.95"
+            )
         try:
             value = tomllib.loads(f"value = {raw}")["value"]
         except (ValueError, RecursionError):
@@ -329,7 +405,17 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
 
 
 def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings in which those that are named ``sampler.NAME`` are in the section of the sampler."""
-    result = {name: value for name, value in settings.items() if not str(name).startswith("sampler.")}
-    section = {name.removeprefix("sampler."): value for name, value in settings.items() if name not in result}
-    return result | ({"sampler": section_of(result.get("sampler") or {}) | section} if section else {})
+    """Return settings in which those that are named ``sampler.NAME`` are in the section of the
+    sampler.
+    """
+    result = {
+        name: value for name, value in settings.items() if not str(name).startswith("sampler.")
+    }
+    section = {
+        name.removeprefix("sampler."): value
+        for name, value in settings.items()
+        if name not in result
+    }
+    return result | (
+        {"sampler": section_of(result.get("sampler") or {}) | section} if section else {}
+    )

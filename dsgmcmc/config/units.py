@@ -18,7 +18,9 @@ _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 MEASURES = {"rhat": 1.0, "ess": 0.0}
 
 LEAST_DRAWS = 4  # per chain; mixing cannot be measured with fewer draws
-ESS_PER_CHAIN = 100  # with a smaller ESS, R-hat and tail quantiles are unreliable [Vehtari 2021, section 5]
+ESS_PER_CHAIN = (
+    100  # with a smaller ESS, R-hat and tail quantiles are unreliable [Vehtari 2021, section 5]
+)
 
 
 def parse_length(length: int | str, sweep: int) -> int:
@@ -47,7 +49,9 @@ def parse_length(length: int | str, sweep: int) -> int:
 
 
 def parse_time(text: str) -> float | None:
-    """Return the seconds in ``90s``, ``10min``, ``1h``, ``2d``, ``HH:MM:SS`` or ``D-HH:MM:SS``; None if malformed."""
+    """Return the seconds in ``90s``, ``10min``, ``1h``, ``2d``, ``HH:MM:SS`` or ``D-HH:MM:SS``;
+    None if malformed.
+    """
     if match := _DURATION.fullmatch(text):
         return float(match[1]) * _SECONDS[match[2]]
     if match := _CLOCK_TIME.fullmatch(text):
@@ -78,7 +82,9 @@ def parse_accuracy(text: str) -> dict[str, float]:
         except ValueError:
             limit = 0.0
         if name not in MEASURES or name in limits or not isfinite(limit) or limit <= MEASURES[name]:
-            raise ValueError("must be like 'ess=400', 'rhat=1.01' (above 1) or 'ess=400,rhat=1.01', or 'none'")
+            raise ValueError(
+                "must be like 'ess=400', 'rhat=1.01' (above 1) or 'ess=400,rhat=1.01', or 'none'"
+            )
         limits[name] = limit
     return limits
 

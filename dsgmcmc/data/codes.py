@@ -29,25 +29,31 @@ class Codes(NamedTuple):
         values = [f"{value:.9g}" for value in self.values]
         text, means = " and ".join(values), "probably mean" + "s" * (len(values) == 1)
         return (
-            f"{self.ratings:,} ratings ({self.share:.0%}) are {text}, apart from all others: {text} {means} not rated, "
-            f"but a model would learn from these ratings; {named('missing')}={','.join(values)} leaves them out"
+            f"{self.ratings:,} ratings ({self.share:.0%}) are {text}, apart from all others: {text}"
+            f" {means} not rated, but a model would learn from these ratings;"
+            f" {named('missing')}={','.join(values)} leaves them out"
         )
 
 
 def find_codes(values: Array, counts: Array) -> Codes:
-    """Find codes among the distinct values of ratings, (R,) ascending, given the number of ratings at each, (R,).
+    """Find codes among the distinct values of ratings, (R,) ascending, given the number of ratings
+    at each, (R,).
 
-    A code is the lowest or the highest value, and has at least 1 % of the ratings. It stands apart from the others: its
-    gap to them is at least twice as wide as every gap between them; or it is a usual code, such as 999, and its gap is
-    wider than theirs; or it is a usual code below 0, and no other value is. A zero is also a code if 3 to 25 levels are
-    above it, and zeros are more than twice as frequent as the next level, which is not the most frequent one. Counts
-    fall from the first level above 0, and the next level of a measurement is near.
+    A code is the lowest or the highest value, and has at least 1 % of the ratings. It stands apart
+    from the others: its gap to them is at least twice as wide as every gap between them; or it is a
+    usual code, such as 999, and its gap is wider than theirs; or it is a usual code below 0, and no
+    other value is. A zero is also a code if 3 to 25 levels are above it, and zeros are more than
+    twice as frequent as the next level, which is not the most frequent one. Counts fall from the
+    first level above 0, and the next level of a measurement is near.
     """
     found = [
         place
         for place, others in ((0, values[1:]), (-1, values[-2::-1]))
         if counts[place] >= max(LEAST_SHARE * counts.sum(), LEAST_RATINGS)
-        and (_stands_apart(float(values[place]), others) or (place == 0 and values[0] == 0 and _is_pile(counts)))
+        and (
+            _stands_apart(float(values[place]), others)
+            or (place == 0 and values[0] == 0 and _is_pile(counts))
+        )
     ]
     ratings = int(counts[found].sum())
     return Codes([float(values[place]) for place in found], ratings, float(ratings / counts.sum()))
@@ -68,4 +74,8 @@ def _stands_apart(value: float, others: Array) -> bool:
 def _is_pile(counts: Sequence[int] | Array) -> bool:
     """Whether zeros, the first of the levels, are far more frequent than the level above them."""
     above = counts[1:]
-    return bool(LEAST_LEVELS <= len(above) <= MOST_LEVELS and counts[0] > 2 * above[0] and above[0] < max(above))
+    return bool(
+        LEAST_LEVELS <= len(above) <= MOST_LEVELS
+        and counts[0] > 2 * above[0]
+        and above[0] < max(above)
+    )

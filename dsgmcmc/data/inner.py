@@ -1,8 +1,10 @@
-"""Splits the training ratings of a file into a training and a test part, to choose a model by the test part.
+"""Splits the training ratings of a file into a training and a test part, to choose a model by the
+test part.
 
-If the file has a temporal split, the latest training ratings are held out. Otherwise training ratings are held out at
-random, by a hash of seed, row and column. Rows may be left out at random, with all their ratings, by a hash of seed and
-row. The test ratings of the file are never read. Only counts are kept in memory; every read computes the split again.
+If the file has a temporal split, the latest training ratings are held out. Otherwise training
+ratings are held out at random, by a hash of seed, row and column. Rows may be left out at random,
+with all their ratings, by a hash of seed and row. The test ratings of the file are never read. Only
+counts are kept in memory; every read computes the split again.
 
 [Steele 2014] Fast splittable pseudorandom number generators. OOPSLA.
 """
@@ -21,7 +23,8 @@ _SLAB_ENTRIES = 4_000_000  # ratings that are read at a time
 
 
 class InnerSplit(Ratings):
-    """A view of an open file in which the training ratings of the file are split into training and test ratings.
+    """A view of an open file in which the training ratings of the file are split into training and
+    test ratings.
 
     Raises InputError if the split leaves no training ratings or no test ratings.
 
@@ -30,8 +33,8 @@ class InnerSplit(Ratings):
     ratings : Ratings
         The open file.
     share : float
-        Approximate share of the training ratings to hold out, rounded to a multiple of 1 / `AGES` if the split is
-        temporal.
+        Approximate share of the training ratings to hold out, rounded to a multiple of 1 / `AGES`
+        if the split is temporal.
     seed : int
         Seed of the random split.
     rows : float
@@ -46,10 +49,14 @@ class InnerSplit(Ratings):
     def __init__(self, ratings: Ratings, share: float, seed: int, rows: float = 1.0) -> None:
         vars(self).update(vars(ratings))  # names, features, times and levels come from the file
         self._whole, self._share = ratings, share
-        self._threshold, self._most = (np.uint64(min(int(part * 2.0**64), 2**64 - 1)) for part in (share, rows))
+        self._threshold, self._most = (
+            np.uint64(min(int(part * 2.0**64), 2**64 - 1)) for part in (share, rows)
+        )
         self._seed_hash = _scramble(np.array([seed], np.uint64))
         self.temporal = False
-        self.digest = hashlib.sha256(f"{ratings.digest} inner {share!r} {rows!r} {seed}".encode()).hexdigest()
+        self.digest = hashlib.sha256(
+            f"{ratings.digest} inner {share!r} {rows!r} {seed}".encode()
+        ).hexdigest()
         self._count()
 
     def _count(self) -> None:
@@ -78,12 +85,17 @@ class InnerSplit(Ratings):
         self.mean = total / self.nnz
 
     def _mask(self, part: Split, start: int, stop: int, columns: Int32) -> Mask:
-        """Return a mask of the file's training ratings in rows `start` to `stop`, at `columns`, that are in a part."""
+        """Return a mask of the file's training ratings in rows `start` to `stop`, at `columns`,
+        that are in a part.
+        """
         rows = np.repeat(np.arange(start, stop), np.diff(self._whole.row_indptr[start : stop + 1]))
         if self._whole.temporal:
             held_out = self._whole.ages(start, stop) < round(self._share * AGES)
         else:
-            held_out = _scramble((rows * self.n_cols + columns).astype(np.uint64) + self._seed_hash) < self._threshold
+            held_out = (
+                _scramble((rows * self.n_cols + columns).astype(np.uint64) + self._seed_hash)
+                < self._threshold
+            )
         used = _scramble(rows.astype(np.uint64) ^ self._seed_hash) <= self._most
         return used & (held_out if part == "test" else ~held_out)
 
@@ -102,7 +114,9 @@ class InnerSplit(Ratings):
     def times_slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
         """Read the positions in time, in the file, of a part's ratings in rows `start` to `stop`."""
         mask = self._mask(part, start, stop, self._whole.columns("train", start, stop))
-        return Times(*(numbers[mask] for numbers in self._whole.times_slab("train", side, start, stop)))
+        return Times(
+            *(numbers[mask] for numbers in self._whole.times_slab("train", side, start, stop))
+        )
 
 
 def _scramble(x: UInt64) -> UInt64:

@@ -1,8 +1,9 @@
-"""Recognises files of the field that are no plain table, and says how their lines or bytes become rows.
+"""Recognises files of the field that are no plain table, and says how their lines or bytes become
+rows.
 
-`find_layout` knows text: MatrixMarket [Boisvert et al. 1996], libFM and LIBSVM, the files of the Netflix prize, and
-tables with any blanks between columns, as KONECT has them. DuckDB parses the lines by a regular expression, in bounded
-memory. `read_smurff` reads the binary matrices of SMURFF.
+`find_layout` knows text: MatrixMarket [Boisvert et al. 1996], libFM and LIBSVM, the files of the
+Netflix prize, and tables with any blanks between columns, as KONECT has them. DuckDB parses the
+lines by a regular expression, in bounded memory. `read_smurff` reads the binary matrices of SMURFF.
 """
 
 from __future__ import annotations
@@ -23,11 +24,19 @@ _BLANKS = "[ \\t]+"
 # never ambiguous, so that RE2 reads a line once; Fortran writes exponents with D
 _NUMBER = "[+-]?(?:[0-9]+(?:[.][0-9]*)?|[.][0-9]+)(?:[eEdD][+-]?[0-9]+)?"
 _INDEX = "([0-9]+)"
-_VALUES = {"real": (_NUMBER, "a number"), "integer": ("[+-]?[0-9]+", "an integer"), "pattern": ("", "nothing else")}
+_VALUES = {
+    "real": (_NUMBER, "a number"),
+    "integer": ("[+-]?[0-9]+", "an integer"),
+    "pattern": ("", "nothing else"),
+}
 _SYNONYMS = {"double": "real", "unsigned-integer": "integer"}
 _LARGEST = 1 << 48  # rows or columns of a matrix of SMURFF; eight bytes of text are a larger number
 _MEMORY_FACTOR = 4  # bytes of memory that reading one byte of a binary matrix takes
-_MIRRORED = {"general": "", "symmetric": "c2", "skew-symmetric": "-c2"}  # the value beyond the diagonal
+_MIRRORED = {
+    "general": "",
+    "symmetric": "c2",
+    "skew-symmetric": "-c2",
+}  # the value beyond the diagonal
 
 Cells = dict[str, Array]  # row, column and value of entries
 
@@ -40,8 +49,8 @@ class Layout(NamedTuple):
     pattern : str
         Regular expression of a line, without the blanks around it.
     columns : dict of str to str
-        SQL of the columns of a line, by name; ``g.g0``, ``g.g1``, ... are the groups of `pattern`. Other queries name
-        the columns c0, c1, ...
+        SQL of the columns of a line, by name; ``g.g0``, ``g.g1``, ... are the groups of `pattern`.
+        Other queries name the columns c0, c1, ...
     valid : str
         SQL that is true for a line that can be read.
     expected : str
@@ -67,21 +76,25 @@ class Layout(NamedTuple):
 
     @property
     def query(self) -> str:
-        """SQL that parses the lines in column c0 of a table; ``bad`` is a line that cannot be read, or else NULL."""
+        """SQL that parses the lines in column c0 of a table; ``bad`` is a line that cannot be read,
+        or else NULL.
+        """
         groups = [f"g{k}" for k in range(re.compile(self.pattern).groups)]
         pattern = literal(f"^[ \\t]*(?:{self.pattern})[ \\t]*$")
         columns = ", ".join(f"{column} AS c{k}" for k, column in enumerate(self.columns.values()))
         return (
-            f"SELECT * EXCLUDE (line), CASE WHEN trim(line) != '' AND NOT coalesce({self.valid}, false) THEN line END "
-            f"AS bad FROM (SELECT {columns}, line FROM "
-            f"(SELECT c0 AS line, regexp_extract(c0, {pattern}, {groups}) AS g FROM {{table}}))"
+            f"SELECT * EXCLUDE (line), CASE WHEN trim(line) != '' AND NOT coalesce({self.valid},"
+            f" false) THEN line END AS bad FROM (SELECT {columns}, line FROM (SELECT c0 AS line,"
+            f" regexp_extract(c0, {pattern}, {groups}) AS g FROM {{table}}))"
         )
 
 
 def find_layout(path: Path, lines: Sequence[str]) -> Layout | None:
-    """Return the layout of a file by its first lines, or None if it is a table with one delimiter between columns.
+    """Return the layout of a file by its first lines, or None if it is a table with one delimiter
+    between columns.
 
-    Raises InputError if the beginning of a MatrixMarket file is not valid, or has values that are not real numbers.
+    Raises InputError if the beginning of a MatrixMarket file is not valid, or has values that are
+    not real numbers.
     """
     if lines[0].lower().startswith("%%matrixmarket"):
         return _matrix_market(path, lines)
@@ -97,23 +110,44 @@ def _matrix_market(path: Path, lines: Sequence[str]) -> Layout:
     """Return the layout of a MatrixMarket file: row and column, from 1, and value."""
     kind, form, field, symmetry = [*lines[0].lower().split()[1:], *[""] * 4][:4]
     field, dense = _SYNONYMS.get(field, field), form == "array"
-    known = kind == "matrix" and field in _VALUES and symmetry in _MIRRORED and form in ("coordinate", "array")
+    known = (
+        kind == "matrix"
+        and field in _VALUES
+        and symmetry in _MIRRORED
+        and form in ("coordinate", "array")
+    )
     if not known or (dense and (field == "pattern" or symmetry != "general")):
-        forms = "matrix coordinate, with real, integer or pattern, and general, symmetric or skew-symmetric; or array"
+        forms = (
+            "matrix coordinate, with real, integer or pattern, and general, symmetric or"
+            " skew-symmetric; or array"
+        )
         expected = f"%%MatrixMarket {forms}, with real or integer, and general"
         raise InputError(f"{path}, line 1: expected {expected}; found {lines[0][:90]!r}")
-    at = next((k for k, line in enumerate(lines) if line.strip() and line.lstrip()[0] != "%"), len(lines) - 1)
+    at = next(
+        (k for k, line in enumerate(lines) if line.strip() and line.lstrip()[0] != "%"),
+        len(lines) - 1,
+    )
     sizes, width = re.findall("(?<![^ \t])[0-9]{1,15}(?![^ \t])", lines[at]), 2 if dense else 3
     if not len(sizes) == len(lines[at].split()) == width:
         expected = "rows and columns" if dense else "rows, columns and entries"
-        raise InputError(f"{path}, line {at + 1}: expected the numbers of {expected}; found {lines[at][:60]!r}")
+        raise InputError(
+            f"{path}, line {at + 1}: expected the numbers of {expected}; found {lines[at][:60]!r}"
+        )
     n, m = map(int, sizes[:2])
     number = n * m if dense else int(sizes[2])
-    fault = f"CASE WHEN count(c0) != {number} THEN concat('it has ', count(c0), ' entries instead of {number}') END"
+    fault = (
+        f"CASE WHEN count(c0) != {number} THEN concat('it has ', count(c0), ' entries instead of"
+        f" {number}') END"
+    )
     value, meaning = _VALUES[field]
     if dense:
-        cells = "(SELECT row_number() OVER (ORDER BY rowid) - 1 AS k, c0 FROM lines WHERE c0 IS NOT NULL)"
-        rows = f"SELECT 1 + k % {n} AS c0, 1 + k // {n} AS c1, c0 AS c2 FROM {cells}"  # column by column
+        cells = (
+            "(SELECT row_number() OVER (ORDER BY rowid) - 1 AS k, c0 FROM lines WHERE c0 IS NOT"
+            " NULL)"
+        )
+        rows = (  # column by column
+            f"SELECT 1 + k % {n} AS c0, 1 + k // {n} AS c1, c0 AS c2 FROM {cells}"
+        )
         columns = {"value": _number(0)}
         return Layout(f"({value})", columns, "c0 IS NOT NULL", meaning, rows, fault, at + 1, (n, m))
     rows = "SELECT c0, c1, c2 FROM lines WHERE c0 IS NOT NULL"
@@ -137,24 +171,37 @@ def _number(group: int) -> str:
 
 
 def _libfm() -> Layout:
-    """Return the layout of libFM and LIBSVM: a rating, and for its user and its item a feature of value 1 each."""
+    """Return the layout of libFM and LIBSVM: a rating, and for its user and its item a feature of
+    value 1 each.
+    """
     one = f"{_INDEX}:1(?:[.]0*)?"
     columns = {"user": "least({0}, {1})", "item": "greatest({0}, {1})", "rating": _number(0)}
     return Layout(
         _BLANKS.join([f"({_NUMBER})", one, one]),
         {name: sql.format(_index(1), _index(2)) for name, sql in columns.items()},
         "c0 < c1 AND c2 IS NOT NULL",
-        "a rating, and features of value 1 for a user and an item; libFM's other features cannot be read",
-        fault="CASE WHEN max(c0) >= min(c1) THEN concat('in libFM, users and items must have features in two ranges, "
-        "but ', max(c0), ' is the lower feature of one line, and ', min(c1), ' the higher one of another') END",
+        "a rating, and features of value 1 for a user and an item; libFM's other features cannot be"
+        " read",
+        fault=(
+            "CASE WHEN max(c0) >= min(c1) THEN concat('in libFM, users and items must have features"
+            " in two ranges, but ', max(c0), ' is the lower feature of one line, and ', min(c1), '"
+            " the higher one of another') END"
+        ),
     )
 
 
 def _netflix(after: str) -> Layout | None:
-    """Return the layout of ratings, qualifying or probing pairs of the Netflix prize, by the line after an item."""
+    """Return the layout of ratings, qualifying or probing pairs of the Netflix prize, by the line
+    after an item.
+    """
     parts = {"user": (_INDEX, _index), "rating": (f"({_NUMBER})", _number)}
     parts["timestamp"] = ("([0-9]{4}-[0-9]{2}-[0-9]{2})", "nullif(g.g{}, '')".format)
-    for names in (("user", "rating", "timestamp"), ("user", "timestamp"), ("user", "rating"), ("user",)):
+    for names in (
+        ("user", "rating", "timestamp"),
+        ("user", "timestamp"),
+        ("user", "rating"),
+        ("user",),
+    ):
         pattern = ",".join(parts[name][0] for name in names)
         if re.fullmatch(pattern, after):
             sql = {name: parts[name][1](k) for k, name in enumerate(names, 1)}
@@ -163,8 +210,8 @@ def _netflix(after: str) -> Layout | None:
                 {"user": sql.pop("user"), "item": _index(0), **sql},
                 "c0 IS NOT NULL OR c1 IS NOT NULL",
                 f"an item and a colon, or {', '.join(names)}",
-                "SELECT * EXCLUDE (bad) REPLACE (last_value(c1 IGNORE NULLS) OVER (ROWS UNBOUNDED PRECEDING) AS c1) "
-                "FROM lines QUALIFY c0 IS NOT NULL",
+                "SELECT * EXCLUDE (bad) REPLACE (last_value(c1 IGNORE NULLS) OVER (ROWS UNBOUNDED"
+                " PRECEDING) AS c1) FROM lines QUALIFY c0 IS NOT NULL",
             )
     return None
 
@@ -173,19 +220,25 @@ def blank_separated(width: int, skipped: int) -> Layout:
     """Return the layout of a table with any number of blanks between its columns."""
     columns = {f"c{k}": f"nullif(g.g{k}, '')" for k in range(width)}
     expected = f"{width} columns with blanks between them"
-    return Layout(_BLANKS.join(['([^ \\t"]+)'] * width), columns, "c0 IS NOT NULL", expected, skipped=skipped)
+    return Layout(
+        _BLANKS.join(['([^ \\t"]+)'] * width), columns, "c0 IS NOT NULL", expected, skipped=skipped
+    )
 
 
-# ------------------------------------------------------------------------------------------------ binary
+# ------------------------------------------------------------------------------------------- binary
 
 
-def read_smurff(path: Path, file: IO[bytes], head: bytes, limit: int) -> tuple[tuple[int, int], Cells] | None:
-    """Return sizes of a matrix of SMURFF, and row, column, from 1, and value of its entries; None for other files.
+def read_smurff(
+    path: Path, file: IO[bytes], head: bytes, limit: int
+) -> tuple[tuple[int, int], Cells] | None:
+    """Return sizes of a matrix of SMURFF, and row, column, from 1, and value of its entries; None
+    for other files.
 
-    A file has the numbers of rows and columns, and then the values of a dense matrix (.ddm) by columns, or the number
-    of entries, their rows, their columns and, except for .sbm, their values; sizes are int64, rows and columns int32
-    from 1. `head` is the beginning of the file, and `limit` the memory that may be used, in bytes. Raises InputError if
-    an entry is outside of the matrix, or if the file needs more memory.
+    A file has the numbers of rows and columns, and then the values of a dense matrix (.ddm) by
+    columns, or the number of entries, their rows, their columns and, except for .sbm, their values;
+    sizes are int64, rows and columns int32 from 1. `head` is the beginning of the file, and `limit`
+    the memory that may be used, in bytes. Raises InputError if an entry is outside of the matrix,
+    or if the file needs more memory.
     """
     rows, columns, n = np.frombuffer(head[:24].ljust(24, b"\0"), "<i8").tolist()
     if not (0 < rows < _LARGEST and 0 < columns < _LARGEST):
@@ -210,4 +263,7 @@ def read_smurff(path: Path, file: IO[bytes], head: bytes, limit: int) -> tuple[t
 def refuse_size(path: Path, size: int, limit: int) -> None:
     """Raise InputError if reading a binary matrix of `size` bytes needs more memory than the limit."""
     if _MEMORY_FACTOR * size > limit:
-        raise InputError(f"{path} ({size / 1e6:,.0f} MB) needs {_MEMORY_FACTOR} times as much memory: raise --memory")
+        raise InputError(
+            f"{path} ({size / 1e6:,.0f} MB) needs {_MEMORY_FACTOR} times as much memory: raise"
+            " --memory"
+        )

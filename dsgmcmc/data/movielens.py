@@ -1,7 +1,7 @@
 """Downloads MovieLens data sets from their publisher, verifies checksums and unpacks the archives.
 
-The licence of the data allows research and forbids redistribution, so the package does not contain the
-data [Harper & Konstan 2015, The MovieLens datasets: history and context, ACM TiiS 5(4)].
+The licence of the data allows research and forbids redistribution, so the package does not contain
+the data [Harper & Konstan 2015, The MovieLens datasets: history and context, ACM TiiS 5(4)].
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dsgmcmc.errors import InputError, refusing, writing
 
 PUBLISHER = "https://files.grouplens.org/datasets/movielens"
 LICENCE = (
-    "MovieLens data belong to GroupLens, University of Minnesota: for research, not for resale, and not to "
-    "be passed on. Terms and citation: the README in {folder}"
+    "MovieLens data belong to GroupLens, University of Minnesota: for research, not for resale, and"
+    " not to be passed on. Terms and citation: the README in {folder}"
 )
 _TIMEOUT = 20.0  # seconds to wait for the publisher's answer
 _BLOCK = 1 << 18  # bytes
 
-#: The file with the ratings, and the publisher's MD5 checksum of the archive. The checksum is empty for an archive that
-#: changes, and is then downloaded.
+#: The file with the ratings, and the publisher's MD5 checksum of the archive. The checksum is empty
+#: for an archive that changes, and is then downloaded.
 DATA_SETS = {
     "ml-100k": ("u.data", "0e33842e24a9c977be4e0107933c0723"),
     "ml-1m": ("ratings.dat", "c4d9eecfca2ab87c1945afe126590906"),
@@ -36,27 +36,37 @@ DATA_SETS = {
 }
 
 
-def fetch(name: str, folder: Path, report: Callable[[int, int], None] = lambda done, total: None) -> Path:
-    """Download a data set into `folder`/`name`, unless its ratings are there; the folder is created atomically.
+def fetch(
+    name: str, folder: Path, report: Callable[[int, int], None] = lambda done, total: None
+) -> Path:
+    """Download a data set into `folder`/`name`, unless its ratings are there; the folder is created
+    atomically.
 
-    `report` is called with the number of bytes received and the number expected (0 if unknown). Returns the file with
-    the ratings, for ``dsgmcmc prepare``. Raises InputError if the publisher cannot be reached, the checksum is wrong,
-    the folder exists without ratings, or it cannot be written. The environment variable ``DSGMCMC_FETCH_URL`` names a
-    mirror, which is used in place of the publisher.
+    `report` is called with the number of bytes received and the number expected (0 if unknown).
+    Returns the file with the ratings, for ``dsgmcmc prepare``. Raises InputError if the publisher
+    cannot be reached, the checksum is wrong, the folder exists without ratings, or it cannot be
+    written. The environment variable ``DSGMCMC_FETCH_URL`` names a mirror, which is used in place
+    of the publisher.
     """
     file_name, expected = DATA_SETS[name]
     target = folder / name
     if (target / file_name).is_file():
         return target / file_name
     if target.exists():
-        raise InputError(f"{target} exists without {file_name}: remove this folder, and fetch again")
+        raise InputError(
+            f"{target} exists without {file_name}: remove this folder, and fetch again"
+        )
     url = f"{os.environ.get('DSGMCMC_FETCH_URL', PUBLISHER).rstrip('/')}/{name}.zip"
     with writing(target):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder) as scratch:
             archive, unpacked = Path(scratch) / "archive.zip", Path(scratch) / "unpacked"
             if not expected:
-                text = b"".join(block for block, _ in _blocks(f"{url}.md5")).decode("ascii", "replace").lower()
+                text = (
+                    b"".join(block for block, _ in _blocks(f"{url}.md5"))
+                    .decode("ascii", "replace")
+                    .lower()
+                )
                 expected = (re.findall(r"\b[0-9a-f]{32}\b", text) or ["nothing"])[0]
             digest = hashlib.md5(usedforsecurity=False)
             with archive.open("wb") as file:
@@ -65,7 +75,10 @@ def fetch(name: str, folder: Path, report: Callable[[int, int], None] = lambda d
                     file.write(block)
                     report(file.tell(), total)
             if digest.hexdigest() != expected:
-                raise InputError(f"{url} has MD5 {digest.hexdigest()}, its publisher gives {expected}: fetch it again")
+                raise InputError(
+                    f"{url} has MD5 {digest.hexdigest()}, its publisher gives {expected}: fetch it"
+                    " again"
+                )
             shutil.unpack_archive(archive, unpacked)
             files = list(unpacked.glob(f"*/{file_name}"))
             if len(files) != 1:
@@ -75,11 +88,16 @@ def fetch(name: str, folder: Path, report: Callable[[int, int], None] = lambda d
 
 
 def _blocks(url: str) -> Iterator[tuple[bytes, int]]:
-    """Yield blocks of the content of `url`, and with every block the total size in bytes, or 0 if it is unknown."""
+    """Yield blocks of the content of `url`, and with every block the total size in bytes, or 0 if
+    it is unknown.
+    """
     import http.client  # importing these modules takes longer than running most commands
     import urllib.request
 
-    advice = "copy the archive here and unpack it, or make synthetic ratings with data/synthetic.py of the repository"
+    advice = (
+        "copy the archive here and unpack it, or make synthetic ratings with data/synthetic.py of"
+        " the repository"
+    )
     problem = f"cannot download {url} (without a network, {advice})"
     with refusing(problem, OSError, http.client.HTTPException, ValueError):
         request = urllib.request.Request(url, headers={"User-Agent": "dsgmcmc"})

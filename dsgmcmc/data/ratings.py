@@ -1,4 +1,5 @@
-"""The ratings file: `write_slabs` writes it for ``prepare``, and with `Ratings` every process reads a range of rows.
+"""The ratings file: `write_slabs` writes it for ``prepare``, and with `Ratings` every process reads
+a range of rows.
 
 Format ``dsgmcmc-ratings``, version 2, an HDF5 file with
 
@@ -25,15 +26,16 @@ attributes                ``format version``         text is UTF-8 of fixed leng
 ..                        ``content_sha256``         identifies the data: hash of the arrays without encoding and counts
 ========================  =========================  ===========================================
 
-Rows and columns are in a seeded random order, so that contiguous ranges with equal nnz are statistically alike. The
-rows are the longer side. The file does not depend on grids or processes.
+Rows and columns are in a seeded random order, so that contiguous ranges with equal nnz are
+statistically alike. The rows are the longer side. The file does not depend on grids or processes.
 
-Every data set is stored in chunks with HDF5's Fletcher32 checksum, which HDF5 checks for every chunk that it reads. A
-process that reads a range of rows checks only the chunks of this range. Attributes and other metadata have separate
-HDF5 checksums. ``prepare`` hashes the content, and ``verify`` reads the whole file and compares it with the hash.
+Every data set is stored in chunks with HDF5's Fletcher32 checksum, which HDF5 checks for every
+chunk that it reads. A process that reads a range of rows checks only the chunks of this range.
+Attributes and other metadata have separate HDF5 checksums. ``prepare`` hashes the content, and
+``verify`` reads the whole file and compares it with the hash.
 
-Files may come from untrusted sources: a reader checks types, lengths and ranges before it allocates memory or uses
-indices.
+Files may come from untrusted sources: a reader checks types, lengths and ranges before it allocates
+memory or uses indices.
 """
 
 from __future__ import annotations
@@ -62,10 +64,14 @@ from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt8
 FORMAT = "dsgmcmc-ratings"
 VERSION = 2
 CHUNK = 1 << 16  # entries of a data set that are read and checked together
-CONTENT = "dsgmcmc-ratings 1"  # first text of the hashed content; does not change with the layout of the file
+CONTENT = (  # first text of the hashed content; does not change with the layout of the file
+    "dsgmcmc-ratings 1"
+)
 MAX_SIDE = 2**31 - 1  # column indices are int32
 MAX_ID_BYTES = 1024
-MAX_RATING = 1e15  # its square and inverse square leave room in float32 for sums and for small variances
+MAX_RATING = (
+    1e15  # its square and inverse square leave room in float32 for sums and for small variances
+)
 MAX_FEATURES = 1_000_000
 AGES = 100  # number of parts of equal size, by time, into which a temporal split divides training ratings
 SLAB = 250_000  # ratings that are read at a time
@@ -107,8 +113,8 @@ class Features(NamedTuple):
     groups : (F,) of str
         Source column of each feature; the features of a group share a prior strength.
     encoding : str
-        Encoding by which features of new rows can be computed, as JSON; empty if unknown. The encoding is not part of
-        the content hash.
+        Encoding by which features of new rows can be computed, as JSON; empty if unknown. The
+        encoding is not part of the content hash.
     """
 
     indptr: Int64
@@ -126,8 +132,14 @@ class Features(NamedTuple):
         return csr_matrix(cells, (len(self.indptr) - 1, len(self.names)))
 
     def datasets(self, side: Side) -> dict[str, Array]:
-        """Return the arrays to store, by data set; the encoding, as UTF-8, is among them only if it is known."""
-        arrays: dict[str, Array] = {"indptr": self.indptr, "indices": self.indices, "values": self.values}
+        """Return the arrays to store, by data set; the encoding, as UTF-8, is among them only if it
+        is known.
+        """
+        arrays: dict[str, Array] = {
+            "indptr": self.indptr,
+            "indices": self.indices,
+            "values": self.values,
+        }
         for name, texts in (("names", self.names), ("groups", self.groups)):
             arrays[name] = np.array([text.encode() for text in texts], "S")
         if self.encoding:
@@ -138,11 +150,13 @@ class Features(NamedTuple):
 class Times(NamedTuple):
     """Positions in time of ratings within their rows, or within their columns: (m,) int32 each.
 
-    The *place* of a rating is its rank by time, from 0, among all ratings of its row (or column), training and test
-    together. Its *page* is the rank of its second among the distinct seconds of the row (or column). Times in seconds
-    are not stored. Ratings within one second are in the order of the other side, which is random.
+    The *place* of a rating is its rank by time, from 0, among all ratings of its row (or column),
+    training and test together. Its *page* is the rank of its second among the distinct seconds of
+    the row (or column). Times in seconds are not stored. Ratings within one second are in the order
+    of the other side, which is random.
 
-    For whole rows or columns, the two arrays are the numbers of places and of pages, (n,) int32 each.
+    For whole rows or columns, the two arrays are the numbers of places and of pages, (n,) int32
+    each.
     """
 
     place: Int32
@@ -150,7 +164,9 @@ class Times(NamedTuple):
 
     @classmethod
     def datasets(cls, side: Side, part: Split | None = None) -> tuple[str, str]:
-        """Return the names of the data sets of a part; without a part, of the counts per row (or column)."""
+        """Return the names of the data sets of a part; without a part, of the counts per row (or
+        column).
+        """
         group = f"{part}/times/{side}" if part else f"{side}/times"
         return f"{group}/place", f"{group}/page"
 
@@ -171,7 +187,9 @@ def _read_attribute(attributes: Any, name: str, kind: type) -> Any:
 
 
 class ContentHash:
-    """SHA-256 of the arrays in a fixed order, which does not depend on the division of arrays into slabs."""
+    """SHA-256 of the arrays in a fixed order, which does not depend on the division of arrays into
+    slabs.
+    """
 
     def __init__(self) -> None:
         self._parts: dict[tuple[str, str], Any] = {}
@@ -205,7 +223,9 @@ def _find_bad_cells(indptr: Int64, indices: Int32, values: Float32, n_cols: int)
 
 
 def find_bad_scale(low: float, high: float) -> str | None:
-    """Return an error message if squares or variances of ratings in [low, high] exceed float32's range, or None."""
+    """Return an error message if squares or variances of ratings in [low, high] exceed float32's
+    range, or None.
+    """
     largest, spread = max(abs(low), abs(high)), high - low
     if largest > MAX_RATING:
         wrong, limit = largest, f"at most {MAX_RATING:g}"
@@ -213,27 +233,44 @@ def find_bad_scale(low: float, high: float) -> str | None:
         wrong, limit = spread, f"at least {1 / MAX_RATING:g} apart"
     else:
         return None
-    advice = f"multiply them by {10.0 ** -math.floor(math.log10(wrong)):g}, or remove values that are not ratings"
-    return f"ratings range from {low:g} to {high:g}, but single precision needs them to be {limit}: {advice}"
+    advice = (
+        f"multiply them by {10.0 ** -math.floor(math.log10(wrong)):g}, or remove values that are"
+        " not ratings"
+    )
+    return (
+        f"ratings range from {low:g} to {high:g}, but single precision needs them to be {limit}:"
+        f" {advice}"
+    )
 
 
 def find_coarseness(what: str, low: float, high: float) -> str | None:
-    """Return an error message if float32 changes differences of numbers by over 1 % of their range, or None."""
+    """Return an error message if float32 changes differences of numbers by over 1 % of their range,
+    or None.
+    """
     if low == high or max(-low, high) * np.finfo(np.float32).eps <= (high - low) / 100:
         return None
     middle = (low + high) // 2
-    return f"{what} are {low:.15g} to {high:.15g}, too close for single precision: subtract {middle:.15g} from all"
+    return (
+        f"{what} are {low:.15g} to {high:.15g}, too close for single precision: subtract"
+        f" {middle:.15g} from all"
+    )
 
 
 def describe_untrained(counts: Mapping[str, int]) -> str:
-    """Say how many test ratings have a "user", and an "item", without training ratings; an empty text if none has."""
+    """Say how many test ratings have a "user", and an "item", without training ratings; an empty
+    text if none has.
+    """
     if not any(counts.values()):
         return ""
-    return f"the users of {counts['user']:,} and the items of {counts['item']:,} have no training ratings"
+    return (
+        f"the users of {counts['user']:,} and the items of {counts['item']:,} have no training"
+        " ratings"
+    )
 
 
 def row_slabs(indptr: Int64, entries: int) -> Iterator[tuple[int, int]]:
-    """Yield start and stop of consecutive ranges of rows, each as long as `entries` allows, but at least one row.
+    """Yield start and stop of consecutive ranges of rows, each as long as `entries` allows, but at
+    least one row.
 
     Parameters
     ----------
@@ -285,11 +322,13 @@ class Ratings(AbstractContextManager["Ratings"]):
     source : str
         Names of the input files.
     features : dict of {"rows", "cols"} to Features
-        Features of the sides that have features, without indices and values, which `feature_slab` reads.
+        Features of the sides that have features, without indices and values, which `feature_slab`
+        reads.
     times : dict of {"rows", "cols"} to Times, or None
         Numbers of places and pages of each row (or column), if the file has the order in time.
     temporal : bool
-        Whether the split is temporal: the test ratings are the latest ratings, and `ages` are known.
+        Whether the split is temporal: the test ratings are the latest ratings, and `ages` are
+        known.
     digest : str
         Hash of the content, by which runs identify the data; `verify` computes it again.
     recorded : Ratings or None
@@ -310,7 +349,10 @@ class Ratings(AbstractContextManager["Ratings"]):
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):  # not the file's fault
                 raise OSError(error.errno, os.strerror(error.errno), str(self.path)) from error
             if not (h5py.is_hdf5(self.path) or isinstance(error, PermissionError)):
-                advice = f"make a ratings file from it with `dsgmcmc prepare {shlex.quote(str(self.path))} OUT.h5`"
+                advice = (
+                    "make a ratings file from it with `dsgmcmc prepare"
+                    f" {shlex.quote(str(self.path))} OUT.h5`"
+                )
                 raise self._wrong(f"it is not HDF5; if it holds ratings, {advice}") from error
             raise self._wrong(f"it cannot be opened as HDF5 ({error})") from error
         try:
@@ -331,7 +373,9 @@ class Ratings(AbstractContextManager["Ratings"]):
             self._file.close()
 
     def ids(self, side: Side) -> Array:
-        """Return the original names of all rows, or of all columns: int64, or an object array of str."""
+        """Return the original names of all rows, or of all columns: int64, or an object array of
+        str.
+        """
         raw = self._read(f"{side}/ids", 0, len(self._data[f"{side}/ids"]))
         if raw.dtype == np.int64:
             return raw
@@ -341,7 +385,8 @@ class Ratings(AbstractContextManager["Ratings"]):
     def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
         """Read rows `start` to `stop` of a part.
 
-        Raises InputError if the file has indices out of range or order, or values that are not finite.
+        Raises InputError if the file has indices out of range or order, or values that are not
+        finite.
 
         Returns
         -------
@@ -352,13 +397,16 @@ class Ratings(AbstractContextManager["Ratings"]):
         return self._matrix(part, self._indptr[part], self.n_cols, start, stop)
 
     def columns(self, part: Split, start: int, stop: int) -> Int32:
-        """Return the column of every rating of a part in rows `start` to `stop`, (n,) int32; values are not read.
+        """Return the column of every rating of a part in rows `start` to `stop`, (n,) int32; values
+        are not read.
 
         Raises InputError if the file has indices out of range.
         """
         indices = self._read(f"{part}/indices", *_entries(self._indptr[part], start, stop))
         if len(indices) and not 0 <= indices.min() <= indices.max() < self.n_cols:
-            raise self._wrong(f"/{part} has indices outside 0..{self.n_cols - 1} in rows {start} to {stop}")
+            raise self._wrong(
+                f"/{part} has indices outside 0..{self.n_cols - 1} in rows {start} to {stop}"
+            )
         return indices
 
     def values(self, part: Split) -> Iterator[Float32]:
@@ -367,14 +415,20 @@ class Ratings(AbstractContextManager["Ratings"]):
             yield self.slab(part, start, stop)[2]
 
     def ages(self, start: int, stop: int) -> UInt8:
-        """Return the ages of the training ratings in rows `start` to `stop`: hundredth by time, 0 for the latest."""
+        """Return the ages of the training ratings in rows `start` to `stop`: hundredth by time, 0
+        for the latest.
+        """
         return self._read("train/age", *_entries(self.row_indptr, start, stop))
 
     def untrained(self) -> dict[str, int]:
-        """Return the number of test ratings whose "user", and whose "item", has no training ratings."""
+        """Return the number of test ratings whose "user", and whose "item", has no training
+        ratings.
+        """
         by_row = int(np.diff(self.test_indptr)[np.diff(self.row_indptr) == 0].sum())
         slabs = (self.columns("test", *slab) for slab in row_slabs(self.test_indptr, 1 << 22))
-        by_column = sum(int(np.count_nonzero(self.column_counts[columns] == 0)) for columns in slabs)
+        by_column = sum(
+            int(np.count_nonzero(self.column_counts[columns] == 0)) for columns in slabs
+        )
         return dict(zip(self.kinds, (by_row, by_column), strict=True))
 
     def describe(self) -> dict[str, str]:
@@ -388,23 +442,30 @@ class Ratings(AbstractContextManager["Ratings"]):
             "ratings": f"{total:,}, density {total / (users * items):.3%}",
             "scale": f"{self.minimum:g} to {self.maximum:g}, mean {self.mean:.5g}",
             "training": f"{self.nnz:,}",
-            "test": f"{self.nnz_test:,} ({self.nnz_test / total:.1%})" + (untrained and f"; {untrained}"),
+            "test": (
+                f"{self.nnz_test:,} ({self.nnz_test / total:.1%})"
+                + (untrained and f"; {untrained}")
+            ),
         }
 
     def doubts(self) -> list[str]:
-        """Return a warning for each side of which no test rating's user (or item) has training ratings."""
+        """Return a warning for each side of which no test rating's user (or item) has training
+        ratings.
+        """
         return [
-            f"all test ratings are of {kind}s without training ratings: are the {kind}s named as in the training file?"
+            f"all test ratings are of {kind}s without training ratings: are the {kind}s named as in"
+            " the training file?"
             for kind, number in self.untrained().items()
             if 0 < number == self.nnz_test
         ]
 
     def levels(self, limit: int) -> Float64 | None:
-        """Return the distinct training ratings, (R,) float64 in ascending order; None if there are more than `limit`.
+        """Return the distinct training ratings, (R,) float64 in ascending order; None if there are
+        more than `limit`.
 
-        The first call reads all training ratings of the file, also for a view of some ratings (`dsgmcmc.data.inner`),
-        so that a model of a view has the same levels as a model of the file. `limit` is at most
-        `dsgmcmc.kernels.stored.FEW`.
+        The first call reads all training ratings of the file, also for a view of some ratings
+        (`dsgmcmc.data.inner`), so that a model of a view has the same levels as a model of the
+        file. `limit` is at most `dsgmcmc.kernels.stored.FEW`.
         """
         levels = self._levels
         return levels if levels is not None and len(levels) <= limit else None
@@ -419,23 +480,28 @@ class Ratings(AbstractContextManager["Ratings"]):
 
     @property
     def value_bytes(self) -> int:
-        """Bytes per training rating in memory (`dsgmcmc.kernels.stored`), estimated from the file's first ratings."""
+        """Bytes per training rating in memory (`dsgmcmc.kernels.stored`), estimated from the file's
+        first ratings.
+        """
         first = Numbering().numbers(self._read("train/values", 0, _PIECE))
         return 4 if first is None else 1
 
     def feature_slab(self, side: Side, start: int, stop: int) -> Features:
         """Read the features of rows (or columns) `start` to `stop`.
 
-        Raises InputError if the file has indices out of range or order, or values that are not finite.
+        Raises InputError if the file has indices out of range or order, or values that are not
+        finite.
         """
         stored = self.features[side]
         rows = self._matrix(f"{side}/features", stored.indptr, len(stored.names), start, stop)
         return Features(*rows, stored.names, stored.groups)
 
     def times_slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
-        """Read the positions in time of a part's ratings in rows `start` to `stop`, within their rows or columns.
+        """Read the positions in time of a part's ratings in rows `start` to `stop`, within their
+        rows or columns.
 
-        `times` must be known. Raises InputError if a place or page is not below the count of its row (or column).
+        `times` must be known. Raises InputError if a place or page is not below the count of its
+        row (or column).
         """
         first, last = _entries(self._indptr[part], start, stop)
         if side == "cols":
@@ -490,15 +556,22 @@ class Ratings(AbstractContextManager["Ratings"]):
 
     def _read(self, name: str, start: int, stop: int) -> Array:
         """Read entries of a data set; raise InputError if their checksum does not match."""
-        fault = f"/{name} is damaged in entries {start} to {stop} (copy the file again, or prepare it again)"
+        fault = (
+            f"/{name} is damaged in entries {start} to {stop} (copy the file again, or prepare it"
+            " again)"
+        )
         with refusing(str(self._wrong(fault)), OSError, RuntimeError):
             array: Array = self._data[name][start:stop]
         return array
 
-    def _matrix(self, group: str, indptr: Int64, n_cols: int, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
+    def _matrix(
+        self, group: str, indptr: Int64, n_cols: int, start: int, stop: int
+    ) -> tuple[Int64, Int32, Float32]:
         """Read rows `start` to `stop` of a matrix in compressed sparse rows, and check them."""
         first, last = _entries(indptr, start, stop)
-        indices, values = (self._read(f"{group}/{name}", first, last) for name in ("indices", "values"))
+        indices, values = (
+            self._read(f"{group}/{name}", first, last) for name in ("indices", "values")
+        )
         ends = indptr[start : stop + 1] - first
         if bad := _find_bad_cells(ends, indices, values, n_cols):
             raise self._wrong(f"/{group} has {bad} in rows {start} to {stop}")
@@ -508,20 +581,30 @@ class Ratings(AbstractContextManager["Ratings"]):
         """Read the attributes, and check their types, ranges and the version."""
         if "posterior" in self._file:
             raise self._wrong("it is a netCDF export of a run, for ArviZ")
-        attributes = {name: _read_attribute(self._file.attrs, name, kind) for name, kind in ATTRIBUTES.items()}
+        attributes = {
+            name: _read_attribute(self._file.attrs, name, kind) for name, kind in ATTRIBUTES.items()
+        }
         if (attributes["format"], attributes["version"]) != (FORMAT, VERSION):
             found = f"its format is {attributes['format']!r} version {attributes['version']}"
-            raise self._wrong(f"{found}, but this program reads {FORMAT!r} version {VERSION}: prepare it again")
+            raise self._wrong(
+                f"{found}, but this program reads {FORMAT!r} version {VERSION}: prepare it again"
+            )
         self.n_rows, self.n_cols = attributes["I"], attributes["J"]
         self.nnz, self.nnz_test = attributes["nnz"], attributes["nnz_test"]
         self.minimum, self.maximum = attributes["min"], attributes["max"]
-        self.transposed, self.seed, self.digest = (attributes[k] for k in ("transposed", "seed", "content_sha256"))
+        self.transposed, self.seed, self.digest = (
+            attributes[k] for k in ("transposed", "seed", "content_sha256")
+        )
         self.kinds = ("item", "user") if self.transposed else ("user", "item")
         self.mean, self.source = attributes["mean"], attributes["source"]
         # NaN fails every comparison; the mean in float64 may round just outside equal extremes
         slack = 1e-6 * max(1.0, abs(self.minimum), abs(self.maximum))
-        is_mean = self.minimum - slack <= self.mean <= self.maximum + slack and math.isfinite(self.mean)
-        has_sizes = 0 < self.n_cols <= self.n_rows <= MAX_SIDE and self.nnz >= 1 and self.nnz_test >= 0
+        is_mean = self.minimum - slack <= self.mean <= self.maximum + slack and math.isfinite(
+            self.mean
+        )
+        has_sizes = (
+            0 < self.n_cols <= self.n_rows <= MAX_SIDE and self.nnz >= 1 and self.nnz_test >= 0
+        )
         if not (is_mean and has_sizes and len(self.digest) == 64):
             found = ", ".join(f"{name}={value}" for name, value in attributes.items())
             raise self._wrong(f"its attributes are impossible: {found}")
@@ -539,7 +622,9 @@ class Ratings(AbstractContextManager["Ratings"]):
         self.row_indptr, self.test_indptr = self._indptr["train"], self._indptr["test"]
         self._dataset("train/column_counts", self.n_cols, np.int64)
         self.column_counts: Int64 = self._read("train/column_counts", 0, self.n_cols)
-        possible = (self.column_counts >= 0) & (self.column_counts <= self.nnz)  # so that the sum cannot overflow
+        possible = (self.column_counts >= 0) & (
+            self.column_counts <= self.nnz
+        )  # so that the sum cannot overflow
         if not possible.all() or int(self.column_counts.sum()) != self.nnz:
             raise self._wrong(f"/train/column_counts does not add up to {self.nnz}")
         sizes: dict[Side, int] = {"rows": self.n_rows, "cols": self.n_cols}
@@ -548,7 +633,9 @@ class Ratings(AbstractContextManager["Ratings"]):
         described = {side: n for side, n in sizes.items() if f"{side}/features" in self._file}
         self.features = {side: self._check_features(side, n) for side, n in described.items()}
         timed = "rows/times" in self._file
-        self.times = {side: self._check_times(side, n) for side, n in sizes.items()} if timed else None
+        self.times = (
+            {side: self._check_times(side, n) for side, n in sizes.items()} if timed else None
+        )
         self.temporal = "train/age" in self._file
         if self.temporal:
             self._dataset("train/age", self.nnz, np.uint8)
@@ -574,7 +661,11 @@ class Ratings(AbstractContextManager["Ratings"]):
     def _check_times(self, side: Side, n: int) -> Times:
         """Read and check the numbers of places and pages of a side with n rows."""
         place, page = (self._dataset(name, n, np.int32)[:] for name in Times.datasets(side))
-        if page.min() < 0 or (page > place).any() or place.sum(dtype=np.int64) != self.nnz + self.nnz_test:
+        if (
+            page.min() < 0
+            or (page > place).any()
+            or place.sum(dtype=np.int64) != self.nnz + self.nnz_test
+        ):
             raise self._wrong(f"/{side}/times has impossible numbers of places or pages")
         for part, nnz in zip(SPLITS, (self.nnz, self.nnz_test), strict=True):
             for name in Times.datasets(side, part):
@@ -587,10 +678,14 @@ class Ratings(AbstractContextManager["Ratings"]):
             raise self._wrong(f"/{group}/indptr does not rise from 0 to {nnz}")
 
     def _dataset(self, name: str, length: int | None, dtype: type | None) -> Any:
-        """Check a data set and put it into `_data`; None allows any `length`, or as `dtype` int64 and text."""
+        """Check a data set and put it into `_data`; None allows any `length`, or as `dtype` int64
+        and text.
+        """
         data = checked_dataset(self._file, name, CHUNK)
         if dtype is None:
-            wrong = data.dtype != np.int64 and not (data.dtype.kind == "S" and data.dtype.itemsize <= MAX_ID_BYTES)
+            wrong = data.dtype != np.int64 and not (
+                data.dtype.kind == "S" and data.dtype.itemsize <= MAX_ID_BYTES
+            )
         else:
             wrong = data.dtype != dtype
         if data.ndim != 1 or length not in (None, len(data)) or wrong:
@@ -600,7 +695,8 @@ class Ratings(AbstractContextManager["Ratings"]):
 
 
 class Slab(NamedTuple):
-    """Ratings of a part in consecutive rows; the first row follows the last row of the part's previous slab.
+    """Ratings of a part in consecutive rows; the first row follows the last row of the part's
+    previous slab.
 
     Attributes
     ----------
@@ -643,10 +739,11 @@ def write_slabs(
     source: str = "",
     force: bool = False,
 ) -> dict[str, Any]:
-    """Write a ratings file slab by slab, to a temporary file in the same folder; return its attributes.
+    """Write a ratings file slab by slab, to a temporary file in the same folder; return its
+    attributes.
 
-    When the file is complete, it is synced and renamed. Raises InputError if `path` exists without `force`,
-    and WriteError if the file cannot be written.
+    When the file is complete, it is synced and renamed. Raises InputError if `path` exists without
+    `force`, and WriteError if the file cannot be written.
 
     Parameters
     ----------
@@ -666,13 +763,17 @@ def write_slabs(
                 content = _Content(file, check, sizes)
                 for side, side_features in (features or {}).items():
                     for name, array in side_features.datasets(side).items():
-                        content.append(name, array, len(array), hashed=not name.endswith("/encoding"))
+                        content.append(
+                            name, array, len(array), hashed=not name.endswith("/encoding")
+                        )
                 for side in SIDES:
                     for names in ids[side]:
                         content.append(f"{side}/ids", names, getattr(sizes, side))
                 for slab in slabs:
                     content.add(slab)
-                attributes = content.finish({"seed": seed, "transposed": transposed, "source": source})
+                attributes = content.finish(
+                    {"seed": seed, "transposed": transposed, "source": source}
+                )
             sync(temporary)
             check_target(path, force)
         sync(path.parent)
@@ -692,14 +793,24 @@ class _Content:
         self._minimum, self._maximum = np.inf, -np.inf
 
     def append(self, name: str, array: Array, length: int, hashed: bool = True) -> None:
-        """Append to a data set of final length `length`; `hashed` says whether the content hash includes the data."""
+        """Append to a data set of final length `length`; `hashed` says whether the content hash
+        includes the data.
+        """
         if name not in self._file:
-            stored = h5py.string_dtype("utf-8", array.dtype.itemsize) if array.dtype.kind == "S" else array.dtype
+            stored = (
+                h5py.string_dtype("utf-8", array.dtype.itemsize)
+                if array.dtype.kind == "S"
+                else array.dtype
+            )
             chunks = (min(length, CHUNK),) if length else None  # an empty data set has no chunks
-            self._file.create_dataset(name, (length,), stored, chunks=chunks, fletcher32=bool(chunks))
+            self._file.create_dataset(
+                name, (length,), stored, chunks=chunks, fletcher32=bool(chunks)
+            )
         start = self._filled.get(name, 0)
         self._filled[name] = start + len(array)
-        array = array.astype(self._file[name].dtype)  # the type also tells h5py that bytes are UTF-8
+        array = array.astype(
+            self._file[name].dtype
+        )  # the type also tells h5py that bytes are UTF-8
         if len(array):
             self._file[name][start : start + len(array)] = array
             self._check()
@@ -709,7 +820,10 @@ class _Content:
     def add(self, slab: Slab) -> None:
         """Append the ratings of the next rows of a part."""
         part, indptr = slab.part, slab.indptr
-        indices, values = slab.indices.astype(np.int32, copy=False), slab.values.astype(np.float32, copy=False)
+        indices, values = (
+            slab.indices.astype(np.int32, copy=False),
+            slab.values.astype(np.float32, copy=False),
+        )
         length, n_rows = getattr(self._sizes, part), self._sizes.rows
         offset = self._filled.get(f"{part}/indices", 0)
         row = self._filled.get(f"{part}/indptr", 1) - 1
@@ -723,31 +837,47 @@ class _Content:
         rows = np.repeat(np.arange(row, row + len(indptr) - 1), np.diff(indptr))
         owners: dict[Side, Array] = {"rows": rows, "cols": indices}
         for side, times in (slab.times or {}).items():
-            for name, total, numbers in zip(Times.datasets(side, part), Times.datasets(side), times, strict=True):
-                counts = self._time_counts.setdefault(total, np.zeros(getattr(self._sizes, side), np.int32))
+            for name, total, numbers in zip(
+                Times.datasets(side, part), Times.datasets(side), times, strict=True
+            ):
+                counts = self._time_counts.setdefault(
+                    total, np.zeros(getattr(self._sizes, side), np.int32)
+                )
                 np.maximum.at(counts, owners[side], numbers + 1)
                 self.append(name, numbers, length)
         if part == "train" and len(values):
             self._column_counts += np.bincount(indices, minlength=self._sizes.cols)
             self._minimum = min(self._minimum, float(values.min()))
             self._maximum = max(self._maximum, float(values.max()))
-            # `finish` adds the row sums exactly, so that the mean does not depend on the division into slabs
+            # `finish` adds the row sums exactly, so that the mean does not depend on the division
+            # into slabs
             starts = indptr[:-1][np.diff(indptr) > 0]
             self._row_sums.append(np.add.reduceat(values.astype(np.float64), starts))
 
     def finish(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """Write the number of ratings of each column, of places and of pages, and the attributes; return these."""
+        """Write the number of ratings of each column, of places and of pages, and the attributes;
+        return these.
+        """
         sizes = self._sizes
         self.append("train/column_counts", self._column_counts, sizes.cols, hashed=False)
         for name, counts in self._time_counts.items():
             self.append(name, counts, len(counts), hashed=False)
-        attributes |= {"format": FORMAT, "version": VERSION, "min": self._minimum, "max": self._maximum}
+        attributes |= {
+            "format": FORMAT,
+            "version": VERSION,
+            "min": self._minimum,
+            "max": self._maximum,
+        }
         attributes |= {"I": sizes.rows, "J": sizes.cols, "nnz": sizes.train, "nnz_test": sizes.test}
         attributes["mean"] = math.fsum(itertools.chain.from_iterable(self._row_sums)) / sizes.train
-        attributes["content_sha256"] = self._hash.hexdigest(sizes.rows, sizes.cols, attributes["transposed"])
+        attributes["content_sha256"] = self._hash.hexdigest(
+            sizes.rows, sizes.cols, attributes["transposed"]
+        )
         for name, expected in ATTRIBUTES.items():
             value, kind = expected(attributes[name]), None
-            if isinstance(value, str):  # text of fixed length: HDF5 hangs on damaged files with text of variable length
+            if isinstance(
+                value, str
+            ):  # text of fixed length: HDF5 hangs on damaged files with text of variable length
                 value = value.encode()
                 kind = h5py.string_dtype("utf-8", max(1, len(value)))
             self._file.attrs.create(name, value, dtype=kind)

@@ -39,17 +39,21 @@ def parse_bytes(text: str) -> int:
 def open_session(parent: Path, memory: int | None = None) -> Iterator[Session]:
     """Open DuckDB in memory, spilling to a folder in `parent` that is removed at the end.
 
-    Raises InputError, on entry or within the context, if memory or disk space does not suffice. Raises
-    KeyboardInterrupt if a signal interrupts a query within the context.
+    Raises InputError, on entry or within the context, if memory or disk space does not suffice.
+    Raises KeyboardInterrupt if a signal interrupts a query within the context.
 
     Parameters
     ----------
     memory : int
-        Limit on the memory of the whole process, in bytes; default 60 % of the memory that it may use.
+        Limit on the memory of the whole process, in bytes; default 60 % of the memory that it may
+        use.
     """
     memory = int(0.6 * memory_limit()) if memory is None else min(memory, 1 << 50)
     if memory < MIN_MEMORY:
-        raise InputError(f"{memory / 1e6:.0f} MB of memory are not enough: --memory needs {MIN_MEMORY / 1e6:.0f} MB")
+        raise InputError(
+            f"{memory / 1e6:.0f} MB of memory are not enough: --memory needs"
+            f" {MIN_MEMORY / 1e6:.0f} MB"
+        )
     limit = int(0.8 * (memory - _OVERHEAD_BYTES))
     scratch = parent / f"{_SPILL_PREFIX}{secrets.token_hex(8)}"
     settings: dict[str, str | bool | int | float | list[str]] = {
@@ -66,9 +70,13 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[Session]:
             yield connection
     except duckdb.OutOfMemoryException as error:
         found = f"{memory / 1e6:.0f} MB of memory, or the free space in {parent}, are not enough"
-        raise InputError(f"{found}: raise --memory, or write to a larger disk ({system_reason(error)})") from error
+        raise InputError(
+            f"{found}: raise --memory, or write to a larger disk ({system_reason(error)})"
+        ) from error
     except duckdb.IOException as error:
-        raise InputError(f"reading or spilling to {parent} failed: {system_reason(error)}") from error
+        raise InputError(
+            f"reading or spilling to {parent} failed: {system_reason(error)}"
+        ) from error
     except (duckdb.InterruptException, RuntimeError) as error:
         if _interrupted(error):
             raise KeyboardInterrupt from error
@@ -80,11 +88,14 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[Session]:
 def interruptible(connection: Session, work: Callable[[], T]) -> T:
     """Do `work` in another thread and return its result.
 
-    If a signal raises an exception in the calling thread, the queries of `work` are interrupted. If the calling thread
-    ran the queries itself, Python would handle signals only between DuckDB's tasks, and a task may last minutes.
+    If a signal raises an exception in the calling thread, the queries of `work` are interrupted. If
+    the calling thread ran the queries itself, Python would handle signals only between DuckDB's
+    tasks, and a task may last minutes.
     """
     with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(copy_context().run, work)  # messages name settings as in the calling thread
+        future = pool.submit(
+            copy_context().run, work
+        )  # messages name settings as in the calling thread
         try:
             while not future.done():
                 wait([future], 0.1)  # handlers of signals run between two waits
@@ -97,32 +108,42 @@ def interruptible(connection: Session, work: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def reading(name: str | Path) -> Iterator[None]:
-    """Context in which DuckDB reads a file: its errors become an InputError with one line, which begins with `name`.
+    """Context in which DuckDB reads a file: its errors become an InputError with one line, which
+    begins with `name`.
 
     Errors in spilling, which `open_session` reports, and interruptions pass through unchanged.
     """
     try:
         yield
-    except (duckdb.Error, RuntimeError) as error:  # DuckDB raises RuntimeError for column names that are not UTF-8
+    except (
+        duckdb.Error,
+        RuntimeError,
+    ) as error:  # DuckDB raises RuntimeError for column names that are not UTF-8
         if _SPILL_PREFIX in str(error) or _interrupted(error):
             raise
         raise InputError(f"{name} cannot be read: {str(error).strip().splitlines()[0]}") from error
 
 
 def system_reason(error: duckdb.Error) -> str:
-    """Return the system error behind a DuckDB error, if known, otherwise the first line of the error."""
+    """Return the system error behind a DuckDB error, if known, otherwise the first line of the
+    error.
+    """
     number = re.search(r'"errno":"(\d+)"', str(error))
     return os.strerror(int(number[1])) if number else str(error).splitlines()[0]
 
 
 def _interrupted(error: Exception) -> bool:
     """Whether a signal ended a query."""
-    return isinstance(error, duckdb.InterruptException) or (type(error) is RuntimeError and "interrupted" in str(error))
+    return isinstance(error, duckdb.InterruptException) or (
+        type(error) is RuntimeError and "interrupted" in str(error)
+    )
 
 
 def memory_of(connection: Session) -> int:
     """Return the memory limit for queries of a connection, in bytes."""
-    return parse_bytes(connection.execute("SELECT current_setting('memory_limit')").fetchall()[0][0])
+    return parse_bytes(
+        connection.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
+    )
 
 
 def identifier(name: str) -> str:
@@ -141,7 +162,9 @@ def is_integer(text: str = "id") -> str:
 
 
 def is_rounded(text: str) -> str:
-    """Return SQL that is true if a text is a float of 2^53 or more, or has an exponent: it may be a rounded integer."""
+    """Return SQL that is true if a text is a float of 2^53 or more, or has an exponent: it may be a
+    rounded integer.
+    """
     exponent = r"[+-]?[0-9]+([.][0-9]+)?e[+][0-9]+|[+-]?[0-9]+[.][0-9]+e[0-9]+"
     return (
         f"((contains({text}, '+') OR contains({text}, '.')) AND "  # most names need no slow regular expression

@@ -1,11 +1,13 @@
 """Densities on plain vectors, their samplers, and their draws in memory.
 
-`density`, `sums` and `regression` define densities, `sample` their chains, and `verdict` what is wrong with draws. The
-samplers here are for densities alone: `mh`, `hmc`, `mala` and `scalable` on the base of `metropolis`, and `riemannian`,
-`matrix_sgnht` and `adjusted_sgld`. The samplers in `dsgmcmc.samplers` sample densities, too, except for `gibbs`. Lower
-packages do not import this package: their registries name its classes by strings.
+`density`, `sums` and `regression` define densities, `sample` their chains, and `verdict` what is
+wrong with draws. The samplers here are for densities alone: `mh`, `hmc`, `mala` and `scalable` on
+the base of `metropolis`, and `riemannian`, `matrix_sgnht` and `adjusted_sgld`. The samplers in
+`dsgmcmc.samplers` sample densities, too, except for `gibbs`. Lower packages do not import this
+package: their registries name its classes by strings.
 
-Users import from here `sample_density`, `Density`, and `SAMPLERS`, the classes of all samplers by name.
+Users import from here `sample_density`, `Density`, and `SAMPLERS`, the classes of all samplers by
+name.
 """
 
 from dsgmcmc.densities.density import Density

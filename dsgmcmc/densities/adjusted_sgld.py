@@ -2,13 +2,15 @@ r"""SGLD with injected noise reduced by the noise of the gradients [El Hanchi 20
 
     theta <- theta - eps grad U~(theta) + N(0, 2 eps I - eps^2 V^)
 
-In every iteration V^ estimates the covariance of grad U~, from the S terms whose mean is grad U~. In directions where
-the variance of the gradient is above 2 / eps, no noise is added. The sampler counts these directions. If they are rare,
-a Gaussian of precision A has the stationary covariance that Langevin dynamics with exact gradients gives,
-(A (I - eps A / 2))^-1; otherwise the distribution is wider. The step has the unit of SGLD. [Ma 2015, eq. 9] has the
-correction for any dynamics, but does not say how to estimate V.
+In every iteration V^ estimates the covariance of grad U~, from the S terms whose mean is grad U~.
+In directions where the variance of the gradient is above 2 / eps, no noise is added. The sampler
+counts these directions. If they are rare, a Gaussian of precision A has the stationary covariance
+that Langevin dynamics with exact gradients gives, (A (I - eps A / 2))^-1; otherwise the
+distribution is wider. The step has the unit of SGLD. [Ma 2015, eq. 9] has the correction for any
+dynamics, but does not say how to estimate V.
 
-Target: the posterior, as eps -> 0. Left out: a correction for the noise of V^, which averages out over iterations.
+Target: the posterior, as eps -> 0. Left out: a correction for the noise of V^, which averages out
+over iterations.
 """
 
 from __future__ import annotations
@@ -24,12 +26,10 @@ from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
 from dsgmcmc.samplers.step_size import StepSize
 
-DRIFT = Formula(
-    """
+DRIFT = Formula("""
 theta = theta - eps * grad
 normal = z
-"""
-)
+""")
 
 
 class AdjustedSGLDConfig(StepSize):
@@ -39,7 +39,9 @@ class AdjustedSGLDConfig(StepSize):
 
 
 class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
-    """Langevin dynamics whose injected noise and gradient noise have the covariance 2 eps I together."""
+    """Langevin dynamics whose injected noise and gradient noise have the covariance 2 eps I
+    together.
+    """
 
     Config = AdjustedSGLDConfig
     gradients = ("adaptive", *(name for name in DATUM_GRADIENTS if name != "adaptive"))
@@ -49,10 +51,14 @@ class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
 
     def __init__(self, config: AdjustedSGLDConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
-        self._clipped = np.zeros(2)  # numbers of negative eigenvalues of 2 eps I - eps^2 V^, and of all its eigenvalues
+        self._clipped = np.zeros(
+            2
+        )  # numbers of negative eigenvalues of 2 eps I - eps^2 V^, and of all its eigenvalues
 
     def metrics(self) -> dict[str, float]:
-        """Return values for a line of metrics, with ``clipped``, the share of directions without injected noise."""
+        """Return values for a line of metrics, with ``clipped``, the share of directions without
+        injected noise.
+        """
         clipped, total = self._clipped
         return {**super().metrics(), "clipped": float(clipped / max(total, 1.0))}
 
@@ -62,7 +68,9 @@ class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
         for block in self.gradient.by_block(target, "theta"):
             block.update(DRIFT, eps=eps)
             noise = self.gradient.noise()
-            diverged = ~np.isfinite(noise).all(axis=(1, 2))  # NaN in theta is detected as divergence
+            diverged = ~np.isfinite(noise).all(
+                axis=(1, 2)
+            )  # NaN in theta is detected as divergence
             noise[diverged], block["theta"][diverged] = 0.0, np.nan
             values, vectors = np.linalg.eigh(2 * eps * np.eye(block.dimension) - eps**2 * noise)
             self._clipped += [(values < 0).sum(), values.size]

@@ -1,30 +1,35 @@
-"""Densities on a plain vector, given by energy and gradient for any subset of the data, and their curvature.
+"""Densities on a plain vector, given by energy and gradient for any subset of the data, and their
+curvature.
 
-The unit of step sizes is 1 / P, where P = curvature + the prior's precision. The unit of initial states is 1 / sqrt(P),
-and they are drawn about the attribute `start`. `complete` computes `curvature` and `start` for a density that does not
-define them, in these steps:
+The unit of step sizes is 1 / P, where P = curvature + the prior's precision. The unit of initial
+states is 1 / sqrt(P), and they are drawn about the attribute `start`. `complete` computes
+`curvature` and `start` for a density that does not define them, in these steps:
 
-1. L-BFGS runs from `start`, or else from the prior's mean. It ends at theta*, at or close to a mode.
-2. c is the diagonal of the matrix H of second derivatives of the likelihood's energy at theta*, by central differences
-   of gradients along every axis. For D above `MAX_AXES`, c is the mean of z * (H z) over `SIGN_VECTORS` vectors z of
-   random signs. Elements that are not positive become `MIN_CURVATURE` times the largest element of c or of the
-   prior's precision.
-3. Both steps are repeated twice from theta* with theta in units of 1 / sqrt(P), because L-BFGS stops early where the
-   elements of theta have very different scales.
-4. Power iteration yields lambda, the largest eigenvalue of P^-1/2 (H + prior) P^-1/2 with P = c + the prior's
-   precision. If lambda is above 1, P is multiplied by lambda. In the metric P no curvature at theta* is then above 1,
-   so all steps that are stable for N(0, 1) are stable at theta*.
+1. L-BFGS runs from `start`, or else from the prior's mean. It ends at theta*, at or close to a
+   mode.
+2. c is the diagonal of the matrix H of second derivatives of the likelihood's energy at theta*, by
+   central differences of gradients along every axis. For D above `MAX_AXES`, c is the mean of z *
+   (H z) over `SIGN_VECTORS` vectors z of random signs. Elements that are not positive become
+   `MIN_CURVATURE` times the largest element of c or of the prior's precision.
+3. Both steps are repeated twice from theta* with theta in units of 1 / sqrt(P), because L-BFGS
+   stops early where the elements of theta have very different scales.
+4. Power iteration yields lambda, the largest eigenvalue of P^-1/2 (H + prior) P^-1/2 with P = c +
+   the prior's precision. If lambda is above 1, P is multiplied by lambda. In the metric P no
+   curvature at theta* is then above 1, so all steps that are stable for N(0, 1) are stable at
+   theta*.
 
-theta* becomes `start`, if there is none. But if an element of c is not positive at the last theta*, then theta* is no
-mode: the energy may fall without end, as in hierarchies whose scale tends to 0. `start` is then the point from which
-L-BFGS ran first, and steps 2 and 4 compute the curvature there. If `curvature` is defined, only step 1 remains, and
-`curvature` is its unit. A density without a gradient gets a curvature of 1, and starts about the prior's mean.
+theta* becomes `start`, if there is none. But if an element of c is not positive at the last theta*,
+then theta* is no mode: the energy may fall without end, as in hierarchies whose scale tends to 0.
+`start` is then the point from which L-BFGS ran first, and steps 2 and 4 compute the curvature
+there. If `curvature` is defined, only step 1 remains, and `curvature` is its unit. A density
+without a gradient gets a curvature of 1, and starts about the prior's mean.
 
-The result depends on the density alone, and takes some hundred gradients of all data. Away from theta* the curvature
-may be larger; `hmc` and `mala` adapt their steps in burn-in.
+The result depends on the density alone, and takes some hundred gradients of all data. Away from
+theta* the curvature may be larger; `hmc` and `mala` adapt their steps in burn-in.
 
-`Gaussian` and `DoubleWell` have known moments and serve as first tests of a sampler. They have no prior, and `n_data`
-is 1: `energy` is minus the log density up to a constant, and its argument `data` is ignored.
+`Gaussian` and `DoubleWell` have known moments and serve as first tests of a sampler. They have no
+prior, and `n_data` is 1: `energy` is minus the log density up to a constant, and its argument
+`data` is ignored.
 """
 
 from __future__ import annotations
@@ -44,14 +49,17 @@ ALL = slice(None)
 
 #: Maximum number of iterations of L-BFGS, and number of power iterations.
 DESCENT_STEPS, POWER_STEPS = 300, 20
-#: Maximum of D for which gradients are differenced along every axis; number of vectors of random signs for larger D.
+#: Maximum of D for which gradients are differenced along every axis; number of vectors of random
+#: signs for larger D.
 MAX_AXES, SIGN_VECTORS = 200, 100
-#: Fractions of the largest element of c or of the prior's precision: an element of c that is not above the first counts
-#: as not positive, and becomes the second.
+#: Fractions of the largest element of c or of the prior's precision: an element of c that is not
+#: above the first counts as not positive, and becomes the second.
 LEAST_CURVATURE, MIN_CURVATURE = 1e-12, 1e-6
-#: An eigenvalue of the second derivatives, in units of the curvature, that is not above this counts as not positive.
+#: An eigenvalue of the second derivatives, in units of the curvature, that is not above this counts
+#: as not positive.
 LEAST_EIGENVALUE = 1e-8
-#: Spacings of the differences in the three rounds of steps 1 and 2: without a unit in the first, then in 1 / sqrt(P).
+#: Spacings of the differences in the three rounds of steps 1 and 2: without a unit in the first,
+#: then in 1 / sqrt(P).
 SPACINGS = (1e-3, 0.1, 0.1)
 
 
@@ -65,8 +73,8 @@ class Density(Protocol):
     n_data : int
         Number N of data.
     curvature : (D,) float64
-        Typical second derivative of the likelihood's energy, the unit of step sizes. `sample_density` computes it for a
-        density without one.
+        Typical second derivative of the likelihood's energy, the unit of step sizes.
+        `sample_density` computes it for a density without one.
     start : (D,) float64
         Point about which chains start; optional, and computed like `curvature`.
     prior_mean, prior_precision : (D,) and (D,) or (D, D) float64
@@ -127,7 +135,9 @@ def posterior_gradient(density: Density, theta: Float64) -> Float64:
 
 
 def start_of(density: Density) -> Float64:
-    """Return the point about which chains start, (D,): the attribute `start`, or else the prior's mean."""
+    """Return the point about which chains start, (D,): the attribute `start`, or else the prior's
+    mean.
+    """
     return np.asarray(getattr(density, "start", density.prior_mean), np.float64)
 
 
@@ -137,9 +147,13 @@ def precision_of(density: Density) -> Float64:
 
 
 def start_points(density: Density, sd: float) -> Float64:
-    """Return points drawn like initial states, (8, D), always the same; `sd` is in units of 1 / sqrt(precision)."""
+    """Return points drawn like initial states, (8, D), always the same; `sd` is in units of 1 /
+    sqrt(precision).
+    """
     unit = sd / np.sqrt(precision_of(density))
-    return start_of(density) + unit * np.random.default_rng(0).standard_normal((8, density.dimension))
+    return start_of(density) + unit * np.random.default_rng(0).standard_normal(
+        (8, density.dimension)
+    )
 
 
 def check_attributes(density: Density) -> None:
@@ -151,26 +165,47 @@ def check_attributes(density: Density) -> None:
             raise InputError(f"{kind}.{name} must be a positive integer: found {value!r}")
     size = density.dimension
     vector, matrix = (size,), (size, size)
-    for name, shapes in (("curvature", [vector]), ("prior_mean", [vector]), ("prior_precision", [vector, matrix])):
+    for name, shapes in (
+        ("curvature", [vector]),
+        ("prior_mean", [vector]),
+        ("prior_precision", [vector, matrix]),
+    ):
         value = getattr(density, name, None)
         expected = " or ".join(map(str, shapes))
-        if not isinstance(value, np.ndarray) or value.shape not in shapes or value.dtype.kind not in "fiu":
-            actual = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else repr(value)[:80]
-            raise InputError(f"{kind}.{name} must be an array of numbers, {expected}: found {actual}")
+        if (
+            not isinstance(value, np.ndarray)
+            or value.shape not in shapes
+            or value.dtype.kind not in "fiu"
+        ):
+            actual = (
+                f"{value.dtype} {value.shape}"
+                if isinstance(value, np.ndarray)
+                else repr(value)[:80]
+            )
+            raise InputError(
+                f"{kind}.{name} must be an array of numbers, {expected}: found {actual}"
+            )
         if not np.isfinite(value).all():
             raise InputError(f"{kind}.{name} must be finite: found {value}")
 
 
 def check_energy(density: Density, points: Float64) -> None:
-    """Raise `InputError` if the energy at one of the points (m, D) has a wrong shape, or is NaN at all points."""
+    """Raise `InputError` if the energy at one of the points (m, D) has a wrong shape, or is NaN at
+    all points.
+    """
     kind = type(density).__name__
     for point in points:
         energy = np.asarray(density.energy(point[None]))
         if energy.shape not in ((1,), ()):
-            raise InputError(f"{kind}.energy must be (n,) for theta (n, D): found {energy.shape} for n = 1")
+            raise InputError(
+                f"{kind}.energy must be (n,) for theta (n, D): found {energy.shape} for n = 1"
+            )
         if not np.isnan(energy).all():
             return
-    raise InputError(f"{kind}.energy is NaN at {len(points)} points drawn like initial states, one of them {points[0]}")
+    raise InputError(
+        f"{kind}.energy is NaN at {len(points)} points drawn like initial states, one of them"
+        f" {points[0]}"
+    )
 
 
 def check_gradient(density: Density, theta: Float64, gradient: Any) -> None:
@@ -180,7 +215,10 @@ def check_gradient(density: Density, theta: Float64, gradient: Any) -> None:
     """
     shape = np.shape(gradient)
     if shape != theta.shape and not (len(theta) == 1 and shape == theta.shape[1:]):
-        raise InputError(f"{type(density).__name__}.gradient must have the shape of theta {theta.shape}: found {shape}")
+        raise InputError(
+            f"{type(density).__name__}.gradient must have the shape of theta {theta.shape}: found"
+            f" {shape}"
+        )
 
 
 def multiply(matrices: Float64, rows: Float64) -> Float64:
@@ -189,7 +227,8 @@ def multiply(matrices: Float64, rows: Float64) -> Float64:
 
 
 def complete(density: D) -> D:
-    """Return a copy of the density with a curvature, and with a start if it has a gradient (see the module).
+    """Return a copy of the density with a curvature, and with a start if it has a gradient (see the
+    module).
 
     Raises
     ------
@@ -227,15 +266,22 @@ def _compute_curvature(density: Density) -> tuple[Float64, Float64]:
         unit = 1 / np.sqrt(precision)
     if (precision != c + prior).any():
         mode = start_of(density)
-        precision = _positive(_diagonal(density, mode, np.full(len(mode), SPACINGS[0])), prior) + prior
+        precision = (
+            _positive(_diagonal(density, mode, np.full(len(mode), SPACINGS[0])), prior) + prior
+        )
     curvature = max(_largest_eigenvalue(density, mode, precision), 1.0) * precision - prior
     if not np.isfinite(curvature).all():
-        raise InputError(f"the curvature of {type(density).__name__} is not finite: add an attribute curvature, (D,)")
+        raise InputError(
+            f"the curvature of {type(density).__name__} is not finite: add an attribute curvature,"
+            " (D,)"
+        )
     return mode, curvature
 
 
 def _descend(density: Density, start: Float64, unit: Float64) -> Float64:
-    """Return the point (D,) at which L-BFGS ends if it runs from `start` (D,), in units `unit` (D,) of theta."""
+    """Return the point (D,) at which L-BFGS ends if it runs from `start` (D,), in units `unit` (D,)
+    of theta.
+    """
     from scipy.optimize import minimize  # importing it takes longer than a short run
 
     def value(x: Float64) -> tuple[float, Float64]:
@@ -243,17 +289,26 @@ def _descend(density: Density, start: Float64, unit: Float64) -> Float64:
         energy, gradient = density.energy(point), density.gradient(point)
         check_gradient(density, point, gradient)
         slope = gradient + prior_gradient(density, point)
-        return float(np.ravel(energy + prior_energy(density, point))[0]), unit * np.asarray(slope, np.float64).ravel()
+        return (
+            float(np.ravel(energy + prior_energy(density, point))[0]),
+            unit * np.asarray(slope, np.float64).ravel(),
+        )
 
     options = {"maxiter": DESCENT_STEPS}
-    mode: Float64 = start + unit * minimize(value, np.zeros(len(unit)), jac=True, method="L-BFGS-B", options=options).x
+    mode: Float64 = (
+        start
+        + unit
+        * minimize(value, np.zeros(len(unit)), jac=True, method="L-BFGS-B", options=options).x
+    )
     return mode if np.isfinite(mode).all() else start
 
 
 def _positive(c: Float64, prior: Float64) -> Float64:
     """Replace elements of c that are not positive; without curvature and prior, all become 1."""
     largest = max(float(np.nanmax(c)), float(prior.max()))
-    return np.where(c > LEAST_CURVATURE * largest, c, MIN_CURVATURE * largest if largest > 0 else 1.0)
+    return np.where(
+        c > LEAST_CURVATURE * largest, c, MIN_CURVATURE * largest if largest > 0 else 1.0
+    )
 
 
 def _diagonal(density: Density, mode: Float64, spacing: Float64) -> Float64:
@@ -266,24 +321,33 @@ def _diagonal(density: Density, mode: Float64, spacing: Float64) -> Float64:
 
 
 def _hessian(density: Density, point: Float64, spacing: Float64) -> Float64:
-    """Return the likelihood's second derivatives at a point (D,), by differences with these spacings (D,): (D, D)."""
+    """Return the likelihood's second derivatives at a point (D,), by differences with these
+    spacings (D,): (D, D).
+    """
     return np.array([_slope(density, point, step) for step in np.diag(spacing)]) / spacing[:, None]
 
 
 def inverse_root(density: Density) -> Float64:
-    """Return a root R of the inverse of the posterior's second derivatives at the start, R R^T = inverse, (D, D).
+    """Return a root R of the inverse of the posterior's second derivatives at the start, R R^T =
+    inverse, (D, D).
 
     An eigenvalue that is not positive becomes 1, in units of the curvature.
     """
     unit = 1 / np.sqrt(precision_of(density))
     H = _hessian(density, start_of(density), SPACINGS[-1] * unit) + dense(density.prior_precision)
-    values, axes = np.linalg.eigh(np.nan_to_num(unit * (H + H.T) / 2 * unit[:, None], posinf=0.0, neginf=0.0))
+    values, axes = np.linalg.eigh(
+        np.nan_to_num(unit * (H + H.T) / 2 * unit[:, None], posinf=0.0, neginf=0.0)
+    )
     return unit[:, None] * axes / np.sqrt(np.where(values > LEAST_EIGENVALUE, values, 1.0))
 
 
 def _slope(density: Density, mode: Float64, step: Float64) -> Float64:
-    """Return half the difference of the likelihood's gradients at mode + step and mode - step, (D,): nearly H step."""
-    ahead, behind = (np.asarray(density.gradient((mode + sign * step)[None]), np.float64) for sign in (1, -1))
+    """Return half the difference of the likelihood's gradients at mode + step and mode - step,
+    (D,): nearly H step.
+    """
+    ahead, behind = (
+        np.asarray(density.gradient((mode + sign * step)[None]), np.float64) for sign in (1, -1)
+    )
     return 0.5 * (ahead - behind).ravel()
 
 
@@ -293,7 +357,11 @@ def _largest_eigenvalue(density: Density, mode: Float64, precision: Float64) -> 
     prior, value = density.prior_precision, 0.0
     for _ in range(POWER_STEPS):
         x = SPACINGS[-1] * (v / np.linalg.norm(v)) / root
-        v = (_slope(density, mode, x) + (prior @ x if prior.ndim == 2 else prior * x)) / root / SPACINGS[-1]
+        v = (
+            (_slope(density, mode, x) + (prior @ x if prior.ndim == 2 else prior * x))
+            / root
+            / SPACINGS[-1]
+        )
         value = float(np.linalg.norm(v))
         if not value > 0:
             return 1.0
@@ -314,7 +382,10 @@ class Gaussian:
     n_data = 1
 
     def __init__(self, mean: Float64, covariance: Float64) -> None:
-        self.mean, self.covariance = np.asarray(mean, np.float64), np.asarray(covariance, np.float64)
+        self.mean, self.covariance = (
+            np.asarray(mean, np.float64),
+            np.asarray(covariance, np.float64),
+        )
         self.precision = np.linalg.inv(self.covariance)
         self.dimension, self.curvature = len(self.mean), np.diag(self.precision).copy()
         self.prior_mean, self.prior_precision = np.zeros(self.dimension), np.zeros(self.dimension)

@@ -7,15 +7,16 @@ With D = 1 / (typical curvature + the prior's precision) for each element,
 is accepted with probability min{1, exp(U(theta) - U(theta') + (|r|^2 - |r'|^2) / (4 eps))}, where
 r = D^(-1/2) (theta' - theta + eps D grad U(theta)), and r' is r with theta and theta' exchanged.
 
-If no step is given, dual averaging adapts it in burn-in to an acceptance rate of 0.574, the optimum in many dimensions
-[Roberts & Rosenthal 1998]; after burn-in it is fixed.
+If no step is given, dual averaging adapts it in burn-in to an acceptance rate of 0.574, the optimum
+in many dimensions [Roberts & Rosenthal 1998]; after burn-in it is fixed.
 
-Target: the posterior itself. Left out: nothing; an iteration computes energy and gradient of all data once.
+Target: the posterior itself. Left out: nothing; an iteration computes energy and gradient of all
+data once.
 
-[Roberts & Rosenthal 1998] G. O. Roberts, J. S. Rosenthal. Optimal scaling of discrete approximations to Langevin
-diffusions. Journal of the Royal Statistical Society B 60(1), 1998
-[Roberts & Tweedie 1996] G. O. Roberts, R. L. Tweedie. Exponential convergence of Langevin distributions and their
-discrete approximations. Bernoulli 2(4), 1996
+[Roberts & Rosenthal 1998] G. O. Roberts, J. S. Rosenthal. Optimal scaling of discrete
+approximations to Langevin diffusions. Journal of the Royal Statistical Society B 60(1), 1998
+[Roberts & Tweedie 1996] G. O. Roberts, R. L. Tweedie. Exponential convergence of Langevin
+distributions and their discrete approximations. Bernoulli 2(4), 1996
 """
 
 from __future__ import annotations
@@ -36,8 +37,12 @@ START_STEP = 0.3
 class MALAConfig(SamplerConfig):
     """Configuration of MALA."""
 
-    step_size: float | None = Field(None, gt=0, description="eps; default: adapted in burn-in, from 0.3 on")
-    acceptance: float = Field(0.574, gt=0, lt=1, description="mean acceptance probability to which the step is adapted")
+    step_size: float | None = Field(
+        None, gt=0, description="eps; default: adapted in burn-in, from 0.3 on"
+    )
+    acceptance: float = Field(
+        0.574, gt=0, lt=1, description="mean acceptance probability to which the step is adapted"
+    )
 
 
 class MALA(Metropolis[MALAConfig, Density]):
@@ -64,14 +69,23 @@ class MALA(Metropolis[MALAConfig, Density]):
         gradient = self._gradient
         rng = target.stream.generator(Purpose.PROPOSAL)
         metric = 1 / target.precision
-        proposed = theta - eps * metric * gradient + np.sqrt(2 * eps * metric) * rng.standard_normal(theta.shape)
+        proposed = (
+            theta
+            - eps * metric * gradient
+            + np.sqrt(2 * eps * metric) * rng.standard_normal(theta.shape)
+        )
         new, slope = density.energy(proposed), posterior_gradient(density, proposed)
         rise = new - self.energies + prior_energy(density, proposed) - prior_energy(density, theta)
-        forth, back = proposed - theta + eps * metric * gradient, theta - proposed + eps * metric * slope
+        forth, back = (
+            proposed - theta + eps * metric * gradient,
+            theta - proposed + eps * metric * slope,
+        )
         hastings = ((forth**2 - back**2) / metric).sum(axis=1) / (4 * eps[:, 0])
         if adapting:
             self.adapted.adapt(np.exp(np.minimum(hastings - rise, 0)), self.config.acceptance)
         accepted = rise - hastings <= rng.standard_exponential(len(theta))
         theta[accepted], self.energies[accepted] = proposed[accepted], new[accepted]
         gradient[accepted] = slope[accepted]
-        self.counts += np.column_stack([accepted, np.broadcast_to([density.n_data, 1.0, 1.0], (len(theta), 3))])
+        self.counts += np.column_stack(
+            [accepted, np.broadcast_to([density.n_data, 1.0, 1.0], (len(theta), 3))]
+        )

@@ -2,19 +2,22 @@ r"""Metropolis kernels: base classes, adaptive step sizes, and proposals that do
 
 Every row of theta is an independent chain.
 
-Dual averaging adapts the step eps to a mean acceptance probability delta [Hoffman & Gelman 2014, eq. 6, algorithm 5].
-With m the number of iterations so far, and alpha the acceptance probability of the last iteration,
+Dual averaging adapts the step eps to a mean acceptance probability delta [Hoffman & Gelman 2014,
+eq. 6, algorithm 5]. With m the number of iterations so far, and alpha the acceptance probability of
+the last iteration,
 
     H        <- (1 - 1 / (m + t0)) H + (delta - alpha) / (m + t0)
     log eps  <- log(10 eps_0) - sqrt(m) H / gamma,       log eps_bar <- m^-kappa log eps + (1 - m^-kappa) log eps_bar
 
-where gamma = 0.05, t0 = 10, kappa = 0.75. Every row has a separate step: eps in burn-in, and the fixed eps_bar after
-burn-in. A step that continued to depend on the past would change the invariant distribution.
+where gamma = 0.05, t0 = 10, kappa = 0.75. Every row has a separate step: eps in burn-in, and the
+fixed eps_bar after burn-in. A step that continued to depend on the past would change the invariant
+distribution.
 
-Proposals that do not use the data have the form theta' = m + keep (theta - m) + root z, with z ~ N(0, I). With keep = 1
-the proposal is a random walk, which is symmetric. With keep = sqrt(rho) and root root^T = (1 - rho) S it is the
-preconditioned Crank-Nicolson proposal, which is reversible with respect to N(m, S); in the acceptance ratio the target
-is then divided by N(m, S) [Cornish 2019, section 3.2].
+Proposals that do not use the data have the form theta' = m + keep (theta - m) + root z, with z ~
+N(0, I). With keep = 1 the proposal is a random walk, which is symmetric. With keep = sqrt(rho) and
+root root^T = (1 - rho) S it is the preconditioned Crank-Nicolson proposal, which is reversible with
+respect to N(m, S); in the acceptance ratio the target is then divided by N(m, S) [Cornish 2019,
+section 3.2].
 
 [Hoffman & Gelman 2014] The No-U-Turn Sampler, Journal of Machine Learning Research 15.
 """
@@ -60,10 +63,14 @@ class DualAveraging:
         return np.exp(self._steps[2 if adapting else 3])
 
     def adapt(self, probability: Float64, target: float) -> None:
-        """Adapt the steps, given the acceptance probabilities (n,) of an iteration and a target; NaN counts as 0."""
+        """Adapt the steps, given the acceptance probabilities (n,) of an iteration and a target;
+        NaN counts as 0.
+        """
         centre, error, _, mean = self._steps  # log(10 eps_0), H, log eps, log eps_bar
         self._iterations += 1
-        error = error + (target - np.where(np.isnan(probability), 0.0, probability) - error) / (self._iterations + T0)
+        error = error + (target - np.where(np.isnan(probability), 0.0, probability) - error) / (
+            self._iterations + T0
+        )
         log_eps = centre - sqrt(self._iterations) / GAMMA * error
         weight = self._iterations**-KAPPA
         self._steps = np.stack([centre, error, log_eps, weight * log_eps + (1 - weight) * mean])
@@ -75,8 +82,8 @@ class Metropolis(Sampler[C, VectorTarget[D]]):
     Attributes
     ----------
     counts : (n, 4) float64
-        For every row since burn-in: accepted proposals, evaluations of the energy of a datum, decisions based on all
-        data, and iterations.
+        For every row since burn-in: accepted proposals, evaluations of the energy of a datum,
+        decisions based on all data, and iterations.
     energies : (n,) float64
         Energy of all data at theta; NaN if unknown.
     """
@@ -84,7 +91,8 @@ class Metropolis(Sampler[C, VectorTarget[D]]):
     gradients = ("none",)
     densities: ClassVar[type | None] = object
     scratch = ()
-    #: Many proposals are rejected, and the energy of a draw takes all data, so that not all states are kept.
+    #: Many proposals are rejected, and the energy of a draw takes all data, so that not all states
+    #: are kept.
     defaults: ClassVar[dict[str, Any]] = {"iterations": 20_000, "burn_in": 1_000, "thin": 10}
 
     def __init__(self, config: C, burn_in: int) -> None:
@@ -94,10 +102,15 @@ class Metropolis(Sampler[C, VectorTarget[D]]):
     def metrics(self) -> dict[str, float]:
         """Return the acceptance rate, and the evaluations of the energy of a datum per iteration."""
         accepted, evaluations, _, n = self.counts.sum(axis=0)
-        return {"acceptance": float(accepted / max(n, 1.0)), "evaluations": float(evaluations / max(n, 1.0))}
+        return {
+            "acceptance": float(accepted / max(n, 1.0)),
+            "evaluations": float(evaluations / max(n, 1.0)),
+        }
 
     def begin_counts(self, target: VectorTarget[D], first: int) -> None:
-        """Prepare `counts` and `energies` for iterations from `first` on; counts are reset at the end of burn-in."""
+        """Prepare `counts` and `energies` for iterations from `first` on; counts are reset at the
+        end of burn-in.
+        """
         rows = len(target.block.counts)
         if len(self.counts) != rows:
             self.counts, self.energies = np.zeros((rows, 4)), np.full(rows, np.nan)
@@ -117,11 +130,15 @@ class ProposalConfig(SamplerConfig):
 
     proposal: Literal["walk", "preconditioned", "pcn"] = Field(
         "preconditioned",
-        description="walk: N(theta, scale^2 / N); preconditioned: scale times as wide as a normal approximation of the "
-        "target; pcn: reversible with respect to a normal distribution",
+        description=(
+            "walk: N(theta, scale^2 / N); preconditioned: scale times as wide as a normal"
+            " approximation of the target; pcn: reversible with respect to a normal distribution"
+        ),
     )
     scale: float = Field(1.0, gt=0, description="width of a random walk")
-    rho: float = Field(0.9, ge=0, lt=1, description="pcn: square of the correlation; 0 proposes independently")
+    rho: float = Field(
+        0.9, ge=0, lt=1, description="pcn: square of the correlation; 0 proposes independently"
+    )
 
 
 class NormalApproximation(NamedTuple):
@@ -140,20 +157,27 @@ class NormalApproximation(NamedTuple):
         InputError
             If the precision is not positive definite; the message calls it `label`.
         """
-        problem = f'{label} is not positive definite (give a prior_precision above 0, or use proposal = "walk")'
+        problem = (
+            f"{label} is not positive definite (give a prior_precision above 0, or use proposal ="
+            ' "walk")'
+        )
         with refusing(problem, np.linalg.LinAlgError):
             lower = np.linalg.cholesky(precision)
         return cls(mean, precision, np.ascontiguousarray(np.linalg.inv(lower).T))
 
     @classmethod
     def without_data(cls, config: ProposalConfig, density: Density) -> NormalApproximation:
-        """Return the prior for pcn, N(prior mean, I) for a walk, else a normal that uses the typical curvature."""
+        """Return the prior for pcn, N(prior mean, I) for a walk, else a normal that uses the
+        typical curvature.
+        """
         mean, prior = density.prior_mean, dense(density.prior_precision)
         if config.proposal == "walk":
             return cls(mean, np.eye(len(mean)), np.eye(len(mean)))
         if config.proposal == "pcn":
             return cls.of(mean, prior, "the prior's precision")
-        return cls.of(mean, np.diag(density.curvature) + prior, "curvature and the prior's precision")
+        return cls.of(
+            mean, np.diag(density.curvature) + prior, "curvature and the prior's precision"
+        )
 
 
 class Proposal(NamedTuple):
@@ -168,7 +192,8 @@ class Proposal(NamedTuple):
     root : (D, D) float64
         Matrix that multiplies the standard normals z.
     precision : (D, D) float64
-        Precision S^-1 of N(m, S), with respect to which the proposal is reversible; 0 for a random walk.
+        Precision S^-1 of N(m, S), with respect to which the proposal is reversible; 0 for a random
+        walk.
     """
 
     keep: float
@@ -180,13 +205,21 @@ class Proposal(NamedTuple):
     def of(cls, config: ProposalConfig, normal: NormalApproximation, n_data: int) -> Proposal:
         """Make the proposal of a configuration; for pcn it is reversible with respect to `normal`."""
         if config.proposal == "pcn":
-            return cls(sqrt(config.rho), normal.mean, sqrt(1 - config.rho) * normal.root, normal.precision)
+            return cls(
+                sqrt(config.rho), normal.mean, sqrt(1 - config.rho) * normal.root, normal.precision
+            )
         walk = config.proposal == "walk"
-        root = config.scale / sqrt(n_data) * np.eye(len(normal.mean)) if walk else config.scale * normal.root
+        root = (
+            config.scale / sqrt(n_data) * np.eye(len(normal.mean))
+            if walk
+            else config.scale * normal.root
+        )
         return cls(1.0, normal.mean, root, np.zeros_like(normal.precision))
 
     def move(self, theta: Float64, z: Float64) -> Float64:
-        """Return new values for all rows of theta, (n, D), from standard normals z of the same shape."""
+        """Return new values for all rows of theta, (n, D), from standard normals z of the same
+        shape.
+        """
         return self.centre + self.keep * (theta - self.centre) + z @ self.root.T
 
     def energy(self, theta: Float64) -> Float64:
@@ -199,7 +232,9 @@ P = TypeVar("P", bound=ProposalConfig)
 
 
 class Stepwise(Metropolis[P, D]):
-    """A kernel that makes one proposal per iteration in NumPy; subclasses define the decision to accept it."""
+    """A kernel that makes one proposal per iteration in NumPy; subclasses define the decision to
+    accept it.
+    """
 
     def __init__(self, config: P, burn_in: int) -> None:
         super().__init__(config, burn_in)
@@ -223,10 +258,13 @@ class Stepwise(Metropolis[P, D]):
         self.counts[:, 3] += 1
 
     @abstractmethod
-    def decide(self, density: D, theta: Float64, proposed: Float64, limit: Float64, rng: Generator) -> Array:
+    def decide(
+        self, density: D, theta: Float64, proposed: Float64, limit: Float64, rng: Generator
+    ) -> Array:
         """Decide for every row whether the data's energy rises by no more than `limit`.
 
-        A subclass adds evaluations and decisions based on all data to `counts`, and updates `energies` if it uses them.
+        A subclass adds evaluations and decisions based on all data to `counts`, and updates
+        `energies` if it uses them.
 
         Parameters
         ----------
@@ -234,7 +272,8 @@ class Stepwise(Metropolis[P, D]):
         theta, proposed : (n, D) float64
             Current and proposed values.
         limit : (n,) float64
-            Maximum rise of the data's energy at which a proposal is accepted: -log u, plus terms of prior and proposal.
+            Maximum rise of the data's energy at which a proposal is accepted: -log u, plus terms of
+            prior and proposal.
         rng : Generator
             Random numbers for this iteration.
 

@@ -1,43 +1,47 @@
 r"""Metropolis-Hastings with proposals that do not use the data: exact, or with sequential tests.
 
-**mh** is the exact algorithm [Metropolis 1953; Hastings 1970, eq. 6]. Target: the posterior itself. Left out: nothing;
-an iteration computes the energy of all data once. The preconditioned Crank-Nicolson proposal [Cotter 2013, eq. 4.4] is
-reversible with respect to the prior, so the acceptance probability depends on the likelihood alone.
+**mh** is the exact algorithm [Metropolis 1953; Hastings 1970, eq. 6]. Target: the posterior itself.
+Left out: nothing; an iteration computes the energy of all data once. The preconditioned
+Crank-Nicolson proposal [Cotter 2013, eq. 4.4] is reversible with respect to the prior, so the
+acceptance probability depends on the likelihood alone.
 
 In the other three algorithms, a decision uses only as many data as a test needs.
 
-**austerity** [Korattikara 2014, alg. 1, 2]. The data's energy rises by the sum of l_i = U_i(theta') - U_i(theta), and a
-proposal is accepted if the rise is at most a limit that depends on a uniform random number, the prior and the proposal.
-A sample of l_i without replacement grows by `batch`, until a t test of its mean against the limit / N has a tail
-probability below `risk`. The standard error in the test is s / sqrt(n) sqrt((N - n) / (N - 1)); a decision based on all
-data is exact. Target: not quite the posterior; if sample means are normal, each test is wrong with a probability of at
-most about `risk`, and a decision may take several tests. Left out: the choice of risk and batch by a model of the
-error.
+**austerity** [Korattikara 2014, alg. 1, 2]. The data's energy rises by the sum of l_i = U_i(theta')
+- U_i(theta), and a proposal is accepted if the rise is at most a limit that depends on a uniform
+random number, the prior and the proposal. A sample of l_i without replacement grows by `batch`,
+until a t test of its mean against the limit / N has a tail probability below `risk`. The standard
+error in the test is s / sqrt(n) sqrt((N - n) / (N - 1)); a decision based on all data is exact.
+Target: not quite the posterior; if sample means are normal, each test is wrong with a probability
+of at most about `risk`, and a decision may take several tests. Left out: the choice of risk and
+batch by a model of the error.
 
 **stochastic_mh** tests estimates of energies [El Hanchi 2019, alg. 1]. A proposal is accepted if
-U(theta') <= U(theta) - log u, plus terms of the prior and the proposal; U is the energy of the data. U(theta') is
-estimated by N times the mean of a sample without replacement, which grows until a t test against the right side has a
-tail probability below `risk`. For U(theta) the algorithm takes the estimate with which theta was accepted, as if it
-were exact. An estimate that is far too low therefore holds the chain at theta for a long time. The variance of N times
-the mean is N^2 (s^2 / n) (N - n) / (N - 1); the paper prints it without 1/n and N^2.
+U(theta') <= U(theta) - log u, plus terms of the prior and the proposal; U is the energy of the
+data. U(theta') is estimated by N times the mean of a sample without replacement, which grows until
+a t test against the right side has a tail probability below `risk`. For U(theta) the algorithm
+takes the estimate with which theta was accepted, as if it were exact. An estimate that is far too
+low therefore holds the chain at theta for a long time. The variance of N times the mean is N^2 (s^2
+/ n) (N - n) / (N - 1); the paper prints it without 1/n and N^2.
 
-**modified_stochastic_mh** is a variant in the same paper [El Hanchi 2019]. Data are drawn with replacement. Their
-probabilities p_i are an equal mixture of uniform probabilities and of probabilities proportional to abs(U_i) at a
-reference point; U is estimated by the mean of U_i / p_i. The estimates of both energies are stored, and refined until a
-test of their difference decides. The test uses Welch's statistic with n' - 1 degrees of freedom, where n' is the number
-of data in the estimate for the proposal, instead of the Welch-Satterthwaite degrees of freedom. If N evaluations give
-no decision, both energies are computed from all data. Left out: a table of every datum's energy at its last draw.
-Instead, the state becomes the reference point every `refresh` iterations.
+**modified_stochastic_mh** is a variant in the same paper [El Hanchi 2019]. Data are drawn with
+replacement. Their probabilities p_i are an equal mixture of uniform probabilities and of
+probabilities proportional to abs(U_i) at a reference point; U is estimated by the mean of U_i /
+p_i. The estimates of both energies are stored, and refined until a test of their difference
+decides. The test uses Welch's statistic with n' - 1 degrees of freedom, where n' is the number of
+data in the estimate for the proposal, instead of the Welch-Satterthwaite degrees of freedom. If N
+evaluations give no decision, both energies are computed from all data. Left out: a table of every
+datum's energy at its last draw. Instead, the state becomes the reference point every `refresh`
+iterations.
 
-Target of the last two algorithms: not the posterior, because the energies of single data vary far more than the paired
-differences of austerity. With risk 0 all three algorithms are exact.
+Target of the last two algorithms: not the posterior, because the energies of single data vary far
+more than the paired differences of austerity. With risk 0 all three algorithms are exact.
 
-[Cotter 2013] S. L. Cotter, G. O. Roberts, A. M. Stuart, D. White. MCMC methods for functions: modifying old algorithms
-to make them faster. Statistical Science 28(3), 2013
-[Hastings 1970] W. K. Hastings. Monte Carlo sampling methods using Markov chains and their applications. Biometrika
-57(1), 1970
-[Metropolis 1953] N. Metropolis, A. W. Rosenbluth, M. N. Rosenbluth, A. H. Teller, E. Teller. Equation of state
-calculations by fast computing machines. Journal of Chemical Physics 21, 1953
+[Cotter 2013] S. L. Cotter, G. O. Roberts, A. M. Stuart, D. White. MCMC methods for functions:
+modifying old algorithms to make them faster. Statistical Science 28(3), 2013 [Hastings 1970] W. K.
+Hastings. Monte Carlo sampling methods using Markov chains and their applications. Biometrika 57(1),
+1970 [Metropolis 1953] N. Metropolis, A. W. Rosenbluth, M. N. Rosenbluth, A. H. Teller, E. Teller.
+Equation of state calculations by fast computing machines. Journal of Chemical Physics 21, 1953
 """
 
 from __future__ import annotations
@@ -63,7 +67,9 @@ class MH(Stepwise[ProposalConfig, Density]):
 
     Config = ProposalConfig
 
-    def decide(self, density: Density, theta: Float64, proposed: Float64, limit: Float64, rng: Generator) -> Array:
+    def decide(
+        self, density: Density, theta: Float64, proposed: Float64, limit: Float64, rng: Generator
+    ) -> Array:
         """Whether the data's energy rises by no more than `limit`, for every row, (n,) bool."""
         self.fill_energies(density, theta)
         new = density.energy(proposed)
@@ -76,7 +82,9 @@ class MH(Stepwise[ProposalConfig, Density]):
 class AusterityConfig(ProposalConfig):
     """Configuration of austerity."""
 
-    risk: float = Field(0.01, ge=0, lt=0.5, description="epsilon, tail probability at which a test decides")
+    risk: float = Field(
+        0.01, ge=0, lt=0.5, description="epsilon, tail probability at which a test decides"
+    )
     batch: int = Field(500, ge=2, description="number of data by which a sample grows")
 
 
@@ -86,7 +94,9 @@ class Austerity(Stepwise[AusterityConfig, SumDensity]):
     Config = AusterityConfig
     densities = SumDensity
 
-    def decide(self, density: SumDensity, theta: Float64, proposed: Float64, limit: Float64, rng: Generator) -> Array:
+    def decide(
+        self, density: SumDensity, theta: Float64, proposed: Float64, limit: Float64, rng: Generator
+    ) -> Array:
         """Whether the data's energy rises by no more than `limit`, for every row, (n,) bool."""
         accepted = np.zeros(len(theta), bool)
         for row, pair in enumerate(np.stack([theta, proposed], axis=1)):
@@ -95,8 +105,11 @@ class Austerity(Stepwise[AusterityConfig, SumDensity]):
             self.counts[row, 1:3] += 2 * used, used == density.n_data
         return accepted
 
-    def rises_by_no_more(self, density: SumDensity, pair: Float64, limit: float, order: Array) -> tuple[bool, int]:
-        """Decide whether the energy rises by no more than `limit`, and return the number of data used.
+    def rises_by_no_more(
+        self, density: SumDensity, pair: Float64, limit: float, order: Array
+    ) -> tuple[bool, int]:
+        """Decide whether the energy rises by no more than `limit`, and return the number of data
+        used.
 
         Parameters
         ----------
@@ -111,15 +124,21 @@ class Austerity(Stepwise[AusterityConfig, SumDensity]):
         n = len(order)
         for before, after in growing(order, self.config.batch, partial(density.energies, pair)):
             seen = after - before
-            if is_significant(seen.mean() - limit / n, error_of_mean(seen, n), len(seen) - 1, self.config.risk):
+            if is_significant(
+                seen.mean() - limit / n, error_of_mean(seen, n), len(seen) - 1, self.config.risk
+            ):
                 break
         return bool(seen.mean() * n <= limit), len(seen)
 
 
 class StochasticMHConfig(AusterityConfig):
-    """Configuration of stochastic Metropolis-Hastings: the settings of austerity, with another default of `batch`."""
+    """Configuration of stochastic Metropolis-Hastings: the settings of austerity, with another
+    default of `batch`.
+    """
 
-    batch: int = Field(122, ge=2, description="S, number of data by which a sample grows; in the paper, sqrt(N)")
+    batch: int = Field(
+        122, ge=2, description="S, number of data by which a sample grows; in the paper, sqrt(N)"
+    )
 
 
 class StochasticMH(Stepwise[StochasticMHConfig, SumDensity]):
@@ -128,7 +147,9 @@ class StochasticMH(Stepwise[StochasticMHConfig, SumDensity]):
     Config = StochasticMHConfig
     densities = SumDensity
 
-    def decide(self, density: SumDensity, theta: Float64, proposed: Float64, limit: Float64, rng: Generator) -> Array:
+    def decide(
+        self, density: SumDensity, theta: Float64, proposed: Float64, limit: Float64, rng: Generator
+    ) -> Array:
         """Whether the data's energy rises by no more than `limit`, for every row, (n,) bool."""
         self.fill_energies(density, theta)
         bounds, estimates = self.energies + limit, np.empty(len(theta))
@@ -149,11 +170,15 @@ class StochasticMH(Stepwise[StochasticMHConfig, SumDensity]):
 class ModifiedStochasticMHConfig(StochasticMHConfig):
     """Configuration of modified stochastic Metropolis-Hastings."""
 
-    refresh: int = Field(1000, ge=1, description="iterations between reference points, each of which uses all data")
+    refresh: int = Field(
+        1000, ge=1, description="iterations between reference points, each of which uses all data"
+    )
 
 
 class Estimate(NamedTuple):
-    """Estimate of an energy: mean, sum of squared deviations and number of terms; exact if the number is inf."""
+    """Estimate of an energy: mean, sum of squared deviations and number of terms; exact if the
+    number is inf.
+    """
 
     mean: float = 0.0
     squares: float = 0.0
@@ -165,7 +190,11 @@ class Estimate(NamedTuple):
             return self
         n, mean = self.number + len(terms), float(terms.mean())
         off = mean - self.mean
-        squares = self.squares + float(((terms - mean) ** 2).sum()) + off * off * self.number * len(terms) / n
+        squares = (
+            self.squares
+            + float(((terms - mean) ** 2).sum())
+            + off * off * self.number * len(terms) / n
+        )
         return Estimate(self.mean + off * len(terms) / n, squares, n)
 
     @property
@@ -175,7 +204,9 @@ class Estimate(NamedTuple):
 
 
 class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
-    """Stochastic Metropolis-Hastings with importance sampling, which refines the estimates of both energies."""
+    """Stochastic Metropolis-Hastings with importance sampling, which refines the estimates of both
+    energies.
+    """
 
     Config = ModifiedStochasticMHConfig
     densities = SumDensity
@@ -191,11 +222,15 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
         is_due = not len(self._probabilities) or iteration % self.config.refresh == 0
         if is_due:
             size = np.abs(density.energies(theta)) + np.finfo(np.float64).tiny
-            self._probabilities = 0.5 * size / size.sum(axis=1, keepdims=True) + 0.5 / density.n_data
+            self._probabilities = (
+                0.5 * size / size.sum(axis=1, keepdims=True) + 0.5 / density.n_data
+            )
         super().step(target, iteration)  # resets `counts` at the end of burn-in
         self.counts[:, 1] += is_due * density.n_data
 
-    def decide(self, density: SumDensity, theta: Float64, proposed: Float64, limit: Float64, rng: Generator) -> Array:
+    def decide(
+        self, density: SumDensity, theta: Float64, proposed: Float64, limit: Float64, rng: Generator
+    ) -> Array:
         """Whether the data's energy rises by no more than `limit`, for every row, (n,) bool."""
         if self._estimates is None:
             self._estimates = np.zeros((len(theta), 3))
@@ -209,28 +244,41 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
         return accepted
 
     def _compare(
-        self, density: SumDensity, pair: Float64, old: Estimate, limit: float, p: Float64, rng: Generator
+        self,
+        density: SumDensity,
+        pair: Float64,
+        old: Estimate,
+        limit: float,
+        p: Float64,
+        rng: Generator,
     ) -> tuple[Estimate, Estimate, int]:
-        """Refine estimates of the energies at theta and theta', `pair` (2, D), until a test decides.
+        """Refine estimates of the energies at theta and theta', `pair` (2, D), until a test
+        decides.
 
         Returns the estimates at theta and theta', and the number of terms computed.
         """
         new, cumulative = Estimate(), np.cumsum(p)
         used = 0
         while used < density.n_data:
-            index = np.minimum(np.searchsorted(cumulative, rng.random(self.config.batch)), density.n_data - 1)
+            index = np.minimum(
+                np.searchsorted(cumulative, rng.random(self.config.batch)), density.n_data - 1
+            )
             before, after = density.energies(pair, index) / p[index]
             old, new = old.refined(before), new.refined(after)
             used += 2 * len(index)
             variance = old.variance + new.variance if old.number < inf else new.variance
-            if is_significant(new.mean - old.mean - limit, sqrt(variance), new.number - 1, self.config.risk):
+            if is_significant(
+                new.mean - old.mean - limit, sqrt(variance), new.number - 1, self.config.risk
+            ):
                 return old, new, used
         exact = density.energy(pair)
         return Estimate(exact[0], 0.0, inf), Estimate(exact[1], 0.0, inf), used + 2 * density.n_data
 
 
 def growing(order: Array, batch: int, energies: Callable[[Array], Float64]) -> Iterator[Float64]:
-    """Yield the energies (rows, S) of the first S data in `order`; S grows by `batch`, up to all data."""
+    """Yield the energies (rows, S) of the first S data in `order`; S grows by `batch`, up to all
+    data.
+    """
     found: list[Float64] = []
     for begin in range(0, len(order), batch):
         found.append(energies(order[begin : begin + batch]))
@@ -238,7 +286,9 @@ def growing(order: Array, batch: int, energies: Callable[[Array], Float64]) -> I
 
 
 def error_of_mean(values: Float64, n_data: int) -> float:
-    """Return the standard error of the mean of a sample drawn from `n_data` values without replacement."""
+    """Return the standard error of the mean of a sample drawn from `n_data` values without
+    replacement.
+    """
     n = len(values)
     if n == n_data:
         return 0.0
@@ -246,7 +296,9 @@ def error_of_mean(values: Float64, n_data: int) -> float:
 
 
 def is_significant(difference: float, error: float, freedom: float, risk: float) -> bool:
-    """Whether a t test of a difference against 0, with `freedom` degrees of freedom, has a tail below `risk`."""
+    """Whether a t test of a difference against 0, with `freedom` degrees of freedom, has a tail
+    below `risk`.
+    """
     from scipy.special import stdtr  # importing it takes longer than a short run
 
     return error > 0 and bool(stdtr(freedom, -abs(difference) / error) < risk)

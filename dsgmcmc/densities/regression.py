@@ -1,8 +1,10 @@
-"""Regression: a sum over data that depend on theta through linear predictors, U_i(theta) = u(x_i . theta, y_i).
+"""Regression: a sum over data that depend on theta through linear predictors, U_i(theta) = u(x_i .
+theta, y_i).
 
 A `Link` is the distribution of a response y given its linear predictor eta, defined by its energy
-u(eta) = -log p(y | eta) and the derivatives of u. Its functions take (eta, y, shape), with arrays that broadcast. They
-use only functions of NumPy, because compiled kernels contain their source and call it with single numbers.
+u(eta) = -log p(y | eta) and the derivatives of u. Its functions take (eta, y, shape), with arrays
+that broadcast. They use only functions of NumPy, because compiled kernels contain their source and
+call it with single numbers.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ class Link(NamedTuple):
     ----------
     name : str
     value, slope, curvature, third : callable
-        u and its derivatives with respect to eta, ``f(eta, y, shape)``; functions defined by ``def``, whose only global
-        name is ``np``.
+        u and its derivatives with respect to eta, ``f(eta, y, shape)``; functions defined by
+        ``def``, whose only global name is ``np``.
     suprema : tuple of 2 floats
         Suprema of abs(u'') and abs(u''') over all eta and y.
     typical : float
@@ -103,7 +105,8 @@ LOGISTIC = Link("logistic", *LOGISTIC_FUNCTIONS, suprema=(0.25, 1 / (6 * sqrt(3)
 
 
 def student(nu: float) -> Link:
-    """Robust regression: Student's t errors with nu degrees of freedom and scale 1 [Cornish 2019, G.2].
+    """Robust regression: Student's t errors with nu degrees of freedom and scale 1 [Cornish 2019,
+    G.2].
 
     Raises
     ------
@@ -114,11 +117,14 @@ def student(nu: float) -> Link:
         raise InputError(f"student: degrees of freedom must be positive (found {nu!r})")
     third = (nu + 1) * (3 + 2 * sqrt(2)) / (4 * nu**1.5)  # at r = (sqrt(2) - 1) sqrt(nu)
     functions = student_value, student_slope, student_curvature, student_third
-    return Link("student", *functions, ((nu + 1) / nu, third), typical=(nu + 1) / (nu + 3), shape=float(nu))
+    return Link(
+        "student", *functions, ((nu + 1) / nu, third), typical=(nu + 1) / (nu + 3), shape=float(nu)
+    )
 
 
 class Regression(SumDensity):
-    """Regression of N responses on D features with coefficients theta: logistic, robust, or with another link.
+    """Regression of N responses on D features with coefficients theta: logistic, robust, or with
+    another link.
 
     The gradient of a datum is the slope u' times its features, so its stored form is one number.
 
@@ -159,7 +165,11 @@ class Regression(SumDensity):
     ) -> None:
         self.features = np.ascontiguousarray(features, np.float64)
         self.responses = np.ascontiguousarray(responses, np.float64)
-        if self.features.ndim != 2 or self.responses.shape != self.features.shape[:1] or not self.features.size:
+        if (
+            self.features.ndim != 2
+            or self.responses.shape != self.features.shape[:1]
+            or not self.features.size
+        ):
             found = f"{self.features.shape} and {self.responses.shape}"
             raise InputError(f"features must be (N, D) and responses (N,): found {found}")
         if not (np.isfinite(self.features).all() and np.isfinite(self.responses).all()):
@@ -171,7 +181,9 @@ class Regression(SumDensity):
         precision = np.asarray(prior_precision, np.float64)
         shape = (self.dimension,)
         self.prior_mean = np.broadcast_to(np.asarray(prior_mean, np.float64), shape).copy()
-        self.prior_precision = precision if precision.ndim == 2 else np.broadcast_to(precision, shape).copy()
+        self.prior_precision = (
+            precision if precision.ndim == 2 else np.broadcast_to(precision, shape).copy()
+        )
 
     def energies(self, theta: Float64, index: Data = ALL) -> Float64:
         """Return U_i, minus the log likelihood, for each of S data: (n, S) for theta (n, D)."""
@@ -186,7 +198,9 @@ class Regression(SumDensity):
         return slopes * self.features[index]
 
     def total(self, slopes: Float64) -> Float64:
-        """Sum of stored gradients (n, N, 1) over all data, (n, D), without computing single gradients."""
+        """Sum of stored gradients (n, N, 1) over all data, (n, D), without computing single
+        gradients.
+        """
         return slopes[:, :, 0] @ self.features
 
     def lengths(self, slopes: Float64, index: Data = ALL) -> Float64:
@@ -198,7 +212,10 @@ class Regression(SumDensity):
         return np.abs(self.curvatures(theta, index)) * self.squares[index]
 
     def curvatures(self, theta: Float64, index: Data = ALL) -> Float64:
-        """Curvature u'' of each of S data, (n, S). The matrix of second derivatives of U_i is u'' x_i x_i^T."""
+        """Curvature u'' of each of S data, (n, S).
+
+        The matrix of second derivatives of U_i is u'' x_i x_i^T.
+        """
         return self._evaluate(self.link.curvature, theta, index)
 
     def _evaluate(self, function: Term, theta: Float64, index: Data) -> Float64:
@@ -220,7 +237,9 @@ class Regression(SumDensity):
 
     @property
     def smoothness(self) -> Float64:
-        """Lipschitz constants L_i of the gradients of U_i in the Euclidean norm, (N,): sup abs(u'') |x_i|^2."""
+        """Lipschitz constants L_i of the gradients of U_i in the Euclidean norm, (N,): sup abs(u'')
+        |x_i|^2.
+        """
         return self.link.suprema[0] * self.squares
 
     def bounds(self, order: int) -> Float64:

@@ -15,7 +15,15 @@ import numpy as np
 
 from dsgmcmc.config.chain import ChainConfig, ResolvedChain, section_of
 from dsgmcmc.config.units import LEAST_DRAWS
-from dsgmcmc.densities.density import D, Density, check_attributes, check_energy, check_gradient, complete, start_points
+from dsgmcmc.densities.density import (
+    D,
+    Density,
+    check_attributes,
+    check_energy,
+    check_gradient,
+    complete,
+    start_points,
+)
 from dsgmcmc.densities.vector import NOT_CONDITIONAL, VectorTarget
 from dsgmcmc.densities.verdict import Mixing, verdict
 from dsgmcmc.diagnostics.convergence import split_subchains
@@ -33,8 +41,8 @@ from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.terminal import log
 from dsgmcmc.types import Comm, Float64, Int64, ScheduleName
 
-#: Maximum number of iterations in one call of a compiled loop: Ctrl-C takes effect only between calls. The draws do not
-#: depend on this number.
+#: Maximum number of iterations in one call of a compiled loop: Ctrl-C takes effect only between
+#: calls. The draws do not depend on this number.
 CALL_ITERATIONS = 1_000
 
 #: Arrays of `Draws`.
@@ -43,11 +51,12 @@ ARRAYS = ("theta", "energy", "weight", "iteration")
 #: Default samplers of densities with and without a gradient.
 DEFAULT_SAMPLER, WITHOUT_GRADIENT = "hmc", "mh"
 
-#: Defaults of densities, which replace those of samplers; `initial_sd` is in units of 1 / sqrt(curvature + the prior's
-#: precision).
+#: Defaults of densities, which replace those of samplers; `initial_sd` is in units of 1 /
+#: sqrt(curvature + the prior's precision).
 DEFAULTS = {"chains": 4, "initial_sd": 1.0}
 
-#: Without `iterations`, the length of chains with a large R-hat or a small ESS is doubled up to this number of times.
+#: Without `iterations`, the length of chains with a large R-hat or a small ESS is doubled up to
+#: this number of times.
 DOUBLINGS = 3
 
 #: Settings that only runs have: runs are monitored and saved, the chains here are not.
@@ -59,7 +68,8 @@ class DensityConfig(ChainConfig):
 
     @classmethod
     def build(cls, settings: Mapping[str, Any]) -> Self:
-        """Check settings; those not given are taken from `DEFAULTS`, else from the sampler, else from this class.
+        """Check settings; those not given are taken from `DEFAULTS`, else from the sampler, else
+        from this class.
 
         Raises
         ------
@@ -75,7 +85,8 @@ class DensityConfig(ChainConfig):
         return cls.of({**defaults, **DEFAULTS, **settings, "sampler": section})
 
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
-        """Choose the settings left open, convert lengths to iterations, and check that the sampler allows the settings.
+        """Choose the settings left open, convert lengths to iterations, and check that the sampler
+        allows the settings.
 
         Step sizes that are left open are chosen for a density, given the number of parts.
         """
@@ -92,14 +103,18 @@ class ResolvedDensity(ResolvedChain, DensityConfig):
     """Settings as plain numbers, none left open."""
 
 
-def check_fits(density: Density, kind: type[Sampler[Any, Any]], config: SamplerConfig, name: str = "") -> None:
+def check_fits(
+    density: Density, kind: type[Sampler[Any, Any]], config: SamplerConfig, name: str = ""
+) -> None:
     """Raise `InputError` if a sampler, or its gradient estimator, needs a density of another class."""
     for use, needed in (
         (f"sampler {name or kind.__name__} samples", kind.densities),
         (f"sampler.gradient = {config.gradient!r} needs", kind.estimator(config).densities),
     ):
         if needed is not None and not isinstance(density, needed):
-            raise InputError(f"{use} a {needed.__name__}, which this {type(density).__name__} is not")
+            raise InputError(
+                f"{use} a {needed.__name__}, which this {type(density).__name__} is not"
+            )
 
 
 def vector_target(
@@ -112,14 +127,16 @@ def vector_target(
     grid: int = 1,
     schedule: ScheduleName = "shuffled",
 ) -> VectorTarget[D]:
-    """Prepare a density for a sampler: state, working arrays, random numbers and the order of the data.
+    """Prepare a density for a sampler: state, working arrays, random numbers and the order of the
+    data.
 
     Parameters
     ----------
     density : Density
         It must have a `curvature`; `dsgmcmc.densities.density.complete` computes one.
     sampler : Sampler
-        Determines the fields of the state, and whether an iteration uses a part of the data or all of them.
+        Determines the fields of the state, and whether an iteration uses a part of the data or all
+        of them.
     rows : int
         Number n of vectors that move together.
     seed, chain : int
@@ -132,7 +149,8 @@ def vector_target(
     Raises
     ------
     InputError
-        If an attribute of the density has a wrong shape, or the sampler needs a density of another class.
+        If an attribute of the density has a wrong shape, or the sampler needs a density of another
+        class.
     """
     check_attributes(density)
     check_fits(density, type(sampler), sampler.config)
@@ -152,11 +170,12 @@ def sample(
     target : VectorTarget
         Result of `vector_target` for `sampler`.
     sampler : Sampler
-        The sampler for which `target` was prepared; any of `dsgmcmc.samplers.SAMPLERS` except Gibbs sampling.
+        The sampler for which `target` was prepared; any of `dsgmcmc.samplers.SAMPLERS` except Gibbs
+        sampling.
     iterations : int
     sd : float
-        Standard deviation of the initial state about the density's `start`, or else its prior mean, in units of
-        1 / sqrt(curvature + the prior's precision).
+        Standard deviation of the initial state about the density's `start`, or else its prior mean,
+        in units of 1 / sqrt(curvature + the prior's precision).
 
     Yields
     ------
@@ -178,8 +197,9 @@ class Draws:
     sampler : str
         Name of the sampler.
     settings : dict
-        All settings, none left open: ``sample_density(density, **draws.settings)`` gives the same draws, and
-        ``draws.settings["sampler"]["step_size"]`` is the step size of samplers that do not adapt it.
+        All settings, none left open: ``sample_density(density, **draws.settings)`` gives the same
+        draws, and ``draws.settings["sampler"]["step_size"]`` is the step size of samplers that do
+        not adapt it.
     interleaved : int
         Number of sub-chains that the sampler interleaves in a chain.
     theta : (chains, draws, D) float64
@@ -221,8 +241,9 @@ class Draws:
         Returns
         -------
         xarray.DataTree
-            ``posterior``: ``theta`` by ``element``, for all draws; ``sample_stats``: ``weight``, ``iteration`` and
-            ``lp``, the log posterior density up to a constant, NaN for draws without energies.
+            ``posterior``: ``theta`` by ``element``, for all draws; ``sample_stats``: ``weight``,
+            ``iteration`` and ``lp``, the log posterior density up to a constant, NaN for draws
+            without energies.
 
         Raises
         ------
@@ -231,7 +252,11 @@ class Draws:
         """
         groups: dict[str, dict[str, Any]] = {
             "posterior": {"theta": self.theta},
-            "sample_stats": {"weight": self.weight, "iteration": self.iteration, "lp": -self.energy},
+            "sample_stats": {
+                "weight": self.weight,
+                "iteration": self.iteration,
+                "lp": -self.energy,
+            },
         }
         elements = np.arange(self.theta.shape[2])
         return datatree(groups, {"element": elements}, {"theta": ["element"]}, self.sampler)
@@ -253,10 +278,17 @@ class Chain:
         self.number = number
         self.sampler = config.make_sampler()
         self.target = vector_target(
-            density, self.sampler, seed=config.seed, chain=number, grid=config.grid, schedule=config.schedule
+            density,
+            self.sampler,
+            seed=config.seed,
+            chain=number,
+            grid=config.grid,
+            schedule=config.schedule,
         )
         self.iterations = 0
-        self._records: list[tuple[Float64, float, float, int]] = []  # an entry of each of `ARRAYS` for every draw
+        self._records: list[
+            tuple[Float64, float, float, int]
+        ] = []  # an entry of each of `ARRAYS` for every draw
         self.sampler.start(self.target, config.initial_sd)
 
     def run(self, iterations: int) -> None:
@@ -286,18 +318,27 @@ class Chain:
     def _record(self) -> None:
         self._check_finite()
         position = self.sampler.position(self.iterations - 1)
-        all_data = self.config.sweep_length == 1  # otherwise an energy would take more data than many iterations
+        all_data = (
+            self.config.sweep_length == 1
+        )  # otherwise an energy would take more data than many iterations
         energy = float(self.target.energy(position)[0]) if all_data else np.nan
         weight = self.sampler.weight(self.target, self.iterations - 1)
-        self._records.append((self.target.block[position][0].copy(), energy, weight, self.iterations))
+        self._records.append(
+            (self.target.block[position][0].copy(), energy, weight, self.iterations)
+        )
 
     def _check_finite(self) -> None:
         position = self.sampler.position(self.iterations - 1)
         where = self.target.find_divergence(position) or self.sampler.find_divergence()
         if where:
-            density = "a larger curvature of the density, which is its unit, or a start nearer to its bulk"
+            density = (
+                "a larger curvature of the density, which is its unit, or a start nearer to its"
+                " bulk"
+            )
             advice = f"Use a smaller step_size of the sampler, or {density}"
-            raise DivergenceError(f"chain {self.number} diverged by iteration {self.iterations}: {where}. {advice}")
+            raise DivergenceError(
+                f"chain {self.number} diverged by iteration {self.iterations}: {where}. {advice}"
+            )
 
 
 def sample_density(density: Density, *, comm: Comm | None = None, **settings: Any) -> Draws:
@@ -306,21 +347,24 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
     Parameters
     ----------
     density : Density
-        If it has no `curvature` or no `start`, they follow from its gradient (`dsgmcmc.densities.density`).
+        If it has no `curvature` or no `start`, they follow from its gradient
+        (`dsgmcmc.densities.density`).
     comm : MPI.Comm, optional
-        Processes that share the chains. Every process returns all draws, which do not depend on the number of
-        processes. By default one process runs all chains.
+        Processes that share the chains. Every process returns all draws, which do not depend on the
+        number of processes. By default one process runs all chains.
     **settings
-        ``sampler`` (a name, or a dict with ``name`` and the sampler's settings; by default ``"hmc"``, or ``"mh"``
-        without a gradient), ``chains`` (by default 4), ``iterations``, ``burn_in``, ``thin``, ``seed``, ``grid``,
-        ``schedule`` and ``initial_sd``. docs/own-target.md describes them. Without ``iterations``, chains
-        first have the sampler's default length, which is doubled, at most `DOUBLINGS` times, until R-hat of all
-        elements is at most 1.01, and their ESS at least 100 per chain.
+        ``sampler`` (a name, or a dict with ``name`` and the sampler's settings; by default
+        ``"hmc"``, or ``"mh"`` without a gradient), ``chains`` (by default 4), ``iterations``,
+        ``burn_in``, ``thin``, ``seed``, ``grid``, ``schedule`` and ``initial_sd``.
+        docs/own-target.md describes them. Without ``iterations``, chains first have the sampler's
+        default length, which is doubled, at most `DOUBLINGS` times, until R-hat of all elements is
+        at most 1.01, and their ESS at least 100 per chain.
 
     Returns
     -------
     Draws
-        Its `warnings` are the reasons to doubt the draws. Process 0 also issues each as a `SamplingWarning`.
+        Its `warnings` are the reasons to doubt the draws. Process 0 also issues each as a
+        `SamplingWarning`.
 
     Raises
     ------
@@ -332,20 +376,26 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
     if comm is None:
         if launched():
             alone = "with comm=MPI.COMM_SELF each of them runs all chains"
-            raise InputError(f"several processes were started: with comm=MPI.COMM_WORLD they share the chains, {alone}")
+            raise InputError(
+                "several processes were started: with comm=MPI.COMM_WORLD they share the chains,"
+                f" {alone}"
+            )
         comm = Alone()
     with in_python({}), np.errstate(all="ignore"):  # divergence is detected from the state
         draws = run_for_caller(comm, partial(_sample_chains, density, settings, comm))
     if comm.rank == 0:
         for sentence in draws.warnings:
-            # not at level WARNING: without handlers, logging would print what `warnings.warn` prints, too
+            # not at level WARNING: without handlers, logging would print what `warnings.warn`
+            # prints, too
             log.info("%s", sentence)
             warnings.warn(sentence, SamplingWarning, stacklevel=2)
     return draws
 
 
 def _sample_chains(density: Density, settings: Mapping[str, Any], comm: Comm) -> Draws:
-    """Run all chains and collect their draws: process r of P runs the chains r, r + P, r + 2 P, .... Collective."""
+    """Run all chains and collect their draws: process r of P runs the chains r, r + P, r + 2 P,
+    .... Collective.
+    """
     density, config = agree(comm, lambda: _resolve(density, settings))
     numbers = range(comm.rank, config.chains, comm.size)
     chains = agree(comm, lambda: [Chain(density, config, number) for number in numbers])
@@ -353,10 +403,14 @@ def _sample_chains(density: Density, settings: Mapping[str, Any], comm: Comm) ->
         _run(chains, config.iterations << doublings, comm)
         draws = _gather(chains, config, comm)
         doubtful = draws.mixing.doubtful(config.chains)
-        if comm.bcast(draws.mixing.is_unknown or not np.any(doubtful)):  # more draws would not help, or are not needed
+        if comm.bcast(
+            draws.mixing.is_unknown or not np.any(doubtful)
+        ):  # more draws would not help, or are not needed
             break
     draws.settings["iterations"] = config.iterations << doublings
-    draws.warnings = on_root(comm, lambda: list(verdict(draws.theta, draws.mixing, draws.statistics, density)))
+    draws.warnings = on_root(
+        comm, lambda: list(verdict(draws.theta, draws.mixing, draws.statistics, density))
+    )
     return draws
 
 
@@ -366,7 +420,9 @@ def _gather(chains: list[Chain], config: ResolvedDensity, comm: Comm) -> Draws:
     draws = [by_process[number % comm.size][number] for number in range(config.chains)]
     return Draws(
         sampler=config.sampler.name,
-        settings={name: value for name, value in config.table().items() if name not in RUN_SETTINGS},
+        settings={
+            name: value for name, value in config.table().items() if name not in RUN_SETTINGS
+        },
         interleaved=len(config.make_sampler().positions),
         **{name: np.stack([chain[name] for chain in draws]) for name in ARRAYS},
         statistics=[chain["statistics"] for chain in draws],
@@ -375,7 +431,9 @@ def _gather(chains: list[Chain], config: ResolvedDensity, comm: Comm) -> Draws:
 
 
 def _resolve(density: Density, settings: Mapping[str, Any]) -> tuple[Density, ResolvedDensity]:
-    """Check density and settings; return the completed density, and the settings with none left open."""
+    """Check density and settings; return the completed density, and the settings with none left
+    open.
+    """
     density = complete(density)
     given = settings if hasattr(density, "gradient") else {"sampler": WITHOUT_GRADIENT, **settings}
     config = DensityConfig.build(given).resolved(1, density.n_data)
@@ -384,7 +442,9 @@ def _resolve(density: Density, settings: Mapping[str, Any]) -> tuple[Density, Re
 
 
 def _run(chains: list[Chain], iterations: int, comm: Comm) -> None:
-    """Run this process's chains up to an iteration; all processes raise the error of a diverged chain. Collective."""
+    """Run this process's chains up to an iteration; all processes raise the error of a diverged
+    chain. Collective.
+    """
     diverged: list[tuple[int, str]] = []
     for chain in chains:
         try:
@@ -398,19 +458,26 @@ def _run(chains: list[Chain], iterations: int, comm: Comm) -> None:
 
 
 def _check(density: Density, config: ResolvedDensity) -> None:
-    """Raise `InputError` if the settings do not suit the density, or its energy or gradient fails before any iteration.
+    """Raise `InputError` if the settings do not suit the density, or its energy or gradient fails
+    before any iteration.
 
-    Energy and gradient are tried at points drawn like initial states: shapes, and whether the energy is NaN.
+    Energy and gradient are tried at points drawn like initial states: shapes, and whether the
+    energy is NaN.
     """
     kind = config.sampler.kind
     if kind.draws_conditionals:
         raise InputError(NOT_CONDITIONAL)
     check_fits(density, kind, config.sampler.config, config.sampler.name)
     if config.first_draw > config.iterations:
-        ending = f"{config.iterations} iterations end before the first draw, at iteration {config.first_draw}"
+        ending = (
+            f"{config.iterations} iterations end before the first draw, at iteration"
+            f" {config.first_draw}"
+        )
         raise InputError(f"{ending}: use more iterations, or a shorter burn-in")
     if config.sweep_length > density.n_data:
-        raise InputError(f"grid {config.grid}: {density.n_data} data cannot be cut into so many parts")
+        raise InputError(
+            f"grid {config.grid}: {density.n_data} data cannot be cut into so many parts"
+        )
     kind.check_density(config.sampler.config, config.grid, density.dimension)
     points = start_points(density, config.initial_sd)
     check_energy(density, points)

@@ -1,29 +1,31 @@
-r"""Metropolis-Hastings in which every datum may reject a proposal, and few data are evaluated [Cornish 2019, eq. 1-13].
+r"""Metropolis-Hastings in which every datum may reject a proposal, and few data are evaluated
+[Cornish 2019, eq. 1-13].
 
-Let U be the energy, U^_k its Taylor polynomial of order k at a point theta^, and R_i the remainder of the energy of
-datum i after its Taylor polynomial. A proposal theta' is accepted with probability
+Let U be the energy, U^_k its Taylor polynomial of order k at a point theta^, and R_i the remainder
+of the energy of datum i after its Taylor polynomial. A proposal theta' is accepted with probability
 
     alpha = min{1, q(theta', theta) / q(theta, theta') e^(U^_k(theta) - U^_k(theta'))}
             prod_i min{1, e^(R_i(theta) - R_i(theta'))}
 
-This is at most the acceptance probability of Metropolis-Hastings, and leaves the same posterior invariant. The product
-is evaluated by a Poisson process of candidates (`dsgmcmc.kernels.thinning`), and only candidates are evaluated. If the
-posterior has width N^(-1/2) about theta^, these are O(1) data for k = 1, and O(N^(-1/2)) for k = 2. The preconditioned
-Crank-Nicolson proposal is reversible with respect to the normal distribution with energy U^_2, so for k = 2 the first
-factor is 1.
+This is at most the acceptance probability of Metropolis-Hastings, and leaves the same posterior
+invariant. The product is evaluated by a Poisson process of candidates (`dsgmcmc.kernels.thinning`),
+and only candidates are evaluated. If the posterior has width N^(-1/2) about theta^, these are O(1)
+data for k = 1, and O(N^(-1/2)) for k = 2. The preconditioned Crank-Nicolson proposal is reversible
+with respect to the normal distribution with energy U^_2, so for k = 2 the first factor is 1.
 
-The kernel makes a step of plain Metropolis-Hastings if more than R candidates are expected. This condition is symmetric
-in theta and theta'. The published R is N. The default is R = N / 2, because a candidate takes two evaluations, while
-Metropolis-Hastings stores one of them.
+The kernel makes a step of plain Metropolis-Hastings if more than R candidates are expected. This
+condition is symmetric in theta and theta'. The published R is N. The default is R = N / 2, because
+a candidate takes two evaluations, while Metropolis-Hastings stores one of them.
 
-Target: the posterior itself, for any theta^. Left out: the kernels without an expansion (FMH, TFMH), whose acceptance
-falls to 0 as N grows; proposals that use the data, except for the Hessian at the mode; proposal (17) of the paper,
-which is the random walk if theta^ is the mode. The published bounds use the largest feature of every datum, and are
-several times too wide if features are many or correlated. ``bound = "whitened"`` uses
-abs(x.v) <= abs(L^T x) abs(L^-1 v) instead, with L L^T the inverse Hessian.
+Target: the posterior itself, for any theta^. Left out: the kernels without an expansion (FMH,
+TFMH), whose acceptance falls to 0 as N grows; proposals that use the data, except for the Hessian
+at the mode; proposal (17) of the paper, which is the random walk if theta^ is the mode. The
+published bounds use the largest feature of every datum, and are several times too wide if features
+are many or correlated. ``bound = "whitened"`` uses abs(x.v) <= abs(L^T x) abs(L^-1 v) instead, with
+L L^T the inverse Hessian.
 
-[Vose 1991] M. D. Vose. A linear algorithm for generating random numbers with a given distribution. IEEE Transactions on
-Software Engineering 17(9), 1991
+[Vose 1991] M. D. Vose. A linear algorithm for generating random numbers with a given distribution.
+IEEE Transactions on Software Engineering 17(9), 1991
 """
 
 from __future__ import annotations
@@ -48,10 +50,17 @@ class SMHConfig(ProposalConfig):
     """Configuration of SMH-1 and SMH-2."""
 
     bound: Literal["published", "whitened"] = Field(
-        "whitened", description="of derivatives: by largest features, or in the coordinates of the normal approximation"
+        "whitened",
+        description=(
+            "of derivatives: by largest features, or in the coordinates of the normal approximation"
+        ),
     )
     fallback: float = Field(
-        0.5, ge=0, description="plain Metropolis-Hastings from fallback times N expected candidates on; published: 1"
+        0.5,
+        ge=0,
+        description=(
+            "plain Metropolis-Hastings from fallback times N expected candidates on; published: 1"
+        ),
     )
 
 
@@ -75,22 +84,32 @@ class Scalable(Metropolis[SMHConfig, Regression]):
     # ------------------------------------------------------------------ quantities computed once
 
     def prepared(self, target: VectorTarget[Regression]) -> tuple[Thinning, NormalApproximation]:
-        """Return the compiled steps for a target, and the normal approximation of the posterior; made only once."""
+        """Return the compiled steps for a target, and the normal approximation of the posterior;
+        made only once.
+        """
         if self._prepared is None:
             self._prepared = self._make(target.density, mode_of(target.density))
         return self._prepared
 
     def _make(self, density: Regression, anchor: Float64) -> tuple[Thinning, NormalApproximation]:
-        """Make the kernel, and the normal approximation, from the expansion of energies at `anchor`, theta^ (D,)."""
+        """Make the kernel, and the normal approximation, from the expansion of energies at
+        `anchor`, theta^ (D,).
+        """
         link = density.link
         x, y = density.features, density.responses
         eta = x @ anchor
-        value, slope, curvature = (f(eta, y, link.shape) for f in (link.value, link.slope, link.curvature))
+        value, slope, curvature = (
+            f(eta, y, link.shape) for f in (link.value, link.slope, link.curvature)
+        )
         prior, data_hessian = dense(density.prior_precision), (curvature[:, None] * x).T @ x
         pull = prior_gradient(density, anchor[None])[0]
-        normal = NormalApproximation.of(anchor, data_hessian + prior, "the curvature at the posterior's mode")
+        normal = NormalApproximation.of(
+            anchor, data_hessian + prior, "the curvature at the posterior's mode"
+        )
         normal = normal._replace(mean=anchor - normal.root @ (normal.root.T @ (pull + slope @ x)))
-        white = np.linalg.inv(normal.root) if self.config.bound == "whitened" else np.eye(len(anchor))
+        white = (
+            np.linalg.inv(normal.root) if self.config.bound == "whitened" else np.eye(len(anchor))
+        )
         power = self.order + 1
         if self.config.bound == "published":
             psi = density.bounds(power) / factorial(power)
@@ -101,20 +120,46 @@ class Scalable(Metropolis[SMHConfig, Regression]):
         proposal = Proposal.of(self.config, normal, density.n_data)
         centre = proposal.centre - anchor
         linear = np.array([pull, pull + slope @ x]) + proposal.precision @ centre
-        quadratic = np.array([prior, prior + (data_hessian if self.order == 2 else 0.0)]) - proposal.precision
-        taylor, total = np.ascontiguousarray(np.stack([eta, value, slope, curvature], axis=1)), float(psi.sum())
-        white, root = (np.ascontiguousarray(matrix, np.float64) for matrix in (white, proposal.root))
+        quadratic = (
+            np.array([prior, prior + (data_hessian if self.order == 2 else 0.0)])
+            - proposal.precision
+        )
+        taylor, total = (
+            np.ascontiguousarray(np.stack([eta, value, slope, curvature], axis=1)),
+            float(psi.sum()),
+        )
+        white, root = (
+            np.ascontiguousarray(matrix, np.float64) for matrix in (white, proposal.root)
+        )
         tables = Tables(
-            x, y, taylor, psi, chance, alias, total, anchor, white, linear, quadratic, proposal.keep, centre, root
+            x,
+            y,
+            taylor,
+            psi,
+            chance,
+            alias,
+            total,
+            anchor,
+            white,
+            linear,
+            quadratic,
+            proposal.keep,
+            centre,
+            root,
         )
         limit = self.config.fallback * density.n_data
         euclidean = self.config.bound == "whitened"
-        return Thinning(link.value, link.third, link.shape, self.order, euclidean, limit, tables), normal
+        return (
+            Thinning(link.value, link.third, link.shape, self.order, euclidean, limit, tables),
+            normal,
+        )
 
     # ------------------------------------------------------------------ sampling
 
     def start(self, target: VectorTarget[Regression], sd: float) -> None:
-        """Draw the initial state from the normal approximation of the posterior, with `sd` times its width."""
+        """Draw the initial state from the normal approximation of the posterior, with `sd` times
+        its width.
+        """
         self.start_field(target, "theta", sd)
         _, normal = self.prepared(target)
         for block in target.blocks():
@@ -149,7 +194,9 @@ class SMH1(Scalable):
 
 
 class SMH2(Scalable):
-    """Scalable Metropolis-Hastings of the second order; the more data there are, the fewer data it evaluates."""
+    """Scalable Metropolis-Hastings of the second order; the more data there are, the fewer data it
+    evaluates.
+    """
 
     order = 2
 

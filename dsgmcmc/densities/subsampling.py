@@ -1,18 +1,20 @@
-r"""Gradient estimators for sums over data, U = sum_i U_i + prior, with importance sampling and control variates.
+r"""Gradient estimators for sums over data, U = sum_i U_i + prior, with importance sampling and
+control variates.
 
-Every iteration draws S = N / B of the N data with replacement, with probabilities p. The gradient of the prior is
-exact. Two estimators are unbiased for all p > 0 and all tables h [El Hanchi 2019, section 4.3]:
+Every iteration draws S = N / B of the N data with replacement, with probabilities p. The gradient
+of the prior is exact. Two estimators are unbiased for all p > 0 and all tables h [El Hanchi 2019,
+section 4.3]:
 
     grad U~ = 1/S sum grad U_i / p_i                                    importance sampling
     grad U~ = 1/S sum (grad U_i - h_i) / p_i + sum_j h_j                with control variates
 
-where h_i is the gradient of datum i when it was last drawn. For the second estimator the paper prints the mean of h in
-the last term; the sum is correct. A regression stores one number per datum. The drawn data are a function of seed,
-chain, iteration and row.
+where h_i is the gradient of datum i when it was last drawn. For the second estimator the paper
+prints the mean of h in the last term; the sum is correct. A regression stores one number per datum.
+The drawn data are a function of seed, chain, iteration and row.
 
-[El Hanchi 2019] A. El Hanchi: Scaling up MCMC for Bayesian inference using adaptive data subsampling (report).
-[Defazio 2014] A. Defazio, F. Bach, S. Lacoste-Julien. SAGA: a fast incremental gradient method with support for
-non-strongly convex composite objectives. NeurIPS, 2014
+[El Hanchi 2019] A. El Hanchi: Scaling up MCMC for Bayesian inference using adaptive data
+subsampling (report). [Defazio 2014] A. Defazio, F. Bach, S. Lacoste-Julien. SAGA: a fast
+incremental gradient method with support for non-strongly convex composite objectives. NeurIPS, 2014
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from dsgmcmc.types import Float64, Int64, Purpose
 
 SumTarget = VectorTarget[SumDensity]
 
-#: Number of sweeps whose positions are stored: with `uniform` = 1 / 2, one datum in 3,000 is not drawn for so long.
+#: Number of sweeps whose positions are stored: with `uniform` = 1 / 2, one datum in 3,000 is not
+#: drawn for so long.
 PAST = 16
 
 
@@ -49,7 +52,8 @@ class Subsample(PartGradient[SumTarget]):
     """
 
     densities = SumDensity
-    #: Whether the last gradient of every datum is stored, and whether the estimator sums differences from it.
+    #: Whether the last gradient of every datum is stored, and whether the estimator sums
+    #: differences from it.
     stored: ClassVar[bool] = True
     control_variate: ClassVar[bool] = True
     table: Float64
@@ -68,9 +72,17 @@ class Subsample(PartGradient[SumTarget]):
     # ------------------------------------------------------------------ an iteration
 
     def take(
-        self, target: SumTarget, cell: Cell, position: str, out: str = "g", prior: bool = True, errors: bool = True
+        self,
+        target: SumTarget,
+        cell: Cell,
+        position: str,
+        out: str = "g",
+        prior: bool = True,
+        errors: bool = True,
     ) -> None:
-        """Compute the gradient of a cell's blocks, with the arguments of `dsgmcmc.targets.base.Cell.gradient`."""
+        """Compute the gradient of a cell's blocks, with the arguments of
+        `dsgmcmc.targets.base.Cell.gradient`.
+        """
         density, block = target.density, target.block
         size = max(1, density.n_data // target.sweep_length)
         self.drawn, self._summed = [], []
@@ -78,7 +90,9 @@ class Subsample(PartGradient[SumTarget]):
         if self.stored and target.stream.iteration == 0:
             self.begin_tables(target, block[position])
         elif self.stored and target.stream.iteration % target.sweep_length == 0:
-            self.table_sum = density.total(self.table)  # summed again, so that rounding errors do not accumulate
+            self.table_sum = density.total(
+                self.table
+            )  # summed again, so that rounding errors do not accumulate
         for row, theta in enumerate(block[position]):
             p = self.probabilities(target, row, theta)
             index = draw(p, size, target.stream.generator(Purpose.SUBSAMPLE, row))
@@ -86,8 +100,12 @@ class Subsample(PartGradient[SumTarget]):
             self.seen(target, row, theta, index, block[out][row])
         self.calls += size
 
-    def _estimate(self, density: SumDensity, row: int, theta: Float64, index: Int64, p: Float64) -> Float64:
-        """Estimate the gradient of the likelihood's energy, (D,), and update the table, if there is one."""
+    def _estimate(
+        self, density: SumDensity, row: int, theta: Float64, index: Int64, p: Float64
+    ) -> Float64:
+        """Estimate the gradient of the likelihood's energy, (D,), and update the table, if there is
+        one.
+        """
         slopes = density.slopes(theta, index)
         summed, base = slopes, np.zeros(density.dimension)
         if self.stored:
@@ -96,14 +114,17 @@ class Subsample(PartGradient[SumTarget]):
             if self.control_variate:
                 summed, base = change, self.table_sum[row].copy()
             _, once = np.unique(index, return_index=True)
-            self.table_sum[row] += density.weighted(change[:, once], index[once], np.ones(len(once)))
+            self.table_sum[row] += density.weighted(
+                change[:, once], index[once], np.ones(len(once))
+            )
             table[index] = slopes[0]
         self.drawn.append(index)
         self._summed.append((density, summed, p))
         return density.weighted(summed, index, p) / len(index) + base
 
     def noise(self) -> Float64:
-        """Estimate the covariance of the noise in the last gradient given theta, from its S terms, (n, D, D).
+        """Estimate the covariance of the noise in the last gradient given theta, from its S terms,
+        (n, D, D).
 
         Raises
         ------
@@ -111,7 +132,10 @@ class Subsample(PartGradient[SumTarget]):
             If only one datum was drawn.
         """
         if len(self.drawn[0]) < 2:
-            raise InputError("the noise of a gradient can be estimated only from two or more data: use a smaller grid")
+            raise InputError(
+                "the noise of a gradient can be estimated only from two or more data: use a smaller"
+                " grid"
+            )
         covariances = []
         for index, (density, summed, p) in zip(self.drawn, self._summed, strict=True):
             terms = density.spread(summed, index)[0] / p[:, None]
@@ -121,14 +145,22 @@ class Subsample(PartGradient[SumTarget]):
     # ------------------------------------------------------------------ overridden by subclasses
 
     def probabilities(self, target: SumTarget, row: int, theta: Float64) -> Float64:
-        """Probabilities p of the data, (N,), positive if the term of a datum may differ from 0; by default uniform."""
+        """Probabilities p of the data, (N,), positive if the term of a datum may differ from 0; by
+        default uniform.
+        """
         return np.full(target.n_data, 1 / target.n_data)
 
-    def seen(self, target: SumTarget, row: int, theta: Float64, index: Int64, gradient: Float64) -> None:
-        """Update a subclass's records of a row, after the data `index` gave `gradient`; by default do nothing."""
+    def seen(
+        self, target: SumTarget, row: int, theta: Float64, index: Int64, gradient: Float64
+    ) -> None:
+        """Update a subclass's records of a row, after the data `index` gave `gradient`; by default
+        do nothing.
+        """
 
     def begin_tables(self, target: SumTarget, theta: Float64) -> None:
-        """Fill `table` and `table_sum` at the initial state theta (n, D), with N gradients for every row."""
+        """Fill `table` and `table_sum` at the initial state theta (n, D), with N gradients for
+        every row.
+        """
         self.table = target.density.slopes(theta).copy()
         self.table_sum = target.density.total(self.table)
         self.calls = float(target.n_data)
@@ -139,7 +171,8 @@ class Saga(Subsample):
 
 
 class Importance(Subsample):
-    """Probabilities in proportion to the Lipschitz constants of the gradients [El Hanchi 2019, section 4.3].
+    """Probabilities in proportion to the Lipschitz constants of the gradients [El Hanchi 2019,
+    section 4.3].
 
     To use other fixed weights, return them from `smoothness` of the density.
     """
@@ -153,18 +186,22 @@ class Importance(Subsample):
 
 
 class ImportanceSaga(Importance):
-    """Importance sampling with control variates [El Hanchi 2019, section 4.3, with the sum of h, not its mean]."""
+    """Importance sampling with control variates [El Hanchi 2019, section 4.3, with the sum of h,
+    not its mean].
+    """
 
     stored = control_variate = True
 
 
 class Adaptive(Subsample):
-    """Probabilities that follow the chain [El Hanchi 2019, section 5], with the curvature where a datum was last drawn.
+    """Probabilities that follow the chain [El Hanchi 2019, section 5], with the curvature where a
+    datum was last drawn.
 
-    Let theta_i be theta when datum i was last drawn, D_i = |theta - theta_i|, and kappa_i the Lipschitz constant of the
-    gradient of U_i near theta_i. The weights are w_i = |h_i| + kappa_i D_i, and p is a mixture in equal parts of
-    w / sum w and uniform probabilities. The published weights (`AdaptivePublished`) have the maximum L_i over all theta
-    in place of kappa_i. In logistic regression with well separated classes L_i is far above kappa_i, and the published
+    Let theta_i be theta when datum i was last drawn, D_i = |theta - theta_i|, and kappa_i the
+    Lipschitz constant of the gradient of U_i near theta_i. The weights are w_i = |h_i| + kappa_i
+    D_i, and p is a mixture in equal parts of w / sum w and uniform probabilities. The published
+    weights (`AdaptivePublished`) have the maximum L_i over all theta in place of kappa_i. In
+    logistic regression with well separated classes L_i is far above kappa_i, and the published
     weights are no better than uniform probabilities.
     """
 
@@ -183,7 +220,9 @@ class Adaptive(Subsample):
         lengths = target.density.lengths(self.table[row][None])[0]
         weights = lengths + self._stiffness[row] * self.moved(target, row, theta)
         total = weights.sum()
-        if total == 0:  # all stored gradients are exactly 0 if the model predicts all data with certainty
+        if (
+            total == 0
+        ):  # all stored gradients are exactly 0 if the model predicts all data with certainty
             return super().probabilities(target, row, theta)
         return (1 - self.uniform) * weights / total + self.uniform / target.n_data
 
@@ -191,10 +230,14 @@ class Adaptive(Subsample):
         """Return D_i, (N,): the distance of theta from its value when each datum was last drawn."""
         past, iteration = self._past[row], target.stream.iteration
         distance = np.sqrt(((past - theta) ** 2).sum(axis=1))
-        visited = np.maximum(self._last[row], iteration - len(past))  # no earlier than the stored positions
+        visited = np.maximum(
+            self._last[row], iteration - len(past)
+        )  # no earlier than the stored positions
         return distance[visited % len(past)]
 
-    def seen(self, target: SumTarget, row: int, theta: Float64, index: Int64, gradient: Float64) -> None:
+    def seen(
+        self, target: SumTarget, row: int, theta: Float64, index: Int64, gradient: Float64
+    ) -> None:
         """Store theta, and for the drawn data the iteration and kappa_i."""
         iteration = target.stream.iteration
         self._past[row, iteration % self._past.shape[1]] = theta
@@ -209,7 +252,8 @@ class Adaptive(Subsample):
 class AdaptiveStored(Adaptive):
     """Weights w_i = |h_i|.
 
-    A tenth of the probability is uniform; otherwise a datum with a small gradient might never be drawn again.
+    A tenth of the probability is uniform; otherwise a datum with a small gradient might never be
+    drawn again.
     """
 
     uniform = 0.1
@@ -220,9 +264,11 @@ class AdaptiveStored(Adaptive):
 
 
 class AdaptivePublished(Adaptive):
-    """Published weights |h_i| + L_i sqrt(2 t d^2 beta_i + K_i), without control variates [El Hanchi 2019, section 5.1].
+    """Published weights |h_i| + L_i sqrt(2 t d^2 beta_i + K_i), without control variates [El Hanchi
+    2019, section 5.1].
 
-    beta_i is the age of h_i in iterations, K_i the sum of |grad U~|^2 over these iterations, and t the step of SGLD.
+    beta_i is the age of h_i in iterations, K_i the sum of |grad U~|^2 over these iterations, and t
+    the step of SGLD.
     """
 
     control_variate = False
@@ -242,7 +288,9 @@ class AdaptivePublished(Adaptive):
         t = self.config.step(iteration, target.sweep_length, self.burn_in) / target.curvature_bound
         return np.sqrt(2 * t * len(theta) ** 2 * age + np.cumsum(since)[age])
 
-    def seen(self, target: SumTarget, row: int, theta: Float64, index: Int64, gradient: Float64) -> None:
+    def seen(
+        self, target: SumTarget, row: int, theta: Float64, index: Int64, gradient: Float64
+    ) -> None:
         """Store the squared length of the gradient, too."""
         super().seen(target, row, theta, index, gradient)
         self._squares[row, target.stream.iteration % self._squares.shape[1]] = (gradient**2).sum()

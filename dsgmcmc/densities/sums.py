@@ -1,7 +1,7 @@
 """Densities whose energy is a sum over data, U = sum_i U_i + prior, with access to single terms.
 
-Importance sampling of data needs the terms, and so do Metropolis kernels that evaluate few data. Gradient-based
-samplers treat these densities like any other density.
+Importance sampling of data needs the terms, and so do Metropolis kernels that evaluate few data.
+Gradient-based samplers treat these densities like any other density.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from dsgmcmc.types import Float64
 
 
 class SumDensity(Density, ABC):
-    """A posterior of a vector theta of length D from N data; a density (`dsgmcmc.densities.density`).
+    """A posterior of a vector theta of length D from N data; a density
+    (`dsgmcmc.densities.density`).
 
-    A subclass sets the attributes, and defines the energy and the gradient of every datum. Only some samplers need
-    `smoothness` or `bounds`.
+    A subclass sets the attributes, and defines the energy and the gradient of every datum. Only
+    some samplers need `smoothness` or `bounds`.
 
     Attributes
     ----------
@@ -50,7 +51,9 @@ class SumDensity(Density, ABC):
     # ------------------------------------------------------------------ gradients in stored form
 
     def slopes(self, theta: Float64, index: Data = ALL) -> Float64:
-        """Return `gradients` in stored form, (n, S, W): W is D, or less if the data determine their directions."""
+        """Return `gradients` in stored form, (n, S, W): W is D, or less if the data determine their
+        directions.
+        """
         return self.gradients(theta, index)
 
     def spread(self, slopes: Float64, index: Data = ALL) -> Float64:
@@ -82,7 +85,9 @@ class SumDensity(Density, ABC):
         InputError
             If this density does not define them.
         """
-        raise InputError(f"{type(self).__name__} has no smoothness: Lipschitz constants (N,) of its gradients")
+        raise InputError(
+            f"{type(self).__name__} has no smoothness: Lipschitz constants (N,) of its gradients"
+        )
 
     def bounds(self, order: int) -> Float64:
         """Bounds of all partial derivatives of U_i of one order, 2 or 3, for all theta: (N,).
@@ -92,4 +97,7 @@ class SumDensity(Density, ABC):
         InputError
             If this density does not define them.
         """
-        raise InputError(f"{type(self).__name__} has no bounds(order): suprema (N,) of the derivatives of its energies")
+        raise InputError(
+            f"{type(self).__name__} has no bounds(order): suprema (N,) of the derivatives of its"
+            " energies"
+        )

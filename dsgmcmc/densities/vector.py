@@ -1,9 +1,9 @@
 """Densities on a plain vector as targets of the samplers that also sample factorisations.
 
-All arrays are float64. The state may have several rows, (n, D); samplers without dot products treat them as independent
-chains. Minibatches are parts of the data: part t of B contains the data t, t + B, t + 2 B, .... A schedule determines
-the order of the parts. Unless the schedule is cyclic, every row has a separate order, so the noise of its gradients is
-independent of other rows.
+All arrays are float64. The state may have several rows, (n, D); samplers without dot products treat
+them as independent chains. Minibatches are parts of the data: part t of B contains the data t, t +
+B, t + 2 B, .... A schedule determines the order of the parts. Unless the schedule is cyclic, every
+row has a separate order, so the noise of its gradients is independent of other rows.
 """
 
 from __future__ import annotations
@@ -14,24 +14,42 @@ from typing import Any, Generic
 
 import numpy as np
 
-from dsgmcmc.densities.density import ALL, D, Data, check_gradient, precision_of, prior_energy, prior_gradient, start_of
+from dsgmcmc.densities.density import (
+    ALL,
+    D,
+    Data,
+    check_gradient,
+    precision_of,
+    prior_energy,
+    prior_gradient,
+    start_of,
+)
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import RowPrior, diagonal
 from dsgmcmc.parallel.ring import Phases, pack, unpack
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.targets.base import Information, Momenta, RowStep
-from dsgmcmc.targets.state import BlockLayout, Conditional, ParameterBlock, RandomStream, Rows, StateField, gradient_in
+from dsgmcmc.targets.state import (
+    BlockLayout,
+    Conditional,
+    ParameterBlock,
+    RandomStream,
+    Rows,
+    StateField,
+    gradient_in,
+)
 from dsgmcmc.types import Array, Factor, Finish, Float64, Named, Shapes
 
 #: Message for samplers that draw rows from their conditional distributions.
 NOT_CONDITIONAL = (
-    "this sampler draws rows from their normal conditional distributions, which a density does not give: choose a "
-    "sampler that steps along gradients, such as sgld"
+    "this sampler draws rows from their normal conditional distributions, which a density does not"
+    " give: choose a sampler that steps along gradients, such as sgld"
 )
 
 
-#: Distance from the start at which a chain has diverged, in the unit 1 / sqrt(curvature + the prior's precision).
+#: Distance from the start at which a chain has diverged, in the unit 1 / sqrt(curvature + the
+#: prior's precision).
 FARTHEST = 1e6
 
 
@@ -76,12 +94,18 @@ class VectorTarget(Generic[D]):
         Number n of vectors that move together.
     """
 
-    #: The data and the prior of a density do not change; it has no hyperparameters, and no noise of its own.
+    #: The data and the prior of a density do not change; it has no hyperparameters, and no noise of
+    #: its own.
     renews_data = renews_prior = metric_uses_current_hyperparameters = False
     noise_precision = 1.0
 
     def __init__(
-        self, density: D, schedule: Schedule | None, sampler: Sampler[Any, Any], stream: RandomStream, rows: int = 1
+        self,
+        density: D,
+        schedule: Schedule | None,
+        sampler: Sampler[Any, Any],
+        stream: RandomStream,
+        rows: int = 1,
     ) -> None:
         self.density, self.schedule = density, schedule
         self.stream, self.subchain = stream, 0
@@ -89,7 +113,12 @@ class VectorTarget(Generic[D]):
         self.sweep_length = schedule.grid if schedule else 1
         self.curvature = np.asarray(density.curvature, np.float64)
         self.curvature_bound = float(np.max(self.curvature))
-        prior = RowPrior(*(np.ascontiguousarray(a, np.float64) for a in (density.prior_mean, density.prior_precision)))
+        prior = RowPrior(
+            *(
+                np.ascontiguousarray(a, np.float64)
+                for a in (density.prior_mean, density.prior_precision)
+            )
+        )
         fields = (*sampler.kept, *map(StateField, sampler.working))
         self.layout = BlockLayout(fields, density.dimension)
         self._probability: list[float] = schedule.probability.tolist() if schedule else []
@@ -111,7 +140,9 @@ class VectorTarget(Generic[D]):
         self.block.spread = 1 / np.sqrt(self.precision)
 
     def parts_of(self, iteration: int) -> Iterator[tuple[Data, Data, float]]:
-        """Yield groups of rows, the part of the data that an iteration uses for them, and the part's probability."""
+        """Yield groups of rows, the part of the data that an iteration uses for them, and the
+        part's probability.
+        """
         if self.schedule is None:
             yield ALL, ALL, 1.0
             return
@@ -123,7 +154,11 @@ class VectorTarget(Generic[D]):
         parts = self.schedule.parts(iteration, len(self.block.counts))
         for part in np.unique(parts).tolist():
             rows = np.flatnonzero(parts == part)
-            yield ALL if len(rows) == len(parts) else rows, slice(part, None, grid), probability[part]
+            yield (
+                ALL if len(rows) == len(parts) else rows,
+                slice(part, None, grid),
+                probability[part],
+            )
 
     # ------------------------------------------------------------------ interface for samplers
 
@@ -135,31 +170,47 @@ class VectorTarget(Generic[D]):
     rows_by_factor = blocks
 
     def visit(self, send: bool = False) -> Iterator[VectorCell]:
-        """Yield the cells of this iteration's part; `send`: send blocks to their next processes. Collective."""
+        """Yield the cells of this iteration's part; `send`: send blocks to their next processes.
+
+        Collective.
+        """
         yield VectorCell(self)
 
     def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
-        """Set `out` to the gradient of minus the log likelihood of all data, at a fixed state. Collective."""
+        """Set `out` to the gradient of minus the log likelihood of all data, at a fixed state.
+
+        Collective.
+        """
         gradient = self.density.gradient(self.block[position])
         check_gradient(self.density, self.block[position], gradient)
         self.block[out][:] = gradient
 
     def all_data_seen(self) -> None:
-        """Do nothing: a density has no hyperparameters, and no parameters that the sampler does not update."""
+        """Do nothing: a density has no hyperparameters, and no parameters that the sampler does not
+        update.
+        """
 
     def moving(self, step: RowStep) -> AbstractContextManager[None]:
         """Move nothing else: a density has no other parameters."""
         return nullcontext()
 
-    def conditionals(self, factor: Factor, position: str) -> Iterator[tuple[ParameterBlock, Conditional]]:
-        """Raise `InputError`: a density defines gradients, but no conditional distributions of rows."""
+    def conditionals(
+        self, factor: Factor, position: str
+    ) -> Iterator[tuple[ParameterBlock, Conditional]]:
+        """Raise `InputError`: a density defines gradients, but no conditional distributions of
+        rows.
+        """
         raise InputError(NOT_CONDITIONAL)
 
     def noise_scales_of(self, rows: Rows) -> None:
         """Return None: the data of a density have no noise scales."""
 
-    def information(self, position: str, bound: bool, earlier: Mapping[Factor, Float64]) -> Information:
-        """Return the curvature of the density as the Fisher information at the state in `position`. Collective.
+    def information(
+        self, position: str, bound: bool, earlier: Mapping[Factor, Float64]
+    ) -> Information:
+        """Return the curvature of the density as the Fisher information at the state in `position`.
+
+        Collective.
 
         A density has no second factor that would need a bound.
         """
@@ -174,23 +225,36 @@ class VectorTarget(Generic[D]):
     def second_moments(
         self, position: str, counts: Mapping[ParameterBlock, Array], finish: Finish, result: Shapes
     ) -> dict[str, Float64]:
-        """Return a diagonal matrix, from the curvature, as the data's mean outer product of covariates. Collective."""
-        return unpack(pack(finish({Factor.W: np.diag(self.curvature / self.n_data)}), result), result)
+        """Return a diagonal matrix, from the curvature, as the data's mean outer product of
+        covariates. Collective.
+        """
+        return unpack(
+            pack(finish({Factor.W: np.diag(self.curvature / self.n_data)}), result), result
+        )
 
     def covariate_sums(self, position: str, out: str) -> None:
-        """Set field `out` to 0, in place of sums over data, which a density does not define. Collective."""
+        """Set field `out` to 0, in place of sums over data, which a density does not define.
+
+        Collective.
+        """
         self.block[out].fill(0.0)
 
     def multiply_by_moments(self, position: str, field: str) -> None:
-        """Multiply every row of a field by the curvature, in place of the second moments of covariates. Collective."""
+        """Multiply every row of a field by the curvature, in place of the second moments of
+        covariates. Collective.
+        """
         self.block[field][:] *= self.curvature
 
     def momenta(self, field: str, turned: bool) -> dict[str, Momenta]:
         """Return all momenta, under the name ``theta``."""
         return {"theta": Momenta(Factor.W, field)}
 
-    def sum(self, partials: Mapping[ParameterBlock, Named], finish: Finish, result: Shapes) -> dict[str, Float64]:
-        """Add the named partial sums of all blocks, in block order; every process gets `finish(totals)`. Collective."""
+    def sum(
+        self, partials: Mapping[ParameterBlock, Named], finish: Finish, result: Shapes
+    ) -> dict[str, Float64]:
+        """Add the named partial sums of all blocks, in block order; every process gets
+        `finish(totals)`. Collective.
+        """
         return unpack(pack(finish(dict(partials[self.block])), result), result)
 
     def begin(self, iteration: int) -> None:
@@ -205,11 +269,17 @@ class VectorTarget(Generic[D]):
         return np.atleast_1d(self.density.energy(theta) + prior_energy(self.density, theta))
 
     def find_divergence(self, position: str) -> str:
-        """Name an element of the state that is not finite, or too far from the start; empty without one. Collective."""
+        """Name an element of the state that is not finite, or too far from the start; empty without
+        one. Collective.
+        """
         theta, block = self.block[position], self.block
         strange = np.argwhere(~(np.abs(theta - block.origin) <= FARTHEST * block.spread))
         if not len(strange):
             return ""
         value = float(theta[tuple(strange[0])])
-        far = f", over {FARTHEST:,.0f} units of the curvature from its start" if np.isfinite(value) else ""
+        far = (
+            f", over {FARTHEST:,.0f} units of the curvature from its start"
+            if np.isfinite(value)
+            else ""
+        )
         return f"element {strange[0].tolist()} of theta is {value:.6g}{far}"

@@ -1,27 +1,30 @@
-"""The verdict on draws of a density: reasons to doubt them, each a sentence with what was measured and what to do.
+"""The verdict on draws of a density: reasons to doubt them, each a sentence with what was measured
+and what to do.
 
 An element of theta is named for the first of these reasons that holds:
 
-1. Its R-hat is above `RECOMMENDED_RHAT`. With M halves of chains that agree, the square of R-hat is about 1 + x / E,
-   with x ~ chi^2_(M-1) / (M - 1) and E the ESS of half a chain. With four chains, chance alone exceeds this limit for
-   11 % of the elements at an ESS of 100 per chain, for 0.3 % at 250, and for none at 500 [simulated]. A default run
-   goes on until R-hat is below its limit.
+1. Its R-hat is above `RECOMMENDED_RHAT`. With M halves of chains that agree, the square of R-hat is
+   about 1 + x / E, with x ~ chi^2_(M-1) / (M - 1) and E the ESS of half a chain. With four chains,
+   chance alone exceeds this limit for 11 % of the elements at an ESS of 100 per chain, for 0.3 % at
+   250, and for none at 500 [simulated]. A default run goes on until R-hat is below its limit.
 2. Its ESS, the smaller of bulk and tail, is below `ESS_PER_CHAIN` per chain.
-3. The mean of the second half of the draws differs from that of the first half by more than `DRIFT` standard
-   deviations, and by more than `DRIFT_ERRORS` standard errors. Such a difference in each of four chains mostly raises
-   R-hat above its limit, too, at 0.26 without chance. But R-hat is computed from ranks, so that with heavy tails the
-   means may differ while R-hat is small.
+3. The mean of the second half of the draws differs from that of the first half by more than `DRIFT`
+   standard deviations, and by more than `DRIFT_ERRORS` standard errors. Such a difference in each
+   of four chains mostly raises R-hat above its limit, too, at 0.26 without chance. But R-hat is
+   computed from ranks, so that with heavy tails the means may differ while R-hat is small.
 
-The spread is compared with the density if the density has a gradient, no element has reason 1, D is at most
-`MAX_DIRECTIONS`, and every chain has at least 8 D draws. For a density with mean m, E (theta - m) grad U(theta)^T = I,
-because the integral of the derivative of (theta - m) exp(-U) is 0. Let the density be normal, and average over draws
-from another distribution with the same mean: the left side is then the covariance of the draws times the precision of
-the density. Its smallest and largest eigenvalues are variances of draws divided by the right variances, in the two
-directions in which this ratio is smallest and largest. They show the bias of a step or of minibatches, which R-hat does
-not see, because all chains share it. The first halves of the chains give coordinates y in which their covariance is I,
-a linear fit A y to the gradient in these coordinates, and the two directions. The second halves give E y y^T A from all
-draws, and E y (grad U - A y)^T from the draws at which the gradient is computed. Their sum is unbiased for any density,
-and nearly as precise as the covariance if U is nearly quadratic.
+The spread is compared with the density if the density has a gradient, no element has reason 1, D is
+at most `MAX_DIRECTIONS`, and every chain has at least 8 D draws. For a density with mean m, E
+(theta - m) grad U(theta)^T = I, because the integral of the derivative of (theta - m) exp(-U) is 0.
+Let the density be normal, and average over draws from another distribution with the same mean: the
+left side is then the covariance of the draws times the precision of the density. Its smallest and
+largest eigenvalues are variances of draws divided by the right variances, in the two directions in
+which this ratio is smallest and largest. They show the bias of a step or of minibatches, which
+R-hat does not see, because all chains share it. The first halves of the chains give coordinates y
+in which their covariance is I, a linear fit A y to the gradient in these coordinates, and the two
+directions. The second halves give E y y^T A from all draws, and E y (grad U - A y)^T from the draws
+at which the gradient is computed. Their sum is unbiased for any density, and nearly as precise as
+the covariance if U is nearly quadratic.
 """
 
 from __future__ import annotations
@@ -37,17 +40,24 @@ from dsgmcmc.densities.density import Density, posterior_gradient
 from dsgmcmc.diagnostics.convergence import RECOMMENDED_RHAT
 from dsgmcmc.types import Array, Float64
 
-#: Largest difference between the means of both halves of the draws, in standard deviations and in standard errors; a
-#: reason for doubt exceeds both.
+#: Largest difference between the means of both halves of the draws, in standard deviations and in
+#: standard errors; a reason for doubt exceeds both.
 DRIFT, DRIFT_ERRORS = 0.25, 3.0
 #: Largest relative error of a variance: `EXCESS` plus `EXCESS_ERRORS` standard errors.
 EXCESS, EXCESS_ERRORS = 0.1, 4.0
-#: Approximate maximum number of draws at which the gradient is computed; maximum of D for which the spread is compared.
+#: Approximate maximum number of draws at which the gradient is computed; maximum of D for which the
+#: spread is compared.
 GRADIENTS, MAX_DIRECTIONS = 400, 50
 #: Maximum number of elements that a sentence names.
 NAMED_ELEMENTS = 3
-DIVERGENT = "{:,.0f} divergent trajectories: draws may miss the most curved regions; raise acceptance, or reparametrise"
-CUT = "{:,.0f} trajectories cut at the largest number of steps: mixing is slow; make elements of theta less correlated"
+DIVERGENT = (
+    "{:,.0f} divergent trajectories: draws may miss the most curved regions; raise acceptance, or"
+    " reparametrise"
+)
+CUT = (
+    "{:,.0f} trajectories cut at the largest number of steps: mixing is slow; make elements of"
+    " theta less correlated"
+)
 
 
 class Mixing(NamedTuple):
@@ -56,7 +66,8 @@ class Mixing(NamedTuple):
     Attributes
     ----------
     rhat : (D,) float64
-        Rank-normalised R-hat between the halves of chains, or between the quarters of a single chain.
+        Rank-normalised R-hat between the halves of chains, or between the quarters of a single
+        chain.
     ess : (D,) float64
         The smaller of bulk and tail ESS, over all chains.
     """
@@ -70,7 +81,9 @@ class Mixing(NamedTuple):
         return bool(np.isnan(self.ess).all())
 
     def doubtful(self, chains: int) -> tuple[Array, Array]:
-        """Return two arrays (D,): whether R-hat is too large, or NaN; and whether only the ESS is too small."""
+        """Return two arrays (D,): whether R-hat is too large, or NaN; and whether only the ESS is
+        too small.
+        """
         apart = ~(self.rhat <= RECOMMENDED_RHAT)
         return apart, ~apart & (self.ess < ESS_PER_CHAIN * chains)
 
@@ -86,14 +99,18 @@ def verdict(
     mixing : Mixing
         Of `theta`.
     statistics : sequence of dict
-        Values that the sampler reports for every chain; ``divergent`` and ``cut`` count trajectories.
+        Values that the sampler reports for every chain; ``divergent`` and ``cut`` count
+        trajectories.
     density : Density
     """
     for name, sentence in (("divergent", DIVERGENT), ("cut", CUT)):
         if count := sum(values.get(name, 0) for values in statistics):
             yield sentence.format(count)
     if mixing.is_unknown:
-        yield "R-hat and ESS are unknown, as draws are few or of unequal weight: use more iterations or a constant step"
+        yield (
+            "R-hat and ESS are unknown, as draws are few or of unequal weight: use more iterations"
+            " or a constant step"
+        )
         return
     chains, draws, dimension = theta.shape
     apart, few = mixing.doubtful(chains)
@@ -102,23 +119,40 @@ def verdict(
     moving = ~apart & ~few & (drift > np.maximum(DRIFT, DRIFT_ERRORS * 2 / np.sqrt(mixing.ess)))
     if apart.any():
         named = _name(apart, -mixing.rhat, "R-hat {:.4g}")
-        yield f"the chains disagree about {named}, and R-hat should be at most {RECOMMENDED_RHAT}: use more iterations"
+        yield (
+            f"the chains disagree about {named}, and R-hat should be at most {RECOMMENDED_RHAT}:"
+            " use more iterations"
+        )
     if few.any():
         named = _name(few, mixing.ess, "ESS {:.0f}")
-        yield f"few draws are independent for {named}, and ESS should be {ESS_PER_CHAIN} per chain: use more iterations"
+        yield (
+            f"few draws are independent for {named}, and ESS should be {ESS_PER_CHAIN} per chain:"
+            " use more iterations"
+        )
     if moving.any():
         named = _name(moving, -drift, "{:.2g} standard deviations")
-        yield f"means differ between the first and the second half of the draws for {named}: use a longer burn-in"
-    if hasattr(density, "gradient") and not apart.any() and dimension <= min(MAX_DIRECTIONS, draws // 8):
+        yield (
+            f"means differ between the first and the second half of the draws for {named}: use a"
+            " longer burn-in"
+        )
+    if (
+        hasattr(density, "gradient")
+        and not apart.any()
+        and dimension <= min(MAX_DIRECTIONS, draws // 8)
+    ):
         ratios, errors = spread(theta, density)
         if (np.abs(ratios - 1) > EXCESS + EXCESS_ERRORS * errors).any():
             low, high = np.sqrt(np.maximum(ratios, 0))
             span = f"{low:.2f} to {high:.2f} times the right ones, depending on the direction"
-            yield f"standard deviations are {span}: use a smaller step_size or grid, or compare with sampler hmc"
+            yield (
+                f"standard deviations are {span}: use a smaller step_size or grid, or compare with"
+                " sampler hmc"
+            )
 
 
 def spread(theta: Float64, density: Density) -> tuple[Float64, Float64]:
-    """Estimate variances of draws divided by those of the density, where this ratio is smallest and largest.
+    """Estimate variances of draws divided by those of the density, where this ratio is smallest and
+    largest.
 
     Parameters
     ----------
@@ -136,7 +170,15 @@ def spread(theta: Float64, density: Density) -> tuple[Float64, Float64]:
     root = np.linalg.cholesky(np.atleast_2d(np.cov(y[:, :half].reshape(-1, dimension).T)))
     y = y @ np.linalg.inv(root).T
     picked = np.arange(0, draws, every)
-    slopes = np.array([[posterior_gradient(density, at)[0] for at in chain] for chain in theta[:, picked, None]]) @ root
+    slopes = (
+        np.array(
+            [
+                [posterior_gradient(density, at)[0] for at in chain]
+                for chain in theta[:, picked, None]
+            ]
+        )
+        @ root
+    )
     early = picked < half
     fitted, known = (a[:, early].reshape(-1, dimension) for a in (y[:, picked], slopes))
     fit = np.linalg.lstsq(fitted, known, rcond=None)[0]
@@ -145,12 +187,21 @@ def spread(theta: Float64, density: Density) -> tuple[Float64, Float64]:
     at = y[:, picked[~early]]
     residuals = (at @ axes) * ((slopes[:, ~early] - at @ fit) @ axes)
     groups = np.concatenate([part.mean(axis=1) for part in np.array_split(products, 2, axis=1)])
-    errors = np.hypot(groups.std(axis=0, ddof=1) / sqrt(2 * chains), residuals.std(axis=(0, 1)) / sqrt(at[..., 0].size))
+    errors = np.hypot(
+        groups.std(axis=0, ddof=1) / sqrt(2 * chains),
+        residuals.std(axis=(0, 1)) / sqrt(at[..., 0].size),
+    )
     return products.mean(axis=(0, 1)) + residuals.mean(axis=(0, 1)), errors
 
 
 def _name(chosen: Array, order: Float64, measure: str) -> str:
     """Name the chosen elements, in ascending `order`, each with abs(order) in the format `measure`."""
     ranked = [k for k in np.argsort(order).tolist() if chosen[k]]
-    named = ", ".join(f"element {k} ({measure.format(abs(order[k]))})" for k in ranked[:NAMED_ELEMENTS])
-    return f"{named} and {len(ranked) - NAMED_ELEMENTS:,} more" if len(ranked) > NAMED_ELEMENTS else named
+    named = ", ".join(
+        f"element {k} ({measure.format(abs(order[k]))})" for k in ranked[:NAMED_ELEMENTS]
+    )
+    return (
+        f"{named} and {len(ranked) - NAMED_ELEMENTS:,} more"
+        if len(ranked) > NAMED_ELEMENTS
+        else named
+    )

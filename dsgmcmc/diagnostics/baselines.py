@@ -1,24 +1,29 @@
-r"""Two baselines that a model should beat on the test ratings: the mean of the ratings, and biases only.
+r"""Two baselines that a model should beat on the test ratings: the mean of the ratings, and biases
+only.
 
-*Biases only* is the default model at rank 0, x_ij = mu + a_i + b_j + noise. With mu and v the mean and variance of the
-training ratings, the priors are a_i ~ N(0, 1 / lambda_a), lambda_a ~ Gamma(4, rate 3 v / 8), likewise for b_j, and
-tau ~ Gamma(1, rate v) for the precision of the noise. The posterior is approximated by independent normals
-q(a_i) = N(m_i, s_i) and q(b_j) = N(m_j, s_j) that maximise the lower bound on the evidence [Lim & Teh 2007, sections 2
-and 3, here with the biases alone]:
+*Biases only* is the default model at rank 0, x_ij = mu + a_i + b_j + noise. With mu and v the mean
+and variance of the training ratings, the priors are a_i ~ N(0, 1 / lambda_a), lambda_a ~ Gamma(4,
+rate 3 v / 8), likewise for b_j, and tau ~ Gamma(1, rate v) for the precision of the noise. The
+posterior is approximated by independent normals q(a_i) = N(m_i, s_i) and q(b_j) = N(m_j, s_j) that
+maximise the lower bound on the evidence [Lim & Teh 2007, sections 2 and 3, here with the biases
+alone]:
 
     s_i = 1 / (tau n_i + lambda_a),    m_i = s_i tau sum_j (x_ij - mu - m_j),
     lambda_a = (4 + sum_i (1 - lambda_a s_i) / 2) / (3 v / 8 + sum_i m_i^2 / 2),
     tau = (1 + N / 2) / (v + sum_ij [(x_ij - mu - m_i - m_j)^2 + s_i + s_j] / 2)
 
-where row i has n_i of the N training ratings. The prediction of a rating is N(mu + m_i + m_j, 1 / tau + s_i + s_j). On
-MovieLens 100K and 1M its RMSE and log score differ by at most 0.0002 from the scores of a run with ``--rank 0``.
+where row i has n_i of the N training ratings. The prediction of a rating is N(mu + m_i + m_j, 1 /
+tau + s_i + s_j). On MovieLens 100K and 1M its RMSE and log score differ by at most 0.0002 from the
+scores of a run with ``--rank 0``.
 
-The usual update (4 + I / 2) / (3 v / 8 + sum_i (m_i^2 + s_i) / 2) of lambda_a has the same fixed point as the update
-above, but takes hundreds of sweeps if the ratings contain little information about the biases.
+The usual update (4 + I / 2) / (3 v / 8 + sum_i (m_i^2 + s_i) / 2) of lambda_a has the same fixed
+point as the update above, but takes hundreds of sweeps if the ratings contain little information
+about the biases.
 
-A sweep reads the training ratings once, some rows at a time. It computes the means of the rows from the means of the
-columns, and in the same pass the sums for the next means of the columns. All precisions converge to 2 % in three to
-eight sweeps; sparse data may take thirty. One process computes all sums, in the order of the file.
+A sweep reads the training ratings once, some rows at a time. It computes the means of the rows from
+the means of the columns, and in the same pass the sums for the next means of the columns. All
+precisions converge to 2 % in three to eight sweeps; sparse data may take thirty. One process
+computes all sums, in the order of the file.
 
 [Lim & Teh 2007] Variational Bayesian approach to movie rating prediction, KDD Cup and Workshop.
 """
@@ -72,25 +77,36 @@ class BiasesOnly(NamedTuple):
         return self.mean + self.means[0][rows] + self.means[1][columns]
 
     def predictive(self, rows: Int64, columns: Int32, levels: Float64 | None = None) -> Predictive:
-        """Return the predictive distributions of the ratings of pairs; `levels` are the ratings' levels, if known."""
+        """Return the predictive distributions of the ratings of pairs; `levels` are the ratings'
+        levels, if known.
+        """
         variance = self.noise + self.variances[0][rows] + self.variances[1][columns]
-        return self.law.predictive_of_moments(Moments(self.predict(rows, columns), variance, None, levels))
+        return self.law.predictive_of_moments(
+            Moments(self.predict(rows, columns), variance, None, levels)
+        )
 
 
 def fit_biases_only(ratings: Ratings, law: type[Law] = Gaussian) -> BiasesOnly:
     """Fit biases only to the training ratings, on the scale of `law`."""
     ratings = law.view(ratings)
     n, counts = ratings.nnz, (np.diff(ratings.row_indptr), ratings.column_counts)
-    squares = sum(float(np.square(x).sum()) for _, _, x in _deviations(ratings, "train", ratings.row_indptr))
+    squares = sum(
+        float(np.square(x).sum()) for _, _, x in _deviations(ratings, "train", ratings.row_indptr)
+    )
     variance = squares / n or 1.0
     means = np.zeros(ratings.n_rows), np.zeros(ratings.n_cols)
     tau, strengths = 2 / variance, [4 / variance] * 2
     for _ in range(MAX_SWEEPS):
         sums, squares = _sweep(ratings, means, tau, strengths[0])
-        variances = [1 / (tau * number + strength) for number, strength in zip(counts, strengths, strict=True)]
+        variances = [
+            1 / (tau * number + strength)
+            for number, strength in zip(counts, strengths, strict=True)
+        ]
         means[1][:] = tau * variances[1] * sums
         squares += float(means[1] @ (counts[1] * means[1] - 2 * sums))
-        squares += sum(float(number @ spread) for number, spread in zip(counts, variances, strict=True))
+        squares += sum(
+            float(number @ spread) for number, spread in zip(counts, variances, strict=True)
+        )
         old, tau = np.array([tau, *strengths]), (1 + n / 2) / (variance + squares / 2)
         strengths = [
             (PRECISION_SHAPE + (len(mean) - strength * spread.sum()) / 2)
@@ -102,7 +118,9 @@ def fit_biases_only(ratings: Ratings, law: type[Law] = Gaussian) -> BiasesOnly:
     return BiasesOnly(law, ratings.mean, 1 / tau, means, (variances[0], variances[1]))
 
 
-def _sweep(ratings: Ratings, means: tuple[Float64, Float64], tau: float, strength: float) -> tuple[Float64, float]:
+def _sweep(
+    ratings: Ratings, means: tuple[Float64, Float64], tau: float, strength: float
+) -> tuple[Float64, float]:
     """Set the means of the rows in place, given the means of the columns; `strength` is lambda_a.
 
     Returns
@@ -116,7 +134,11 @@ def _sweep(ratings: Ratings, means: tuple[Float64, Float64], tau: float, strengt
     for rows, columns, residuals in _deviations(ratings, "train", ratings.row_indptr):
         span = slice(int(rows[0]), int(rows[-1]) + 1)
         row_sums = np.bincount(rows - span.start, residuals - means[1][columns])
-        means[0][span] = tau * row_sums / (tau * np.diff(ratings.row_indptr[span.start : span.stop + 1]) + strength)
+        means[0][span] = (
+            tau
+            * row_sums
+            / (tau * np.diff(ratings.row_indptr[span.start : span.stop + 1]) + strength)
+        )
         residuals -= means[0][rows]
         sums += np.bincount(columns, residuals, minlength=len(sums))
         squares += float(residuals @ residuals)
@@ -127,24 +149,39 @@ def baselines(ratings: Ratings, biases: BiasesOnly) -> dict[str, float]:
     """Return the RMSE of the two baselines on the test ratings, ``mean_only`` and ``biases_only``."""
     squares = np.zeros(2)
     for rows, columns, x in _deviations(ratings, "test", ratings.test_indptr):
-        squares += (x @ x, np.square(x + ratings.mean - biases.predictive(rows, columns).mean).sum())
+        squares += (
+            x @ x,
+            np.square(x + ratings.mean - biases.predictive(rows, columns).mean).sum(),
+        )
     mean_only, biases_only = np.sqrt(squares / ratings.nnz_test).tolist()
     return {"mean_only": mean_only, "biases_only": biases_only}
 
 
-def _deviations(ratings: Ratings, part: Split, indptr: Int64) -> Iterator[tuple[Int64, Int32, Float64]]:
-    """Yield row, column, and value minus training mean, of training or test ratings, some rows at a time."""
+def _deviations(
+    ratings: Ratings, part: Split, indptr: Int64
+) -> Iterator[tuple[Int64, Int32, Float64]]:
+    """Yield row, column, and value minus training mean, of training or test ratings, some rows at a
+    time.
+    """
     for start, stop in row_slabs(indptr, _SLAB):
         ends, columns, values = ratings.slab(part, start, stop)
         if len(columns):
-            yield np.repeat(np.arange(start, stop), np.diff(ends)), columns, values.astype(np.float64) - ratings.mean
+            yield (
+                np.repeat(np.arange(start, stop), np.diff(ends)),
+                columns,
+                values.astype(np.float64) - ratings.mean,
+            )
 
 
 # ---------------------------------------------------------------------- comparison with a model
 
 
 def advantage(
-    parts: Iterable[TestPredictions], law: type[Law], levels: Float64 | None, ratings: Ratings, biases: BiasesOnly
+    parts: Iterable[TestPredictions],
+    law: type[Law],
+    levels: Float64 | None,
+    ratings: Ratings,
+    biases: BiasesOnly,
 ) -> dict[str, Any] | None:
     """Compare a model with biases only, by their predictions of the test ratings.
 
@@ -164,11 +201,12 @@ def advantage(
     Returns
     -------
     dict or None
-        ``measure`` is ``log_probability`` if ratings have levels, else ``log_predictive_density``; ``biases_only`` is
-        the mean of this measure for biases only. ``gain`` is the mean for the model minus this mean, and
-        ``gain_error`` is the standard error of the difference (`dsgmcmc.diagnostics.scores`). ``square`` and
-        ``square_error`` are the reduction of the mean squared error and its standard error. None if all test ratings
-        are by one user, because then no standard error is known, or if one has probability 0.
+        ``measure`` is ``log_probability`` if ratings have levels, else ``log_predictive_density``;
+        ``biases_only`` is the mean of this measure for biases only. ``gain`` is the mean for the
+        model minus this mean, and ``gain_error`` is the standard error of the difference
+        (`dsgmcmc.diagnostics.scores`). ``square`` and ``square_error`` are the reduction of the
+        mean squared error and its standard error. None if all test ratings are by one user, because
+        then no standard error is known, or if one has probability 0.
     """
     users = ratings.n_cols if ratings.transposed else ratings.n_rows
     sums, counts = np.zeros((2, users)), np.zeros(users, np.int64)
@@ -182,7 +220,11 @@ def advantage(
         owners = columns if ratings.transposed else rows
         np.add.at(counts, owners, 1)
         np.add.at(sums[0], owners, logs - simple_logs)
-        np.add.at(sums[1], owners, np.square(test.rating - simple.mean) - np.square(test.rating - test.point(law)))
+        np.add.at(
+            sums[1],
+            owners,
+            np.square(test.rating - simple.mean) - np.square(test.rating - test.point(law)),
+        )
         total += float(simple_logs.sum())
     if np.count_nonzero(counts) < 2 or not np.isfinite(sums[0]).all():
         return None
@@ -202,7 +244,9 @@ def _has_levels(predictive: Predictive) -> bool:
 
 
 def _log_scores(predictive: Predictive, x: Float64, whole: bool) -> Float64:
-    """Return log probabilities of levels, or log densities; for `whole` x, log probabilities of x - 0.5 to x + 0.5."""
+    """Return log probabilities of levels, or log densities; for `whole` x, log probabilities of x -
+    0.5 to x + 0.5.
+    """
     if _has_levels(predictive):
         return predictive.log_probability(x)
     if whole and not predictive.whole:
@@ -213,7 +257,10 @@ def _log_scores(predictive: Predictive, x: Float64, whole: bool) -> Float64:
 def _pairs(ratings: Ratings, start: int, stop: int) -> tuple[Int64, Int32]:
     """Return the rows and columns of the test ratings `start` to `stop`, in the order of the file."""
     indptr = ratings.test_indptr
-    first, last = int(np.searchsorted(indptr, start, side="right")) - 1, int(np.searchsorted(indptr, stop))
+    first, last = (
+        int(np.searchsorted(indptr, start, side="right")) - 1,
+        int(np.searchsorted(indptr, stop)),
+    )
     columns = ratings.slab("test", first, last)[1]
     rows = np.repeat(np.arange(first, last), np.diff(indptr[first : last + 1]))
     cut = slice(start - int(indptr[first]), stop - int(indptr[first]))

@@ -1,4 +1,6 @@
-"""The result of a comparison of models: a table, and the recommended model; stored in a file with a checksum."""
+"""The result of a comparison of models: a table, and the recommended model; stored in a file with a
+checksum.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from dsgmcmc.diagnostics.summary import read_summary, save_summary
 from dsgmcmc.errors import refusing
 
-#: Texts for the criteria, by their names in tables. For every criterion but the RMSE, larger values are better.
+#: Texts for the criteria, by their names in tables. For every criterion but the RMSE, larger values
+#: are better.
 CRITERIA = {
     "log-probability": "log probability of the rating's level",
     "log-density": "log density",
@@ -34,10 +37,11 @@ class Model(BaseModel):
     criterion : float or None
         Mean of the criterion over the held-out ratings; None if the chain diverged.
     behind, error : float or None
-        By how much its criterion is worse than that of the best model, after as many sweeps as both chains have, and
-        the standard error of this difference.
+        By how much its criterion is worse than that of the best model, after as many sweeps as both
+        chains have, and the standard error of this difference.
     rmse, mae : float or None
-        Errors of predictions (with scale log, of means or medians: `dsgmcmc.model.scale`), if they were measured.
+        Errors of predictions (with scale log, of means or medians: `dsgmcmc.model.scale`), if they
+        were measured.
     seconds : float or None
         Time that its chain took.
     """
@@ -65,12 +69,13 @@ class Comparison(BaseModel):
     metric : str
         A key of `CRITERIA`.
     training, held_out : int
-        Number of ratings from which the models were sampled, and number of ratings on which they were scored.
+        Number of ratings from which the models were sampled, and number of ratings on which they
+        were scored.
     models : list of Model
         In the order of their complexity.
     left_out : list of str
-        Models that were not sampled, because their likelihood, or a part added to the model, had no gain when tried
-        alone.
+        Models that were not sampled, because their likelihood, or a part added to the model, had no
+        gain when tried alone.
     best, recommended : str
         Names of the model with the best criterion, and of the recommended model.
     given_up : list of str
@@ -102,9 +107,13 @@ class Comparison(BaseModel):
         return self.model(self.recommended).settings
 
     def without_recommended(self) -> Self | None:
-        """Recommend the best other model after the recommended model diverged; None if no other model has a score."""
+        """Recommend the best other model after the recommended model diverged; None if no other
+        model has a score.
+        """
         given_up = [*self.given_up, self.recommended]
-        scores = {model.name: model.criterion for model in self.models if model.criterion is not None}
+        scores = {
+            model.name: model.criterion for model in self.models if model.criterion is not None
+        }
         others = [name for name in scores if name not in given_up]
         if not others:
             return None
@@ -116,18 +125,26 @@ class Comparison(BaseModel):
         """Write the recommendation as a sentence."""
         criterion = CRITERIA[self.metric]
         if self.given_up:
-            return f"Take {self.recommended}: {' and '.join(self.given_up)} diverged in the full run."
+            return (
+                f"Take {self.recommended}: {' and '.join(self.given_up)} diverged in the full run."
+            )
         if self.recommended == self.best:
             return f"Take {self.recommended}: it has the best {criterion}."
         chosen = self.model(self.recommended)
         return (
-            f"Take {self.recommended}: it is the simplest model whose {criterion} is within one standard error of the "
-            f"best, that of {self.best} ({chosen.behind:.4f} worse, standard error {chosen.error:.4f})."
+            f"Take {self.recommended}: it is the simplest model whose {criterion} is within one"
+            f" standard error of the best, that of {self.best} ({chosen.behind:.4f} worse, standard"
+            f" error {chosen.error:.4f})."
         )
 
     def including(self, given: Mapping[str, Any]) -> Self:
-        """Return the comparison with the settings that were `given` for all models among the settings of every one."""
-        models = [model.model_copy(update={"settings": {**model.settings, **given}}) for model in self.models]
+        """Return the comparison with the settings that were `given` for all models among the
+        settings of every one.
+        """
+        models = [
+            model.model_copy(update={"settings": {**model.settings, **given}})
+            for model in self.models
+        ]
         return self.model_copy(update={"models": models})
 
     def save(self, path: Path) -> None:
@@ -136,7 +153,10 @@ class Comparison(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> Comparison:
-        """Read a comparison. Raises InputError if the file is damaged, and FileNotFoundError if there is none."""
+        """Read a comparison.
+
+        Raises InputError if the file is damaged, and FileNotFoundError if there is none.
+        """
         with refusing(f"{path} is damaged", ValidationError):
             return cls.model_validate(read_summary(path))
 

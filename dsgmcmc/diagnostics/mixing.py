@@ -1,21 +1,25 @@
 r"""Rank-normalised R-hat and effective sample size [Vehtari 2021].
 
-Every chain is split into two halves, so that a trend within a chain shows as a difference between halves. Let W be the
-mean variance within the M halves of n draws, and B / n the variance of their means. Then
+Every chain is split into two halves, so that a trend within a chain shows as a difference between
+halves. Let W be the mean variance within the M halves of n draws, and B / n the variance of their
+means. Then
 
 .. math:: \hat V = \tfrac{n - 1}{n} W + \tfrac{1}{n} B, \qquad \hat R = \sqrt{\hat V / W}       (eq. 3, 4)
 
-where the values are normal scores: normal quantiles of the ranks among all draws. R-hat is also computed for the draws
-folded at their median, and the larger value counts. With :math:`\hat\rho_t` the autocorrelation at lag t (eq. 10),
+where the values are normal scores: normal quantiles of the ranks among all draws. R-hat is also
+computed for the draws folded at their median, and the larger value counts. With :math:`\hat\rho_t`
+the autocorrelation at lag t (eq. 10),
 
 .. math:: \mathrm{ESS} = M n / \hat\tau, \quad \hat\tau = -1 + 2 \sum_k \hat P_k, \quad
           \hat P_k = \hat\rho_{2k} + \hat\rho_{2k + 1},
 
-summed over Geyer's initial monotone positive sequence (eq. 12, 13): the sum stops at the first pair that is not
-positive, and a pair larger than its predecessor is replaced by the predecessor. Bulk ESS is the ESS of the normal
-scores. Tail ESS is the smaller ESS of two indicators: that a draw is at most the 5 % quantile, or the 95 % quantile.
+summed over Geyer's initial monotone positive sequence (eq. 12, 13): the sum stops at the first pair
+that is not positive, and a pair larger than its predecessor is replaced by the predecessor. Bulk
+ESS is the ESS of the normal scores. Tail ESS is the smaller ESS of two indicators: that a draw is
+at most the 5 % quantile, or the 95 % quantile.
 
-[Vehtari 2021] Rank-normalization, folding, and localization: an improved R-hat, Bayesian Analysis 16.
+[Vehtari 2021] Rank-normalization, folding, and localization: an improved R-hat, Bayesian Analysis
+16.
 """
 
 from __future__ import annotations
@@ -40,7 +44,8 @@ def rhat(values: Float64) -> Float64:
     Parameters
     ----------
     values : (chains, draws, m) float64
-        At least `dsgmcmc.config.units.LEAST_DRAWS` draws of m quantities. For one chain, its halves are compared.
+        At least `dsgmcmc.config.units.LEAST_DRAWS` draws of m quantities. For one chain, its halves
+        are compared.
 
     Returns
     -------
@@ -58,28 +63,40 @@ def ess_bulk(values: Float64) -> Float64:
 
 
 def ess_tail(values: Float64) -> Float64:
-    """Return the effective sample size of all chains for the quantiles `TAILS`, the smaller of the two."""
+    """Return the effective sample size of all chains for the quantiles `TAILS`, the smaller of the
+    two.
+    """
     quantiles = np.quantile(values, TAILS, axis=(0, 1))
     below = [_ess(halves((values <= quantile).astype(np.float64))) for quantile in quantiles]
     return np.minimum(*below)
 
 
 def halves(values: Float64) -> Float64:
-    """Return both halves of every chain, (2 chains, n, m); the middle one of an odd number of draws is left out."""
+    """Return both halves of every chain, (2 chains, n, m); the middle one of an odd number of draws
+    is left out.
+    """
     n = values.shape[1] // 2
     return np.concatenate([values[:, :n], values[:, -n:]])
 
 
 def _normal_scores(values: Float64) -> Float64:
-    """Return the normal quantiles of the ranks among all draws (eq. 14); equal values share their mean rank."""
+    """Return the normal quantiles of the ranks among all draws (eq.
+
+    14); equal values share their mean rank.
+    """
     ranks = _ranks(values.reshape(-1, values.shape[-1]))
-    n, quantile = len(ranks), NormalDist().inv_cdf  # that of SciPy is slow to import, and means of ranks are halves
+    n, quantile = (
+        len(ranks),
+        NormalDist().inv_cdf,
+    )  # that of SciPy is slow to import, and means of ranks are halves
     scores = np.array([quantile((half / 2 - 0.375) / (n + 0.25)) for half in range(2, 2 * n + 1)])
     return scores[(2 * ranks - 2).astype(np.intp)].reshape(values.shape)
 
 
 def _ranks(values: Float64) -> Float64:
-    """Return ranks from 1 in every column, (n, m) float64, like `scipy.stats.rankdata`, which is slow to import."""
+    """Return ranks from 1 in every column, (n, m) float64, like `scipy.stats.rankdata`, which is
+    slow to import.
+    """
     ranks = np.empty(values.shape)
     for rank, column in zip(ranks.T, values.T, strict=True):
         ordered = np.sort(column)
@@ -92,7 +109,9 @@ def _plain_rhat(values: Float64) -> Float64:
     n = values.shape[1]
     within = values.var(axis=1, ddof=1).mean(axis=0)
     between = values.mean(axis=1).var(axis=0, ddof=1)
-    with np.errstate(invalid="ignore", divide="ignore"):  # quantities that are constant within chains
+    with np.errstate(
+        invalid="ignore", divide="ignore"
+    ):  # quantities that are constant within chains
         return np.sqrt((n - 1) / n + between / within)  # type: ignore[no-any-return]
 
 
@@ -111,16 +130,24 @@ def _ess(values: Float64) -> Float64:
     last = np.minimum(positive.sum(axis=0), len(pairs) - 1)
     counted = np.arange(len(pairs))[:, None] < last
     monotone = np.where(counted, np.minimum.accumulate(pairs, axis=0), 0.0)
-    even = np.take_along_axis(rho, 2 * last[None], axis=0)[0]  # first term of the pair at which the sum stops
+    even = np.take_along_axis(rho, 2 * last[None], axis=0)[
+        0
+    ]  # first term of the pair at which the sum stops
     tau = -1 + 2 * monotone.sum(axis=0) + np.maximum(even, 0.0)
     draws = n_halves * n
-    return np.asarray(np.where(total > 0, draws / np.maximum(tau, 1 / np.log10(draws)), draws), np.float64)
+    return np.asarray(
+        np.where(total > 0, draws / np.maximum(tau, 1 / np.log10(draws)), draws), np.float64
+    )
 
 
 def _autocovariance(values: Float64) -> Float64:
-    """Return the mean, over the chains, of the autocovariance at every lag, with divisor n, (n, m) float64."""
+    """Return the mean, over the chains, of the autocovariance at every lag, with divisor n, (n, m)
+    float64.
+    """
     n = values.shape[1]
-    power = 1 << (2 * n - 1).bit_length()  # padded with zeros, so that the end does not meet the beginning
+    power = (
+        1 << (2 * n - 1).bit_length()
+    )  # padded with zeros, so that the end does not meet the beginning
     size = next(size for size in (5 * power // 8, 3 * power // 4, power) if size >= 2 * n - 1)
     spectrum = np.fft.rfft(values - values.mean(axis=1, keepdims=True), n=size, axis=1)
     squares = (spectrum.real**2 + spectrum.imag**2).mean(axis=0)

@@ -1,4 +1,6 @@
-"""Facts about a run, as lines and tables for ``dsgmcmc info`` and the report, and the check of all its files."""
+"""Facts about a run, as lines and tables for ``dsgmcmc info`` and the report, and the check of all
+its files.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,9 @@ def _verdict(known: Mapping[str, Any]) -> Verdict:
     """Judge a run that has ended."""
     summary, cautions = known["summary"], known["run"].get("cautions", [])
     current = {"reached": known["reached"], "iterations": known["settings"]["iterations"]}
-    if summary is None or summary["reached"] != known["reached"]:  # the last job ended before it wrote the summary
+    if (
+        summary is None or summary["reached"] != known["reached"]
+    ):  # the last job ended before it wrote the summary
         return Verdict([f"no result yet: {named('resume')} writes it"], cautions, [ending(current)])
     look = summary["until"]
     if look and look["iteration"] < max(current["reached"]):  # the run continued after this check
@@ -109,23 +113,35 @@ def _settings(known: Mapping[str, Any]) -> dict[str, Any]:
     facts, jobs = known["run"], known["jobs"]
     labelled: dict[str, Any] = {}
     for name, value in known["settings"].items():
-        labelled |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+        labelled |= (
+            {f"{name}.{key}": v for key, v in value.items()}
+            if isinstance(value, dict)
+            else {name: value}
+        )
     if jobs:
         labelled["started with"] = _command(jobs[0])
     if len(jobs) > 1:
         labelled[f"job {len(jobs)}"] = _command(jobs[-1])
     labelled |= {"sampled from": facts.get("data", ""), "config_hash": facts.get("config_hash", "")}
-    labelled["versions"] = ", ".join(f"{name} {version}" for name, version in facts.get("versions", {}).items())
+    labelled["versions"] = ", ".join(
+        f"{name} {version}" for name, version in facts.get("versions", {}).items()
+    )
     for iteration, changes in known["version_changes"].items():
-        labelled[f"from iteration {iteration}"] = ", ".join(f"{name} {new}" for name, (_, new) in changes.items())
+        labelled[f"from iteration {iteration}"] = ", ".join(
+            f"{name} {new}" for name, (_, new) in changes.items()
+        )
     if known["summary"]:
         labelled["last result"] = known["summary"]["time"]
     if comparison := known.get("comparison"):
         models = len(comparison["models"])
-        labelled["model"] = f"{comparison['recommended']}: recommended of {models} that were compared"
+        labelled["model"] = (
+            f"{comparison['recommended']}: recommended of {models} that were compared"
+        )
     for number, chain in enumerate(known["chains"]):
         checkpoints = ", ".join(f"{iteration:,}" for iteration in chain["checkpoints"])
-        labelled[f"chain {number}"] = f"checkpoints {checkpoints or 'none'}; {chain['saved_draws']} saved draws"
+        labelled[f"chain {number}"] = (
+            f"checkpoints {checkpoints or 'none'}; {chain['saved_draws']} saved draws"
+        )
     return labelled
 
 
@@ -136,11 +152,18 @@ def _command(job: Mapping[str, Any]) -> str:
 
 
 def convergence_table(diagnosis: Mapping[str, Any]) -> Table:
-    """Make a table of R-hat and ESS of shared parameters, and their worst values for predictions, from `diagnose`."""
-    rows = [[x["label"], f"{x['mean']:.5g}", f"{x['sd']:.3g}", *_measures(x)] for x in diagnosis["quantities"]]
+    """Make a table of R-hat and ESS of shared parameters, and their worst values for predictions,
+    from `diagnose`.
+    """
+    rows = [
+        [x["label"], f"{x['mean']:.5g}", f"{x['sd']:.3g}", *_measures(x)]
+        for x in diagnosis["quantities"]
+    ]
     predictions = diagnosis["predictions"]
     if predictions["pairs"]:
-        rows.append([f"worst of {predictions['pairs']} predictions", "", "", *_measures(predictions)])
+        rows.append(
+            [f"worst of {predictions['pairs']} predictions", "", "", *_measures(predictions)]
+        )
     title = f"{diagnosis['chains']} chain(s) of {diagnosis['draws']} draws"
     return Table(title, ("quantity", "mean", "sd", "R-hat", "ESS bulk", "ESS tail"), rows)
 
@@ -155,7 +178,9 @@ def _measures(line: Mapping[str, Any]) -> list[str]:
 
 
 def score_tables(scored: Mapping[str, Any] | None) -> list[Table]:
-    """Make tables of the scores of test ratings, in total and by number of training ratings, from `calibration`."""
+    """Make tables of the scores of test ratings, in total and by number of training ratings, from
+    `calibration`.
+    """
     if scored is None:
         return []
     of_point = " of the median" if scored.get("point") == "median" else ""
@@ -170,16 +195,31 @@ def score_tables(scored: Mapping[str, Any] | None) -> list[Table]:
         "log_predictive_density": "log predictive density",
         "log_probability": "log probability of the level",
     }
-    rows = [[label, written(scored[name])] for name, label in labels.items() if scored.get(name) is not None]
-    rows += [[f"inside {level:.0%} intervals", f"{share:.1%}"] for level, share in scored["coverage"].items()]
+    rows = [
+        [label, written(scored[name])]
+        for name, label in labels.items()
+        if scored.get(name) is not None
+    ]
+    rows += [
+        [f"inside {level:.0%} intervals", f"{share:.1%}"]
+        for level, share in scored["coverage"].items()
+    ]
     groups = [
-        [f"{kind}s with {group['from']:,} to {group['to']:,}", written(group["rmse"]), f"{group['coverage_90']:.1%}"]
+        [
+            f"{kind}s with {group['from']:,} to {group['to']:,}",
+            written(group["rmse"]),
+            f"{group['coverage_90']:.1%}",
+        ]
         for kind, name in (("user", "by_activity"), ("item", "by_popularity"))
         for group in scored[name]
     ]
     return [
         Table(f"{scored['ratings']:,} test ratings", ("score", "value"), rows),
-        Table("By number of training ratings", ("test ratings of", "RMSE", "inside 90% intervals"), groups),
+        Table(
+            "By number of training ratings",
+            ("test ratings of", "RMSE", "inside 90% intervals"),
+            groups,
+        ),
     ]
 
 

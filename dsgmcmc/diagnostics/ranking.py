@@ -1,14 +1,17 @@
-r"""Quality of rankings: how many of the items that users liked in the test ratings are recommended to these users.
+r"""Quality of rankings: how many of the items that users liked in the test ratings are recommended
+to these users.
 
-An item is *liked* if its test rating reaches a threshold. To a user with n liked items, the k best of the items that
-this user did not rate in training are recommended. With h_r = 1 if the item at rank r is liked, otherwise 0,
+An item is *liked* if its test rating reaches a threshold. To a user with n liked items, the k best
+of the items that this user did not rate in training are recommended. With h_r = 1 if the item at
+rank r is liked, otherwise 0,
 
     precision = sum_r h_r / k,   recall = sum_r h_r / n,   reciprocal rank = 1 / min{r: h_r = 1}, or 0
     NDCG = sum_r h_r / log2(1 + r)  /  sum_{r <= min(n, k)} 1 / log2(1 + r)       [Järvelin & Kekäläinen 2002]
 
-These measures are averaged over users with a liked item, with normal 95 % intervals of the average. Two rankings are
-compared by the mean difference over users and its standard error, which is usually smaller than the standard errors of
-the two means. Items that a user has not rated count as not liked, so the measures are useful only for comparisons.
+These measures are averaged over users with a liked item, with normal 95 % intervals of the average.
+Two rankings are compared by the mean difference over users and its standard error, which is usually
+smaller than the standard errors of the two means. Items that a user has not rated count as not
+liked, so the measures are useful only for comparisons.
 
 [Järvelin & Kekäläinen 2002] Cumulated gain-based evaluation of IR techniques, ACM TOIS 20(4).
 """
@@ -32,7 +35,8 @@ Lists = Int32  # (users, k): rows of items, the best first, then -1
 
 MEASURES = ("ndcg", "precision", "recall", "reciprocal_rank")
 
-#: Rules of `recommend` that are compared, the default first: the ranking criterion, and z of a lower bound.
+#: Rules of `recommend` that are compared, the default first: the ranking criterion, and z of a
+#: lower bound.
 RULES: dict[str, tuple[By, float]] = {
     "likely": ("likely", 0.0),
     "exposure": ("exposure", 0.0),
@@ -51,33 +55,40 @@ USERS = 1000
 
 
 def evaluate(
-    run: Run, rated: Rated | None = None, at: int = 10, liked: float | None = None, users: int | None = USERS
+    run: Run,
+    rated: Rated | None = None,
+    at: int = 10,
+    liked: float | None = None,
+    users: int | None = USERS,
 ) -> dict[str, Any]:
     """Compare rankings on the test ratings: by the rules of `recommend`, and by popularity.
 
-    The rule `exposure` is EASE^R (`dsgmcmc.posterior.exposure`), which uses only which user rated which item.
+    The rule `exposure` is EASE^R (`dsgmcmc.posterior.exposure`), which uses only which user rated
+    which item.
 
     Parameters
     ----------
     run : Run
         A run with test ratings, from `dsgmcmc.open_run`, or `run_` of a `BPMF`.
     rated : Rated, optional
-        Items that users rated in training, which are not recommended to them; by default read from the ratings file of
-        the run.
+        Items that users rated in training, which are not recommended to them; by default read from
+        the ratings file of the run.
     at : int, optional
         Length k of the lists.
     liked : float, optional
-        Lowest rating that counts as liked; by default `dsgmcmc.posterior.rank.liked_from`. Every click counts as liked.
+        Lowest rating that counts as liked; by default `dsgmcmc.posterior.rank.liked_from`. Every
+        click counts as liked.
     users : int, optional
         Maximum number of users, evenly spaced among the users with a liked item; None for all.
 
     Returns
     -------
     dict
-        ``at``, ``liked``, ``users`` (number of users), ``of_users`` (number of users with a liked item) and ``rules``.
-        For each rule this list has a dict with its name ``rule``; for each measure, such as ``"recall"``, the values
-        ``mean``, ``low`` and ``high``; and ``difference``, the ``mean`` difference in NDCG from the default rule with
-        its ``se``, which is 1 for a single user.
+        ``at``, ``liked``, ``users`` (number of users), ``of_users`` (number of users with a liked
+        item) and ``rules``. For each rule this list has a dict with its name ``rule``; for each
+        measure, such as ``"recall"``, the values ``mean``, ``low`` and ``high``; and
+        ``difference``, the ``mean`` difference in NDCG from the default rule with its ``se``, which
+        is 1 for a single user.
 
     Raises
     ------
@@ -100,7 +111,13 @@ def evaluate(
         averages = {measure: average(by_user) for measure, by_user in values.items()}
         se = min(change.error, 1.0)  # unknown for a single user
         rules.append({"rule": name, **averages, "difference": {"mean": change.mean, "se": se}})
-    return {"at": at, "liked": liked, "users": len(sampled), "of_users": len(eligible), "rules": rules}
+    return {
+        "at": at,
+        "liked": liked,
+        "users": len(sampled),
+        "of_users": len(eligible),
+        "rules": rules,
+    }
 
 
 def evenly_spaced(users: Int32, limit: int | None) -> Int32:
@@ -113,33 +130,45 @@ def _lists(run: Run, users: Int32, rated: Rated, top: int, liked: float) -> dict
     """Return the lists by every rule, and by popularity."""
     lists = {}
     for name, (by, z) in RULES.items():
-        with_bound = by == "likely" and run.config.law.can_be_evaluated  # clicks have no probability of being liked
-        lists[name] = recommended(run, users, Ranking(top, by, z, at_least=liked if with_bound else None), rated)
+        with_bound = (
+            by == "likely" and run.config.law.can_be_evaluated
+        )  # clicks have no probability of being liked
+        lists[name] = recommended(
+            run, users, Ranking(top, by, z, at_least=liked if with_bound else None), rated
+        )
     return {**lists, "most popular": popular(run, users, rated, top)}
 
 
 def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
-    """For a run on clicks, measure rankings by the rule ``mean``; `ratings` is the run's open ratings file.
+    """For a run on clicks, measure rankings by the rule ``mean``; `ratings` is the run's open
+    ratings file.
 
-    Returns ``users`` (number of users), and for ``"recall@20"`` and ``"ndcg@100"`` the ``mean`` over users, its normal
-    95 % interval ``low`` to ``high``, and ``popular``, the mean for rankings by popularity. None without test clicks.
+    Returns ``users`` (number of users), and for ``"recall@20"`` and ``"ndcg@100"`` the ``mean``
+    over users, its normal 95 % interval ``low`` to ``high``, and ``popular``, the mean for rankings
+    by popularity. None without test clicks.
     """
     test_users, test_items = run.test_pairs()
     users = evenly_spaced(np.unique(test_users), MAX_USERS)
     if not len(users):
         return None
     rated, longest = Rated(ratings), max(LENGTHS.values())
-    lists = recommended(run, users, Ranking(longest, "mean"), rated), popular(run, users, rated, longest)
+    lists = (
+        recommended(run, users, Ranking(longest, "mean"), rated),
+        popular(run, users, rated, longest),
+    )
     scores: dict[str, Any] = {"users": len(users)}
     for measure, k in LENGTHS.items():
         by_mean, by_popularity = (
-            average(measures(users, items[:, :k], test_users, test_items)[measure]) for items in lists
+            average(measures(users, items[:, :k], test_users, test_items)[measure])
+            for items in lists
         )
         scores[f"{measure}@{k}"] = {**by_mean, "popular": by_popularity["mean"]}
     return scores
 
 
-def measures(users: Int32, items: Lists, liked_users: Int32, liked_items: Int32) -> dict[str, Float64]:
+def measures(
+    users: Int32, items: Lists, liked_users: Int32, liked_items: Int32
+) -> dict[str, Float64]:
     """Measure the list of every user.
 
     Parameters
@@ -167,11 +196,19 @@ def measures(users: Int32, items: Lists, liked_users: Int32, liked_items: Int32)
     reciprocal_rank = np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0)
     ideal = np.cumsum(discount)[np.minimum(n_liked, k) - 1]
     found = hits.sum(axis=1)
-    return dict(zip(MEASURES, (hits @ discount / ideal, found / k, found / n_liked, reciprocal_rank), strict=True))
+    return dict(
+        zip(
+            MEASURES,
+            (hits @ discount / ideal, found / k, found / n_liked, reciprocal_rank),
+            strict=True,
+        )
+    )
 
 
 def average(values: Float64) -> dict[str, float]:
-    """Return the mean over users, with a normal 95 % interval; for a single user the interval is 0 to 1."""
+    """Return the mean over users, with a normal 95 % interval; for a single user the interval is 0
+    to 1.
+    """
     mean = float(values.mean())
     if len(values) < 2:
         return {"mean": mean, "low": 0.0, "high": 1.0}
@@ -188,7 +225,9 @@ def recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists
 
 
 def popular(run: Run, users: Int32, rated: Rated, at: int) -> Lists:
-    """List for each user the unrated items with the most training ratings; the lower item number breaks ties."""
+    """List for each user the unrated items with the most training ratings; the lower item number
+    breaks ties.
+    """
     by_popularity = np.argsort(-run.counts("item"), kind="stable").astype(np.int32)
     lists = np.full((len(users), at), -1, np.int32)
     for row, user in zip(lists, users.tolist(), strict=True):

@@ -1,7 +1,8 @@
-"""The report of a run: one HTML page with tables and figures, without scripts, readable without a network.
+"""The report of a run: one HTML page with tables and figures, without scripts, readable without a
+network.
 
-The template ``report.html`` in this folder contains the style, the fixed text, and places for the contents. Matplotlib
-draws the figures as SVG.
+The template ``report.html`` in this folder contains the style, the fixed text, and places for the
+contents. Matplotlib draws the figures as SVG.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
 #: Metrics of a run that the figures show.
 METRICS = ("iteration", "time_s", "rmse", "rmse_mean")
 MAX_TRACES = 10
-#: With these settings equal figures have equal bytes, and a dollar sign in a name does not start a formula.
+#: With these settings equal figures have equal bytes, and a dollar sign in a name does not start a
+#: formula.
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "dsgmcmc",
     "svg.fonttype": "none",
@@ -90,7 +92,9 @@ def _page(run: Run, name: str) -> str:
     diagnosis, scored = diagnose(run), calibration(run)
     with as_written(run.directory.summary_file):
         times = _phases(facts["summary"] or {})
-    configuration = Table("", ("setting", "value"), [[setting, str(value)] for setting, value in settings.items()])
+    configuration = Table(
+        "", ("setting", "value"), [[setting, str(value)] for setting, value in settings.items()]
+    )
     sections = [
         _section("Convergence", _table(convergence_table(diagnosis)), diagnosis["note"]),
         _section("Traces", _traces(run)),
@@ -104,14 +108,18 @@ def _page(run: Run, name: str) -> str:
     sizes += [f"{run.facts[key]:,} {label}" for key, label in counted.items() if key in run.facts]
     warnings = [*verdict.warnings, *diagnosis["warnings"]]
     advice = "".join(f'<p class="advice">{_html(text)}</p>' for text in warnings)
-    page = Template(resources.files("dsgmcmc.diagnostics").joinpath("report.html").read_text(encoding="utf-8"))
+    page = Template(
+        resources.files("dsgmcmc.diagnostics").joinpath("report.html").read_text(encoding="utf-8")
+    )
     return page.substitute(
         name=_html(name),
         version=__version__,
         sizes=", ".join(sizes),
         command=_html(settings.get("started with", "")),
         verdict="".join(f"<li>{_html(line)}</li>" for line in (*verdict.result, *verdict.end)),
-        warnings=re.sub(r"--[a-z][a-z-]*", r'<span class="whole">\g<0></span>', advice),  # no breaks inside options
+        warnings=re.sub(
+            r"--[a-z][a-z-]*", r'<span class="whole">\g<0></span>', advice
+        ),  # no breaks inside options
         rhat_limit=RHAT_LIMIT,
         sections="\n".join(sections),
     )
@@ -124,7 +132,11 @@ def _traces(run: Run) -> str:
     traces = scalar_traces(run)
     label_of = labels(run, traces)
     traced = {plain(label_of[name]): values for name, values in list(traces.items())[:MAX_TRACES]}
-    return _figure(len(traced), partial(_draw_traces, chains=run.chains, shown=traced)) if traced else ""
+    return (
+        _figure(len(traced), partial(_draw_traces, chains=run.chains, shown=traced))
+        if traced
+        else ""
+    )
 
 
 def _test_sections(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
@@ -132,16 +144,25 @@ def _test_sections(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
     test = predict_test(run)
     predictive = test.predictive(run.config.law, run.levels)
     note = "Strong lines: all draws. Faint lines: current draw."
-    yield _section("Error while sampling", _figure(2, partial(_draw_errors, metrics=_metrics(run))), note)
-    intervals = partial(_draw_calibration, predictive=predictive, ratings=test.rating, counts=scored["pit"])
+    yield _section(
+        "Error while sampling", _figure(2, partial(_draw_errors, metrics=_metrics(run))), note
+    )
+    intervals = partial(
+        _draw_calibration, predictive=predictive, ratings=test.rating, counts=scored["pit"]
+    )
     scores, groups = score_tables(scored)
     yield _section("Calibration", _figure(2, intervals) + _table(scores))
     yield _section("Errors by group", _table(groups))
 
 
 def _phases(summary: Mapping[str, Any]) -> Table:
-    """Return the seconds of the processes by phase; in exchange and reduce, a process mostly waits for messages."""
-    rows = [[name, f"{entry['mean']:.2f}", f"{entry['max']:.2f}"] for name, entry in summary.get("phases", {}).items()]
+    """Return the seconds of the processes by phase; in exchange and reduce, a process mostly waits
+    for messages.
+    """
+    rows = [
+        [name, f"{entry['mean']:.2f}", f"{entry['max']:.2f}"]
+        for name, entry in summary.get("phases", {}).items()
+    ]
     memory = max(summary.get("peak_rss_bytes", [0])) / 1e6
     title = f"At most {memory:,.0f} MB per process" if rows else "Known once a job has ended"
     return Table(title, ("phase", "mean seconds per process", "maximum"), rows)
@@ -151,7 +172,10 @@ def _metrics(run: Run) -> dict[int, dict[str, Float64]]:
     """Return the columns `METRICS` of ``metrics.jsonl`` by chain; null becomes NaN."""
     metrics = {}
     for chain, lines in groupby(run.directory.metrics(), lambda line: line["chain"]):
-        rows = (tuple(np.nan if line.get(name) is None else line[name] for name in METRICS) for line in lines)
+        rows = (
+            tuple(np.nan if line.get(name) is None else line[name] for name in METRICS)
+            for line in lines
+        )
         columns = np.fromiter(rows, dtype=(np.float64, len(METRICS))).T
         metrics[chain] = dict(zip(METRICS, columns, strict=True))
     return metrics
@@ -173,7 +197,9 @@ def _html(text: str) -> str:
 def _table(table: Table) -> str:
     """Return the HTML of a table with its title above."""
     head = "".join(f"<th>{_html(name)}</th>" for name in table.headings)
-    body = "".join("<tr>" + "".join(f"<td>{_html(word)}</td>" for word in row) + "</tr>" for row in table.rows)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_html(word)}</td>" for word in row) + "</tr>" for row in table.rows
+    )
     title = f"<p>{_html(table.title)}</p>" if table.title else ""
     return f'{title}<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
 
@@ -201,7 +227,9 @@ def _figure(count: int, fill: Callable[[Panels], None]) -> str:
         for unused in panels[count:]:
             unused.set_axis_off()
         fill(panels[:count].tolist())
-        figure.savefig(text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+        figure.savefig(
+            text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        )
     return f"<figure>{text.getvalue()[text.getvalue().index('<svg') :]}</figure>"
 
 
@@ -216,8 +244,12 @@ def _draw_traces(panels: Panels, chains: Sequence[int], shown: Mapping[str, Floa
 
 
 def _draw_errors(panels: Panels, metrics: Mapping[int, Mapping[str, Float64]]) -> None:
-    """Draw the RMSE of all draws together and of each draw on the test ratings, by iteration and by time."""
-    for panel, (axis, label) in zip(panels, (("iteration", "iteration"), ("time_s", "seconds")), strict=True):
+    """Draw the RMSE of all draws together and of each draw on the test ratings, by iteration and by
+    time.
+    """
+    for panel, (axis, label) in zip(
+        panels, (("iteration", "iteration"), ("time_s", "seconds")), strict=True
+    ):
         for number, (chain, columns) in enumerate(metrics.items()):
             color = f"C{number % 10}"
             panel.plot(columns[axis], columns["rmse"], color=color, alpha=0.35, linewidth=0.8)
@@ -234,16 +266,26 @@ def _draw_errors(panels: Panels, metrics: Mapping[int, Mapping[str, Float64]]) -
             panel.set_ylim(low, high)
 
 
-def _draw_calibration(panels: Panels, predictive: Predictive, ratings: Float64, counts: Sequence[float]) -> None:
-    """Draw coverage of central predictive intervals, and the probability integral transform, for the test ratings."""
+def _draw_calibration(
+    panels: Panels, predictive: Predictive, ratings: Float64, counts: Sequence[float]
+) -> None:
+    """Draw coverage of central predictive intervals, and the probability integral transform, for
+    the test ratings.
+    """
     covered, transformed = panels
     levels = np.linspace(0.02, 0.98, 49)
     inside = coverage(predictive.pit(ratings), levels.tolist())
     covered.plot([0, 1], [0, 1], "--", color="gray", label="calibrated")
     covered.plot(levels, list(inside.values()), label="this run")
-    covered.set(title="Test ratings in predictive intervals", xlabel="nominal coverage", ylabel="observed coverage")
+    covered.set(
+        title="Test ratings in predictive intervals",
+        xlabel="nominal coverage",
+        ylabel="observed coverage",
+    )
     density = np.asarray(counts) / max(sum(counts), 1) * len(counts)
-    transformed.stairs(density, np.linspace(0, 1, len(counts) + 1), fill=True, alpha=0.6, label="this run")
+    transformed.stairs(
+        density, np.linspace(0, 1, len(counts) + 1), fill=True, alpha=0.6, label="this run"
+    )
     transformed.axhline(1, linestyle="--", color="gray", label="calibrated")
     transformed.set(title="Probability integral transform")
     transformed.set(xlabel="predicted probability below the rating", ylabel="density")

@@ -1,8 +1,9 @@
 """Compiles kernels with Numba, or loads their machine code from Numba's cache.
 
-Importing this module imports Numba and turns on its SLP vectorisation for the whole process. Without it the unrolled
-kernels run at a quarter of their speed, and their last bits differ. Only generated modules import this module
-(`kernels.jit`), so it is imported when the first kernel is needed.
+Importing this module imports Numba and turns on its SLP vectorisation for the whole process.
+Without it the unrolled kernels run at a quarter of their speed, and their last bits differ. Only
+generated modules import this module (`kernels.jit`), so it is imported when the first kernel is
+needed.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ from dsgmcmc.terminal import log
 numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
 
 
-#: Fast-math flags of kernels: sums may be reordered and products fused. NaN and infinity keep their meaning, so
-#: divergence shows in sums. Divisions and roots are exact: the approximate instructions ("arcp", "afn") differ between
-#: makers of processors, turn 1 / sqrt(0) into NaN, and save no time.
+#: Fast-math flags of kernels: sums may be reordered and products fused. NaN and infinity keep their
+#: meaning, so divergence shows in sums. Divisions and roots are exact: the approximate instructions
+#: ("arcp", "afn") differ between makers of processors, turn 1 / sqrt(0) into NaN, and save no time.
 FAST = set(vectors.FAST)
-#: Flags of kernels that must be computed as written: their bits do not depend on the surrounding code.
+#: Flags of kernels that must be computed as written: their bits do not depend on the surrounding
+#: code.
 EXACT = {"contract"}
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
@@ -63,14 +65,17 @@ def kernel(signature: str, fastmath: set[str] = FAST) -> Callable[[Callable[...,
 
 @intrinsic
 def wide_vectors(typing_context: Any) -> Any:
-    """Make the vectors of a kernel 512 bits wide if the processor supports it; the compiler's default is 256 bits.
+    """Make the vectors of a kernel 512 bits wide if the processor supports it; the compiler's
+    default is 256 bits.
 
     Sums may be reordered (`FAST`), so the last bits of results depend on the width.
     """
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         attributes = builder.function.attributes
-        set.add(attributes, '"prefer-vector-width"="512"')  # `attributes.add` accepts no attribute with a value
+        set.add(
+            attributes, '"prefer-vector-width"="512"'
+        )  # `attributes.add` accepts no attribute with a value
         return context.get_dummy_value()
 
     return types.none(), lower
@@ -87,12 +92,14 @@ def vector_width() -> int:
 class _Cache(FunctionCache):
     """Numba's cache, which loads cached code without preparing the compiler.
 
-    Numba's class first registers all of its typing rules, which takes a third of a second even if the machine code
-    is in the cache. The compiler registers them anyway when it starts.
+    Numba's class first registers all of its typing rules, which takes a third of a second even if
+    the machine code is in the cache. The compiler registers them anyway when it starts.
     """
 
     def load_overload(self, sig: str, target_context: Any) -> Any:
-        rtsys.initialize(target_context)  # cached machine code needs only the memory manager of arrays
+        rtsys.initialize(
+            target_context
+        )  # cached machine code needs only the memory manager of arrays
         with self._guard_against_spurious_io_errors():
             overload = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         if overload is None:
@@ -109,7 +116,15 @@ def _announce() -> None:
 @functools.cache
 def machine() -> str:
     """Describe everything except the source on which the machine code depends."""
-    flags = ["OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "CPU_NAME", "CPU_FEATURES", "BOUNDSCHECK", "DEBUGINFO_DEFAULT"]
+    flags = [
+        "OPT",
+        "LOOP_VECTORIZE",
+        "SLP_VECTORIZE",
+        "CPU_NAME",
+        "CPU_FEATURES",
+        "BOUNDSCHECK",
+        "DEBUGINFO_DEFAULT",
+    ]
     return "\n".join(
         (
             platform.python_implementation() + sys.version,

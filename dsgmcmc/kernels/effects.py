@@ -1,16 +1,19 @@
-"""Passes over a cell's ratings for effects of groups: predictors, sums by group, and proposed changes of effects.
+"""Passes over a cell's ratings for effects of groups: predictors, sums by group, and proposed
+changes of effects.
 
-If ratings are normal given their predictors, sums of weighted residuals suffice. Other likelihoods need only a score.
-Let e(eta) = d log p / d eta be the score of a rating with predictor eta, which may depend on further terms
-(`Score.terms`), and c the change in the effect of the rating's group. A pass sums over the ratings of every group
+If ratings are normal given their predictors, sums of weighted residuals suffice. Other likelihoods
+need only a score. Let e(eta) = d log p / d eta be the score of a rating with predictor eta, which
+may depend on further terms (`Score.terms`), and c the change in the effect of the rating's group. A
+pass sums over the ratings of every group
 
     S = sum e(eta + c)      I = sum max(i(eta + c), e(eta + c)^2 / 4)      L = sum [log p(eta + c) - log p(eta)]
 
-where i(x) = [e(x - H) - e(x)] / H is the curvature. It can be small compared with the score in the tails, and negative
-for densities that are not log-concave. Therefore each term of I is at least e^2 / 4. L is the integral of the score
-from eta to eta + c, by Gauss-Legendre quadrature. For logistic levels and a change of 1, the error with 3 nodes is
-3e-7, as small as the rounding error of float32. Scores given as formulas have 6 nodes, because heavy tails allow large
-changes. `LANES` scores are computed side by side.
+where i(x) = [e(x - H) - e(x)] / H is the curvature. It can be small compared with the score in the
+tails, and negative for densities that are not log-concave. Therefore each term of I is at least e^2
+/ 4. L is the integral of the score from eta to eta + c, by Gauss-Legendre quadrature. For logistic
+levels and a change of 1, the error with 3 nodes is 3e-7, as small as the rounding error of float32.
+Scores given as formulas have 6 nodes, because heavy tails allow large changes. `LANES` scores are
+computed side by side.
 """
 
 from __future__ import annotations
@@ -59,9 +62,13 @@ def formula_score(score: str) -> Score:
 
 
 def level_score(scaled: bool) -> Score:
-    """Make the score of a level (`dsgmcmc.kernels.ordinal`) from the thresholds above and below it, and its scale."""
+    """Make the score of a level (`dsgmcmc.kernels.ordinal`) from the thresholds above and below it,
+    and its scale.
+    """
     scale = "" if scaled else "s = float32(1)\n"
-    return Score("levels", f"{scale}{DERIVATIVES[True]}e = -s * both", ("upper", "lower", *("s" * scaled)), 3)
+    return Score(
+        "levels", f"{scale}{DERIVATIVES[True]}e = -s * both", ("upper", "lower", *("s" * scaled)), 3
+    )
 
 
 _SOURCE = '''\
@@ -99,9 +106,13 @@ def effects(groups, predictors, terms, nodes, sums):
 
 
 def _nodes(n: int) -> Float32:
-    """Return the points at which scores are computed, (n + 2, 5): factor of c, shift, and weights in S, I and L / c."""
+    """Return the points at which scores are computed, (n + 2, 5): factor of c, shift, and weights
+    in S, I and L / c.
+    """
     nodes, weights = np.polynomial.legendre.leggauss(n)
-    inside = [((node + 1) / 2, 0, 0, 0, weight / 2) for node, weight in zip(nodes, weights, strict=True)]
+    inside = [
+        ((node + 1) / 2, 0, 0, 0, weight / 2) for node, weight in zip(nodes, weights, strict=True)
+    ]
     return np.array([*inside, (1, 0, 1, -1 / STEP, 0), (1, -STEP, 0, 1 / STEP, 0)], np.float32)
 
 
@@ -112,19 +123,28 @@ def effects_kernel(score: Score) -> Callable[..., None]:
     Returns
     -------
     f(groups, predictors, terms, sums, moved) -> None
-        For a cell's ratings: `groups` (nnz,) int32, `predictors` (nnz,) float32, and `terms` (m, nnz) float32, in the
-        order of `Score.terms`. `sums` (G, 4) float32 has c in its first column; S, I and L are added to the other
-        columns. If `moved` is false, c must be 0 for every group, and nothing is added to L, which is 0.
+        For a cell's ratings: `groups` (nnz,) int32, `predictors` (nnz,) float32, and `terms` (m,
+        nnz) float32, in the order of `Score.terms`. `sums` (G, 4) float32 has c in its first
+        column; S, I and L are added to the other columns. If `moved` is false, c must be 0 for
+        every group, and nothing is added to L, which is 0.
     """
     nodes, first = _nodes(score.nodes), (2 + len(score.terms)) * LANES
     places = [f"tile[lane + uint64({(2 + k) * LANES})]" for k in range(len(score.terms))]
     totals = [f"tile[lane + uint64({first + k * LANES})]" for k in range(3)]
     source = _SOURCE.format(
-        fill="\n".join(indented([f"{place} = terms[{k}, block + lane]" for k, place in enumerate(places)], 3)),
+        fill="\n".join(
+            indented([f"{place} = terms[{k}, block + lane]" for k, place in enumerate(places)], 3)
+        ),
         clear="\n".join(indented([f"{total} = float32(0)" for total in totals], 3)),
-        take="\n".join(indented([f"{name} = {place}" for name, place in zip(score.terms, places, strict=True)], 4)),
+        take="\n".join(
+            indented(
+                [f"{name} = {place}" for name, place in zip(score.terms, places, strict=True)], 4
+            )
+        ),
         lines="\n".join(indented(score.lines.splitlines(), 4)),
-        add="\n".join(indented([f"{total} += nodes[node, {2 + k}] * e" for k, total in enumerate(totals)], 4)),
+        add="\n".join(
+            indented([f"{total} += nodes[node, {2 + k}] * e" for k, total in enumerate(totals)], 4)
+        ),
         lanes=LANES,
         sums=first,
         size=first + 3 * LANES,
@@ -201,7 +221,9 @@ def subtract(groups, effects, out):
 '''
 
 
-def propose(effects: Float32, here: Float32, tau: float, precision: float, noise: Float32) -> Float32:
+def propose(
+    effects: Float32, here: Float32, tau: float, precision: float, noise: Float32
+) -> Float32:
     """Propose changes of effects by a Newton step with noise.
 
     Parameters
@@ -224,7 +246,9 @@ def propose(effects: Float32, here: Float32, tau: float, precision: float, noise
     return out
 
 
-def accept(effects: Float32, here: Float32, there: Float32, tau: float, precision: float, noise: Float32) -> None:
+def accept(
+    effects: Float32, here: Float32, there: Float32, tau: float, precision: float, noise: Float32
+) -> None:
     """Accept or reject the changes in the first column of `there`.
 
     A rejected change is replaced by 0, and its S and I by the values in `here`.
@@ -250,16 +274,23 @@ def along(effects: Float32, sums: Float32, tau: float) -> Float64:
 
 @functools.cache
 def predictor_kernel(K: int, biases: bool, sign: Literal["+", "-"]) -> Callable[..., None]:
-    """Compile the sum, or the difference, of given values and the predictors of a cell's ratings, for one rank.
+    """Compile the sum, or the difference, of given values and the predictors of a cell's ratings,
+    for one rank.
 
     Returns
     -------
     f(indptr, indices, values, theta_w, theta_h, out)
-        `indptr` and `indices` come from `dsgmcmc.kernels.stored.kernel_arguments`; `values` (nnz,), `theta_w` (n, D)
-        and `theta_h` (m, D) are float32. `out` (nnz,) float32 is set to the values plus, or minus, the predictors.
+        `indptr` and `indices` come from `dsgmcmc.kernels.stored.kernel_arguments`; `values` (nnz,),
+        `theta_w` (n, D) and `theta_h` (m, D) are float32. `out` (nnz,) float32 is set to the values
+        plus, or minus, the predictors.
     """
     record = Record(K, biases, sides="")
-    arguments = {**PATTERN, "values": "float32[::1]", "theta_w": "float32[:, ::1]", "theta_h": "float32[:, ::1]"}
+    arguments = {
+        **PATTERN,
+        "values": "float32[::1]",
+        "theta_w": "float32[:, ::1]",
+        "theta_h": "float32[:, ::1]",
+    }
     errors = "errors = np.empty(values.size + 3, np.float32)"
     last = ["for r in range(values.size):", f"    out[r] = values[r] {sign} errors[r]"]
     lines = [*record.begin(), errors, "base = uint64(0)", *by_rows(record.predictors()), *last]
@@ -281,5 +312,7 @@ def add_to_groups(groups: Int32, residuals: Float32, weights: Float32, out: Floa
 
 
 def subtract_groups(groups: Int32, effects: Float32, out: Float32) -> None:
-    """Subtract from `out`, (nnz,) float32, the effects (G,) float32 of the groups (nnz,) int32 of its ratings."""
+    """Subtract from `out`, (nnz,) float32, the effects (G,) float32 of the groups (nnz,) int32 of
+    its ratings.
+    """
     jit.compile_source("groups", _GROUPS).subtract(groups, effects, out)

@@ -1,15 +1,18 @@
 """Elementwise updates, written as in a paper and compiled to one pass over the arrays.
 
-A `Formula` consists of a few assignments between arrays of one shape (n, D). Noise, prior gradients and sums are
-computed within the pass, so the only arrays of the size of the state that are written are the assigned fields:
+A `Formula` consists of a few assignments between arrays of one shape (n, D). Noise, prior gradients
+and sums are computed within the pass, so the only arrays of the size of the state that are written
+are the assigned fields:
 
 >>> sgld = Formula("theta = theta - eps * grad + noise * z")
 
-The arguments determine the role of a name. If a number is given for it, the name is a scalar; if the block has a field
-of that name, it is the field. Otherwise it is a local variable, which must be assigned before it is read. Only row and
-column vectors are declared, because their shapes do not differ if n = D.
+The arguments determine the role of a name. If a number is given for it, the name is a scalar; if
+the block has a field of that name, it is the field. Otherwise it is a local variable, which must be
+assigned before it is read. Only row and column vectors are declared, because their shapes do not
+differ if n = D.
 
-One compiled function serves all D. Its result depends only on the contents and shapes of the arrays.
+One compiled function serves all D. Its result depends only on the contents and shapes of the
+arrays.
 """
 
 from __future__ import annotations
@@ -24,7 +27,13 @@ import numpy as np
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.formula_parser import Assignments, parse
-from dsgmcmc.kernels.formula_source import PRIOR_AT, DeclaredFormula, Layout, PriorKind, formula_source
+from dsgmcmc.kernels.formula_source import (
+    PRIOR_AT,
+    DeclaredFormula,
+    Layout,
+    PriorKind,
+    formula_source,
+)
 from dsgmcmc.kernels.philox import STREAMS, NoiseKey, noise_words
 from dsgmcmc.types import Array, Int64
 
@@ -32,7 +41,9 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Gradient(NamedTuple):
-    """Definitions of `grad` and `grad_likelihood`: expressions in fields, and values of the scalars in them."""
+    """Definitions of `grad` and `grad_likelihood`: expressions in fields, and values of the scalars
+    in them.
+    """
 
     total: str
     likelihood: str = ""
@@ -73,8 +84,8 @@ class Table(NamedTuple):
     Attributes
     ----------
     numbers : (blocks, 3 + arrays of a block) int64
-        For every block: its number of rows, the index of its first row (`Batch`), the number of rows of all earlier
-        blocks, and the addresses of its arrays.
+        For every block: its number of rows, the index of its first row (`Batch`), the number of
+        rows of all earlier blocks, and the addresses of its arrays.
     rows, width : int
         Number of rows of all blocks, and number of columns D of their fields.
     dtype : dtype
@@ -98,9 +109,11 @@ class Batch:
     Parameters
     ----------
     blocks : sequence of mapping of str to array
-        The arrays of each block, with equal names in all blocks. Arrays may be replaced between two calls.
+        The arrays of each block, with equal names in all blocks. Arrays may be replaced between two
+        calls.
     starts : sequence of int, optional
-        Index of each block's first row in its factor, which determines where the block's noise begins. Default: 0.
+        Index of each block's first row in its factor, which determines where the block's noise
+        begins. Default: 0.
     """
 
     def __init__(self, blocks: Sequence[Mapping[str, Array]], starts: Sequence[int] = ()) -> None:
@@ -125,7 +138,11 @@ class Batch:
         arrays = [block[name] for block in self.blocks for name in layout.arrays]
         arrays += shifts
         table = self._tables.get(id(layout))
-        if table is None or len(arrays) != len(table.arrays) or any(map(is_not, arrays, table.arrays)):
+        if (
+            table is None
+            or len(arrays) != len(table.arrays)
+            or any(map(is_not, arrays, table.arrays))
+        ):
             table = self._tables[id(layout)] = self._new_table(layout, shifts, arrays)
         return table
 
@@ -139,18 +156,28 @@ class Batch:
             shape = (len(block[layout.arrays[0]]), *first.shape[1:])
             for name, array in fields.items():
                 if array.shape != shape or len(shape) != 2:
-                    raise ValueError(f"field {name!r} has shape {array.shape}, the first field {shape}")
+                    raise ValueError(
+                        f"field {name!r} has shape {array.shape}, the first field {shape}"
+                    )
             for name, array in rows.items():
                 if array.shape != (shape[0], 1):
-                    raise ValueError(f"{name!r} has shape {array.shape} where {(shape[0], 1)} is needed")
+                    raise ValueError(
+                        f"{name!r} has shape {array.shape} where {(shape[0], 1)} is needed"
+                    )
             if shift and shift[0].shape != shape:
-                raise ValueError(f"the prior's shift has shape {shift[0].shape} where {shape} is needed")
+                raise ValueError(
+                    f"the prior's shift has shape {shift[0].shape} where {shape} is needed"
+                )
             addressed = [*(block[name] for name in layout.arrays), *shift]
             if not all(array.flags.carray and array.dtype == first.dtype for array in addressed):
-                raise ValueError(f"arrays must be C-contiguous, writable and {first.dtype} like the first field")
+                raise ValueError(
+                    f"arrays must be C-contiguous, writable and {first.dtype} like the first field"
+                )
             numbers.append([shape[0], start, before, *(array.ctypes.data for array in addressed)])
             before += shape[0]
-        return Table(np.array(numbers, np.int64), before, first.shape[1], first.dtype, arrays, layout)
+        return Table(
+            np.array(numbers, np.int64), before, first.shape[1], first.dtype, arrays, layout
+        )
 
 
 class Formula(DeclaredFormula):
@@ -159,12 +186,13 @@ class Formula(DeclaredFormula):
     Parameters
     ----------
     source : str
-        Assignments, one per line, with the operators + - * / and ** (exponent: a positive integer literal), the
-        functions sqrt, abs, sign, minimum, maximum, exp and log, and where(a < b, x, y), with < <= > or >=: x where the
-        comparison is true, else y. These names are built in: `z` and `z2`, independent standard normals
-        for every element; `u`, a uniform number between 0 and 1; `grad`, the latest gradient of the energy;
-        `grad_likelihood`, its part without the prior; and `grad_prior`, the gradient of the prior's energy at the field
-        `theta`, as it is before this pass.
+        Assignments, one per line, with the operators + - * / and ** (exponent: a positive integer
+        literal), the functions sqrt, abs, sign, minimum, maximum, exp and log, and where(a < b, x,
+        y), with < <= > or >=: x where the comparison is true, else y. These names are built in: `z`
+        and `z2`, independent standard normals for every element; `u`, a uniform number between 0
+        and 1; `grad`, the latest gradient of the energy; `grad_likelihood`, its part without the
+        prior; and `grad_prior`, the gradient of the prior's energy at the field `theta`, as it is
+        before this pass.
     columns, rows : tuple of str
         Names of (D,) vectors and of (n,) vectors.
     sums, column_sums, row_sums : tuple of str
@@ -184,8 +212,12 @@ class Formula(DeclaredFormula):
         return {}
 
     def of_one(self, totals: dict[str, Any]) -> dict[str, Any]:
-        """Totals for a batch of one block: floats for `sums`, (D,) for `column_sums`; totals per row are unchanged."""
-        return totals and {name: total if name in self.row_sums else total[0] for name, total in totals.items()}
+        """Totals for a batch of one block: floats for `sums`, (D,) for `column_sums`; totals per
+        row are unchanged.
+        """
+        return totals and {
+            name: total if name in self.row_sums else total[0] for name, total in totals.items()
+        }
 
     def apply(
         self,
@@ -202,46 +234,53 @@ class Formula(DeclaredFormula):
         Parameters
         ----------
         batch : Batch
-            The blocks. Their arrays are the fields that the formula may name: (n, D), C-contiguous, all float32 or all
-            float64. No array may overlap another.
+            The blocks. Their arrays are the fields that the formula may name: (n, D), C-contiguous,
+            all float32 or all float64. No array may overlap another.
         given : mapping of str to float, (D,) or (n,) array, or str
-            A float is a scalar, which is converted to the dtype of the fields. An array is a declared vector, with the
-            dtype of the fields; a row vector has one element for each row of all blocks, in their order. A str is the
-            name of the field that replaces this name; in place of a row vector the field has width 1.
+            A float is a scalar, which is converted to the dtype of the fields. An array is a
+            declared vector, with the dtype of the fields; a row vector has one element for each row
+            of all blocks, in their order. A str is the name of the field that replaces this name;
+            in place of a row vector the field has width 1.
         noise : callable, if `z`, `z2` or `u` is read
             Returns the key of the noise, whose `first` is the index of the first element.
         prior : callable, if the prior's gradient is read
-            Returns the priors of the blocks, with the dtype of the fields: one prior per block, or a single prior if
-            there are no shifts. Priors of different blocks may differ only in their shifts. The gradient is
-            Lambda (theta_i - m - shift_i).
+            Returns the priors of the blocks, with the dtype of the fields: one prior per block, or
+            a single prior if there are no shifts. Priors of different blocks may differ only in
+            their shifts. The gradient is Lambda (theta_i - m - shift_i).
         gradient : Gradient, if `grad` or `grad_likelihood` is read
             Definitions of `grad` and `grad_likelihood`.
         stride : int
-            The noise of a block whose first row has index s begins at element `first` + s * `stride`.
+            The noise of a block whose first row has index s begins at element `first` + s *
+            `stride`.
 
         Returns
         -------
         totals : dict of str to float64 array
-            By name: (blocks,) for `sums`, (blocks, D) for `column_sums`, (rows of all blocks,) for `row_sums`.
+            By name: (blocks,) for `sums`, (blocks, D) for `column_sums`, (rows of all blocks,) for
+            `row_sums`.
 
         Raises
         ------
         ValueError
-            If a name is neither a field nor given; an array has the wrong shape, dtype or memory order; noise or prior
-            is missing; or a member of the noise key is out of range.
+            If a name is neither a field nor given; an array has the wrong shape, dtype or memory
+            order; noise or prior is missing; or a member of the noise key is out of range.
         """
         if gradient is not None and not self._reads_gradient:
             gradient = None
         if gradient is not None and gradient.numbers:
             if not given.keys().isdisjoint(gradient.numbers):
                 taken = min(given.keys() & gradient.numbers.keys())
-                raise ValueError(f"{taken!r} is also a scalar of the gradient: rename the formula's scalar")
+                raise ValueError(
+                    f"{taken!r} is also a scalar of the gradient: rename the formula's scalar"
+                )
             given = {**given, **gradient.numbers}
         layout = self._layout(batch.blocks[0], given, gradient)
         priors: Sequence[RowPrior] = ()
         if layout.reads_prior:
             if prior is None:
-                raise ValueError("the formula reads the prior: pass prior=lambda: [RowPrior(mean, precision)]")
+                raise ValueError(
+                    "the formula reads the prior: pass prior=lambda: [RowPrior(mean, precision)]"
+                )
             priors = prior()
         shifts = [block_prior.shift for block_prior in priors if block_prior.shift is not None]
         table = batch.table(layout, shifts)
@@ -255,11 +294,15 @@ class Formula(DeclaredFormula):
             arguments += prior_arrays
         if layout.noise:
             if noise is None:
-                raise ValueError(f"the formula reads {layout.noise[0]}: pass noise=lambda: NoiseKey(...)")
+                raise ValueError(
+                    f"the formula reads {layout.noise[0]}: pass noise=lambda: NoiseKey(...)"
+                )
             arguments += (stride, *noise_words(noise()))
         return self._run(layout, arguments, table, kind)
 
-    def _run(self, layout: Layout, arguments: list[Any], table: Table, kind: PriorKind | None) -> dict[str, Any]:
+    def _run(
+        self, layout: Layout, arguments: list[Any], table: Table, kind: PriorKind | None
+    ) -> dict[str, Any]:
         """Call the compiled function, and return its totals by name."""
         totals: dict[str, Any] = {}
         blocks = len(table.numbers)
@@ -274,14 +317,20 @@ class Formula(DeclaredFormula):
             totals.update(zip(self.sums, sums, strict=True))
         if table.rows and table.width:
             # `char` is faster than the dtype, and calls are frequent
-            kernel = layout.kernels.get((table.dtype.char, kind)) or _compile(layout, table.dtype, kind)
+            kernel = layout.kernels.get((table.dtype.char, kind)) or _compile(
+                layout, table.dtype, kind
+            )
             try:
                 kernel(*arguments)
             except TypeError as error:  # Numba raises it if no signature fits
-                raise ValueError(f"vectors must be C-contiguous and {table.dtype} like the fields") from error
+                raise ValueError(
+                    f"vectors must be C-contiguous and {table.dtype} like the fields"
+                ) from error
         return totals
 
-    def _layout(self, arrays: Mapping[str, Array], given: Mapping[str, Any], gradient: Gradient | None) -> Layout:
+    def _layout(
+        self, arrays: Mapping[str, Array], given: Mapping[str, Any], gradient: Gradient | None
+    ) -> Layout:
         """Return the roles of all names, from a cache if these names occurred in an earlier call."""
         aliases = tuple([item for item in given.items() if isinstance(item[1], str)])
         key = (tuple(arrays), tuple(given), aliases, gradient and gradient[:2])
@@ -291,17 +340,26 @@ class Formula(DeclaredFormula):
         return layout
 
     def _new_layout(
-        self, arrays: Mapping[str, Array], given: Mapping[str, Any], aliases: dict[str, str], gradient: Gradient | None
+        self,
+        arrays: Mapping[str, Array],
+        given: Mapping[str, Any],
+        aliases: dict[str, str],
+        gradient: Gradient | None,
     ) -> Layout:
         body = self._body
-        for name, expression in (("grad", gradient and gradient.total), ("grad_likelihood", gradient and gradient[1])):
+        for name, expression in (
+            ("grad", gradient and gradient.total),
+            ("grad_likelihood", gradient and gradient[1]),
+        ):
             if name in body.read:
                 if not expression:
                     raise ValueError(f"the formula reads {name!r}, which was not computed")
                 body = body.with_definition(name, expression)
         names = body.read | body.written | ({PRIOR_AT} if "grad_prior" in body.read else set())
         vectors = {*self.columns, *self.rows}
-        scalars = tuple(name for name in given if name in names and name not in aliases and name not in vectors)
+        scalars = tuple(
+            name for name in given if name in names and name not in aliases and name not in vectors
+        )
         known = aliases | {name: name for name in arrays if name not in aliases}
         # in sorted order, so that all orders of the arrays share one compiled function
         fields = {name: known[name] for name in sorted(names & known.keys() - {*scalars, *vectors})}
@@ -314,8 +372,22 @@ class Formula(DeclaredFormula):
         row_fields = {name: aliases[name] for name in self.rows if name in aliases}
         rows = tuple(name for name in self.rows if name not in aliases)
         arrays_used = (*fields.values(), *row_fields.values())
-        reads_prior, noise = "grad_prior" in body.read, tuple(name for name in STREAMS if name in body.read)
-        return Layout(self, body, fields, scalars, rows, row_fields, arrays_used, reads_prior, noise, kernels={})
+        reads_prior, noise = (
+            "grad_prior" in body.read,
+            tuple(name for name in STREAMS if name in body.read),
+        )
+        return Layout(
+            self,
+            body,
+            fields,
+            scalars,
+            rows,
+            row_fields,
+            arrays_used,
+            reads_prior,
+            noise,
+            kernels={},
+        )
 
 
 def _compile(layout: Layout, dtype: np.dtype[Any], prior: PriorKind | None) -> Any:
@@ -332,7 +404,10 @@ def _checked(prior: RowPrior, D: int, shifted: bool) -> tuple[PriorKind, list[Ar
     """Check the shapes of a prior; return its kind and its arrays."""
     mean, precision = prior.mean, prior.precision
     if mean.shape != (D,) or precision.shape not in ((D,), (D, D)):
-        raise ValueError(f"the prior's mean and precision have shapes {mean.shape} and {precision.shape}, but D = {D}")
+        raise ValueError(
+            f"the prior's mean and precision have shapes {mean.shape} and {precision.shape}, but D"
+            f" = {D}"
+        )
     return PriorKind(precision.ndim == 2, shifted), [mean, precision]
 
 

@@ -11,7 +11,12 @@ from typing import NamedTuple
 #: Functions that a formula may call, and their numbers of arguments.
 FUNCTIONS = {"sqrt": 1, "abs": 1, "sign": 1, "minimum": 2, "maximum": 2, "exp": 1, "log": 1}
 
-_OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+}
 
 _COMPARISONS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 
@@ -51,12 +56,16 @@ BUILT_IN = frozenset(("z", "z2", "u", "grad", "grad_likelihood", "grad_prior"))
 
 
 def functions(dtype: str) -> str:
-    """Source of the functions that formulas call; minimum and maximum are NaN if an argument is NaN."""
+    """Source of the functions that formulas call; minimum and maximum are NaN if an argument is
+    NaN.
+    """
     return _SOURCE.format(dtype=dtype)
 
 
 class Assignments(NamedTuple):
-    """A parsed formula: its lines, and the names that it reads, assigns, and reads before it assigns them (`free`)."""
+    """A parsed formula: its lines, and the names that it reads, assigns, and reads before it
+    assigns them (`free`).
+    """
 
     lines: tuple[str, ...]
     read: frozenset[str]
@@ -64,7 +73,8 @@ class Assignments(NamedTuple):
     free: frozenset[str]
 
     def with_definition(self, name: str, expression: str) -> Assignments:
-        """Define a built-in name by an expression in other names, before the line that first reads it.
+        """Define a built-in name by an expression in other names, before the line that first reads
+        it.
 
         Raises
         ------
@@ -72,11 +82,15 @@ class Assignments(NamedTuple):
             If an earlier line assigns a name in the expression.
         """
         definition = parse(f"{name} = {expression}", definable=(name,))
-        first = next(k for k, line in enumerate(self.lines) if name in _names(line.partition(" = ")[2]))
+        first = next(
+            k for k, line in enumerate(self.lines) if name in _names(line.partition(" = ")[2])
+        )
         lines = (*self.lines[:first], *definition.lines, *self.lines[first:])
         early = {line.partition(" = ")[0] for line in self.lines[:first]} & definition.free
         if early:
-            raise ValueError(f"the formula assigns {min(early)!r} before {name} = {expression} reads it")
+            raise ValueError(
+                f"the formula assigns {min(early)!r} before {name} = {expression} reads it"
+            )
         read, free = (self.read - {name}) | definition.read, (self.free - {name}) | definition.free
         return Assignments(lines, read, self.written, free)
 
@@ -86,7 +100,9 @@ def _names(expression: str) -> set[str]:
     return {node.id for node in ast.walk(ast.parse(expression)) if isinstance(node, ast.Name)}
 
 
-def parse(source: str, vectors: Collection[str] = (), definable: Collection[str] = ()) -> Assignments:
+def parse(
+    source: str, vectors: Collection[str] = (), definable: Collection[str] = ()
+) -> Assignments:
     """Check a formula, and write it as source for the compiler.
 
     Parameters
@@ -117,7 +133,9 @@ def parse(source: str, vectors: Collection[str] = (), definable: Collection[str]
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 pass
             case _:
-                raise ValueError(f"formula line {statement.lineno}: only `name = expression` is allowed")
+                raise ValueError(
+                    f"formula line {statement.lineno}: only `name = expression` is allowed"
+                )
         if not _usable(name) or name in fixed:
             raise ValueError(f"formula line {statement.lineno}: {name!r} cannot be assigned")
         names: set[str] = set()
@@ -141,12 +159,21 @@ def parse_score(score: str) -> str:
 
 
 def _usable(name: str) -> bool:
-    """Whether a formula may use a name; names that begin with an underscore belong to the generated code."""
-    return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_") and name not in _RESERVED
+    """Whether a formula may use a name; names that begin with an underscore belong to the generated
+    code.
+    """
+    return (
+        name.isidentifier()
+        and not keyword.iskeyword(name)
+        and not name.startswith("_")
+        and name not in _RESERVED
+    )
 
 
 def _expression(node: ast.expr, read: set[str]) -> str:
-    """Return the source of an expression, with literals in the arrays' dtype, and add its names to `read`."""
+    """Return the source of an expression, with literals in the arrays' dtype, and add its names to
+    `read`.
+    """
 
     def inner(child: ast.expr) -> str:
         return _expression(child, read)
@@ -159,11 +186,15 @@ def _expression(node: ast.expr, read: set[str]) -> str:
             return f"_number({value!r})"
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return f"(-{inner(operand)})"
-        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)) if power > 0:
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)) if (
+            power > 0
+        ):
             return "(" + " * ".join([inner(left)] * power) + ")"
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
             return f"({inner(left)} {_OPERATORS[type(operator)]} {inner(right)})"
-        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if FUNCTIONS.get(name) == len(arguments):
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if FUNCTIONS.get(
+            name
+        ) == len(arguments):
             function = {"sqrt": "math.sqrt", "abs": "abs"}.get(name, f"_{name}")
             return f"{function}({', '.join(inner(argument) for argument in arguments)})"
         case ast.Call(

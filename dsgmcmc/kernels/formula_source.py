@@ -1,13 +1,17 @@
-"""Generates the source of a formula's compiled function: loops over blocks, over chunks of rows, and over elements.
+"""Generates the source of a formula's compiled function: loops over blocks, over chunks of rows,
+and over elements.
 
-A table contains the addresses of the arrays of every block (`dsgmcmc.kernels.formula.Batch`). The function divides a
-block into chunks of whole rows, about `CHUNK` elements, which fit into the first-level cache. For each chunk it
-computes the noise and the gradient of a dense prior, and repeats the elements of row vectors along their rows. Column
-vectors are repeated to the length of a chunk only once. Then one unit-stride loop evaluates the formula. All its loads
-precede its stores, so the compiler can use vector instructions. Sums are float64. Sums per column are accumulated for
-each position in a chunk, and combined at the end of a block; totals per row are computed after each chunk.
+A table contains the addresses of the arrays of every block (`dsgmcmc.kernels.formula.Batch`). The
+function divides a block into chunks of whole rows, about `CHUNK` elements, which fit into the
+first-level cache. For each chunk it computes the noise and the gradient of a dense prior, and
+repeats the elements of row vectors along their rows. Column vectors are repeated to the length of a
+chunk only once. Then one unit-stride loop evaluates the formula. All its loads precede its stores,
+so the compiler can use vector instructions. Sums are float64. Sums per column are accumulated for
+each position in a chunk, and combined at the end of a block; totals per row are computed after each
+chunk.
 
-Chunks and the order of sums depend only on the shape, so a block's result does not depend on the other blocks.
+Chunks and the order of sums depend only on the shape, so a block's result does not depend on the
+other blocks.
 """
 
 from __future__ import annotations
@@ -20,8 +24,8 @@ from dsgmcmc.kernels.formula_parser import Assignments, functions
 from dsgmcmc.kernels.jit import indented
 from dsgmcmc.kernels.philox import STREAMS, groups_module
 
-#: Maximum number of elements of a chunk, if a row is not longer. A few float32 arrays of this length fit a first-level
-#: cache.
+#: Maximum number of elements of a chunk, if a row is not longer. A few float32 arrays of this
+#: length fit a first-level cache.
 CHUNK = 2048
 
 #: The field at which the gradient of the prior is computed.
@@ -31,7 +35,9 @@ _NOISE = ["_stride", "_first", "_c1", "_c2", "_c3", "_k0", "_k1"]
 
 
 class PriorKind(NamedTuple):
-    """Kind of a prior: whether its precision is a full matrix, and whether every row has a shift of the mean."""
+    """Kind of a prior: whether its precision is a full matrix, and whether every row has a shift of
+    the mean.
+    """
 
     dense: bool
     shift: bool
@@ -58,7 +64,8 @@ class Layout(NamedTuple):
     body : Assignments
         The formula's lines, after definitions of the gradient have been inserted.
     fields : mapping of str to str
-        Names of (n, D) arrays, by their names in the formula; the first array determines D and the dtype.
+        Names of (n, D) arrays, by their names in the formula; the first array determines D and the
+        dtype.
     scalars : tuple of str
         Names of numbers.
     rows : tuple of str
@@ -98,8 +105,13 @@ class Layout(NamedTuple):
 
 
 def formula_source(layout: Layout) -> str:
-    """Source of ``formula(table, D, columns, rows, scalars, prior, noise, totals)``; names are in declared order."""
-    parts = [functions(layout.dtype), "from numba import carray\nfrom dsgmcmc.kernels.vectors import pointer\n"]
+    """Source of ``formula(table, D, columns, rows, scalars, prior, noise, totals)``; names are in
+    declared order.
+    """
+    parts = [
+        functions(layout.dtype),
+        "from numba import carray\nfrom dsgmcmc.kernels.vectors import pointer\n",
+    ]
     for groups in dict.fromkeys(STREAMS[name][0] for name in layout.noise):
         parts.append(f"from {groups_module(groups).__name__} import {groups}\n")
     block = [*_located(layout), "for _row in range(0, _n, _step):"]
@@ -129,10 +141,15 @@ def _signature(layout: Layout) -> list[str]:
 
 
 def _setup(layout: Layout) -> list[str]:
-    """Lines that make the working arrays for the longest chunk, and repeat column vectors to its length."""
+    """Lines that make the working arrays for the longest chunk, and repeat column vectors to its
+    length.
+    """
     dtype = layout.dtype
     lines = ["_longest = 1", "for _block in range(_table.shape[0]):"]
-    lines += [f"    _longest = max(_longest, min(_table[_block, 0], {CHUNK} // _D))", "_most = _longest * _D"]
+    lines += [
+        f"    _longest = max(_longest, min(_table[_block, 0], {CHUNK} // _D))",
+        "_most = _longest * _D",
+    ]
     lines += [f"{name} = {dtype}({name})" for name in layout.scalars]
     repeated = [(f"_t_{name}", f"_c_{name}") for name in layout.formula.columns]
     repeated += [("_t_mean", "_mean")] if layout.prior else []
@@ -144,7 +161,10 @@ def _setup(layout: Layout) -> list[str]:
     lines += [f"_e_{name} = np.empty(_most, np.{dtype})" for name in layout.vectors]
     if layout.prior and layout.prior.dense:
         lines += [f"_deviation = np.empty((_longest, _D), np.{dtype})"]
-        lines += [f"_product = np.empty((_longest, _D), np.{dtype})", "_prior = _product.reshape(_most)"]
+        lines += [
+            f"_product = np.empty((_longest, _D), np.{dtype})",
+            "_prior = _product.reshape(_most)",
+        ]
     lines += [f"_a_{name} = np.empty(_most, np.float64)" for name in layout.formula.column_sums]
     lines += [f"_b_{name} = np.empty(_most, np.float64)" for name in layout.formula.row_sums]
     lines += [f"_noise_{name} = np.empty(_most + 128, np.float32)" for name in layout.noise]
@@ -161,7 +181,10 @@ def _located(layout: Layout) -> list[str]:
         lines += [f"{name} = carray(pointer(_table[_block, {column}]), {size}, np.{layout.dtype})"]
     lines += ["_before = _table[_block, 2]"] if layout.rows or layout.formula.row_sums else []
     lines += [f"_r_{name} = _all_{name}[_before : _before + _n]" for name in layout.rows]
-    lines += [f"_total_{name} = _totals_{name}[_before : _before + _n]" for name in layout.formula.row_sums]
+    lines += [
+        f"_total_{name} = _totals_{name}[_before : _before + _n]"
+        for name in layout.formula.row_sums
+    ]
     lines += [f"_total_{name} = _totals_{name}[_block]" for name in layout.formula.column_sums]
     lines += [f"_a_{name}[:] = 0.0" for name in layout.formula.column_sums]
     lines += [f"_s_{name} = 0.0" for name in layout.formula.sums]
@@ -170,7 +193,9 @@ def _located(layout: Layout) -> list[str]:
 
 
 def _chunk(layout: Layout) -> list[str]:
-    """Lines that make views of a chunk's fields, its noise, its repeated row vectors, and a dense prior's gradient."""
+    """Lines that make views of a chunk's fields, its noise, its repeated row vectors, and a dense
+    prior's gradient.
+    """
     lines = ["_rows = min(_step, _n - _row)", "_size = _rows * _D", "_at = _row * _D"]
     lines += [f"_x_{name} = _flat_{name}[_at : _at + _size]" for name in layout.fields]
     lines += ["_e = _begin + _at", "_group = _e >> 6"] if layout.noise else []
@@ -183,8 +208,14 @@ def _chunk(layout: Layout) -> list[str]:
         ]
     if layout.vectors:
         lines += ["for _i in range(_rows):", "    for _k in range(_D):"]
-        lines += [f"        _e_{name}[_i * _D + _k] = _r_{name}[_row + _i]" for name in layout.vectors]
-    lines += ["_x__shift = _flat__shift[_at : _at + _size]"] if layout.prior and layout.prior.shift else []
+        lines += [
+            f"        _e_{name}[_i * _D + _k] = _r_{name}[_row + _i]" for name in layout.vectors
+        ]
+    lines += (
+        ["_x__shift = _flat__shift[_at : _at + _size]"]
+        if layout.prior and layout.prior.shift
+        else []
+    )
     if layout.prior and layout.prior.dense:
         lines += ["_flat_deviation = _deviation.reshape(_most)", "for _i in range(_size):"]
         lines += [f"    _flat_deviation[_i] = {_deviation(layout, f'_x_{PRIOR_AT}[_i]')}"]
@@ -233,8 +264,14 @@ def _per_row(layout: Layout) -> list[str]:
 
 def _finish(layout: Layout) -> list[str]:
     """Lines that store a block's sums, and combine its sums per column."""
-    lines = [f"_sums[{position}, _block] = _s_{name}" for position, name in enumerate(layout.formula.sums)]
+    lines = [
+        f"_sums[{position}, _block] = _s_{name}"
+        for position, name in enumerate(layout.formula.sums)
+    ]
     if layout.formula.column_sums:
         lines += ["for _i in range(_step):", "    for _k in range(_D):"]
-        lines += [f"        _total_{name}[_k] += _a_{name}[_i * _D + _k]" for name in layout.formula.column_sums]
+        lines += [
+            f"        _total_{name}[_k] += _a_{name}[_i * _D + _k]"
+            for name in layout.formula.column_sums
+        ]
     return lines

@@ -1,12 +1,13 @@
-"""Kernels over a cell's ratings: the gradient of its energy for one rank K and one score, and sums over its pattern.
+"""Kernels over a cell's ratings: the gradient of its energy for one rank K and one score, and sums
+over its pattern.
 
-For every rating x_ij of a cell, with eta = W_i . H_j + a_i + b_j and the score e = d log density / d eta, which is
-x - eta for Gaussian ratings,
+For every rating x_ij of a cell, with eta = W_i . H_j + a_i + b_j and the score e = d log density /
+d eta, which is x - eta for Gaussian ratings,
 
     out_w[i] -= scale * e * (H_j, 1)        out_h[j] -= scale * e * (W_i, 1)
 
-and the sum of e^2 is returned. The pattern is the set of rated pairs, without the values of ratings.
-`dsgmcmc.kernels.records` generates the passes over the ratings.
+and the sum of e^2 is returned. The pattern is the set of rated pairs, without the values of
+ratings. `dsgmcmc.kernels.records` generates the passes over the ratings.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from collections.abc import Callable
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.formula_parser import functions, parse_score
 from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.records import FACTORS, PATTERN, Passes, Record, by_rows, compile_gradient, compile_passes
+from dsgmcmc.kernels.records import (
+    FACTORS,
+    PATTERN,
+    Passes,
+    Record,
+    by_rows,
+    compile_gradient,
+    compile_passes,
+)
 from dsgmcmc.kernels.stored import COLUMN
 
 
@@ -43,26 +52,35 @@ def gradient_kernel(
     Returns
     -------
     f(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, scale) -> float
-        The first four are the cell's centred ratings (`dsgmcmc.kernels.stored.kernel_arguments`). `theta_w`, `out_w`
-        (n, D) and `theta_h`, `out_h` (m, D) are float32; the gradient is added to `out_w` and `out_h`. `scale` is a
-        float. The sum of squared scores is returned. With `offset`, an argument (nnz,) float32 follows `values`.
+        The first four are the cell's centred ratings (`dsgmcmc.kernels.stored.kernel_arguments`).
+        `theta_w`, `out_w` (n, D) and `theta_h`, `out_h` (m, D) are float32; the gradient is added
+        to `out_w` and `out_h`. `scale` is a float. The sum of squared scores is returned. With
+        `offset`, an argument (nnz,) float32 follows `values`.
 
-        With noise scales g_i and g'_j four arguments precede `scale`: `weight_w` (n,) and `weight_h` (m,) float32,
-        `sse_w` (n,) and `sse_h` (m,) float64. Each rating's gradient and its e^2 in the returned sum are multiplied by
-        g_i g'_j; sum_j g'_j e^2 is added to sse_w[i], and sum_i g_i e^2 to sse_h[j].
+        With noise scales g_i and g'_j four arguments precede `scale`: `weight_w` (n,) and
+        `weight_h` (m,) float32, `sse_w` (n,) and `sse_h` (m,) float64. Each rating's gradient and
+        its e^2 in the returned sum are multiplied by g_i g'_j; sum_j g'_j e^2 is added to sse_w[i],
+        and sum_i g_i e^2 to sse_h[j].
 
     Raises
     ------
     ValueError
-        If K is outside 0 to 512, or 0 without biases, or the score is not an expression of x and eta.
+        If K is outside 0 to 512, or 0 without biases, or the score is not an expression of x and
+        eta.
     """
-    weights = {"weight_w": "float32[::1]", "weight_h": "float32[::1]", "sse_w": "float64[::1]", "sse_h": "float64[::1]"}
+    weights = {
+        "weight_w": "float32[::1]",
+        "weight_h": "float32[::1]",
+        "sse_w": "float64[::1]",
+        "sse_h": "float64[::1]",
+    }
     more = weights if weighted else {}
     record, passes = Record(K, biases), _passes(weighted, parse_score(score), offset)
     return compile_gradient("gradient", record, passes, more, offset, total=True)
 
 
-#: With noise scales: ``others`` has g'_j of the ratings in a group, and ``squares`` their squared scores.
+#: With noise scales: ``others`` has g'_j of the ratings in a group, and ``squares`` their squared
+#: scores.
 _WEIGHTED = Passes(
     scores=["squares[t] = e * e", "errors[t] = e * scale * others[t]"],
     kept=("others", "squares"),
@@ -82,10 +100,20 @@ _PLAIN = Passes(scores=["group_total += e * e", "errors[t] = e * scale"])
 
 
 def _passes(weighted: bool, score: str, offset: bool) -> Passes:
-    """Return passes with scores times the scale; squared scores are summed in float32 by group, then in float64."""
+    """Return passes with scores times the scale; squared scores are summed in float32 by group,
+    then in float64.
+    """
     passes = _WEIGHTED if weighted else _PLAIN
-    lines = ["x = given[t]", f"eta = errors[t]{' + offsets[base + t]' if offset else ''}", f"e = {score}"]
-    loop = ["group_total = float32(0)", "for t in range(count):", *indented([*lines, *passes.scores])]
+    lines = [
+        "x = given[t]",
+        f"eta = errors[t]{' + offsets[base + t]' if offset else ''}",
+        f"e = {score}",
+    ]
+    loop = [
+        "group_total = float32(0)",
+        "for t in range(count):",
+        *indented([*lines, *passes.scores]),
+    ]
     scores = [*loop, "total += group_total"]
     return passes._replace(scores=scores, functions=functions("float32"), begin=["total = 0.0"])
 
@@ -120,8 +148,9 @@ def weigh(indptr, indices, weight_w, weight_h, sums_w, sums_h):
 def weigh_kernel() -> Callable[..., None]:
     """Compile ``f(indptr, indices, weight_w, weight_h, sums_w, sums_h)``.
 
-    The kernel adds the sums over a cell's ratings of w_ij = g_i g'_j and of its square to `sums_w` (n, 2) and `sums_h`
-    (m, 2), float32; the noise scales `weight_w` and `weight_h` are (n,) and (m,) float32.
+    The kernel adds the sums over a cell's ratings of w_ij = g_i g'_j and of its square to `sums_w`
+    (n, 2) and `sums_h` (m, 2), float32; the noise scales `weight_w` and `weight_h` are (n,) and
+    (m,) float32.
     """
     kernel: Callable[..., None] = jit.compile_source("weigh", COLUMN + _WEIGH).weigh
     return kernel
@@ -134,9 +163,10 @@ def spread_kernel(D: int, sides: str = "wh") -> Callable[..., None]:
     Returns
     -------
     f(indptr, indices, in_w, in_h, out_w, out_h)
-        `indptr` and `indices` are the pattern R of a cell (`dsgmcmc.kernels.stored.kernel_arguments`). ``R in_h`` is
-        added to `out_w` (n, D), and ``R^T in_w`` to `out_h` (m, D); all float32. With `sides` "w" or "h", only
-        `out_w` or only `out_h` changes.
+        `indptr` and `indices` are the pattern R of a cell
+        (`dsgmcmc.kernels.stored.kernel_arguments`). ``R in_h`` is added to `out_w` (n, D), and
+        ``R^T in_w`` to `out_h` (m, D); all float32. With `sides` "w" or "h", only `out_w` or only
+        `out_h` changes.
     """
     split = D % 8 == 1 and D > 1
     record = Record(D - split, biases=False, split=split, sides=sides)
@@ -146,13 +176,15 @@ def spread_kernel(D: int, sides: str = "wh") -> Callable[..., None]:
 
 @functools.cache
 def product_kernel(D: int) -> Callable[..., None]:
-    """Compile products of rows of D numbers with sums of outer products of the other factor's rated rows.
+    """Compile products of rows of D numbers with sums of outer products of the other factor's rated
+    rows.
 
     Returns
     -------
     f(indptr, indices, theta_w, theta_h, out_w, out_h)
-        For every rating (i, j) of the pattern, with e = theta_w[i] . theta_h[j], e theta_h[j] is added to `out_w[i]`,
-        and e theta_w[i] to `out_h[j]`. If y is passed as theta_w, ``(sum_j h_j h_j^T) y_i`` is added to `out_w[i]`.
+        For every rating (i, j) of the pattern, with e = theta_w[i] . theta_h[j], e theta_h[j] is
+        added to `out_w[i]`, and e theta_w[i] to `out_h[j]`. If y is passed as theta_w, ``(sum_j h_j
+        h_j^T) y_i`` is added to `out_w[i]`.
     """
     record = Record(D, biases=False)
     row = ["base = begin", *record.predictors(), *record.gradients("-errors[r - base]")]

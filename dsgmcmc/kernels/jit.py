@@ -1,20 +1,23 @@
 """Compiles generated source once per CPU, and loads it from the cache afterwards.
 
-Kernels are Python source that is generated for a rank, a formula or a dtype. Numba's cache cannot store functions
-defined by ``exec``, and its key contains neither SLP vectorisation nor the generated text. So the source is written to
-a folder
+Kernels are Python source that is generated for a rank, a formula or a dtype. Numba's cache cannot
+store functions defined by ``exec``, and its key contains neither SLP vectorisation nor the
+generated text. So the source is written to a folder
 
     CACHE / <SHA-256 of source, name, compiler flags, versions, CPU> / <module>.py
 
-and imported from there, and Numba's ``cache=True`` keeps the machine code in the same folder. A folder appears by an
-atomic rename, and its source never changes, so many processes can start at once on a shared file system. Of processes
-that find no machine code one compiles the source, and the others wait for it, if the file system has locks.
+and imported from there, and Numba's ``cache=True`` keeps the machine code in the same folder. A
+folder appears by an atomic rename, and its source never changes, so many processes can start at
+once on a shared file system. Of processes that find no machine code one compiles the source, and
+the others wait for it, if the file system has locks.
 
-CACHE is ``DSGMCMC_CACHE_DIR``, or else ``$XDG_CACHE_HOME/dsgmcmc``, or else ``~/.cache/dsgmcmc``. If that folder cannot
-be written or its disk is full, the process uses a private temporary folder and removes it at exit. Numba's cache files
-are pickles: whoever can write them can run code as the user, so the folder is created with mode 0700.
+CACHE is ``DSGMCMC_CACHE_DIR``, or else ``$XDG_CACHE_HOME/dsgmcmc``, or else ``~/.cache/dsgmcmc``.
+If that folder cannot be written or its disk is full, the process uses a private temporary folder
+and removes it at exit. Numba's cache files are pickles: whoever can write them can run code as the
+user, so the folder is created with mode 0700.
 
-Numba is imported with the first kernel (`kernels.compiler`), so commands without kernels start without it.
+Numba is imported with the first kernel (`kernels.compiler`), so commands without kernels start
+without it.
 """
 
 from __future__ import annotations
@@ -45,7 +48,9 @@ from numpy import float32, float64, int32, int64, uint32, uint64
 
 """
 
-_PATIENCE = 60.0  # seconds in which any kernel is compiled; whoever has waited for so long compiles it, too
+_PATIENCE = (
+    60.0  # seconds in which any kernel is compiled; whoever has waited for so long compiles it, too
+)
 _REQUIRED_BYTES = 1 << 18  # sufficient for nearly every kernel
 
 
@@ -58,8 +63,9 @@ def compile_source(name: str, source: str) -> ModuleType:
     name : str
         Part of the module's name; shown in tracebacks and profiles.
     source : str
-        Python source, which can use the names that `_HEADER` imports. ``@kernel(signature)`` decorates a kernel, and
-        ``@helper`` a function that the kernels in this module call (`kernels.compiler`).
+        Python source, which can use the names that `_HEADER` imports. ``@kernel(signature)``
+        decorates a kernel, and ``@helper`` a function that the kernels in this module call
+        (`kernels.compiler`).
 
     Returns
     -------
@@ -99,7 +105,9 @@ def cache_directory() -> Path:
             if folder.stat().st_uid != os.geteuid():
                 raise PermissionError(f"{folder} belongs to another user")
         with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(_REQUIRED_BYTES))  # with a full quota, empty files can still be created
+            file.write(
+                bytes(_REQUIRED_BYTES)
+            )  # with a full quota, empty files can still be created
     except (OSError, RuntimeError):
         private = tempfile.mkdtemp(prefix="dsgmcmc-kernels-")
         atexit.register(shutil.rmtree, private, ignore_errors=True)
@@ -108,7 +116,9 @@ def cache_directory() -> Path:
 
 
 def _publish(folder: Path, file_name: str, source: str) -> Path:
-    """Write source to a file in a new folder, unless it exists, and return its path; an atomic rename shows both."""
+    """Write source to a file in a new folder, unless it exists, and return its path; an atomic
+    rename shows both.
+    """
     path = folder / file_name
     if path.exists():
         return path
@@ -122,7 +132,9 @@ def _publish(folder: Path, file_name: str, source: str) -> Path:
     except OSError:
         if not path.exists():
             raise
-        shutil.rmtree(draft, ignore_errors=True)  # another process has written the same source earlier
+        shutil.rmtree(
+            draft, ignore_errors=True
+        )  # another process has written the same source earlier
     return path
 
 
@@ -131,8 +143,13 @@ def _turn(folder: Path) -> Iterator[None]:
     """Let one process at a time compile what is in a folder; those after it find the machine code."""
     with contextlib.ExitStack() as held:
         if not any(folder.rglob("*.nbi")):
-            with contextlib.suppress(OSError):  # of folders that cannot be written, and file systems without locks
-                file, end = held.enter_context((folder / "lock").open("wb")), time.monotonic() + _PATIENCE
+            with contextlib.suppress(
+                OSError
+            ):  # of folders that cannot be written, and file systems without locks
+                file, end = (
+                    held.enter_context((folder / "lock").open("wb")),
+                    time.monotonic() + _PATIENCE,
+                )
                 while time.monotonic() < end:
                     with contextlib.suppress(BlockingIOError):
                         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

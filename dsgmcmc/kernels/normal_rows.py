@@ -1,35 +1,41 @@
-r"""Normal conditional distributions of rows: sums of outer products of their ratings, and draws, for Gibbs sampling.
+r"""Normal conditional distributions of rows: sums of outer products of their ratings, and draws,
+for Gibbs sampling.
 
-Row i has ratings x_r of columns j(r). With phi = (H_j, 1), or phi = H_j without biases, t = x_r - b_j and the other
-factor's noise scales g', its *statistics* are
+Row i has ratings x_r of columns j(r). With phi = (H_j, 1), or phi = H_j without biases, t = x_r -
+b_j and the other factor's noise scales g', its *statistics* are
 
     A_i = sum_r g'_j (phi, t) (phi, t)^T
 
-The lower triangle of A_i is stored, packed row by row: (D + 1)(D + 2) / 2 float32. Its first D rows are the Gram matrix
-sum g' phi phi^T; its last row has the moment sum g' t phi and sum g' t^2. The squared errors of the row at any theta
-are u^T A_i u with u = (theta, -1).
+The lower triangle of A_i is stored, packed row by row: (D + 1)(D + 2) / 2 float32. Its first D rows
+are the Gram matrix sum g' phi phi^T; its last row has the moment sum g' t phi and sum g' t^2. The
+squared errors of the row at any theta are u^T A_i u with u = (theta, -1).
 
-This symmetric update of rank n takes most of the time of a Gibbs sweep. The features of `CHUNK` ratings, each times
-sqrt(g'), are gathered in a panel that stays in the first-level cache and is padded to a multiple of `WIDE` columns.
-Tiles of `TALL` x `WIDE` sums, on and below the diagonal only, then pass over the panel. A tile is `TALL` vectors of
-`WIDE` sums that stay in registers (`dsgmcmc.kernels.vectors`). If a tile is written as scalar variables, the compiler
-makes these vectors for some processors only; on AMD processors, and without AVX-512, the code takes 8 times as long.
+This symmetric update of rank n takes most of the time of a Gibbs sweep. The features of `CHUNK`
+ratings, each times sqrt(g'), are gathered in a panel that stays in the first-level cache and is
+padded to a multiple of `WIDE` columns. Tiles of `TALL` x `WIDE` sums, on and below the diagonal
+only, then pass over the panel. A tile is `TALL` vectors of `WIDE` sums that stay in registers
+(`dsgmcmc.kernels.vectors`). If a tile is written as scalar variables, the compiler makes these
+vectors for some processors only; on AMD processors, and without AVX-512, the code takes 8 times as
+long.
 
-Products are added in float32: over a chunk, over the chunks of a cell, and over the cells. On MovieLens 1M with K = 32,
-rows drawn from these sums differ from rows drawn from float64 sums by 1e-7 of their norm, and by 7e-7 at most.
+Products are added in float32: over a chunk, over the chunks of a cell, and over the cells. On
+MovieLens 1M with K = 32, rows drawn from these sums differ from rows drawn from float64 sums by
+1e-7 of their norm, and by 7e-7 at most.
 
-A row has the precision P_i = Lambda + s_i G_i and the mean P_i^-1 v_i with v_i = Lambda m_i + s_i q_i: its prior is
-N(m_i, Lambda^-1), and G_i and q_i are the Gram matrix and the moment of its statistics. The Cholesky factor of
+A row has the precision P_i = Lambda + s_i G_i and the mean P_i^-1 v_i with v_i = Lambda m_i + s_i
+q_i: its prior is N(m_i, Lambda^-1), and G_i and q_i are the Gram matrix and the moment of its
+statistics. The Cholesky factor of
 
     | P    v |            | L      |
     | v^T  . |     is     | y^T  . |     with  y = L^-1 v,
 
 so with z standard normal, theta = L^-T (y + z) has mean P^-1 v and covariance P^-1.
 
-Draws are computed in float64. `LANES` rows are solved side by side: element e of their packed triangles is at positions
-e `LANES` to e `LANES` + `LANES` - 1, so that one instruction processes several rows. The generated lines have a scalar
-variable for each number that the compiler should keep in a vector. `ROWS` rows of the triangles are updated together,
-so that the rows above them are read once.
+Draws are computed in float64. `LANES` rows are solved side by side: element e of their packed
+triangles is at positions e `LANES` to e `LANES` + `LANES` - 1, so that one instruction processes
+several rows. The generated lines have a scalar variable for each number that the compiler should
+keep in a vector. `ROWS` rows of the triangles are updated together, so that the rows above them are
+read once.
 """
 
 from __future__ import annotations
@@ -114,14 +120,19 @@ def errors(theta, statistics, out):
 
 
 def _tile() -> list[str]:
-    """Lines that add rows r < n of the panel to a tile: square[a + i, c:] += panel[r, a + i] panel[r, c:]."""
+    """Lines that add rows r < n of the panel to a tile: square[a + i, c:] += panel[r, a + i]
+    panel[r, c:].
+    """
     rows = range(TALL)
     return [
         *(f"s{i} = load(square, (a + uint64({i})) * stride + c, 0, {WIDE})" for i in rows),
         "for r in range(uint64(n)):",
         "    p = r * stride",
         f"    wide = load(panel, p + c, 0, {WIDE})",
-        *(f"    s{i} = times_plus(spread(panel[p + a + uint64({i})], {WIDE}), wide, s{i})" for i in rows),
+        *(
+            f"    s{i} = times_plus(spread(panel[p + a + uint64({i})], {WIDE}), wide, s{i})"
+            for i in rows
+        ),
         *(f"store(square, (a + uint64({i})) * stride + c, 0, s{i})" for i in rows),
     ]
 
@@ -129,7 +140,9 @@ def _tile() -> list[str]:
 @functools.cache
 def _statistics_module() -> Any:
     tile = "\n".join(jit.indented(_tile(), 5))
-    source = _STATISTICS.format(column=COLUMN, ratings=RATINGS, tall=TALL, wide=WIDE, chunk=CHUNK, tile=tile)
+    source = _STATISTICS.format(
+        column=COLUMN, ratings=RATINGS, tall=TALL, wide=WIDE, chunk=CHUNK, tile=tile
+    )
     return jit.compile_source("statistics", source)
 
 
@@ -138,13 +151,16 @@ def statistics_width(dimension: int) -> int:
     return (dimension + 1) * (dimension + 2) // 2
 
 
-def add_outer_products(ratings: tuple[Array, ...], features: Float32, root: Float32, rank: int, out: Float32) -> None:
+def add_outer_products(
+    ratings: tuple[Array, ...], features: Float32, root: Float32, rank: int, out: Float32
+) -> None:
     """Add the outer products of a cell's ratings to the statistics of its rows.
 
     Parameters
     ----------
     ratings : tuple of arrays
-        Ratings from `dsgmcmc.kernels.stored.kernel_arguments`, grouped by the rows that have the statistics.
+        Ratings from `dsgmcmc.kernels.stored.kernel_arguments`, grouped by the rows that have the
+        statistics.
     features : (m, D) float32
         Theta of the other factor.
     root : (m,) float32
@@ -158,7 +174,8 @@ def add_outer_products(ratings: tuple[Array, ...], features: Float32, root: Floa
 
 
 def squared_errors(theta: Float32, statistics: Float32) -> Float64:
-    """Sum the squared errors of every row's ratings, times the other factor's noise scales; (n,) float64.
+    """Sum the squared errors of every row's ratings, times the other factor's noise scales; (n,)
+    float64.
 
     Parameters
     ----------
@@ -174,7 +191,10 @@ def squared_errors(theta: Float32, statistics: Float32) -> Float64:
 
 # ---------------------------------------------------------------------- draws
 
-LANES, ROWS = 8, 4  # rows of theta solved side by side, and rows of their triangles updated together
+LANES, ROWS = (
+    8,
+    4,
+)  # rows of theta solved side by side, and rows of their triangles updated together
 
 _SOLVE = """\
 {below}
@@ -229,7 +249,9 @@ def _lanes(line: str) -> list[str]:
 
 
 def _places(rows: str) -> list[str]:
-    """Lines that compute where `ROWS` rows of the packed triangles begin; `rows` is the variable of the first row."""
+    """Lines that compute where `ROWS` rows of the packed triangles begin; `rows` is the variable of
+    the first row.
+    """
     return [
         f"p{r} = ({rows} + uint64({r})) * ({rows} + uint64({r + 1})) // uint64(2) * uint64({LANES})"
         for r in range(ROWS)
@@ -238,7 +260,11 @@ def _places(rows: str) -> list[str]:
 
 def _below() -> str:
     """Source of the function that computes column c of rows a, a + 1, ..., all below row c."""
-    lines = [f"q = c * (c + uint64(1)) // uint64(2) * uint64({LANES})", f"d = c * uint64({LANES})", *_places("a")]
+    lines = [
+        f"q = c * (c + uint64(1)) // uint64(2) * uint64({LANES})",
+        f"d = c * uint64({LANES})",
+        *_places("a"),
+    ]
     for r in range(ROWS):
         lines += _lanes(f"s{r}_{{i}} = L[p{r} + d + uint64({{i}})]")
     lines += [f"for k in range(uint64(0), d, uint64({LANES})):"]
@@ -252,7 +278,9 @@ def _below() -> str:
 
 
 def _corner() -> str:
-    """Source of the function that computes the diagonal triangle of rows a, a + 1, ..., after the columns before a."""
+    """Source of the function that computes the diagonal triangle of rows a, a + 1, ..., after the
+    columns before a.
+    """
     lines = [f"d = a * uint64({LANES})", *_places("a")]
     triangle = [(r, c) for c, r in combinations_with_replacement(range(ROWS), 2)]
     for r, c in triangle:
@@ -265,7 +293,11 @@ def _corner() -> str:
     for r, c in triangle:
         for k in range(c):
             lines += _lanes(f"s{r}{c}_{{i}} -= s{r}{k}_{{i}} * s{c}{k}_{{i}}")
-        lines += _lanes(f"w{c}_{{i}} = 1.0 / math.sqrt(s{c}{c}_{{i}})" if r == c else f"s{r}{c}_{{i}} *= w{c}_{{i}}")
+        lines += _lanes(
+            f"w{c}_{{i}} = 1.0 / math.sqrt(s{c}{c}_{{i}})"
+            if r == c
+            else f"s{r}{c}_{{i}} *= w{c}_{{i}}"
+        )
     for r, c in triangle:
         if r == c:
             lines += _lanes(f"inverse[d + uint64({c * LANES} + {{i}})] = w{c}_{{i}}")
@@ -275,7 +307,9 @@ def _corner() -> str:
 
 
 def _substitute() -> str:
-    """Source of the function that computes element k of the solution, and subtracts its part in earlier elements."""
+    """Source of the function that computes element k of the solution, and subtracts its part in
+    earlier elements.
+    """
     lines = [f"p = k * (k + uint64(1)) // uint64(2) * uint64({LANES})", f"d = k * uint64({LANES})"]
     lines += _lanes("v{i} = x[d + uint64({i})] * inverse[d + uint64({i})]")
     lines += _lanes("x[d + uint64({i})] = v{i}")
@@ -287,7 +321,9 @@ def _substitute() -> str:
 
 @functools.cache
 def _solve_module() -> Any:
-    source = _SOLVE.format(below=_below(), corner=_corner(), substitute=_substitute(), lanes=LANES, rows=ROWS)
+    source = _SOLVE.format(
+        below=_below(), corner=_corner(), substitute=_substitute(), lanes=LANES, rows=ROWS
+    )
     return jit.compile_source("normal_rows", source)
 
 
@@ -306,7 +342,9 @@ def draw_normal_rows(theta: Float32, statistics: Float32, scale: Float64, prior:
         Prior mean m_i of every row, and prior precision Lambda.
     """
     lambda_ = prior.precision.astype(np.float64)
-    mean = (prior.mean[None] if prior.shift is None else prior.mean + prior.shift).astype(np.float64)
+    mean = (prior.mean[None] if prior.shift is None else prior.mean + prior.shift).astype(
+        np.float64
+    )
     if lambda_.ndim == 1:
         pull, lambda_ = mean * lambda_, np.diag(lambda_)
     else:

@@ -1,8 +1,10 @@
-"""Ordered levels: gradients with respect to factors, scales and thresholds, and probabilities for predictions.
+"""Ordered levels: gradients with respect to factors, scales and thresholds, and probabilities for
+predictions.
 
-A rating is of level r = 0 .. R - 1 with probability F(z_u) - F(z_l), z_u = s (C_r - eta), z_l = s (C_{r-1} - eta). F is
-the logistic distribution function, C_{-1} = -inf, C_{R-1} = inf, and s = s_i s'_j is 1 or the product of the scales of
-row and column. With du = d log p / d z_u and dl = d log p / d z_l,
+A rating is of level r = 0 .. R - 1 with probability F(z_u) - F(z_l), z_u = s (C_r - eta), z_l = s
+(C_{r-1} - eta). F is the logistic distribution function, C_{-1} = -inf, C_{R-1} = inf, and s = s_i
+s'_j is 1 or the product of the scales of row and column. With du = d log p / d z_u and dl = d log p
+/ d z_l,
 
     d log p / d eta = -s (du + dl)      d log p / d C_r = s du      d log p / d log s = z_u du + z_l dl
 
@@ -10,11 +12,11 @@ Thresholds of +-1e30 represent +-infinity. With E = exp(-z),
 
     du = E_u (1 + E_l) / ((1 + E_u) (E_l - E_u))      du + dl = 1 - F(z_u) - F(z_l)
 
-Without scales, E_u and E_l are exp(eta) times a constant of the level, and du is another constant minus F(z_u). Rows or
-columns may have separate thresholds.
+Without scales, E_u and E_l are exp(eta) times a constant of the level, and du is another constant
+minus F(z_u). Rows or columns may have separate thresholds.
 
-The predictors of a group of ratings are computed first, then the scores of 16 ratings side by side, then the gradients
-(`dsgmcmc.kernels.records`). Sums over ratings by level are float64.
+The predictors of a group of ratings are computed first, then the scores of 16 ratings side by side,
+then the gradients (`dsgmcmc.kernels.records`). Sums over ratings by level are float64.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ def exp32(x: Any) -> Any:
 #: The exponential's remainder must be computed as written.
 FUNCTIONS = "@exact_helper\n" + inspect.getsource(exp32)
 
-#: What passes with scales keep of rating r of row i and column j, before and after its score is computed.
+#: What passes with scales keep of rating r of row i and column j, before and after its score is
+#: computed.
 SCALED = Passes(
     scores=[],
     kept=("scales", "slopes"),
@@ -68,15 +71,19 @@ SCALED = Passes(
 )
 SCALE_ARGUMENTS = dict.fromkeys(("scale_w", "scale_h", "slope_w", "slope_h"), "float32[::1]")
 
-#: Lines that compute du, and du + dl as `both`, from `eta` and the tables of the level, by whether there are scales.
+#: Lines that compute du, and du + dl as `both`, from `eta` and the tables of the level, by whether
+#: there are scales.
 DERIVATIVES = {
-    False: """\
+    False: (
+        """\
 t = exp32(min(max(eta, float32(-40)), float32(40)))
 fu = float32(1) / (float32(1) + t * upper)
 both = float32(1) - fu - float32(1) / (float32(1) + t * lower)
 du = rise - fu
-""",
-    True: """\
+"""
+    ),
+    True: (
+        """\
 zu = max(s * (upper - eta), float32(-42))
 zl = max(s * (lower - eta), float32(-44))
 eu = exp32(-zu)
@@ -84,7 +91,8 @@ el = exp32(-zl)
 fu = float32(1) / (float32(1) + eu)
 both = float32(1) - fu - float32(1) / (float32(1) + el)
 du = eu * fu * ((float32(1) + el) / max(el - eu, float32(1e-7) * el))
-""",
+"""
+    ),
 }
 
 
@@ -110,16 +118,17 @@ def ordinal_kernel(
     Returns
     -------
     f(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, tables, sums, scale) -> None
-        Arguments are as in `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included; values are levels.
-        `tables` (3, R) float32 comes from `level_tables`. The sums of s du and of -s (du + dl) over the ratings of each
-        level, times `scale`, are added to `sums` (R, 2) float64.
+        Arguments are as in `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included; values are
+        levels. `tables` (3, R) float32 comes from `level_tables`. The sums of s du and of -s (du +
+        dl) over the ratings of each level, times `scale`, are added to `sums` (R, 2) float64.
 
-        With scales four arguments precede `scale`: `scale_w` (n,) and `scale_h` (m,) float32, and `slope_w` (n,) and
-        `slope_h` (m,) float32, to which the derivatives of log p with respect to log s, times `scale`, are added.
+        With scales four arguments precede `scale`: `scale_w` (n,) and `scale_h` (m,) float32, and
+        `slope_w` (n,) and `slope_h` (m,) float32, to which the derivatives of log p with respect to
+        log s, times `scale`, are added.
 
-        If rows have separate thresholds, `tables` (n, R + 1) or (m, R + 1) float32 contains them, from -`END` to
-        `END`, and the derivatives of log p with respect to them, times `scale`, are added to `sums`, float64 of the
-        same shape.
+        If rows have separate thresholds, `tables` (n, R + 1) or (m, R + 1) float32 contains them,
+        from -`END` to `END`, and the derivatives of log p with respect to them, times `scale`, are
+        added to `sums`, float64 of the same shape.
 
     Raises
     ------
@@ -128,7 +137,9 @@ def ordinal_kernel(
     """
     if cut_by is not None and not scaled:
         raise ValueError("separate thresholds of rows need scales of rows")
-    more = {"tables": "float32[:, ::1]", "sums": "float64[:, ::1]"} | (SCALE_ARGUMENTS if scaled else {})
+    more = {"tables": "float32[:, ::1]", "sums": "float64[:, ::1]"} | (
+        SCALE_ARGUMENTS if scaled else {}
+    )
     passes, (cuts, cut_slopes) = SCALED if scaled else Passes([]), _cuts(cut_by)
     offsets = ["for t in range(count):", "    errors[t] += offsets[base + t]"] if offset else []
     passes = Passes(
@@ -143,26 +154,35 @@ def ordinal_kernel(
 
 
 def _cuts(cut_by: Factor | None) -> tuple[list[str], list[str]]:
-    """Lines that look up the thresholds of rating r, and that add du, which is in ``uppers``, and dl to their sums."""
+    """Lines that look up the thresholds of rating r, and that add du, which is in ``uppers``, and
+    dl to their sums.
+    """
     if cut_by is None:
         return [], []
     owner, level = "i" if cut_by == Factor.W else "j", "level = uint64(given[r - base])"
     low, high = f"[{owner}, level]", f"[{owner}, level + uint64(1)]"
     before = [level, f"lowers[r - base] = tables{low}", f"uppers[r - base] = tables{high}"]
-    return before, [level, f"sums{low} -= errors[r - base] + uppers[r - base]", f"sums{high} += uppers[r - base]"]
+    return before, [
+        level,
+        f"sums{low} -= errors[r - base] + uppers[r - base]",
+        f"sums{high} += uppers[r - base]",
+    ]
 
 
 def _scores(scaled: bool, cut_by: Factor | None) -> list[str]:
-    """Lines that replace the `count` predictors in ``errors`` by scores times `scale`, and add to the sums.
+    """Lines that replace the `count` predictors in ``errors`` by scores times `scale`, and add to
+    the sums.
 
-    `LANES` ratings are processed at a time. The table entries of their levels are copied to ``tile``, and du replaces
-    the first of them. If rows have separate thresholds, these are in ``uppers`` and ``lowers``, and du replaces
-    ``uppers``.
+    `LANES` ratings are processed at a time. The table entries of their levels are copied to
+    ``tile``, and du replaces the first of them. If rows have separate thresholds, these are in
+    ``uppers`` and ``lowers``, and du replaces ``uppers``.
     """
     s = "s * " if scaled else ""
     back = "tile[lane]" if cut_by is None else "uppers[block + lane]"
     level = ["level = uint64(given[block + lane])"]
-    fill = [f"tile[lane + uint64({k * LANES})] = tables[{k}, level]" for k in range(2 if scaled else 3)]
+    fill = [
+        f"tile[lane + uint64({k * LANES})] = tables[{k}, level]" for k in range(2 if scaled else 3)
+    ]
     bounds = ["tile[lane]", f"tile[lane + uint64({LANES})]"]
     if cut_by is not None:
         bounds = ["uppers[block + lane]", "lowers[block + lane]"]
@@ -189,8 +209,9 @@ def _scores(scaled: bool, cut_by: Factor | None) -> list[str]:
 def level_tables(scaled: bool, thresholds: Float64) -> Float32:
     """Make the tables that `ordinal_kernel` reads, (3, R) float32, from the thresholds (R - 1,).
 
-    With scales, the tables are the thresholds above and below each level, and zeros. Without scales, they are the
-    exponentials of minus these thresholds, and the constant c of du = c - F(z_u).
+    With scales, the tables are the thresholds above and below each level, and zeros. Without
+    scales, they are the exponentials of minus these thresholds, and the constant c of du = c -
+    F(z_u).
     """
     upper, lower = np.append(thresholds, END), np.append(-END, thresholds)
     rise = np.zeros(len(upper))
@@ -249,7 +270,9 @@ def moments(p, values, mean, variance):
 '''
 
 
-def level_probabilities(eta: Float32, scale: Float32, thresholds: Array, owner: Int32 | None = None) -> Float32:
+def level_probabilities(
+    eta: Float32, scale: Float32, thresholds: Array, owner: Int32 | None = None
+) -> Float32:
     """Compute the probabilities of all levels, (q, R) float32.
 
     Parameters

@@ -1,27 +1,31 @@
-"""Counter-based normals and gamma variables: every random number is a function of its key and index.
+"""Counter-based normals and gamma variables: every random number is a function of its key and
+index.
 
-Philox 4x32-10 [Salmon 2011] turns a counter of four words and a key of two words into four random words. The counter
-contains purpose, iteration, factor, chain and the index of the element in its factor (e = global row * D + k); the key
-is the seed. Every process can therefore compute any slice of the noise, with identical bits.
+Philox 4x32-10 [Salmon 2011] turns a counter of four words and a key of two words into four random
+words. The counter contains purpose, iteration, factor, chain and the index of the element in its
+factor (e = global row * D + k); the key is the seed. Every process can therefore compute any slice
+of the noise, with identical bits.
 
-The layout of the elements allows 16 counters to be computed side by side. Element e belongs to group e >> 6 of 64
-elements and 16 counters. It is word (e >> 4) & 3 of counter number c = (group << 4) + (e & 15). The words of the
-counter are
+The layout of the elements allows 16 counters to be computed side by side. Element e belongs to
+group e >> 6 of 64 elements and 16 counters. It is word (e >> 4) & 3 of counter number c = (group <<
+4) + (e & 15). The words of the counter are
 
-    c mod 2^32 | c >> 32 (16 bits), purpose (8), factor (8) | iteration mod 2^32 | iteration >> 32 (16), chain (16)
+    c mod 2^32 | c >> 32 (16 bits), purpose (8), factor (8) | iteration mod 2^32 | iteration >> 32
+    (16), chain (16)
 
-The Box-Muller transform turns words 0 and 1 into two normals, and words 2 and 3 into two more. The radius comes from
-the uniform (x + 1/2) 2^-32 in float32, which is precise near zero, so normals reach 6.76 standard deviations; with
-uniforms of 24 bits they would reach 5.8.
+The Box-Muller transform turns words 0 and 1 into two normals, and words 2 and 3 into two more. The
+radius comes from the uniform (x + 1/2) 2^-32 in float32, which is precise near zero, so normals
+reach 6.76 standard deviations; with uniforms of 24 bits they would reach 5.8.
 
-A formula may read further random numbers of each element. Their counters have other bits of the factor (`STREAMS`),
-which no factor has: normals z2 in the layout of z, and uniforms u, each from its element's word.
+A formula may read further random numbers of each element. Their counters have other bits of the
+factor (`STREAMS`), which no factor has: normals z2 in the layout of z, and uniforms u, each from
+its element's word.
 
-Gamma variables are made by the rejection sampler of [Marsaglia & Tsang 2000]. Attempt a for row i uses counter
-64 i + a, so that a variable depends only on its key and row.
+Gamma variables are made by the rejection sampler of [Marsaglia & Tsang 2000]. Attempt a for row i
+uses counter 64 i + a, so that a variable depends only on its key and row.
 
-The functions from `log_series` to `uniform` are never called from Python: their source is compiled into the kernels
-that use them.
+The functions from `log_series` to `uniform` are never called from Python: their source is compiled
+into the kernels that use them.
 
 [Marsaglia & Tsang 2000] A simple method for generating gamma variables. ACM Trans. Math. Softw. 26.
 """
@@ -44,7 +48,8 @@ from dsgmcmc.types import Float64
 
 
 class NoiseKey(NamedTuple):
-    """Key of the numbers of elements `first`, `first` + 1, ... of one factor in one iteration of one chain.
+    """Key of the numbers of elements `first`, `first` + 1, ... of one factor in one iteration of
+    one chain.
 
     Attributes
     ----------
@@ -73,8 +78,8 @@ def noise_words(key: NoiseKey) -> tuple[int, int, int, int, int, int]:
     Returns
     -------
     first, c1, c2, c3, k0, k1 : int
-        The first element; the second, third and fourth word of the counter; and the two words of the key. The kernels
-        add the high bits of the counter number to `c1`.
+        The first element; the second, third and fourth word of the counter; and the two words of
+        the key. The kernels add the high bits of the counter number to `c1`.
 
     Raises
     ------
@@ -92,7 +97,9 @@ def noise_words(key: NoiseKey) -> tuple[int, int, int, int, int, int]:
 
 
 def log_series(t: Any) -> Any:
-    """Compute (log(1 + t) - t + t^2 / 2) / t^3 from sqrt(1/2) - 1 to sqrt(2) - 1: Cephes' polynomial."""
+    """Compute (log(1 + t) - t + t^2 / 2) / t^3 from sqrt(1/2) - 1 to sqrt(2) - 1: Cephes'
+    polynomial.
+    """
     p = float32(7.0376836292e-2)
     p = p * t + float32(-1.1514610310e-1)
     p = p * t + float32(1.1676998740e-1)
@@ -107,10 +114,14 @@ def log_series(t: Any) -> Any:
 def radius(word: Any) -> Any:
     """Compute sqrt(-2 log u) for u = (word + 1/2) 2^-32."""
     u = float32((float32(word) + float32(0.5)) * float32(2.0**-32))
-    bits = int32(u.view(int32) - int32(0x3F3504F3))  # so that the mantissa goes from sqrt(1/2) to sqrt(2)
+    bits = int32(
+        u.view(int32) - int32(0x3F3504F3)
+    )  # so that the mantissa goes from sqrt(1/2) to sqrt(2)
     exponent = float32(bits >> int32(23))
     mantissa = int32((bits & int32(0x007FFFFF)) + int32(0x3F3504F3)).view(float32)
-    below_one = (float32(uint32(~word)) + float32(0.5)) * float32(2.0**-32)  # 1 - u, which u has rounded off
+    below_one = (float32(uint32(~word)) + float32(0.5)) * float32(
+        2.0**-32
+    )  # 1 - u, which u has rounded off
     t = -below_one if exponent == float32(0) else mantissa - float32(1)
     p = log_series(t)
     square = t * t
@@ -150,18 +161,24 @@ def cosine(a: Any) -> Any:
 
 def turned(value: Any, quarter: Any) -> Any:
     """Change the sign in the third and fourth quarter."""
-    return uint32(float32(value).view(uint32) ^ uint32((quarter & uint32(2)) << uint32(30))).view(float32)
+    return uint32(float32(value).view(uint32) ^ uint32((quarter & uint32(2)) << uint32(30))).view(
+        float32
+    )
 
 
 def uniform(word: Any) -> Any:
-    """Compute (k + 1/2) 2^-23, exact in float32 and inside (0, 1), from the upper 23 bits k of a word."""
+    """Compute (k + 1/2) 2^-23, exact in float32 and inside (0, 1), from the upper 23 bits k of a
+    word.
+    """
     return (float32(uint32(word) >> uint32(9)) + float32(0.5)) * float32(2.0**-23)
 
 
 def rounds(first: str, indent: int) -> str:
-    """Write out ten rounds of Philox 4x32 on x0 .. x3, uint64 below 2^32, which the line `first` sets.
+    """Write out ten rounds of Philox 4x32 on x0 .. x3, uint64 below 2^32, which the line `first`
+    sets.
 
-    Loops, and functions that return several values, would keep the compiler from computing 16 counters at once.
+    Loops, and functions that return several values, would keep the compiler from computing 16
+    counters at once.
     """
     lines = [first]
     for step in range(10):
@@ -177,7 +194,9 @@ def rounds(first: str, indent: int) -> str:
 
 
 def _pair(x: str, y: str, word: int) -> str:
-    """Lines of the Box-Muller transform of two words, which gives two of the four rows of 16 normals in a group."""
+    """Lines of the Box-Muller transform of two words, which gives two of the four rows of 16
+    normals in a group.
+    """
     return f"""\
             word = uint32({y})
             quarter = quadrant(word)
@@ -194,7 +213,8 @@ def _pair(x: str, y: str, word: int) -> str:
 def transform() -> str:
     """Return the source of the transform; it is read on demand, because `inspect` takes time.
 
-    Only the fast-math flag `contract` is set, so that the bits do not depend on the kernel that contains it.
+    Only the fast-math flag `contract` is set, so that the bits do not depend on the kernel that
+    contains it.
     """
     return _helpers(log_series, radius, quadrant, angle, sine, cosine, turned)
 
@@ -204,7 +224,9 @@ def _helpers(*functions: Callable[..., Any]) -> str:
 
 
 def _groups(name: str, numbers: str) -> str:
-    """Source of a kernel that fills groups of 64; the lines `numbers` make four elements from the words x0 to x3."""
+    """Source of a kernel that fills groups of 64; the lines `numbers` make four elements from the
+    words x0 to x3.
+    """
     return f'''
 
 @kernel("void(float32[::1], int64, int64, uint64, uint64, uint64, uint64, uint64)", EXACT)
@@ -224,18 +246,22 @@ def {name}(out, group, count, c1, c2, c3, k0, k1):
 
 _GROUPS = _groups("normal_groups", _pair("x0", "x1", 0) + _pair("x2", "x3", 2))
 _UNIFORMS = _groups(
-    "uniform_groups", "".join(f"            row[lane + {16 * word}] = uniform(x{word})\n" for word in range(4))
+    "uniform_groups",
+    "".join(f"            row[lane + {16 * word}] = uniform(x{word})\n" for word in range(4)),
 )
 
-#: Random numbers that a formula may read: the kernel that makes them, and the bits of the factor in their counters.
+#: Random numbers that a formula may read: the kernel that makes them, and the bits of the factor in
+#: their counters.
 STREAMS = {"z": ("normal_groups", 0), "z2": ("normal_groups", 2), "u": ("uniform_groups", 4)}
 
 
 @functools.cache
 def groups_module(name: str = "normal_groups") -> ModuleType:
-    """Return the module with `normal_groups` or `uniform_groups`, for kernels that make their own noise.
+    """Return the module with `normal_groups` or `uniform_groups`, for kernels that make their own
+    noise.
 
-    The module is compiled once and linked into these kernels, which saves each of them a second of compilation.
+    The module is compiled once and linked into these kernels, which saves each of them a second of
+    compilation.
     """
     if name == "uniform_groups":
         return jit.compile_source("philox_uniforms", _helpers(uniform) + _UNIFORMS)
@@ -243,7 +269,8 @@ def groups_module(name: str = "normal_groups") -> ModuleType:
 
 
 def normals(out: NDArray[np.float32], key: NoiseKey) -> None:
-    """Fill an array with standard normals, each of which depends on the key and on its element alone.
+    """Fill an array with standard normals, each of which depends on the key and on its element
+    alone.
 
     Parameters
     ----------

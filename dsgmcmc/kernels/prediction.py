@@ -1,9 +1,11 @@
-"""Predictions for pairs of a row and a column, the normal distribution function, and summaries of normal mixtures.
+"""Predictions for pairs of a row and a column, the normal distribution function, and summaries of
+normal mixtures.
 
-SciPy's distribution function is not used: its import takes longer than a prediction, and it runs at half the speed.
+SciPy's distribution function is not used: its import takes longer than a prediction, and it runs at
+half the speed.
 
-Quantiles of mixtures are found by Newton's method, to 2e-6 in probability, and stay between the smallest and the
-largest quantile of the components.
+Quantiles of mixtures are found by Newton's method, to 2e-6 in probability, and stay between the
+smallest and the largest quantile of the components.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ def predict_kernel(K: int, biases: bool) -> Callable[..., None]:
     Returns
     -------
     f(rows, cols, theta_w, theta_h, out) -> None
-        `rows`, `cols` (q,) int32, `theta_w` (n, D) and `theta_h` (m, D) float32. `out` (q,) float32 is set to
-        W_i . H_j + a_i + b_j, without the mean of the ratings.
+        `rows`, `cols` (q,) int32, `theta_w` (n, D) and `theta_h` (m, D) float32. `out` (q,) float32
+        is set to W_i . H_j + a_i + b_j, without the mean of the ratings.
     """
     return _pairs(K, biases, f"predict_{K}", {"out": "float32[::1]"}, "out[q]")
 
@@ -59,8 +61,9 @@ def cells_kernel(K: int, biases: bool) -> Callable[..., None]:
     Returns
     -------
     f(rows, cols, theta_w, theta_h, inverse_w, inverse_h, noise, d, centre, variance) -> None
-        `rows`, `cols` (q,) int32; `theta_w` (n, D), `theta_h` (m, D) float32; `inverse_w` (n,), `inverse_h` (m,)
-        float32, 1 / g of every row; `noise` 1 / tau. Column `d` of `centre` and `variance`, (q, draws) float32, is set.
+        `rows`, `cols` (q,) int32; `theta_w` (n, D), `theta_h` (m, D) float32; `inverse_w` (n,),
+        `inverse_h` (m,) float32, 1 / g of every row; `noise` 1 / tau. Column `d` of `centre` and
+        `variance`, (q, draws) float32, is set.
     """
     vectors = dict.fromkeys(("inverse_w", "inverse_h"), "float32[::1]")
     outputs = dict.fromkeys(("centre", "variance"), "float32[:, ::1]")
@@ -69,12 +72,17 @@ def cells_kernel(K: int, biases: bool) -> Callable[..., None]:
     return _pairs(K, biases, f"cells_{K}", more, "centre[q, d]", variance)
 
 
-def _pairs(K: int, biases: bool, name: str, more: dict[str, str], centre: str, last: str = "") -> Callable[..., None]:
-    """Compile a kernel over pairs, which sets `centre` to the predictor, and then runs the line `last`.
+def _pairs(
+    K: int, biases: bool, name: str, more: dict[str, str], centre: str, last: str = ""
+) -> Callable[..., None]:
+    """Compile a kernel over pairs, which sets `centre` to the predictor, and then runs the line
+    `last`.
 
     `more` has the types of further arguments by name.
     """
-    types = ", ".join(["int32[::1]", "int32[::1]", "float32[:, ::1]", "float32[:, ::1]", *more.values()])
+    types = ", ".join(
+        ["int32[::1]", "int32[::1]", "float32[:, ::1]", "float32[:, ::1]", *more.values()]
+    )
     source = _PAIRS.format(
         types=types,
         arguments=", ".join(more),
@@ -89,8 +97,8 @@ def _pairs(K: int, biases: bool, name: str, more: dict[str, str], centre: str, l
 
 # ---------------------------------------------------------------------- normal distributions
 
-#: Extent of the table of the normal distribution on both sides of 0, and its points per unit. Linear interpolation errs
-#: by less than 5e-7.
+#: Extent of the table of the normal distribution on both sides of 0, and its points per unit.
+#: Linear interpolation errs by less than 5e-7.
 EXTENT, PER_UNIT = 9, 256
 
 _NORMAL = f'''\
@@ -205,10 +213,14 @@ def summarise(centre, variance, weights, p_low, p_high, z_low, z_high, table, sc
 
 
 def ndtr(x: Array) -> Float64:
-    """Compute the standard normal distribution function elementwise, in float64, with a relative error below 2e-11."""
+    """Compute the standard normal distribution function elementwise, in float64, with a relative
+    error below 2e-11.
+    """
     points = np.ascontiguousarray(x, np.float64)
     probability = np.empty_like(points)
-    jit.compile_source("normal", _NORMAL).ndtr(points.reshape(-1), *_tables(), probability.reshape(-1))
+    jit.compile_source("normal", _NORMAL).ndtr(
+        points.reshape(-1), *_tables(), probability.reshape(-1)
+    )
     return probability
 
 
@@ -221,14 +233,19 @@ def _tables() -> tuple[Float64, Float64]:
 
 
 def summarise(
-    centre: Float32, variance: Float32, weights: Float64, levels: tuple[float, float], z: tuple[float, float]
+    centre: Float32,
+    variance: Float32,
+    weights: Float64,
+    levels: tuple[float, float],
+    z: tuple[float, float],
 ) -> tuple[Float32, Float32, Float32, Float32]:
     """Compute the mean, the sd and two quantiles of mixtures of normals.
 
     Parameters
     ----------
     centre, variance : (q, draws) float32
-        Components of each mixture. If a variance is 0, the quantiles of the weighted centres are returned.
+        Components of each mixture. If a variance is 0, the quantiles of the weighted centres are
+        returned.
     weights : (draws,) float64
         Weights of the components, whose sum is 1.
     levels, z : pair of float
@@ -239,7 +256,9 @@ def summarise(
     mean, sd, low, high : (q,) float32
     """
     mean, sd, low, high = (np.empty(len(centre), np.float32) for _ in range(4))
-    scratch = np.empty((3, len(weights)))  # an allocation in the kernel would load as slowly as Numba
+    scratch = np.empty(
+        (3, len(weights))
+    )  # an allocation in the kernel would load as slowly as Numba
     summarise = jit.compile_source("mixture", _MIXTURE).summarise
     summarise(centre, variance, weights, *levels, *z, _tables()[0], scratch, mean, sd, low, high)
     return mean, sd, low, high

@@ -1,7 +1,7 @@
 """Products of a block's rows with small matrices, and inner products of its columns, without BLAS.
 
-The last bits of BLAS results depend on the processor, the version and the number of threads. Here 64 rows at a time are
-transposed, so that inner loops run over rows, whatever the number of columns.
+The last bits of BLAS results depend on the processor, the version and the number of threads. Here
+64 rows at a time are transposed, so that inner loops run over rows, whatever the number of columns.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 from dsgmcmc.kernels import jit
 from dsgmcmc.types import Array, Float64
 
-#: Loops over a chunk do not have a constant length: the compiler would unroll them, for three seconds.
+#: Loops over a chunk do not have a constant length: the compiler would unroll them, for three
+#: seconds.
 _ROTATE = """\
 @kernel("void({dtype}[:, ::1], {dtype}[:, ::1], {dtype}[:, ::1], {dtype})")
 def rotate(values, matrix, out, keep):
@@ -76,7 +77,9 @@ def add_rotated(out: Array, values: Array, matrix: Array, keep: float = 1.0) -> 
     keep : float
         0 replaces `out`.
     """
-    _module("rotate", _ROTATE, values.dtype).rotate(values, np.ascontiguousarray(matrix, values.dtype), out, keep)
+    _module("rotate", _ROTATE, values.dtype).rotate(
+        values, np.ascontiguousarray(matrix, values.dtype), out, keep
+    )
 
 
 def inner(left: Array, right: Array) -> Float64:

@@ -1,8 +1,10 @@
-"""The gradient of a cell's energy for likelihoods with shape parameters, and sums for draws of these parameters.
+"""The gradient of a cell's energy for likelihoods with shape parameters, and sums for draws of
+these parameters.
 
-The gradient is computed as in `dsgmcmc.kernels.gradient`, but the score e depends on parameters that change from sweep
-to sweep. Further expressions of each rating are summed, in float32 over a group of ratings and in float64 over groups.
-If rows have scales, the derivatives of log p with respect to their logarithms are summed, too.
+The gradient is computed as in `dsgmcmc.kernels.gradient`, but the score e depends on parameters
+that change from sweep to sweep. Further expressions of each rating are summed, in float32 over a
+group of ratings and in float64 over groups. If rows have scales, the derivatives of log p with
+respect to their logarithms are summed, too.
 """
 
 from __future__ import annotations
@@ -39,7 +41,12 @@ def log1p32(x: Any) -> Any:
     z = near / (float32(2) + near)
     square = z * z
     series = (
-        float32(2) * z * (float32(1) + square * (float32(1 / 3) + square * (float32(0.2) + square * float32(1 / 7))))
+        float32(2)
+        * z
+        * (
+            float32(1)
+            + square * (float32(1 / 3) + square * (float32(0.2) + square * float32(1 / 7)))
+        )
     )
     return series + log32((float32(1) + x) / (float32(1) + near))
 
@@ -56,7 +63,8 @@ def positive32(x: Any) -> Any:
 
 
 FUNCTIONS = "\n\n".join(
-    "@exact_helper\n" + inspect.getsource(function) for function in (exp32, log_series, log32, log1p32, positive32)
+    "@exact_helper\n" + inspect.getsource(function)
+    for function in (exp32, log_series, log32, log1p32, positive32)
 )
 
 
@@ -68,8 +76,8 @@ class Shaped(NamedTuple):
     name : str
         Part of file names.
     lines : str
-        Lines that assign the score to ``e``, given the rating ``x``, its predictor ``eta``, the product ``s`` of the
-        scales of row and column (1 without scales), and the parameters.
+        Lines that assign the score to ``e``, given the rating ``x``, its predictor ``eta``, the
+        product ``s`` of the scales of row and column (1 without scales), and the parameters.
     parameters : tuple of str
         Names of the parameters.
     tallies : tuple of str
@@ -86,7 +94,9 @@ class Shaped(NamedTuple):
 
 
 @functools.cache
-def shaped_kernel(K: int, biases: bool, law: Shaped, scaled: bool = False, offset: bool = False) -> Callable[..., None]:
+def shaped_kernel(
+    K: int, biases: bool, law: Shaped, scaled: bool = False, offset: bool = False
+) -> Callable[..., None]:
     """Compile the gradient for one rank and one likelihood.
 
     Parameters
@@ -105,20 +115,33 @@ def shaped_kernel(K: int, biases: bool, law: Shaped, scaled: bool = False, offse
     Returns
     -------
     f(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, parameters, sums, scale) -> None
-        Arguments are as in `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included. `parameters` (p,) float32
-        are the values of the shape parameters; the tallies are added to `sums` (t,) float64.
+        Arguments are as in `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included.
+        `parameters` (p,) float32 are the values of the shape parameters; the tallies are added to
+        `sums` (t,) float64.
 
-        With scales four arguments precede `scale`: `scale_w` (n,) and `scale_h` (m,) float32, and `slope_w` (n,) and
-        `slope_h` (m,) float32, to which the slopes are added.
+        With scales four arguments precede `scale`: `scale_w` (n,) and `scale_h` (m,) float32, and
+        `slope_w` (n,) and `slope_h` (m,) float32, to which the slopes are added.
     """
-    more = {"parameters": "float32[::1]", "sums": "float64[::1]"} | (SCALE_ARGUMENTS if scaled else {})
+    more = {"parameters": "float32[::1]", "sums": "float64[::1]"} | (
+        SCALE_ARGUMENTS if scaled else {}
+    )
     tallies = range(len(law.tallies))
     rating = ["x = given[t]", f"eta = errors[t]{' + offsets[base + t]' if offset else ''}"]
-    rating += [f"s = {'scales[t]' if scaled else 'float32(1)'}", *law.lines.splitlines(), "errors[t] = scale * e"]
+    rating += [
+        f"s = {'scales[t]' if scaled else 'float32(1)'}",
+        *law.lines.splitlines(),
+        "errors[t] = scale * e",
+    ]
     rating += [f"slopes[t] = {law.slope}"] if scaled else []
     rating += [f"tally{k} += {expression}" for k, expression in enumerate(law.tallies)]
-    scores = [*(f"tally{k} = float32(0)" for k in tallies), "for t in range(count):", *indented(rating)]
+    scores = [
+        *(f"tally{k} = float32(0)" for k in tallies),
+        "for t in range(count):",
+        *indented(rating),
+    ]
     scores += [f"sums[{k}] += tally{k}" for k in tallies]
     parameters = [f"{name} = parameters[{k}]" for k, name in enumerate(law.parameters)]
-    passes = (SCALED if scaled else Passes([]))._replace(scores=scores, functions=FUNCTIONS + "\n\n", begin=parameters)
+    passes = (SCALED if scaled else Passes([]))._replace(
+        scores=scores, functions=FUNCTIONS + "\n\n", begin=parameters
+    )
     return compile_gradient(law.name, Record(K, biases), passes, more, offset)

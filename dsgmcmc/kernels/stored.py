@@ -1,8 +1,10 @@
-"""Storage of a cell's ratings in memory, with three to eight bytes per rating; splitting and transposing them.
+"""Storage of a cell's ratings in memory, with three to eight bytes per rating; splitting and
+transposing them.
 
-A column index takes two bytes in a block of at most 65,536 columns, and otherwise four. With at most `FEW`
-distinct values, a value takes one byte, which is its index in a table; otherwise it takes four bytes. Results do not
-depend on this choice: kernels look values up, and one compiled kernel reads all kinds.
+A column index takes two bytes in a block of at most 65,536 columns, and otherwise four. With at
+most `FEW` distinct values, a value takes one byte, which is its index in a table; otherwise it
+takes four bytes. Results do not depend on this choice: kernels look values up, and one compiled
+kernel reads all kinds.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ FEW = 256
 #: Types of the arrays ``indptr, indices, codes, values`` that `kernel_arguments` returns.
 RATINGS = "int64[::1], uint16[::1], uint8[::1], float32[::1]"
 
-#: Source of the function that reads columns; each column is in two halves if there are more `indices` than ratings.
+#: Source of the function that reads columns; each column is in two halves if there are more
+#: `indices` than ratings.
 COLUMN = '''\
 @helper
 def column(indices, halves, r):
@@ -38,7 +41,9 @@ def index_type(n: int) -> type[np.uint16 | np.int32]:
     return np.uint16 if n <= 1 << 16 else np.int32
 
 
-def kernel_arguments(indptr: Array, indices: Array, stored: Array, table: Float32 | None) -> tuple[Array, ...]:
+def kernel_arguments(
+    indptr: Array, indices: Array, stored: Array, table: Float32 | None
+) -> tuple[Array, ...]:
     """Arrange ratings as arguments of kernels.
 
     Parameters
@@ -94,11 +99,15 @@ class Numbering:
         return self._table[: self._known]
 
     def numbers(self, values: Float32) -> UInt8 | None:
-        """Return the indices of values, (n,) uint8, or None after more than `FEW` values; -0 is not 0."""
+        """Return the indices of values, (n,) uint8, or None after more than `FEW` values; -0 is not
+        0.
+        """
         codes = np.empty(len(values), np.uint8)
         if self._known <= FEW:
             bits = values.view(np.uint32), self._table.view(np.uint32)
-            self._known = jit.compile_source("number", _NUMBER).number(*bits, self._slots, self._known, codes)
+            self._known = jit.compile_source("number", _NUMBER).number(
+                *bits, self._slots, self._known, codes
+            )
         return codes if self._known <= FEW else None
 
 
@@ -173,7 +182,9 @@ def split_columns(indptr: Int64, indices: Int32, values: Array, bounds: Int64) -
 
 
 def transposed(indptr: Int64, indices: Array, values: Array, columns: int) -> Ratings:
-    """Transpose ratings in CSR with `columns` columns; the types of the arrays are as in `split_columns`."""
+    """Transpose ratings in CSR with `columns` columns; the types of the arrays are as in
+    `split_columns`.
+    """
     rows = np.repeat(np.arange(len(indptr) - 1, dtype=index_type(len(indptr) - 1)), np.diff(indptr))
     begins = np.zeros(columns + 1, np.int64)
     np.cumsum(np.bincount(indices, minlength=columns), out=begins[1:])
@@ -183,5 +194,7 @@ def transposed(indptr: Int64, indices: Array, values: Array, columns: int) -> Ra
 
 def split_kernel(index: str, value: str) -> Callable[..., None]:
     """Compile the kernel of `split_columns` for types of the copied columns and of values."""
-    kernel: Callable[..., None] = jit.compile_source("split", _SPLIT.format(index=index, value=value)).split
+    kernel: Callable[..., None] = jit.compile_source(
+        "split", _SPLIT.format(index=index, value=value)
+    ).split
     return kernel

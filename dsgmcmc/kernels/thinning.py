@@ -1,19 +1,23 @@
-"""Metropolis steps that evaluate few data, for regressions: one compiled loop over iterations [Cornish 2019].
+"""Metropolis steps that evaluate few data, for regressions: one compiled loop over iterations
+[Cornish 2019].
 
-Energies U_i(theta) = u(x_i . theta, y_i) are expanded to order k about an anchor theta^. Let v = theta - theta^,
-d = x_i . v, and R_i the remainder of U_i after the terms of orders 0 to k. The factor of a datum rejects at the rate
+Energies U_i(theta) = u(x_i . theta, y_i) are expanded to order k about an anchor theta^. Let v =
+theta - theta^, d = x_i . v, and R_i the remainder of U_i after the terms of orders 0 to k. The
+factor of a datum rejects at the rate
 
     lambda_i = max(R_i(theta') - R_i(theta), 0)  <=  phi psi_i
 
-where psi_i = sup |u^(k + 1)| c_i^(k + 1) / (k + 1)!, and phi = |v|^(k + 1) + |v'|^(k + 1). The norm and the lengths c_i
-satisfy |x_i . v| <= c_i |v|. Candidates form a Poisson process of rate phi sum psi in a unit of time. A candidate is
-datum i with probability psi_i / sum psi (alias table), and rejects with probability lambda_i / (phi psi_i). The
-probability that no candidate rejects is therefore exp(-sum lambda_i).
+where psi_i = sup |u^(k + 1)| c_i^(k + 1) / (k + 1)!, and phi = |v|^(k + 1) + |v'|^(k + 1). The norm
+and the lengths c_i satisfy |x_i . v| <= c_i |v|. Candidates form a Poisson process of rate phi sum
+psi in a unit of time. A candidate is datum i with probability psi_i / sum psi (alias table), and
+rejects with probability lambda_i / (phi psi_i). The probability that no candidate rejects is
+therefore exp(-sum lambda_i).
 
 If phi sum psi reaches a limit, the step is plain Metropolis-Hastings, which evaluates all data.
 
-Noise: one Philox counter for each (chain, iteration, draw), with the row of theta in its second word. The first draws
-make the proposal, the next draw decides on the factor without data, and each candidate has one further draw.
+Noise: one Philox counter for each (chain, iteration, draw), with the row of theta in its second
+word. The first draws make the proposal, the next draw decides on the factor without data, and each
+candidate has one further draw.
 """
 
 from __future__ import annotations
@@ -31,7 +35,8 @@ from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.philox import NoiseKey, noise_words, rounds
 from dsgmcmc.types import Float64, Int64
 
-# The functions from here to `norm_of` are never called from Python: their source is compiled into the kernel.
+# The functions from here to `norm_of` are never called from Python: their source is compiled into
+# the kernel.
 
 
 def uniform(high: Any, low: Any) -> Any:
@@ -183,7 +188,9 @@ def _source(function: Callable[..., Any]) -> str:
     except (OSError, TypeError):
         source = ""
     if not source.startswith("def "):
-        raise InputError(f"{function!r} cannot be compiled: define the functions of a link by def, in a file")
+        raise InputError(
+            f"{function!r} cannot be compiled: define the functions of a link by def, in a file"
+        )
     return source
 
 
@@ -196,7 +203,9 @@ def thinning_module(value: Callable[..., Any], third: Callable[..., Any]) -> Any
     InputError
         If a function has no source.
     """
-    functions = "\n\n".join(f"@helper\n{_source(function)}" for function in (*_SHARED, value, third))
+    functions = "\n\n".join(
+        f"@helper\n{_source(function)}" for function in (*_SHARED, value, third)
+    )
     names = f"\n\nvalue = {value.__name__}\nthird_ = {third.__name__}\n"
     return jit.compile_source("thinning", functions + names + _KERNEL)
 
@@ -221,8 +230,8 @@ class Tables(NamedTuple):
     white : (D, D) float64
         Matrix whose product with v has the norm |v|.
     linear, quadratic : (2, D) and (2, D, D) float64
-        b and A of the energy without data, b.v + v.A v / 2, for plain Metropolis-Hastings and for order k, minus the
-        energy with respect to which the proposal is reversible.
+        b and A of the energy without data, b.v + v.A v / 2, for plain Metropolis-Hastings and for
+        order k, minus the energy with respect to which the proposal is reversible.
     keep, centre, root : float64, (D,) and (D, D) float64
         Proposal v' = centre + keep (v - centre) + root z.
     """
@@ -249,7 +258,8 @@ class Thinning(NamedTuple):
     Attributes
     ----------
     value, third : callable
-        u and its third derivative, ``f(eta, y, shape)`` with functions of NumPy, defined by ``def`` in a file.
+        u and its third derivative, ``f(eta, y, shape)`` with functions of NumPy, defined by ``def``
+        in a file.
     shape : float
         Parameter of the link.
     order : int
@@ -270,7 +280,9 @@ class Thinning(NamedTuple):
     limit: float
     tables: Tables
 
-    def iterate(self, theta: Float64, energies: Float64, counts: Float64, key: NoiseKey, count: int) -> None:
+    def iterate(
+        self, theta: Float64, energies: Float64, counts: Float64, key: NoiseKey, count: int
+    ) -> None:
         """Run iterations, and update the arrays in place.
 
         Parameters
@@ -280,8 +292,8 @@ class Thinning(NamedTuple):
         energies : (n,) float64
             Energy of all data at theta; NaN if unknown.
         counts : (n, 3) float64
-            Numbers of accepted proposals, of evaluations of single energies, and of plain Metropolis-Hastings steps;
-            the numbers of these iterations are added.
+            Numbers of accepted proposals, of evaluations of single energies, and of plain
+            Metropolis-Hastings steps; the numbers of these iterations are added.
         key : NoiseKey
             Key of the first iteration.
         count : int

@@ -1,8 +1,10 @@
-"""Vectors of float32 for generated kernels: loads, stores, products, and sums of four vectors at a time.
+"""Vectors of float32 for generated kernels: loads, stores, products, and sums of four vectors at a
+time.
 
-Compilers vectorise scalar source, but they do not know that a row begins on a cache line, and they do not sum four dot
-products with shared shuffles. Kernels over rows of factors therefore use explicit vectors, of 4 elements or more. The
-compiler splits vectors that are wider than the processor's registers.
+Compilers vectorise scalar source, but they do not know that a row begins on a cache line, and they
+do not sum four dot products with shared shuffles. Kernels over rows of factors therefore use
+explicit vectors, of 4 elements or more. The compiler splits vectors that are wider than the
+processor's registers.
 
 This module imports Numba, like `dsgmcmc.kernels.compiler`, so only generated modules import it.
 """
@@ -50,7 +52,9 @@ def pointer(typing: Any, address: Any) -> Any:
 def _place(context: Any, builder: Any, array: Any, value: Any, start: Any, at: int) -> Any:
     """Return a pointer to element `at` from element `start` of an array on."""
     index = builder.add(start, start.type(at))
-    return builder.gep(context.make_array(array)(context, builder, value).data, [index], inbounds=True)
+    return builder.gep(
+        context.make_array(array)(context, builder, value).data, [index], inbounds=True
+    )
 
 
 @intrinsic(prefer_literal=True)
@@ -60,7 +64,9 @@ def load(typing: Any, array: Any, start: Any, at: Any, width: Any) -> Any:
 
     def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         place = _place(context, builder, array, given[0], given[1], at.literal_value)
-        loaded = builder.load(builder.bitcast(place, ir.VectorType(_FLOAT, vector.width).as_pointer()))
+        loaded = builder.load(
+            builder.bitcast(place, ir.VectorType(_FLOAT, vector.width).as_pointer())
+        )
         loaded.align = 4
         return loaded
 
@@ -86,7 +92,9 @@ def spread(typing: Any, x: Any, width: Any) -> Any:
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         value = context.cast(builder, arguments[0], signature.args[0], types.float32)
-        one = builder.insert_element(ir.Constant(ir.VectorType(_FLOAT, count), ir.Undefined), value, _INDEX(0))
+        one = builder.insert_element(
+            ir.Constant(ir.VectorType(_FLOAT, count), ir.Undefined), value, _INDEX(0)
+        )
         return _shuffle(builder, one, one, [0] * count)
 
     return Vector(count)(x, width), lower
@@ -113,7 +121,9 @@ def plus(typing: Any, a: Any, b: Any) -> Any:
 
 @intrinsic
 def times_plus(typing: Any, a: Any, b: Any, c: Any) -> Any:
-    """Multiply two vectors elementwise, and add the products to a third, as many at a time as it has elements."""
+    """Multiply two vectors elementwise, and add the products to a third, as many at a time as it
+    has elements.
+    """
 
     def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         total = given[2]
@@ -138,7 +148,9 @@ def sums_of(typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
 
 @intrinsic(prefer_literal=True)
 def prefetch(typing: Any, array: Any, start: Any, length: Any, line: Any) -> Any:
-    """Prefetch `length` elements of a flat array, from `start` on, for writing; a cache line has `line` elements."""
+    """Prefetch `length` elements of a flat array, from `start` on, for writing; a cache line has
+    `line` elements.
+    """
 
     def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
@@ -162,14 +174,17 @@ def _add(builder: Any, a: Any, b: Any) -> Any:
 
 def _shuffle(builder: Any, a: Any, b: Any, chosen: Sequence[int]) -> Any:
     """Select elements of the concatenation of a and b."""
-    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_INDEX, len(chosen)), list(chosen)))
+    return builder.shuffle_vector(
+        a, b, ir.Constant(ir.VectorType(_INDEX, len(chosen)), list(chosen))
+    )
 
 
 def _folded(builder: Any, a: Any, b: Any, turns: bool) -> Any:
     """Add, within each group of four elements, the last two of a and of b to the first two.
 
-    With `turns` the results of a and b alternate; otherwise the pair of a precedes the pair of b. Folding four vectors
-    first in turns and then in pairs leaves one element of each vector in every group of four.
+    With `turns` the results of a and b alternate; otherwise the pair of a precedes the pair of b.
+    Folding four vectors first in turns and then in pairs leaves one element of each vector in every
+    group of four.
     """
     width = a.type.count
     fours = range(0, width, 4)

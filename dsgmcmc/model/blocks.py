@@ -1,7 +1,8 @@
 """The ratings of a process: training ratings by cell, and test ratings by row block.
 
-Rows and columns are cut into B blocks each. A cell is where a row block and a column block meet, and a part of the data
-is a set of B cells that have no row or column in common (`dsgmcmc.parallel.partition`).
+Rows and columns are cut into B blocks each. A cell is where a row block and a column block meet,
+and a part of the data is a set of B cells that have no row or column in common
+(`dsgmcmc.parallel.partition`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ import numpy as np
 
 from dsgmcmc.data.ratings import SLAB, Ratings, row_slabs
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.stored import Numbering, index_type, kernel_arguments, split_columns, transposed
+from dsgmcmc.kernels.stored import (
+    Numbering,
+    index_type,
+    kernel_arguments,
+    split_columns,
+    transposed,
+)
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named
@@ -52,7 +59,9 @@ class CellRatings:
 
     @property
     def values(self) -> Float32:
-        """The values of the ratings, (nnz,) float32; if there is a table, looked up at every access."""
+        """The values of the ratings, (nnz,) float32; if there is a table, looked up at every
+        access.
+        """
         return self.stored if self.table is None else self.table[self.stored]
 
     @property
@@ -62,7 +71,9 @@ class CellRatings:
 
     @cached_property
     def arrays(self) -> tuple[Array, ...]:
-        """Arguments for kernels (`dsgmcmc.kernels.stored.kernel_arguments`), then `offsets` if there are any."""
+        """Arguments for kernels (`dsgmcmc.kernels.stored.kernel_arguments`), then `offsets` if
+        there are any.
+        """
         arguments = kernel_arguments(self.indptr, self.indices, self.stored, self.table)
         return arguments if self.offsets is None else (*arguments, self.offsets)
 
@@ -112,9 +123,11 @@ class RatingBlocks:
     centre : float
         Subtracted from every rating (the training mean, or 0).
     standardise : bool
-        Whether ratings, less the centre, are divided by the root mean square of the training ratings.
+        Whether ratings, less the centre, are divided by the root mean square of the training
+        ratings.
     codes : callable, optional
-        Converts ratings, less the centre, to the stored values of `train`, such as the indices of levels.
+        Converts ratings, less the centre, to the stored values of `train`, such as the indices of
+        levels.
 
     Attributes
     ----------
@@ -123,7 +136,8 @@ class RatingBlocks:
     test : dict of int to TestRows
         Test ratings, by row block.
     scale : float
-        Divisor of the ratings; 1 without standardisation, or if all training ratings equal the centre.
+        Divisor of the ratings; 1 without standardisation, or if all training ratings equal the
+        centre.
     extreme : float
         Largest distance of a training rating from the centre, divided by `scale`.
     row_bounds, column_bounds : (B + 1,) int64
@@ -149,21 +163,29 @@ class RatingBlocks:
         grid = ring.grid
         self.shape = (ratings.n_rows, ratings.n_cols)
         if grid > min(self.shape):
-            raise InputError(f"{named('grid')} {grid} is more than {ratings.path} allows: at most {min(self.shape)}")
+            raise InputError(
+                f"{named('grid')} {grid} is more than {ratings.path} allows: at most"
+                f" {min(self.shape)}"
+            )
         self.n_data, self.n_test = ratings.nnz, ratings.nnz_test
         self.centre, self._codes = centre, codes
         self.column_counts: Int64 = ratings.column_counts
-        self.column_bounds = block_bounds(np.concatenate([[0], np.cumsum(self.column_counts)]), grid)
+        self.column_bounds = block_bounds(
+            np.concatenate([[0], np.cumsum(self.column_counts)]), grid
+        )
         self.row_bounds = block_bounds(ratings.row_indptr, grid)
         self.row_counts = {
-            b: np.diff(ratings.row_indptr[self.row_bounds[b] : self.row_bounds[b + 1] + 1]) for b in ring.blocks
+            b: np.diff(ratings.row_indptr[self.row_bounds[b] : self.row_bounds[b + 1] + 1])
+            for b in ring.blocks
         }
         self.train: dict[tuple[int, int], CellRatings] = {}
         self.test: dict[int, TestRows] = {}
         ring.agree(partial(self._read, ratings, ring), "reading ratings")
         self.part_sizes, self.part_peaks = self._count(ring)
         self.scale = self._standardise(ring) if standardise else 1.0
-        self.extreme = max(abs(ratings.minimum - centre), abs(ratings.maximum - centre)) / self.scale
+        self.extreme = (
+            max(abs(ratings.minimum - centre), abs(ratings.maximum - centre)) / self.scale
+        )
         self._peak = int(max(np.diff(ratings.row_indptr).max(), self.column_counts.max()))
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:  # the C library can give freed memory back to the system
@@ -177,8 +199,8 @@ class RatingBlocks:
     def curvature_bound(self, probability: Float64 | None) -> float:
         """Largest number of training ratings of a row or column, at least 1.
 
-        With the probabilities of the parts, (B,), ratings are counted within each part, and the count is divided by
-        the part's probability. Without them, ratings are counted in all data.
+        With the probabilities of the parts, (B,), ratings are counted within each part, and the
+        count is divided by the part's probability. Without them, ratings are counted in all data.
         """
         if probability is None:
             return float(max(self._peak, 1.0))
@@ -187,10 +209,14 @@ class RatingBlocks:
         return float(max(scaled.max(), 1.0))
 
     def level_counts(self, ring: Ring, size: int) -> Int64:
-        """Number of training ratings at each of `size` levels, (size,) int64; needs ratings in levels. Collective."""
+        """Number of training ratings at each of `size` levels, (size,) int64; needs ratings in
+        levels. Collective.
+        """
         counts = np.zeros((len(ring.blocks), size))
         for (b, _), block in self.train.items():
-            counts[b - ring.blocks.start] += np.bincount(block.values.astype(np.int64), minlength=size)
+            counts[b - ring.blocks.start] += np.bincount(
+                block.values.astype(np.int64), minlength=size
+            )
         return ring.total(counts).astype(np.int64)
 
     def _read(self, ratings: Ratings, ring: Ring) -> None:
@@ -200,13 +226,22 @@ class RatingBlocks:
                 self.train[b, c] = block
             self.test[b] = self._cut_test(*ratings.slab("test", start, stop))
             if ratings.recorded is not None:
-                self.test[b] = self.test[b]._replace(recorded=ratings.recorded.slab("test", start, stop)[2])
+                self.test[b] = self.test[b]._replace(
+                    recorded=ratings.recorded.slab("test", start, stop)[2]
+                )
 
     def _read_train(self, ratings: Ratings, start: int, stop: int) -> list[CellRatings]:
-        """Read the cells of a range of rows in slabs, so that peak memory is little above the size of the result."""
+        """Read the cells of a range of rows in slabs, so that peak memory is little above the size
+        of the result.
+        """
         bounds, grid = self.column_bounds, len(self.column_bounds) - 1
-        slabs = [(start + a, start + b) for a, b in row_slabs(ratings.row_indptr[start : stop + 1], SLAB)]
-        block_of, sizes = np.repeat(np.arange(grid, dtype=np.int32), np.diff(bounds)), np.zeros(grid, np.int64)
+        slabs = [
+            (start + a, start + b) for a, b in row_slabs(ratings.row_indptr[start : stop + 1], SLAB)
+        ]
+        block_of, sizes = (
+            np.repeat(np.arange(grid, dtype=np.int32), np.diff(bounds)),
+            np.zeros(grid, np.int64),
+        )
         for first, last in slabs:
             sizes += np.bincount(block_of[ratings.columns("train", first, last)], minlength=grid)
         index, numbering = index_type(int(np.diff(bounds).max())), Numbering()
@@ -218,7 +253,9 @@ class RatingBlocks:
             ends, columns, values = ratings.slab("train", first, last)
             coded = self._codes(values - np.float32(self.centre))
             numbers = numbering.numbers(coded)
-            if numbers is None and stored[0].dtype == np.uint8:  # too many distinct values for a table
+            if (
+                numbers is None and stored[0].dtype == np.uint8
+            ):  # too many distinct values for a table
                 stored = [numbering.values[places] for places in stored]
             cut = split_columns(ends, columns, coded if numbers is None else numbers, bounds)
             for c, (rows, local_columns, stored_part) in enumerate(cut):
@@ -230,7 +267,9 @@ class RatingBlocks:
                 filled[c] += len(local_columns)
         has_table = stored[0].dtype == np.uint8
         return [
-            CellRatings(indptr[c], indices[c], stored[c], numbering.values.copy() if has_table else None, m)
+            CellRatings(
+                indptr[c], indices[c], stored[c], numbering.values.copy() if has_table else None, m
+            )
             for c, m in enumerate(np.diff(bounds).tolist())
         ]
 
@@ -245,13 +284,17 @@ class RatingBlocks:
         return TestRows((values - np.float32(self.centre)).astype(np.float32), by_column)
 
     def _standardise(self, ring: Ring) -> float:
-        """Divide all ratings by the root mean square of the training ratings, and return this divisor. Collective."""
+        """Divide all ratings by the root mean square of the training ratings, and return this
+        divisor. Collective.
+        """
         squares = np.zeros((len(ring.blocks), 1))
         for (b, _), block in self.train.items():
             values = block.values
             squares[b - ring.blocks.start] += np.einsum("i,i->", values, values, dtype=np.float64)
         scale = float(np.sqrt(ring.total(squares)[0] / self.n_data)) or 1.0
-        train = [block.stored if block.table is None else block.table for block in self.train.values()]
+        train = [
+            block.stored if block.table is None else block.table for block in self.train.values()
+        ]
         for values in (*train, *(rows.values for rows in self.test.values())):
             np.divide(values, scale, out=values)
         return scale

@@ -1,8 +1,9 @@
 """The blocks of both factors on a process, and how they are sent.
 
-Row blocks stay on their process. Column blocks go round the ring: between iterations, a column block rests on the
-process whose row block it is paired with in the next iteration's part of the data. Its home is the process with the row
-block of the same number; in part 0, all column blocks are at home.
+Row blocks stay on their process. Column blocks go round the ring: between iterations, a column
+block rests on the process whose row block it is paired with in the next iteration's part of the
+data. Its home is the process with the row block of the same number; in part 0, all column blocks
+are at home.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ MakeBlock = Callable[..., ParameterBlock]
 
 
 class RatingsCell(NamedTuple):
-    """A row block, a column block, and their training ratings. On a tour, the column block has only the arrays sent.
+    """A row block, a column block, and their training ratings.
+
+    On a tour, the column block has only the arrays sent.
 
     Attributes
     ----------
@@ -43,13 +46,17 @@ class RatingsCell(NamedTuple):
     ratings: CellRatings
 
     def arguments(self, position: str, out: str) -> tuple[Array, ...]:
-        """First arguments of gradient kernels: the ratings, then both blocks' fields `position` and `out`."""
+        """First arguments of gradient kernels: the ratings, then both blocks' fields `position` and
+        `out`.
+        """
         row, column = self.row.arrays, self.column.arrays
         return (*self.ratings.arrays, row[position], column[position], row[out], column[out])
 
 
 class _Copies(NamedTuple):
-    """Copies of some arrays of the column blocks, sent round on tours; copies in shared memory are created once."""
+    """Copies of some arrays of the column blocks, sent round on tours; copies in shared memory are
+    created once.
+    """
 
     layout: BlockLayout
     shared: SharedColumnBuffers | None = None
@@ -101,12 +108,18 @@ class Circulation:
         self._shared: dict[int, SharedColumnBuffers | None] = {}  # by width of the layout
         self._copies: dict[tuple[str, ...], _Copies] = {}  # by names of arrays
         self._groups: tuple[Rows, Rows] | None = None
-        self._order = [(b, column_of(b, step, self.grid)) for step in range(self.grid) for b in self.ring.blocks]
+        self._order = [
+            (b, column_of(b, step, self.grid))
+            for step in range(self.grid)
+            for b in self.ring.blocks
+        ]
         self.rows = {b: self._row(b) for b in self.ring.blocks}
         self.place(0)
 
     def place(self, iteration: int) -> None:
-        """Allocate the column blocks that rest on this process when `iteration` begins, filled with zeros."""
+        """Allocate the column blocks that rest on this process when `iteration` begins, filled with
+        zeros.
+        """
         self._set_part(self._part_of(iteration))
         self.columns: dict[int, ParameterBlock] = {}
         self._scratch: dict[int, dict[str, Float32]] = {}  # by column block
@@ -122,7 +135,9 @@ class Circulation:
     # ------------------------------------------------------------------ blocks on this process
 
     def blocks(self) -> Iterator[ParameterBlock]:
-        """All blocks that rest on this process: row blocks in order, then the column blocks paired with them."""
+        """All blocks that rest on this process: row blocks in order, then the column blocks paired
+        with them.
+        """
         yield from self.rows.values()
         yield from self.columns.values()
 
@@ -132,7 +147,9 @@ class Circulation:
             yield row, self.columns[column_of(b, self.part, self.grid)]
 
     def rows_by_factor(self) -> Iterator[Rows]:
-        """The row blocks of this process as one group, then the column blocks, both in the order of `pairs`."""
+        """The row blocks of this process as one group, then the column blocks, both in the order of
+        `pairs`.
+        """
         if self._groups is None:
             self._groups = Rows([*self.rows.values()]), Rows([*self.columns.values()])
         yield from self._groups
@@ -144,41 +161,68 @@ class Circulation:
         return [column_of(b, self.part, self.grid) for b in self.ring.blocks]
 
     def _length(self, column_block: int, width: int = 0) -> int:
-        """Number of float32 in a column block's buffer for all its fields, or for `width` columns if that is not 0."""
+        """Number of float32 in a column block's buffer for all its fields, or for `width` columns
+        if that is not 0.
+        """
         start, stop = self.ratings.bounds(Factor.H, column_block)
         return (stop - start) * (width or self.layout.width)
 
     def _arrange(self, buffers: dict[int, Float32]) -> None:
-        """Make column blocks from the buffers that have arrived; they reuse the scratch of blocks that have left."""
+        """Make column blocks from the buffers that have arrived; they reuse the scratch of blocks
+        that have left.
+        """
         here = self._resting()
         spare = [self._scratch.pop(c) for c in self.columns.keys() - here]
         self.columns = {c: self._arrived(c, buffers[c], spare) for c in here}
         self._groups = None
 
-    def _arrived(self, index: int, buffer: Float32, spare: list[dict[str, Float32]]) -> ParameterBlock:
-        """Return the column block with this buffer and its scratch; a block that has stayed is returned as it is."""
+    def _arrived(
+        self, index: int, buffer: Float32, spare: list[dict[str, Float32]]
+    ) -> ParameterBlock:
+        """Return the column block with this buffer and its scratch; a block that has stayed is
+        returned as it is.
+        """
         known = self.columns.get(index)
         if known is not None and known.buffer is buffer:
             return known
         block = self._block(Factor.H, index, self.layout, buffer)
         if index not in self._scratch:
-            shape = int(np.diff(self.ratings.column_bounds).max()), self.dimension  # as for the largest block
-            fresh = spare.pop() if spare else {name: np.zeros(shape, np.float32) for name in self.scratch}
+            shape = (
+                int(np.diff(self.ratings.column_bounds).max()),
+                self.dimension,
+            )  # as for the largest block
+            fresh = (
+                spare.pop()
+                if spare
+                else {name: np.zeros(shape, np.float32) for name in self.scratch}
+            )
             self._scratch[index] = fresh
-        block.arrays |= {name: whole[: len(block.counts)] for name, whole in self._scratch[index].items()}
+        block.arrays |= {
+            name: whole[: len(block.counts)] for name, whole in self._scratch[index].items()
+        }
         return block
 
-    def _block(self, factor: Factor, index: int, layout: BlockLayout, buffer: Float32) -> ParameterBlock:
+    def _block(
+        self, factor: Factor, index: int, layout: BlockLayout, buffer: Float32
+    ) -> ParameterBlock:
         """Block `index` of a factor, with the fields of `layout` in this buffer."""
         start, stop = self.ratings.bounds(factor, index)
-        counts = self.ratings.row_counts[index] if factor == Factor.W else self.ratings.column_counts[start:stop]
+        counts = (
+            self.ratings.row_counts[index]
+            if factor == Factor.W
+            else self.ratings.column_counts[start:stop]
+        )
         arrays = layout.views(buffer, stop - start)
-        return self.make(factor=factor, index=index, start=start, counts=counts, arrays=arrays, buffer=buffer)
+        return self.make(
+            factor=factor, index=index, start=start, counts=counts, arrays=arrays, buffer=buffer
+        )
 
     def _row(self, index: int) -> ParameterBlock:
         """Row block `index`, filled with zeros."""
         n = len(self.ratings.row_counts[index])
-        block = self._block(Factor.W, index, self.layout, np.zeros(n * self.layout.width, np.float32))
+        block = self._block(
+            Factor.W, index, self.layout, np.zeros(n * self.layout.width, np.float32)
+        )
         block.arrays |= {name: np.zeros((n, self.dimension), np.float32) for name in self.scratch}
         return block
 
@@ -187,14 +231,20 @@ class Circulation:
     def visit(self, iteration: int, send: bool) -> Iterator[RatingsCell]:
         """Yield the cells of the part that `iteration` visits.
 
-        With `send`, each column block is sent to where the next iteration needs it, as soon as its cell was visited.
-        Cells whose column blocks leave this process come first.
+        With `send`, each column block is sent to where the next iteration needs it, as soon as its
+        cell was visited. Cells whose column blocks leave this process come first.
         """
         move = None
         if send:
             after = self._part_of(iteration + 1)
             buffers = {c: column.buffer for c, column in self.columns.items()}
-            move = Move(self.ring, buffers, self.part, after, lambda c: np.empty(self._length(c), np.float32))
+            move = Move(
+                self.ring,
+                buffers,
+                self.part,
+                after,
+                lambda c: np.empty(self._length(c), np.float32),
+            )
         order = move.order if move else self.ring.blocks
         for b in order:
             c = column_of(b, self.part, self.grid)
@@ -211,8 +261,8 @@ class Circulation:
     ) -> Iterator[RatingsCell]:
         """Yield the cells of every row block with all column blocks, at a frozen state. Collective.
 
-        A row block meets the column blocks in an order that does not depend on the number of processes, so that sums
-        do not depend on it either, to the bit.
+        A row block meets the column blocks in an order that does not depend on the number of
+        processes, so that sums do not depend on it either, to the bit.
 
         Parameters
         ----------
@@ -248,7 +298,9 @@ class Circulation:
             self._take_back(copies, buffers, returning)
 
     def spread(self, sent: str, got: str, factors: Collection[Factor] = tuple(Factor)) -> None:
-        """Set `got` of these factors' rows to the sum of `sent` over the rows they have ratings with. Collective."""
+        """Set `got` of these factors' rows to the sum of `sent` over the rows they have ratings
+        with. Collective.
+        """
         sides = "".join(factor.name.lower() for factor in Factor if factor in factors)
         with self.ring.phases("gradient"):
             for cell in self.tour((sent, got), returning=(got,), sums=(got,)):
@@ -256,7 +308,8 @@ class Circulation:
                 spread_kernel(cell.row[sent].shape[1], sides)(*cell.ratings.pattern, *arrays)
 
     def home(self, names: Sequence[str], returning: Sequence[str] = ()) -> Iterator[ParameterBlock]:
-        """Yield this process's row blocks, and the column blocks with the same numbers and these fields. Collective.
+        """Yield this process's row blocks, and the column blocks with the same numbers and these
+        fields. Collective.
 
         Column blocks that are not at home are copied there; fields in `returning` are copied back.
         """
@@ -279,15 +332,23 @@ class Circulation:
         """Layout and memory of copies of arrays of the column blocks. Collective."""
         length = partial(self._length, width=layout.width)
         if layout.width not in self._shared:
-            self._shared[layout.width] = self.ring.shared_buffers([length(c) for c in range(self.grid)])
+            self._shared[layout.width] = self.ring.shared_buffers(
+                [length(c) for c in range(self.grid)]
+            )
         shared = self._shared[layout.width]
         if not shared:
             return _Copies(layout)
-        blocks = {c: self._block(Factor.H, c, layout, shared.buffer(c, length(c))) for c in range(self.grid)}
+        blocks = {
+            c: self._block(Factor.H, c, layout, shared.buffer(c, length(c)))
+            for c in range(self.grid)
+        }
         return _Copies(layout, shared, SharedTour(self.ring, shared, length), blocks)
 
     def _copies_at_home(self, copies: _Copies, sums: Sequence[str] = ()) -> dict[int, Float32]:
-        """Return copies of the column blocks whose home is this process, with `sums` set to zero. Collective."""
+        """Return copies of the column blocks whose home is this process, with `sums` set to zero.
+
+        Collective.
+        """
         buffers = {}
         for c, block in self.columns.items():
             copy = self._copy(copies, c, self._buffer(copies, c))
@@ -299,8 +360,13 @@ class Circulation:
             buffers[c] = copy.buffer
         return self._moved(buffers, copies, self.part, 0)
 
-    def _take_back(self, copies: _Copies, buffers: dict[int, Float32], names: Sequence[str]) -> None:
-        """Copy these fields from the copies at home back to where the column blocks rest. Collective."""
+    def _take_back(
+        self, copies: _Copies, buffers: dict[int, Float32], names: Sequence[str]
+    ) -> None:
+        """Copy these fields from the copies at home back to where the column blocks rest.
+
+        Collective.
+        """
         for c, buffer in self._moved(buffers, copies, 0, self.part).items():
             block, copy = self.columns[c], self._copy(copies, c, buffer)
             for name in names:
@@ -315,10 +381,16 @@ class Circulation:
 
     def _copy(self, copies: _Copies, c: int, buffer: Float32) -> ParameterBlock:
         """Copy of a column block, in this buffer; in shared memory it exists already."""
-        return copies.blocks[c] if copies.blocks else self._block(Factor.H, c, copies.layout, buffer)
+        return (
+            copies.blocks[c] if copies.blocks else self._block(Factor.H, c, copies.layout, buffer)
+        )
 
-    def _moved(self, buffers: dict[int, Float32], copies: _Copies, part: int, after: int) -> dict[int, Float32]:
-        """Move copies from where column blocks rest in part `part` to where they rest in part `after`. Collective."""
+    def _moved(
+        self, buffers: dict[int, Float32], copies: _Copies, part: int, after: int
+    ) -> dict[int, Float32]:
+        """Move copies from where column blocks rest in part `part` to where they rest in part
+        `after`. Collective.
+        """
         if part == after:
             return buffers
         peers = copies.shared.peers if copies.shared else ()
@@ -328,4 +400,6 @@ class Circulation:
         return move.finish()
 
     def _cell(self, row_block: int, column: ParameterBlock) -> RatingsCell:
-        return RatingsCell(self.rows[row_block], column, self.ratings.train[row_block, column.index])
+        return RatingsCell(
+            self.rows[row_block], column, self.ratings.train[row_block, column.index]
+        )

@@ -15,7 +15,8 @@ from dsgmcmc.types import Array, Float64
 WISHART_BETA = 2.0
 
 
-#: Column sums of the rows and of their squares; the key says whether the rows' shifts are subtracted first.
+#: Column sums of the rows and of their squares; the key says whether the rows' shifts are
+#: subtracted first.
 SUMS = {
     shifted: Formula(f"total = {x}\nsquares = ({x}) * ({x})", column_sums=("total", "squares"))
     for shifted, x in {False: "theta", True: "theta - shift"}.items()
@@ -43,8 +44,13 @@ def sums_of_rows(rows: Rows, position: str, dense: bool) -> tuple[Float64, Float
     """
     shifted = SHIFT.name in rows.blocks[0].arrays
     if dense:
-        thetas = [block[position].astype(np.float64) - (block[SHIFT.name] if shifted else 0.0) for block in rows.blocks]
-        return np.array([theta.sum(axis=0) for theta in thetas]), np.array([theta.T @ theta for theta in thetas])
+        thetas = [
+            block[position].astype(np.float64) - (block[SHIFT.name] if shifted else 0.0)
+            for block in rows.blocks
+        ]
+        return np.array([theta.sum(axis=0) for theta in thetas]), np.array(
+            [theta.T @ theta for theta in thetas]
+        )
     sums = rows.update(SUMS[shifted], theta=position)
     return sums["total"], sums["squares"]
 
@@ -56,7 +62,9 @@ class GammaPrior(NamedTuple):
     rate: float
 
     def draw(self, squares: Array | float, n: Array | float, rng: np.random.Generator) -> Float64:
-        """Draw precisions given the sum of squares of n values from N(0, 1 / precision), elementwise."""
+        """Draw precisions given the sum of squares of n values from N(0, 1 / precision),
+        elementwise.
+        """
         return np.asarray(rng.gamma(self.shape + n / 2, 1 / (self.rate + squares / 2)))
 
 
@@ -64,15 +72,23 @@ PUBLISHED_PRIOR = GammaPrior(1.0, 5.0)
 
 
 def with_mean_variance(b: float) -> GammaPrior:
-    """Prior of a precision with E[1 / precision] = b and a finite variance of 1 / precision, which suits few data."""
+    """Prior of a precision with E[1 / precision] = b and a finite variance of 1 / precision, which
+    suits few data.
+    """
     shape = 4.0
     return GammaPrior(shape, (shape - 1) * b)
 
 
 def draw_normal_gamma(
-    average: Float64, squares: Float64, n: int, rng: np.random.Generator, prior: GammaPrior, more: PrecisionTerms
+    average: Float64,
+    squares: Float64,
+    n: int,
+    rng: np.random.Generator,
+    prior: GammaPrior,
+    more: PrecisionTerms,
 ) -> tuple[Float64, Float64]:
-    """Draw (m, lambda), the mean and the precisions of a diagonal Gaussian, given n rows [Nemeth 2021, 6.3].
+    """Draw (m, lambda), the mean and the precisions of a diagonal Gaussian, given n rows [Nemeth
+    2021, 6.3].
 
     Parameters
     ----------
@@ -100,8 +116,9 @@ def draw_normal_gamma(
 def draw_wishart(freedom: int, scale: Float64, rng: np.random.Generator) -> Float64:
     """Draw from W(scale, freedom) by Bartlett's decomposition, as ``scipy.stats.wishart`` does.
 
-    It uses random numbers in SciPy's order, so that the result is equal to SciPy's to the bit. SciPy's function is not
-    called, because the import of `scipy.stats` takes longer than all other imports of a run.
+    It uses random numbers in SciPy's order, so that the result is equal to SciPy's to the bit.
+    SciPy's function is not called, because the import of `scipy.stats` takes longer than all other
+    imports of a run.
 
     Parameters
     ----------
@@ -125,7 +142,9 @@ def draw_wishart(freedom: int, scale: Float64, rng: np.random.Generator) -> Floa
 def draw_normal_wishart(
     average: Float64, outer: Float64, n: int, rng: np.random.Generator, more: PrecisionTerms
 ) -> tuple[Float64, Float64]:
-    """Draw (m, Lambda) of a Gaussian given n rows [Salakhutdinov 2008, eq. 14], with W0 = I, nu0 = K, beta0 = 2.
+    """Draw (m, Lambda) of a Gaussian given n rows [Salakhutdinov 2008, eq.
+
+    14], with W0 = I, nu0 = K, beta0 = 2.
 
     Parameters
     ----------
@@ -142,7 +161,9 @@ def draw_normal_wishart(
     """
     k = len(average)
     scatter = outer - n * np.outer(average, average)
-    inverse = np.eye(k) + scatter + WISHART_BETA * n / (WISHART_BETA + n) * np.outer(average, average)
+    inverse = (
+        np.eye(k) + scatter + WISHART_BETA * n / (WISHART_BETA + n) * np.outer(average, average)
+    )
     inverse += more.of(k)
     scale = np.linalg.inv((inverse + inverse.T) / 2)
     precision = draw_wishart(k + n + more.n, (scale + scale.T) / 2, rng)

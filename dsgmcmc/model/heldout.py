@@ -1,8 +1,9 @@
-"""Predictions of the test ratings: at the last recorded state, and their mean and variance over the draws.
+"""Predictions of the test ratings: at the last recorded state, and their mean and variance over the
+draws.
 
-A test rating takes 28 bytes of memory, 36 if the noise variance differs between ratings, and 8 more for each level.
-The size matters, because usually a tenth of all ratings are test ratings. A few test ratings are followed: their
-predictions at every draw are kept for convergence diagnostics.
+A test rating takes 28 bytes of memory, 36 if the noise variance differs between ratings, and 8 more
+for each level. The size matters, because usually a tenth of all ratings are test ratings. A few
+test ratings are followed: their predictions at every draw are kept for convergence diagnostics.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from dsgmcmc.storage.store import Key, Lazy, Snapshot
 from dsgmcmc.targets.base import COUNT_DRAW, DrawInfo, Followed
 from dsgmcmc.types import Array, Float32, Float64
 
-#: Approximate number of test ratings that all processes together follow, evenly spaced within each row block.
+#: Approximate number of test ratings that all processes together follow, evenly spaced within each
+#: row block.
 FOLLOWED = 256
 
 
@@ -42,7 +44,8 @@ class HeldOut:
     noise_precision : callable
         Returns the current precision tau of the noise.
     effects : Part, optional
-        Part of the model whose effects (`Part.test`) are added to the predictors of the test ratings.
+        Part of the model whose effects (`Part.test`) are added to the predictors of the test
+        ratings.
     """
 
     circulation: Circulation
@@ -56,11 +59,16 @@ class HeldOut:
         self._has_errors = self._ratings.n_test > 0 and likelihood.can_be_evaluated
         self._predict = predict_kernel(likelihood.rank, likelihood.biases)
         follow = max(1, FOLLOWED // circulation.grid)
-        self._rows = {b: HeldOutRows(b, self._ratings.test[b], likelihood, follow) for b in circulation.ring.blocks}
+        self._rows = {
+            b: HeldOutRows(b, self._ratings.test[b], likelihood, follow)
+            for b in circulation.ring.blocks
+        }
         self._batch = Batch([rows.moments for rows in self._rows.values()])
 
     def record(self, position: str, draw: DrawInfo | None) -> None:
-        """Predict the test ratings at the current state; include them in the averages if it is a `draw`. Collective."""
+        """Predict the test ratings at the current state; include them in the averages if it is a
+        `draw`. Collective.
+        """
         if self._ratings.n_test:
             tau = self.noise_precision()
             for cell in self.circulation.tour((position, *self.likelihood.drawn)):
@@ -72,17 +80,23 @@ class HeldOut:
                 rows.count(draw)
 
     def metrics(self, weight: float) -> dict[str, float | None]:
-        """RMSE of the last recorded state and of the posterior mean; tau, if there is noise. Collective.
+        """RMSE of the last recorded state and of the posterior mean; tau, if there is noise.
 
-        `weight` is the total weight of all draws. The values are in the ratings' own unit. An RMSE is None without test
-        ratings, and for clicks.
+        Collective.
+
+        `weight` is the total weight of all draws. The values are in the ratings' own unit. An RMSE
+        is None without test ratings, and for clicks.
         """
         n, scale = self._ratings.n_test, self._ratings.scale
         tau = {"tau": self.noise_precision() / scale**2} if self.likelihood.has_noise else {}
         if not self._has_errors:
             return {"rmse": None, "rmse_mean": None, **tau}
-        predictions = [rows.predictions(self._ratings.centre, scale, weight) for rows in self._rows.values()]
-        squares = [[np.square(p - x).sum(dtype=np.float64) for p in both] for x, both in predictions]
+        predictions = [
+            rows.predictions(self._ratings.centre, scale, weight) for rows in self._rows.values()
+        ]
+        squares = [
+            [np.square(p - x).sum(dtype=np.float64) for p in both] for x, both in predictions
+        ]
         errors = self.circulation.ring.total(np.array(squares))
         unit = scale if self.likelihood.scale == "identity" else 1.0
         rmse, rmse_mean = (unit * np.sqrt(errors / n)).tolist()
@@ -94,7 +108,10 @@ class HeldOut:
 
         Here: predictions, less the centre, and the log likelihood.
         """
-        return {b: Followed(rows.trace(), np.array(rows.log_likelihoods)) for b, rows in self._rows.items()}
+        return {
+            b: Followed(rows.trace(), np.array(rows.log_likelihoods))
+            for b, rows in self._rows.items()
+        }
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """Accumulators of this process, for a checkpoint."""
@@ -139,8 +156,8 @@ class HeldOutRows:
     probability : (q, R) float32
         Probabilities of the levels at that state; R is 0 without levels.
     mean, m2, mean_noise, mean_probability : float32
-        Over the draws, with their weights: mean of the predictions, sum of their squared deviations from the mean, mean
-        of the noise variances, and mean of the probabilities.
+        Over the draws, with their weights: mean of the predictions, sum of their squared deviations
+        from the mean, mean of the noise variances, and mean of the probabilities.
     mean_shape : (m,) float32
         Means of the likelihood's other parameters, if it has any (`Law.shape`).
     moments : dict of str to (q, 1) float32
@@ -148,7 +165,8 @@ class HeldOutRows:
     followed : (m,) int64
         Positions of the followed ratings among the test ratings.
     followed_predictions, log_likelihoods : list
-        For every draw, the predictions of the followed ratings and the log likelihood of all test ratings.
+        For every draw, the predictions of the followed ratings and the log likelihood of all test
+        ratings.
     accumulators : tuple of str
         Names of the averages in use, both as attributes and on disk.
     """
@@ -158,10 +176,16 @@ class HeldOutRows:
         self.likelihood = likelihood
         q = len(rows.values)
         self.prediction, self.mean, self.m2 = (np.zeros(q, np.float32) for _ in range(3))
-        self.noise, self.mean_noise = (np.ones(q if likelihood.noise_varies else 1, np.float32) for _ in range(2))
-        self.probability, self.mean_probability = (np.zeros((q, likelihood.n_levels), np.float32) for _ in range(2))
+        self.noise, self.mean_noise = (
+            np.ones(q if likelihood.noise_varies else 1, np.float32) for _ in range(2)
+        )
+        self.probability, self.mean_probability = (
+            np.zeros((q, likelihood.n_levels), np.float32) for _ in range(2)
+        )
         self.mean_shape = np.zeros(len(likelihood.shape), np.float32)
-        self.accumulators = ("mean", "m2", "mean_noise", "mean_probability")[: 4 if likelihood.n_levels else 3]
+        self.accumulators = ("mean", "m2", "mean_noise", "mean_probability")[
+            : 4 if likelihood.n_levels else 3
+        ]
         self.accumulators += ("mean_shape",) if likelihood.shape else ()
         columns = {"x": self.prediction, "mean": self.mean, "m2": self.m2}
         self.moments = {name: values.reshape(-1, 1) for name, values in columns.items()}
@@ -169,8 +193,17 @@ class HeldOutRows:
         self.followed_predictions: list[Float32] = []
         self.log_likelihoods: list[float] = []
 
-    def predict(self, kernel: Any, position: str, cell: RatingsCell, tau: float, shift: Float32 | None = None) -> None:
-        """Predict the test ratings in a cell, and their noise variances; `shift`, (q,), is added to predictors."""
+    def predict(
+        self,
+        kernel: Any,
+        position: str,
+        cell: RatingsCell,
+        tau: float,
+        shift: Float32 | None = None,
+    ) -> None:
+        """Predict the test ratings in a cell, and their noise variances; `shift`, (q,), is added to
+        predictors.
+        """
         chosen, rows, columns = self.rows.by_column[cell.column.index]
         if not len(chosen):
             return
@@ -184,20 +217,28 @@ class HeldOutRows:
             self.probability[chosen] = state.probability
         self.noise[chosen if self.likelihood.noise_varies else 0] = state.variance
 
-    def predictions(self, centre: float, scale: float, weight: float) -> tuple[Float32, tuple[Array, Array]]:
-        """Ratings, and their predictions by the last recorded state and by all draws: standardised, or as recorded."""
+    def predictions(
+        self, centre: float, scale: float, weight: float
+    ) -> tuple[Float32, tuple[Array, Array]]:
+        """Ratings, and their predictions by the last recorded state and by all draws: standardised,
+        or as recorded.
+        """
         if self.rows.recorded is None:
             return self.rows.values, (self.prediction, self.mean)
         spread = self.mean_noise + self.m2 / np.float32(weight or 1.0)
         moments, square = ((self.prediction, self.noise), (self.mean, spread)), np.float32(scale**2)
-        first, second = (self.likelihood.point(_rating(mean, centre, scale), square * v) for mean, v in moments)
+        first, second = (
+            self.likelihood.point(_rating(mean, centre, scale), square * v) for mean, v in moments
+        )
         return self.rows.recorded, (first, second)
 
     def count(self, draw: DrawInfo) -> None:
         """Include the last recorded state, as a draw, in the averages of what is not in `moments`."""
         self.mean_noise += draw.share * (self.noise - self.mean_noise)
         self.mean_probability += draw.share * (self.probability - self.mean_probability)
-        self.mean_shape += np.float32(draw.share) * (np.array(self.likelihood.shape, np.float32) - self.mean_shape)
+        self.mean_shape += np.float32(draw.share) * (
+            np.array(self.likelihood.shape, np.float32) - self.mean_shape
+        )
         self.followed_predictions.append(self.prediction[self.followed])
         state = State(self.prediction, self.noise, self.probability)
         self.log_likelihoods.append(self.likelihood.log_likelihood(self.rows.values, state))
@@ -219,11 +260,14 @@ class HeldOutRows:
         return np.array(self.followed_predictions, np.float32).reshape(shape)
 
     def traces(self, centre: float, scale: float, own: bool = False) -> Iterator[tuple[Key, Array]]:
-        """Yield the traces, with predictions as `centre` + `scale` x standardised value, and the positions followed.
+        """Yield the traces, with predictions as `centre` + `scale` x standardised value, and the
+        positions followed.
 
         With `own`, predictions and log likelihoods are those of the ratings as they were recorded.
         """
-        likelihoods = np.array(self.log_likelihoods, np.float64) - len(self.rows.values) * np.log(scale)
+        likelihoods = np.array(self.log_likelihoods, np.float64) - len(self.rows.values) * np.log(
+            scale
+        )
         predictions = _rating(self.trace(), centre, scale)
         if own and self.rows.recorded is not None:
             logarithms = self.likelihood.scaled(self.rows.recorded)
@@ -241,20 +285,30 @@ class HeldOutRows:
         self.followed_predictions, self.log_likelihoods = list(predictions), likelihoods.tolist()
 
     def posterior(self, centre: float, scale: float, total: float) -> Iterator[tuple[Key, Lazy]]:
-        """Arrays of the saved posterior, in the ratings' own unit; `total` is the weight of all draws.
+        """Arrays of the saved posterior, in the ratings' own unit; `total` is the weight of all
+        draws.
 
         Means and variances are on the likelihood's scale (`dsgmcmc.model.scale`).
         """
         square, recorded = np.float32(scale**2), self.rows.recorded
-        yield self._key("rating"), partial(_rating, self.rows.values, centre, scale) if recorded is None else recorded
+        yield (
+            self._key("rating"),
+            partial(_rating, self.rows.values, centre, scale) if recorded is None else recorded,
+        )
         yield self._key("mean"), partial(_rating, self.mean, centre, scale)
         yield self._key("variance"), lambda: self.m2 / np.float32(total) * square
-        yield self._key("noise_variance"), np.broadcast_to(self.mean_noise * square, self.mean.shape)
+        yield (
+            self._key("noise_variance"),
+            np.broadcast_to(self.mean_noise * square, self.mean.shape),
+        )
         yield from self.traces(centre, scale, own=True)
         if self.likelihood.n_levels:
             yield self._key("probability"), self.mean_probability
         if self.likelihood.shape:
-            yield self._key("shape"), np.broadcast_to(self.mean_shape, (len(self.mean), len(self.mean_shape)))
+            yield (
+                self._key("shape"),
+                np.broadcast_to(self.mean_shape, (len(self.mean), len(self.mean_shape))),
+            )
 
 
 def _rating(x: Float32, centre: float, scale: float) -> Float32:

@@ -1,8 +1,9 @@
 """Declarations of a model's quantities: name on disk, shape, unit, and use.
 
-There are two kinds of quantity: either every row of a factor has a value, or all processes share a small array. The
-list of a model's quantities determines the layout of blocks, the contents of snapshots, saved draws, moments and
-traces, the conversion to the ratings' own unit, warm starts, exports, diagnostics, and the cost of a run.
+There are two kinds of quantity: either every row of a factor has a value, or all processes share a
+small array. The list of a model's quantities determines the layout of blocks, the contents of
+snapshots, saved draws, moments and traces, the conversion to the ratings' own unit, warm starts,
+exports, diagnostics, and the cost of a run.
 """
 
 from __future__ import annotations
@@ -34,19 +35,20 @@ class Quantity:
     name : str
         Name on disk. ``{}`` stands for the factor, if each factor has an array.
     dims : tuple of str
-        Names of its axes, whose lengths are in `Sizes`; for a quantity of rows, the axes of one row. Empty for a
-        scalar.
+        Names of its axes, whose lengths are in `Sizes`; for a quantity of rows, the axes of one
+        row. Empty for a scalar.
     of_rows : bool
         Whether every row of a factor has one.
     columns, rating : int
-        Exponents of the unit of a row's columns and of the unit of a rating. A value times both powers is in the
-        ratings' own unit.
+        Exponents of the unit of a row's columns and of the unit of a rating. A value times both
+        powers is in the ratings' own unit.
     kept : bool
         Whether it is saved in checkpoints; else it is computed from other quantities.
     drawn : bool
         Whether a draw contains it. A quantity of rows in a draw has posterior moments, too.
     traced : bool
-        Whether its value at every draw is kept, if it is shared and in draws; of a matrix, the diagonal.
+        Whether its value at every draw is kept, if it is shared and in draws; of a matrix, the
+        diagonal.
     started : bool
         Whether a warm start takes it from the earlier run.
     positive : bool
@@ -54,8 +56,9 @@ class Quantity:
     per_chain : bool
         Whether each interleaved sub-chain has a separate value.
     diagnosed : str
-        Its name in diagnostics; empty if they leave it out, because it cannot be compared between chains. ``{kind}``
-        stands for user or item, ``{number}`` for 1, 2, ... and ``{label}`` for the name of an element.
+        Its name in diagnostics; empty if they leave it out, because it cannot be compared between
+        chains. ``{kind}`` stands for user or item, ``{number}`` for 1, 2, ... and ``{label}`` for
+        the name of an element.
     as_sd : bool
         Whether diagnostics show a precision as a standard deviation.
     label : str
@@ -63,7 +66,8 @@ class Quantity:
     factor : Factor or None
         The factor to which it belongs, if it belongs to one.
     general : Quantity or None
-        The quantity with ``{}`` in its name from which `of` made this one; None if `of` did not make it.
+        The quantity with ``{}`` in its name from which `of` made this one; None if `of` did not
+        make it.
     """
 
     name: str
@@ -91,7 +95,9 @@ class Quantity:
     def _by_factor(self) -> dict[Factor, Quantity]:
         dims = {factor: tuple(dim.format(factor.name) for dim in self.dims) for factor in Factor}
         names = {factor: self.name.format(factor.name) for factor in Factor}
-        return {f: replace(self, name=names[f], dims=dims[f], factor=f, general=self) for f in Factor}
+        return {
+            f: replace(self, name=names[f], dims=dims[f], factor=f, general=self) for f in Factor
+        }
 
     def is_of(self, factor: Factor) -> bool:
         """Whether the rows of `factor` have it, if it is a quantity of rows."""
@@ -111,13 +117,18 @@ class Quantity:
         Parameters
         ----------
         value : array
-            Its value for standardised ratings. The last axis runs over the columns of a row; both axes of a matrix do.
+            Its value for standardised ratings. The last axis runs over the columns of a row; both
+            axes of a matrix do.
         columns : (D,) array
             Unit of each column of a row.
         rating : float
             Unit of a rating: the divisor of the ratings.
         """
-        column_unit = np.outer(columns, columns) if self.dims.count("column") > 1 else columns ** abs(self.columns)
+        column_unit = (
+            np.outer(columns, columns)
+            if self.dims.count("column") > 1
+            else columns ** abs(self.columns)
+        )
         converted = value
         for power, unit in ((self.columns, column_unit), (self.rating, rating ** abs(self.rating))):
             if power:
@@ -126,8 +137,12 @@ class Quantity:
 
 
 def hyperparameter(name: str, label: str, diagnosed: str = "", **more: Any) -> Quantity:
-    """A positive parameter that all rows share, with a `label` for people; by default diagnosed under its `name`."""
-    return Quantity(name, positive=True, started=True, diagnosed=diagnosed or name, label=label, **more)
+    """A positive parameter that all rows share, with a `label` for people; by default diagnosed
+    under its `name`.
+    """
+    return Quantity(
+        name, positive=True, started=True, diagnosed=diagnosed or name, label=label, **more
+    )
 
 
 #: A row of a factor; the sampler chooses the field of a block that stores it.
@@ -155,7 +170,9 @@ class Sampled(Replicated):
         """Its quantities; a quantity with ``{}`` in its name once for each of these factors."""
         quantities: list[Quantity] = []
         for quantity in cls.quantities.values():
-            quantities += [quantity.of(factor) for factor in factors] if "{}" in quantity.name else [quantity]
+            quantities += (
+                [quantity.of(factor) for factor in factors] if "{}" in quantity.name else [quantity]
+            )
         return tuple(quantities)
 
     def drawn(self, subchain: int = 0) -> Iterator[tuple[Quantity, Float64]]:
@@ -175,10 +192,12 @@ class SavedDraw(Protocol):
     Attributes
     ----------
     shared : dict of str to float64 array
-        Quantities that all rows share, by their names, with ``user`` or ``item`` in place of the factor.
+        Quantities that all rows share, by their names, with ``user`` or ``item`` in place of the
+        factor.
     rows : dict of kind to dict of str to (n, ...) float32 array
-        Quantities of the rows of users and of items, by their names. Rows have the order of the factor, not that of
-        ids: ``run.users.index_of(ids)`` (`dsgmcmc.posterior.names.Vocabulary`) gives the row numbers of ids.
+        Quantities of the rows of users and of items, by their names. Rows have the order of the
+        factor, not that of ids: ``run.users.index_of(ids)`` (`dsgmcmc.posterior.names.Vocabulary`)
+        gives the row numbers of ids.
     """
 
     @property
@@ -229,12 +248,20 @@ class Quantities:
 
     def drawn_elements(self, rows: Mapping[Factor, int]) -> int:
         """Number of elements of rows in a draw, given the number of rows of each factor."""
-        of_factor = {factor: [quantity for quantity in self.drawn_of_rows if quantity.is_of(factor)] for factor in rows}
-        return sum(n * sum(q.width(self.sizes) for q in of_factor[factor]) for factor, n in rows.items())
+        of_factor = {
+            factor: [quantity for quantity in self.drawn_of_rows if quantity.is_of(factor)]
+            for factor in rows
+        }
+        return sum(
+            n * sum(q.width(self.sizes) for q in of_factor[factor]) for factor, n in rows.items()
+        )
 
 
 def sizes_of(
-    dimension: int, levels: int, features: Mapping[Factor, tuple[int, int]] = NONE, more: Mapping[str, int] = NONE
+    dimension: int,
+    levels: int,
+    features: Mapping[Factor, tuple[int, int]] = NONE,
+    more: Mapping[str, int] = NONE,
 ) -> dict[str, int]:
     """Lengths of the axes of a model's quantities.
 

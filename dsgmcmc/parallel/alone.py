@@ -1,4 +1,6 @@
-"""The communicator of a single process, which needs no MPI: the methods of mpi4py's that this program calls."""
+"""The communicator of a single process, which needs no MPI: the methods of mpi4py's that this
+program calls.
+"""
 
 from __future__ import annotations
 

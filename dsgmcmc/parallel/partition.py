@@ -1,7 +1,8 @@
 """Partition of the ratings: block boundaries, owners of row blocks, and holders of column blocks.
 
-Rows and columns are cut into `grid` blocks each, which gives `grid` x `grid` cells. Process `rank` of `size` owns a
-contiguous range of row blocks. Part t consists of the cells (b, (b + t) mod grid) for all row blocks b.
+Rows and columns are cut into `grid` blocks each, which gives `grid` x `grid` cells. Process `rank`
+of `size` owns a contiguous range of row blocks. Part t consists of the cells (b, (b + t) mod grid)
+for all row blocks b.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import numpy as np
 
 from dsgmcmc.types import Int64
 
-#: Cost of a message, in units of the time in which a process receives and adds one float64. Within a node, a message
-#: took 1.4 microseconds, and a float64 took 0.9 ns. The ratio is similar in networks between nodes.
+#: Cost of a message, in units of the time in which a process receives and adds one float64. Within
+#: a node, a message took 1.4 microseconds, and a float64 took 0.9 ns. The ratio is similar in
+#: networks between nodes.
 MESSAGE_COST = 1600
 
 
@@ -46,7 +48,9 @@ def block_bounds(prefix: Int64, grid: int) -> Int64:
     targets = [(int(prefix[-1]) * b) // grid for b in range(grid + 1)]
     bounds = np.searchsorted(prefix, targets, side="left").astype(np.int64)
     bounds[0], bounds[-1] = 0, n
-    for b in range(1, grid):  # every range needs an entity, even if one entity has most of the ratings
+    for b in range(
+        1, grid
+    ):  # every range needs an entity, even if one entity has most of the ratings
         bounds[b] = min(max(bounds[b], bounds[b - 1] + 1), n - (grid - b))
     return bounds
 
@@ -57,7 +61,9 @@ def blocks_of(rank: int, size: int, grid: int) -> range:
 
 
 def owner(block: int, size: int, grid: int) -> int:
-    """Return the process, of `size` processes, that owns row block `block`; the inverse of `blocks_of`."""
+    """Return the process, of `size` processes, that owns row block `block`; the inverse of
+    `blocks_of`.
+    """
     return ((block + 1) * size - 1) // grid
 
 
@@ -81,7 +87,8 @@ class Route(NamedTuple):
     departing : dict of int to int
         Destination process of every column block that departs to another process.
     order : tuple of int
-        Row blocks of this process in working order: first the row blocks whose column blocks depart.
+        Row blocks of this process in working order: first the row blocks whose column blocks
+        depart.
     """
 
     arriving: dict[int, int]
@@ -91,13 +98,23 @@ class Route(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def route(rank: int, size: int, grid: int, part: int, after: int) -> Route:
-    """Return the route of the column blocks of process `rank` of `size` from part `part` to part `after`."""
+    """Return the route of the column blocks of process `rank` of `size` from part `part` to part
+    `after`.
+    """
     blocks = blocks_of(rank, size, grid)
     if size == 1:
         return Route({}, {}, tuple(blocks))
-    coming = {c: owner(row_of(c, part, grid), size, grid) for c in (column_of(b, after, grid) for b in blocks)}
-    going = {c: owner(row_of(c, after, grid), size, grid) for c in (column_of(b, part, grid) for b in blocks)}
-    arriving, departing = ({c: p for c, p in moves.items() if p != rank} for moves in (coming, going))
+    coming = {
+        c: owner(row_of(c, part, grid), size, grid)
+        for c in (column_of(b, after, grid) for b in blocks)
+    }
+    going = {
+        c: owner(row_of(c, after, grid), size, grid)
+        for c in (column_of(b, part, grid) for b in blocks)
+    }
+    arriving, departing = (
+        {c: p for c, p in moves.items() if p != rank} for moves in (coming, going)
+    )
     order = sorted(blocks, key=lambda b: column_of(b, part, grid) not in departing)
     return Route(arriving, departing, tuple(order))
 
@@ -119,10 +136,10 @@ class Slice(NamedTuple):
 def slices_of(width: int, addends: int, size: int) -> tuple[Slice, ...]:
     """Cut a sum over blocks into slices, each added by one process; the root adds the first slice.
 
-    If the root adds the whole sum, it receives `size` messages with addends * width elements in total. With n slices, a
-    process receives addends * width / n elements, but every process sends n more messages, and the root receives n more
-    messages. The total cost is smallest for n^2 = addends * width / (2 `MESSAGE_COST`). If this n is 2 or more, n
-    slices cost less than one slice.
+    If the root adds the whole sum, it receives `size` messages with addends * width elements in
+    total. With n slices, a process receives addends * width / n elements, but every process sends n
+    more messages, and the root receives n more messages. The total cost is smallest for n^2 =
+    addends * width / (2 `MESSAGE_COST`). If this n is 2 or more, n slices cost less than one slice.
 
     Parameters
     ----------
@@ -134,15 +151,19 @@ def slices_of(width: int, addends: int, size: int) -> tuple[Slice, ...]:
         Number of processes.
     """
     number = isqrt(addends * width // (2 * MESSAGE_COST))
-    number = max(1, min(number, size, width // 2))  # for a single column, NumPy adds in a different order
+    number = max(
+        1, min(number, size, width // 2)
+    )  # for a single column, NumPy adds in a different order
     edges = pairwise(s * width // number for s in range(number + 1))
     return tuple(Slice(s * size // number, *ends) for s, ends in enumerate(edges))
 
 
 def chain_group(rank: int, size: int, chains: int) -> tuple[int, int]:
-    """Return the group of process `rank`, and the number of groups, if `chains` chains share `size` processes.
+    """Return the group of process `rank`, and the number of groups, if `chains` chains share `size`
+    processes.
 
-    There are G = min(size, chains) groups of consecutive processes. Group g runs the chains g, g + G, ...
+    There are G = min(size, chains) groups of consecutive processes. Group g runs the chains g, g +
+    G, ...
     """
     groups = min(size, chains)
     return owner(rank, groups, size), groups

@@ -1,13 +1,15 @@
 """The processes of one chain: movement of column blocks, ordered sums, and agreement on errors.
 
-During part t, the owner of row block (c - t) mod B holds column block c, whatever the schedule. `Move` sends column
-blocks to the processes that need them in the next part. `tour` passes all column blocks once round the ring [Ahn 2015,
-section 3]. Column blocks travel as float32 buffers and sums as float64 buffers, by the upper-case methods of mpi4py.
-Within a node, blocks in shared memory (`dsgmcmc.parallel.shared_buffers`) are handed over without a copy.
+During part t, the owner of row block (c - t) mod B holds column block c, whatever the schedule.
+`Move` sends column blocks to the processes that need them in the next part. `tour` passes all
+column blocks once round the ring [Ahn 2015, section 3]. Column blocks travel as float32 buffers and
+sums as float64 buffers, by the upper-case methods of mpi4py. Within a node, blocks in shared memory
+(`dsgmcmc.parallel.shared_buffers`) are handed over without a copy.
 
-In a sum over blocks, float64 partial sums are added in block order. The root adds a narrow sum; a wide sum is cut into
-slices, each added by one process (`dsgmcmc.parallel.partition.slices_of`), and the root gathers the slices. Only the
-root computes functions of a sum. Therefore no result depends on the number of processes or on the MPI library.
+In a sum over blocks, float64 partial sums are added in block order. The root adds a narrow sum; a
+wide sum is cut into slices, each added by one process (`dsgmcmc.parallel.partition.slices_of`), and
+the root gathers the slices. Only the root computes functions of a sum. Therefore no result depends
+on the number of processes or on the MPI library.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ PHASES = ("gradient", "update", "draw", "exchange", "reduce", "evaluate", "check
 
 
 class Phases:
-    """Seconds spent in each of the `PHASES`; time in a nested phase does not count for the enclosing phase.
+    """Seconds spent in each of the `PHASES`; time in a nested phase does not count for the
+    enclosing phase.
 
     Waiting for other processes counts as ``exchange`` or ``reduce``.
     """
@@ -62,7 +65,9 @@ class Phases:
             self.leave(name, begin)
 
     def enter(self) -> float:
-        """Begin a phase, and return the time; for hot loops, in which a ``with`` block costs more than the work."""
+        """Begin a phase, and return the time; for hot loops, in which a ``with`` block costs more
+        than the work.
+        """
         self._inside.append(0.0)
         return perf_counter()
 
@@ -98,16 +103,18 @@ class Ring:
     def tour(
         self, home: dict[int, Float32], length: Callable[[int], int], come_home: bool = False
     ) -> Iterator[tuple[int, int, Float32]]:
-        """Pass column buffers once round the ring, yielding each buffer at every row block. Collective.
+        """Pass column buffers once round the ring, yielding each buffer at every row block.
 
-        The caller may change each buffer that it gets, for example to accumulate sums. Blocks that depart are yielded
-        first, and travel while the caller works on the other blocks.
+        Collective.
+
+        The caller may change each buffer that it gets, for example to accumulate sums. Blocks that
+        depart are yielded first, and travel while the caller works on the other blocks.
 
         Parameters
         ----------
         home : dict of int to (length,) float32
-            Buffer of column block b for every row block b that this process owns, as in part 0. The dict is emptied at
-            the start, so that blocks that have departed take no memory.
+            Buffer of column block b for every row block b that this process owns, as in part 0. The
+            dict is emptied at the start, so that blocks that have departed take no memory.
         length : callable
             Number of float32 values in the buffer of a column block.
         come_home : bool
@@ -126,7 +133,11 @@ class Ring:
         home.clear()
         for step in range(self.grid):
             last = step + 1 == self.grid
-            move = None if last and not come_home else Move(self, buffers, step, (step + 1) % self.grid, new)
+            move = (
+                None
+                if last and not come_home
+                else Move(self, buffers, step, (step + 1) % self.grid, new)
+            )
             for b in move.order if move else self.blocks:
                 c = column_of(b, step, self.grid)
                 yield b, c, buffers[c]
@@ -148,7 +159,8 @@ class Ring:
         Returns
         -------
         SharedColumnBuffers or None
-            None if the memory cannot be allocated, no node has two processes, or a block is too large.
+            None if the memory cannot be allocated, no node has two processes, or a block is too
+            large.
         """
         if self.size == 1 or 4 * max(sizes) > MAX_BLOCK_BYTES:
             return None
@@ -160,17 +172,22 @@ class Ring:
     # ------------------------------------------------------------------ ordered sums
 
     def reduce(
-        self, partials: Float64, finish: Callable[[Float64], Float64], width: int, combine: np.ufunc = np.add
+        self,
+        partials: Float64,
+        finish: Callable[[Float64], Float64],
+        width: int,
+        combine: np.ufunc = np.add,
     ) -> Float64:
-        """Add partial sums in block order, apply `finish` to the sum, and return the result everywhere. Collective.
+        """Add partial sums in block order, apply `finish` to the sum, and return the result
+        everywhere. Collective.
 
         Parameters
         ----------
         partials : (addends of this process, n) float64
             Rows in block order, with an equal number for every row block.
         finish : callable
-            Maps the (n,) sum to a (width,) float64 result. Only the root calls it, so that the result does not
-            depend on the processor of a process.
+            Maps the (n,) sum to a (width,) float64 result. Only the root calls it, so that the
+            result does not depend on the processor of a process.
         width : int
             Length of the result.
         combine : ufunc
@@ -206,17 +223,25 @@ class Ring:
         if len(slices) > 1:
             widths = {piece.process: piece.width for piece in slices}
             total = np.empty(length) if self.rank == 0 else None
-            self.comm.Gatherv(combined, [total, [widths.get(p, 0) for p in range(self.size)]], root=0)
+            self.comm.Gatherv(
+                combined, [total, [widths.get(p, 0) for p in range(self.size)]], root=0
+            )
             return total
         return combined if self.rank == 0 else None
 
     def _scatter(
-        self, partials: Float64, slices: Sequence[Slice], addends: Sequence[int], received: Float64 | None
+        self,
+        partials: Float64,
+        slices: Sequence[Slice],
+        addends: Sequence[int],
+        received: Float64 | None,
     ) -> None:
-        """Send every slice of the partial sums to the process that combines it, in block order. Collective.
+        """Send every slice of the partial sums to the process that combines it, in block order.
 
-        `addends` has the number of addends of every process. A process that combines a slice gets the addends of the
-        slice in `received`.
+        Collective.
+
+        `addends` has the number of addends of every process. A process that combines a slice gets
+        the addends of the slice in `received`.
         """
         from mpi4py import MPI
 
@@ -232,16 +257,20 @@ class Ring:
         """Return the sum of partial sums, (n,) float64, added in block order. Collective."""
         return self.reduce(partials, lambda total: total, partials.shape[1])
 
-    def sum(self, partials: Named, finish: Finish | None = None, result: Shapes | None = None) -> dict[str, Float64]:
-        """Add named arrays in block order; return the sums, or a function of the sums, on all processes. Collective.
+    def sum(
+        self, partials: Named, finish: Finish | None = None, result: Shapes | None = None
+    ) -> dict[str, Float64]:
+        """Add named arrays in block order; return the sums, or a function of the sums, on all
+        processes. Collective.
 
         Parameters
         ----------
         partials : named arrays
-            (addends of this process, ...) each, in block order, with an equal number for every row block.
+            (addends of this process, ...) each, in block order, with an equal number for every row
+            block.
         finish : callable, optional
-            Maps the sums to the result. Only the root calls it, so that the result does not depend on the processor
-            of a process.
+            Maps the sums to the result. Only the root calls it, so that the result does not depend
+            on the processor of a process.
         result : shapes by name, optional
             Shapes of the result of `finish`; by default the shapes of the sums.
 
@@ -256,13 +285,19 @@ class Ring:
         def packed(total: Float64) -> Float64:
             return total if finish is None else pack(finish(unpack(total, shapes)), result_shapes)
 
-        rows = np.concatenate([array.reshape(len(array), -1) for array in partials.values()], axis=1, dtype=np.float64)
-        return unpack(self.reduce(rows, packed, sum(map(prod, result_shapes.values()))), result_shapes)
+        rows = np.concatenate(
+            [array.reshape(len(array), -1) for array in partials.values()], axis=1, dtype=np.float64
+        )
+        return unpack(
+            self.reduce(rows, packed, sum(map(prod, result_shapes.values()))), result_shapes
+        )
 
     # ------------------------------------------------------------------ agreement
 
     def agree(self, work: Callable[[], T], activity: str = "") -> T:
-        """Do local work that may fail; if it fails on any process, all processes raise the same error. Collective."""
+        """Do local work that may fail; if it fails on any process, all processes raise the same
+        error. Collective.
+        """
         return agree(self.comm, work, activity)
 
 
@@ -283,7 +318,9 @@ def pack(arrays: Named, shapes: Shapes) -> Float64:
         If names or shapes differ from `shapes`.
     """
     if shapes_of(arrays) != dict(shapes):
-        raise ValueError(f"expected arrays with the shapes {dict(shapes)}; found {shapes_of(arrays)}")
+        raise ValueError(
+            f"expected arrays with the shapes {dict(shapes)}; found {shapes_of(arrays)}"
+        )
     return np.concatenate([arrays[name].ravel() for name in shapes]).astype(np.float64, copy=False)
 
 
@@ -304,7 +341,9 @@ def unpack(vector: Float64, shapes: Shapes) -> dict[str, Float64]:
 
 
 def _finish(finish: Callable[[Float64], Float64], total: Float64, width: int) -> Float64:
-    """Apply `finish`; if it fails on the sums of a diverged chain, return NaN, so that all processes detect this."""
+    """Apply `finish`; if it fails on the sums of a diverged chain, return NaN, so that all
+    processes detect this.
+    """
     try:
         return finish(total)
     except (ArithmeticError, ValueError):  # LinAlgError is a ValueError
@@ -315,7 +354,8 @@ def _finish(finish: Callable[[Float64], Float64], total: Float64, width: int) ->
 
 @dataclass(eq=False)
 class Move:
-    """Moves column blocks from the processes that hold them in part `part` to the processes that need them in `after`.
+    """Moves column blocks from the processes that hold them in part `part` to the processes that
+    need them in `after`.
 
     Parameters
     ----------
@@ -344,7 +384,8 @@ class Move:
         self._arriving: dict[int, Float32] = {}
         self._receives: list[MPI.Request] = []
         self._sends: list[MPI.Request] = []
-        #: Row blocks of this process in working order: first the row blocks whose column blocks depart.
+        #: Row blocks of this process in working order: first the row blocks whose column blocks
+        #: depart.
         self.order = plan.order
         if plan.arriving:
             begin = ring.phases.enter()
@@ -355,7 +396,9 @@ class Move:
             ring.phases.leave("exchange", begin)
 
     def depart(self, column_block: int) -> None:
-        """Send a column block to its next process, unless it stays here; the work on it in this part must be done."""
+        """Send a column block to its next process, unless it stays here; the work on it in this
+        part must be done.
+        """
         ring, plan = self.ring, self._route
         if not plan.arriving and not plan.departing:
             return
@@ -370,7 +413,9 @@ class Move:
         ring.phases.leave("exchange", begin)
 
     def finish(self) -> dict[int, Float32]:
-        """Wait for all messages, and return the column blocks that this process holds in the next part."""
+        """Wait for all messages, and return the column blocks that this process holds in the next
+        part.
+        """
         begin = self.ring.phases.enter()
         if self._receives or self._sends:
             from mpi4py import MPI
@@ -387,8 +432,8 @@ class _Leg(NamedTuple):
     Attributes
     ----------
     pairs : list of (int, int, request or None, request or None)
-        Row block; column block; the request by which the column block arrives, None if it is already here; the request
-        by which it departs, None if it stays.
+        Row block; column block; the request by which the column block arrives, None if it is
+        already here; the request by which it departs, None if it stays.
     receives, sends : list of request
         Requests for the messages between this step and the next.
     filled : list of request
@@ -402,7 +447,9 @@ class _Leg(NamedTuple):
 
 
 class SharedTour:
-    """Tours of column blocks in shared memory. Persistent requests are made once, and started in every tour.
+    """Tours of column blocks in shared memory.
+
+    Persistent requests are made once, and started in every tour.
 
     A process waits for a block only when it needs the block.
 
@@ -416,7 +463,9 @@ class SharedTour:
         Number of float32 values in the buffer of a column block.
     """
 
-    def __init__(self, ring: Ring, shared: SharedColumnBuffers, length: Callable[[int], int]) -> None:
+    def __init__(
+        self, ring: Ring, shared: SharedColumnBuffers, length: Callable[[int], int]
+    ) -> None:
         self._ring, self._shared = ring, shared
         self._length = length
         self._legs: list[_Leg] = []
@@ -425,14 +474,23 @@ class SharedTour:
             arriving = self._add_leg(step, arriving)
         for leg in self._legs:
             for message in (*leg.receives, *leg.sends):
-                atexit.register(message.Free)  # before MPI_Finalize, which may otherwise report leaks
+                atexit.register(
+                    message.Free
+                )  # before MPI_Finalize, which may otherwise report leaks
 
     def _add_leg(self, step: int, arriving: dict[int, MPI.Prequest]) -> dict[int, MPI.Prequest]:
-        """Add a step, given the requests by which its column blocks arrive; return the requests for the next step."""
+        """Add a step, given the requests by which its column blocks arrive; return the requests for
+        the next step.
+        """
         ring, comm = self._ring, self._ring.comm
         plan = route(ring.rank, ring.size, ring.grid, step, (step + 1) % ring.grid)
-        coming = {c: comm.Recv_init(self._message(c, p), source=p, tag=c) for c, p in plan.arriving.items()}
-        going = {c: comm.Send_init(self._message(c, p), dest=p, tag=c) for c, p in plan.departing.items()}
+        coming = {
+            c: comm.Recv_init(self._message(c, p), source=p, tag=c)
+            for c, p in plan.arriving.items()
+        }
+        going = {
+            c: comm.Send_init(self._message(c, p), dest=p, tag=c) for c, p in plan.departing.items()
+        }
         cells = [(b, column_of(b, step, ring.grid)) for b in plan.order]
         pairs = [(b, c, arriving.get(c), going.get(c)) for b, c in cells]
         filled = [coming[c] for c, p in plan.arriving.items() if p not in self._shared.peers]
@@ -441,11 +499,16 @@ class SharedTour:
         return coming
 
     def _message(self, c: int, peer: int) -> Float32:
-        """Return the buffer for a message with block `c` to or from `peer`; empty if `peer` shares the memory."""
-        return EMPTY_MESSAGE if peer in self._shared.peers else self._shared.buffer(c, self._length(c))
+        """Return the buffer for a message with block `c` to or from `peer`; empty if `peer` shares
+        the memory.
+        """
+        return (
+            EMPTY_MESSAGE if peer in self._shared.peers else self._shared.buffer(c, self._length(c))
+        )
 
     def __call__(self, come_home: bool) -> Iterator[tuple[int, int]]:
-        """Yield the numbers of a row block and a column block; the caller may change the data of both. Collective.
+        """Yield the numbers of a row block and a column block; the caller may change the data of
+        both. Collective.
 
         Parameters
         ----------
@@ -466,7 +529,9 @@ class SharedTour:
                 if travel and departing:
                     departing.Start()
                 if leg.filled:
-                    MPI.Request.Testall(leg.filled)  # lets the library make progress while we compute
+                    MPI.Request.Testall(
+                        leg.filled
+                    )  # lets the library make progress while we compute
             if travel:
                 self._wait(leg.sends)
         if come_home:

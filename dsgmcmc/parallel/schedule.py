@@ -1,7 +1,8 @@
 """The schedule: the part that an iteration visits, a pure function of seed, chain and iteration.
 
-All processes therefore agree on the part without communication. The block schedule is from [Ahn 2015, section 3]; the
-draw of parts with probabilities proportional to their sizes is from [Simsekli 2016, 4.3].
+All processes therefore agree on the part without communication. The block schedule is from [Ahn
+2015, section 3]; the draw of parts with probabilities proportional to their sizes is from [Simsekli
+2016, 4.3].
 """
 
 from __future__ import annotations
@@ -19,26 +20,35 @@ class Schedule:
     Parameters
     ----------
     name : {"shuffled", "cyclic", "random"}
-        ``shuffled``: a new permutation of all parts every sweep; ``cyclic``: 0, 1, 2 ... every sweep;
-        ``random``: independent draws with probabilities part size / N.
+        ``shuffled``: a new permutation of all parts every sweep; ``cyclic``: 0, 1, 2 ... every
+        sweep; ``random``: independent draws with probabilities part size / N.
     part_sizes : sequence of int
         Number of observations in each of the B parts.
     seed, chain : int
         The key of the random number generator contains the seed, its counter the chain.
     """
 
-    def __init__(self, name: ScheduleName, part_sizes: Sequence[int], seed: int, chain: int) -> None:
+    def __init__(
+        self, name: ScheduleName, part_sizes: Sequence[int], seed: int, chain: int
+    ) -> None:
         self.name = name
         self.grid = len(part_sizes)
         self._cumulative = np.cumsum(np.asarray(part_sizes, dtype=np.int64))
         self._chain = chain
         self._generator = np.random.Philox(key=[seed, Purpose.SCHEDULE])
-        self._state = self._generator.state  # resetting the state is eight times as fast as making a generator
-        self._orders: tuple[tuple[int, int], Int64] = ((-1, 0), np.zeros((0, 0), np.int64))  # of (sweep, rows)
+        self._state = (
+            self._generator.state
+        )  # resetting the state is eight times as fast as making a generator
+        self._orders: tuple[tuple[int, int], Int64] = (
+            (-1, 0),
+            np.zeros((0, 0), np.int64),
+        )  # of (sweep, rows)
         #: (B,) float64: the probability p_t of a visit to part t; for ``cyclic``, its frequency.
         self.probability = np.full(self.grid, 1.0 / self.grid)
         if name == "random":
-            self.probability = np.asarray(part_sizes, dtype=np.float64) / max(int(self._cumulative[-1]), 1)
+            self.probability = np.asarray(part_sizes, dtype=np.float64) / max(
+                int(self._cumulative[-1]), 1
+            )
 
     def part(self, iteration: int) -> int:
         """Return the part that iteration `iteration`, counted from 0, visits."""
@@ -51,17 +61,23 @@ class Schedule:
         return int(self._shuffled(iteration, 1)[0])
 
     def parts(self, iteration: int, rows: int) -> Int64:
-        """Return the part that each of `rows` rows visits, (rows,) int64; unless cyclic, orders differ between rows."""
+        """Return the part that each of `rows` rows visits, (rows,) int64; unless cyclic, orders
+        differ between rows.
+        """
         if self.name == "cyclic" or rows == 1:
             return np.full(rows, self.part(iteration), np.int64)
         if self.name == "random":
             u = self._raw(iteration, rows) / 2.0**64
-            parts = np.searchsorted(self._cumulative, np.floor(u * self._cumulative[-1]), side="right")
+            parts = np.searchsorted(
+                self._cumulative, np.floor(u * self._cumulative[-1]), side="right"
+            )
             return np.asarray(np.minimum(parts, self.grid - 1), np.int64)
         return self._shuffled(iteration, rows)
 
     def _shuffled(self, iteration: int, rows: int) -> Int64:
-        """Return the part that each row visits, (rows,) int64; every row and sweep has a permutation of all parts."""
+        """Return the part that each row visits, (rows,) int64; every row and sweep has a
+        permutation of all parts.
+        """
         sweep = iteration // self.grid
         if self._orders[0] != (sweep, rows):
             raw = self._raw(sweep, rows * self.grid).reshape(rows, self.grid)
@@ -69,7 +85,9 @@ class Schedule:
         return np.asarray(self._orders[1][:, iteration % self.grid], np.int64)
 
     def _raw(self, index: int, count: int) -> UInt64:
-        """Return `count` random 64-bit words for `index`; NumPy guarantees that `Philox` does not change."""
+        """Return `count` random 64-bit words for `index`; NumPy guarantees that `Philox` does not
+        change.
+        """
         self._state["state"]["counter"][:] = 0, 0, index, self._chain
         self._generator.state = self._state
         return self._generator.random_raw(count)

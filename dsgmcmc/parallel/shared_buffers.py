@@ -1,11 +1,13 @@
-"""Shared memory on a node with a buffer for every column block, so that blocks are passed on without a copy.
+"""Shared memory on a node with a buffer for every column block, so that blocks are passed on
+without a copy.
 
-A block for another node is sent as a message, and received in its buffer in the memory of that node. Within a node, an
-empty message hands over the block: data written before the message is sent can be read once it has arrived. At any time
-only one process reads and writes a block.
+A block for another node is sent as a message, and received in its buffer in the memory of that
+node. Within a node, an empty message hands over the block: data written before the message is sent
+can be read once it has arrived. At any time only one process reads and writes a block.
 
-The memory is a file in ``/dev/shm``, which is unlinked as soon as all processes have opened it: no file is left
-behind, however the job ends. Without ``/dev/shm``, or without room in it, all blocks travel as messages.
+The memory is a file in ``/dev/shm``, which is unlinked as soon as all processes have opened it: no
+file is left behind, however the job ends. Without ``/dev/shm``, or without room in it, all blocks
+travel as messages.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ import numpy as np
 from dsgmcmc.types import Comm, Float32
 
 FOLDER = Path("/dev/shm")
-#: Bytes of the largest block in shared memory. A copy of a larger block costs little compared with the work on it, and
-#: lies in huge pages, which shared memory lacks.
+#: Bytes of the largest block in shared memory. A copy of a larger block costs little compared with
+#: the work on it, and lies in huge pages, which shared memory lacks.
 MAX_BLOCK_BYTES = 1 << 22
 CACHE_LINE = 16  # float32 values per cache line; no two blocks share a line
 
@@ -44,14 +46,17 @@ class SharedColumnBuffers:
         The shared memory of this node.
     """
 
-    def __init__(self, comm: Comm, peers: frozenset[int], offsets: Sequence[int], memory: Float32) -> None:
+    def __init__(
+        self, comm: Comm, peers: frozenset[int], offsets: Sequence[int], memory: Float32
+    ) -> None:
         self._comm, self.peers = comm, peers
         self._offsets, self._memory = offsets, memory
         self._in_use = False
 
     @classmethod
     def allocate(cls, comm: Comm, node: Comm, sizes: Sequence[int]) -> SharedColumnBuffers | None:
-        """Allocate buffers on every node; None if this fails on a node, or if no node has two processes. Collective.
+        """Allocate buffers on every node; None if this fails on a node, or if no node has two
+        processes. Collective.
 
         Parameters
         ----------
@@ -82,17 +87,24 @@ class SharedColumnBuffers:
         self._in_use = True
 
     def release(self) -> None:
-        """Record that every block is back at the process where it began, so that the next `claim` need not wait."""
+        """Record that every block is back at the process where it began, so that the next `claim`
+        need not wait.
+        """
         self._in_use = False
 
 
 def _shared_memory(node: Comm, count: int) -> Float32 | None:
-    """Return `count` zeros in memory that a node shares; None if any process cannot map it. Collective over `node`."""
+    """Return `count` zeros in memory that a node shares; None if any process cannot map it.
+
+    Collective over `node`.
+    """
     path = ""
     with ExitStack() as stack:
         if node.rank == 0:
             with suppress(OSError):  # if there is no such folder, or no room in it
-                file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="dsgmcmc-", dir=FOLDER))
+                file = stack.enter_context(
+                    tempfile.NamedTemporaryFile(prefix="dsgmcmc-", dir=FOLDER)
+                )
                 file.truncate(count * 4)
                 path = file.name
         path = node.bcast(path)
@@ -102,7 +114,9 @@ def _shared_memory(node: Comm, count: int) -> Float32 | None:
 
 
 def _map(path: str, size: int, node: Comm) -> mmap.mmap | None:
-    """Reserve this process's share of the file in nearby memory, and map the file; None if this fails."""
+    """Reserve this process's share of the file in nearby memory, and map the file; None if this
+    fails.
+    """
     begin, end = (size * rank // node.size for rank in (node.rank, node.rank + 1))
     try:
         with os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW), "r+b", buffering=0) as file:

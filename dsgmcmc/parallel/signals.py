@@ -1,6 +1,7 @@
 """Requests to stop, received as signals.
 
-The program installs the handlers before it imports anything slow, so this module imports nothing slow either.
+The program installs the handlers before it imports anything slow, so this module imports nothing
+slow either.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ _interrupted_at = 0.0  # time of the last Ctrl-C
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """Handler that raises KeyboardInterrupt; at a second Ctrl-C, or during an import, it ends the process.
+    """Handler that raises KeyboardInterrupt; at a second Ctrl-C, or during an import, it ends the
+    process.
 
-    During an import it raises no exception, because C++ libraries abort with a traceback if an exception is raised
-    while they are loaded.
+    During an import it raises no exception, because C++ libraries abort with a traceback if an
+    exception is raised while they are loaded.
     """
     global _interrupted_at
     previous, _interrupted_at = _interrupted_at, monotonic()
@@ -77,19 +79,28 @@ class Signals:
 
     @contextmanager
     def borrowed(self) -> Iterator[None]:
-        """Context with this object's handlers; at its end the caller's handlers return, and get all received signals.
+        """Context with this object's handlers; at its end the caller's handlers return, and get all
+        received signals.
 
-        If the caller has no handler for a signal, the signal does not end the program: an exception tells the caller
-        that the job was stopped.
+        If the caller has no handler for a signal, the signal does not end the program: an exception
+        tells the caller that the job was stopped.
 
-        A second Ctrl-C goes to the caller's handler at once. Signals that the caller ignores remain ignored. Outside
-        the main thread no handler is installed, because Python delivers signals only to the main thread.
+        A second Ctrl-C goes to the caller's handler at once. Signals that the caller ignores remain
+        ignored. Outside the main thread no handler is installed, because Python delivers signals
+        only to the main thread.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
-        handlers = {number: handler for number, handler in handlers.items() if handler not in (None, signal.SIG_IGN)}
+        handlers = {
+            number: signal.getsignal(number)
+            for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+        }
+        handlers = {
+            number: handler
+            for number, handler in handlers.items()
+            if handler not in (None, signal.SIG_IGN)
+        }
         self._second_handler = handlers.get(signal.SIGINT)
         try:
             for number in handlers:
@@ -123,14 +134,18 @@ _early: Signals | None = None
 
 
 def install_early() -> None:
-    """Install the handlers at the beginning of the program; `installed` returns their `Signals` later."""
+    """Install the handlers at the beginning of the program; `installed` returns their `Signals`
+    later.
+    """
     global _early
     _early = Signals()
     _early.install()
 
 
 def installed() -> Signals:
-    """Return the `Signals` of `install_early`, with the requests so far, or a new object; install its handlers."""
+    """Return the `Signals` of `install_early`, with the requests so far, or a new object; install
+    its handlers.
+    """
     global _early
     signals, _early = _early or Signals(), None
     signals.install()

@@ -17,12 +17,15 @@ TICKS = 20  # ticks in the time without progress that ends the job
 
 
 class Watchdog:
-    """Ends this process with status 70 if `progress` is not called for a given time. Use as a context manager.
+    """Ends this process with status 70 if `progress` is not called for a given time.
 
-    A process that waits for a slow disk sets `writing`, and continues to call `progress`. After the given time the
-    watchdog then prints a message, but does not end the process.
+    Use as a context manager.
 
-    The time is counted in ticks of the watchdog's thread, so a job that is suspended and resumed is not ended.
+    A process that waits for a slow disk sets `writing`, and continues to call `progress`. After the
+    given time the watchdog then prints a message, but does not end the process.
+
+    The time is counted in ticks of the watchdog's thread, so a job that is suspended and resumed is
+    not ended.
 
     Parameters
     ----------
@@ -65,8 +68,8 @@ class Watchdog:
             writing = writing + 1 if self.writing else 0
             if writing == TICKS:
                 say(
-                    f"dsgmcmc: {self._who} has been writing for {self._seconds:g} s. It goes on when the disk "
-                    "answers; checkpoints are intact",
+                    f"dsgmcmc: {self._who} has been writing for {self._seconds:g} s. It goes on"
+                    " when the disk answers; checkpoints are intact",
                     file=sys.stderr,
                 )
             if idle == TICKS:
@@ -74,9 +77,9 @@ class Watchdog:
 
     def _end_job(self) -> None:
         say(
-            f"dsgmcmc: {self._who} has made no progress for {self._seconds:g} s and ends the job. It is waiting "
-            "for a process or a disk that does not answer. Checkpoints are intact: go on with --resume. "
-            "Its threads are at:",
+            f"dsgmcmc: {self._who} has made no progress for {self._seconds:g} s and ends the job."
+            " It is waiting for a process or a disk that does not answer. Checkpoints are intact:"
+            " go on with --resume. Its threads are at:",
             file=sys.stderr,
         )
         faulthandler.dump_traceback(sys.stderr.fileno(), all_threads=True)

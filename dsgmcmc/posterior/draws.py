@@ -53,11 +53,12 @@ class Draw:
     ----------
     chain, iteration : int
     shared : dict of str to float64 array
-        Quantities that all rows share, such as ``tau``, ``user.mean`` and ``thresholds``; names have ``user`` or
-        ``item`` in place of the factor.
+        Quantities that all rows share, such as ``tau``, ``user.mean`` and ``thresholds``; names
+        have ``user`` or ``item`` in place of the factor.
     rows : dict of kind to dict of str to (n, ...) float32 array
-        Quantities of every user and item: ``theta``, and ``weight``, ``implicit``, ``cuts`` if the model has them. Rows
-        have the order of the factor, not that of ids: ``run.users.index_of(ids)`` gives the row numbers of ids.
+        Quantities of every user and item: ``theta``, and ``weight``, ``implicit``, ``cuts`` if the
+        model has them. Rows have the order of the factor, not that of ids:
+        ``run.users.index_of(ids)`` gives the row numbers of ids.
     """
 
     chain: int
@@ -67,7 +68,9 @@ class Draw:
 
     @cached_property
     def theta(self) -> dict[str, Float32]:
-        """Factors of the users and of the items, (n, D); the last column is the bias, if the model has biases."""
+        """Factors of the users and of the items, (n, D); the last column is the bias, if the model
+        has biases.
+        """
         return {kind: rows["theta"] for kind, rows in self.rows.items()}
 
     @property
@@ -77,7 +80,10 @@ class Draw:
 
     @cached_property
     def noise_scale(self) -> dict[str, Float32]:
-        """Noise scales g, (n,) by kind: a rating has variance 1 / (tau g_user g_item). All 1 if noise is shared."""
+        """Noise scales g, (n,) by kind: a rating has variance 1 / (tau g_user g_item).
+
+        All 1 if noise is shared.
+        """
         ones = {kind: np.ones((len(theta), 1), np.float32) for kind, theta in self.theta.items()}
         return {kind: rows.get(WEIGHT.name, ones[kind])[:, 0] for kind, rows in self.rows.items()}
 
@@ -93,18 +99,26 @@ class Draw:
 
     @cached_property
     def unseen(self) -> dict[str, Prior]:
-        """Distribution of a row without ratings and features, by kind; all parts of the model add to its moments."""
+        """Distribution of a row without ratings and features, by kind; all parts of the model add
+        to its moments.
+        """
         priors = {}
         for kind in KINDS:
             terms = [term for part in PARTS.values() if (term := part.of_unseen(self, kind))]
-            mean, covariance = (functools.reduce(np.add, moments) for moments in zip(*terms, strict=True))
+            mean, covariance = (
+                functools.reduce(np.add, moments) for moments in zip(*terms, strict=True)
+            )
             priors[kind] = Prior(mean, covariance)
         return priors
 
     def of_ratings(self, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
-        """Return mean and variance of the sum of the terms that the model's parts add to predictors of new ratings."""
+        """Return mean and variance of the sum of the terms that the model's parts add to predictors
+        of new ratings.
+        """
         terms = [part.of_ratings(self, users, items) for part in PARTS.values()]
-        return functools.reduce(np.add, (mean for mean, _ in terms)), functools.reduce(np.add, (v for _, v in terms))
+        return functools.reduce(np.add, (mean for mean, _ in terms)), functools.reduce(
+            np.add, (v for _, v in terms)
+        )
 
     @property
     def thresholds(self) -> Float64 | None:
@@ -113,14 +127,18 @@ class Draw:
 
     @property
     def user_thresholds(self) -> Float32 | None:
-        """Thresholds of every user, (users, R - 1); None if thresholds are shared, or if ratings are not ordinal."""
+        """Thresholds of every user, (users, R - 1); None if thresholds are shared, or if ratings
+        are not ordinal.
+        """
         return self.rows["user"].get(CUTS)
 
     @property
     def nbytes(self) -> int:
         """Number of bytes of the rows and of the arrays that are computed from their noise scales."""
         arrays = [array for rows in self.rows.values() for array in rows.values()]
-        return sum(array.nbytes for array in arrays) + sum(8 * len(theta) for theta in self.theta.values())
+        return sum(array.nbytes for array in arrays) + sum(
+            8 * len(theta) for theta in self.theta.values()
+        )
 
 
 class PosteriorMoments(NamedTuple):

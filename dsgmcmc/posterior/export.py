@@ -1,13 +1,14 @@
 """Exports a run to one file for other tools.
 
-**Parquet**: one row per chain and user or item (``side, id, chain, ratings``, then ``bias, bias_sd, factor_1,
-factor_1_sd ...``); when draws are exported, one row per draw and user or item (``side, id, chain, iteration, weight,
-tau, bias, factor_1 ...``). A prediction is the mean of the training ratings plus both biases plus the inner product of
-the factors; with scale log, all of these belong to logarithms. All terms must come from one draw or from the means of
-one chain, because latent dimensions differ between chains.
+**Parquet**: one row per chain and user or item (``side, id, chain, ratings``, then ``bias, bias_sd,
+factor_1, factor_1_sd ...``); when draws are exported, one row per draw and user or item (``side,
+id, chain, iteration, weight, tau, bias, factor_1 ...``). A prediction is the mean of the training
+ratings plus both biases plus the inner product of the factors; with scale log, all of these belong
+to logarithms. All terms must come from one draw or from the means of one chain, because latent
+dimensions differ between chains.
 
-**netCDF**: the run in ArviZ's schema, with dims ``chain`` and ``draw``, and the groups of `to_datatree`. Raw factors,
-which are not identified, are only in Parquet files.
+**netCDF**: the run in ArviZ's schema, with dims ``chain`` and ``draw``, and the groups of
+`to_datatree`. Raw factors, which are not identified, are only in Parquet files.
 """
 
 from __future__ import annotations
@@ -32,10 +33,15 @@ FORMATS = {".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
 
 
 def require(task: str, *modules: str) -> None:
-    """Raise InputError with an installation command if any of the `modules` that `task` needs is missing."""
+    """Raise InputError with an installation command if any of the `modules` that `task` needs is
+    missing.
+    """
     missing = [module.replace("_", "-") for module in modules if find_spec(module) is None]
     if missing:
-        raise InputError(f"{task} needs {' and '.join(missing)}: pip install {' '.join(missing)}, or dsgmcmc[report]")
+        raise InputError(
+            f"{task} needs {' and '.join(missing)}: pip install {' '.join(missing)}, or"
+            " dsgmcmc[report]"
+        )
 
 
 def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> None:
@@ -54,8 +60,8 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
     Raises
     ------
     InputError
-        If the format is unknown or does not support the options, if the run has no moments or no draws yet, or if the
-        file exists.
+        If the format is unknown or does not support the options, if the run has no moments or no
+        draws yet, or if the file exists.
     WriteError
         If the file cannot be written.
     """
@@ -67,7 +73,9 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
     if draws:
         run.need_draws()
     check_target(out, force)
-    from dsgmcmc.data.tables import write_blocks  # imports DuckDB, which `to_datatree` does not need
+    from dsgmcmc.data.tables import (
+        write_blocks,
+    )  # imports DuckDB, which `to_datatree` does not need
 
     with writing(out):
         if file_format == "netcdf":
@@ -94,7 +102,10 @@ def _columns(run: Run) -> list[tuple[str, int]]:
 def _moment_tables(run: Run) -> Iterator[dict[str, Array]]:
     for chain, moments in zip(run.chains, run.moments, strict=True):
         for kind in KINDS:
-            table = _labels(run, kind) | {"chain": np.full(len(moments.mean[kind]), chain), "ratings": run.counts(kind)}
+            table = _labels(run, kind) | {
+                "chain": np.full(len(moments.mean[kind]), chain),
+                "ratings": run.counts(kind),
+            }
             for name, k in _columns(run):
                 table[name] = np.ascontiguousarray(moments.mean[kind][:, k])
                 table[f"{name}_sd"] = np.sqrt(np.ascontiguousarray(moments.variance[kind][:, k]))
@@ -106,8 +117,15 @@ def _draw_tables(run: Run) -> Iterator[dict[str, Array]]:
         draw = run.draw(position)
         for kind in KINDS:
             n = len(draw.theta[kind])
-            constants = {"chain": chain, "iteration": iteration, "weight": run.draw_weights[position], "tau": draw.tau}
-            table = _labels(run, kind) | {name: np.full(n, value) for name, value in constants.items()}
+            constants = {
+                "chain": chain,
+                "iteration": iteration,
+                "weight": run.draw_weights[position],
+                "tau": draw.tau,
+            }
+            table = _labels(run, kind) | {
+                name: np.full(n, value) for name, value in constants.items()
+            }
             for name, k in _columns(run):
                 table[name] = np.ascontiguousarray(draw.theta[kind][:, k])
             yield table
@@ -119,11 +137,13 @@ def to_datatree(run: Run) -> Any:
     Returns
     -------
     xarray.DataTree
-        - ``posterior``, for all draws: the scalars of `dsgmcmc.posterior.traces`; the strengths of features; and
-          ``prediction`` of the monitored test pairs (by ``pair``, the position among all test pairs): the expected
-          rating given the draw or, with scale log, the median one. Constants are left out.
-        - ``columns``: means and precisions of priors by ``column`` of a factor. Columns rotate, so these draws are not
-          comparable between chains, nor within one: do not judge convergence by them.
+        - ``posterior``, for all draws: the scalars of `dsgmcmc.posterior.traces`; the strengths of
+          features; and ``prediction`` of the monitored test pairs (by ``pair``, the position among
+          all test pairs): the expected rating given the draw or, with scale log, the median one.
+          Constants are left out.
+        - ``columns``: means and precisions of priors by ``column`` of a factor. Columns rotate, so
+          these draws are not comparable between chains, nor within one: do not judge convergence by
+          them.
         - ``sample_stats``: ``weight`` and ``iteration`` of every draw, and ``test_log_likelihood``.
         - ``observed_data``: ``rating`` of the monitored pairs.
         - ``constant_data``: ``user`` and ``item`` of the monitored pairs.
@@ -142,18 +162,27 @@ def to_datatree(run: Run) -> Any:
             name = run.name_of(quantity.name).replace(".", "_")
             (columns if "column" in quantity.dims else posterior)[name] = values
             dims[name] = [run.name_of(quantity.dims[0]).replace(".", "_")]
-    statistics = {"weight": draw_weights(run), "iteration": traced(run, "iteration")[..., 0].astype(np.int64)}
+    statistics = {
+        "weight": draw_weights(run),
+        "iteration": traced(run, "iteration")[..., 0].astype(np.int64),
+    }
     if "test_log_likelihood" in posterior:
         statistics["test_log_likelihood"] = posterior.pop("test_log_likelihood")
     index, values = predictions(run)
     observed = np.zeros(0)
-    groups: dict[str, dict[str, Any]] = {"posterior": posterior, "columns": columns, "sample_stats": statistics}
+    groups: dict[str, dict[str, Any]] = {
+        "posterior": posterior,
+        "columns": columns,
+        "sample_stats": statistics,
+    }
     if len(index):
         users, items = run.test_pairs()
         posterior["prediction"] = values
         observed = predict_test(run).rating[index]
         constant = {"user": run.users.ids[users[index]], "item": run.items.ids[items[index]]}
-        as_text = {kind: ids.astype(np.str_) for kind, ids in constant.items() if ids.dtype == object}
+        as_text = {
+            kind: ids.astype(np.str_) for kind, ids in constant.items() if ids.dtype == object
+        }
         groups["constant_data"] = constant | as_text
         dims |= {name: ["pair"] for name in ("prediction", "user", "item")}
     dims["rating"] = ["pair"]
@@ -162,11 +191,20 @@ def to_datatree(run: Run) -> Any:
     return datatree(groups, coords, dims, run.config.sampler.name)
 
 
-def datatree(groups: dict[str, Any], coords: dict[str, Any], dims: dict[str, list[str]], sampler: str) -> Any:
-    """Make an ArviZ data tree from groups of arrays. Raises InputError if arviz-base is not installed."""
+def datatree(
+    groups: dict[str, Any], coords: dict[str, Any], dims: dict[str, list[str]], sampler: str
+) -> Any:
+    """Make an ArviZ data tree from groups of arrays.
+
+    Raises InputError if arviz-base is not installed.
+    """
     require("`to_arviz`", "arviz_base")
     import arviz_base
 
-    attributes = {"inference_library": "dsgmcmc", "inference_library_version": __version__, "sampler": sampler}
+    attributes = {
+        "inference_library": "dsgmcmc",
+        "inference_library_version": __version__,
+        "sampler": sampler,
+    }
     attrs = {"/": attributes, **dict.fromkeys(groups, attributes)}
     return arviz_base.from_dict(groups, coords=coords, dims=dims, attrs=attrs)

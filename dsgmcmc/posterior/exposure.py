@@ -1,22 +1,26 @@
-r"""Exposure: which items a user will rate, estimated from the pattern of the training ratings without their values.
+r"""Exposure: which items a user will rate, estimated from the pattern of the training ratings
+without their values.
 
-Let B be the pattern of the training ratings (users x items, 1 for a rating and 0 otherwise). Every column of B is
-regressed on all other columns, with a ridge penalty lambda. These regressions, EASE^R [Steck 2019], have a closed form:
+Let B be the pattern of the training ratings (users x items, 1 for a rating and 0 otherwise). Every
+column of B is regressed on all other columns, with a ridge penalty lambda. These regressions,
+EASE^R [Steck 2019], have a closed form:
 
     P = (B^T B + lambda I)^-1,    W_jk = -P_jk / P_kk for j != k,    W_jj = 0,    score_i = b_i W
 
-where b_i is row i of B. If there are more than `MAX_ITEMS` items, only the `MAX_ITEMS` items with the most ratings take
-part.
+where b_i is row i of B. If there are more than `MAX_ITEMS` items, only the `MAX_ITEMS` items with
+the most ratings take part.
 
-The score grows too slowly to be a probability: on MovieLens 100K and 1M, among the pairs hidden from the regressions,
-the share of rated pairs grows like the score to a power between 1.5 and 1.9. The exposure is
+The score grows too slowly to be a probability: on MovieLens 100K and 1M, among the pairs hidden
+from the regressions, the share of rated pairs grows like the score to a power between 1.5 and 1.9.
+The exposure is
 
     e_ij = max(score_ij, FLOOR times the share of users who rated j)^POWER
 
-where the lower limit exposes users without ratings to popular items. The exposure orders items; it is a point estimate,
-and the posterior of ratings does not depend on it.
+where the lower limit exposes users without ratings to popular items. The exposure orders items; it
+is a point estimate, and the posterior of ratings does not depend on it.
 
-``RUN/exposure-HASH.npy`` has W in float32, for the ratings with this hash, and its SHA-256. It may be deleted.
+``RUN/exposure-HASH.npy`` has W in float32, for the ratings with this hash, and its SHA-256. It may
+be deleted.
 
 [Steck 2019] Embarrassingly shallow autoencoders for sparse data, WWW.
 """
@@ -52,7 +56,8 @@ class Rated:
     Attributes
     ----------
     pattern : (users, items) sparse matrix
-        Ones for the ratings of the users that were read: all users if `users` is not given, or the file is transposed.
+        Ones for the ratings of the users that were read: all users if `users` is not given, or the
+        file is transposed.
     """
 
     def __init__(self, ratings: Ratings, users: Int32 | None = None) -> None:
@@ -62,7 +67,9 @@ class Rated:
         if users is not None and len(users) and not ratings.transposed:
             self._first, last = int(users.min()), int(users.max()) + 1
         indptr, columns, _ = ratings.slab("train", self._first, last)
-        pattern = csr_matrix((np.ones(len(columns)), columns, indptr), (last - self._first, ratings.n_cols))
+        pattern = csr_matrix(
+            (np.ones(len(columns)), columns, indptr), (last - self._first, ratings.n_cols)
+        )
         self.pattern = pattern.T.tocsr() if ratings.transposed else pattern
 
     def of(self, user: int) -> Int32:
@@ -90,14 +97,18 @@ class Exposure(NamedTuple):
     def of_ratings(cls, rated: Rated, shares: Float64) -> Exposure:
         """Estimate the exposure from the training ratings of all users."""
         pattern = rated.pattern[:, _regressed(shares)]
-        inverse = np.linalg.inv((pattern.T @ pattern).toarray() + PENALTY * np.eye(pattern.shape[1]))
+        inverse = np.linalg.inv(
+            (pattern.T @ pattern).toarray() + PENALTY * np.eye(pattern.shape[1])
+        )
         weights = inverse / -np.diag(inverse)
         np.fill_diagonal(weights, 0.0)
         return cls(shares, weights.astype(np.float32))
 
     @classmethod
     def read(cls, path: Path, shares: Float64) -> Exposure | None:
-        """Open a file written by `write`; None if the file is missing, damaged, or does not fit the number of items."""
+        """Open a file written by `write`; None if the file is missing, damaged, or does not fit the
+        number of items.
+        """
         n = len(_regressed(shares))
         with suppress(OSError, ValueError):
             weights = open_array(path)
@@ -106,7 +117,9 @@ class Exposure(NamedTuple):
         return None
 
     def write(self, path: Path) -> None:
-        """Write the exposure to a file atomically; errors are ignored, because W can be computed again."""
+        """Write the exposure to a file atomically; errors are ignored, because W can be computed
+        again.
+        """
         with suppress(OSError):
             write_array(path, self.weights)
 
@@ -117,10 +130,14 @@ class Exposure(NamedTuple):
         exposure = np.tile((FLOOR * self.shares).astype(np.float32), (len(rated), 1))
         for row, items in zip(exposure, rated, strict=True):
             places = place[items]
-            row[regressed] = np.maximum(row[regressed], self.weights[places[places >= 0]].sum(axis=0))
+            row[regressed] = np.maximum(
+                row[regressed], self.weights[places[places >= 0]].sum(axis=0)
+            )
         return np.power(exposure, POWER, dtype=np.float32)
 
 
 def _regressed(shares: Float64) -> Int32:
-    """Return the items that take part in the regressions, those with the most ratings, in ascending order."""
+    """Return the items that take part in the regressions, those with the most ratings, in ascending
+    order.
+    """
     return np.sort(np.argsort(-shares, kind="stable")[:MAX_ITEMS]).astype(np.int32)

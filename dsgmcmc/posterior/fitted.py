@@ -1,4 +1,6 @@
-"""A fitted model with the conventions of scikit-learn, which predicts, recommends and folds in; and `open_run`."""
+"""A fitted model with the conventions of scikit-learn, which predicts, recommends and folds in; and
+`open_run`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,15 @@ from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.rank import PATTERN_RULES, By, Ranking, allowed_items, recommendations, similar, warn_of_few
+from dsgmcmc.posterior.rank import (
+    PATTERN_RULES,
+    By,
+    Ranking,
+    allowed_items,
+    recommendations,
+    similar,
+    warn_of_few,
+)
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.files import Scratch
 from dsgmcmc.terminal import plain
@@ -35,17 +45,19 @@ T = TypeVar("T")
 
 
 def renewing(method: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a method: if a running job has removed files of its run, the run is reopened and the method repeated."""
+    """Decorate a method: if a running job has removed files of its run, the run is reopened and the
+    method repeated.
+    """
     return retry_if_gone(method, lambda model: model._renew())
 
 
 class FittedModel:
     """Methods of a fitted or loaded `dsgmcmc.BPMF`, and of the result of `dsgmcmc.open_run`.
 
-    Pairs, ratings and names may be given as data frames (pandas, polars or others with labelled columns). Predictions
-    are arrays, as for scikit-learn's regressors. `recommend` returns a data frame if its users are a data frame, and
-    otherwise a `dsgmcmc.data.arrays.Table`; `similar` always returns a Table. A pickled model contains the files of its
-    run and its ratings file.
+    Pairs, ratings and names may be given as data frames (pandas, polars or others with labelled
+    columns). Predictions are arrays, as for scikit-learn's regressors. `recommend` returns a data
+    frame if its users are a data frame, and otherwise a `dsgmcmc.data.arrays.Table`; `similar`
+    always returns a Table. A pickled model contains the files of its run and its ratings file.
 
     Attributes
     ----------
@@ -54,7 +66,8 @@ class FittedModel:
     clip : bool
         Whether to clip predictions to the range of the training ratings.
     unknown : {"prior", "refuse"}
-        Treatment of users and items that are unknown to the run: predict from the prior, or raise an error.
+        Treatment of users and items that are unknown to the run: predict from the prior, or raise
+        an error.
     columns : str, optional
         Columns of data frames that do not have usual names, such as ``user=U,item=I``.
     matrix, missing : optional
@@ -107,7 +120,9 @@ class FittedModel:
     @property
     @renewing
     def rmse_(self) -> float | None:
-        """RMSE on the test ratings; None without test ratings, for clicks, and before the run has ended."""
+        """RMSE on the test ratings; None without test ratings, for clicks, and before the run has
+        ended.
+        """
         run = self._fitted()
         if run.unfinished or not (run.config.law.can_be_evaluated and len(run.test_pairs()[0])):
             return None
@@ -127,16 +142,27 @@ class FittedModel:
     # ------------------------------------------------------------------ pickling
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return parameters, folded-in ratings, and the contents of the files of the run and its ratings, by path."""
+        """Return parameters, folded-in ratings, and the contents of the files of the run and its
+        ratings, by path.
+        """
         run_attributes = ("run_", "_predictors", "_scratch", "_rated", "_newcomers", "_new")
         state = {name: value for name, value in vars(self).items() if name not in run_attributes}
         if hasattr(self, "run_"):
             run = self.run_
             ratings = self._data or Path(str(run.facts.get("data", "")))
-            files = [path for path in sorted(run.path.rglob("*")) if path.is_file() and path != run.directory.lock_file]
-            files = [path for path in files if not path.name.startswith("exposure-")]  # can be computed again
+            files = [
+                path
+                for path in sorted(run.path.rglob("*"))
+                if path.is_file() and path != run.directory.lock_file
+            ]
+            files = [
+                path for path in files if not path.name.startswith("exposure-")
+            ]  # can be computed again
             packed = {f"{RUN}/{path.relative_to(run.path)}": path.read_bytes() for path in files}
-            state["_packed"] = packed | ({RATINGS: ratings.read_bytes()} if ratings.is_file() else {}), self._new
+            state["_packed"] = (
+                packed | ({RATINGS: ratings.read_bytes()} if ratings.is_file() else {}),
+                self._new,
+            )
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -147,7 +173,9 @@ class FittedModel:
             for name, content in files.items():
                 (scratch.path / name).parent.mkdir(parents=True, exist_ok=True)
                 (scratch.path / name).write_bytes(content)
-            self._adopt(Run(scratch.path / RUN), scratch.path / RATINGS if RATINGS in files else None)
+            self._adopt(
+                Run(scratch.path / RUN), scratch.path / RATINGS if RATINGS in files else None
+            )
             self._scratch = scratch
             self._fold(new)
 
@@ -168,7 +196,10 @@ class FittedModel:
             if self.unknown == "refuse":
                 run.vocabulary(kind).index_of(names[rows[kind] < 0], refuse=True)
             if len(names) and (rows[kind] < 0).all():
-                warnings.warn(plain(str(unknown_names(kind, list(dict.fromkeys(names.tolist()))))), stacklevel=5)
+                warnings.warn(
+                    plain(str(unknown_names(kind, list(dict.fromkeys(names.tolist()))))),
+                    stacklevel=5,
+                )
         return predictor, rows["user"], rows["item"]
 
     @overload
@@ -178,7 +209,8 @@ class FittedModel:
     def predict(self, X: Any, return_std: Literal[True]) -> tuple[Float64, Float64]: ...
 
     def predict(self, X: Any, return_std: bool = False) -> Float64 | tuple[Float64, Float64]:
-        """Predict ratings: their means or, under student-t with scale log, their medians (`dsgmcmc.model.scale`).
+        """Predict ratings: their means or, under student-t with scale log, their medians
+        (`dsgmcmc.model.scale`).
 
         Parameters
         ----------
@@ -195,19 +227,24 @@ class FittedModel:
         Raises
         ------
         InputError
-            If `unknown` is "refuse" and a name is unknown, or if ratings have no standard deviation.
+            If `unknown` is "refuse" and a name is unknown, or if ratings have no standard
+            deviation.
         NotFittedError
-            If the model is not fitted: scikit-learn's error if the program has imported scikit-learn, else the
-            error of `dsgmcmc.errors`.
+            If the model is not fitted: scikit-learn's error if the program has imported
+            scikit-learn, else the error of `dsgmcmc.errors`.
         """
         if return_std and self._fitted().config.law.point_name != "mean":
-            raise InputError("under student-t, ratings on a log scale have no standard deviation: use predict_interval")
+            raise InputError(
+                "under student-t, ratings on a log scale have no standard deviation: use"
+                " predict_interval"
+            )
         prediction = self._predict(X, PredictOptions(clip=self.clip))
         mean = prediction.mean.astype(np.float64)
         return (mean, prediction.sd.astype(np.float64)) if return_std else mean
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Float64, Float64]:
-        """Predict central intervals that contain a new rating of each pair with probability `level`.
+        """Predict central intervals that contain a new rating of each pair with probability
+        `level`.
 
         Returns
         -------
@@ -229,21 +266,33 @@ class FittedModel:
         return predictor.probabilities(users, items).astype(np.float64)
 
     def score(self, X: Any, y: Any) -> float:
-        """Return the coefficient of determination R^2 of the predictions, as scikit-learn's regressors do."""
+        """Return the coefficient of determination R^2 of the predictions, as scikit-learn's
+        regressors do.
+        """
         truth = np.asarray(y, np.float64)
-        residual, total = (float(((truth - value) ** 2).sum()) for value in (self.predict(X), truth.mean()))
-        return 1.0 - residual / total if total else float(not residual)  # for a constant as in scikit-learn
+        residual, total = (
+            float(((truth - value) ** 2).sum()) for value in (self.predict(X), truth.mean())
+        )
+        return (
+            1.0 - residual / total if total else float(not residual)
+        )  # for a constant as in scikit-learn
 
     # ------------------------------------------------------------------ new ratings
 
     def fold_in(
-        self, X: Any = None, y: Any = None, *, kind: Literal["user", "item"] = "user", features: Any = None
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        kind: Literal["user", "item"] = "user",
+        features: Any = None,
     ) -> Self:
-        """Fold in new ratings and features of users, known or new, without sampling again; return a new model.
+        """Fold in new ratings and features of users, known or new, without sampling again; return a
+        new model.
 
         The posterior of the rows of these users is exact given each saved draw of the items
-        (`dsgmcmc.posterior.newcomers`). The original model does not change. Ratings and features that cannot be used,
-        such as ratings of unknown items, are left out with a warning.
+        (`dsgmcmc.posterior.newcomers`). The original model does not change. Ratings and features
+        that cannot be used, such as ratings of unknown items, are left out with a warning.
 
         Parameters
         ----------
@@ -252,8 +301,8 @@ class FittedModel:
         kind : {"user", "item"}
             Side whose rows are computed; with "item", known users rate known or new items.
         features : optional
-            Features of these users (or items), in the form of `user_features` of `BPMF`, with the columns from which
-            the features of the run were made.
+            Features of these users (or items), in the form of `user_features` of `BPMF`, with the
+            columns from which the features of the run were made.
 
         Returns
         -------
@@ -271,9 +320,16 @@ class FittedModel:
         return model
 
     def update(
-        self, X: Any = None, y: Any = None, *, kind: Literal["user", "item"] = "user", features: Any = None
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        kind: Literal["user", "item"] = "user",
+        features: Any = None,
     ) -> Self:
-        """Fold in new ratings and features as `fold_in` does, but in place; the last rating of a pair counts."""
+        """Fold in new ratings and features as `fold_in` does, but in place; the last rating of a
+        pair counts.
+        """
         for note in self._add(X, y, kind, features):
             warnings.warn(plain(note), stacklevel=2)
         return self
@@ -281,11 +337,17 @@ class FittedModel:
     @renewing
     def _add(self, X: Any, y: Any, kind: str, features: Any) -> list[str]:
         """Fold in new ratings and features in addition to earlier ones; return notes for the user."""
-        new = NewRatings.read(self._fitted(), X, y, kind, features, self.columns, self.matrix, self.missing)
-        return new.doubts(self._fitted()) + self._fold(new if self._new is None else self._new.updated(new))
+        new = NewRatings.read(
+            self._fitted(), X, y, kind, features, self.columns, self.matrix, self.missing
+        )
+        return new.doubts(self._fitted()) + self._fold(
+            new if self._new is None else self._new.updated(new)
+        )
 
     def _fold(self, new: NewRatings | None) -> list[str]:
-        """Compute all rows with new ratings or features from the current run; return notes for the user."""
+        """Compute all rows with new ratings or features from the current run; return notes for the
+        user.
+        """
         newcomers, notes = None, list[str]()
         if new is not None:
             newcomers, notes = fold_in(self._fitted(), new, self._data)
@@ -324,19 +386,20 @@ class FittedModel:
         seed : int, optional
             Seed for Thompson sampling; without a seed, every call uses different random numbers.
         at_least : float, optional
-            With ``likely``, the lowest rating that counts as liked, by default `dsgmcmc.posterior.rank.liked_from`;
-            with ``mean`` and ``thompson``, rank by the probability of a rating of at least this value; other rules do
-            not allow it.
+            With ``likely``, the lowest rating that counts as liked, by default
+            `dsgmcmc.posterior.rank.liked_from`; with ``mean`` and ``thompson``, rank by the
+            probability of a rating of at least this value; other rules do not allow it.
         include_rated : bool
-            Whether to recommend also items that the users rated, in training or when they were folded in.
+            Whether to recommend also items that the users rated, in training or when they were
+            folded in.
         candidates, exclude : as `users`, optional
             Items that may be recommended (default all), and items that must not be recommended.
 
         Returns
         -------
         Table, or a data frame if `users` is a data frame or a column of a data frame
-            Columns ``user_id, item_id, score, rank``; ``sd, q05, q95`` of the predictor; and ``ratings``, the number of
-            training ratings of the item.
+            Columns ``user_id, item_id, score, rank``; ``sd, q05, q95`` of the predictor; and
+            ``ratings``, the number of training ratings of the item.
 
         Raises
         ------
@@ -344,7 +407,9 @@ class FittedModel:
             If a user or every candidate is unknown, an option is invalid, or items were folded in.
         """
         run = self._fitted()
-        lists = (None if items is None else list_names(items, "item") for items in (candidates, exclude))
+        lists = (
+            None if items is None else list_names(items, "item") for items in (candidates, exclude)
+        )
         among, notes = allowed_items(run, *lists)
         ranking = Ranking(n, by, z, seed, self.clip, at_least, include_rated, among)
         needs_rated = not include_rated or by in PATTERN_RULES
@@ -354,23 +419,40 @@ class FittedModel:
             warnings.warn(plain(note), stacklevel=3)  # of the caller, beyond `renewing`
         newcomers = self._newcomers
         if newcomers is not None and newcomers.kind == "item":
-            raise InputError("this model has folded-in items, which cannot be ranked: recommend from the run itself")
-        names = np.sort(run.users.ids).tolist() if users is None else list(dict.fromkeys(list_names(users, "user")))
+            raise InputError(
+                "this model has folded-in items, which cannot be ranked: recommend from the run"
+                " itself"
+            )
+        names = (
+            np.sort(run.users.ids).tolist()
+            if users is None
+            else list(dict.fromkeys(list_names(users, "user")))
+        )
         rows = Predictor(run, PredictOptions(), newcomers).index_of("user", names)
-        run.users.index_of([name for name, row in zip(names, rows.tolist(), strict=True) if row < 0], refuse=True)
+        run.users.index_of(
+            [name for name, row in zip(names, rows.tolist(), strict=True) if row < 0], refuse=True
+        )
         rated = self._rated if needs_rated else None
         blocks = list(recommendations(run, rows, ranking, rated, newcomers))
-        table = Table({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {})
+        table = Table(
+            {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+            if blocks
+            else {}
+        )
         return as_given(users, table)
 
     @renewing
     def similar(self, name: Any, n: int = 10, *, kind: Literal["user", "item"] = "item") -> Table:
-        """Return the items (or users) most similar to a given one, as `dsgmcmc.posterior.rank.similar` does."""
+        """Return the items (or users) most similar to a given one, as
+        `dsgmcmc.posterior.rank.similar` does.
+        """
         return Table(similar(self._fitted(), kind, name, n))
 
     @renewing
     def to_arviz(self) -> Any:
-        """Return the run as an xarray.DataTree for ArviZ, with the groups of `dsgmcmc.posterior.export.to_datatree`."""
+        """Return the run as an xarray.DataTree for ArviZ, with the groups of
+        `dsgmcmc.posterior.export.to_datatree`.
+        """
         from dsgmcmc.posterior.export import to_datatree
 
         return to_datatree(self._fitted())
@@ -379,14 +461,15 @@ class FittedModel:
 def open_run(path: str | PathLike[str], *, data: str | PathLike[str] | None = None) -> FittedModel:
     """Open a run directory, written by ``dsgmcmc sample`` or by `BPMF.fit` with `out`.
 
-    If the run is still being sampled, or was killed, the draws saved by the newest checkpoint are used; moments and
-    monitored predictions are available once the run has ended.
+    If the run is still being sampled, or was killed, the draws saved by the newest checkpoint are
+    used; moments and monitored predictions are available once the run has ended.
 
     Parameters
     ----------
     path : path of a run directory
     data : path, optional
-        Ratings file of the run, if it was moved; only `FittedModel.recommend` and new ratings of known users need it.
+        Ratings file of the run, if it was moved; only `FittedModel.recommend` and new ratings of
+        known users need it.
 
     Returns
     -------

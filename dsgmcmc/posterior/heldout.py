@@ -21,21 +21,23 @@ PART = 20_000
 
 
 class TestPredictions(NamedTuple):
-    """Posterior predictions of the test ratings, all (q,) float64, in the order of the ratings file.
+    """Posterior predictions of the test ratings, all (q,) float64, in the order of the ratings
+    file.
 
     Attributes
     ----------
     rating : float64
         Observed ratings.
     mean, variance : float64
-        Mean and variance of the predictor over the draws of all chains, on the scale of the likelihood
-        (`dsgmcmc.model.scale`), as are the noise variance and `shape`.
+        Mean and variance of the predictor over the draws of all chains, on the scale of the
+        likelihood (`dsgmcmc.model.scale`), as are the noise variance and `shape`.
     noise_variance : float64
         Posterior mean of the noise variance of every rating.
     probability : (q, R) float64 or None
         Probabilities of the levels, over the draws of all chains, if ratings are ordinal.
     shape : (q, m) float64 or None
-        Means of the likelihood's further parameters (`Law.shape_of`), if any, over the draws of all chains.
+        Means of the likelihood's further parameters (`Law.shape_of`), if any, over the draws of all
+        chains.
     """
 
     rating: Float64
@@ -46,35 +48,57 @@ class TestPredictions(NamedTuple):
     shape: Float64 | None = None
 
     def point(self, law: type[Law]) -> Float64:
-        """Return the predictions of the ratings under a likelihood, in units of the ratings (`Law.point_name`)."""
+        """Return the predictions of the ratings under a likelihood, in units of the ratings
+        (`Law.point_name`).
+        """
         return law.point(self.mean, self.variance + self.noise_variance)
 
     def predictive(self, law: type[Law], levels: Float64 | None) -> Predictive:
-        """Return predictive distributions under a likelihood; `levels` are the levels of the ratings, if any."""
-        variance, parameters = self.variance + self.noise_variance, (self.noise_variance, self.shape)
-        return law.predictive_of_moments(Moments(self.mean, variance, self.probability, levels, *parameters))
+        """Return predictive distributions under a likelihood; `levels` are the levels of the
+        ratings, if any.
+        """
+        variance, parameters = (
+            self.variance + self.noise_variance,
+            (self.noise_variance, self.shape),
+        )
+        return law.predictive_of_moments(
+            Moments(self.mean, variance, self.probability, levels, *parameters)
+        )
 
 
 def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
-    """Yield predictions of the test ratings of a run that has ended, at most `PART` at a time to limit memory.
+    """Yield predictions of the test ratings of a run that has ended, at most `PART` at a time to
+    limit memory.
 
-    Predictions are pooled over chains. Raises InputError if a posterior is damaged or contradicts ``run.toml``.
+    Predictions are pooled over chains. Raises InputError if a posterior is damaged or contradicts
+    ``run.toml``.
     """
     return _pooled(newest_states(run, run.read_settings()[1]))
 
 
 def _pooled(posteriors: Sequence[Snapshot]) -> Iterator[TestPredictions]:
     """Yield predictions that are pooled over the posteriors of all chains."""
-    keys = {key for posterior in posteriors for key in posterior.block_keys() if key.object == "test"}
+    keys = {
+        key for posterior in posteriors for key in posterior.block_keys() if key.object == "test"
+    }
     fields = [field for field in TestPredictions._fields if field in {key.field for key in keys}]
     for block in sorted({key.block for key in keys}):
-        chains = [posterior.read_all(Key("test", "W", block, field) for field in fields) for posterior in posteriors]
+        chains = [
+            posterior.read_all(Key("test", "W", block, field) for field in fields)
+            for posterior in posteriors
+        ]
         by_field = dict(zip(fields, zip(*chains, strict=True), strict=True))
         for start in range(0, len(chains[0][0]), PART):
             part = slice(start, start + PART)
-            stacked = {field: np.array([x[part] for x in arrays], np.float64) for field, arrays in by_field.items()}
+            stacked = {
+                field: np.array([x[part] for x in arrays], np.float64)
+                for field, arrays in by_field.items()
+            }
             pooled = {field: values.mean(axis=0) for field, values in stacked.items()}
-            pooled |= {"rating": stacked["rating"][0], "variance": pooled["variance"] + stacked["mean"].var(axis=0)}
+            pooled |= {
+                "rating": stacked["rating"][0],
+                "variance": pooled["variance"] + stacked["mean"].var(axis=0),
+            }
             yield TestPredictions(**pooled)
 
 
@@ -83,7 +107,8 @@ _PREDICTED: WeakKeyDictionary[Run, TestPredictions] = WeakKeyDictionary()
 
 
 def predict_test(run: Run) -> TestPredictions:
-    """Return posterior predictions of the test ratings, in the order of `Run.test_pairs`, pooled over chains.
+    """Return posterior predictions of the test ratings, in the order of `Run.test_pairs`, pooled
+    over chains.
 
     Raises
     ------
@@ -93,9 +118,15 @@ def predict_test(run: Run) -> TestPredictions:
     if run in _PREDICTED:
         return _PREDICTED[run]
     if not len(run.test_pairs()[0]):
-        raise InputError(f"{run.path} was sampled without test ratings: prepare the data with --test-fraction 0.1")
+        raise InputError(
+            f"{run.path} was sampled without test ratings: prepare the data with"
+            " --test-fraction 0.1"
+        )
     if run.unfinished:
-        raise InputError(f"{run.path} has not ended: its test ratings are predicted when its job ends, or is stopped")
+        raise InputError(
+            f"{run.path} has not ended: its test ratings are predicted when its job ends, or is"
+            " stopped"
+        )
     parts = zip(TestPredictions._fields, zip(*_pooled(run.states), strict=True), strict=True)
     joined = {field: np.concatenate(arrays) for field, arrays in parts if arrays[0] is not None}
     _PREDICTED[run] = TestPredictions(**joined)

@@ -1,6 +1,8 @@
-"""The index of a run: the original names of rows and columns, for use of the run without its ratings file.
+"""The index of a run: the original names of rows and columns, for use of the run without its
+ratings file.
 
-The index is a snapshot of kind ``index`` in ``RUN/index``, written once, before the first iteration:
+The index is a snapshot of kind ``index`` in ``RUN/index``, written once, before the first
+iteration:
 
 =====================================  ==================================================================
 ``ids/{W,H}/000000/integers``          (n,) int64: names, if all are integers; otherwise
@@ -14,8 +16,8 @@ The index is a snapshot of kind ``index`` in ``RUN/index``, written once, before
 ``test/W/000000/{rows,columns}``       (q,) int32: the pairs of the test ratings, in the order of the ratings file
 =====================================  ==================================================================
 
-Arrays are in the order of the rows of the factors, with all blocks joined. The rows of W are the rows of the ratings
-file, which are items if the run is ``transposed``.
+Arrays are in the order of the rows of the factors, with all blocks joined. The rows of W are the
+rows of the ratings file, which are items if the run is ``transposed``.
 """
 
 from __future__ import annotations
@@ -42,11 +44,15 @@ _SLAB_ROWS = 1 << 20  # rows whose features are read at a time
 
 
 def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, facts: Facts) -> None:
-    """Write the index of a run that this process has locked, unless the index is complete and made from these facts.
+    """Write the index of a run that this process has locked, unless the index is complete and made
+    from these facts.
 
     `facts` are the facts with which the run's snapshots must agree (`dsgmcmc.storage.rundir`).
     """
-    recorded, path = {**facts, "config_hash": config_hash, "data_hash": ratings.digest}, run.path / INDEX
+    recorded, path = (
+        {**facts, "config_hash": config_hash, "data_hash": ratings.digest},
+        run.path / INDEX,
+    )
     with suppress(InputError):  # of a job with other settings, which ended before it wrote run.toml
         if is_whole(path, "it is written again"):
             check_made_with(read_manifest(path), recorded, path)
@@ -68,7 +74,9 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
         blocks |= _encode_texts("features", factor, stored.groups, "groups_")
         blocks[Key("features", factor, 0, "centre")] = _feature_means(ratings, side)
         if stored.encoding:
-            blocks[Key("features", factor, 0, "encoding")] = np.frombuffer(stored.encoding.encode(), np.uint8)
+            blocks[Key("features", factor, 0, "encoding")] = np.frombuffer(
+                stored.encoding.encode(), np.uint8
+            )
     indptr, columns, _ = ratings.slab("test", 0, ratings.n_rows)
     rows = np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr))
     blocks[Key("test", "W", 0, "rows")] = rows
@@ -77,7 +85,9 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
 
 
 def _feature_means(ratings: Ratings, side: Side) -> Float64:
-    """Return the means of the features over rows (or columns) that have features, (F,) float64, to centre them."""
+    """Return the means of the features over rows (or columns) that have features, (F,) float64, to
+    centre them.
+    """
     stored = ratings.features[side]
     total, n = np.zeros(len(stored.names)), len(stored.indptr) - 1
     for start in range(0, n, _SLAB_ROWS):
@@ -86,13 +96,20 @@ def _feature_means(ratings: Ratings, side: Side) -> Float64:
     return total / max(int((np.diff(stored.indptr) > 0).sum()), 1)
 
 
-def _encode_texts(content: str, factor: str, names: Iterable[str], prefix: str = "") -> dict[Key, Array]:
-    """Encode names as concatenated UTF-8 and offsets, the fields ``text`` and ``offsets`` of the object `content`."""
+def _encode_texts(
+    content: str, factor: str, names: Iterable[str], prefix: str = ""
+) -> dict[Key, Array]:
+    """Encode names as concatenated UTF-8 and offsets, the fields ``text`` and ``offsets`` of the
+    object `content`.
+    """
     encoded = [name.encode() for name in names]
     offsets = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum([len(name) for name in encoded], out=offsets[1:])
     text = np.frombuffer(b"".join(encoded), np.uint8)
-    return {Key(content, factor, 0, f"{prefix}text"): text, Key(content, factor, 0, f"{prefix}offsets"): offsets}
+    return {
+        Key(content, factor, 0, f"{prefix}text"): text,
+        Key(content, factor, 0, f"{prefix}offsets"): offsets,
+    }
 
 
 class Vocabulary:
@@ -114,7 +131,11 @@ class Vocabulary:
     def __init__(self, kind: str, ids: Array) -> None:
         self.kind, self.ids = kind, ids
         self.integers = ids.dtype == np.int64
-        self._order = np.argsort(ids, kind="stable").astype(np.int32) if self.integers else np.zeros(0, np.int32)
+        self._order = (
+            np.argsort(ids, kind="stable").astype(np.int32)
+            if self.integers
+            else np.zeros(0, np.int32)
+        )
         self._sorted = ids[self._order]
         self._rows = {} if self.integers else {name: row for row, name in enumerate(ids.tolist())}
 
@@ -138,8 +159,8 @@ class Vocabulary:
         Raises
         ------
         InputError
-            If `names` must be integers but has other values, or if `refuse` is true and names are unknown; the error
-            lists the first five.
+            If `names` must be integers but has other values, or if `refuse` is true and names are
+            unknown; the error lists the first five.
         """
         names = self.typed(names)
         if self.integers:
@@ -152,21 +173,35 @@ class Vocabulary:
         return index
 
     def typed(self, names: Sequence[Any] | Array) -> Array:
-        """Convert names to the type of `ids`, int64 or object; raises InputError if they cannot be int64."""
+        """Convert names to the type of `ids`, int64 or object; raises InputError if they cannot be
+        int64.
+        """
         given = np.asarray(names)
         if given.dtype.kind in "fO":
-            refuse_rounded(given if given.dtype.kind == "f" else [x for x in given if isinstance(x, float)], self.kind)
+            refuse_rounded(
+                given if given.dtype.kind == "f" else [x for x in given if isinstance(x, float)],
+                self.kind,
+            )
         if not self.integers:
-            return np.array([str(name) for name in (given.tolist() if given is names else names)], object)
+            return np.array(
+                [str(name) for name in (given.tolist() if given is names else names)], object
+            )
         if given.dtype.kind == "i" or given.size == 0:
             return given.astype(np.int64)
         try:
-            values = [value.strip() if isinstance(value, str) else value for value in given.tolist()]
+            values = [
+                value.strip() if isinstance(value, str) else value for value in given.tolist()
+            ]
             numbers = np.array([int(value) for value in values], np.int64)
-            if any(n != value and str(n) != value for n, value in zip(numbers.tolist(), values, strict=True)):
+            if any(
+                n != value and str(n) != value
+                for n, value in zip(numbers.tolist(), values, strict=True)
+            ):
                 raise ValueError  # 1.5, or text such as 007 and 1_0
         except (TypeError, ValueError, OverflowError):
-            raise InputError(f"the run's {self.kind}s have integer names; found {listed(given.tolist())}") from None
+            raise InputError(
+                f"the run's {self.kind}s have integer names; found {listed(given.tolist())}"
+            ) from None
         return numbers
 
 
@@ -182,10 +217,11 @@ def unknown_names(kind: str, names: list[Any]) -> InputError:
 
 
 def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> dict[int, str]:
-    """Read titles from a file (`dsgmcmc.data.titles`) for the run's items whose line matches a regular expression.
+    """Read titles from a file (`dsgmcmc.data.titles`) for the run's items whose line matches a
+    regular expression.
 
-    Returns titles by item row; items that are not in the file are left out. Raises InputError if the file cannot be
-    read, or has no item of the run.
+    Returns titles by item row; items that are not in the file are left out. Raises InputError if
+    the file cannot be read, or has no item of the run.
     """
     rows = {str(name): row for row, name in enumerate(items.ids.tolist())}
     titles = read_titles(path, matching).items()
@@ -195,7 +231,9 @@ def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> d
     if not result:
         examples = ", ".join(str(name) for name in items.ids[:3])
         lines = f"no line of {path} that matches {matching!r}" if matching else f"no line of {path}"
-        raise InputError(f"{lines} has an item of the run; their names are, for example, {examples}")
+        raise InputError(
+            f"{lines} has an item of the run; their names are, for example, {examples}"
+        )
     return result
 
 
@@ -223,20 +261,34 @@ class Index:
         return Vocabulary(kind, np.array(texts, dtype=object) if integers is None else integers)
 
     def features(self, kind: str) -> tuple[list[str], list[str]]:
-        """Return names and groups of the features of users or items; empty if the ratings had no features."""
-        return self._read_texts("features", kind, "names_"), self._read_texts("features", kind, "groups_")
+        """Return names and groups of the features of users or items; empty if the ratings had no
+        features.
+        """
+        return self._read_texts("features", kind, "names_"), self._read_texts(
+            "features", kind, "groups_"
+        )
 
     def feature_sizes(self) -> dict[Factor, tuple[int, int]]:
-        """Return the numbers of features and of feature groups, by factor; factors without features are left out."""
+        """Return the numbers of features and of feature groups, by factor; factors without features
+        are left out.
+        """
         features = {Factor[factor]: self.features(kind) for kind, factor in self.factors.items()}
-        return {factor: (len(names), len(set(groups))) for factor, (names, groups) in features.items() if names}
+        return {
+            factor: (len(names), len(set(groups)))
+            for factor, (names, groups) in features.items()
+            if names
+        }
 
     def quantities(self, config: ResolvedConfig, levels: int) -> Quantities:
-        """Return all quantities of the run's model; `levels` is the number of levels of the ratings."""
+        """Return all quantities of the run's model; `levels` is the number of levels of the
+        ratings.
+        """
         return config.quantities(self.transposed, self.feature_sizes(), levels)
 
     def encoding(self, kind: str) -> tuple[str, Float64]:
-        """Return the encoding of the features as JSON (empty if the ratings file has none), and the features' means."""
+        """Return the encoding of the features as JSON (empty if the ratings file has none), and the
+        features' means.
+        """
         encoding = self._read("features", kind, "encoding")
         centre = self._snapshot.read(Key("features", self.factors[kind], 0, "centre"))
         return "" if encoding is None else encoding.tobytes().decode(), centre
@@ -248,13 +300,16 @@ class Index:
 
     def _read_texts(self, content: str, kind: str, prefix: str = "") -> list[str]:
         """Read names written by `_encode_texts`; none if the index does not have them."""
-        text, offsets = (self._read(content, kind, f"{prefix}{part}") for part in ("text", "offsets"))
+        text, offsets = (
+            self._read(content, kind, f"{prefix}{part}") for part in ("text", "offsets")
+        )
         if text is None or offsets is None:
             return []
         return [text[start:stop].tobytes().decode() for start, stop in pairwise(offsets.tolist())]
 
     def lengths(self) -> tuple[dict[str, int], int]:
-        """Return the number of rows of each factor, and the number of test ratings, from the manifest.
+        """Return the number of rows of each factor, and the number of test ratings, from the
+        manifest.
 
         Raises InputError if an array is missing, or lengths contradict each other.
         """
@@ -264,11 +319,20 @@ class Index:
             (rows[factor],) = shapes.get(Key("ratings", factor, 0, "count"), (0,))
             has_integers = shapes.get(Key("ids", factor, 0, "integers")) == (rows[factor],)
             has_texts = shapes.get(Key("ids", factor, 0, "offsets")) == (rows[factor] + 1,)
-            if not rows[factor] or not (has_integers or (has_texts and Key("ids", factor, 0, "text") in shapes)):
-                raise InputError(f"{self._snapshot.path} is inconsistent: not every row of {factor} has one name")
-        test_rows, test_columns = (shapes.get(Key("test", "W", 0, name)) for name in ("rows", "columns"))
+            if not rows[factor] or not (
+                has_integers or (has_texts and Key("ids", factor, 0, "text") in shapes)
+            ):
+                raise InputError(
+                    f"{self._snapshot.path} is inconsistent: not every row of {factor} has one name"
+                )
+        test_rows, test_columns = (
+            shapes.get(Key("test", "W", 0, name)) for name in ("rows", "columns")
+        )
         if test_rows is None or test_rows != test_columns or len(test_rows) != 1:
-            raise InputError(f"{self._snapshot.path} is inconsistent: not every test rating has a row and a column")
+            raise InputError(
+                f"{self._snapshot.path} is inconsistent: not every test rating has a row and a"
+                " column"
+            )
         return rows, test_rows[0]
 
     def counts(self, kind: str) -> Int64:
@@ -276,6 +340,10 @@ class Index:
         return self._snapshot.read(Key("ratings", self.factors[kind], 0, "count"))
 
     def test_pairs(self) -> tuple[Int32, Int32]:
-        """Return the rows of users and items of the test ratings, (q,) int32 each, in the order of the ratings file."""
-        rows, columns = (self._snapshot.read(Key("test", "W", 0, name)) for name in ("rows", "columns"))
+        """Return the rows of users and items of the test ratings, (q,) int32 each, in the order of
+        the ratings file.
+        """
+        rows, columns = (
+            self._snapshot.read(Key("test", "W", 0, name)) for name in ("rows", "columns")
+        )
         return (columns, rows) if self.transposed else (rows, columns)

@@ -1,32 +1,36 @@
 r"""Folds in users or items with new ratings: computes their exact posterior given each saved draw.
 
-The chain is not continued. Given a draw, the ratings x of a row depend on the other side only through phi_j = (H_j, 1),
-so theta of the row, with prior N(m, Lambda^-1), has the normal distribution [Salakhutdinov 2008, eq. 11]
+The chain is not continued. Given a draw, the ratings x of a row depend on the other side only
+through phi_j = (H_j, 1), so theta of the row, with prior N(m, Lambda^-1), has the normal
+distribution [Salakhutdinov 2008, eq. 11]
 
     precision  Lambda* = Lambda + tau sum_j g'_j phi_j phi_j^T
     mean       Lambda*^-1 (Lambda m + tau sum_j g'_j (x_j - mu - b_j) phi_j)
 
-where g'_j is the noise scale of H_j. The mean m includes the implicit features from the items that the row rated, if
-the model has them, and the term B^T f from the features f of the row. A row without ratings has its prior distribution,
-which depends only on its features.
+where g'_j is the noise scale of H_j. The mean m includes the implicit features from the items that
+the row rated, if the model has them, and the term B^T f from the features f of the row. A row
+without ratings has its prior distribution, which depends only on its features.
 
-The mixture over all saved draws is the posterior of the row given its ratings and the old ratings of all other rows.
-The only approximation is that the new ratings do not change other parameters. For a row that the run knows, x has both
-the old ratings and the new ratings. If rows have individual noise scales, theta | g and g | theta ~ Gamma((nu + n) / 2,
-(nu + tau SSE) / 2) are drawn in turns, `GIBBS_TURNS` times from g = 1, with n the number of ratings of the row and SSE
-the sum of its squared residuals times g'_j; the distribution of theta given the last g is used.
+The mixture over all saved draws is the posterior of the row given its ratings and the old ratings
+of all other rows. The only approximation is that the new ratings do not change other parameters.
+For a row that the run knows, x has both the old ratings and the new ratings. If rows have
+individual noise scales, theta | g and g | theta ~ Gamma((nu + n) / 2, (nu + tau SSE) / 2) are drawn
+in turns, `GIBBS_TURNS` times from g = 1, with n the number of ratings of the row and SSE the sum of
+its squared residuals times g'_j; the distribution of theta given the last g is used.
 
-If the model has levels of time, it is unknown which new ratings were given together. Their effects of time are taken
-to be independent, so that the noise variance is 1 / (tau g') + sum_l 1 / lambda_l in place of
-1 / (tau g'), with lambda_l the precision of the effects of level l. Under likelihoods that are not conditionally
-normal, the likelihood of a rating is integrated over the effects.
+If the model has levels of time, it is unknown which new ratings were given together. Their effects
+of time are taken to be independent, so that the noise variance is 1 / (tau g') + sum_l 1 / lambda_l
+in place of 1 / (tau g'), with lambda_l the precision of the effects of level l. Under likelihoods
+that are not conditionally normal, the likelihood of a rating is integrated over the effects.
 
-New ratings of rows that the run knows are added to the old ratings, and replace old ratings of equal pairs; this needs
-the ratings file. New features are encoded by the encoding of the run's features, and centred by their means. A row that
-the run knows keeps its features from the ratings file, unless new features are given.
+New ratings of rows that the run knows are added to the old ratings, and replace old ratings of
+equal pairs; this needs the ratings file. New features are encoded by the encoding of the run's
+features, and centred by their means. A row that the run knows keeps its features from the ratings
+file, unless new features are given.
 
-**Ordinal ratings and counts.** The distribution of a row is not normal. Therefore the row is drawn once at each saved
-draw (`dsgmcmc.posterior.drawn_rows`), with individual scale and thresholds if the model has them.
+**Ordinal ratings and counts.** The distribution of a row is not normal. Therefore the row is drawn
+once at each saved draw (`dsgmcmc.posterior.drawn_rows`), with individual scale and thresholds if
+the model has them.
 """
 
 from __future__ import annotations
@@ -65,8 +69,8 @@ class NewRatings(NamedTuple):
     kind : {"user", "item"}
         Kind of the rows that are computed.
     names, others, values : (n,) array
-        Original names of the user (or item) and of the item (or user) of each rating, and the ratings. If a pair has
-        several ratings, the last one counts.
+        Original names of the user (or item) and of the item (or user) of each rating, and the
+        ratings. If a pair has several ratings, the last one counts.
     described : dict of name to (1, F) sparse matrix
         Features of users (or items) by original name, with or without ratings, from `describe_new`.
     """
@@ -81,8 +85,8 @@ class NewRatings(NamedTuple):
     def read(cls, run: Run, X: Any, y: Any, kind: str, features: Any, *form: Any) -> NewRatings:
         """Read ratings and features in the form of `dsgmcmc.posterior.fitted.FittedModel.fold_in`.
 
-        `form` are the arguments `columns`, `matrix` and `missing` of `BPMF`. Raises InputError if both are missing, or
-        if one is invalid.
+        `form` are the arguments `columns`, `matrix` and `missing` of `BPMF`. Raises InputError if
+        both are missing, or if one is invalid.
         """
         from dsgmcmc.data.arrays import read_ratings
 
@@ -108,32 +112,48 @@ class NewRatings(NamedTuple):
         margin = 0.0 if run.levels is not None and len(run.levels) <= MAX_THRESHOLDS else high - low
         notes, n = list[str](), len(self.values)
         if repeated := n - len(set(zip(self.names.tolist(), self.others.tolist(), strict=True))):
-            notes.append(f"{repeated} rating(s) left out: later ratings of the same pairs replace them")
-        if outside := np.count_nonzero((self.values < low - margin) | (self.values > high + margin)):
-            notes.append(f"{outside} new rating(s) are outside the training ratings, which are {low:g} to {high:g}")
+            notes.append(
+                f"{repeated} rating(s) left out: later ratings of the same pairs replace them"
+            )
+        if outside := np.count_nonzero(
+            (self.values < low - margin) | (self.values > high + margin)
+        ):
+            notes.append(
+                f"{outside} new rating(s) are outside the training ratings, which are {low:g} to"
+                f" {high:g}"
+            )
         return notes
 
     def updated(self, later: NewRatings) -> NewRatings:
         """Return these ratings and features with later ones; raise InputError if the kinds differ."""
         if self.kind != later.kind:
-            raise InputError(f"this model has folded-in {self.kind}s: fold in {later.kind}s from the run itself")
-        names, others, values = (np.concatenate([a, b]) for a, b in zip(self[1:4], later[1:4], strict=True))
+            raise InputError(
+                f"this model has folded-in {self.kind}s: fold in {later.kind}s from the run itself"
+            )
+        names, others, values = (
+            np.concatenate([a, b]) for a, b in zip(self[1:4], later[1:4], strict=True)
+        )
         return NewRatings(self.kind, names, others, values, self.described | later.described)
 
 
-def describe_new(run: Run, kind: str, given: Any, columns: str | None = None) -> dict[Any, csr_matrix]:
+def describe_new(
+    run: Run, kind: str, given: Any, columns: str | None = None
+) -> dict[Any, csr_matrix]:
     """Encode new features with the run's encoding; return a (1, F) sparse matrix for each name.
 
-    `given` is a Description, or any argument of `dsgmcmc.data.arrays.read_features`. Kinds and separator of a
-    Description are ignored, because columns keep their kinds in the run. Raises InputError if the run has no features
-    of this kind or no encoding of them, or if the file is invalid.
+    `given` is a Description, or any argument of `dsgmcmc.data.arrays.read_features`. Kinds and
+    separator of a Description are ignored, because columns keep their kinds in the run. Raises
+    InputError if the run has no features of this kind or no encoding of them, or if the file is
+    invalid.
     """
     from dsgmcmc.data.arrays import read_features
     from dsgmcmc.data.features import Description, Encoding, encode_new
 
     if not run.feature_names(kind):
         advice = f"leave them out, or prepare the ratings with --{kind}-features and sample again"
-        raise InputError(f"features of {kind}s are given, but {run.path} was sampled without them: {advice}")
+        raise InputError(
+            f"features of {kind}s are given, but {run.path} was sampled without them: {advice}"
+        )
     with refusing(f"{run.path} cannot be used for new features of {kind}s", ValueError):
         encoding = Encoding.parse(run.index.encoding(kind)[0])
     integers = run.vocabulary(kind).integers
@@ -144,7 +164,7 @@ def describe_new(run: Run, kind: str, given: Any, columns: str | None = None) ->
     return dict(zip(keys, features.matrix(), strict=True))
 
 
-# ---------------------------------------------------------------------- new ratings with the ratings of the run
+# ---------------------------------------------------------- new ratings with the ratings of the run
 
 
 def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn, list[str]]:
@@ -166,14 +186,17 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
     Raises
     ------
     InputError
-        If a name has the wrong type, nothing is left to fold in, or a known row needs the missing ratings file.
+        If a name has the wrong type, nothing is left to fold in, or a known row needs the missing
+        ratings file.
     """
     vocabulary, other = run.vocabulary(new.kind), run.vocabulary(OTHER[new.kind])
     others, notes = other.index_of(new.others), list[str]()
     used = others >= 0
     if not used.all():
         unknown = list(dict.fromkeys(new.others[~used].tolist()))
-        notes.append(f"{int((~used).sum())} rating(s) left out: {unknown_names(other.kind, unknown)}")
+        notes.append(
+            f"{int((~used).sum())} rating(s) left out: {unknown_names(other.kind, unknown)}"
+        )
     names, values = vocabulary.typed(new.names)[used], np.asarray(new.values)[used]
     others = others[used]
     ids = np.array(sorted({*names.tolist(), *new.described}), vocabulary.ids.dtype)
@@ -185,7 +208,9 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
         with run.open_ratings(data) as ratings:
             places, old_others, old_values = training_ratings(ratings, new.kind, known[old])
             if run.feature_names(new.kind):
-                described = _stored_features(run, ratings, new.kind, ids[old], known[old]) | described
+                described = (
+                    _stored_features(run, ratings, new.kind, ids[old], known[old]) | described
+                )
         rows = np.concatenate([old[places], rows])
         others, values = np.concatenate([old_others, others]), np.concatenate([old_values, values])
     pairs = rows.astype(np.int64) * len(other) + others
@@ -218,7 +243,9 @@ def training_ratings(ratings: Ratings, kind: str, rows: Int32) -> tuple[Array, I
     return positions, others, values
 
 
-def _stored_features(run: Run, ratings: Ratings, kind: str, names: Array, rows: Int32) -> dict[Any, csr_matrix]:
+def _stored_features(
+    run: Run, ratings: Ratings, kind: str, names: Array, rows: Int32
+) -> dict[Any, csr_matrix]:
     """Read the features of users (or items) in the run, a (1, F) sparse matrix by name."""
     side = SIDES["WH".index(run.index.factors[kind])]
     slabs = (ratings.feature_slab(side, row, row + 1) for row in rows.tolist())
@@ -226,7 +253,10 @@ def _stored_features(run: Run, ratings: Ratings, kind: str, names: Array, rows: 
 
 
 def _stacked(described: Mapping[Any, csr_matrix], names: Array, width: int) -> csr_matrix | None:
-    """Return features in the order of names, (n, width); rows without features are empty. None without features."""
+    """Return features in the order of names, (n, width); rows without features are empty.
+
+    None without features.
+    """
     from scipy.sparse import csr_matrix, vstack  # slow to import
 
     if not width:
@@ -234,7 +264,7 @@ def _stacked(described: Mapping[Any, csr_matrix], names: Array, width: int) -> c
     return vstack([described.get(name, csr_matrix((1, width))) for name in names.tolist()], "csr")
 
 
-# ---------------------------------------------------------------------- distributions of rows at saved draws
+# ------------------------------------------------------------- distributions of rows at saved draws
 
 
 class FoldIn:
@@ -247,8 +277,8 @@ class FoldIn:
     names : Vocabulary
         Names of the rows, which are users or items.
     rows : (n,) int
-        User (or item) of each rating, by position among the names. For a user that the run knows, the ratings must
-        include those from which the run was sampled.
+        User (or item) of each rating, by position among the names. For a user that the run knows,
+        the ratings must include those from which the run was sampled.
     others : (n,) int32
         Item (or user) of each rating, by its row in the run.
     values : (n,) float
@@ -264,7 +294,13 @@ class FoldIn:
     """
 
     def __init__(
-        self, run: Run, names: Vocabulary, rows: Array, others: Int32, values: Array, features: csr_matrix | None = None
+        self,
+        run: Run,
+        names: Vocabulary,
+        rows: Array,
+        others: Int32,
+        values: Array,
+        features: csr_matrix | None = None,
     ) -> None:
         run.need_draws()
         self.run, self.kind = run, names.kind
@@ -279,7 +315,9 @@ class FoldIn:
         self._rows: dict[int, Rows] = {}
 
     def rated(self, row: int) -> Int32:
-        """Return the rows of the items (or users) that the new row at position `row` in the vocabulary rated."""
+        """Return the rows of the items (or users) that the new row at position `row` in the
+        vocabulary rated.
+        """
         return self._others[self._ends[row] : self._ends[row + 1]]
 
     def rows(self, position: int, chosen: Array) -> Rows:
@@ -295,7 +333,8 @@ class FoldIn:
         Returns
         -------
         Rows
-            Means, covariances, 1 / g (or 1 / s for ordinal ratings), and thresholds if users have individual ones.
+            Means, covariances, 1 / g (or 1 / s for ordinal ratings), and thresholds if users have
+            individual ones.
         """
         if position not in self._rows:
             self._rows[position] = self._solve(position)
@@ -304,11 +343,15 @@ class FoldIn:
         return Rows(rows.mean[chosen], rows.covariance[chosen], rows.noise[chosen], cuts)
 
     def drawn(self, position: int, rng: Generator) -> FoldIn:
-        """Return a copy in which every row at the saved draw `position` is one draw from its distribution."""
+        """Return a copy in which every row at the saved draw `position` is one draw from its
+        distribution.
+        """
         rows, result = self.rows(position, np.arange(len(self.vocabulary))), copy(self)
         normals = zip(rows.mean, rows.covariance, strict=True)
         mean = np.array([rng.multivariate_normal(*normal) for normal in normals])
-        result._rows = {position: rows._replace(mean=mean, covariance=np.zeros_like(rows.covariance))}
+        result._rows = {
+            position: rows._replace(mean=mean, covariance=np.zeros_like(rows.covariance))
+        }
         return result
 
     def _solve(self, position: int) -> Rows:
@@ -320,19 +363,34 @@ class FoldIn:
         other_theta = draw.theta[OTHER[self.kind]].astype(np.float64)
         of_all_pairs = draw.tau * (self.run.config.zero_weight or 0.0) * other_theta.T @ other_theta
         nu, scales = (draw.shared.get(f"{self.kind}.{name}") for name in ("nu", "scales"))
-        spread = Spread.of(law, scales, draw.shared["thresholds.precision"] if self._has_cuts else None)
-        rng = np.random.default_rng([0, position])  # for noise scales, and for rows whose distribution is not normal
-        cuts = np.tile(draw.thresholds, (n, 1)) if self._has_cuts and draw.thresholds is not None else None
+        spread = Spread.of(
+            law, scales, draw.shared["thresholds.precision"] if self._has_cuts else None
+        )
+        rng = np.random.default_rng(
+            [0, position]
+        )  # for noise scales, and for rows whose distribution is not normal
+        cuts = (
+            np.tile(draw.thresholds, (n, 1))
+            if self._has_cuts and draw.thresholds is not None
+            else None
+        )
         covariance = np.tile(unseen.covariance.astype(np.float64), (n, 1, 1))
         rows = Rows(unseen.mean + shifts, covariance, np.ones(n), cuts)
         rated = np.flatnonzero(np.diff(self._ends))
         for part in np.split(rated, range(TOGETHER, len(rated), TOGETHER)):
-            given = [self._given_ratings(draw, self.rated(k), k, prior.mean + shifts[k], precision) for k in part]
+            given = [
+                self._given_ratings(draw, self.rated(k), k, prior.mean + shifts[k], precision)
+                for k in part
+            ]
             if law.is_conditionally_gaussian():
                 for k, row in zip(part, given, strict=True):
-                    rows.mean[k], rows.covariance[k], rows.noise[k] = normal_row(law, row, of_all_pairs, nu, rng)
+                    rows.mean[k], rows.covariance[k], rows.noise[k] = normal_row(
+                        law, row, of_all_pairs, nu, rng
+                    )
             elif given:
-                rows.mean[part], scale, row_cuts = draw_rows(law, given, draw.thresholds, spread, rng)
+                rows.mean[part], scale, row_cuts = draw_rows(
+                    law, given, draw.thresholds, spread, rng
+                )
                 rows.covariance[part], rows.noise[part] = 0.0, 1 / scale
                 if cuts is not None:
                     cuts[part] = row_cuts
@@ -342,18 +400,29 @@ class FoldIn:
         """Return the terms of the rows' features in their prior means, (n, D)."""
         if self._features is None:
             return np.zeros((len(self.vocabulary), draw.theta[self.kind].shape[1]))
-        effects, centre = draw.shared[f"{self.kind}.features.effects"], self.run.index.encoding(self.kind)[1]
-        shifts: Float64 = self._features @ effects - np.outer(np.diff(self._features.indptr) > 0, centre @ effects)
+        effects, centre = (
+            draw.shared[f"{self.kind}.features.effects"],
+            self.run.index.encoding(self.kind)[1],
+        )
+        shifts: Float64 = self._features @ effects - np.outer(
+            np.diff(self._features.indptr) > 0, centre @ effects
+        )
         return shifts
 
-    def _given_ratings(self, draw: Draw, rated: Int32, k: int, centre: Float64, precision: Float64) -> RatedRow:
-        """Return the ratings of row `k` at a draw, and its prior, with the terms of the parts of the model."""
+    def _given_ratings(
+        self, draw: Draw, rated: Int32, k: int, centre: Float64, precision: Float64
+    ) -> RatedRow:
+        """Return the ratings of row `k` at a draw, and its prior, with the terms of the parts of
+        the model.
+        """
         config = self.run.config
         phi = draw.theta[OTHER[self.kind]][rated].astype(np.float64)
         of_rated = (model_part.of_rated(draw, self.kind, rated) for model_part in PARTS.values())
         centre = sum((term for term in of_rated if term is not None), centre)
         unknown = np.full(len(rated), -1, np.int32)
-        added, variance = draw.of_ratings(*((unknown, rated) if self.kind == "user" else (rated, unknown)))
+        added, variance = draw.of_ratings(
+            *((unknown, rated) if self.kind == "user" else (rated, unknown))
+        )
         offset = np.full(len(phi), self.run.mean) + added
         if config.biases:
             offset = offset + phi[:, config.rank]
@@ -361,13 +430,21 @@ class FoldIn:
         scales = draw.tau * draw.noise_scale[OTHER[self.kind]][rated].astype(np.float64)
         values = self._values[self._ends[k] : self._ends[k + 1]]
         effects = np.broadcast_to(np.asarray(variance, np.float64), len(phi))
-        return RatedRow(phi, offset, values, scales, effects, centre, precision, self._thresholds(draw, rated))
+        return RatedRow(
+            phi, offset, values, scales, effects, centre, precision, self._thresholds(draw, rated)
+        )
 
     def _thresholds(self, draw: Draw, rated: Int32) -> Array | None:
-        """Return the thresholds, or other parameters of the likelihood, that all rows share, or of each rating."""
+        """Return the thresholds, or other parameters of the likelihood, that all rows share, or of
+        each rating.
+        """
         if draw.thresholds is None:
             return self.run.config.law.shape_of(draw.shared)
-        return draw.thresholds if draw.user_thresholds is None or self._has_cuts else draw.user_thresholds[rated]
+        return (
+            draw.thresholds
+            if draw.user_thresholds is None or self._has_cuts
+            else draw.user_thresholds[rated]
+        )
 
 
 def normal_row(
@@ -375,8 +452,8 @@ def normal_row(
 ) -> tuple[Float64, Float64, float]:
     """Return mean, covariance and 1 / g of a row that is normal given g.
 
-    `of_all_pairs` is the precision from the likelihood term of all pairs, rated or not; `nu` is None if noise is
-    shared.
+    `of_all_pairs` is the precision from the likelihood term of all pairs, rated or not; `nu` is
+    None if noise is shared.
     """
     noise_precision = 1 / (1 / row.scales + row.effects) if np.any(row.effects) else row.scales
     target = row.x - row.offset
@@ -386,7 +463,10 @@ def normal_row(
     gram = gram + of_all_pairs
     g = 1.0
     for turn in range(GIBBS_TURNS + 1):
-        with refusing("nothing can be folded in, as a saved draw has invalid precisions", np.linalg.LinAlgError):
+        with refusing(
+            "nothing can be folded in, as a saved draw has invalid precisions",
+            np.linalg.LinAlgError,
+        ):
             lower = np.linalg.cholesky(row.precision + g * gram)
         inverse = np.linalg.inv(lower)
         mean = inverse.T @ (inverse @ (row.precision @ row.centre + g * moment))

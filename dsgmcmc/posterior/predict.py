@@ -1,17 +1,19 @@
 r"""Predictive distributions of single ratings, and predictions of a file of pairs.
 
-The distribution of a rating is a mixture over the saved draws, with the weights of the draws. Component d is
-N(mu + a_i + b_j + W_i . H_j, 1 / (tau g_i g'_j)), with all parameters from draw d. Mean, variance and quantiles are
-computed from the mixture, without a normal approximation. For the linear predictor alone (``of_mean``) the components
-are point masses, and the quantiles are sample quantiles.
+The distribution of a rating is a mixture over the saved draws, with the weights of the draws.
+Component d is N(mu + a_i + b_j + W_i . H_j, 1 / (tau g_i g'_j)), with all parameters from draw d.
+Mean, variance and quantiles are computed from the mixture, without a normal approximation. For the
+linear predictor alone (``of_mean``) the components are point masses, and the quantiles are sample
+quantiles.
 
-An unknown user or item has its prior distribution given each draw. The prediction is exact if only one side of the pair
-is unknown. If both sides are unknown, the product has the exact mean and variance but is taken to be normal. The noise
-scale g of an unknown user or item is taken to be 1.
+An unknown user or item has its prior distribution given each draw. The prediction is exact if only
+one side of the pair is unknown. If both sides are unknown, the product has the exact mean and
+variance but is taken to be normal. The noise scale g of an unknown user or item is taken to be 1.
 
-For ordinal ratings the probabilities of the levels are mixed; mean, sd and quantiles are computed from the mixture, and
-``of_mean`` predicts the expected rating. If the linear predictor itself is uncertain at a draw, because a side of the
-pair is unknown or new, the probabilities are integrated over its distribution.
+For ordinal ratings the probabilities of the levels are mixed; mean, sd and quantiles are computed
+from the mixture, and ``of_mean`` predicts the expected rating. If the linear predictor itself is
+uncertain at a draw, because a side of the pair is unknown or new, the probabilities are integrated
+over its distribution.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ class PredictOptions:
         if self.at_least is not None and not np.isfinite(self.at_least):
             raise InputError(f"at_least {self.at_least}: expected a finite number")
         if self.of_mean and (self.at_least is not None or self.probabilities):
-            raise InputError("--of-mean cannot be combined with --at-least or --probabilities: leave it out")
+            raise InputError(
+                "--of-mean cannot be combined with --at-least or --probabilities: leave it out"
+            )
 
     @property
     def levels(self) -> tuple[float, float]:
@@ -79,7 +83,10 @@ class PredictOptions:
     @property
     def columns(self) -> tuple[str, str, str, str]:
         """Names of the predicted columns, such as ``mean, sd, q05, q95``."""
-        low, high = (f"q{np.format_float_positional(round(level, 10))[2:].ljust(2, '0')}" for level in self.levels)
+        low, high = (
+            f"q{np.format_float_positional(round(level, 10))[2:].ljust(2, '0')}"
+            for level in self.levels
+        )
         return "mean", "sd", low, high
 
 
@@ -96,8 +103,9 @@ class Predictor:
     Attributes
     ----------
     names : list of str
-        Names of the columns: ``mean, sd, q05, q95``, with scale log ``median`` in place of a mean that does not
-        exist (`dsgmcmc.model.scale`), and, if requested, ``at_least_4`` and ``p_1, p_2`` of levels.
+        Names of the columns: ``mean, sd, q05, q95``, with scale log ``median`` in place of a mean
+        that does not exist (`dsgmcmc.model.scale`), and, if requested, ``at_least_4`` and ``p_1,
+        p_2`` of levels.
 
     Raises
     ------
@@ -116,13 +124,21 @@ class Predictor:
         self.names = [name for name in self._summary if name]
         self._summarised = len(self.names)
         if scores_only and (options.at_least is not None or options.probabilities):
-            raise InputError(f"{run.path}: {config.likelihood} predicts scores, not ratings or their probabilities")
+            raise InputError(
+                f"{run.path}: {config.likelihood} predicts scores, not ratings or their"
+                " probabilities"
+            )
         if options.at_least is not None:
             self.names.append(f"at_least_{options.at_least:g}")
         if options.probabilities:
             if run.levels is None:
-                raise InputError(f"{run.path}: its ratings have no levels, so there are no probabilities of levels")
-            self.names += [f"p_{str(level).removesuffix('.0')}" for level in run.levels.astype(np.float32)]
+                raise InputError(
+                    f"{run.path}: its ratings have no levels, so there are no probabilities of"
+                    " levels"
+                )
+            self.names += [
+                f"p_{str(level).removesuffix('.0')}" for level in run.levels.astype(np.float32)
+            ]
         self._cells = cells_kernel(config.rank, config.biases)
         self._clip = options.clip and not scores_only
         self._range = run.facts["minimum"], run.facts["maximum"]
@@ -133,7 +149,8 @@ class Predictor:
         Parameters
         ----------
         users, items : (q,) int32
-            Indices from `index_of`; -1 for an unknown user or item, which is predicted from the prior.
+            Indices from `index_of`; -1 for an unknown user or item, which is predicted from the
+            prior.
 
         Returns
         -------
@@ -145,25 +162,39 @@ class Predictor:
         return Prediction(*(columns[name] if name else absent for name in self._summary))
 
     def columns(self, users: Int32, items: Int32) -> dict[str, Float32]:
-        """Return the predictions of `__call__` and the requested probabilities, each (q,) float32, by column name."""
+        """Return the predictions of `__call__` and the requested probabilities, each (q,) float32,
+        by column name.
+        """
         columns = {name: np.empty(len(users), np.float32) for name in self.names}
         for rows, predictive in self.distributions(users, items):
-            for name, values in zip(self._summary, predictive.summary(*self.options.levels), strict=True):
+            for name, values in zip(
+                self._summary, predictive.summary(*self.options.levels), strict=True
+            ):
                 if name:
                     clipped = self._clip and name != "sd"
                     columns[name][rows] = np.clip(values, *self._range) if clipped else values
-            probabilities = [] if self.options.at_least is None else [predictive.at_least(self.options.at_least)]
+            probabilities = (
+                []
+                if self.options.at_least is None
+                else [predictive.at_least(self.options.at_least)]
+            )
             probabilities += [*predictive.probabilities().T] if self.options.probabilities else []
-            for name, probability in zip(self.names[self._summarised :], probabilities, strict=True):
+            for name, probability in zip(
+                self.names[self._summarised :], probabilities, strict=True
+            ):
                 columns[name][rows] = probability
         return columns
 
     def probabilities(self, users: Int32, items: Int32) -> Float32:
-        """Return the requested probabilities, (q, m) float32: of a rating of at least the bound, and of every level."""
+        """Return the requested probabilities, (q, m) float32: of a rating of at least the bound,
+        and of every level.
+        """
         return np.stack(list(self.columns(users, items).values())[self._summarised :], axis=1)
 
     def index_of(self, kind: str, names: Any) -> Int32:
-        """Return indices of users or items by name; -1 for names that are neither in the run nor folded in."""
+        """Return indices of users or items by name; -1 for names that are neither in the run nor
+        folded in.
+        """
         vocabulary = self.run.vocabulary(kind)
         index = vocabulary.index_of(names)
         if self.newcomers and self.newcomers.kind == kind:
@@ -174,7 +205,9 @@ class Predictor:
     def distributions(
         self, users: Int32, items: Int32, positions: Sequence[int] | None = None
     ) -> Iterator[tuple[Array, Predictive]]:
-        """Yield row numbers of pairs and their predictive distributions, in batches; parameters as for `draws`."""
+        """Yield row numbers of pairs and their predictive distributions, in batches; parameters as
+        for `draws`.
+        """
         users, items = np.ascontiguousarray(users, np.int32), np.ascontiguousarray(items, np.int32)
         law = self.run.config.law
         make = law.expectation if self.options.of_mean else law.predictive
@@ -185,12 +218,19 @@ class Predictor:
 
     # ------------------------------------------------------------------ draws of the predictors
 
-    def draws(self, users: Int32, items: Int32, positions: Sequence[int] | None = None) -> PredictorDraws:
-        """Return draws of the predictors of pairs at all saved draws, or at `positions` in `Run.draws`."""
+    def draws(
+        self, users: Int32, items: Int32, positions: Sequence[int] | None = None
+    ) -> PredictorDraws:
+        """Return draws of the predictors of pairs at all saved draws, or at `positions` in
+        `Run.draws`.
+        """
         run, positions = self.run, range(len(self.run.draws)) if positions is None else positions
         new_user = (users < 0) | (users >= len(run.users))
         new_item = (items < 0) | (items >= len(run.items))
-        known_users, known_items = np.where(new_user, np.int32(-1), users), np.where(new_item, np.int32(-1), items)
+        known_users, known_items = (
+            np.where(new_user, np.int32(-1), users),
+            np.where(new_item, np.int32(-1), items),
+        )
         unseen = _grouped(np.where(new_user, users, _KNOWN), np.where(new_item, items, _KNOWN))
         eta = np.empty((len(users), len(positions)), np.float32)
         noise, spread = np.empty_like(eta), np.zeros_like(eta)
@@ -201,11 +241,26 @@ class Predictor:
         for column, position in enumerate(positions):
             draw = run.draw(position)
             self._cells(
-                *(np.maximum(known_users, 0), np.maximum(known_items, 0), draw.theta["user"], draw.theta["item"]),
-                *(draw.inverse_scale["user"], draw.inverse_scale["item"], 1 / draw.tau, column, eta, noise),
+                *(
+                    np.maximum(known_users, 0),
+                    np.maximum(known_items, 0),
+                    draw.theta["user"],
+                    draw.theta["item"],
+                ),
+                *(
+                    draw.inverse_scale["user"],
+                    draw.inverse_scale["item"],
+                    1 / draw.tau,
+                    column,
+                    eta,
+                    noise,
+                ),
             )
             for pairs in unseen:
-                user, item = self._rows(position, "user", users[pairs]), self._rows(position, "item", items[pairs])
+                user, item = (
+                    self._rows(position, "user", users[pairs]),
+                    self._rows(position, "item", items[pairs]),
+                )
                 eta[pairs, column], spread[pairs, column] = self._join(user, item)
                 noise[pairs, column] = user.noise * item.noise / draw.tau
             if effects is not None:
@@ -218,10 +273,13 @@ class Predictor:
         cut_by = None if cuts is None else owner.astype(np.int32)
         effects = effects if effects is not None and effects.any() else None
         shape = None if shapes[0] is None else np.array(shapes)[None]
-        return PredictorDraws(eta, noise, spread, weights / weights.sum(), cuts, cut_by, effects, shape)
+        return PredictorDraws(
+            eta, noise, spread, weights / weights.sum(), cuts, cut_by, effects, shape
+        )
 
     def _rows(self, position: int, kind: str, index: Int32) -> Rows:
-        """Return rows of one kind at a draw: known rows, (q, D), or the distribution of an unknown or new row, (1, D).
+        """Return rows of one kind at a draw: known rows, (q, D), or the distribution of an unknown
+        or new row, (1, D).
 
         Either all rows in `index` are known, or all are one unknown or new row.
         """
@@ -240,7 +298,8 @@ class Predictor:
     def _thresholds(self, position: int, users: Int32) -> Float64 | None:
         """Return the thresholds of users at a draw, (m, R - 1); None if ratings are not ordinal.
 
-        Unknown users get the shared thresholds; so do all users if the model has no thresholds per user.
+        Unknown users get the shared thresholds; so do all users if the model has no thresholds per
+        user.
         """
         draw = self.run.draw(position)
         if draw.thresholds is None:
@@ -251,7 +310,9 @@ class Predictor:
             known, new = (users >= 0) & (users < first), users >= first
             thresholds[known] = draw.user_thresholds[users[known]]
             if self.newcomers is not None and new.any():
-                thresholds[new] = self.newcomers.rows(position, users[new].astype(np.intp) - first).cuts
+                thresholds[new] = self.newcomers.rows(
+                    position, users[new].astype(np.intp) - first
+                ).cuts
         return thresholds
 
     def _join(self, user: Rows, item: Rows) -> tuple[Float64, Float64]:
@@ -270,9 +331,11 @@ class Predictor:
 
 
 def _grouped(users: Int32, items: Int32) -> list[Array]:
-    """Group pairs with the same user and item, where `_KNOWN` replaces every user and item that the run knows.
+    """Group pairs with the same user and item, where `_KNOWN` replaces every user and item that the
+    run knows.
 
-    Returns the positions of the pairs in every group; pairs of a known user and a known item are in no group.
+    Returns the positions of the pairs in every group; pairs of a known user and a known item are in
+    no group.
     """
     new = np.flatnonzero((users != _KNOWN) | (items != _KNOWN))
     if not len(new):
@@ -301,14 +364,16 @@ def predict_table(
     out : Path or None
         CSV or Parquet, by the suffix; None writes CSV to standard output.
     unknown : {"refuse", "prior"}
-        Treatment of unknown users and items: raise an error that names the first five, or predict from the prior.
+        Treatment of unknown users and items: raise an error that names the first five, or predict
+        from the prior.
     columns : dict of "user" and "item" to str, optional
         Columns of users and items, by name or position from 1; detected by default.
 
     Returns
     -------
     dict
-        ``pairs``, the number of pairs, and ``unknown``, the number of pairs with an unknown user or item.
+        ``pairs``, the number of pairs, and ``unknown``, the number of pairs with an unknown user or
+        item.
 
     Raises
     ------
@@ -331,17 +396,23 @@ def predict_table(
             if clashing := {name.lower() for name in table.columns} & set(predictor.names):
                 has = f"has a column {min(clashing)!r}, the name of a predicted column"
                 raise InputError(f"{table.file.path} {has}: rename it")
-            if unknown == "refuse" and (names := _describe_unknown(chunks(db, table, integers), predictor)):
+            if unknown == "refuse" and (
+                names := _describe_unknown(chunks(db, table, integers), predictor)
+            ):
                 advice = f"Take them out, or predict them with --unknown prior{table.hint}"
                 raise InputError(f"{table.file.path}: {names}. {advice}")
             counts = {"pairs": 0, "unknown": 0}
             for chunk in chunks(db, table, integers):
-                users, items = (predictor.index_of(kind, ids) for kind, ids in zip(KINDS, chunk, strict=True))
+                users, items = (
+                    predictor.index_of(kind, ids) for kind, ids in zip(KINDS, chunk, strict=True)
+                )
                 known = users >= 0, items >= 0
                 is_unnamed = not (counts["pairs"] or columns or table.file.header)
                 if is_unnamed and np.any(known) and not (known[0][0] or known[1][0]):
                     names = ", ".join(str(ids[0]) for ids in chunk)
-                    found = f"the run knows neither name in line 1 ({names}), but names in other lines"
+                    found = (
+                        f"the run knows neither name in line 1 ({names}), but names in other lines"
+                    )
                     advice = f"{table.hint.strip()}; if it is a pair, give --columns user=1,item=2"
                     raise InputError(f"{table.file.path}: {found}. {advice}")
                 append_results(db, predictor.columns(users, items))
@@ -355,9 +426,13 @@ def predict_table(
 
 
 def _describe_unknown(chunks: Iterable[list[Array]], predictor: Predictor) -> str:
-    """Return text with the first users and items that are unknown to the run; empty if there are none."""
+    """Return text with the first users and items that are unknown to the run; empty if there are
+    none.
+    """
     missing: dict[str, Counter[Any]] = {kind: Counter() for kind in KINDS}
     for chunk in chunks:
         for kind, ids in zip(KINDS, chunk, strict=True):
             missing[kind].update(ids[predictor.index_of(kind, ids) < 0].tolist())
-    return "; ".join(str(unknown_names(kind, list(names))) for kind, names in missing.items() if names)
+    return "; ".join(
+        str(unknown_names(kind, list(names))) for kind, names in missing.items() if names
+    )

@@ -1,10 +1,13 @@
-"""Opens a run for use, whether it has ended or not; names, draws and moments are read when first needed.
+"""Opens a run for use, whether it has ended or not; names, draws and moments are read when first
+needed.
 
-A posterior is written when a job ends or is stopped. Until then, the newest checkpoint has the traces of the shared
-parameters, and lists the saved draws that belong to it; its moments cannot be used.
+A posterior is written when a job ends or is stopped. Until then, the newest checkpoint has the
+traces of the shared parameters, and lists the saved draws that belong to it; its moments cannot be
+used.
 
-Before arrays are read, the manifests of snapshots are compared with ``run.toml`` and the index: no array may be missing
-or have another shape. The values of a block are checked by its hash when it is read.
+Before arrays are read, the manifests of snapshots are compared with ``run.toml`` and the index: no
+array may be missing or have another shape. The values of a block are checked by its hash when it is
+read.
 
 `Run` has users and items; only `Index` knows whether the rows of W are users or items.
 """
@@ -41,20 +44,25 @@ ArrayName = tuple[str, str, str]  # object, factor and field
 
 
 def newest_states(run: RunDirectory, facts: Facts) -> list[Snapshot]:
-    """Return, for every chain with draws, its posterior, or its newest checkpoint if this is later and has draws.
+    """Return, for every chain with draws, its posterior, or its newest checkpoint if this is later
+    and has draws.
 
-    Checkpoints without saved draws are skipped. Raises InputError if a snapshot is damaged, or was not made with the
-    settings in ``run.toml``.
+    Checkpoints without saved draws are skipped. Raises InputError if a snapshot is damaged, or was
+    not made with the settings in ``run.toml``.
     """
     states = []
     for chain in run.chains():
-        posterior, checkpoint = (steps(run.series(kind, chain))[-1:] for kind in ("posterior", "checkpoints"))
+        posterior, checkpoint = (
+            steps(run.series(kind, chain))[-1:] for kind in ("posterior", "checkpoints")
+        )
         if checkpoint > posterior:
             snapshot = run.open_snapshot("checkpoints", chain, checkpoint[0], facts)
             if snapshot.manifest.saved_draws:
                 states.append(snapshot)
                 continue
-        states += [run.open_snapshot("posterior", chain, iteration, facts) for iteration in posterior]
+        states += [
+            run.open_snapshot("posterior", chain, iteration, facts) for iteration in posterior
+        ]
     return states
 
 
@@ -75,7 +83,8 @@ class LiveProgress(NamedTuple):
     iterations, first_draw : int
         Iteration at which the run ends, and iteration of its first draw.
     rmse_mean : float or None
-        RMSE of the slowest chain's posterior mean on the test ratings; None until it is in the metrics.
+        RMSE of the slowest chain's posterior mean on the test ratings; None until it is in the
+        metrics.
     draws : int
         Number of usable draws of all chains.
     """
@@ -93,17 +102,27 @@ class LiveProgress(NamedTuple):
         last: dict[int, Line] = {line["chain"]: line for line in run.metrics()}
         lines = [last.get(chain, {}) for chain in range(config.chains)]
         saved = run.reached(config.chains)
-        reached, slowest = min((max(saved[chain], line.get("iteration", 0)), chain) for chain, line in enumerate(lines))
+        reached, slowest = min(
+            (max(saved[chain], line.get("iteration", 0)), chain) for chain, line in enumerate(lines)
+        )
         error = lines[slowest].get("rmse_mean")
-        return cls(is_held(run.lock_file), reached, config.iterations, config.first_draw, error, draws)
+        return cls(
+            is_held(run.lock_file), reached, config.iterations, config.first_draw, error, draws
+        )
 
     def __str__(self) -> str:
         position = f"at iteration {self.iteration:,} of {self.iterations:,}"
         if self.running:
             return f"being sampled: {position}"
         if self.first_draw > self.iterations:
-            return f"without draws: it ends {position}; continue it with --resume and more --iterations"
-        return f"not finished: its last job ended {position}; continue it with the same command and --resume"
+            return (
+                f"without draws: it ends {position}; continue it with --resume and more"
+                " --iterations"
+            )
+        return (
+            f"not finished: its last job ended {position}; continue it with the same command and"
+            " --resume"
+        )
 
     def usable(self) -> str:
         """Describe how many draws can be used, or when the first draw can be used."""
@@ -113,8 +132,13 @@ class LiveProgress(NamedTuple):
         return f"the first draw is made at iteration {self.first_draw:,}, and can be used {when}"
 
 
-def progress(run: RunDirectory, config: ResolvedChain, states: list[Snapshot]) -> LiveProgress | None:
-    """Return a run's progress from its `newest_states`; None if it has ended. Raises InputError if a log is damaged."""
+def progress(
+    run: RunDirectory, config: ResolvedChain, states: list[Snapshot]
+) -> LiveProgress | None:
+    """Return a run's progress from its `newest_states`; None if it has ended.
+
+    Raises InputError if a log is damaged.
+    """
     if not (unfinished(states) or is_held(run.lock_file)):
         return None
     return LiveProgress.of(run, config, sum(len(state.manifest.saved_draws) for state in states))
@@ -123,7 +147,8 @@ def progress(run: RunDirectory, config: ResolvedChain, states: list[Snapshot]) -
 class Run:
     """A run directory, opened for reading: names, draws, moments and traces.
 
-    If the run is still being sampled, or was killed, its draws are the draws of its newest checkpoint.
+    If the run is still being sampled, or was killed, its draws are the draws of its newest
+    checkpoint.
 
     Attributes
     ----------
@@ -139,10 +164,11 @@ class Run:
     quantities : Quantities
         All quantities of the model.
     states : list of Snapshot
-        For every chain with draws, its posterior, or its newest checkpoint if this is later and has draws.
+        For every chain with draws, its posterior, or its newest checkpoint if this is later and has
+        draws.
     unfinished : bool
-        Whether the run has not ended: its job is running or was killed. The draws saved so far are then available, but
-        no moments.
+        Whether the run has not ended: its job is running or was killed. The draws saved so far are
+        then available, but no moments.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -171,8 +197,9 @@ class Run:
     def __repr__(self) -> str:
         config = self.config
         return (
-            f"<Run {str(self.path)!r}: {config.sampler.name}, rank {config.rank}, {len(self.chains)} chain(s), "
-            f"{len(self.draws)} saved draws, {len(self.users):,} users, {len(self.items):,} items>"
+            f"<Run {str(self.path)!r}: {config.sampler.name}, rank {config.rank},"
+            f" {len(self.chains)} chain(s), {len(self.draws)} saved draws, {len(self.users):,}"
+            f" users, {len(self.items):,} items>"
         )
 
     @cached_property
@@ -205,7 +232,9 @@ class Run:
 
     @cached_property
     def levels(self) -> Float64 | None:
-        """Distinct training ratings in ascending order, (R,) float64; None if there are too many to be levels."""
+        """Distinct training ratings in ascending order, (R,) float64; None if there are too many to
+        be levels.
+        """
         return np.array(self.facts["levels"], np.float64) if "levels" in self.facts else None
 
     # ------------------------------------------------------------------ the posterior
@@ -217,10 +246,12 @@ class Run:
 
     @cached_property
     def traces(self) -> list[dict[str, Float64]]:
-        """Iteration, weight and hyperparameters of all draws, by chain: (draws, width) float64 by name.
+        """Iteration, weight and hyperparameters of all draws, by chain: (draws, width) float64 by
+        name.
 
-        Names are ``iteration``, ``weight``, ``tau``; ``user.mean``, ``user.precision`` (only the diagonal if dense) and
-        ``user.nu``, with the corresponding names for items; ``thresholds`` if ratings are ordinal.
+        Names are ``iteration``, ``weight``, ``tau``; ``user.mean``, ``user.precision`` (only the
+        diagonal if dense) and ``user.nu``, with the corresponding names for items; ``thresholds``
+        if ratings are ordinal.
         """
         result = []
         for snapshot in self.states:
@@ -241,10 +272,15 @@ class Run:
     def name_of(self, quantity: str) -> str:
         """Return a quantity's name on disk, with ``user`` or ``item`` in place of the factor."""
         factor, dot, rest = quantity.partition(".")
-        return f"{self.kind_of(Factor[factor])}.{rest}" if dot and factor in Factor.__members__ else quantity
+        return (
+            f"{self.kind_of(Factor[factor])}.{rest}"
+            if dot and factor in Factor.__members__
+            else quantity
+        )
 
     def followed(self) -> tuple[Int64, list[Float32], list[Float64]]:
-        """Return predictions of the monitored test ratings at every draw; no predictions if the run has not ended.
+        """Return predictions of the monitored test ratings at every draw; no predictions if the run
+        has not ended.
 
         Returns
         -------
@@ -262,7 +298,11 @@ class Run:
         for snapshot in self.states:
             parts = [snapshot.read(Key("trace", "W", b, "prediction")) for b in blocks]
             predictions.append(np.concatenate(parts, axis=1))
-            scores.append(np.sum([snapshot.read(Key("trace", "W", b, "log_likelihood")) for b in blocks], axis=0))
+            scores.append(
+                np.sum(
+                    [snapshot.read(Key("trace", "W", b, "log_likelihood")) for b in blocks], axis=0
+                )
+            )
         index, start = [], 0
         for b in blocks:
             index.append(self.states[0].read(Key("trace", "W", b, "followed")) + start)
@@ -271,18 +311,28 @@ class Run:
 
     @cached_property
     def moments(self) -> list[PosteriorMoments]:
-        """Moments of every chain. Factors must not be averaged over chains, because chains differ by rotations.
+        """Moments of every chain.
+
+        Factors must not be averaged over chains, because chains differ by rotations.
 
         Raises InputError if the run has not ended.
         """
         if self.unfinished:
-            when = "when its job ends or is stopped with SIGUSR1. Saved draws can be exported before (export --draws)"
+            when = (
+                "when its job ends or is stopped with SIGUSR1. Saved draws can be exported before"
+                " (export --draws)"
+            )
             raise InputError(f"{self.path} has no moments yet: they are written {when}")
 
         def read(state: Snapshot, field: str) -> dict[str, Float32]:
-            return {kind: state.read_field("moments", factor, field) for kind, factor in self.index.factors.items()}
+            return {
+                kind: state.read_field("moments", factor, field)
+                for kind, factor in self.index.factors.items()
+            }
 
-        return [PosteriorMoments(read(state, "mean"), read(state, "variance")) for state in self.states]
+        return [
+            PosteriorMoments(read(state, "mean"), read(state, "variance")) for state in self.states
+        ]
 
     # ------------------------------------------------------------------ draws
 
@@ -292,22 +342,36 @@ class Run:
         draws = []
         for state, trace in zip(self.states, self.traces, strict=True):
             traced = set(trace["iteration"][:, 0].astype(np.int64).tolist())
-            draws += [(state.manifest.chain, saved) for saved in state.manifest.saved_draws if saved in traced]
+            draws += [
+                (state.manifest.chain, saved)
+                for saved in state.manifest.saved_draws
+                if saved in traced
+            ]
         return draws
 
     @cached_property
     def draw_weights(self) -> Float64:
-        """Weights of the saved draws in averages, (draws,) float64; they sum to 1, and chains have equal sums."""
+        """Weights of the saved draws in averages, (draws,) float64; they sum to 1, and chains have
+        equal sums.
+        """
         weights = []
         for snapshot, trace in zip(self.states, self.traces, strict=True):
-            by_iteration = dict(zip(trace["iteration"][:, 0].tolist(), trace["weight"][:, 0].tolist(), strict=True))
-            of_chain = [by_iteration[iteration] for chain, iteration in self.draws if chain == snapshot.manifest.chain]
+            by_iteration = dict(
+                zip(trace["iteration"][:, 0].tolist(), trace["weight"][:, 0].tolist(), strict=True)
+            )
+            of_chain = [
+                by_iteration[iteration]
+                for chain, iteration in self.draws
+                if chain == snapshot.manifest.chain
+            ]
             weights += [weight / sum(of_chain) for weight in of_chain]
         total: Float64 = np.array(weights) / max(sum(weights), np.finfo(np.float64).tiny)
         return total
 
     def draw(self, position: int) -> Draw:
-        """Read a saved draw. Draws stay in memory up to `KEPT_BYTES`; beyond that, each draw replaces the last one.
+        """Read a saved draw.
+
+        Draws stay in memory up to `KEPT_BYTES`; beyond that, each draw replaces the last one.
 
         Parameters
         ----------
@@ -320,7 +384,9 @@ class Run:
             If the draw is damaged or gone.
         """
         if position not in self._kept:
-            if self._kept_bytes > KEPT_BYTES:  # the last draw had no room: its memory is freed before this one is read
+            if (
+                self._kept_bytes > KEPT_BYTES
+            ):  # the last draw had no room: its memory is freed before this one is read
                 self._kept_bytes -= self._kept.popitem()[1].nbytes
             self._kept[position] = draw = self._read_draw(position)
             self._kept_bytes += draw.nbytes
@@ -338,7 +404,9 @@ class Run:
         return place
 
     def effects(self, kind: str) -> Float64:
-        """Return the effects B of features at all saved draws, (draws, F, D); the factors are not read."""
+        """Return the effects B of features at all saved draws, (draws, F, D); the factors are not
+        read.
+        """
         key = Key("draw", "run", 0, f"{self.index.factors[kind]}.features.effects")
         places = [self.open_draw(position) for position in range(len(self.draws))]
         return np.array([snapshot.read_all([key], index)[0] for snapshot, index in places])
@@ -349,8 +417,14 @@ class Run:
         arrays = snapshot.read_all([Key("draw", "run", 0, name) for name in names], index)
         shared = {self.name_of(name): array for name, array in zip(names, arrays, strict=True)}
         rows: dict[str, dict[str, Float32]] = {kind: {} for kind in KINDS}
-        fields = [(factor, quantity.name) for factor in self._rows for quantity, _ in self._row_shapes(factor)]
-        for (factor, name), array in zip(fields, snapshot.read_fields("draw", fields, index), strict=True):
+        fields = [
+            (factor, quantity.name)
+            for factor in self._rows
+            for quantity, _ in self._row_shapes(factor)
+        ]
+        for (factor, name), array in zip(
+            fields, snapshot.read_fields("draw", fields, index), strict=True
+        ):
             rows[self.kind_of(Factor[factor])][name] = array
         return Draw(chain, iteration, shared, rows)
 
@@ -358,25 +432,42 @@ class Run:
 
     def _row_shapes(self, factor: str) -> list[tuple[Quantity, Shape]]:
         """Return the quantities of a factor's rows in a draw, and their shapes."""
-        drawn = [quantity for quantity in self.quantities.drawn_of_rows if quantity.is_of(Factor[factor])]
-        return [(quantity, (self._rows[factor], quantity.width(self.quantities.sizes))) for quantity in drawn]
+        drawn = [
+            quantity for quantity in self.quantities.drawn_of_rows if quantity.is_of(Factor[factor])
+        ]
+        return [
+            (quantity, (self._rows[factor], quantity.width(self.quantities.sizes)))
+            for quantity in drawn
+        ]
 
     def _check_state(self, state: Snapshot) -> None:
-        """Check a posterior, or the traces of a checkpoint; raise InputError that names an array with a wrong shape."""
+        """Check a posterior, or the traces of a checkpoint; raise InputError that names an array
+        with a wrong shape.
+        """
         shapes, sizes = _shapes(state), self.quantities.sizes
         draws = sum(sum(shape[:1]) for shape in shapes["trace", "run", "iteration"])
         # the trace of a matrix has only its diagonal; the trace of a scalar has one column
-        widths = {quantity.name: (*quantity.shape(sizes), 1)[0] for quantity in self.quantities.traced}
+        widths = {
+            quantity.name: (*quantity.shape(sizes), 1)[0] for quantity in self.quantities.traced
+        }
         widths |= {"iteration": 1, "weight": 1}
         _compare(state, {("trace", "run", name): (draws, width) for name, width in widths.items()})
         if state.manifest.kind != "posterior":
             return
-        expected: dict[ArrayName, Shape] = {("trace", "W", "log_likelihood"): (draws * self.config.grid,)}
+        expected: dict[ArrayName, Shape] = {
+            ("trace", "W", "log_likelihood"): (draws * self.config.grid,)
+        }
         for factor in self._rows:
             for quantity, shape in self._row_shapes(factor):
                 prefix = "" if quantity == THETA else f"{quantity.name}_"
-                expected |= {("moments", factor, f"{prefix}{moment}"): shape for moment in ("mean", "variance")}
-        expected |= {("test", "W", field): (self._tests,) for field in ("rating", "mean", "variance", "noise_variance")}
+                expected |= {
+                    ("moments", factor, f"{prefix}{moment}"): shape
+                    for moment in ("mean", "variance")
+                }
+        expected |= {
+            ("test", "W", field): (self._tests,)
+            for field in ("rating", "mean", "variance", "noise_variance")
+        }
         if parameters := len(self.config.law.starts):
             expected["test", "W", "shape"] = self._tests, parameters
         _compare(state, expected)
@@ -387,9 +478,18 @@ class Run:
         """Check a snapshot of saved draws; raise InputError as `_check_state` does."""
         draws, sizes = len(snapshot.manifest.saved_draws), self.quantities.sizes
         shared = self.quantities.shared
-        _compare(snapshot, {("draw", "run", quantity.name): (draws, *quantity.shape(sizes)) for quantity in shared})
+        _compare(
+            snapshot,
+            {
+                ("draw", "run", quantity.name): (draws, *quantity.shape(sizes))
+                for quantity in shared
+            },
+        )
         for factor in self._rows:
-            shapes = {("draw", factor, quantity.name): (draws, *shape) for quantity, shape in self._row_shapes(factor)}
+            shapes = {
+                ("draw", factor, quantity.name): (draws, *shape)
+                for quantity, shape in self._row_shapes(factor)
+            }
             _compare(snapshot, shapes, axis=1)
 
     # ------------------------------------------------------------------ exposure and ratings
@@ -401,7 +501,8 @@ class Run:
 
     @cached_property
     def exposure(self) -> Exposure:
-        """Exposure of users to items, read from `exposure_file`, or else estimated from the ratings and written there.
+        """Exposure of users to items, read from `exposure_file`, or else estimated from the ratings
+        and written there.
 
         Raises
         ------
@@ -416,14 +517,19 @@ class Run:
         return exposure
 
     def rated(self, data: Path | None = None, users: Int32 | None = None) -> Rated:
-        """Read which items each user rated in training; parameters are as for `open_ratings` and `Rated`."""
+        """Read which items each user rated in training; parameters are as for `open_ratings` and
+        `Rated`.
+        """
         with self.open_ratings(data) as ratings:
             return Rated(ratings, users)
 
     def need_draws(self) -> None:
         """Raise InputError if there are no saved draws, which predictions need."""
         if not self.draws:
-            raise InputError(f"{self.path} has no saved draws to predict from: sample it again without --save-draws 0")
+            raise InputError(
+                f"{self.path} has no saved draws to predict from: sample it again without"
+                " --save-draws 0"
+            )
 
     def open_ratings(self, path: Path | None = None) -> Ratings:
         """Open the ratings file from which the run was sampled.
@@ -445,7 +551,10 @@ class Run:
         ratings = Ratings(file)
         if ratings.digest != self.facts.get("data_hash"):
             ratings.close()
-            raise InputError(f"{file} does not have the ratings that {self.path} was sampled from (its hash differs)")
+            raise InputError(
+                f"{file} does not have the ratings that {self.path} was sampled from (its hash"
+                " differs)"
+            )
         self._ratings_file = file
         return ratings
 

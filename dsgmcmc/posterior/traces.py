@@ -1,24 +1,29 @@
-r"""Scalar functions of a draw, which are comparable between chains, and the importance of features and of time.
+r"""Scalar functions of a draw, which are comparable between chains, and the importance of features
+and of time.
 
-The scalars are identified quantities, never raw factors. Likelihood and priors do not change if the latent dimensions
-are permuted or change signs (or are rotated, with a dense prior), so chains may have different factors although they
-agree in all observable quantities. The scalars are
+The scalars are identified quantities, never raw factors. Likelihood and priors do not change if the
+latent dimensions are permuted or change signs (or are rotated, with a dense prior), so chains may
+have different factors although they agree in all observable quantities. The scalars are
 
-- ``tau``, the precisions of the user and item biases, and the degrees of freedom ``nu`` of heteroscedastic noise;
-- for ordinal ratings, the thresholds (``threshold_1`` lies between the two lowest levels) and the precisions of the
-  logarithms of the users' and items' ``scales``; if users have individual thresholds, the sds of the logarithms of the
-  gaps (``gap_sd_1`` for the gap between the first two thresholds);
-- with levels of time, the sd of the effects of each level (``time_sd_user_8`` for every eight ratings of a user);
-- ``mean_product`` = sum_k m_k m'_k of the prior means of users and items and, if the precisions are diagonal,
-  ``variance_product`` = sum_k 1 / (lambda_k lambda'_k), which are invariant under permutations, sign changes, and
-  scaling one side against the other;
+- ``tau``, the precisions of the user and item biases, and the degrees of freedom ``nu`` of
+  heteroscedastic noise;
+- for ordinal ratings, the thresholds (``threshold_1`` lies between the two lowest levels) and the
+  precisions of the logarithms of the users' and items' ``scales``; if users have individual
+  thresholds, the sds of the logarithms of the gaps (``gap_sd_1`` for the gap between the first two
+  thresholds);
+- with levels of time, the sd of the effects of each level (``time_sd_user_8`` for every eight
+  ratings of a user);
+- ``mean_product`` = sum_k m_k m'_k of the prior means of users and items and, if the precisions are
+  diagonal, ``variance_product`` = sum_k 1 / (lambda_k lambda'_k), which are invariant under
+  permutations, sign changes, and scaling one side against the other;
 - ``test_log_likelihood`` of all test ratings;
 - predictions of a fixed set of about 256 test pairs.
 
-The *importance* of a group of features is the mean square of its term B_g^T x_ig in the prior means of the rows,
-relative to the variance of the rows around their prior means, averaged over the columns, at every draw. For a single
-feature, it is the effect on the bias at the saved draws, in units of the ratings. Neither depends on the rotation of
-the latent dimensions. For a level of time, it is the sd of its effects.
+The *importance* of a group of features is the mean square of its term B_g^T x_ig in the prior means
+of the rows, relative to the variance of the rows around their prior means, averaged over the
+columns, at every draw. For a single feature, it is the effect on the bias at the saved draws, in
+units of the ratings. Neither depends on the rotation of the latent dimensions. For a level of time,
+it is the sd of its effects.
 """
 
 from __future__ import annotations
@@ -36,8 +41,8 @@ from dsgmcmc.types import Array, Float64, Int64
 LEVEL = 0.9  # probability of the intervals of `importance`
 TEST_LOG_LIKELIHOOD = "test_log_likelihood"
 
-#: Labels of scalars that do not belong to a single quantity of the model: the test log likelihood, and scalars of the
-#: priors of rows.
+#: Labels of scalars that do not belong to a single quantity of the model: the test log likelihood,
+#: and scalars of the priors of rows.
 LABELS = {
     "user_bias_precision": "precision of the user biases",
     "item_bias_precision": "precision of the item biases",
@@ -65,7 +70,9 @@ def scalar_traces(run: Run) -> dict[str, Float64]:
     index, _, scores = run.followed()
     if len(index):
         traces[TEST_LOG_LIKELIHOOD] = last_draws(scores)
-    return {name: values for name, values in traces.items() if values.std() > 0}  # constants have no diagnostics
+    return {
+        name: values for name, values in traces.items() if values.std() > 0
+    }  # constants have no diagnostics
 
 
 def _names(run: Run, quantity: Quantity, width: int) -> list[str]:
@@ -79,20 +86,28 @@ def _names(run: Run, quantity: Quantity, width: int) -> list[str]:
 
 
 def _prior_traces(run: Run) -> dict[str, Float64]:
-    """Return functions of prior means and precisions that permutations, sign changes and scaling leave unchanged."""
+    """Return functions of prior means and precisions that permutations, sign changes and scaling
+    leave unchanged.
+    """
     rank, traces = run.config.rank, {}
     if run.config.biases:
-        traces = {f"{kind}_bias_precision": traced(run, f"{kind}.precision")[..., rank] for kind in KINDS}
+        traces = {
+            f"{kind}_bias_precision": traced(run, f"{kind}.precision")[..., rank] for kind in KINDS
+        }
     user_mean, item_mean = (traced(run, f"{kind}.mean")[..., :rank] for kind in KINDS)
     traces["mean_product"] = (user_mean * item_mean).sum(axis=-1)
     if run.config.prior != "normal-wishart":  # the trace of a dense precision has only its diagonal
-        user_precision, item_precision = (traced(run, f"{kind}.precision")[..., :rank] for kind in KINDS)
+        user_precision, item_precision = (
+            traced(run, f"{kind}.precision")[..., :rank] for kind in KINDS
+        )
         traces["variance_product"] = (1 / (user_precision * item_precision)).sum(axis=-1)
     return traces
 
 
 def labels(run: Run, names: Iterable[str]) -> dict[str, str]:
-    """Return the labels of scalars of `scalar_traces`; by default, the name with spaces in place of underscores."""
+    """Return the labels of scalars of `scalar_traces`; by default, the name with spaces in place of
+    underscores.
+    """
     texts = {name: name.replace("_", " ") for name in names} | LABELS
     for quantity in run.quantities.traced:
         if quantity.label:
@@ -144,7 +159,9 @@ class Estimate(NamedTuple):
 
 
 def importance(run: Run) -> dict[str, list[Estimate]]:
-    """Return the importance of groups of features, of single features, and of levels of time, by title."""
+    """Return the importance of groups of features, of single features, and of levels of time, by
+    title.
+    """
 
     def all_draws(name: str) -> Float64:
         return np.concatenate([trace[name] for trace in run.traces])
@@ -154,7 +171,10 @@ def importance(run: Run) -> dict[str, list[Estimate]]:
         if names := run.feature_names(kind):
             groups = list(dict.fromkeys(run.index.features(kind)[1]))
             explained = _estimates(groups, all_draws(f"{kind}.features.explained"), weights)
-            result[f"Variance between {kind}s that features explain, relative to the remaining variance"] = explained
+            result[
+                f"Variance between {kind}s that features explain, relative to the remaining"
+                " variance"
+            ] = explained
             if run.config.biases and run.draws:
                 effects = _estimates(names, run.effects(kind)[:, :, -1], run.draw_weights)
                 result[f"Effects of features on the mean rating of {kind}s"] = effects
@@ -165,7 +185,9 @@ def importance(run: Run) -> dict[str, list[Estimate]]:
 
 
 def _estimates(names: Sequence[str], draws: Float64, weights: Float64) -> list[Estimate]:
-    """Return estimates from the columns of `draws`, (n, names), in order of decreasing absolute mean."""
+    """Return estimates from the columns of `draws`, (n, names), in order of decreasing absolute
+    mean.
+    """
     share = weights / weights.sum()
     estimates = []
     for name, values in zip(names, draws.T, strict=True):

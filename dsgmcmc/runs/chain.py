@@ -1,22 +1,25 @@
-"""One chain on one group of processes: it iterates, records, saves, and after divergence restarts with another sampler.
+"""One chain on one group of processes: it iterates, records, saves, and after divergence restarts
+with another sampler.
 
-`Chain.advance` is the loop. In every iteration (`_iterate`) the sampler updates the target once, and the state is
-recorded if it is a draw. The processes then agree on whether to save a checkpoint, and whether to stop. A draw to be
-saved waits in memory until the next checkpoint writes it; a checkpoint is due earlier if many draws wait.
+`Chain.advance` is the loop. In every iteration (`_iterate`) the sampler updates the target once,
+and the state is recorded if it is a draw. The processes then agree on whether to save a checkpoint,
+and whether to stop. A draw to be saved waits in memory until the next checkpoint writes it; a
+checkpoint is due earlier if many draws wait.
 
-The iteration number alone decides which states are averaged, evaluated and saved as draws. Only the times of
-checkpoints may depend on the clock. The clock must not decide where divergence is reported. Divergence is therefore
-reported only in iterations with a draw or a line of metrics and, if there are fallbacks, at the end of burn-in. A chain
-that diverges in between goes on to the next such iteration, even past its goal, unless it is asked to stop; until then
-its state is not saved.
+The iteration number alone decides which states are averaged, evaluated and saved as draws. Only the
+times of checkpoints may depend on the clock. The clock must not decide where divergence is
+reported. Divergence is therefore reported only in iterations with a draw or a line of metrics and,
+if there are fallbacks, at the end of burn-in. A chain that diverges in between goes on to the next
+such iteration, even past its goal, unless it is asked to stop; until then its state is not saved.
 
-A chain that has diverged drops its draws and restarts with the next sampler of `fallbacks`: smaller steps, a full
-metric, exact Gibbs sampling. It drops its draws because the draws before a divergence are a biased sample. If it
-diverged after its burn-in, it restarts from the state at the end of burn-in, because smaller steps would take several
-times as long to reach this state. Otherwise it restarts from a new initial state. In both cases it counts iterations
-from 0 again, repeats a burn-in of the configured length, and uses different random numbers. The fallbacks follow from
-the settings alone, and a checkpoint records how often the chain has diverged. A stop at any time, even during a
-restart, therefore does not change the draws.
+A chain that has diverged drops its draws and restarts with the next sampler of `fallbacks`: smaller
+steps, a full metric, exact Gibbs sampling. It drops its draws because the draws before a divergence
+are a biased sample. If it diverged after its burn-in, it restarts from the state at the end of
+burn-in, because smaller steps would take several times as long to reach this state. Otherwise it
+restarts from a new initial state. In both cases it counts iterations from 0 again, repeats a
+burn-in of the configured length, and uses different random numbers. The fallbacks follow from the
+settings alone, and a checkpoint records how often the chain has diverged. A stop at any time, even
+during a restart, therefore does not change the draws.
 """
 
 from __future__ import annotations
@@ -60,10 +63,11 @@ class Chain:
     config : ResolvedConfig
         Settings of the run.
     make_target : callable
-        Makes the target in its state before the first iteration, given the chain number for random numbers
-        (`dsgmcmc.targets.state.restarted_chain`) and the sampler.
+        Makes the target in its state before the first iteration, given the chain number for random
+        numbers (`dsgmcmc.targets.state.restarted_chain`) and the sampler.
     move_to_start : callable
-        Moves a target from the sampler's initial state to the initial state suggested by the data or by another run.
+        Moves a target from the sampler's initial state to the initial state suggested by the data
+        or by another run.
     ring : Ring
         The processes of this chain.
     run_directory : RunDirectory
@@ -100,14 +104,17 @@ class Chain:
 
     def __post_init__(self) -> None:
         self.sampled = 0
-        self._seconds_before = 0.0  # sampling time before the current call of `advance`, including earlier jobs
+        self._seconds_before = (
+            0.0  # sampling time before the current call of `advance`, including earlier jobs
+        )
         self._began_at: float | None = None
         self._is_checked = False  # whether the current state has been checked for divergence
         self._resumed_from: Manifest | None = None  # logged when the chain next advances
         self._make(())
 
     def _make(self, diverged: tuple[int, ...]) -> None:
-        """Make the sampler, the target, the recorders and the checkpoints; `start` or `resume` sets their state.
+        """Make the sampler, the target, the recorders and the checkpoints; `start` or `resume` sets
+        their state.
 
         `diverged` lists the iterations at which the chain has diverged.
         """
@@ -117,21 +124,33 @@ class Chain:
         self.sampler = section.kind(section.config, config.burn_in)
         self.target = self.make_target(restarted_chain(self.chain, n_diverged), self.sampler)
         draws = DrawRecorder(self.target, ring.rank == 0, config.save_draws)
-        self.state = ChainState(self.target, self.sampler, draws, tuple(self.target.recorders()), diverged)
+        self.state = ChainState(
+            self.target, self.sampler, draws, tuple(self.target.recorders()), diverged
+        )
         self.checkpoints = Checkpoints(
-            ring, self.state, self.run_directory, self.chain, self.facts, self.control, self._restart_iteration
+            ring,
+            self.state,
+            self.run_directory,
+            self.chain,
+            self.facts,
+            self.control,
+            self._restart_iteration,
         )
         self.iteration = 0
 
     @property
     def _restart_iteration(self) -> int | None:
-        """Iteration of the checkpoint from which the chain restarts if it diverges after burn-in; None without one."""
+        """Iteration of the checkpoint from which the chain restarts if it diverges after burn-in;
+        None without one.
+        """
         return self.config.burn_in if self.fallbacks and self.config.burn_in else None
 
     @property
     def seconds(self) -> float:
         """Wall time of sampling this chain in seconds, including evaluation and checkpoints."""
-        return self._seconds_before + (0.0 if self._began_at is None else perf_counter() - self._began_at)
+        return self._seconds_before + (
+            0.0 if self._began_at is None else perf_counter() - self._began_at
+        )
 
     # ------------------------------------------------------------------ loop
 
@@ -144,8 +163,8 @@ class Chain:
     def advance(self, goal: int, report: Report, timed: bool = True) -> Request:
         """Iterate up to iteration `goal`, or until the processes agree to stop. Collective.
 
-        The chain goes on past `goal` while an unchecked state has diverged. The elapsed time counts towards `seconds`
-        if `timed`.
+        The chain goes on past `goal` while an unchecked state has diverged. The elapsed time counts
+        towards `seconds` if `timed`.
 
         Returns
         -------
@@ -155,8 +174,8 @@ class Chain:
         Raises
         ------
         DivergenceError
-            If the chain diverges and ``on_divergence`` is ``stop``, no fallback is left, or the state at the end of
-            burn-in cannot be read.
+            If the chain diverges and ``on_divergence`` is ``stop``, no fallback is left, or the
+            state at the end of burn-in cannot be read.
         WriteError
             If a file cannot be written.
         """
@@ -167,8 +186,14 @@ class Chain:
                     request = self._iterate_to(goal, report)
             except DivergenceError as error:
                 self.checkpoints.settle()  # a checkpoint still being written holds an earlier, finite state
-                if self.policy.on_divergence == "stop" or len(self.state.diverged) == len(self.fallbacks):
-                    advice = f". Use a smaller {named('step_size')}" if not self.sampler.draws_conditionals else ""
+                if self.policy.on_divergence == "stop" or len(self.state.diverged) == len(
+                    self.fallbacks
+                ):
+                    advice = (
+                        f". Use a smaller {named('step_size')}"
+                        if not self.sampler.draws_conditionals
+                        else ""
+                    )
                     raise DivergenceError(f"{error}{advice}") from None
                 self._fall_back(error)
             else:
@@ -187,7 +212,11 @@ class Chain:
             if writers_idle:
                 self.checkpoints.advance()  # no process is writing: begin the next part of a checkpoint, if any
             at_restart = self.iteration == self._restart_iteration
-            due = (every and self.iteration % every == 0) or at_restart or self.checkpoints.has_many_draws
+            due = (
+                (every and self.iteration % every == 0)
+                or at_restart
+                or self.checkpoints.has_many_draws
+            )
             if (request == Request.CHECKPOINT or due) and not self._has_diverged_unchecked():
                 is_last = request >= Request.STOP or self.iteration >= self.config.iterations
                 self.checkpoints.save(self.iteration, self.seconds, wait=is_last or at_restart)
@@ -195,7 +224,9 @@ class Chain:
         return request
 
     def _iterate(self, report: Report) -> None:
-        """Make one iteration; check and record the state if it is a draw or a line of metrics is due. Collective."""
+        """Make one iteration; check and record the state if it is a draw or a line of metrics is
+        due. Collective.
+        """
         target, sampler = self.target, self.sampler
         iteration, config = self.iteration, self.config
         self.iteration = finished = iteration + 1
@@ -208,7 +239,11 @@ class Chain:
             begin = self.ring.phases.enter()
             self._check_divergence()  # a diverged state is neither counted as a draw nor used for a restart
             if is_draw or line_due:
-                draw = self.state.draws.next(finished, sampler.weight(target, iteration)) if is_draw else None
+                draw = (
+                    self.state.draws.next(finished, sampler.weight(target, iteration))
+                    if is_draw
+                    else None
+                )
                 for recorder in self.state.recorders:
                     recorder.record(sampler.position(iteration), draw)
             if line_due:
@@ -218,7 +253,10 @@ class Chain:
     def _write_line(self, report: Report) -> None:
         """Write and report one line of metrics. Collective."""
         line: dict[str, Any] = {"chain": self.chain, "iteration": self.iteration}
-        line |= {"sweep": self.iteration / self.target.sweep_length, "time_s": round(self.seconds, 4)}
+        line |= {
+            "sweep": self.iteration / self.target.sweep_length,
+            "time_s": round(self.seconds, 4),
+        }
         for recorder in self.state.others:
             line |= recorder.metrics(self.state.draws.weight)
         line |= self.sampler.metrics()
@@ -232,7 +270,10 @@ class Chain:
         return self.target.find_divergence(position) or self.sampler.find_divergence()
 
     def _has_diverged_unchecked(self) -> bool:
-        """Whether the state has diverged since the last check; the next check raises the error. Collective."""
+        """Whether the state has diverged since the last check; the next check raises the error.
+
+        Collective.
+        """
         return not self._is_checked and bool(self._find_divergence())
 
     def _check_divergence(self) -> None:
@@ -241,10 +282,14 @@ class Chain:
         if divergence:
             step_size = self.sampler.weight(self.target, self.iteration - 1)  # the weight of a draw
             step = "" if self.sampler.draws_conditionals else f" at step size {step_size:.3g}"
-            raise DivergenceError(f"chain {self.chain} diverged by iteration {self.iteration}: {divergence}{step}")
+            raise DivergenceError(
+                f"chain {self.chain} diverged by iteration {self.iteration}: {divergence}{step}"
+            )
 
     def finish(self) -> None:
-        """Save a checkpoint and, if there are draws, the posterior, unless they are on disk. Collective.
+        """Save a checkpoint and, if there are draws, the posterior, unless they are on disk.
+
+        Collective.
 
         Nothing is saved if the state has diverged.
 
@@ -268,8 +313,9 @@ class Chain:
     def _fall_back(self, error: DivergenceError) -> None:
         """Drop all draws, and restart with the next sampler. Collective.
 
-        The old checkpoints are removed only once the new state is on disk. If the job is killed earlier, the next job
-        resumes with the sampler that diverged, diverges at the same iteration, and restarts as this job would have.
+        The old checkpoints are removed only once the new state is on disk. If the job is killed
+        earlier, the next job resumes with the sampler that diverged, diverges at the same
+        iteration, and restarts as this job would have.
         """
         last, diverged = self.iteration, (*self.state.diverged, self.iteration)
         name = self.fallbacks[len(self.state.diverged)].name
@@ -282,7 +328,9 @@ class Chain:
         self.checkpoints.save(0, self.seconds, wait=True)
         if self.ring.rank == 0:
             where = "the end of its burn-in" if restart else "its start"
-            log.warning("%s. It restarts from %s with %s, and its draws are dropped", error, where, name)
+            log.warning(
+                "%s. It restarts from %s with %s, and its draws are dropped", error, where, name
+            )
             facts = {"chain": self.chain, "iteration": last, "next": name, "from": restart or 0}
             self.run_directory.note("diverged", **facts, error=str(error))
 
@@ -292,16 +340,21 @@ class Chain:
         try:
             self.ring.agree(lambda: self.state.load_model(Snapshot(path)), f"reading {path}")
         except InputError as damage:
-            raise DivergenceError(f"{error}; the state at the end of its burn-in cannot be read: {damage}") from error
+            raise DivergenceError(
+                f"{error}; the state at the end of its burn-in cannot be read: {damage}"
+            ) from error
 
     # ------------------------------------------------------------------ resuming
 
     def resume(self) -> bool:
-        """Continue from the newest complete checkpoint; return False if there are no checkpoints. Collective.
+        """Continue from the newest complete checkpoint; return False if there are no checkpoints.
 
-        A checkpoint is complete if its files and the files of its saved draws are undamaged. If the newest checkpoint
-        is incomplete, the chain continues from an earlier checkpoint, and repeats the draws after it. Later snapshots
-        and metrics are removed, including incomplete checkpoints.
+        Collective.
+
+        A checkpoint is complete if its files and the files of its saved draws are undamaged. If the
+        newest checkpoint is incomplete, the chain continues from an earlier checkpoint, and repeats
+        the draws after it. Later snapshots and metrics are removed, including incomplete
+        checkpoints.
 
         Raises
         ------
@@ -317,7 +370,9 @@ class Chain:
                 damage = str(error)
                 if self.ring.rank == 0:
                     log.warning("%s; trying the previous checkpoint", error)
-                    self.run_directory.note("fell back", chain=self.chain, iteration=iteration, error=damage)
+                    self.run_directory.note(
+                        "fell back", chain=self.chain, iteration=iteration, error=damage
+                    )
                 continue
             self.checkpoints.cut(iteration)
             self.iteration = iteration
@@ -326,12 +381,17 @@ class Chain:
             return True
         if damage:
             series = self.run_directory.series("checkpoints", self.chain)
-            raise AgreedError(f"no checkpoint in {series} can be used ({damage}): start again in a new directory")
+            raise AgreedError(
+                f"no checkpoint in {series} can be used ({damage}): start again in a new directory"
+            )
         self.checkpoints.cut(0)
         return False
 
     def _load(self, snapshot: Snapshot) -> None:
-        """Make the sampler that wrote a checkpoint, if it is another one, and load the state. Collective."""
+        """Make the sampler that wrote a checkpoint, if it is another one, and load the state.
+
+        Collective.
+        """
         diverged = snapshot.manifest.diverged
         if len(diverged) > len(self.fallbacks):
             allowed = f"but the settings allow only {len(self.fallbacks)} restarts"
@@ -342,7 +402,8 @@ class Chain:
         self.ring.agree(lambda: self.state.load(snapshot), f"reading {snapshot.path}")
 
     def _note_resumed(self) -> None:
-        """Log that the chain was resumed, and which versions have changed since its checkpoint was written.
+        """Log that the chain was resumed, and which versions have changed since its checkpoint was
+        written.
 
         The log gets this entry when the chain first advances, not when it loads its checkpoint.
         """
@@ -356,11 +417,19 @@ class Chain:
     # ------------------------------------------------------------------ accuracy
 
     def followed(self) -> dict[int, Followed]:
-        """Return, by block of this process, the values from which ESS and R-hat are computed (`Recorder.followed`)."""
-        return {block: values for recorder in self.state.others for block, values in recorder.followed().items()}
+        """Return, by block of this process, the values from which ESS and R-hat are computed
+        (`Recorder.followed`).
+        """
+        return {
+            block: values
+            for recorder in self.state.others
+            for block, values in recorder.followed().items()
+        }
 
     def draw_weights(self) -> Float64:
-        """Return the weight of every draw, (draws,) float64, on process 0 of the chain; empty elsewhere."""
+        """Return the weight of every draw, (draws,) float64, on process 0 of the chain; empty
+        elsewhere.
+        """
         return np.concatenate([[], *self.state.draws.trace.get("weight", [])])
 
 
@@ -378,20 +447,26 @@ class Fallback(NamedTuple):
 
 
 def fallbacks(config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
-    """List the fallbacks of a chain in order: safer settings of its sampler, then exact Gibbs samplers.
+    """List the fallbacks of a chain in order: safer settings of its sampler, then exact Gibbs
+    samplers.
 
-    No fallback replaces a sampler or a metric that the user has given, or changes a step size that the user has given.
+    No fallback replaces a sampler or a metric that the user has given, or changes a step size that
+    the user has given.
 
     Parameters
     ----------
     config : ResolvedConfig
         Settings of the run.
     given : collection of str
-        Settings in the sampler's section that the user has given: ``name``, ``step_size``, ``metric``, ...
+        Settings in the sampler's section that the user has given: ``name``, ``step_size``,
+        ``metric``, ...
     """
     section = config.sampler
     safer = section.kind.safer(section.config, given)
-    samplers = [Fallback(name, section.model_copy(update={"config": settings})) for name, settings in safer.items()]
+    samplers = [
+        Fallback(name, section.model_copy(update={"config": settings}))
+        for name, settings in safer.items()
+    ]
     if SETTINGS_AGAINST_GIBBS & set(given) or not config.law.is_conditionally_gaussian():
         return samplers
     for name in for_ratings():

@@ -1,7 +1,7 @@
 """Snapshots of a chain: checkpoints of its whole state, its saved draws, and the posterior.
 
-`ChainState` is the content of a checkpoint. `Checkpoints` writes snapshots while the chain is sampled, and reads the
-checkpoints of a chain that is resumed.
+`ChainState` is the content of a checkpoint. `Checkpoints` writes snapshots while the chain is
+sampled, and reads the checkpoints of a chain that is resumed.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from dsgmcmc.targets.base import Recorder
 from dsgmcmc.targets.state import arrays_of, take_all
 from dsgmcmc.types import Array
 
-#: Time reserved for the last checkpoint, its draws and the posterior, in units of the longest write so far.
+#: Time reserved for the last checkpoint, its draws and the posterior, in units of the longest write
+#: so far.
 RESERVE = 3.0
 #: Speed of writing, in bytes per second, that is assumed until the first checkpoint is written.
 ASSUMED_WRITE_SPEED = 20e6
-#: A checkpoint is due when the draws that are not on disk take more memory than the state, and more than this number of
-#: bytes in all processes of the chain; the minimum limits the number of files.
+#: A checkpoint is due when the draws that are not on disk take more memory than the state, and more
+#: than this number of bytes in all processes of the chain; the minimum limits the number of files.
 MIN_DRAW_BYTES = 64 << 20
 
 
@@ -95,10 +96,12 @@ class ChainState:
         Raises
         ------
         InputError
-            If an array is missing, or its shape or type differs from that at the start of a chain; traces may have any
-            length.
+            If an array is missing, or its shape or type differs from that at the start of a chain;
+            traces may have any length.
         """
-        with refusing(f"{snapshot.path} is incomplete or inconsistent", KeyError, ValueError, IndexError):
+        with refusing(
+            f"{snapshot.path} is incomplete or inconsistent", KeyError, ValueError, IndexError
+        ):
             expected = {key: f"{array.dtype} {array.shape}" for key, array in self.saved()}
             small = {name: value.array() for name, value in snapshot.manifest.state.items()}
             for name, array in self.target.small().items():
@@ -110,11 +113,14 @@ class ChainState:
                 recorder.load(snapshot)
             for key, array in self.saved():
                 loaded = f"{array.dtype} {array.shape}"
-                if key.object != "trace" and loaded != expected.get(key, loaded):  # a column block may have moved here
+                if key.object != "trace" and loaded != expected.get(
+                    key, loaded
+                ):  # a column block may have moved here
                     raise ValueError(f"{key.path} is {loaded}, not {expected[key]}")
 
     def load_model(self, snapshot: Snapshot) -> None:
-        """Load the model's state from a checkpoint of another sampler, into a chain that has just started.
+        """Load the model's state from a checkpoint of another sampler, into a chain that has just
+        started.
 
         Momenta and other auxiliary fields of the sampler are not loaded.
         """
@@ -157,9 +163,9 @@ class _Write:
 class Checkpoints:
     """The snapshots of one chain.
 
-    The state is copied, and a thread writes the copy while the chain continues. The thread makes no MPI calls. The
-    reduction in every iteration shows when the threads of all processes are idle; the processes then agree on whether
-    the write succeeded.
+    The state is copied, and a thread writes the copy while the chain continues. The thread makes no
+    MPI calls. The reduction in every iteration shows when the threads of all processes are idle;
+    the processes then agree on whether the write succeeded.
 
     Parameters
     ----------
@@ -174,7 +180,8 @@ class Checkpoints:
     facts : dict
         Facts that the snapshots record (`dsgmcmc.storage.rundir`).
     control : Control
-        Waits for other processes, and reserves time for the last write before the end of the wall time.
+        Waits for other processes, and reserves time for the last write before the end of the wall
+        time.
     kept_iteration : int, optional
         Iteration of a checkpoint that is never pruned.
     """
@@ -193,12 +200,17 @@ class Checkpoints:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._write: _Write | None = None
         self._longest_write = 0.0
-        self._checked: set[Path] = set()  # checked snapshots of draws, to which several checkpoints refer
-        #: Iteration of the newest complete checkpoint; 0 without one. A posterior has the iteration of a checkpoint.
+        self._checked: set[Path] = (
+            set()
+        )  # checked snapshots of draws, to which several checkpoints refer
+        #: Iteration of the newest complete checkpoint; 0 without one. A posterior has the iteration
+        #: of a checkpoint.
         self.newest = 0
         size = sum(array.nbytes for _, array in self.state.saved())
         self.control.write_seconds = RESERVE * size / ASSUMED_WRITE_SPEED
-        state_bytes, draw_bytes = map(sum, zip(*self.ring.comm.allgather((size, self._draws.draw_bytes)), strict=True))
+        state_bytes, draw_bytes = map(
+            sum, zip(*self.ring.comm.allgather((size, self._draws.draw_bytes)), strict=True)
+        )
         self._max_pending = max(state_bytes, MIN_DRAW_BYTES) // max(draw_bytes, 1)
 
     # ------------------------------------------------------------------ saving
@@ -214,10 +226,12 @@ class Checkpoints:
         return len(self._draws.pending) > self._max_pending
 
     def save(self, iteration: int, seconds: float, wait: bool = False) -> None:
-        """Wait for an earlier write, then begin to write the pending draws and a checkpoint. Collective.
+        """Wait for an earlier write, then begin to write the pending draws and a checkpoint.
 
-        A chain that restarts after divergence saves a checkpoint of iteration 0. It replaces all snapshots of the
-        chain, and removes its metrics.
+        Collective.
+
+        A chain that restarts after divergence saves a checkpoint of iteration 0. It replaces all
+        snapshots of the chain, and removes its metrics.
 
         Parameters
         ----------
@@ -226,12 +240,14 @@ class Checkpoints:
         seconds : float
             Sampling time so far.
         wait : bool
-            Whether to wait for the end of the write. Without it the state is copied, and takes twice the memory.
+            Whether to wait for the end of the write. Without it the state is copied, and takes
+            twice the memory.
 
         Raises
         ------
         WriteError
-            On all processes, if a file of the earlier write cannot be written or, with `wait`, of this write.
+            On all processes, if a file of the earlier write cannot be written or, with `wait`, of
+            this write.
         """
         self.settle()
         begin = monotonic()
@@ -243,14 +259,21 @@ class Checkpoints:
                 state = {store.SAVED_DRAWS: SmallArray.of(numbers)}
                 drafts.append(self._draft("draws", iteration, seconds, draws, state))
             blocks = {key: array if wait else np.array(array) for key, array in self.state.saved()}
-            drafts.append(self._draft("checkpoints", iteration, seconds, blocks, self.state.small()))
+            drafts.append(
+                self._draft("checkpoints", iteration, seconds, blocks, self.state.small())
+            )
         clean_up = self._prune if iteration else partial(self.run.cut, self.chain, 0)
         self._submit(iteration, begin, drafts, clean_up)
         if wait:
             self.settle()
 
     def _draft(
-        self, series: str, iteration: int, seconds: float, blocks: Mapping[Key, Lazy], state: dict[str, SmallArray]
+        self,
+        series: str,
+        iteration: int,
+        seconds: float,
+        blocks: Mapping[Key, Lazy],
+        state: dict[str, SmallArray],
     ) -> SnapshotWriter:
         """Return the writer of a snapshot in one of `SERIES`. Collective."""
         ring, about = self.ring, {"processes": self.ring.size, "seconds": seconds}
@@ -258,21 +281,33 @@ class Checkpoints:
         parent = self.run.series(series, self.chain)
         return SnapshotWriter(parent, store.step_name(iteration), blocks, head, ring.comm)
 
-    def _submit(self, iteration: int, begin: float, drafts: list[SnapshotWriter], clean_up: Callable[[], None]) -> None:
+    def _submit(
+        self,
+        iteration: int,
+        begin: float,
+        drafts: list[SnapshotWriter],
+        clean_up: Callable[[], None],
+    ) -> None:
         tasks = self._tasks(drafts, clean_up)
         self._write = _Write(iteration, begin, drafts, next(tasks), tasks)
 
-    def _tasks(self, drafts: list[SnapshotWriter], clean_up: Callable[[], None]) -> Iterator[Future[None]]:
+    def _tasks(
+        self, drafts: list[SnapshotWriter], clean_up: Callable[[], None]
+    ) -> Iterator[Future[None]]:
         """Submit the tasks of a write one after another, and yield their futures. Collective.
 
-        The first task creates the folders: if the disk stalls, only the writer's thread waits. The last task calls
-        `clean_up`, which removes the snapshots that the write has replaced.
+        The first task creates the folders: if the disk stalls, only the writer's thread waits. The
+        last task calls `clean_up`, which removes the snapshots that the write has replaced.
         """
-        yield self._writer.submit(_run_all, [draft.make for draft in drafts] if self._at_root else [])
+        yield self._writer.submit(
+            _run_all, [draft.make for draft in drafts] if self._at_root else []
+        )
         yield self._writer.submit(_run_all, [draft.shard for draft in drafts])
         for draft in drafts:
             draft.gather()
-        yield self._writer.submit(_run_all, [*(draft.commit for draft in drafts), clean_up] if self._at_root else [])
+        yield self._writer.submit(
+            _run_all, [*(draft.commit for draft in drafts), clean_up] if self._at_root else []
+        )
 
     def advance(self) -> None:
         """Check the completed task of a write, if any, and begin the next task. Collective.
@@ -290,7 +325,12 @@ class Checkpoints:
         self.control.finish()  # the pending reduction does not cover the next task
         with self.ring.phases("checkpoint"):
             try:
-                agree(self.ring.comm, write.task.result, f"writing {write.drafts[-1].final}", WriteError)
+                agree(
+                    self.ring.comm,
+                    write.task.result,
+                    f"writing {write.drafts[-1].final}",
+                    WriteError,
+                )
             except WriteError:
                 self._write = None
                 _run_all(draft.discard for draft in write.drafts if self._at_root)
@@ -305,7 +345,10 @@ class Checkpoints:
             self.control.write_seconds = RESERVE * self._longest_write
 
     def settle(self) -> None:
-        """Wait for the end of the current write, if any; raise WriteError if it fails. Collective."""
+        """Wait for the end of the current write, if any; raise WriteError if it fails.
+
+        Collective.
+        """
         while self._write is not None:
             with self.ring.phases("checkpoint"):
                 self.control.wait(lambda: self.busy)
@@ -317,18 +360,22 @@ class Checkpoints:
 
     def _prune(self) -> None:
         """Remove old checkpoints, and draws that no checkpoint needs; called on process 0."""
-        store.prune(self.run.series("checkpoints", self.chain), KEPT_CHECKPOINTS, self.kept_iteration)
+        store.prune(
+            self.run.series("checkpoints", self.chain), KEPT_CHECKPOINTS, self.kept_iteration
+        )
         self.run.prune_draws(self.chain)
 
     def save_posterior(self, iteration: int, seconds: float) -> None:
         """Write the posterior of all draws so far, and wait for the end of the write. Collective.
 
-        It replaces older and damaged posteriors. Nothing is written if there are no draws, or if the posterior is on
-        disk.
+        It replaces older and damaged posteriors. Nothing is written if there are no draws, or if
+        the posterior is on disk.
         """
         self.settle()
         begin, parent = monotonic(), self.run.series("posterior", self.chain)
-        exists = partial(store.is_whole, parent / store.step_name(iteration), "it is computed again")
+        exists = partial(
+            store.is_whole, parent / store.step_name(iteration), "it is computed again"
+        )
         if not self._draws.weight or on_root(self.ring.comm, exists):
             return
         saved = {store.SAVED_DRAWS: self.state.small()[store.SAVED_DRAWS]}
@@ -340,12 +387,15 @@ class Checkpoints:
 
     def iterations(self) -> list[int]:
         """Iterations of the checkpoints on disk, the newest first. Collective."""
-        return on_root(self.ring.comm, partial(store.steps, self.run.series("checkpoints", self.chain)))[::-1]
+        return on_root(
+            self.ring.comm, partial(store.steps, self.run.series("checkpoints", self.chain))
+        )[::-1]
 
     def read(self, iteration: int) -> Snapshot:
         """Open a checkpoint, and check its manifest and the files of its saved draws. Collective.
 
-        The processes divide the files among themselves. `ChainState.load` checks the files of the checkpoint.
+        The processes divide the files among themselves. `ChainState.load` checks the files of the
+        checkpoint.
 
         Raises
         ------
@@ -356,8 +406,13 @@ class Checkpoints:
         def open_all() -> tuple[Snapshot, list[Snapshot]]:
             checkpoint = self.run.open_snapshot("checkpoints", self.chain, iteration, self.facts)
             if checkpoint.manifest.grid != self.ring.grid:
-                raise InputError(f"{checkpoint.path} belongs to another run: its grid is {checkpoint.manifest.grid}")
-            draws = SavedDraws(self.run, self.chain, self.facts).snapshots(checkpoint.manifest.saved_draws)
+                raise InputError(
+                    f"{checkpoint.path} belongs to another run: its grid is"
+                    f" {checkpoint.manifest.grid}"
+                )
+            draws = SavedDraws(self.run, self.chain, self.facts).snapshots(
+                checkpoint.manifest.saved_draws
+            )
             return checkpoint, draws
 
         checkpoint, draws = on_root(self.ring.comm, open_all, "reading a checkpoint")
@@ -373,6 +428,9 @@ class Checkpoints:
         return checkpoint
 
     def cut(self, iteration: int) -> None:
-        """Remove snapshots and metrics of later iterations, and draws that no checkpoint needs. Collective."""
+        """Remove snapshots and metrics of later iterations, and draws that no checkpoint needs.
+
+        Collective.
+        """
         on_root(self.ring.comm, partial(self.run.cut, self.chain, iteration), "preparing to sample")
         self.newest = iteration

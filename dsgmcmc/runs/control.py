@@ -1,4 +1,6 @@
-"""Decides for all processes of a chain, from signals and the clock, when to save a checkpoint and when to stop."""
+"""Decides for all processes of a chain, from signals and the clock, when to save a checkpoint and
+when to stop.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,11 @@ MARGIN = 3.0  # seconds for the summary and MPI_Finalize, between the last write
 
 @dataclass(eq=False)
 class Control:
-    """Lets all processes of a chain agree, once per iteration, on whether to save a checkpoint or stop.
+    """Lets all processes of a chain agree, once per iteration, on whether to save a checkpoint or
+    stop.
 
-    Every iteration starts one reduction, of two integers to their maxima over the processes; the next iteration reads
-    the result.
+    Every iteration starts one reduction, of two integers to their maxima over the processes; the
+    next iteration reads the result.
 
     Parameters
     ----------
@@ -33,7 +36,8 @@ class Control:
     checkpoint_seconds : float or None
         Seconds between checkpoints; None if no checkpoint depends on the clock.
     deadline : float or None
-        Time at which the job must have ended, on the clock of `time.monotonic`; None without a limit.
+        Time at which the job must have ended, on the clock of `time.monotonic`; None without a
+        limit.
     watchdog : Watchdog or None
         Watchdog to which progress is reported.
     """
@@ -62,14 +66,21 @@ class Control:
         writing = self.chains * self.write_seconds
         if self.deadline and now + writing + 2 * self._iteration_seconds + MARGIN > self.deadline:
             return max(self.signals.request, Request.STOP)
-        due = self.comm.rank == 0 and self.checkpoint_seconds and now - self._saved_at > self.checkpoint_seconds
+        due = (
+            self.comm.rank == 0
+            and self.checkpoint_seconds
+            and now - self._saved_at > self.checkpoint_seconds
+        )
         return max(self.signals.request, Request.CHECKPOINT if due else Request.GO_ON)
 
     def ask(self, busy: bool) -> tuple[Request, bool]:
-        """Return the largest request of all processes, and whether no process was writing. Collective.
+        """Return the largest request of all processes, and whether no process was writing.
 
-        With several processes, the result describes the time of the previous call; the first call, and the first call
-        after `finish`, return `Request.GO_ON` and False. `busy` tells whether this process is writing.
+        Collective.
+
+        With several processes, the result describes the time of the previous call; the first call,
+        and the first call after `finish`, return `Request.GO_ON` and False. `busy` tells whether
+        this process is writing.
         """
         self._progress()
         if self.comm.size == 1:
@@ -87,7 +98,8 @@ class Control:
     def wait(self, busy: Callable[[], bool]) -> None:
         """Wait until no process is busy. Collective.
 
-        However slow the disk is, the watchdogs do not end the job while all processes respond: they only report.
+        However slow the disk is, the watchdogs do not end the job while all processes respond: they
+        only report.
         """
         while any(self.comm.allgather(is_busy := busy())):
             self._progress(writing=is_busy)
@@ -107,7 +119,9 @@ class Control:
         self.finish()
 
     def finish(self) -> None:
-        """Complete a pending reduction and drop its result; the next reduction repeats all requests. Collective."""
+        """Complete a pending reduction and drop its result; the next reduction repeats all
+        requests. Collective.
+        """
         if self._reduction is not None:
             self._reduction.Wait()
             self._reduction = None

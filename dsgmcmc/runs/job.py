@@ -1,9 +1,9 @@
 """A job: all processes that sample the chains of a run together, and the result of the run.
 
-`Job._sample` resolves the settings, locks and prepares the run directory, samples the chains and writes the summary.
-The processes are divided into groups. Each group samples its chains one after another, each to its end. In a run with a
-target accuracy, a group instead samples all its chains in turn up to the next check of the accuracy.
-`dsgmcmc.runs.chain` has the iterations of one chain.
+`Job._sample` resolves the settings, locks and prepares the run directory, samples the chains and
+writes the summary. The processes are divided into groups. Each group samples its chains one after
+another, each to its end. In a run with a target accuracy, a group instead samples all its chains in
+turn up to the next check of the accuracy. `dsgmcmc.runs.chain` has the iterations of one chain.
 """
 
 from __future__ import annotations
@@ -34,7 +34,14 @@ from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.convergence import Look, look_at, next_look
 from dsgmcmc.diagnostics.summary import as_written, read_summary, save_summary, verdict
 from dsgmcmc.errors import AgreedError, DivergenceError, Exit, InputError, WriteError, failed_file
-from dsgmcmc.parallel.comm import agree, mpi_library, on_root, oversubscription, peak_memory, seconds_since_start
+from dsgmcmc.parallel.comm import (
+    agree,
+    mpi_library,
+    on_root,
+    oversubscription,
+    peak_memory,
+    seconds_since_start,
+)
 from dsgmcmc.parallel.partition import chain_group
 from dsgmcmc.parallel.ring import PHASES, Ring
 from dsgmcmc.parallel.signals import Request, Signals
@@ -54,14 +61,16 @@ from dsgmcmc.types import Comm
 T = TypeVar("T")
 
 WAITING_PHASES = ("exchange", "reduce", "checkpoint")  # in these, a process mostly waits for others
-SLOW_FACTOR = 1.25  # a slow process is busy for at least this multiple of the median of the other processes,
+SLOW_FACTOR = (
+    1.25  # a slow process is busy for at least this multiple of the median of the other processes,
+)
 SLOW_SHARE = 0.05  # and for more than this share of the sampling time above this median
 
 #: Exit status of a job that a request has stopped.
 STATUS = {Request.STOP: Exit.RESUME, Request.INTERRUPT: Exit.INTERRUPTED}
 
-#: Lets only one job run at a time inside another program, because a job changes global state: the logs, and the number
-#: of BLAS threads, on which the last bits of the results depend.
+#: Lets only one job run at a time inside another program, because a job changes global state: the
+#: logs, and the number of BLAS threads, on which the last bits of the results depend.
 _ONE_AT_A_TIME = RLock()
 
 
@@ -88,8 +97,8 @@ class Job:
     quiet : bool, optional
         Whether to show neither progress nor messages.
     usual : dict, optional
-        Defaults, which the user's settings override: the settings of a recommended model. Without them, a run whose
-        model has yet to be chosen is refused.
+        Defaults, which the user's settings override: the settings of a recommended model. Without
+        them, a run whose model has yet to be chosen is refused.
     """
 
     comm: Comm
@@ -110,23 +119,39 @@ class Job:
         #: Lines that tell the user the result at the end; used only on process 0.
         self.result: list[str] = []
         self._request = Request.GO_ON  # the last request
-        self._failure: AgreedError | DivergenceError | None = None  # first error of a chain, equal in its group
+        self._failure: AgreedError | DivergenceError | None = (
+            None  # first error of a chain, equal in its group
+        )
         self._log_error: OSError | None = None  # first error in writing a log of the run
         self._look: Look | None = None  # the last check of the accuracy of all chains
-        self._sampled, self._timed = 0, 0  # iterations of this group in this job: all; all except the first sweep
+        self._sampled, self._timed = (
+            0,
+            0,
+        )  # iterations of this group in this job: all; all except the first sweep
 
     def with_model(self, settings: Mapping[str, Any]) -> Self:
         """Return a job that makes or resumes the same run, with a model's settings as defaults."""
         return replace(self, resume=True, usual=settings)
 
     def describe(self) -> int:
-        """Print the resolved settings, and the costs in memory, disk and messages; return exit status 0. Collective."""
+        """Print the resolved settings, and the costs in memory, disk and messages; return exit
+        status 0. Collective.
+        """
         config, _ = self.resolve()
         if self._at_root:
             costs = Costs.of(config, self.source.ratings, self.comm.size)._asdict()
-            lines = [f"{name} = {cost}  # {cost / 1e6:,.1f} MB" for name, cost in costs.items() if "files" not in name]
+            lines = [
+                f"{name} = {cost}  # {cost / 1e6:,.1f} MB"
+                for name, cost in costs.items()
+                if "files" not in name
+            ]
             files = f"files_per_checkpoint = {costs['files_per_checkpoint']}"
-            say(*tomli_w.dumps(config.table()).split("\n"), "[costs]  # bytes, and a number of files", *lines, files)
+            say(
+                *tomli_w.dumps(config.table()).split("\n"),
+                "[costs]  # bytes, and a number of files",
+                *lines,
+                files,
+            )
         return Exit.DONE
 
     # ------------------------------------------------------------------ settings and directory
@@ -157,9 +182,12 @@ class Job:
             _refuse_changes(ResolvedConfig.of(saved), config, run)
         if config.first_draw > config.iterations:
             log.warning(
-                "the run ends at iteration %s, before its first draw at %s (after a burn-in of %s): it cannot predict; "
-                "give more --iterations or a shorter --burn-in",
-                *(f"{number:,}" for number in (config.iterations, config.first_draw, config.burn_in)),
+                "the run ends at iteration %s, before its first draw at %s (after a burn-in of %s):"
+                " it cannot predict; give more --iterations or a shorter --burn-in",
+                *(
+                    f"{number:,}"
+                    for number in (config.iterations, config.first_draw, config.burn_in)
+                ),
             )
         if saved:
             return config, run.read_settings()[1].get("given_of_sampler", [])
@@ -167,22 +195,31 @@ class Job:
         return config, sorted(section_of(self.given.get("sampler") or {}))
 
     def _saved_settings(self) -> dict[str, Any]:
-        """Check the data of a run to be resumed, and return its settings; an empty dict for a new run."""
+        """Check the data of a run to be resumed, and return its settings; an empty dict for a new
+        run.
+        """
         run = self.run_directory
         if not (self.resume and run.settings_file.exists()):
             refuse_taken(run, self.resume)
             # a job was stopped before it sampled the best of the compared models
             if self.usual is None and (run.comparison_file.exists() or run.candidates.exists()):
-                raise InputError(f"{run.path} was started with {named('model')}: repeat it, or change {named('out')}")
+                raise InputError(
+                    f"{run.path} was started with {named('model')}: repeat it, or change"
+                    f" {named('out')}"
+                )
             return {}
         config, facts = ResolvedConfig.of_run(run)
         if facts.get("data_hash") != self.source.ratings.digest:
-            raise InputError(f"{run.path} was sampled on other data than {self.source.path}: change {named('out')}")
+            raise InputError(
+                f"{run.path} was sampled on other data than {self.source.path}: change"
+                f" {named('out')}"
+            )
         run.check_index(facts)
         return config.table()
 
     def _claim(self) -> Request:
-        """Wait for the lock of the run directory; return the request that ends the wait without it, if any. Collective.
+        """Wait for the lock of the run directory; return the request that ends the wait without it,
+        if any. Collective.
 
         Raises
         ------
@@ -199,7 +236,8 @@ class Job:
 
     @contextmanager
     def _opened(self, config: ResolvedConfig, given_names: list[str]) -> Iterator[Facts]:
-        """Context in which this job, which has the lock, has written ``run.toml``; then the lock is free. Collective.
+        """Context in which this job, which has the lock, has written ``run.toml``; then the lock is
+        free. Collective.
 
         Yields the facts that the run's snapshots record (`dsgmcmc.storage.rundir`).
 
@@ -216,7 +254,9 @@ class Job:
                 self._lock.release()
 
     def _prepare(self, config: ResolvedConfig, given_names: list[str]) -> Facts:
-        """Clean the directory; write ``run.toml``, the index and starting values; return the facts for snapshots."""
+        """Clean the directory; write ``run.toml``, the index and starting values; return the facts
+        for snapshots.
+        """
         source, run = self.source, self.run_directory
         _refuse_shorter(config, run)
         run.listening_file.touch()  # tells scripts that all processes have installed their signal handlers
@@ -226,7 +266,8 @@ class Job:
         began = run.read_settings()[1].get("versions") if run.settings_file.exists() else None
         if changes := changed_versions(began or {}):
             log.warning(
-                "this run began with other versions (%s): draws follow the same law, but not to the last bit",
+                "this run began with other versions (%s): draws follow the same law, but not to the"
+                " last bit",
                 ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changes.items()),
             )
         about: Facts = {"versions": began or versions(), "given_of_sampler": given_names}
@@ -243,9 +284,10 @@ class Job:
         Parameters
         ----------
         signals : Signals, optional
-            Handlers that the program has installed. If None, the job runs inside another program: it prints no result,
-            and at the end it restores signal handlers, logs and the number of BLAS threads. A single process then has
-            no watchdog, because it waits for no other process.
+            Handlers that the program has installed. If None, the job runs inside another program:
+            it prints no result, and at the end it restores signal handlers, logs and the number of
+            BLAS threads. A single process then has no watchdog, because it waits for no other
+            process.
 
         Returns
         -------
@@ -266,7 +308,12 @@ class Job:
         self._since_start = lambda: monotonic() - begin
         if self.comm.size == 1:
             self.policy = self.policy.model_copy(update={"watchdog": 0.0})
-        with _ONE_AT_A_TIME, threadpool_limits(1, user_api="blas"), self._signals.borrowed(), messages:
+        with (
+            _ONE_AT_A_TIME,
+            threadpool_limits(1, user_api="blas"),
+            self._signals.borrowed(),
+            messages,
+        ):
             return self._sample()
 
     def _sample(self) -> int:
@@ -280,20 +327,39 @@ class Job:
         run.on_log_error = self._stop_after_log_error
         who = f"process {comm.rank} of {comm.size} ({os.getpid()} on {platform.node()})"
         if request := self._claim():
-            self.result = [f"{run.path}: stopped while another job uses it; continue with {named('resume')}"]
+            self.result = [
+                f"{run.path}: stopped while another job uses it; continue with {named('resume')}"
+            ]
             return STATUS[request]
-        with self._opened(config, given_names) as facts, Watchdog(self.policy.watchdog, who) as watchdog:
+        with (
+            self._opened(config, given_names) as facts,
+            Watchdog(self.policy.watchdog, who) as watchdog,
+        ):
             group, groups = chain_group(comm.rank, comm.size, config.chains)
             ring = Ring(comm.Split(group, comm.rank), config.grid)
             ratings = ring.agree(lambda: self.source.ratings)
-            make_target, data_per_iteration = targets_of(config, ratings, ring), ratings.nnz / config.sweep_length
+            make_target, data_per_iteration = (
+                targets_of(config, ratings, ring),
+                ratings.nnz / config.sweep_length,
+            )
             _, seconds = config.checkpoint_interval()
             self._control = Control(ring.comm, self._signals, seconds, deadline, watchdog)
 
             def open_chain(number: int) -> Chain:
                 start = partial(self.source.start_chain, run, facts, number)
                 safer, control = fallbacks(config, given_names), self._control
-                chain = Chain(config, make_target, start, ring, run, number, facts, control, self.policy, safer)
+                chain = Chain(
+                    config,
+                    make_target,
+                    start,
+                    ring,
+                    run,
+                    number,
+                    facts,
+                    control,
+                    self.policy,
+                    safer,
+                )
                 if not (self.resume and chain.resume()):
                     chain.start()
                 return chain
@@ -313,7 +379,9 @@ class Job:
             agree(comm, self._check_logs, "writing a log", WriteError)
             request = max(comm.allgather(self._request))
             earlier = saved_result(run, config.chains) if self._at_root else []
-            if any(comm.allgather(self._sampled > 0 or earlier is None)):  # another group may have sampled
+            if any(
+                comm.allgather(self._sampled > 0 or earlier is None)
+            ):  # another group may have sampled
                 self.result = self._write_summary(ring, sampling)
             else:
                 self.result = earlier or []
@@ -327,7 +395,9 @@ class Job:
     def _check_logs(self) -> None:
         if self._log_error is not None:
             advice = f"continue with {named('resume')} once this log can be written"
-            raise WriteError(f"{failed_file(self._log_error)}; stopped after a checkpoint: {advice}")
+            raise WriteError(
+                f"{failed_file(self._log_error)}; stopped after a checkpoint: {advice}"
+            )
 
     # ------------------------------------------------------------------ the loop over chains
 
@@ -337,7 +407,9 @@ class Job:
         return self._failure is not None or self._request >= Request.STOP
 
     def _sample_chains(self, numbers: Sequence[int], open_chain: Callable[[int], Chain]) -> None:
-        """Sample the chains of this group: together if the run has a target accuracy, else one by one. Collective."""
+        """Sample the chains of this group: together if the run has a target accuracy, else one by
+        one. Collective.
+        """
         for batch in [list(numbers)] if self._config.until else [[number] for number in numbers]:
             chains: list[Chain] = []
             for number in batch:
@@ -359,8 +431,9 @@ class Job:
     def _iterate(self, chains: list[Chain]) -> None:
         """Sample chains to their end, or until the job is stopped. Collective.
 
-        With a target accuracy, all chains go from one check to the next, until they reach it or the largest number of
-        iterations. A chain that fails is removed from `chains`; it is neither checked nor saved.
+        With a target accuracy, all chains go from one check to the next, until they reach it or the
+        largest number of iterations. A chain that fails is removed from `chains`; it is neither
+        checked nor saved.
         """
         config = self._config
         if not config.until:
@@ -380,19 +453,29 @@ class Job:
             goal = next_look(goal + 1, config.burn_in, config.sweep_length)
 
     def _advance_all(self, chains: list[Chain], goal: int) -> None:
-        """Sample all chains up to iteration `goal`, and remove those that fail from `chains`. Collective."""
+        """Sample all chains up to iteration `goal`, and remove those that fail from `chains`.
+
+        Collective.
+        """
         for chain in list(chains):
-            if chain.iteration < goal and not self._stopped and not self._attempt(partial(self._advance, chain, goal)):
+            if (
+                chain.iteration < goal
+                and not self._stopped
+                and not self._attempt(partial(self._advance, chain, goal))
+            ):
                 chains.remove(chain)
                 chain.close()
 
     def _advance(self, chain: Chain, goal: int) -> bool:
-        """Sample a chain up to iteration `goal`, unless the job is stopped; return True, for `_attempt`. Collective.
+        """Sample a chain up to iteration `goal`, unless the job is stopped; return True, for
+        `_attempt`. Collective.
 
         Sampling time excludes the job's first sweep, which compiles or loads kernels.
         """
         if not self._sampled:
-            if self._at_root and self.command:  # here, because a job with nothing to sample leaves the run unchanged
+            if (
+                self._at_root and self.command
+            ):  # here, because a job with nothing to sample leaves the run unchanged
                 self.run_directory.note_job(self.command, self.comm.size)
             first = min(goal, chain.iteration + chain.config.sweep_length)
             self._request = chain.advance(first, self._progress, timed=False)
@@ -420,9 +503,20 @@ class Job:
         return result
 
     def _look_at(self, chains: Sequence[Chain]) -> Look:
-        """Measure the accuracy of all chains on process 0, and return it on all processes. Collective."""
-        followed = {(chain.chain, block): values for chain in chains for block, values in chain.followed().items()}
-        draws = {chain.chain: (chain.iteration, chain.draw_weights()) for chain in chains if chain.ring.rank == 0}
+        """Measure the accuracy of all chains on process 0, and return it on all processes.
+
+        Collective.
+        """
+        followed = {
+            (chain.chain, block): values
+            for chain in chains
+            for block, values in chain.followed().items()
+        }
+        draws = {
+            chain.chain: (chain.iteration, chain.draw_weights())
+            for chain in chains
+            if chain.ring.rank == 0
+        }
         gathered = self.comm.gather((followed, draws))
         look: Look = self.comm.bcast(None if gathered is None else look_at(self._config, gathered))
         return look
@@ -430,7 +524,9 @@ class Job:
     # ------------------------------------------------------------------ summary
 
     def _write_summary(self, ring: Ring, sampling: float) -> list[str]:
-        """Write ``summary.json`` on process 0, and return the lines that tell the user the result. Collective.
+        """Write ``summary.json`` on process 0, and return the lines that tell the user the result.
+
+        Collective.
 
         `sampling` is the sampling time of this process in seconds, without the first sweep.
 
@@ -442,9 +538,15 @@ class Job:
         comm, run = self.comm, self.run_directory
         config = self._config
         phases = np.array(comm.allgather([ring.phases.seconds[name] for name in PHASES]))
-        rss, hosts, seconds = comm.allgather(peak_memory()), comm.allgather(platform.node()), comm.allgather(sampling)
+        rss, hosts, seconds = (
+            comm.allgather(peak_memory()),
+            comm.allgather(platform.node()),
+            comm.allgather(sampling),
+        )
         # all processes of a group have made the same iterations
-        iterations, timed = (comm.allreduce(count * (ring.rank == 0)) for count in (self._sampled, self._timed))
+        iterations, timed = (
+            comm.allreduce(count * (ring.rank == 0)) for count in (self._sampled, self._timed)
+        )
         longest = max(seconds)
 
         def write() -> list[str]:
@@ -464,13 +566,20 @@ class Job:
                 "seconds_sampling": longest,
                 "ratings_per_second": timed * data_per_iteration / longest if longest else 0.0,
                 "phases": {
-                    name: {"mean": float(column.mean()), "max": float(column.max()), "by_process": column.tolist()}
+                    name: {
+                        "mean": float(column.mean()),
+                        "max": float(column.max()),
+                        "by_process": column.tolist(),
+                    }
                     for name, column in zip(PHASES, phases.T, strict=True)
                 },
                 "straggler": straggler((np.array(seconds) - waited).tolist(), hosts, longest),
                 "events": run.events(),
                 "fell_back": _fell_back(run, config),
-                "peak_rss_bytes": [peak_memory(), *rss[1:]],  # after process 0 has scored the test ratings
+                "peak_rss_bytes": [
+                    peak_memory(),
+                    *rss[1:],
+                ],  # after process 0 has scored the test ratings
                 "versions": {**versions(), "mpi": mpi_library()},
             }
             save_summary(run.summary_file, summary)
@@ -485,9 +594,18 @@ class Job:
 def refuse_taken(run: RunDirectory, resume: bool) -> None:
     """Refuse a path that is a file and, for a new run, a directory that is not empty."""
     if run.path.exists() and not run.path.is_dir():
-        raise InputError(f"{run.path} is a file: {named('out')} must name a directory; a new run creates it")
-    if not resume and run.path.is_dir() and {path.name for path in run.path.iterdir()} - {run.lock_file.name}:
-        raise InputError(f"{run.path} is not empty: give {named('resume')} to continue it, or another {named('out')}")
+        raise InputError(
+            f"{run.path} is a file: {named('out')} must name a directory; a new run creates it"
+        )
+    if (
+        not resume
+        and run.path.is_dir()
+        and {path.name for path in run.path.iterdir()} - {run.lock_file.name}
+    ):
+        raise InputError(
+            f"{run.path} is not empty: give {named('resume')} to continue it, or another"
+            f" {named('out')}"
+        )
 
 
 def _check_disk(run: RunDirectory, costs: Costs) -> None:
@@ -496,16 +614,27 @@ def _check_disk(run: RunDirectory, costs: Costs) -> None:
     free = shutil.disk_usage(folder).free
     if free < costs.disk_least:
         smaller = f"a smaller {named('save_draws')} or {named('chains')} (--dry-run shows costs)"
-        found = f"at least {decimal(costs.disk_least)} on disk, but {folder} has {decimal(free)} free"
-        raise InputError(f"a run with these settings takes {found}: choose another {named('out')}, or {smaller}")
+        found = (
+            f"at least {decimal(costs.disk_least)} on disk, but {folder} has {decimal(free)} free"
+        )
+        raise InputError(
+            f"a run with these settings takes {found}: choose another {named('out')}, or {smaller}"
+        )
 
 
 def _refuse_changes(saved: ResolvedConfig, requested: ResolvedConfig, run: RunDirectory) -> None:
     """Refuse changes of settings that cannot change during a run."""
-    old, new = saved.model_dump(exclude=set(CHANGEABLE)), requested.model_dump(exclude=set(CHANGEABLE))
+    old, new = (
+        saved.model_dump(exclude=set(CHANGEABLE)),
+        requested.model_dump(exclude=set(CHANGEABLE)),
+    )
     if requested.chains < saved.chains:  # the draws of all chains stay
         old["chains"], new["chains"] = saved.chains, requested.chains
-    changes = [f"{name}: {old[name]} in the run, {new[name]} requested" for name in old if old[name] != new[name]]
+    changes = [
+        f"{name}: {old[name]} in the run, {new[name]} requested"
+        for name in old
+        if old[name] != new[name]
+    ]
     if changes:
         heading = f"{run.path} was started with other settings, which cannot change during a run:"
         advice = "\nLeave them out to continue with the settings of the run, or start another run"
@@ -516,12 +645,18 @@ def _refuse_shorter(config: ResolvedConfig, run: RunDirectory) -> None:
     """Refuse a length that the run has passed already."""
     made = max(run.reached(config.chains))
     if config.iterations < made:
-        found = f"{run.path} has made {made:,} iterations, and cannot end at iteration {config.iterations:,}"
+        found = (
+            f"{run.path} has made {made:,} iterations, and cannot end at iteration"
+            f" {config.iterations:,}"
+        )
         raise InputError(f"{found}: give {named('iterations')} {made} or more, or leave it out")
 
 
 def warn_of_processes(comm: Comm) -> None:
-    """Warn if processes share cores, or run on different processors or versions of the software. Collective."""
+    """Warn if processes share cores, or run on different processors or versions of the software.
+
+    Collective.
+    """
     crowded = oversubscription(comm)
     all_versions = comm.gather(versions()) or []
     if crowded:
@@ -529,7 +664,10 @@ def warn_of_processes(comm: Comm) -> None:
     for name in all_versions[0] if all_versions else ():
         different = sorted({process[name] for process in all_versions})
         if len(different) > 1:
-            text = "the processes differ in %s (%s): draws are reproducible to the bit only with one %s everywhere"
+            text = (
+                "the processes differ in %s (%s): draws are reproducible to the bit only with one"
+                " %s everywhere"
+            )
             log.warning(text, name, ", ".join(different), name)
 
 
@@ -543,7 +681,9 @@ def _stop_listening(run: RunDirectory) -> None:
 
 
 def _fell_back(run: RunDirectory, config: ResolvedConfig) -> list[dict[str, Any]]:
-    """List the abandoned models, each with the next model, and the restarts of chains, each with its sampler."""
+    """List the abandoned models, each with the next model, and the restarts of chains, each with
+    its sampler.
+    """
     events: list[dict[str, Any]] = []
     if run.comparison_file.exists():
         comparison = Comparison.read(run.comparison_file)
@@ -554,7 +694,9 @@ def _fell_back(run: RunDirectory, config: ResolvedConfig) -> list[dict[str, Any]
         folder = run.series("checkpoints", chain) / step_name(reached)
         diverged = read_manifest(folder).diverged if folder.is_dir() else ()
         restarts = zip(diverged, samplers, strict=False)
-        events += [{"chain": chain, "iteration": at, "next": sampler.name} for at, sampler in restarts]
+        events += [
+            {"chain": chain, "iteration": at, "next": sampler.name} for at, sampler in restarts
+        ]
     return events
 
 
@@ -573,7 +715,8 @@ def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str,
     Returns
     -------
     dict or None
-        ``process``, ``host``, ``busy_seconds`` and ``others_seconds`` (median of the other processes).
+        ``process``, ``host``, ``busy_seconds`` and ``others_seconds`` (median of the other
+        processes).
     """
     if len(busy) < 2:
         return None
@@ -581,11 +724,18 @@ def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str,
     typical = median(busy[:slowest] + busy[slowest + 1 :])
     if busy[slowest] < SLOW_FACTOR * typical or busy[slowest] - typical <= SLOW_SHARE * sampling:
         return None
-    return {"process": slowest, "host": hosts[slowest], "busy_seconds": busy[slowest], "others_seconds": typical}
+    return {
+        "process": slowest,
+        "host": hosts[slowest],
+        "busy_seconds": busy[slowest],
+        "others_seconds": typical,
+    }
 
 
 def saved_result(run: RunDirectory, chains: int) -> list[str] | None:
-    """Return the lines that tell the user the result of a finished run; None without a summary of its last state."""
+    """Return the lines that tell the user the result of a finished run; None without a summary of
+    its last state.
+    """
     with suppress(FileNotFoundError, InputError), as_written(run.summary_file):
         summary = read_summary(run.summary_file)
         if summary["reached"] == run.reached(chains):

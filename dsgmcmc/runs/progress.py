@@ -27,7 +27,9 @@ def in_notebook() -> bool:
 
 
 class Progress:
-    """Shows the metrics of chains while they are sampled. Call it, within its context, with every line of metrics.
+    """Shows the metrics of chains while they are sampled.
+
+    Call it, within its context, with every line of metrics.
 
     Parameters
     ----------
@@ -43,12 +45,16 @@ class Progress:
         self._iterations, self._data = iterations, data
         self._quiet = quiet
         stderr = console(stderr=True)
-        self._live = Live(console=stderr, refresh_per_second=8) if stderr.is_terminal and not quiet else None
+        self._live = (
+            Live(console=stderr, refresh_per_second=8) if stderr.is_terminal and not quiet else None
+        )
         self._notebook = in_notebook()
         self._said_at, self._unshown = 0.0, ""
-        #: Accuracy at the last check of all chains, as text; empty before the first check, or without checks.
+        #: Accuracy at the last check of all chains, as text; empty before the first check, or
+        #: without checks.
         self.look = ""
-        #: Iteration and time of the line from which the speed is measured: the first line with the lowest iteration.
+        #: Iteration and time of the line from which the speed is measured: the first line with the
+        #: lowest iteration.
         self._first_line: tuple[int, float] | None = None
 
     def __enter__(self) -> Progress:
@@ -91,7 +97,9 @@ class Progress:
         if self.look:
             parts.append(self.look)
         labels = (("rmse", "this draw"), ("rmse_mean", "all draws"))
-        rmses = [f"{label} {written(line[name])}" for name, label in labels if line.get(name) is not None]
+        rmses = [
+            f"{label} {written(line[name])}" for name, label in labels if line.get(name) is not None
+        ]
         parts += [f"RMSE: {', '.join(rmses)}"] if rmses else []
         parts += [f"tau {line['tau']:.4g}"] if line.get("tau") is not None else []
         if speed:
@@ -114,12 +122,14 @@ class _Terminal(logging.Formatter):
 
 @contextmanager
 def logs(rank: int, quiet: bool = False) -> Iterator[None]:
-    """Context in which this process writes its messages to the terminal; afterwards the logger is restored.
+    """Context in which this process writes its messages to the terminal; afterwards the logger is
+    restored.
 
     Parameters
     ----------
     rank : int
-        Number of this process; only process 0 writes. In a notebook, it writes only warnings and errors.
+        Number of this process; only process 0 writes. In a notebook, it writes only warnings and
+        errors.
     quiet : bool
         Whether to write nothing.
     """

@@ -1,10 +1,11 @@
-"""Records a chain for any target: moments of the parameters, saved draws, and traces of the small parameters.
+"""Records a chain for any target: moments of the parameters, saved draws, and traces of the small
+parameters.
 
-A checkpoint contains the moments, the traces and the iterations of the saved draws; the saved draws are in separate
-snapshots. The weight of a draw is its step size [Simsekli 2016, eq. 12]. Every `spacing`-th draw is saved. When
-2 `keep` draws would be saved, every other saved draw is dropped, and `spacing` doubles. The choice depends only on the
-number of draws. A chain of at least `keep` draws has from `keep` to 2 `keep` - 1 saved draws, evenly spread over the
-whole chain.
+A checkpoint contains the moments, the traces and the iterations of the saved draws; the saved draws
+are in separate snapshots. The weight of a draw is its step size [Simsekli 2016, eq. 12]. Every
+`spacing`-th draw is saved. When 2 `keep` draws would be saved, every other saved draw is dropped,
+and `spacing` doubles. The choice depends only on the number of draws. A chain of at least `keep`
+draws has from `keep` to 2 `keep` - 1 saved draws, evenly spread over the whole chain.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class DrawNumbers:
         self.kept: list[int] = []
 
     def offer(self, iteration: int) -> bool:
-        """Count the draw of an iteration, update `kept` and `spacing`, and return whether to save the draw."""
+        """Count the draw of an iteration, update `kept` and `spacing`, and return whether to save
+        the draw.
+        """
         number = self.count
         self.count += 1
         if self.keep == 0 or number % self.spacing:
@@ -60,7 +63,8 @@ class DrawNumbers:
 
 
 class DrawRecorder:
-    """Moments, saved draws and traces of one chain on this process; a `dsgmcmc.targets.base.Recorder` without metrics.
+    """Moments, saved draws and traces of one chain on this process; a
+    `dsgmcmc.targets.base.Recorder` without metrics.
 
     Parameters
     ----------
@@ -82,26 +86,36 @@ class DrawRecorder:
         #: Iteration, weight and small parameters of every draw; used only on process 0.
         self.trace: dict[str, list[Float64]] = {}
         quantities, sizes = target.quantities.drawn_of_rows, target.quantities.sizes
-        #: Mean and ``m2`` of every quantity of rows, and its latest draw ``x``, by factor and block.
+        #: Mean and ``m2`` of every quantity of rows, and its latest draw ``x``, by factor and
+        #: block.
         self._moments = {
             place: {
-                quantity.name: {name: np.zeros((rows, quantity.width(sizes)), np.float32) for name in MOMENTS}
+                quantity.name: {
+                    name: np.zeros((rows, quantity.width(sizes)), np.float32) for name in MOMENTS
+                }
                 for quantity in quantities
                 if quantity.is_of(place[0])
             }
             for place, rows in target.rows_at_home().items()
         }
         of_blocks = self._moments.values()
-        self._batches = [Batch([block[q.name] for block in of_blocks if q.name in block]) for q in quantities]
+        self._batches = [
+            Batch([block[q.name] for block in of_blocks if q.name in block]) for q in quantities
+        ]
         self._traced = {quantity.name for quantity in target.quantities.traced}
 
     def next(self, iteration: int, weight: float) -> DrawInfo:
-        """Add the weight of the draw after `iteration` iterations to the total weight; return its `DrawInfo`."""
+        """Add the weight of the draw after `iteration` iterations to the total weight; return its
+        `DrawInfo`.
+        """
         self.weight += weight
         return DrawInfo(iteration, weight, weight / self.weight)
 
     def record(self, position: str, draw: DrawInfo | None) -> None:
-        """Record the state in field `position` as a draw; nothing is done if `draw` is None. Collective."""
+        """Record the state in field `position` as a draw; nothing is done if `draw` is None.
+
+        Collective.
+        """
         if draw is None:
             return
         spacing = self.numbers.spacing
@@ -117,51 +131,83 @@ class DrawRecorder:
                     continue
                 self._moments[block.factor, block.index][field.name]["x"] = block[name]
                 if saved:
-                    blocks[Key("draw", block.factor.name, block.index, field.name)] = block[name] * units[field.name]
+                    blocks[Key("draw", block.factor.name, block.index, field.name)] = (
+                        block[name] * units[field.name]
+                    )
         for batch in self._batches:
             COUNT_DRAW.apply(batch, draw._asdict())
         if saved:
             if self._at_root:
-                blocks |= {Key("draw", "run", 0, name): np.array(value) for name, value in parameters.items()}
+                blocks |= {
+                    Key("draw", "run", 0, name): np.array(value)
+                    for name, value in parameters.items()
+                }
             self.pending[draw.iteration] = blocks
         if self.numbers.spacing > spacing:  # every other saved draw was dropped
             kept = set(self.numbers.kept)
-            self.pending = {drawn: arrays for drawn, arrays in self.pending.items() if drawn in kept}
+            self.pending = {
+                drawn: arrays for drawn, arrays in self.pending.items() if drawn in kept
+            }
 
     def _note(self, draw: DrawInfo, parameters: dict[str, Float64]) -> None:
-        """Append the traced parameters of a draw to the trace; a precision matrix is reduced to its diagonal."""
+        """Append the traced parameters of a draw to the trace; a precision matrix is reduced to its
+        diagonal.
+        """
         traced = {name: parameter for name, parameter in parameters.items() if name in self._traced}
-        for name, parameter in {"iteration": float(draw.iteration), "weight": draw.weight, **traced}.items():
+        for name, parameter in {
+            "iteration": float(draw.iteration),
+            "weight": draw.weight,
+            **traced,
+        }.items():
             value = np.array(parameter, ndmin=1)
-            self.trace.setdefault(name, []).append(np.diag(value).copy() if value.ndim == 2 else value)
+            self.trace.setdefault(name, []).append(
+                np.diag(value).copy() if value.ndim == 2 else value
+            )
 
     # ------------------------------------------------------------------ saving
 
     @property
     def draw_bytes(self) -> int:
         """Bytes of the rows of one saved draw on this process."""
-        return sum(moments["mean"].nbytes for fields in self._moments.values() for moments in fields.values())
+        return sum(
+            moments["mean"].nbytes
+            for fields in self._moments.values()
+            for moments in fields.values()
+        )
 
     def take_pending(self) -> tuple[list[int], dict[Key, Lazy]]:
-        """Return the iterations and the arrays, each (draws, ...), of all pending draws, and clear `pending`."""
+        """Return the iterations and the arrays, each (draws, ...), of all pending draws, and clear
+        `pending`.
+        """
         draws, self.pending = self.pending, {}
         keys = next(iter(draws.values()), {})
-        return list(draws), {key: partial(np.stack, [arrays[key] for arrays in draws.values()]) for key in keys}
+        return list(draws), {
+            key: partial(np.stack, [arrays[key] for arrays in draws.values()]) for key in keys
+        }
 
     def small(self) -> dict[str, Float64]:
-        """Return the weight, the counters and the iterations of the saved draws; they are equal on all processes."""
+        """Return the weight, the counters and the iterations of the saved draws; they are equal on
+        all processes.
+        """
         numbers = [self.weight, self.numbers.count, self.numbers.spacing]
-        return {"observer.numbers": np.array(numbers, np.float64), SAVED_DRAWS: np.array(self.numbers.kept, np.float64)}
+        return {
+            "observer.numbers": np.array(numbers, np.float64),
+            SAVED_DRAWS: np.array(self.numbers.kept, np.float64),
+        }
 
     def _named(self, spread: str) -> Iterator[tuple[str, Key, Key, dict[str, Array]]]:
-        """Yield each field's name, the keys of its mean and its spread, and its moments on this process.
+        """Yield each field's name, the keys of its mean and its spread, and its moments on this
+        process.
 
         `spread` is ``m2``, the weighted sum of squared deviations, or ``variance``.
         """
         for (factor, index), fields in self._moments.items():
             for label, moments in fields.items():
                 prefix = "" if label == THETA else f"{label}_"
-                mean, spread_key = (Key("moments", factor.name, index, f"{prefix}{name}") for name in ("mean", spread))
+                mean, spread_key = (
+                    Key("moments", factor.name, index, f"{prefix}{name}")
+                    for name in ("mean", spread)
+                )
                 yield label, mean, spread_key, moments
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
@@ -181,14 +227,18 @@ class DrawRecorder:
         state = snapshot.manifest.state
         self.weight, count, spacing = state["observer.numbers"].array().tolist()
         if self.weight < 0 or count < 0 or spacing < 1:
-            raise ValueError(f"draws have (weight, number, spacing) {self.weight:g}, {count:g}, {spacing:g}")
+            raise ValueError(
+                f"draws have (weight, number, spacing) {self.weight:g}, {count:g}, {spacing:g}"
+            )
         self.numbers.count, self.numbers.spacing = int(count), int(spacing)
         self.numbers.kept = snapshot.manifest.saved_draws
         for _, mean, m2, moments in self._named("m2"):
             moments["mean"], moments["m2"] = snapshot.read_all((mean, m2))
         if self._at_root:
             traced = [key for key in snapshot.block_keys() if key[:2] == ("trace", "run")]
-            self.trace = {key.field: list(x) for key, x in zip(traced, snapshot.read_all(traced), strict=True)}
+            self.trace = {
+                key.field: list(x) for key, x in zip(traced, snapshot.read_all(traced), strict=True)
+            }
 
     def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
         """Yield the means and variances of the parameters, in the unit of the data, and the traces.

@@ -1,13 +1,15 @@
 """Starting values from an earlier run, usually on fewer ratings.
 
-Users and items that are in both runs start from the last state of the earlier run. The newest checkpoint of every chain
-of the earlier run is read once, before the first iteration. Its values are matched by the names of users and items, and
-written to ``RUN/start/chain-c`` in the blocks of the new grid. `dsgmcmc.model.target.FactorTarget.take_start` reads
-them there. Chain c starts from chain c modulo the number of earlier chains. The new chains depend only on the files in
-``RUN/start``, so a resumed run does not need the earlier run. ``start`` in ``run.toml`` is the digest of these files.
+Users and items that are in both runs start from the last state of the earlier run. The newest
+checkpoint of every chain of the earlier run is read once, before the first iteration. Its values
+are matched by the names of users and items, and written to ``RUN/start/chain-c`` in the blocks of
+the new grid. `dsgmcmc.model.target.FactorTarget.take_start` reads them there. Chain c starts from
+chain c modulo the number of earlier chains. The new chains depend only on the files in
+``RUN/start``, so a resumed run does not need the earlier run. ``start`` in ``run.toml`` is the
+digest of these files.
 
-If ratings are standardised, the values are not rescaled to the standard deviation of the new ratings. It changes little
-when data are added, and starting values need not be exact.
+If ratings are standardised, the values are not rescaled to the standard deviation of the new
+ratings. It changes little when data are added, and starting values need not be exact.
 """
 
 from __future__ import annotations
@@ -51,22 +53,32 @@ class WarmStart:
         self.directory = RunDirectory(path)
         self.config, facts = ResolvedConfig.of_run(self.directory)
         self.n_levels = len(facts.get("levels", []))
-        saved = {chain: steps(self.directory.series("checkpoints", chain)) for chain in self.directory.chains()}
+        saved = {
+            chain: steps(self.directory.series("checkpoints", chain))
+            for chain in self.directory.chains()
+        }
         self.checkpoints = [
             self.directory.open_snapshot("checkpoints", chain, iterations[-1], facts)
             for chain, iterations in saved.items()
             if iterations
         ]
         if not self.checkpoints:
-            raise InputError(f"{path} has no checkpoint to start from: continue it first, or leave out {named('from')}")
+            raise InputError(
+                f"{path} has no checkpoint to start from: continue it first, or leave out"
+                f" {named('from')}"
+            )
         self.index = Index(self.directory, facts)
         self.index.lengths()  # raises an error if the names do not match the rows
         self.quantities = self.index.quantities(self.config, self.n_levels)
 
     def model(self) -> dict[str, Any]:
-        """Return the earlier run's model settings as defaults, with hyperparameters drawn from the first sweep on."""
+        """Return the earlier run's model settings as defaults, with hyperparameters drawn from the
+        first sweep on.
+        """
         table = self.config.table()
-        return {name: table[name] for name in self.config.model_settings if name in table} | {"hyper_start": 1}
+        return {name: table[name] for name in self.config.model_settings if name in table} | {
+            "hyper_start": 1
+        }
 
     def check(self, config: ResolvedConfig, levels: Float64 | None) -> None:
         """Raise InputError if the new run has a different model.
@@ -76,7 +88,8 @@ class WarmStart:
         config : ResolvedConfig
             Settings of the new run.
         levels : (R,) float64 or None
-            Levels of the new run's training ratings, if the likelihood has thresholds between levels.
+            Levels of the new run's training ratings, if the likelihood has thresholds between
+            levels.
         """
         may_differ = ["hyper_start"]  # affects when parameters are drawn, but not the posterior
         if config.prior != "fixed":
@@ -85,17 +98,24 @@ class WarmStart:
             earlier, requested = getattr(self.config, name), getattr(config, name)
             if name not in may_differ and earlier != requested:
                 found = f"was sampled with {name} {earlier}, but {requested} is requested"
-                advice = f"start only from a run with the same model; leave out {named(name)} or {named('from')}"
+                advice = (
+                    f"start only from a run with the same model; leave out {named(name)} or"
+                    f" {named('from')}"
+                )
                 raise InputError(f"{self.directory.path} {found}: a run can {advice}")
         if levels is not None and len(levels) != self.n_levels:
-            found = f"was sampled on ratings with {self.n_levels} levels, but the new ratings have {len(levels)} levels"
+            found = (
+                f"was sampled on ratings with {self.n_levels} levels, but the new ratings have"
+                f" {len(levels)} levels"
+            )
             advice = f"so the thresholds between them differ; leave out {named('from')}"
             raise InputError(f"{self.directory.path} {found}, {advice}")
 
     # ------------------------------------------------------------------ starting values
 
     def rows_of(self, ratings: Ratings) -> dict[str, Int32]:
-        """Return, for each row of W and of H, the earlier run's row with the same name; -1 if there is none.
+        """Return, for each row of W and of H, the earlier run's row with the same name; -1 if there
+        is none.
 
         Raises
         ------
@@ -105,10 +125,14 @@ class WarmStart:
         names = zip("WH", ratings.kinds, map(ratings.ids, SIDES), strict=True)
         rows = {factor: _match(self.index.vocabulary(kind), ids) for factor, kind, ids in names}
         if all((earlier < 0).all() for earlier in rows.values()):
-            raise InputError(f"{self.directory.path} and {ratings.path} have no user and no item in common")
+            raise InputError(
+                f"{self.directory.path} and {ratings.path} have no user and no item in common"
+            )
         return rows
 
-    def write(self, run: RunDirectory, ratings: Ratings, config: ResolvedConfig, recorded: Facts) -> str:
+    def write(
+        self, run: RunDirectory, ratings: Ratings, config: ResolvedConfig, recorded: Facts
+    ) -> str:
         """Write ``RUN/start``, and return the digest of its content.
 
         Parameters
@@ -124,9 +148,14 @@ class WarmStart:
         """
         rows = self.rows_of(ratings)
         was_transposed = self.index.factors["item"] == "W"
-        earlier_factors = dict(zip("WH", "HW" if ratings.transposed != was_transposed else "WH", strict=True))
+        earlier_factors = dict(
+            zip("WH", "HW" if ratings.transposed != was_transposed else "WH", strict=True)
+        )
         indptrs = (ratings.row_indptr, np.concatenate([[0], np.cumsum(ratings.column_counts)]))
-        bounds = {factor: block_bounds(indptr, config.grid) for factor, indptr in zip("WH", indptrs, strict=True)}
+        bounds = {
+            factor: block_bounds(indptr, config.grid)
+            for factor, indptr in zip("WH", indptrs, strict=True)
+        }
         facts = {**recorded, "config_hash": config.hash(), "data_hash": ratings.digest}
         remove_folder(run.start())  # left by a job that was killed before sampling
         run.start().mkdir()
@@ -145,17 +174,23 @@ class WarmStart:
         kinds = zip("WH", ratings.kinds, strict=True)
         counts = {f"known_{kind}s": int((rows[factor] >= 0).sum()) for factor, kind in kinds}
         iterations = [checkpoint.manifest.iteration for checkpoint in self.checkpoints]
-        run.note("started from a run", run=str(self.directory.path), iterations=iterations, **counts)
+        run.note(
+            "started from a run", run=str(self.directory.path), iterations=iterations, **counts
+        )
         return start_digest(run)
 
     def _position(self, checkpoint: Snapshot) -> tuple[int, str]:
-        """Return the number of the sub-chain with a checkpoint's last state, and the field with this state."""
+        """Return the number of the sub-chain with a checkpoint's last state, and the field with
+        this state.
+        """
         sampler = self.config.make_sampler()
         name = sampler.position(max(checkpoint.manifest.iteration - 1, 0))
         return sampler.positions.index(name), name
 
     def _fields(self, checkpoint: Snapshot, factor: str) -> dict[str, Array]:
-        """Return an earlier factor's fields with starting values, (n, width) for all rows, by name of the quantity."""
+        """Return an earlier factor's fields with starting values, (n, width) for all rows, by name
+        of the quantity.
+        """
         n_rows = self.index.lengths()[0][factor]
         fields = {}
         for quantity in (THETA, *self.quantities.of_rows):
@@ -164,23 +199,39 @@ class WarmStart:
             name = self._position(checkpoint)[1] if quantity == THETA else quantity.name
             fields[quantity.name] = whole = checkpoint.read_field("state", factor, name)
             if whole.shape != (n_rows, quantity.width(self.quantities.sizes)):
-                raise InputError(f"{checkpoint.path} is inconsistent: {name} of {factor} is {whole.shape}")
+                raise InputError(
+                    f"{checkpoint.path} is inconsistent: {name} of {factor} is {whole.shape}"
+                )
         return fields
 
-    def _small(self, checkpoint: Snapshot, earlier_factors: dict[str, str]) -> dict[str, SmallArray]:
-        """Return the small arrays with starting values, from the sub-chain of the checkpoint's last state.
+    def _small(
+        self, checkpoint: Snapshot, earlier_factors: dict[str, str]
+    ) -> dict[str, SmallArray]:
+        """Return the small arrays with starting values, from the sub-chain of the checkpoint's last
+        state.
 
-        `earlier_factors` maps each factor of the new run to the factor of the earlier run with the same users or items.
+        `earlier_factors` maps each factor of the new run to the factor of the earlier run with the
+        same users or items.
         """
         state, (subchain, _) = checkpoint.manifest.state, self._position(checkpoint)
-        new_factors = {Factor[earlier]: Factor[factor] for factor, earlier in earlier_factors.items()}
+        new_factors = {
+            Factor[earlier]: Factor[factor] for factor, earlier in earlier_factors.items()
+        }
         arrays = {}
         for quantity in self.quantities.all:
             if quantity.started and not quantity.of_rows:
-                name = quantity.name if quantity.factor is None else quantity.of(new_factors[quantity.factor]).name
+                name = (
+                    quantity.name
+                    if quantity.factor is None
+                    else quantity.of(new_factors[quantity.factor]).name
+                )
                 arrays[name] = state[quantity.name].array()
-        several = len(self.config.make_sampler().positions) > 1  # the first axis of all arrays is then the sub-chain
-        return {n: SmallArray.of(array[[subchain]] if several else array) for n, array in arrays.items()}
+        several = (
+            len(self.config.make_sampler().positions) > 1
+        )  # the first axis of all arrays is then the sub-chain
+        return {
+            n: SmallArray.of(array[[subchain]] if several else array) for n, array in arrays.items()
+        }
 
 
 def start_digest(run: RunDirectory) -> str:
@@ -193,7 +244,9 @@ def start_digest(run: RunDirectory) -> str:
 
 
 def _match(known: Vocabulary, ids: Array) -> Int32:
-    """Return the row in `known` for each of `ids`, or -1; if only one of the two has integers, compare them as text."""
+    """Return the row in `known` for each of `ids`, or -1; if only one of the two has integers,
+    compare them as text.
+    """
     if known.integers != (ids.dtype == np.int64):
         known = Vocabulary(known.kind, known.ids.astype(str).astype(object))
         ids = ids.astype(str).astype(object)

@@ -1,6 +1,7 @@
 """Samplers, one algorithm per file, and the gradient estimators that they use.
 
-Nothing here depends on processes, files or the factorisation. To add a sampler, write its file and list it below.
+Nothing here depends on processes, files or the factorisation. To add a sampler, write its file and
+list it below.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from dsgmcmc.samplers.registry import Registry
 if TYPE_CHECKING:
     from dsgmcmc.samplers.base import Sampler
 
-#: All samplers by name; ``SAMPLERS[name].Config`` has the settings. Those in ``densities`` sample only densities. The
-#: others sample ratings and densities, except Gibbs sampling, which needs conditional distributions.
+#: All samplers by name; ``SAMPLERS[name].Config`` has the settings. Those in ``densities`` sample
+#: only densities. The others sample ratings and densities, except Gibbs sampling, which needs
+#: conditional distributions.
 SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
     {
         "sgld": "samplers.sgld.SGLD",
@@ -44,6 +46,8 @@ def for_ratings() -> list[str]:
     """Return the names of the samplers of ratings; `Sampler.densities` is set on all others."""
 
     def densities_only(home: Any) -> bool:
-        return home.startswith("densities.") if isinstance(home, str) else home.densities is not None
+        return (
+            home.startswith("densities.") if isinstance(home, str) else home.densities is not None
+        )
 
     return [name for name, home in SAMPLERS.data.items() if not densities_only(home)]

@@ -1,38 +1,43 @@
 r"""Underdamped Langevin dynamics in the Fisher metric, with one full gradient per sweep.
 
-This is the splitting BAOAB of [Leimkuhler & Matthews 2013, eq. 1.8], with its two half kicks joined, in the coordinates
-in which the metric P is the identity. The full gradient is accumulated in one tour of the ring with both factors
-frozen; then W, H and the biases move at once.
+This is the splitting BAOAB of [Leimkuhler & Matthews 2013, eq. 1.8], with its two half kicks
+joined, in the coordinates in which the metric P is the identity. The full gradient is accumulated
+in one tour of the ring with both factors frozen; then W, H and the biases move at once.
 
     r     <- r - h_i P^-1/2 grad U
     r'     = c r + sqrt(1 - c^2) z
     theta <- theta + (h_i / 2) P^-1/2 (r + r'),      r <- r'
 
-For row i and column k of theta, the metric is P_ik = tau n_i c_k + lambda_k. Its first term is the Fisher information
-of the row given the other factor, except that the mean over the row's ratings is replaced by the mean over all ratings.
-n_i is the row's number of ratings, c_k the mean square, over all ratings, of the covariate that multiplies theta_ik (1
-for the bias), and lambda_k the prior's precision. With p_k = tau n_i c_k / P_ik and t = sum p_k, the step is
+For row i and column k of theta, the metric is P_ik = tau n_i c_k + lambda_k. Its first term is the
+Fisher information of the row given the other factor, except that the mean over the row's ratings is
+replaced by the mean over all ratings. n_i is the row's number of ratings, c_k the mean square, over
+all ratings, of the covariate that multiplies theta_ik (1 for the bias), and lambda_k the prior's
+precision. With p_k = tau n_i c_k / P_ik and t = sum p_k, the step is
 
     l_i = max(1 + t / n_i + 2 sqrt(max(p) t / n_i), m_i / 2),      h_i = sqrt(2 eps / l_i)
 
-The first argument of the outer max bounds the average curvature due to the interaction of W and H in these coordinates,
-so that one eps suits all but small data sets. With the diagonal metric the default eps has two limits: with fewer than
-20,000 ratings it is proportional to the cube root of their number, and it is at most 0.4 times the number of ratings
-per parameter of the factors. m_i estimates the largest eigenvalue of the row's Hessian in these coordinates
-(`dsgmcmc.samplers.metrics.Fisher`); it matters for rows that differ from the average. The default c is 0.95 if eps is
-the default and no limit lowers it, otherwise 0.9. During burn-in c is at most 0.9, because momenta would otherwise keep
-the energy of the way from the start for a hundred sweeps. Kicks h_i P^-1/2 grad U are clipped at 5. Momenta are
-N(0, 1); their mean squares, by field, show whether the steps were small enough (`dsgmcmc.samplers.underdamped`).
+The first argument of the outer max bounds the average curvature due to the interaction of W and H
+in these coordinates, so that one eps suits all but small data sets. With the diagonal metric the
+default eps has two limits: with fewer than 20,000 ratings it is proportional to the cube root of
+their number, and it is at most 0.4 times the number of ratings per parameter of the factors. m_i
+estimates the largest eigenvalue of the row's Hessian in these coordinates
+(`dsgmcmc.samplers.metrics.Fisher`); it matters for rows that differ from the average. The default c
+is 0.95 if eps is the default and no limit lowers it, otherwise 0.9. During burn-in c is at most
+0.9, because momenta would otherwise keep the energy of the way from the start for a hundred sweeps.
+Kicks h_i P^-1/2 grad U are clipped at 5. Momenta are N(0, 1); their mean squares, by field, show
+whether the steps were small enough (`dsgmcmc.samplers.underdamped`).
 
-Target: the posterior. There is no minibatch noise. The configurational error of BAOAB is O(h^2), and vanishes for the
-mean and variance of a Gaussian at any c. The metric P of a row does not depend on the row itself, so its dependence on
-the state needs no correction (`dsgmcmc.samplers.metrics`). This is not exact, because c_k is recomputed only every
-`REFRESH_EVERY` sweeps. There is no Metropolis correction. Updating W and H in turn would be biased and less stable.
+Target: the posterior. There is no minibatch noise. The configurational error of BAOAB is O(h^2),
+and vanishes for the mean and variance of a Gaussian at any c. The metric P of a row does not depend
+on the row itself, so its dependence on the state needs no correction (`dsgmcmc.samplers.metrics`).
+This is not exact, because c_k is recomputed only every `REFRESH_EVERY` sweeps. There is no
+Metropolis correction. Updating W and H in turn would be biased and less stable.
 
-The metric above is diagonal. If the columns of a factor are strongly correlated over its rows (no centring, no biases
-at K = 64, a wide fixed prior), chains diverged on MovieLens 1M at the default step. ``metric = "kronecker"`` uses the
-full D x D information of a row; r, theta and grad U are then in its coordinates (`dsgmcmc.samplers.metrics`). With it,
-chains without centring, and chains without biases at K = 64, do not diverge.
+The metric above is diagonal. If the columns of a factor are strongly correlated over its rows (no
+centring, no biases at K = 64, a wide fixed prior), chains diverged on MovieLens 1M at the default
+step. ``metric = "kronecker"`` uses the full D x D information of a row; r, theta and grad U are
+then in its coordinates (`dsgmcmc.samplers.metrics`). With it, chains without centring, and chains
+without biases at K = 64, do not diverge.
 """
 
 from __future__ import annotations
@@ -49,7 +54,8 @@ from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.samplers.underdamped import BAOA, MEASURE_EVERY, Temperatures, Underdamped
 from dsgmcmc.targets.base import RowStep, Target
 
-#: Defaults with the Kronecker metric, which is for data and models for which the diagonal metric is not stable.
+#: Defaults with the Kronecker metric, which is for data and models for which the diagonal metric is
+#: not stable.
 KRONECKER_DEFAULTS = {"step_size": 0.2, "warm_up": 40}
 FIRST_STEP = {"fisher": 0.2857, "kronecker": 0.02}  # as a fraction of the full step
 FULL_STEP_RATINGS = 20_000  # with fewer ratings, eps is scaled by the cube root of their number
@@ -59,17 +65,25 @@ BURN_IN_FRICTION = 0.9  # largest c during burn-in
 
 
 class BAOABConfig(RisingStep):
-    """Configuration of BAOAB; `step_size` is eps. The Kronecker metric has a smaller default and a slower rise."""
+    """Configuration of BAOAB; `step_size` is eps.
+
+    The Kronecker metric has a smaller default and a slower rise.
+    """
 
     step_size: float = Field(0.35, gt=0, description="eps; 0.2 with the Kronecker metric")
     friction: float = Field(
         0.9,
         ge=0,
         lt=1,
-        description="c, the fraction of the momentum that a sweep keeps, in burn-in at most 0.9; with the default "
-        "metric and step, 0.95 if there are at least 20,000 ratings, and at least 0.88 per parameter of the factors",
+        description=(
+            "c, the fraction of the momentum that a sweep keeps, in burn-in at most 0.9; with the"
+            " default metric and step, 0.95 if there are at least 20,000 ratings, and at least 0.88"
+            " per parameter of the factors"
+        ),
     )
-    metric: Literal["fisher", "kronecker"] = Field("fisher", description="diagonal, or full over the columns of a row")
+    metric: Literal["fisher", "kronecker"] = Field(
+        "fisher", description="diagonal, or full over the columns of a row"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -92,32 +106,41 @@ class BAOAB(Underdamped[BAOABConfig]):
 
     @classmethod
     def suited(cls, config: BAOABConfig, n_data: int, per_parameter: float) -> BAOABConfig:
-        """Return the configuration, with unset values chosen from the number of data, in total and per parameter.
+        """Return the configuration, with unset values chosen from the number of data, in total and
+        per parameter.
 
-        With fewer than `FULL_STEP_RATINGS` data, eps is proportional to the cube root of their number: an average over
-        few rows describes a single row less well, so the row's l_i may be too small. eps is also at most
-        `MAX_STEP_PER_PARAMETER_RATIO` times the number of data per parameter: the errors of a step add up over all
-        parameters of the factors, and if data are few, tau is not determined well enough to resist these errors
-        (docs/baoab.md). If neither limit lowers eps, c becomes `FRICTION`. Values that the user has set are not
-        changed. If the step size is set, as it is with the Kronecker metric, c is not changed either.
+        With fewer than `FULL_STEP_RATINGS` data, eps is proportional to the cube root of their
+        number: an average over few rows describes a single row less well, so the row's l_i may be
+        too small. eps is also at most `MAX_STEP_PER_PARAMETER_RATIO` times the number of data per
+        parameter: the errors of a step add up over all parameters of the factors, and if data are
+        few, tau is not determined well enough to resist these errors (docs/baoab.md). If neither
+        limit lowers eps, c becomes `FRICTION`. Values that the user has set are not changed. If the
+        step size is set, as it is with the Kronecker metric, c is not changed either.
         """
         if "step_size" in config.model_fields_set:
             return config
         eps = config.step_size * min(1.0, (n_data / FULL_STEP_RATINGS) ** (1 / 3))
         eps = min(eps, MAX_STEP_PER_PARAMETER_RATIO * per_parameter)
-        friction = config.friction if eps < config.step_size or "friction" in config.model_fields_set else FRICTION
+        friction = (
+            config.friction
+            if eps < config.step_size or "friction" in config.model_fields_set
+            else FRICTION
+        )
         return config.model_copy(update={"step_size": round(eps, 4), "friction": friction})
 
     @classmethod
     def safer(cls, config: BAOABConfig, given: Collection[str]) -> dict[str, BAOABConfig]:
-        """Return the configurations to try in turn if a chain diverges, by the names that messages give them.
+        """Return the configurations to try in turn if a chain diverges, by the names that messages
+        give them.
 
-        Smaller steps come first, then the Kronecker metric. Its step is at most the configured step,
-        which may be small because there are few ratings.
+        Smaller steps come first, then the Kronecker metric. Its step is at most the configured
+        step, which may be small because there are few ratings.
         """
         configs = super().safer(config, given)
         if "metric" not in given and config.metric != "kronecker":
-            set_values = {name: getattr(config, name) for name in given if name in cls.Config.model_fields}
+            set_values = {
+                name: getattr(config, name) for name in given if name in cls.Config.model_fields
+            }
             largest = min(config.step_size, KRONECKER_DEFAULTS["step_size"])
             robust = {"step_size": largest, **set_values, "metric": "kronecker"}
             configs["the Kronecker metric"] = BAOABConfig.model_validate(robust)
@@ -133,7 +156,8 @@ class BAOAB(Underdamped[BAOABConfig]):
     def metrics(self) -> dict[str, float]:
         """Values that this sampler adds to a line of metrics.
 
-        Here: temperatures and their standard errors (`Temperatures`), and the values of the base class.
+        Here: temperatures and their standard errors (`Temperatures`), and the values of the base
+        class.
         """
         temperatures = self.temperatures.by_field().items()
         values = {f"temperature.{name}": value for name, (value, _) in temperatures}
@@ -141,7 +165,8 @@ class BAOAB(Underdamped[BAOABConfig]):
         return values | errors | super().metrics()
 
     def find_divergence(self) -> str:
-        """Return a description of a divergence visible in the sampler's state, else ``""``; equal on all processes.
+        """Return a description of a divergence visible in the sampler's state, else ``""``; equal
+        on all processes.
 
         Here: it names momenta whose mean square is significantly above `DIVERGED_ABOVE`.
         """

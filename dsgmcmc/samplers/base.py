@@ -1,7 +1,8 @@
 """The base class of samplers: a configuration, the fields of the state, and one iteration.
 
-All samplers use the step convention theta <- theta - eps D grad U + N(0, 2 eps D), where the energy U is the negative
-log posterior. Where a paper writes eps / 2, the sampler's docstring states its equations in this convention.
+All samplers use the step convention theta <- theta - eps D grad U + N(0, 2 eps D), where the energy
+U is the negative log posterior. Where a paper writes eps / 2, the sampler's docstring states its
+equations in this convention.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ NORMAL = Formula("theta = sd * z")
 
 
 class Sampler(ABC, Generic[C, T]):
-    """A Markov chain on the fields of a target's blocks, with a configuration `C`, for a target `T`.
+    """A Markov chain on the fields of a target's blocks, with a configuration `C`, for a target
+    `T`.
 
     Parameters
     ----------
@@ -48,15 +50,19 @@ class Sampler(ABC, Generic[C, T]):
     draws_data: ClassVar[bool] = False
     #: Whether it draws rows from their conditional distributions, which must then be normal.
     draws_conditionals: ClassVar[bool] = False
-    #: If it samples only densities: the class that a density must have, `object` for any. None if it samples ratings.
+    #: If it samples only densities: the class that a density must have, `object` for any. None if
+    #: it samples ratings.
     densities: ClassVar[type | None] = None
-    #: Largest default step on plain vectors, if a gradient uses all data; with B parts, it is divided by B.
+    #: Largest default step on plain vectors, if a gradient uses all data; with B parts, it is
+    #: divided by B.
     density_step: ClassVar[float | None] = None
-    #: Temporary arrays of the shape of theta, not stored with a block; the first one receives gradients.
+    #: Temporary arrays of the shape of theta, not stored with a block; the first one receives
+    #: gradients.
     scratch: tuple[str, ...] = ("g",)
     #: Field of N(0, 1) momenta, which are drawn at the start; empty if there are none.
     momentum: ClassVar[str] = ""
-    #: First iteration in which parts of the model move at the same time as rows (`Target.moving`); None: they never do.
+    #: First iteration in which parts of the model move at the same time as rows (`Target.moving`);
+    #: None: they never do.
     moves_from: int | None = None
     #: Settings of the run whose defaults this sampler changes.
     defaults: ClassVar[dict[str, Any]] = {}
@@ -79,7 +85,9 @@ class Sampler(ABC, Generic[C, T]):
 
     @property
     def working(self) -> tuple[str, ...]:
-        """Temporary arrays of the shape of theta: the `scratch` of the sampler and of its gradient estimator."""
+        """Temporary arrays of the shape of theta: the `scratch` of the sampler and of its gradient
+        estimator.
+        """
         return (*self.scratch, *self.gradient.scratch)
 
     @property
@@ -104,9 +112,13 @@ class Sampler(ABC, Generic[C, T]):
         """
         name = config.gradient or cls.gradients[0]
         if name not in cls.gradients and not (cls.draws_data and name in DATUM_GRADIENTS):
-            also = f", and for sums over data {' or '.join(DATUM_GRADIENTS)}" if cls.draws_data else ""
+            also = (
+                f", and for sums over data {' or '.join(DATUM_GRADIENTS)}" if cls.draws_data else ""
+            )
             taken = f"{' or '.join(cls.gradients)}{also}"
-            raise InputError(f"sampler.gradient: {cls.__name__} cannot use {name!r}; it takes {taken}")
+            raise InputError(
+                f"sampler.gradient: {cls.__name__} cannot use {name!r}; it takes {taken}"
+            )
         return GRADIENTS.get(name) or DATUM_GRADIENTS[name]
 
     @classmethod
@@ -122,12 +134,17 @@ class Sampler(ABC, Generic[C, T]):
         """
         if getattr(config, "noise_correction", False):
             if config.gradient == "control-variate" or config.gradient in DATUM_GRADIENTS:
-                raise InputError("sampler.noise_correction is for the noise of plain parts: leave it out")
-            cls.needs_independent_parts("sampler.noise_correction", "leave it out", config, schedule, grid)
+                raise InputError(
+                    "sampler.noise_correction is for the noise of plain parts: leave it out"
+                )
+            cls.needs_independent_parts(
+                "sampler.noise_correction", "leave it out", config, schedule, grid
+            )
 
     @classmethod
     def safer(cls, config: C, given: Collection[str]) -> dict[str, C]:
-        """Return the configurations to try in turn if a chain diverges, by the names that messages give them.
+        """Return the configurations to try in turn if a chain diverges, by the names that messages
+        give them.
 
         Settings that the user has `given` are not changed.
         """
@@ -138,35 +155,50 @@ class Sampler(ABC, Generic[C, T]):
 
     @classmethod
     def suited(cls, config: C, n_data: int, per_parameter: float) -> C:
-        """Return the configuration, with unset values chosen from the number of data, in total and per parameter."""
+        """Return the configuration, with unset values chosen from the number of data, in total and
+        per parameter.
+        """
         return config
 
     @classmethod
     def suited_to_density(cls, config: C, grid: int) -> C:
-        """Return the configuration for a plain vector: a step that the user has not set is at most `density_step` / B.
+        """Return the configuration for a plain vector: a step that the user has not set is at most
+        `density_step` / B.
 
-        Gradients of B parts have noise of variance B - 1 in the metric of the Fisher information. At such steps,
-        noise that is independent in every iteration makes standard deviations a few percent too large.
+        Gradients of B parts have noise of variance B - 1 in the metric of the Fisher information.
+        At such steps, noise that is independent in every iteration makes standard deviations a few
+        percent too large.
         """
-        if cls.density_step is None or not isinstance(config, StepSize) or "step_size" in config.model_fields_set:
+        if (
+            cls.density_step is None
+            or not isinstance(config, StepSize)
+            or "step_size" in config.model_fields_set
+        ):
             return config
         largest = cls.density_step / cls.sweep_length(config, grid)
         return config.model_copy(update={"step_size": min(config.step_size, largest)})
 
     @classmethod
     def check_density(cls, config: C, grid: int, dimension: int) -> None:
-        """Raise `InputError` if these settings would sample a wrong distribution on a density of D dimensions."""
+        """Raise `InputError` if these settings would sample a wrong distribution on a density of D
+        dimensions.
+        """
 
     @classmethod
-    def needs_independent_parts(cls, subject: str, otherwise: str, config: C, schedule: str, grid: int) -> None:
-        """Raise `InputError` if the schedule does not provide the independent gradient noise that `subject` assumes.
+    def needs_independent_parts(
+        cls, subject: str, otherwise: str, config: C, schedule: str, grid: int
+    ) -> None:
+        """Raise `InputError` if the schedule does not provide the independent gradient noise that
+        `subject` assumes.
 
         The message advises to use another schedule, or `otherwise`.
         """
         if cls.sweep_length(config, grid) > 1 and schedule != "random":
             cancels = f"the noise of the {schedule} schedule's parts cancels within a sweep"
             advice = f"the draws would vary too little. Use schedule=random, or {otherwise}"
-            raise InputError(f"{subject} needs parts that are drawn independently: {cancels}, and {advice}")
+            raise InputError(
+                f"{subject} needs parts that are drawn independently: {cancels}, and {advice}"
+            )
 
     @classmethod
     def default_thin(cls, config: C, grid: int) -> int:
@@ -180,18 +212,24 @@ class Sampler(ABC, Generic[C, T]):
         return self.gradient.metrics()
 
     def find_divergence(self) -> str:
-        """Return a description of a divergence visible in the sampler's state, else ``""``; equal on all processes."""
+        """Return a description of a divergence visible in the sampler's state, else ``""``; equal
+        on all processes.
+        """
         return ""
 
     def start(self, target: T, sd: float) -> None:
-        """Draw initial positions from N(0, `sd`^2), in the block's unit and about its origin, and momenta if any."""
+        """Draw initial positions from N(0, `sd`^2), in the block's unit and about its origin, and
+        momenta if any.
+        """
         self.start_field(target, "theta", sd)
         if self.momentum:
             self.start_field(target, self.momentum, 1.0, Purpose.MOMENTUM)
 
     @staticmethod
     def start_field(target: Target, name: str, sd: float, purpose: Purpose = Purpose.START) -> None:
-        """Draw every element of a field from N(0, `sd`^2); positions have the block's unit, and its origin, if any."""
+        """Draw every element of a field from N(0, `sd`^2); positions have the block's unit, and its
+        origin, if any.
+        """
         for block in target.blocks():
             block.update(NORMAL, purpose, theta=name, sd=sd)
             if purpose == Purpose.START and block.origin is not None:
@@ -202,7 +240,10 @@ class Sampler(ABC, Generic[C, T]):
         return self.config.step(iteration, target.sweep_length, self.burn_in)
 
     def weight(self, target: T, iteration: int) -> float:
-        """Weight of the state after `iteration` in averages: its step size [Simsekli 2016, eq. 12]."""
+        """Weight of the state after `iteration` in averages: its step size [Simsekli 2016, eq.
+
+        12].
+        """
         return self.step_size(target, iteration)
 
     def advance(self, target: T, first: int, count: int) -> None:

@@ -1,9 +1,9 @@
 """Gradient estimators, which compute the gradients for samplers' steps.
 
-An estimator computes the gradient of the energy at the state in a field, and yields the rows to update. In the formula
-of an update, `grad` is this gradient, and `grad_likelihood` is the gradient without the prior. The estimator decides
-whether an iteration uses a part of the data or all data, how a part is scaled, and when all data have been seen, so
-that hyperparameters may be drawn.
+An estimator computes the gradient of the energy at the state in a field, and yields the rows to
+update. In the formula of an update, `grad` is this gradient, and `grad_likelihood` is the gradient
+without the prior. The estimator decides whether an iteration uses a part of the data or all data,
+how a part is scaled, and when all data have been seen, so that hyperparameters may be drawn.
 """
 
 from __future__ import annotations
@@ -60,8 +60,11 @@ class GradientEstimator(ABC, Generic[T]):
         return {}
 
     @abstractmethod
-    def __call__(self, target: T, position: str, prior: bool = True, before: BeforeDraws = None) -> Iterator[Rows]:
-        """Compute the gradient at field `position` into scratch ``g``, and yield the rows to update. Collective.
+    def __call__(
+        self, target: T, position: str, prior: bool = True, before: BeforeDraws = None
+    ) -> Iterator[Rows]:
+        """Compute the gradient at field `position` into scratch ``g``, and yield the rows to
+        update. Collective.
 
         Parameters
         ----------
@@ -71,26 +74,33 @@ class GradientEstimator(ABC, Generic[T]):
         prior : bool
             Whether ``g`` may include the prior's gradient; `grad_likelihood` is then not available.
         before : callable, optional
-            If hyperparameters are drawn between gradient and update: a function of rows, called before these draws
-            with all rows and their gradient.
+            If hyperparameters are drawn between gradient and update: a function of rows, called
+            before these draws with all rows and their gradient.
         """
 
     def by_block(self, target: T, position: str) -> Iterator[ParameterBlock]:
-        """Compute the gradient, and yield blocks to update, for updates that consist of several calls. Collective."""
+        """Compute the gradient, and yield blocks to update, for updates that consist of several
+        calls. Collective.
+        """
         for rows in self(target, position):
             yield from rows.blocks
 
 
 class PartGradient(GradientEstimator[T]):
-    """The stochastic gradient of one part, scaled by 1 / p_t [Ahn 2015, eq. 7; Simsekli 2016, eq. 3].
+    """The stochastic gradient of one part, scaled by 1 / p_t [Ahn 2015, eq. 7; Simsekli 2016, eq.
 
-    An updated block is sent at once to where the next part needs it, during the work on other blocks. A sampler that
-    visits the cells itself calls `begin`, then `take` for each cell, and finally `finish`.
+    3].
+
+    An updated block is sent at once to where the next part needs it, during the work on other
+    blocks. A sampler that visits the cells itself calls `begin`, then `take` for each cell, and
+    finally `finish`.
     """
 
     by_parts: ClassVar[bool] = True
 
-    def __call__(self, target: T, position: str, prior: bool = True, before: BeforeDraws = None) -> Iterator[Rows]:
+    def __call__(
+        self, target: T, position: str, prior: bool = True, before: BeforeDraws = None
+    ) -> Iterator[Rows]:
         """Compute the gradient, and yield the rows to update. Collective."""
         self.begin(target, position)
         for cell in target.visit(send=True):
@@ -102,9 +112,17 @@ class PartGradient(GradientEstimator[T]):
         """Prepare for an iteration, before its cells are visited. Collective."""
 
     def take(
-        self, target: T, cell: Cell, position: str, out: str = "g", prior: bool = True, errors: bool = True
+        self,
+        target: T,
+        cell: Cell,
+        position: str,
+        out: str = "g",
+        prior: bool = True,
+        errors: bool = True,
     ) -> None:
-        """Compute the gradient of a cell's blocks, with the arguments of `dsgmcmc.targets.base.Cell.gradient`."""
+        """Compute the gradient of a cell's blocks, with the arguments of
+        `dsgmcmc.targets.base.Cell.gradient`.
+        """
         cell.gradient(position, out, prior, errors)
 
     @staticmethod
@@ -115,14 +133,16 @@ class PartGradient(GradientEstimator[T]):
 
 
 class ControlVariate(PartGradient[Target]):
-    """A part's gradient, less its gradient at an anchor a, plus the full gradient at a [Nemeth 2021, section 2.3].
+    """A part's gradient, less its gradient at an anchor a, plus the full gradient at a [Nemeth
+    2021, section 2.3].
 
         grad U~(theta) = grad U~_t(theta) - grad U~_t(a) + grad U(a)
 
-    Here U stands for minus the log likelihood; the prior's gradient is exact. The estimate is unbiased given theta and
-    a, its variance is proportional to |theta - a|^2, and it costs two gradients of a part instead of one. Burn-in uses
-    plain gradients of parts, and the anchor is the chain's state at its end. The full gradient at a is stored at noise
-    precision 1, so that tau may be drawn; other parameters of the likelihood must not change.
+    Here U stands for minus the log likelihood; the prior's gradient is exact. The estimate is
+    unbiased given theta and a, its variance is proportional to |theta - a|^2, and it costs two
+    gradients of a part instead of one. Burn-in uses plain gradients of parts, and the anchor is the
+    chain's state at its end. The full gradient at a is stored at noise precision 1, so that tau may
+    be drawn; other parameters of the likelihood must not change.
     """
 
     fields: ClassVar[tuple[StateField, ...]] = (StateField("anchor"), StateField("full"))
@@ -138,15 +158,27 @@ class ControlVariate(PartGradient[Target]):
         target.full_gradient("anchor", "full", errors=False)
 
     def take(
-        self, target: Target, cell: Cell, position: str, out: str = "g", prior: bool = True, errors: bool = True
+        self,
+        target: Target,
+        cell: Cell,
+        position: str,
+        out: str = "g",
+        prior: bool = True,
+        errors: bool = True,
     ) -> None:
-        """Compute the gradient of a cell's blocks, with the arguments of `dsgmcmc.targets.base.Cell.gradient`."""
+        """Compute the gradient of a cell's blocks, with the arguments of
+        `dsgmcmc.targets.base.Cell.gradient`.
+        """
         cell.gradient(position, out, prior, errors)
         if target.stream.iteration < self.burn_in:
             return
         cell.gradient("anchor", "anchored", prior=False, errors=False)
         estimate, tau = f"{out} - anchored + tau * full", {"tau": target.noise_precision}
-        gradient = Gradient(estimate, "", tau) if prior else Gradient(f"{estimate} + grad_prior", estimate, tau)
+        gradient = (
+            Gradient(estimate, "", tau)
+            if prior
+            else Gradient(f"{estimate} + grad_prior", estimate, tau)
+        )
         for block in cell.blocks:
             block.gradient = gradient
 
@@ -154,14 +186,17 @@ class ControlVariate(PartGradient[Target]):
 class FullGradient(GradientEstimator[Target]):
     """The gradient over all data, in one tour of the ring at one state; then all rows move at once.
 
-    Hyperparameters are drawn given the state at which the gradient was computed, and the update uses their new values.
-    The gradient is exact for the new values: the likelihood's gradient is stored at noise precision 1, and scaled when
-    it is read. If the draws change the data, the gradient is computed again.
+    Hyperparameters are drawn given the state at which the gradient was computed, and the update
+    uses their new values. The gradient is exact for the new values: the likelihood's gradient is
+    stored at noise precision 1, and scaled when it is read. If the draws change the data, the
+    gradient is computed again.
     """
 
     by_parts: ClassVar[bool] = False
 
-    def __call__(self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None) -> Iterator[Rows]:
+    def __call__(
+        self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
+    ) -> Iterator[Rows]:
         """Compute the gradient, and yield the rows to update. Collective."""
         target.full_gradient(position, "g")
         if before:
@@ -186,12 +221,15 @@ class NoGradient(GradientEstimator[Target]):
 
     by_parts: ClassVar[bool] = False
 
-    def __call__(self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None) -> Iterator[Rows]:
+    def __call__(
+        self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
+    ) -> Iterator[Rows]:
         """Yield no rows."""
         yield from ()
 
 
-#: Estimators by name. To add one, list its class here; samplers declare the estimators that they can use.
+#: Estimators by name. To add one, list its class here; samplers declare the estimators that they
+#: can use.
 GRADIENTS: dict[str, type[GradientEstimator[Any]]] = {
     "part": PartGradient,
     "full": FullGradient,

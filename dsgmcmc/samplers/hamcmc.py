@@ -1,4 +1,5 @@
-r"""HAMCMC: stochastic quasi-Newton Langevin Monte Carlo [Simsekli 2016, algorithm 1], with one reduction per step.
+r"""HAMCMC: stochastic quasi-Newton Langevin Monte Carlo [Simsekli 2016, algorithm 1], with one
+reduction per step.
 
     theta_t = theta_{t-M} - eps H_t grad U~_t(theta_{t-M}) + sqrt(2 eps) S_t z,      H_t = S_t S_t^T
 
@@ -10,40 +11,47 @@ H_t is the L-BFGS inverse Hessian of the M - 1 pairs tau = t-M+1 .. t-1,
 starting from H^0:
 
 - ``metric = "identity"``: H^0 = gamma I, as published;
-- ``"diagonal"``: H^0 = diag(gamma / (lambda_v + sqrt v)), with v as in PSGLD, but with the prior's gradient included;
-- ``"fisher"``: H^0 = gamma / (l_i P_ik), the diagonal metric and the bounds of `dsgmcmc.samplers.metrics`, frozen when
-  burn-in ends.
+- ``"diagonal"``: H^0 = diag(gamma / (lambda_v + sqrt v)), with v as in PSGLD, but with the prior's
+  gradient included;
+- ``"fisher"``: H^0 = gamma / (l_i P_ik), the diagonal metric and the bounds of
+  `dsgmcmc.samplers.metrics`, frozen when burn-in ends.
 
-B^0 is the inverse of H^0, so that trust / gamma is the paper's lambda. A metric gives the published algorithm in other
-coordinates. Pairs with s.y <= 0.1 trust s.B^0 s are left out, and counted. S follows from the direct BFGS matrix B:
-with p = s / (s.y) and q = y - sqrt(s.y / s.Bs) B s, S <- (I - p q^T) S. [Simsekli 2016, eq. 11] prints q with the
-opposite sign, and s.By for s.Bs; as printed, S S^T is not H.
+B^0 is the inverse of H^0, so that trust / gamma is the paper's lambda. A metric gives the published
+algorithm in other coordinates. Pairs with s.y <= 0.1 trust s.B^0 s are left out, and counted. S
+follows from the direct BFGS matrix B: with p = s / (s.y) and q = y - sqrt(s.y / s.Bs) B s, S <- (I
+- p q^T) S. [Simsekli 2016, eq. 11] prints q with the opposite sign, and s.By for s.Bs; as printed,
+S S^T is not H.
 
-There are M interleaved sub-chains: theta_t continues theta_{t-M}, so that a sub-chain moves once in M iterations.
-Averages run over all sub-chains. The first 2M + 1 states come from SGLD steps (H = H^0): each of the first M continues
-the previous state, so that the sub-chains start close together; later states continue their sub-chain.
+There are M interleaved sub-chains: theta_t continues theta_{t-M}, so that a sub-chain moves once in
+M iterations. Averages run over all sub-chains. The first 2M + 1 states come from SGLD steps (H =
+H^0): each of the first M continues the previous state, so that the sub-chains start close together;
+later states continue their sub-chain.
 
-*Units.* `step_size` is eps gamma u, where gamma is 1 / u unless given; u = max(count / p_t), as for SGLD, or, with the
-diagonal metric, N max(1, B / 4), as for PSGLD, or 1 with the Fisher metric, as for SGRLD. So the settings carry over
-between data sets, and without pairs the algorithm is SGLD, PSGLD or SGRLD with the same step. With trust = 1 and a
-convex U, no pair gives U less curvature than B^0 does. A smaller trust lets pairs lengthen the steps in directions in
-which U is flat; eps must then be smaller, for the directions in which U is steep.
+*Units.* `step_size` is eps gamma u, where gamma is 1 / u unless given; u = max(count / p_t), as for
+SGLD, or, with the diagonal metric, N max(1, B / 4), as for PSGLD, or 1 with the Fisher metric, as
+for SGRLD. So the settings carry over between data sets, and without pairs the algorithm is SGLD,
+PSGLD or SGRLD with the same step. With trust = 1 and a convex U, no pair gives U less curvature
+than B^0 does. A smaller trust lets pairs lengthen the steps in directions in which U is flat; eps
+must then be smaller, for the directions in which U is steep.
 
-*In one reduction.* All vectors of the recursions lie in the span of {s_i, y_i, g, z} and, with a diagonal metric, of
-these vectors times H^0. So a block forms its partial dot products in float64, one ordered reduction adds them, the
-recursions run on coefficients (`two_loops`, `square_root`), and each block forms its new state in one pass. z is not
-stored, but generated again from its counter. Products of old pairs are kept from earlier iterations, unless the metric
-has changed.
+*In one reduction.* All vectors of the recursions lie in the span of {s_i, y_i, g, z} and, with a
+diagonal metric, of these vectors times H^0. So a block forms its partial dot products in float64,
+one ordered reduction adds them, the recursions run on coefficients (`two_loops`, `square_root`),
+and each block forms its new state in one pass. z is not stored, but generated again from its
+counter. Products of old pairs are kept from earlier iterations, unless the metric has changed.
 
-*Exactness.* The algorithm is exact as eps -> 0 for a quadratic U: H_t does not involve theta_{t-M}. It does depend on
-earlier states of that sub-chain through s_{t-1}, so that for other targets a small bias remains, contrary to the
-paper's theorem 1; docs/papers/what-is-here.md gives its size. With the diagonal metric, v must be frozen when burn-in
-ends: a v that continued to adapt to the sub-chain's gradients would change the sampled distribution.
+*Exactness.* The algorithm is exact as eps -> 0 for a quadratic U: H_t does not involve theta_{t-M}.
+It does depend on earlier states of that sub-chain through s_{t-1}, so that for other targets a
+small bias remains, contrary to the paper's theorem 1; docs/papers/what-is-here.md gives its size.
+With the diagonal metric, v must be frozen when burn-in ends: a v that continued to adapt to the
+sub-chain's gradients would change the sampled distribution.
 
-A block is sent with M states, M - 1 vectors s and M - 1 vectors y (and v): 3M - 2 times as much as with SGLD. All of
-them are needed: s_tau requires theta_{tau-M}, which has been overwritten, and y_tau a gradient on an earlier part.
+A block is sent with M states, M - 1 vectors s and M - 1 vectors y (and v): 3M - 2 times as much as
+with SGLD. All of them are needed: s_tau requires theta_{tau-M}, which has been overwritten, and
+y_tau a gradient on an earlier part.
 
-[Nocedal 1980] J. Nocedal. Updating quasi-Newton matrices with limited storage. Mathematics of Computation 35, 1980
+[Nocedal 1980] J. Nocedal. Updating quasi-Newton matrices with limited storage. Mathematics of
+Computation 35, 1980
 """
 
 from __future__ import annotations
@@ -76,18 +84,26 @@ DEFAULT_STEPS = {"identity": 0.9, "diagonal": 0.04, "fisher": 0.03}
 class HAMCMCConfig(StepSize):
     """Configuration of HAMCMC; `step_size` is eps gamma u, as defined at the head of the module."""
 
-    step_size: float = Field(DEFAULT_STEPS["identity"], gt=0, description="step; diagonal metric: 0.04, fisher: 0.03")
+    step_size: float = Field(
+        DEFAULT_STEPS["identity"], gt=0, description="step; diagonal metric: 0.04, fisher: 0.03"
+    )
     memory: int = Field(2, ge=2, le=10, description="M, the number of interleaved sub-chains")
     gamma: float | None = Field(None, gt=0, description="scale of H^0; default 1 / u")
     trust: float = Field(1.0, gt=0, description="keeps H below H^0 / trust along the pairs")
-    metric: Literal["identity", "diagonal", "fisher"] = Field("identity", description="H^0, before the pairs")
+    metric: Literal["identity", "diagonal", "fisher"] = Field(
+        "identity", description="H^0, before the pairs"
+    )
     alpha: float = Field(0.99, gt=0, lt=1, description="memory of v, with the diagonal metric")
     lambda_n: float = Field(9.0, gt=0, description="lambda_v N, with the diagonal metric")
 
     @model_validator(mode="before")
     @classmethod
     def _step_of_metric(cls, given: Any) -> Any:
-        return {"step_size": DEFAULT_STEPS[given["metric"]], **given} if given.get("metric") in DEFAULT_STEPS else given
+        return (
+            {"step_size": DEFAULT_STEPS[given["metric"]], **given}
+            if given.get("metric") in DEFAULT_STEPS
+            else given
+        )
 
 
 @dataclass
@@ -124,7 +140,8 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         zeros = np.zeros(square)
         self.products = PairProducts(zeros, zeros, zeros, np.zeros(1))
         self.replicated = (self.products, self.fisher) if self.fisher else (self.products,)
-        #: Formulas of products that involve the newest pair, and of all products, for a metric that has changed.
+        #: Formulas of products that involve the newest pair, and of all products, for a metric that
+        #: has changed.
         self._new_products = self._products(lambda a, b: self.pairs - 1 in (a, b))
         self._all_products = self._products(lambda a, b: True)
         self._move = self._formula_of_move()
@@ -136,7 +153,9 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
 
     @classmethod
     def check(cls, config: HAMCMCConfig, schedule: str, grid: int, thin: int) -> None:
-        """Refuse a schedule that confines a sub-chain to some parts, and thinning that omits some sub-chains."""
+        """Refuse a schedule that confines a sub-chain to some parts, and thinning that omits some
+        sub-chains.
+        """
         m = config.memory
         if schedule == "cyclic" and gcd(m, grid) > 1:
             visits = f"a sub-chain of HAMCMC visits only {grid // gcd(m, grid)} of the parts"
@@ -144,7 +163,10 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
             raise InputError(f"with schedule=cyclic and grid {grid}, {visits}: {advice}")
         if gcd(m, thin) > 1:
             kept = f"draws of only {m // gcd(m, thin)} of the {m} sub-chains of HAMCMC"
-            advice = f"use a number that has no common factor with {m}, such as {named('thin')} {thin + 1}"
+            advice = (
+                f"use a number that has no common factor with {m}, such as {named('thin')}"
+                f" {thin + 1}"
+            )
             raise InputError(f"thin = {thin} iterations would keep {kept}: {advice}")
 
     @classmethod
@@ -171,7 +193,9 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         self.start_field(target, self.positions[-1], sd)
 
     def _slot(self, iteration: int, age: int) -> int:
-        """Slot of the pair from iteration - (M - 1) + age; the new pair will replace the oldest pair, of age 0."""
+        """Slot of the pair from iteration - (M - 1) + age; the new pair will replace the oldest
+        pair, of age 0.
+        """
         return (iteration + age) % self.pairs
 
     def metrics(self) -> dict[str, float]:
@@ -181,15 +205,22 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
     # ------------------------------------------------------------------ one iteration
 
     def step(self, target: Target, iteration: int) -> None:
-        """Run one step of one sub-chain, on every row, with the gradient of this iteration's part. Collective."""
+        """Run one step of one sub-chain, on every row, with the gradient of this iteration's part.
+
+        Collective.
+        """
         target.subchain = iteration % self.memory
         here = self.positions[iteration % self.memory]
         source = self.positions[(iteration - 1) % self.memory] if iteration < self.memory else here
         ages = range(self.pairs)  # formulas number the pairs by age
-        bind = {"g": "g"} | {f"{name}{age}": f"{name}{self._slot(iteration, age)}" for name in "sy" for age in ages}
+        bind = {"g": "g"} | {
+            f"{name}{age}": f"{name}{self._slot(iteration, age)}" for name in "sy" for age in ages
+        }
         scalars = self._scalars(target, iteration)
         changing = self.config.metric != "identity" and iteration < self.burn_in
-        if self.fisher and (iteration == 0 or (changing and iteration % (2 * target.sweep_length) == 0)):
+        if self.fisher and (
+            iteration == 0 or (changing and iteration % (2 * target.sweep_length) == 0)
+        ):
             self.fisher.take_from(target, position=source)
         products = self._all_products if changing else self._new_products
         gradient, partials = self.gradient, {}
@@ -198,7 +229,9 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         for cell in target.visit():
             gradient.take(target, cell, source, prior=False)
             for block in cell.blocks:
-                sums = block.update(products, theta=source, **bind, **scalars, **self._vectors(target, block))
+                sums = block.update(
+                    products, theta=source, **bind, **scalars, **self._vectors(target, block)
+                )
                 partials[block] = {"products": np.array([sums[name] for name in products.sums])}
         solve = partial(self._solve, iteration, products.sums)
         basis = self._combine(target.sum(partials, solve, self._solution), scalars)
@@ -206,18 +239,29 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
             for block in cell.blocks:
                 if source != here:
                     block[here][:] = block[source]
-                block.update(self._move, theta=here, **bind, **basis, **scalars, **self._vectors(target, block))
+                block.update(
+                    self._move,
+                    theta=here,
+                    **bind,
+                    **basis,
+                    **scalars,
+                    **self._vectors(target, block),
+                )
             # the gradient at the new state, on the same part, before the next blocks are sent
             gradient.take(target, cell, here, "g2", prior=False, errors=False)
             for block in cell.blocks:
                 pair = {"y": bind["y0"], "s": bind["s0"], "g": "g"}
-                block.update(self._pair, theta=here, **pair, **scalars, **self._vectors(target, block))
+                block.update(
+                    self._pair, theta=here, **pair, **scalars, **self._vectors(target, block)
+                )
         gradient.finish(target)
 
     def _scalars(self, target: Target, iteration: int) -> dict[str, float]:
         config, n = self.config, target.n_data
         psgld_unit = n * max(1.0, target.sweep_length / 4)
-        unit = {"identity": target.curvature_bound, "diagonal": psgld_unit, "fisher": 1.0}[config.metric]
+        unit = {"identity": target.curvature_bound, "diagonal": psgld_unit, "fisher": 1.0}[
+            config.metric
+        ]
         gamma = config.gamma or 1.0 / unit
         memory = config.alpha if iteration < self.burn_in else 1.0
         return {
@@ -233,8 +277,12 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         """The Fisher metric's values in a block's formulas."""
         return self.fisher.values(target, block, 1.0) if self.fisher else {}
 
-    def _solve(self, iteration: int, names: tuple[str, ...], total: dict[str, Float64]) -> dict[str, Float64]:
-        """Compute the coefficients from the summed dot products, which `names` lists in order; runs at the root."""
+    def _solve(
+        self, iteration: int, names: tuple[str, ...], total: dict[str, Float64]
+    ) -> dict[str, Float64]:
+        """Compute the coefficients from the summed dot products, which `names` lists in order; runs
+        at the root.
+        """
         m = self.pairs
         sums = dict(zip(names, total["products"].tolist(), strict=True))
         slots = np.array([self._slot(iteration, age) for age in range(m)])
@@ -247,14 +295,18 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         skipped = self.products.skipped + float(started and not good[-1])
         use = np.flatnonzero(good & started)
         sy, yhy, sbs = (kept[kind][slots[use]][:, slots[use]] for kind in PAIR_PRODUCTS)
-        sg, yhg, yrz, sbrz = (np.array([sums[f"{kind}_{i}"] for i in use]) for kind in ("sg", "yhg", "yrz", "sbrz"))
+        sg, yhg, yrz, sbrz = (
+            np.array([sums[f"{kind}_{i}"] for i in use]) for kind in ("sg", "yhg", "yrz", "sbrz")
+        )
         a, b, e = np.zeros((3, m))
         a[use], b[use] = two_loops(sy, yhy, sg, yhg)
         e[use] = square_root(sy, sbs, yrz, sbrz)
         return {**kept, "skipped": skipped, "a": a, "b": b, "e": e}
 
     def _combine(self, solution: dict[str, Float64], scalars: dict[str, float]) -> dict[str, float]:
-        """Store the pairs' products; return the coefficients of the basis vectors in -eps H g + sqrt(2 eps) S z."""
+        """Store the pairs' products; return the coefficients of the basis vectors in -eps H g +
+        sqrt(2 eps) S z.
+        """
         for name in (*PAIR_PRODUCTS, "skipped"):
             setattr(self.products, name, solution[name])
         a, b, e = (solution[name] for name in "abe")
@@ -265,13 +317,17 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
             basis[f"ky{age}"] = float(-eps * a[age])
         return basis
 
-    # ------------------------------------------------------------------ formulas, by the age of the pairs
+    # ------------------------------------------------------------ formulas, by the age of the pairs
 
     @property
     def _h(self) -> str:
         """Source code for d, the diagonal of H^0, and b = 1 / d."""
         fisher = f"{Fisher.source}b = per_gamma / (step * step)"
-        b = {"identity": "b = per_gamma", "diagonal": "b = (lambda_v + sqrt(v)) * per_gamma", "fisher": fisher}
+        b = {
+            "identity": "b = per_gamma",
+            "diagonal": "b = (lambda_v + sqrt(v)) * per_gamma",
+            "fisher": fisher,
+        }
         return b[self.config.metric] + "\nd = 1 / b"
 
     def _formula(self, source: str, **declared: Any) -> Formula:
@@ -279,7 +335,8 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         return Formula(source, **vectors, **declared)
 
     def _products(self, included: Callable[[int, int], bool]) -> Formula:
-        """Formula that copies the gradient to g, updates v, and sums dot products of pairs with g, z and each other.
+        """Formula that copies the gradient to g, updates v, and sums dot products of pairs with g,
+        z and each other.
 
         `included` says whether the products of two pairs, given by their ages, are computed.
         """
@@ -305,7 +362,9 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         """Formula of theta <- theta - eps H g + sqrt(2 eps) S z; the step replaces the oldest s."""
         ages = range(self.pairs)
         inside = " + ".join(["drift * g", *(f"ky{a} * y{a}" for a in ages)])
-        move = " + ".join([f"d * ({inside})", "noise * sqrt(d) * z", *(f"ks{a} * s{a}" for a in ages)])
+        move = " + ".join(
+            [f"d * ({inside})", "noise * sqrt(d) * z", *(f"ks{a} * s{a}" for a in ages)]
+        )
         return self._formula(f"{self._h}\nmove = {move}\ntheta = theta + move\ns0 = move")
 
 
@@ -337,7 +396,8 @@ def two_loops(sy: Float64, yhy: Float64, sg: Float64, yhg: Float64) -> tuple[Flo
 
 
 def square_root(sy: Float64, sbs: Float64, yrz: Float64, sbrz: Float64) -> Float64:
-    """Compute S z = r z + sum e_i s_i with r r = H^0, by S <- (I - p q^T) S as at the head of the module.
+    """Compute S z = r z + sum e_i s_i with r r = H^0, by S <- (I - p q^T) S as at the head of the
+    module.
 
     B is the direct BFGS matrix; B s_i lies in the span of {B^0 s_j, y_j}: rows of `u` and `w`.
 

@@ -1,17 +1,19 @@
 """Metrics: the coordinates in which samplers step.
 
-P approximates the precision of a row's posterior. In the coordinates in which P is the identity, all rows and columns
-move at the same pace, and one step size suits all data. A metric adds lines to a sampler's formulas, which define
+P approximates the precision of a row's posterior. In the coordinates in which P is the identity,
+all rows and columns move at the same pace, and one step size suits all data. A metric adds lines to
+a sampler's formulas, which define
 
     step    h_i P^-1/2: the sampler's step h, made smaller where a row's energy is more curved than P
     h_i     the step of a row, only with metrics that give each row a step
     p       p_ik, the share of the data in P_ik, only with such metrics
 
-In a factorisation, P depends on the state, but needs no correction: P of a row of W is computed from H, n_i, tau and
-lambda, and P of a row of H from W. So Gamma_i = sum_j d (P^-1)_ij / d theta_j [Ma 2015, eq. 3] is zero if both factors
-move at once. P may use averages over the other factor from the last refresh, but it must use the current values of tau,
-lambda and a row's noise scale. Their values from an earlier sweep were drawn given an earlier theta, so that P would
-depend on theta through them, whereas the update is conditional on their current values. A metric that kept earlier
+In a factorisation, P depends on the state, but needs no correction: P of a row of W is computed
+from H, n_i, tau and lambda, and P of a row of H from W. So Gamma_i = sum_j d (P^-1)_ij / d theta_j
+[Ma 2015, eq. 3] is zero if both factors move at once. P may use averages over the other factor from
+the last refresh, but it must use the current values of tau, lambda and a row's noise scale. Their
+values from an earlier sweep were drawn given an earlier theta, so that P would depend on theta
+through them, whereas the update is conditional on their current values. A metric that kept earlier
 values made posteriors too narrow, at any step (docs/baoab.md).
 """
 
@@ -38,15 +40,17 @@ TURNING = (MOMENTUM, "direction")
 #: Sweeps between refreshes of the metric.
 REFRESH_EVERY = 2
 
-#: The curvature of each row's data costs as much as three gradients. It is computed at the first `EVERY_REFRESH_UNTIL`
-#: refreshes; then at one refresh in `EARLY_BOUND_EVERY`, up to refresh `EARLY_UNTIL`, when chains have settled; then at
-#: one in `BOUND_EVERY`. It is also computed at any refresh at which a row has grown.
+#: The curvature of each row's data costs as much as three gradients. It is computed at the first
+#: `EVERY_REFRESH_UNTIL` refreshes; then at one refresh in `EARLY_BOUND_EVERY`, up to refresh
+#: `EARLY_UNTIL`, when chains have settled; then at one in `BOUND_EVERY`. It is also computed at any
+#: refresh at which a row has grown.
 EVERY_REFRESH_UNTIL, EARLY_BOUND_EVERY = 4, 4
 EARLY_UNTIL, BOUND_EVERY = 20, 40
 
-#: A row has grown if its mean square exceeds `GROWTH` m + `CHANCE` / D times the average mean square. Here m is the
-#: larger of the row's and the average mean square, both when the bounds were last computed. The second term is there
-#: because the mean squares of rows with few columns vary by chance.
+#: A row has grown if its mean square exceeds `GROWTH` m + `CHANCE` / D times the average mean
+#: square. Here m is the larger of the row's and the average mean square, both when the bounds were
+#: last computed. The second term is there because the mean squares of rows with few columns vary by
+#: chance.
 GROWTH, CHANCE = 4.0, 30.0
 
 #: l_i is at least this fraction of the largest eigenvalue of a row's Hessian.
@@ -79,29 +83,43 @@ class Metric(Replicated, ABC):
 
     def formula(self, lines: str, **declared: Any) -> Formula:
         """Formula of a sampler's `lines`, which may read ``step``, ``h_i`` and ``p``."""
-        columns, rows = ((*getattr(self, kind), *declared.pop(kind, ())) for kind in ("columns", "rows"))
+        columns, rows = (
+            (*getattr(self, kind), *declared.pop(kind, ())) for kind in ("columns", "rows")
+        )
         return Formula(self.source + lines, columns=columns, rows=rows, **declared)
 
     def refresh(self, target: Target, iteration: int) -> None:
-        """Recompute the metric from the current state once in `REFRESH_EVERY` sweeps. Collective."""
+        """Recompute the metric from the current state once in `REFRESH_EVERY` sweeps.
+
+        Collective.
+        """
         number, since = divmod(iteration, REFRESH_EVERY * target.sweep_length)
         if not since:
             settled = number >= EARLY_UNTIL
-            due = number < EVERY_REFRESH_UNTIL or number % (BOUND_EVERY if settled else EARLY_BOUND_EVERY) == 0
+            due = (
+                number < EVERY_REFRESH_UNTIL
+                or number % (BOUND_EVERY if settled else EARLY_BOUND_EVERY) == 0
+            )
             self.take_from(target, due, settled=settled)
 
     @abstractmethod
-    def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
-        """Compute the metric from the state in a field; with `bound` also the l_i, by further tours. Collective.
+    def take_from(
+        self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False
+    ) -> None:
+        """Compute the metric from the state in a field; with `bound` also the l_i, by further
+        tours. Collective.
 
-        Once the chain has `settled`, parts of the metric that need not follow the state may be kept.
+        Once the chain has `settled`, parts of the metric that need not follow the state may be
+        kept.
         """
 
     @abstractmethod
     def values(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
         """Values of the names in `source`, for a step h."""
 
-    def update(self, target: Target, rows: Rows, formula: Formula, h: float, **given: Any) -> dict[str, Any]:
+    def update(
+        self, target: Target, rows: Rows, formula: Formula, h: float, **given: Any
+    ) -> dict[str, Any]:
         """Update rows by a `formula` of this metric; returns the result of `ParameterBlock.update`."""
         return rows.update(formula, **self.values(target, rows, h), **given)
 
@@ -112,12 +130,17 @@ class Metric(Replicated, ABC):
 
 @dataclass
 class Identity(Metric):
-    """P is the same for all rows: the largest possible curvature of a row's data, which is the unit of SGLD's steps."""
+    """P is the same for all rows: the largest possible curvature of a row's data, which is the unit
+    of SGLD's steps.
+    """
 
     source: ClassVar[str] = "step = unit\n"
 
-    def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
-        """Compute the metric from the state in a field; with `bound` also the l_i, by further tours. Collective.
+    def take_from(
+        self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False
+    ) -> None:
+        """Compute the metric from the state in a field; with `bound` also the l_i, by further
+        tours. Collective.
 
         This metric does not depend on the state, so nothing changes.
         """
@@ -131,27 +154,29 @@ class Identity(Metric):
 class Fisher(Metric):
     """Diagonal of the Fisher information of a row given the other factor, averaged.
 
-    P_ik = tau n_i c_k + lambda_k, where n_i is the number of ratings, c_k the mean square, over the ratings, of the
-    covariate that multiplies theta_ik (1 for the bias), and lambda_k the prior's precision. The step of a row is
-    h_i = h / sqrt(l_i), where l_i is the larger of two values: a bound on the average curvature due to the interaction
-    of the factors (`dsgmcmc.targets.base.curvature_bound`), and half the largest eigenvalue of
-    M_i = P_i^-1/2 (A_i + Lambda) P_i^-1/2, with A_i = tau sum_j w_ij phi_j phi_j^T over the row's data. Because
-    (h . x + w . y)^2 <= 2 (h . x)^2 + 2 (w . y)^2, the energy of both factors has at most twice the curvature of the
-    two blocks alone, which is at most four times l_i. BAOAB at its largest default step, 0.35, is stable up to 5.7
-    times l_i.
+    P_ik = tau n_i c_k + lambda_k, where n_i is the number of ratings, c_k the mean square, over the
+    ratings, of the covariate that multiplies theta_ik (1 for the bias), and lambda_k the prior's
+    precision. The step of a row is h_i = h / sqrt(l_i), where l_i is the larger of two values: a
+    bound on the average curvature due to the interaction of the factors
+    (`dsgmcmc.targets.base.curvature_bound`), and half the largest eigenvalue of M_i = P_i^-1/2 (A_i
+    + Lambda) P_i^-1/2, with A_i = tau sum_j w_ij phi_j phi_j^T over the row's data. Because (h . x
+    + w . y)^2 <= 2 (h . x)^2 + 2 (w . y)^2, the energy of both factors has at most twice the
+    curvature of the two blocks alone, which is at most four times l_i. BAOAB at its largest default
+    step, 0.35, is stable up to 5.7 times l_i.
 
-    The larger of two estimates of the eigenvalue is used. The first is the curvature along the mean covariate of the
-    row, which is accurate if covariates are similar. The second comes from power iteration, which detects the effect of
-    a few large covariates: ``direction`` is a unit vector v_i for every row, |M_i v_i| is the estimate, and
-    M_i v_i / |M_i v_i| is the next v_i. The estimate is never above the eigenvalue, which is never above the trace.
-    Both estimates together cost about three gradients. If the size of a row is above ``reach``, they are computed at
-    the next refresh.
+    The larger of two estimates of the eigenvalue is used. The first is the curvature along the mean
+    covariate of the row, which is accurate if covariates are similar. The second comes from power
+    iteration, which detects the effect of a few large covariates: ``direction`` is a unit vector
+    v_i for every row, |M_i v_i| is the estimate, and M_i v_i / |M_i v_i| is the next v_i. The
+    estimate is never above the eigenvalue, which is never above the trace. Both estimates together
+    cost about three gradients. If the size of a row is above ``reach``, they are computed at the
+    next refresh.
 
-    c_k, and the other factor's contribution to n_i, date from the last refresh. tau, lambda_k and the row's noise
-    scale have their current values if the target requires it
-    (`dsgmcmc.targets.base.Target.metric_uses_current_hyperparameters`); n_i is then stored without the row's scale, and
-    lambda_k without the prior's precision. With such a target, h_i does not rise once the chain has settled, because
-    l_i depends on all drawn parameters.
+    c_k, and the other factor's contribution to n_i, date from the last refresh. tau, lambda_k and
+    the row's noise scale have their current values if the target requires it
+    (`dsgmcmc.targets.base.Target.metric_uses_current_hyperparameters`); n_i is then stored without
+    the row's scale, and lambda_k without the prior's precision. With such a target, h_i does not
+    rise once the chain has settled, because l_i depends on all drawn parameters.
     """
 
     saved_as: ClassVar[dict[str, str]] = {
@@ -180,10 +205,16 @@ p = information / precision
     c: dict[Factor, Float64] = field(default_factory=dict)
     lambda_: dict[Factor, Float64] = field(default_factory=dict)
     tau: Float64 = field(default_factory=lambda: np.ones(1))
-    earlier: dict[Factor, Float64] = field(default_factory=dict)  # `Information.c` of the last refresh
+    earlier: dict[Factor, Float64] = field(
+        default_factory=dict
+    )  # `Information.c` of the last refresh
 
-    def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
-        """Compute the metric from the state in a field; with `bound` also the l_i, by further tours. Collective."""
+    def take_from(
+        self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False
+    ) -> None:
+        """Compute the metric from the state in a field; with `bound` also the l_i, by further
+        tours. Collective.
+        """
         information = target.information(position, bound, self.earlier)
         self.c = self.earlier = information.c
         self.lambda_, self.tau = dict(information.lambda_), np.array([information.tau])
@@ -200,17 +231,27 @@ p = information / precision
 
     # ------------------------------------------------------------------ l_i
 
-    def _bound(self, target: Target, information: Information, position: str, settled: bool) -> None:
-        """Set 1 / sqrt(l_i) of all rows, and the sizes above which it is computed again. Collective."""
+    def _bound(
+        self, target: Target, information: Information, position: str, settled: bool
+    ) -> None:
+        """Set 1 / sqrt(l_i) of all rows, and the sizes above which it is computed again.
+
+        Collective.
+        """
         kept = settled and target.metric_uses_current_hyperparameters
         along_mean = self._along_mean(target, information, position)
         along_direction = self._along_direction(target, information, position)
         for block in target.blocks():
             row_curvature = SHARE_OF_LARGEST * np.maximum(along_mean[block], along_direction[block])
-            inverse_root = 1 / np.sqrt(np.maximum(self._average_curvature(block, information), row_curvature))
+            inverse_root = 1 / np.sqrt(
+                np.maximum(self._average_curvature(block, information), row_curvature)
+            )
             reach = GROWTH * np.maximum(information.sizes[block], 1) + CHANCE / block.dimension
             if kept:
-                inverse_root, reach = np.minimum(inverse_root, block.row("h")), np.maximum(reach, block.row(REACH))
+                inverse_root, reach = (
+                    np.minimum(inverse_root, block.row("h")),
+                    np.maximum(reach, block.row(REACH)),
+                )
             block.row("h")[:], block.row(REACH)[:] = inverse_root, reach
 
     def _at_refresh(self, block: ParameterBlock, information: Information) -> tuple[Array, Array]:
@@ -223,10 +264,15 @@ p = information / precision
         assert information.bound is not None
         return information.bound[block]
 
-    def _along_mean(self, target: Target, information: Information, position: str) -> dict[ParameterBlock, Array]:
-        """Curvature of every row's energy along the row's mean covariate, (n,) by block. Collective.
+    def _along_mean(
+        self, target: Target, information: Information, position: str
+    ) -> dict[ParameterBlock, Array]:
+        """Curvature of every row's energy along the row's mean covariate, (n,) by block.
 
-        If a row's covariates are similar to each other, it is far above 1, and close to the largest curvature.
+        Collective.
+
+        If a row's covariates are similar to each other, it is far above 1, and close to the largest
+        curvature.
         """
         target.covariate_sums(position, "g")
         curvature: dict[ParameterBlock, Array] = {}
@@ -239,8 +285,13 @@ p = information / precision
             curvature[block] = 1 + shares / np.maximum(tau * information.n[block], 1e-30)
         return curvature
 
-    def _along_direction(self, target: Target, information: Information, position: str) -> dict[ParameterBlock, Array]:
-        """|M_i v_i| of every row, (n,) by block; replaces v_i by M_i v_i / |M_i v_i|. Collective."""
+    def _along_direction(
+        self, target: Target, information: Information, position: str
+    ) -> dict[ParameterBlock, Array]:
+        """|M_i v_i| of every row, (n,) by block; replaces v_i by M_i v_i / |M_i v_i|.
+
+        Collective.
+        """
         off_diagonal: dict[ParameterBlock, Array] = {}
         for block in target.blocks():
             if not block["direction"].any():
@@ -260,18 +311,24 @@ p = information / precision
             data, lambda_ = self._at_refresh(block, information)
             precision = data + lambda_
             block["direction"][:] *= lambda_ / precision
-            block["direction"][:] += block.dtype.type(information.tau) * block["g"] / np.sqrt(precision)
+            block["direction"][:] += (
+                block.dtype.type(information.tau) * block["g"] / np.sqrt(precision)
+            )
             along_direction[block] = _normalise(block["direction"])
         return along_direction
 
     def _from_axes(self, block: ParameterBlock) -> None:
-        """Rotate ``g`` from the metric's coordinates to the columns of theta, in which covariates multiply it."""
+        """Rotate ``g`` from the metric's coordinates to the columns of theta, in which covariates
+        multiply it.
+        """
 
     def _to_axes(self, block: ParameterBlock) -> None:
         """Rotate ``g`` from the columns of theta to the metric's coordinates."""
 
     def _off_diagonal(self, block: ParameterBlock, information: Information) -> Array | None:
-        """Product of ``g`` with the part of Lambda / tau that is not in the metric; None if there is no such part."""
+        """Product of ``g`` with the part of Lambda / tau that is not in the metric; None if there
+        is no such part.
+        """
         common = information.common[block.factor]
         if self.turned or common.ndim == 1:  # rotated axes diagonalise all of Lambda
             return None
@@ -286,7 +343,9 @@ p = information / precision
         return self.formula("share = own / (own + information / (h * h))", columns=("own",))
 
     def set_prior_share(self, target: Target, rows: Rows, field: str) -> None:
-        """Set a field of rows to the prior's share of their curvature, lambda_k / (lambda_k + l_i tau n_i c_k)."""
+        """Set a field of rows to the prior's share of their curvature, lambda_k / (lambda_k + l_i
+        tau n_i c_k).
+        """
         self.update(target, rows, self._share, 1.0, own=_diagonal(rows), share=field)
 
     def values(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
@@ -300,39 +359,59 @@ p = information / precision
             tau, lambda_ = target.noise_precision, lambda_ + _diagonal(rows)
             if (scale := target.noise_scales_of(rows)) is not None:
                 n = np.concatenate([block.row("n") for block in rows.blocks]) * scale
-        columns = {"c": self.c[rows.factor].astype(rows.dtype), "lambda_": lambda_.astype(rows.dtype)}
+        columns = {
+            "c": self.c[rows.factor].astype(rows.dtype),
+            "lambda_": lambda_.astype(rows.dtype),
+        }
         return {"metric_tau": tau, "n": n, "h": "h", "size": h, **columns}
 
 
 @dataclass
 class Kronecker(Fisher):
-    """Full Fisher information, (D, D), of a row given the other factor, averaged: G_i = tau n_i C + Lambda.
+    """Full Fisher information, (D, D), of a row given the other factor, averaged: G_i = tau n_i C +
+    Lambda.
 
-    C is the mean, over the ratings, of the outer product of the row's covariates (1 for the bias). Lambda is the
-    precision of the prior, plus the precision from the sum over all pairs if the likelihood has one
-    (`dsgmcmc.model.likelihoods.all_cells`). One generalised eigenproblem per factor, C V = Lambda V diag(c) with
-    V^T Lambda V = I, diagonalises G of all rows: G_i = V^-T diag(P_i) V^-1 with P_ik = tau n_i c_k + 1. So an update
-    transforms the gradient to V^T grad, makes the move of the diagonal metric P, and transforms the move back by V.
-    Momenta are kept in these coordinates, and are rotated when the coordinates change: with L L^T = Lambda, the axes
+    C is the mean, over the ratings, of the outer product of the row's covariates (1 for the bias).
+    Lambda is the precision of the prior, plus the precision from the sum over all pairs if the
+    likelihood has one (`dsgmcmc.model.likelihoods.all_cells`). One generalised eigenproblem per
+    factor, C V = Lambda V diag(c) with V^T Lambda V = I, diagonalises G of all rows: G_i = V^-T
+    diag(P_i) V^-1 with P_ik = tau n_i c_k + 1. So an update transforms the gradient to V^T grad,
+    makes the move of the diagonal metric P, and transforms the move back by V. Momenta are kept in
+    these coordinates, and are rotated when the coordinates change: with L L^T = Lambda, the axes
     L^T V are orthogonal, and so is the rotation from the old axes to the new ones.
 
-    l_i is defined as in `Fisher`, in these coordinates; the directions v_i are rotated with the momenta.
+    l_i is defined as in `Fisher`, in these coordinates; the directions v_i are rotated with the
+    momenta.
     """
 
-    saved_as: ClassVar[dict[str, str]] = {**Fisher.saved_as, "vectors": "metric.{}.vectors", "axes": "metric.{}.axes"}
+    saved_as: ClassVar[dict[str, str]] = {
+        **Fisher.saved_as,
+        "vectors": "metric.{}.vectors",
+        "axes": "metric.{}.axes",
+    }
     scratch: ClassVar[tuple[str, ...]] = ("g", "turned")
     turned: ClassVar[bool] = True
 
     vectors: dict[Factor, Float64] = field(default_factory=dict)  # V
     axes: dict[Factor, Float64] = field(default_factory=dict)  # L^T V
 
-    def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
-        """Compute the metric from the state in a field; with `bound` also the l_i, by further tours. Collective."""
+    def take_from(
+        self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False
+    ) -> None:
+        """Compute the metric from the state in a field; with `bound` also the l_i, by further
+        tours. Collective.
+        """
         information = target.information(position, bound, self.earlier)
         precision = information.common
-        matrices = {f"{name}.{factor.name}": (len(p), len(p)) for factor, p in precision.items() for name in MATRICES}
+        matrices = {
+            f"{name}.{factor.name}": (len(p), len(p))
+            for factor, p in precision.items()
+            for name in MATRICES
+        }
         shapes = matrices | {f"c.{factor.name}": (len(p),) for factor, p in precision.items()}
-        solved = target.second_moments(position, information.n, lambda moments: self._solve(precision, moments), shapes)
+        solved = target.second_moments(
+            position, information.n, lambda moments: self._solve(precision, moments), shapes
+        )
         self.tau, self.earlier = np.array([information.tau]), information.c
         for name in ("c", "vectors", "axes"):
             setattr(self, name, {factor: solved[f"{name}.{factor.name}"] for factor in precision})
@@ -341,37 +420,57 @@ class Kronecker(Fisher):
             block.row("n")[:] = information.n[block]
             for name in TURNING:
                 if name in block.arrays:
-                    add_rotated(block[name], block[name], solved[f"turn.{block.factor.name}"], keep=0.0)
+                    add_rotated(
+                        block[name], block[name], solved[f"turn.{block.factor.name}"], keep=0.0
+                    )
         if information.bound is not None:
             self._bound(target, information, position, settled)
 
     def _average_curvature(self, block: ParameterBlock, information: Information) -> Float64:
-        """Bound on the curvature of rows whose covariates are like the average, (n,), in these coordinates."""
-        return curvature_bound(information.n[block], information.squares[block], *self._at_refresh(block, information))
+        """Bound on the curvature of rows whose covariates are like the average, (n,), in these
+        coordinates.
+        """
+        return curvature_bound(
+            information.n[block], information.squares[block], *self._at_refresh(block, information)
+        )
 
     def _from_axes(self, block: ParameterBlock) -> None:
-        """Rotate ``g`` from the metric's coordinates to the columns of theta, in which covariates multiply it."""
+        """Rotate ``g`` from the metric's coordinates to the columns of theta, in which covariates
+        multiply it.
+        """
         add_rotated(block["g"], block["g"], self.vectors[block.factor].T, keep=0.0)
 
     def _to_axes(self, block: ParameterBlock) -> None:
         """Rotate ``g`` from the columns of theta to the metric's coordinates."""
         add_rotated(block["g"], block["g"], self.vectors[block.factor], keep=0.0)
 
-    def _solve(self, precision: dict[Factor, Float64], moments: dict[Factor, Float64]) -> dict[str, Float64]:
-        """Solve both factors' eigenproblems, and compute the rotation to the new coordinates; runs at the root."""
+    def _solve(
+        self, precision: dict[Factor, Float64], moments: dict[Factor, Float64]
+    ) -> dict[str, Float64]:
+        """Solve both factors' eigenproblems, and compute the rotation to the new coordinates; runs
+        at the root.
+        """
         result: dict[str, Float64] = {}
         for factor, moment in moments.items():
             inverse = np.linalg.inv(np.linalg.cholesky(dense(precision[factor])))
             c, axes = np.linalg.eigh(inverse @ moment @ inverse.T)
             old = self.axes.get(factor, axes)
-            solved = {"c": np.maximum(c, 0), "vectors": inverse.T @ axes, "axes": axes, "turn": old.T @ axes}
+            solved = {
+                "c": np.maximum(c, 0),
+                "vectors": inverse.T @ axes,
+                "axes": axes,
+                "turn": old.T @ axes,
+            }
             result |= {f"{name}.{factor.name}": array for name, array in solved.items()}
         return result
 
-    def update(self, target: Target, rows: Rows, formula: Formula, h: float, **given: Any) -> dict[str, Any]:
+    def update(
+        self, target: Target, rows: Rows, formula: Formula, h: float, **given: Any
+    ) -> dict[str, Any]:
         """Update rows by a `formula` of this metric; returns the result of `ParameterBlock.update`.
 
-        In the formula, `theta` is the move and `grad` the gradient, both in the metric's coordinates.
+        In the formula, `theta` is the move and `grad` the gradient, both in the metric's
+        coordinates.
         """
         self._turn(rows)
         for block in rows.blocks:

@@ -5,18 +5,21 @@ r"""Preconditioned SGLD [Li 2016, algorithm 1]: SGLD in the metric of RMSprop.
     D     = diag(1 / (lambda + sqrt v))
     theta <- theta - eps D grad U~ + N(0, 2 eps D)
 
-Target: the posterior, up to a bias of O(eps), and a further bias while D depends on theta: the paper's term
-Gamma(theta) is left out, as in the paper's experiments. With ``adapt = "burn-in"``, v is frozen when burn-in ends, and
-the second bias vanishes; ``"always"`` is the algorithm as published. [Li 2016] writes eps / 2 where we write eps.
-Public code that divides the noise by N samples a tempered posterior; this code does not divide it.
+Target: the posterior, up to a bias of O(eps), and a further bias while D depends on theta: the
+paper's term Gamma(theta) is left out, as in the paper's experiments. With ``adapt = "burn-in"``, v
+is frozen when burn-in ends, and the second bias vanishes; ``"always"`` is the algorithm as
+published. [Li 2016] writes eps / 2 where we write eps. Public code that divides the noise by N
+samples a tempered posterior; this code does not divide it.
 
 For a normal target with precision P_k and gradient noise of variance V P_k, sqrt(v) converges to
-sqrt((1 + V) P_k) / N, so that the relative step is h = eps N P_k / (lambda N + sqrt((1 + V) P_k)), and the ratio of the
-draws' variance to the target's is (1 + h V / 2) / (1 - h / 2). h grows with the square root of P_k, and hence of N.
+sqrt((1 + V) P_k) / N, so that the relative step is h = eps N P_k / (lambda N + sqrt((1 + V) P_k)),
+and the ratio of the draws' variance to the target's is (1 + h V / 2) / (1 - h / 2). h grows with
+the square root of P_k, and hence of N.
 
-`step_size` is eps N and `lambda_n` is lambda N, which carry over between data sets; beyond a grid of 4, eps is
-divided by B / 4, because the noise of the part's gradient grows with B. On a density, the default is refused: on a
-logistic regression with 1,000 data and a grid of 4, variances would be up to 1.55 times too large.
+`step_size` is eps N and `lambda_n` is lambda N, which carry over between data sets; beyond a grid
+of 4, eps is divided by B / 4, because the noise of the part's gradient grows with B. On a density,
+the default is refused: on a logistic regression with 1,000 data and a grid of 4, variances would be
+up to 1.55 times too large.
 """
 
 from __future__ import annotations
@@ -33,21 +36,21 @@ from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import StateField
 
-UPDATE = Formula(
-    """
+UPDATE = Formula("""
 gbar = grad_likelihood * per_n
 v = alpha * v + (1 - alpha) * gbar * gbar
 d = 1 / (lambda_ + sqrt(v))
 theta = theta - eps * d * grad + noise * sqrt(d) * z
-"""
-)
+""")
 
 
 class PSGLDConfig(StepSize):
     """Configuration of PSGLD."""
 
     step_size: float = Field(0.04, gt=0, description="step eps times N")
-    burn_in_step_size: float = Field(0.09, gt=0, description="eps times N during burn-in; step_size if that is given")
+    burn_in_step_size: float = Field(
+        0.09, gt=0, description="eps times N during burn-in; step_size if that is given"
+    )
     alpha: float = Field(0.99, gt=0, lt=1, description="memory of the squared gradients")
     lambda_n: float = Field(9.0, gt=0, description="lambda N, which bounds the preconditioner")
     adapt: Literal["burn-in", "always"] = Field("burn-in", description="when v is updated")
@@ -64,13 +67,20 @@ class PSGLD(Sampler[PSGLDConfig, Target]):
     Config = PSGLDConfig
     gradients = ("part", "full", "control-variate")
     draws_data = True
-    fields = (StateField("theta"), StateField("v"))  # position, and running mean of squared gradients
+    fields = (
+        StateField("theta"),
+        StateField("v"),
+    )  # position, and running mean of squared gradients
 
     @classmethod
     def check_density(cls, config: PSGLDConfig, grid: int, dimension: int) -> None:
-        """Refuse the default step: the step relative to the posterior's scale grows with the square root of N."""
+        """Refuse the default step: the step relative to the posterior's scale grows with the square
+        root of N.
+        """
         if "step_size" not in config.model_fields_set:
-            raise InputError("the default step of psgld is for factorisations: give it a step_size, or take sgld")
+            raise InputError(
+                "the default step of psgld is for factorisations: give it a step_size, or take sgld"
+            )
 
     def step(self, target: Target, iteration: int) -> None:
         """One step on every row. Collective."""
@@ -81,4 +91,6 @@ class PSGLD(Sampler[PSGLDConfig, Target]):
             alpha = 1.0
         lambda_ = config.lambda_n / n
         for rows in self.gradient(target, "theta", prior=False):
-            rows.update(UPDATE, per_n=1 / n, alpha=alpha, lambda_=lambda_, eps=eps, noise=sqrt(2 * eps))
+            rows.update(
+                UPDATE, per_n=1 / n, alpha=alpha, lambda_=lambda_, eps=eps, noise=sqrt(2 * eps)
+            )

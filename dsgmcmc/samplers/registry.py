@@ -11,7 +11,8 @@ K = TypeVar("K")
 
 
 class Registry(UserDict[str, "type[K]"], Generic[K]):
-    """Classes by name, each imported when it is first looked up, because a run needs only one sampler.
+    """Classes by name, each imported when it is first looked up, because a run needs only one
+    sampler.
 
     Parameters
     ----------

@@ -1,7 +1,9 @@
-r"""Stochastic gradient Hamiltonian Monte Carlo [Chen 2014, eq. 15; Ma 2015, eq. 12]: momentum and friction.
+r"""Stochastic gradient Hamiltonian Monte Carlo [Chen 2014, eq. 15; Ma 2015, eq.
 
-With P the metric, h_i = sqrt(2 eps / l_i) the step of a row (`dsgmcmc.samplers.metrics`), friction gamma and momenta
-r ~ N(0, 1), one update is, for ``splitting = "baoa"``,
+12]: momentum and friction.
+
+With P the metric, h_i = sqrt(2 eps / l_i) the step of a row (`dsgmcmc.samplers.metrics`), friction
+gamma and momenta r ~ N(0, 1), one update is, for ``splitting = "baoa"``,
 
     r     <- r - h_i P^-1/2 grad U~
     theta <- theta + (h_i / 2) P^-1/2 r
@@ -13,21 +15,25 @@ and for ``splitting = "published"`` [Chen 2014, eq. 15], with v = h r, eta = h^2
     r     <- (1 - a) r - h_i P^-1/2 grad U~ + sqrt(2 a) z
     theta <- theta + h_i P^-1/2 r
 
-The two lines of "published" are applied one after the other. If they were applied simultaneously, as [Ma 2015, eq. 12]
-prints them, they would be Euler's explicit method, which diverges at small friction.
+The two lines of "published" are applied one after the other. If they were applied simultaneously,
+as [Ma 2015, eq. 12] prints them, they would be Euler's explicit method, which diverges at small
+friction.
 
-``refresh = L`` draws all momenta again every L updates, with half a kick before and half a kick after. Whole kicks, as
-in [Chen 2014, algorithm 2], would make Var theta wrong by the factor L / (L + 1) at any step size.
+``refresh = L`` draws all momenta again every L updates, with half a kick before and half a kick
+after. Whole kicks, as in [Chen 2014, algorithm 2], would make Var theta wrong by the factor L / (L
++ 1) at any step size.
 
-``noise_correction`` subtracts the variance of the gradient noise from the variance of the added noise. In the metric,
-the variance of the gradient noise is (B - 1) p_ik on average, but only for independent parts: the noise of shuffled
-parts cancels within a sweep. With V = (B - 1) p_ik, 1 - c^2 becomes 1 - c^2 - h_i^2 V (1 + c)^2 / 4, and 2 a becomes
-2 a - h_i^2 V. A step at which either becomes negative shows as divergence.
+``noise_correction`` subtracts the variance of the gradient noise from the variance of the added
+noise. In the metric, the variance of the gradient noise is (B - 1) p_ik on average, but only for
+independent parts: the noise of shuffled parts cancels within a sweep. With V = (B - 1) p_ik, 1 -
+c^2 becomes 1 - c^2 - h_i^2 V (1 + c)^2 / 4, and 2 a becomes 2 a - h_i^2 V. A step at which either
+becomes negative shows as divergence.
 
-Target: the posterior, up to the noise of the parts' gradients and O(eps). On N(0, 1), with noise of variance V that is
-independent in every update, and without correction, Var theta is 1 + h^2 V (1 + c) / ((1 - c) (4 - h^2)) for "baoa" and
-(2 a + h^2 V) (2 - a) / (a (4 - 2 a - h^2)) for "published". The error with shuffled parts is much smaller, as long as
-h B stays below about 1. Left out: Metropolis correction, and an estimate of V where the metric does not give it.
+Target: the posterior, up to the noise of the parts' gradients and O(eps). On N(0, 1), with noise of
+variance V that is independent in every update, and without correction, Var theta is 1 + h^2 V (1 +
+c) / ((1 - c) (4 - h^2)) for "baoa" and (2 a + h^2 V) (2 - a) / (a (4 - 2 a - h^2)) for "published".
+The error with shuffled parts is much smaller, as long as h B stays below about 1. Left out:
+Metropolis correction, and an estimate of V where the metric does not give it.
 """
 
 from __future__ import annotations
@@ -51,17 +57,21 @@ theta = theta + step * r
 """
 UPDATES = {"baoa": BAOA, "published": PUBLISHED}
 
-#: With a correction for noise: the fraction of the momentum that an update keeps, and the sd of the noise that it adds,
-#: elementwise; `fade` is gamma h, and `parts` is B - 1.
+#: With a correction for noise: the fraction of the momentum that an update keeps, and the sd of the
+#: noise that it adds, elementwise; `fade` is gamma h, and `parts` is B - 1.
 FRICTION = {
-    "baoa": """\
+    "baoa": (
+        """\
 damp = exp(-fade)
 spread = sqrt(1 - damp * damp - 0.25 * parts * h_i * h_i * p * (1 + damp) * (1 + damp))
-""",
-    "published": """\
+"""
+    ),
+    "published": (
+        """\
 damp = 1 - fade
 spread = sqrt(2 * fade - parts * h_i * h_i * p)
-""",
+"""
+    ),
 }
 
 
@@ -73,12 +83,21 @@ class SGHMCConfig(RisingStep):
     """Configuration of SGHMC; `step_size` is eps, half the square of the step h of the dynamics."""
 
     step_size: float = Field(0.01, gt=0, description="eps; the step of a row is sqrt(2 eps / l)")
-    splitting: Literal["baoa", "published"] = Field("baoa", description="order of kick, drift and friction")
-    metric: Literal["fisher", "kronecker", "identity"] = Field("fisher", description="coordinates of the step")
+    splitting: Literal["baoa", "published"] = Field(
+        "baoa", description="order of kick, drift and friction"
+    )
+    metric: Literal["fisher", "kronecker", "identity"] = Field(
+        "fisher", description="coordinates of the step"
+    )
     gamma: float = Field(0.5, gt=0, description="friction in units of the step h")
-    refresh: int = Field(0, ge=0, description="updates between new draws of all momenta, with half kicks; 0: never")
+    refresh: int = Field(
+        0, ge=0, description="updates between new draws of all momenta, with half kicks; 0: never"
+    )
     noise_correction: bool = Field(
-        False, description="add less noise, because gradients have noise, too; only with independent parts"
+        False,
+        description=(
+            "add less noise, because gradients have noise, too; only with independent parts"
+        ),
     )
 
 
@@ -99,15 +118,18 @@ class SGHMC(Underdamped[SGHMCConfig]):
     def check(cls, config: SGHMCConfig, schedule: str, grid: int, thin: int) -> None:
         """Refuse a correction for gradient noise whose variance is not known."""
         if config.noise_correction and config.metric == "identity":
-            raise InputError(f"sampler.noise_correction follows from the metric: use {named('sampler.metric')}=fisher")
+            raise InputError(
+                "sampler.noise_correction follows from the metric: use"
+                f" {named('sampler.metric')}=fisher"
+            )
         super().check(config, schedule, grid, thin)
 
     @classmethod
     def suited_to_density(cls, config: SGHMCConfig, grid: int) -> SGHMCConfig:
         """Return the configuration for a plain vector.
 
-        If gradients are of parts, gamma h is `NOISY_FADE`, unless the user has set the step, the friction, the
-        splitting or the noise correction.
+        If gradients are of parts, gamma h is `NOISY_FADE`, unless the user has set the step, the
+        friction, the splitting or the noise correction.
         """
         suited = super().suited_to_density(config, grid)
         given = {"step_size", "gamma", "splitting", "noise_correction"} & config.model_fields_set

@@ -2,13 +2,15 @@ r"""Stochastic gradient Langevin dynamics [Welling 2011, eq. 4], on blocks as in
 
     theta <- theta - eps grad U~(theta) + N(0, 2 eps)
 
-Target: the posterior, as eps -> 0. At a constant step the bias is O(eps): for a Gaussian with precision A, the draws
-have covariance (A (I - eps A / 2))^-1 with exact gradients, and the noise of a part's gradient adds to it.
-[Welling 2011] writes eps / 2 where we write eps. Left out: the Metropolis correction, as in the paper.
+Target: the posterior, as eps -> 0. At a constant step the bias is O(eps): for a Gaussian with
+precision A, the draws have covariance (A (I - eps A / 2))^-1 with exact gradients, and the noise of
+a part's gradient adds to it. [Welling 2011] writes eps / 2 where we write eps. Left out: the
+Metropolis correction, as in the paper.
 
-The setting `step_size` is h, with eps = h / max(count / p_t), the target's `curvature_bound`: count is the number of
-ratings of a row or column in a part, and p_t the part's probability. The curvature of U~ in one row is tau count / p_t
-times the mean square of the other factor, so that h carries over between data sets.
+The setting `step_size` is h, with eps = h / max(count / p_t), the target's `curvature_bound`: count
+is the number of ratings of a row or column in a part, and p_t the part's probability. The curvature
+of U~ in one row is tau count / p_t times the mean square of the other factor, so that h carries
+over between data sets.
 """
 
 from __future__ import annotations

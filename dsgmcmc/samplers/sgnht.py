@@ -1,29 +1,35 @@
-r"""Stochastic gradient Nose-Hoover thermostats [Ding 2014, algorithm 1; Ma 2015, eq. 15]: adaptive friction.
+r"""Stochastic gradient Nose-Hoover thermostats [Ding 2014, algorithm 1; Ma 2015, eq.
 
-Friction xi grows while the mean square of the momenta is above 1, and falls while it is below 1, so that gradients may
-have noise of any variance. P is the metric, h_i the step of a row (`dsgmcmc.samplers.metrics`), h = sqrt(2 eps), and A
-the added `diffusion`. In the splitting BADODAB of [Leimkuhler & Shang 2016], with half kicks joined, one update is
+15]: adaptive friction.
+
+Friction xi grows while the mean square of the momenta is above 1, and falls while it is below 1, so
+that gradients may have noise of any variance. P is the metric, h_i the step of a row
+(`dsgmcmc.samplers.metrics`), h = sqrt(2 eps), and A the added `diffusion`. In the splitting BADODAB
+of [Leimkuhler & Shang 2016], with half kicks joined, one update is
 
     r     <- r - h_i P^-1/2 grad U~,                                theta <- theta + (h_i / 2) P^-1/2 r
     xi    <- xi + (h / 2) (|r|^2 / d - 1)
     r     <- exp(-xi h) r + sqrt(A (1 - exp(-2 xi h)) / xi) z
     xi    <- xi + (h / 2) (|r|^2 / d - 1),                          theta <- theta + (h_i / 2) P^-1/2 r
 
-A single ``thermostat = "scalar"`` for all d elements, as published, cannot match noise that differs between rows: rows
-with more noise than the average are overdispersed, rows with less noise are underdispersed. One thermostat for every
-``"row"`` (d = D) or ``"element"`` (d = 1) can: in the recipe of [Ma 2015, eq. 3], Q couples r_i and xi_i by r_i / d,
-and the energy has a sum over thermostats. The invariant density is exp(-U - |r|^2 / 2 - (d / 2) sum (xi - A)^2);
-[Ma 2015, section 3.1] prints 1 / (2 d) for d / 2, and eq. 15 does not leave that density invariant.
+A single ``thermostat = "scalar"`` for all d elements, as published, cannot match noise that differs
+between rows: rows with more noise than the average are overdispersed, rows with less noise are
+underdispersed. One thermostat for every ``"row"`` (d = D) or ``"element"`` (d = 1) can: in the
+recipe of [Ma 2015, eq. 3], Q couples r_i and xi_i by r_i / d, and the energy has a sum over
+thermostats. The invariant density is exp(-U - |r|^2 / 2 - (d / 2) sum (xi - A)^2); [Ma 2015,
+section 3.1] prints 1 / (2 d) for d / 2, and eq. 15 does not leave that density invariant.
 
-Target: the posterior, up to O(h^2), for independent normal noise that does not depend on theta and whose covariance in
-the metric has the form that the thermostats can match: V I in each row for "row", diagonal for "element". Then the
-mean of xi is A + h_i^2 V / (2 h). Otherwise the error is O(h): with "row", a direction k with noise V_k tends to the
-temperature (A + h V_k / 2) / (A + h mean(V) / 2); with "element", correlated noise makes elements of theta correlated.
-Minibatches have correlated noise, which `dsgmcmc.densities.matrix_sgnht` handles for one vector: here a density of
-several parameters is refused. Noise that depends on theta causes an error of O(h) with all thermostats. The noise of
-shuffled parts cancels within a sweep, but a thermostat adapts to one part at a time, and the draws would be
-underdispersed: shuffled parts are refused. On a plain vector of several rows, "scalar" couples the rows, which are then
-not independent chains. Left out: Metropolis correction.
+Target: the posterior, up to O(h^2), for independent normal noise that does not depend on theta and
+whose covariance in the metric has the form that the thermostats can match: V I in each row for
+"row", diagonal for "element". Then the mean of xi is A + h_i^2 V / (2 h). Otherwise the error is
+O(h): with "row", a direction k with noise V_k tends to the temperature (A + h V_k / 2) / (A + h
+mean(V) / 2); with "element", correlated noise makes elements of theta correlated. Minibatches have
+correlated noise, which `dsgmcmc.densities.matrix_sgnht` handles for one vector: here a density of
+several parameters is refused. Noise that depends on theta causes an error of O(h) with all
+thermostats. The noise of shuffled parts cancels within a sweep, but a thermostat adapts to one part
+at a time, and the draws would be underdispersed: shuffled parts are refused. On a plain vector of
+several rows, "scalar" couples the rows, which are then not independent chains. Left out: Metropolis
+correction.
 
 [Leimkuhler & Shang 2016] Adaptive thermostats for noisy gradient systems, SIAM J. Sci. Comput. 38.
 """
@@ -57,8 +63,9 @@ theta = theta + 0.5 * step * r
 square = r * r
 """
 
-#: The whole update, if every element has a thermostat. The noise's variance is 2 A h exp(-x) sinh(x) / x, x = xi h. A
-#: series replaces sinh(x) / x, because it needs no limit at x = 0; its error is 2e-8 at x = 1 and 2e-3 at x = 3.
+#: The whole update, if every element has a thermostat. The noise's variance is 2 A h exp(-x)
+#: sinh(x) / x, x = xi h. A series replaces sinh(x) / x, because it needs no limit at x = 0; its
+#: error is 2e-8 at x = 1 and 2e-3 at x = 3.
 ELEMENTWISE = """\
 r = r - step * grad
 theta = theta + 0.5 * step * r
@@ -80,7 +87,9 @@ class SGNHTConfig(RisingStep):
         "row", description="one thermostat for each row, for all rows, or for each element"
     )
     diffusion: float = Field(0.5, gt=0, description="A, the friction if gradients have no noise")
-    metric: Literal["fisher", "kronecker", "identity"] = Field("fisher", description="coordinates of the step")
+    metric: Literal["fisher", "kronecker", "identity"] = Field(
+        "fisher", description="coordinates of the step"
+    )
 
 
 @dataclass
@@ -113,23 +122,41 @@ class SGNHT(MetricSampler[SGNHTConfig]):
 
     @classmethod
     def check(cls, config: SGNHTConfig, schedule: str, grid: int, thin: int) -> None:
-        """Refuse dependent parts, and thermostats of elements with a metric that rotates its coordinates."""
+        """Refuse dependent parts, and thermostats of elements with a metric that rotates its
+        coordinates.
+        """
         if (config.metric, config.thermostat) == ("kronecker", "element"):
             rotates = "needs fixed coordinates, but the Kronecker metric rotates them"
-            raise InputError(f"sampler.thermostat=element {rotates}: use {named('sampler.thermostat')}=row")
-        cls.needs_independent_parts("the thermostat of sgnht", "take another sampler", config, schedule, grid)
+            raise InputError(
+                f"sampler.thermostat=element {rotates}: use {named('sampler.thermostat')}=row"
+            )
+        cls.needs_independent_parts(
+            "the thermostat of sgnht", "take another sampler", config, schedule, grid
+        )
 
     @classmethod
     def check_density(cls, config: SGNHTConfig, grid: int, dimension: int) -> None:
         """Refuse minibatches for several parameters, whose noise differs between directions."""
-        if cls.sweep_length(config, grid) > 1 and dimension > 1 and config.gradient in (None, "part"):
-            raise InputError("sgnht cannot match minibatch noise: take matrix_sgnht up to D = 50, else sghmc or grid=1")
+        if (
+            cls.sweep_length(config, grid) > 1
+            and dimension > 1
+            and config.gradient in (None, "part")
+        ):
+            raise InputError(
+                "sgnht cannot match minibatch noise: take matrix_sgnht up to D = 50, else sghmc or"
+                " grid=1"
+            )
 
     @property
     def fields(self) -> tuple[StateField, ...]:
         """Position, momentum, the thermostats of rows or elements, and the fields of the metric."""
         thermostats = {"scalar": (), "row": (StateField("xi", 1),), "element": (StateField("xi"),)}
-        return (StateField("theta"), StateField("r"), *thermostats[self.config.thermostat], *self.metric.fields)
+        return (
+            StateField("theta"),
+            StateField("r"),
+            *thermostats[self.config.thermostat],
+            *self.metric.fields,
+        )
 
     def start(self, target: Target, sd: float) -> None:
         """Draw positions from N(0, sd^2) and momenta from N(0, 1), and set every friction to A."""
@@ -147,14 +174,23 @@ class SGNHT(MetricSampler[SGNHTConfig]):
             return
         for block in self.gradient.by_block(target, "theta"):
             if self.config.thermostat == "element":
-                self.metric.update(target, block, self.elementwise, h, time=h, diffusion=self.config.diffusion)
+                self.metric.update(
+                    target, block, self.elementwise, h, time=h, diffusion=self.config.diffusion
+                )
                 continue
             xi = block.row("xi")
-            xi += self._change(self.metric.update(target, block, self.kick, h)["square"] / block.dimension, h)
-            xi += self._change(self._apply_friction(target, block, h, xi.astype(np.float64)) / block.dimension, h)
+            xi += self._change(
+                self.metric.update(target, block, self.kick, h)["square"] / block.dimension, h
+            )
+            xi += self._change(
+                self._apply_friction(target, block, h, xi.astype(np.float64)) / block.dimension, h
+            )
 
     def _step_of_all(self, target: Target, h: float) -> None:
-        """Update all rows with one thermostat; blocks are sent after the sums over all blocks. Collective."""
+        """Update all rows with one thermostat; blocks are sent after the sums over all blocks.
+
+        Collective.
+        """
         gradient, squares = self.gradient, {}
         assert isinstance(gradient, PartGradient)
         gradient.begin(target, "theta")
@@ -164,17 +200,26 @@ class SGNHT(MetricSampler[SGNHTConfig]):
                 squares[block] = self.metric.update(target, block, self.kick, h)["square"]
         self._update_shared(target, squares, h)
         for block in squares:
-            squares[block] = self._apply_friction(target, block, h, np.repeat(self.shared.xi, len(block.counts)))
+            squares[block] = self._apply_friction(
+                target, block, h, np.repeat(self.shared.xi, len(block.counts))
+            )
         self._update_shared(target, squares, h)
         for _ in target.visit(send=True):
             pass
         gradient.finish(target)
 
-    def _apply_friction(self, target: Target, block: ParameterBlock, h: float, xi: Float64) -> Float64:
-        """Apply friction and noise for a step h and the second half of the drift; return |r|^2 of every row, (n,)."""
+    def _apply_friction(
+        self, target: Target, block: ParameterBlock, h: float, xi: Float64
+    ) -> Float64:
+        """Apply friction and noise for a step h and the second half of the drift; return |r|^2 of
+        every row, (n,).
+        """
         x = np.where(xi == 0, 1e-12, xi * h)
         spread = np.sqrt(-self.config.diffusion * h * np.expm1(-2 * x) / x)
-        vectors: dict[str, Any] = {"damp": np.exp(-x).astype(block.dtype), "spread": spread.astype(block.dtype)}
+        vectors: dict[str, Any] = {
+            "damp": np.exp(-x).astype(block.dtype),
+            "spread": spread.astype(block.dtype),
+        }
         squares: Float64 = self.metric.update(target, block, self.friction, h, **vectors)["square"]
         return squares
 
@@ -183,10 +228,15 @@ class SGNHT(MetricSampler[SGNHTConfig]):
         """Change of xi in half a step, given the mean square of its momenta, |r|^2 / d."""
         return 0.5 * h * (mean_square - 1)
 
-    def _update_shared(self, target: Target, squares: dict[ParameterBlock, Float64], h: float) -> None:
+    def _update_shared(
+        self, target: Target, squares: dict[ParameterBlock, Float64], h: float
+    ) -> None:
         """Make half a step of the shared thermostat. Collective."""
         partials = {
-            block: {"square": np.array([row_squares.sum()]), "elements": np.array([block["r"].size], np.float64)}
+            block: {
+                "square": np.array([row_squares.sum()]),
+                "elements": np.array([block["r"].size], np.float64),
+            }
             for block, row_squares in squares.items()
         }
 

@@ -1,22 +1,26 @@
-r"""Stochastic gradient Riemannian Langevin dynamics [Patterson 2013; Ma 2015, eq. 14] in the Fisher metric.
+r"""Stochastic gradient Riemannian Langevin dynamics [Patterson 2013; Ma 2015, eq.
+
+14] in the Fisher metric.
 
     theta <- theta - eps_i P^-1 grad U~ + N(0, 2 eps_i P^-1),       eps_i = eps / l_i
 
-where `dsgmcmc.samplers.metrics` defines P and l_i. The correction Gamma for a metric that depends on the state, which
-[Ma 2015, eq. 14] prints with the wrong sign inside its bracket, is zero here: the metric of a row depends only on the
-other factor, and both factors move at once.
+where `dsgmcmc.samplers.metrics` defines P and l_i. The correction Gamma for a metric that depends
+on the state, which [Ma 2015, eq. 14] prints with the wrong sign inside its bracket, is zero here:
+the metric of a row depends only on the other factor, and both factors move at once.
 
-``noise_correction`` subtracts the variance of the gradient noise from the variance of the added noise. In the metric,
-the variance of the gradient noise is (B - 1) p_ik on average, for independent parts, where p_ik is the share of the
-data in P. The added noise is then N(0, (2 eps_i - eps_i^2 (B - 1) p_ik) / P_ik). A step at which its variance becomes
-negative shows as divergence.
+``noise_correction`` subtracts the variance of the gradient noise from the variance of the added
+noise. In the metric, the variance of the gradient noise is (B - 1) p_ik on average, for independent
+parts, where p_ik is the share of the data in P. The added noise is then N(0, (2 eps_i - eps_i^2 (B
+- 1) p_ik) / P_ik). A step at which its variance becomes negative shows as divergence.
 
-Target: the posterior, up to the noise of the parts' gradients and O(eps). In a direction of precision lambda in the
-metric, with independent noise of variance V, from which the correction removes B^, Var theta is
-(1 + eps (V - B^) / 2) / (1 - eps lambda / 2) in units of the target's variance. Left out: Metropolis correction, and a
-correction for the lag of P by up to `REFRESH_EVERY` sweeps.
+Target: the posterior, up to the noise of the parts' gradients and O(eps). In a direction of
+precision lambda in the metric, with independent noise of variance V, from which the correction
+removes B^, Var theta is (1 + eps (V - B^) / 2) / (1 - eps lambda / 2) in units of the target's
+variance. Left out: Metropolis correction, and a correction for the lag of P by up to
+`REFRESH_EVERY` sweeps.
 
-[Patterson 2013] S. Patterson, Y. W. Teh: Stochastic gradient Riemannian Langevin dynamics on the probability simplex.
+[Patterson 2013] S. Patterson, Y. W. Teh: Stochastic gradient Riemannian Langevin dynamics on the
+probability simplex.
 """
 
 from __future__ import annotations
@@ -42,9 +46,14 @@ class SGRLDConfig(RisingStep):
     """Configuration of SGRLD; `step_size` is eps."""
 
     step_size: float = Field(0.03, gt=0, description="eps; the step of a row is eps / l")
-    metric: Literal["fisher", "kronecker"] = Field("fisher", description="diagonal, or full over the columns of a row")
+    metric: Literal["fisher", "kronecker"] = Field(
+        "fisher", description="diagonal, or full over the columns of a row"
+    )
     noise_correction: bool = Field(
-        False, description="add less noise, because gradients have noise, too; only with independent parts"
+        False,
+        description=(
+            "add less noise, because gradients have noise, too; only with independent parts"
+        ),
     )
 
 

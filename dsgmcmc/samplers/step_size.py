@@ -1,4 +1,6 @@
-"""Configurations of samplers: the gradient estimator, and the step size as a pure function of the iteration."""
+"""Configurations of samplers: the gradient estimator, and the step size as a pure function of the
+iteration.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,14 @@ class SamplerConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    gradient: str | None = Field(None, description="gradient estimator: part, control-variate or full")
+    gradient: str | None = Field(
+        None, description="gradient estimator: part, control-variate or full"
+    )
 
     def step(self, iteration: int, grid: int, burn_in: int) -> float:
-        """Step size in `iteration`; 1 for samplers without steps, so that all draws have equal weights."""
+        """Step size in `iteration`; 1 for samplers without steps, so that all draws have equal
+        weights.
+        """
         return 1.0
 
     def scaled(self, scale: float, given: Collection[str] = ()) -> Self:
@@ -27,15 +33,21 @@ class SamplerConfig(BaseModel):
 
 
 class StepSize(SamplerConfig):
-    """Base of the configurations with a step size, which is step_size (1 + sweep / decay_sweeps) ** -decay_power."""
+    """Base of the configurations with a step size, which is step_size (1 + sweep / decay_sweeps) **
+    -decay_power.
+    """
 
     step_size: float = setting(
         "Step size, in the sampler's own unit, also during burn-in.",
         shown="0.35 with baoab, less with few ratings; others: docs/settings.md",
         gt=0,
     )
-    burn_in_step_size: float | None = Field(None, gt=0, description="step during burn-in; by default step_size")
-    decay_power: float = Field(0.0, ge=0, le=1, description="b in (1 + sweep / a) ** -b, a factor of the step; 0: none")
+    burn_in_step_size: float | None = Field(
+        None, gt=0, description="step during burn-in; by default step_size"
+    )
+    decay_power: float = Field(
+        0.0, ge=0, le=1, description="b in (1 + sweep / a) ** -b, a factor of the step; 0: none"
+    )
     decay_sweeps: float = Field(100.0, gt=0, description="a, see decay_power")
 
     def step(self, iteration: int, grid: int, burn_in: int) -> float:
@@ -64,13 +76,21 @@ class StepSize(SamplerConfig):
     def scaled(self, scale: float, given: Collection[str] = ()) -> Self:
         """Return the configuration with all step sizes that are not `given` multiplied by `scale`."""
         sizes = {"step_size": self.step_size, "burn_in_step_size": self.burn_in_step_size}
-        return self.model_copy(update={k: v * scale for k, v in sizes.items() if k not in given and v is not None})
+        return self.model_copy(
+            update={k: v * scale for k, v in sizes.items() if k not in given and v is not None}
+        )
 
 
 class RisingStep(StepSize):
-    """A step that rises linearly, from a fraction of `step_size` to `step_size`, over the first `warm_up` sweeps."""
+    """A step that rises linearly, from a fraction of `step_size` to `step_size`, over the first
+    `warm_up` sweeps.
+    """
 
-    warm_up: int = Field(20, ge=0, description="sweeps in which the step rises to its full size; baoab, kronecker: 40")
+    warm_up: int = Field(
+        20,
+        ge=0,
+        description="sweeps in which the step rises to its full size; baoab, kronecker: 40",
+    )
 
     @property
     def first_step(self) -> float:

@@ -1,20 +1,24 @@
-"""Base classes of samplers that step in the coordinates of a metric, and the temperatures of their momenta.
+"""Base classes of samplers that step in the coordinates of a metric, and the temperatures of their
+momenta.
 
-The momenta of underdamped Langevin dynamics are N(0, 1) in the coordinates of a metric, for any target. In the
-formulas, ``step`` comes from the metric (`dsgmcmc.samplers.metrics`), ``damp`` is the fraction of the momentum that an
-update keeps, and ``spread`` is the standard deviation of the noise that replaces the rest.
+The momenta of underdamped Langevin dynamics are N(0, 1) in the coordinates of a metric, for any
+target. In the formulas, ``step`` comes from the metric (`dsgmcmc.samplers.metrics`), ``damp`` is
+the fraction of the momentum that an update keeps, and ``spread`` is the standard deviation of the
+noise that replaces the rest.
 
-A kick consists of the half that ends a step and the half that begins the next step. Hyperparameters that are drawn
-between gradient and update should change the second half alone: they are drawn given the position, and the momentum at
-the end of the first half must be independent of the position. Shared parameters move little in a sweep, so the halves
-are usually joined. They are separate in iterations that change the data, where the second half has a new gradient, and
-in iterations that draw prior means of single rows: with joined halves, and implicit features drawn every 3 sweeps,
+A kick consists of the half that ends a step and the half that begins the next step. Hyperparameters
+that are drawn between gradient and update should change the second half alone: they are drawn given
+the position, and the momentum at the end of the first half must be independent of the position.
+Shared parameters move little in a sweep, so the halves are usually joined. They are separate in
+iterations that change the data, where the second half has a new gradient, and in iterations that
+draw prior means of single rows: with joined halves, and implicit features drawn every 3 sweeps,
 predictions were too wide by a tenth.
 
-A temperature is the mean square of momenta, which is 1 if the chain samples its target. For a quadratic energy, BAOAB
-preserves the momenta's distribution at every stable step size, as measured right after the noise of a step. Half a kick
-later, their variance in a direction of curvature l is 1 - h^2 l / 4. If a step is too large for the energy's
-higher-order terms, the temperature is above 1.
+A temperature is the mean square of momenta, which is 1 if the chain samples its target. For a
+quadratic energy, BAOAB preserves the momenta's distribution at every stable step size, as measured
+right after the noise of a step. Half a kick later, their variance in a direction of curvature l is
+1 - h^2 l / 4. If a step is too large for the energy's higher-order terms, the temperature is above
+1.
 """
 
 from __future__ import annotations
@@ -32,7 +36,8 @@ from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import Replicated, Rows, StateField
 from dsgmcmc.types import Float64
 
-#: Kick, half a drift, friction and noise, half a drift [Leimkuhler & Matthews 2013, eq. 1.8, its half kicks joined].
+#: Kick, half a drift, friction and noise, half a drift [Leimkuhler & Matthews 2013, eq. 1.8, its
+#: half kicks joined].
 BAOA = """\
 kicked = r - step * grad
 r = damp * kicked + spread * z
@@ -40,9 +45,9 @@ theta = theta + 0.5 * step * (kicked + r)
 """
 #: The kick in the source of an update.
 KICK = "step * grad"
-#: Kicks are clipped. At the posterior, a kick's sd is below h, which is 0.84 at the default step, so that the bound
-#: matters only during burn-in and in the tails. There, a row that a steep energy pushes back stays near, instead of
-#: moving to where the kicks of other rows are larger still.
+#: Kicks are clipped. At the posterior, a kick's sd is below h, which is 0.84 at the default step,
+#: so that the bound matters only during burn-in and in the tails. There, a row that a steep energy
+#: pushes back stays near, instead of moving to where the kicks of other rows are larger still.
 CLIPPED = f"minimum(maximum({KICK}, -5.0), 5.0)"
 
 
@@ -57,7 +62,11 @@ class MetricSampler(Sampler[C, Target]):
         A key of `dsgmcmc.samplers.metrics.METRICS`.
     """
 
-    defaults: ClassVar[dict[str, Any]] = {"prior_precision": 10.0, "initial_sd": 0.14, "hyper_start": 15}
+    defaults: ClassVar[dict[str, Any]] = {
+        "prior_precision": 10.0,
+        "initial_sd": 0.14,
+        "hyper_start": 15,
+    }
     #: Fields that a step moves; the metric has further fields.
     moving: ClassVar[tuple[str, ...]] = ("theta",)
 
@@ -78,13 +87,19 @@ class Underdamped(MetricSampler[C]):
     moving, momentum = ("theta", MOMENTUM), MOMENTUM
 
     def prepare(self, lines: str) -> None:
-        """Make the formulas of an update from its source: with the whole kick, and with the half kicks separate."""
+        """Make the formulas of an update from its source: with the whole kick, and with the half
+        kicks separate.
+        """
         make = self.metric.formula
         self.first_half = make(f"r = r - 0.5 * {CLIPPED}\n")
-        self.whole, self.second_half = (make(lines.replace(KICK, kick)) for kick in (CLIPPED, f"0.5 * {CLIPPED}"))
+        self.whole, self.second_half = (
+            make(lines.replace(KICK, kick)) for kick in (CLIPPED, f"0.5 * {CLIPPED}")
+        )
 
     def end_step(self, target: Target, h: float) -> Callable[[Rows], None] | None:
-        """Return the half kick that ends the previous step if this iteration makes half kicks separately, else None."""
+        """Return the half kick that ends the previous step if this iteration makes half kicks
+        separately, else None.
+        """
         if self.gradient.by_parts or not (target.renews_data or target.renews_prior):
             return None
         return lambda rows: self.metric.kick(target, rows, self.first_half, h)
@@ -92,8 +107,8 @@ class Underdamped(MetricSampler[C]):
 
 # ---------------------------------------------------------------------- temperatures
 
-#: Momenta are measured every `MEASURE_EVERY` sweeps, after which they are nearly independent. No chain counts as
-#: divergent before `MIN_MEASUREMENTS` measurements.
+#: Momenta are measured every `MEASURE_EVERY` sweeps, after which they are nearly independent. No
+#: chain counts as divergent before `MIN_MEASUREMENTS` measurements.
 MEASURE_EVERY, MIN_MEASUREMENTS = 20, 10
 
 #: A chain has diverged if a temperature is above this bound by more than four standard errors.
@@ -104,17 +119,19 @@ NAME = "temperature.{}"
 
 @dataclass
 class Temperatures(Replicated):
-    """Sums of squared momenta, over the last half to three quarters of the measurements after burn-in.
+    """Sums of squared momenta, over the last half to three quarters of the measurements after
+    burn-in.
 
-    A chain that is still moving towards its posterior also has a high temperature: if tau rises, for example, momenta
-    gain the energy that positions lose. So early measurements are discarded: measurements are summed in the groups 1,
-    2 to 3, 4 to 7, 8 to 15, ..., and the last two groups are used.
+    A chain that is still moving towards its posterior also has a high temperature: if tau rises,
+    for example, momenta gain the energy that positions lose. So early measurements are discarded:
+    measurements are summed in the groups 1, 2 to 3, 4 to 7, 8 to 15, ..., and the last two groups
+    are used.
 
     Attributes
     ----------
     sums : dict of str to (2, 2) float64
-        For every name in `Target.momenta`, such as ``W.biases``, the sum of squares and the number of terms, of the
-        last group and of the group before it.
+        For every name in `Target.momenta`, such as ``W.biases``, the sum of squares and the number
+        of terms, of the last group and of the group before it.
     measurements : (1,) float64
         Number of measurements so far.
     """
@@ -133,7 +150,9 @@ class Temperatures(Replicated):
         super().take(arrays)
         first = NAME.format("")
         self.sums |= {
-            name.removeprefix(first): a for name, a in arrays.items() if a.shape == (2, 2) and name.startswith(first)
+            name.removeprefix(first): a
+            for name, a in arrays.items()
+            if a.shape == (2, 2) and name.startswith(first)
         }
 
     def measure(self, target: Target, momentum: str, turned: bool = False) -> None:
@@ -144,7 +163,9 @@ class Temperatures(Replicated):
             for name, momenta in fields.items():
                 if momenta.factor == block.factor:
                     chosen = block[momenta.field][:, momenta.columns]
-                    partials[block][name] = np.array([np.square(chosen).sum(dtype=np.float64), chosen.size])
+                    partials[block][name] = np.array(
+                        [np.square(chosen).sum(dtype=np.float64), chosen.size]
+                    )
         totals = target.sum(partials, dict, dict.fromkeys(fields, (2,)))
         self.measurements = self.measurements + 1
         begins_group = log2(self.measurements[0]).is_integer()
@@ -161,12 +182,16 @@ class Temperatures(Replicated):
         return {name: (s / n, sqrt(2 / n)) for name, (s, n) in totals.items() if n}
 
     def find_divergence(self) -> str:
-        """Return a description of the first momenta whose temperature shows divergence, or an empty string."""
+        """Return a description of the first momenta whose temperature shows divergence, or an empty
+        string.
+        """
         if self.measurements[0] < MIN_MEASUREMENTS:
             return ""
         for name, (temperature, error) in self.by_field().items():
             if not temperature - 4 * error <= DIVERGED_ABOVE:
                 factor, _, quantity = name.rpartition(".")
                 owner = f"the {quantity} of {factor}" if factor else quantity
-                return f"the momenta of {owner} have the temperature {temperature:.3g} instead of 1,"
+                return (
+                    f"the momenta of {owner} have the temperature {temperature:.3g} instead of 1,"
+                )
         return ""

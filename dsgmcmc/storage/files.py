@@ -17,21 +17,30 @@ from typing import Any
 from dsgmcmc.errors import InputError, naming, refusing
 
 MAX_TOML_BYTES = 1 << 16
-MAX_TOML_DOTS = 200  # in a line; the parser's time and memory grow with the square of a dotted name's length
+MAX_TOML_DOTS = (
+    200  # in a line; the parser's time and memory grow with the square of a dotted name's length
+)
 
 
 def check_target(path: Path, force: bool) -> None:
-    """Raise InputError if `path` cannot be written or exists; with `force` it may be an existing file."""
+    """Raise InputError if `path` cannot be written or exists; with `force` it may be an existing
+    file.
+    """
     if not os.access(path.parent, os.W_OK):
         reason = "is not writable" if path.parent.exists() else "does not exist"
         raise InputError(f"{path} cannot be written: the folder {path.parent} {reason}")
     if path.exists() and not (force and path.is_file()):
-        raise InputError(f"{path} exists; give another name{', or --force to replace it' if path.is_file() else ''}")
+        raise InputError(
+            f"{path} exists; give another"
+            f" name{', or --force to replace it' if path.is_file() else ''}"
+        )
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Context with a temporary path: the file that is made there then replaces `path`, or is removed after an error."""
+    """Context with a temporary path: the file that is made there then replaces `path`, or is
+    removed after an error.
+    """
     temporary = path.with_name(f"{path.name}.tmp-{secrets.token_hex(4)}")
     try:
         yield temporary
@@ -42,7 +51,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:
-    """Write or replace a file atomically, and sync it: a reader finds either the old file or the new file.
+    """Write or replace a file atomically, and sync it: a reader finds either the old file or the
+    new file.
 
     Raises OSError if the file cannot be written; no temporary file remains.
     """
@@ -63,19 +73,25 @@ def sync(path: Path) -> None:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a temporary folder as far as possible; a second attempt follows if the disk fails once."""
+    """Remove a temporary folder as far as possible; a second attempt follows if the disk fails
+    once.
+    """
     for _ in range(2):
-        with suppress(OSError):  # `rmtree` raises errors of closing folders even if it ignores errors
+        with suppress(
+            OSError
+        ):  # `rmtree` raises errors of closing folders even if it ignores errors
             shutil.rmtree(path, ignore_errors=True)
 
 
 def read_plain(path: Path, max_bytes: int) -> bytes:
     """Read a regular file of at most `max_bytes` bytes.
 
-    Raises InputError if the file is larger, or is a directory, a pipe or a device, and OSError if it is missing or
-    cannot be opened.
+    Raises InputError if the file is larger, or is a directory, a pipe or a device, and OSError if
+    it is missing or cannot be opened.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # so that opening a pipe does not wait for its writer
+    handle = os.open(
+        path, os.O_RDONLY | os.O_NONBLOCK
+    )  # so that opening a pipe does not wait for its writer
     status = os.fstat(handle)
     if stat.S_ISREG(status.st_mode) and status.st_size <= max_bytes:
         with os.fdopen(handle, "rb") as file:

@@ -1,12 +1,13 @@
 """HDF5 files: writing without overlooked errors, reading without opening any other file.
 
-**Writing.** HDF5 writes small data sets when they are closed, and h5py hides errors at this point. A file that cannot
-be flushed stays open, and crashes the program at exit. HDF5 therefore writes to a Python file object, which stores the
-first error and lets HDF5 continue and close.
+**Writing.** HDF5 writes small data sets when they are closed, and h5py hides errors at this point.
+A file that cannot be flushed stays open, and crashes the program at exit. HDF5 therefore writes to
+a Python file object, which stores the first error and lets HDF5 continue and close.
 
-**Reading.** An HDF5 file can refer to other files, and can declare terabytes that it does not contain. A reader that
-followed such references would open any file that the author of the HDF5 file chose. Therefore only data sets in the
-file itself are read, stored either contiguously without filters or in chunks with checksums.
+**Reading.** An HDF5 file can refer to other files, and can declare terabytes that it does not
+contain. A reader that followed such references would open any file that the author of the HDF5 file
+chose. Therefore only data sets in the file itself are read, stored either contiguously without
+filters or in chunks with checksums.
 """
 
 from __future__ import annotations
@@ -54,9 +55,11 @@ def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
 
 
 def add_dataset(file: h5py.File, name: str, array: Any) -> None:
-    """Write a C-contiguous array to a new data set, in one plain piece; its path's groups are made if missing.
+    """Write a C-contiguous array to a new data set, in one plain piece; its path's groups are made
+    if missing.
 
-    h5py's `create_dataset` takes most of the time of a snapshot, which has hundreds of small data sets.
+    h5py's `create_dataset` takes most of the time of a snapshot, which has hundreds of small data
+    sets.
     """
     kind, space = h5py.h5t.py_create(array.dtype, logical=True), h5py.h5s.create_simple(array.shape)
     data = h5py.h5d.create(file.id, name.encode(), kind, space, _WITHOUT_TIMES, _WITH_GROUPS)
@@ -70,7 +73,10 @@ _WITH_GROUPS.set_create_intermediate_group(True)
 
 
 class _Disk(io.FileIO):
-    """A new file that HDF5 writes. Methods that HDF5 calls raise nothing: they store the first error for `check`."""
+    """A new file that HDF5 writes.
+
+    Methods that HDF5 calls raise nothing: they store the first error for `check`.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "x+")
@@ -120,10 +126,12 @@ class _Disk(io.FileIO):
 
 
 class PlainFile:
-    """An HDF5 file of which only data sets are read that are stored in the file itself, each in one plain piece.
+    """An HDF5 file of which only data sets are read that are stored in the file itself, each in one
+    plain piece.
 
-    It calls HDF5 as directly as h5py allows: a snapshot has hundreds of small data sets, and h5py's own objects take
-    most of the time of reading them. Raises ValueError if it is not a regular file.
+    It calls HDF5 as directly as h5py allows: a snapshot has hundreds of small data sets, and h5py's
+    own objects take most of the time of reading them. Raises ValueError if it is not a regular
+    file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -150,8 +158,8 @@ class PlainFile:
     def dataset(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> h5py.Dataset:
         """Open a data set, and check it so that memory may be allocated for it.
 
-        Raises ValueError or KeyError if the data set is missing, is a link, has another shape or type, or is virtual,
-        external, chunked or compressed.
+        Raises ValueError or KeyError if the data set is missing, is a link, has another shape or
+        type, or is virtual, external, chunked or compressed.
 
         Parameters
         ----------
@@ -160,7 +168,9 @@ class PlainFile:
         """
         return h5py.Dataset(self._checked(name, shape, dtype))
 
-    def _checked(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> h5py.h5d.DatasetID:
+    def _checked(
+        self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> h5py.h5d.DatasetID:
         _check_inside(self._file, name, self._inside)
         data = h5py.h5d.open(self._file.id, name.encode())
         stored, size = (data.dtype, data.shape), dtype.itemsize * math.prod(shape)
@@ -168,15 +178,18 @@ class PlainFile:
             raise ValueError(f"/{name} is {stored[0].str} {stored[1]}, not {dtype.str} {shape}")
         offset, length = data.get_offset(), data.get_storage_size()
         if size and (offset is None or length != size or offset + length > self._bytes):
-            raise ValueError(f"/{name} is not stored in this file in one plain piece of {size} bytes")
+            raise ValueError(
+                f"/{name} is not stored in this file in one plain piece of {size} bytes"
+            )
         return data
 
 
 def checked_dataset(file: Any, name: str, longest: int) -> Any:
-    """Return a data set that is stored in chunks with checksums; HDF5 checks them at every read, and raises OSError.
+    """Return a data set that is stored in chunks with checksums; HDF5 checks them at every read,
+    and raises OSError.
 
-    Raises ValueError if the data set is missing, a link, virtual, external, incomplete or without checksums, or if its
-    chunks have more than `longest` entries. An empty data set needs no chunks.
+    Raises ValueError if the data set is missing, a link, virtual, external, incomplete or without
+    checksums, or if its chunks have more than `longest` entries. An empty data set needs no chunks.
 
     Parameters
     ----------
@@ -188,7 +201,11 @@ def checked_dataset(file: Any, name: str, longest: int) -> Any:
     if not isinstance(data, h5py.Dataset):
         raise ValueError(f"/{name} is not a dataset")
     properties = data.id.get_create_plist()
-    if not data.size and not properties.get_external_count() and properties.get_layout() in _IN_ONE_PIECE:
+    if (
+        not data.size
+        and not properties.get_external_count()
+        and properties.get_layout() in _IN_ONE_PIECE
+    ):
         return data
     filters = [properties.get_filter(number)[0] for number in range(properties.get_nfilters())]
     if properties.get_layout() != h5py.h5d.CHUNKED or filters != [h5py.h5z.FILTER_FLETCHER32]:
@@ -198,12 +215,16 @@ def checked_dataset(file: Any, name: str, longest: int) -> Any:
         raise ValueError(f"/{name} has chunks of {chunk} entries, more than {longest}")
     count = math.prod(-(-n // part) for n, part in zip(data.shape, data.chunks, strict=True))
     if data.id.get_storage_size() != count * (chunk * data.dtype.itemsize + _CHECKSUM_BYTES):
-        raise ValueError(f"/{name} declares {data.nbytes} bytes, but some are missing: was the file cut short?")
+        raise ValueError(
+            f"/{name} declares {data.nbytes} bytes, but some are missing: was the file cut short?"
+        )
     return data
 
 
 def _check_inside(file: Any, name: str, inside: set[str]) -> None:
-    """Raise ValueError if there is no such name in an open file, or a link on the way; fill the names `inside`."""
+    """Raise ValueError if there is no such name in an open file, or a link on the way; fill the
+    names `inside`.
+    """
     for ancestor in accumulate(name.split("/"), "{}/{}".format):
         if ancestor not in inside and not _is_hard_link(file, ancestor):
             raise ValueError(f"/{ancestor} is missing, or a link elsewhere")
@@ -215,7 +236,9 @@ _CHECKSUM_BYTES = 4  # per chunk
 
 
 def _is_hard_link(file: Any, name: str) -> bool:
-    """Whether a name in a file is an object of this file; 30 times as fast as h5py's `get`, which opens the object."""
+    """Whether a name in a file is an object of this file; 30 times as fast as h5py's `get`, which
+    opens the object.
+    """
     try:
         return bool(file.id.links.get_info(name.encode()).type == h5py.h5l.TYPE_HARD)
     except (KeyError, RuntimeError) as error:  # there is no such name, or its parent is not a group

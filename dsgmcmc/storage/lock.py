@@ -1,8 +1,9 @@
 """The lock of a run directory: one job at a time.
 
-The operating system locks a file in the directory (``flock``), and releases the lock however its holder ends. The file
-names its last holder, and is not removed. If a holder dies with its host, the file server may notice it only later;
-another job therefore tries again for up to `WAIT_SECONDS`. If a file system has no locks, a warning is logged.
+The operating system locks a file in the directory (``flock``), and releases the lock however its
+holder ends. The file names its last holder, and is not removed. If a holder dies with its host, the
+file server may notice it only later; another job therefore tries again for up to `WAIT_SECONDS`. If
+a file system has no locks, a warning is logged.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.terminal import log, plain
 
 WAIT_SECONDS = 120.0  # for a holder on another host
-GRACE_SECONDS = 1.0  # for a holder on this host: it may be about to end, or be a short check by `is_held`
+GRACE_SECONDS = (
+    1.0  # for a holder on this host: it may be about to end, or be a short check by `is_held`
+)
 ATTEMPT_SECONDS = 0.05  # between attempts to lock the file
 #: Errors by which a file system shows that it has no locks.
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
@@ -34,9 +37,11 @@ class Lock:
         self._began_at, self._warned = 0.0, False
 
     def attempt(self) -> bool:
-        """Try to claim the directory, which is made if missing; return False if its holder may still release it.
+        """Try to claim the directory, which is made if missing; return False if its holder may
+        still release it.
 
-        Raises InputError if another process keeps the lock, and OSError if the file cannot be opened or locked.
+        Raises InputError if another process keeps the lock, and OSError if the file cannot be
+        opened or locked.
         """
         if self._file < 0:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,9 +53,17 @@ class Lock:
             waited = monotonic() - self._began_at
             if waited > (GRACE_SECONDS if holder.endswith(on_host) else WAIT_SECONDS):
                 self.release()
-                raise InputError(f"{self._path.parent} is in use: {plain(holder)} holds its lock. Wait, or stop it")
+                raise InputError(
+                    f"{self._path.parent} is in use: {plain(holder)} holds its lock. Wait, or"
+                    " stop it"
+                )
             if waited > GRACE_SECONDS and not self._warned:
-                log.warning("%s: %s holds its lock; waiting for up to %g s", self._path.parent, holder, WAIT_SECONDS)
+                log.warning(
+                    "%s: %s holds its lock; waiting for up to %g s",
+                    self._path.parent,
+                    holder,
+                    WAIT_SECONDS,
+                )
                 self._warned = True
             return False
         with suppress(OSError):  # the content is only for messages
@@ -66,7 +79,9 @@ class Lock:
 
 
 def _fails_to_lock(file: int, kind: int) -> bool:
-    """Try to lock an open file; return whether another process holds the lock. `kind` is as for ``flock``.
+    """Try to lock an open file; return whether another process holds the lock.
+
+    `kind` is as for ``flock``.
 
     On a file system without locks, nothing is locked, and the result is False.
     """
@@ -78,12 +93,17 @@ def _fails_to_lock(file: int, kind: int) -> bool:
         if error.errno not in NO_LOCKS:
             raise
         if kind == fcntl.LOCK_EX:
-            log.warning("the file system of this run has no locks; make sure that no other job works on this run")
+            log.warning(
+                "the file system of this run has no locks; make sure that no other job works on"
+                " this run"
+            )
     return False
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds the lock on a file; False without the file, or on a file system without locks."""
+    """Whether a process holds the lock on a file; False without the file, or on a file system
+    without locks.
+    """
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

@@ -16,17 +16,19 @@
 ``listening``              exists while a signal can ask all processes of a job to stop
 =========================  ============================================================================
 
-The manifest of every snapshot has the hashes of the configuration and of the data. Its ``about.made_with`` has facts
-about the data on which results depend: centre, range and levels of the ratings, whether the ratings are transposed, and
-so on. A reader compares the hashes and the facts with ``run.toml``, and refuses a run if they differ.
+The manifest of every snapshot has the hashes of the configuration and of the data. Its
+``about.made_with`` has facts about the data on which results depend: centre, range and levels of
+the ratings, whether the ratings are transposed, and so on. A reader compares the hashes and the
+facts with ``run.toml``, and refuses a run if they differ.
 
-A snapshot of draws contains the draws up to its iteration that are not in an earlier snapshot. Its data sets
-``draw/FACTOR/BLOCK/FIELD`` have one entry per draw along the first axis, in order; ``draw/run/000000/NAME`` has a
-shared parameter. A snapshot of draws is never rewritten, and is kept as long as a checkpoint refers to one of its
-draws.
+A snapshot of draws contains the draws up to its iteration that are not in an earlier snapshot. Its
+data sets ``draw/FACTOR/BLOCK/FIELD`` have one entry per draw along the first axis, in order;
+``draw/run/000000/NAME`` has a shared parameter. A snapshot of draws is never rewritten, and is kept
+as long as a checkpoint refers to one of its draws.
 
-The logs, ``metrics.jsonl`` and ``events.jsonl``, are not part of a chain. Readers skip damaged lines: a process that
-was killed may leave a partial line, and some file systems mix the lines of several hosts.
+The logs, ``metrics.jsonl`` and ``events.jsonl``, are not part of a chain. Readers skip damaged
+lines: a process that was killed may leave a partial line, and some file systems mix the lines of
+several hosts.
 """
 
 from __future__ import annotations
@@ -59,14 +61,15 @@ Line = dict[str, Any]  # a line of a log
 
 #: Hashes that identify a run; every manifest has separate fields for them.
 IDENTITY_FACTS = ("data_hash", "config_hash")
-#: Facts that are not in `made_with`. The path of the data and the warnings about them may differ between jobs; hashes
-#: and versions have other places in a manifest.
+#: Facts that are not in `made_with`. The path of the data and the warnings about them may differ
+#: between jobs; hashes and versions have other places in a manifest.
 OTHER_FACTS = ("data", "cautions", *IDENTITY_FACTS, "versions")
 MAX_LINE_BYTES, MAX_LOG_BYTES = 1 << 16, 1 << 25
 INDEX, START = "index", "start"
 #: Name of the event that a job begins.
 JOB = "job"
-#: Series of snapshots of a chain, and the kind of snapshot in each series, in the order in which they are read.
+#: Series of snapshots of a chain, and the kind of snapshot in each series, in the order in which
+#: they are read.
 SERIES = {"checkpoints": "checkpoint", "draws": "draws", "posterior": "posterior"}
 MAX_COMMAND = 4096  # characters
 _CHAIN = re.compile(r"chain-(0|[1-9][0-9]{0,4})")
@@ -75,7 +78,9 @@ _CHAIN = re.compile(r"chain-(0|[1-9][0-9]{0,4})")
 
 
 class FactsModel(BaseModel):
-    """Section ``[run]`` of ``run.toml``: facts with types that are checked here, and any other facts."""
+    """Section ``[run]`` of ``run.toml``: facts with types that are checked here, and any other
+    facts.
+    """
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -95,11 +100,26 @@ def made_with(facts: Mapping[str, Any]) -> Facts:
 
 
 def header(
-    kind: str, chain: int, iteration: int, grid: int, facts: Facts, state: Mapping[str, Any] | None = None, **about: Any
+    kind: str,
+    chain: int,
+    iteration: int,
+    grid: int,
+    facts: Facts,
+    state: Mapping[str, Any] | None = None,
+    **about: Any,
 ) -> dict[str, Any]:
-    """Return the fields of a manifest except its blocks; `about` has further facts that the digest does not cover."""
+    """Return the fields of a manifest except its blocks; `about` has further facts that the digest
+    does not cover.
+    """
     about = {"versions": versions(), "made_with": made_with(facts), **about}
-    fields = {"kind": kind, "chain": chain, "iteration": iteration, "grid": grid, "state": state or {}, "about": about}
+    fields = {
+        "kind": kind,
+        "chain": chain,
+        "iteration": iteration,
+        "grid": grid,
+        "state": state or {},
+        "about": about,
+    }
     return fields | {name: facts[name] for name in IDENTITY_FACTS}
 
 
@@ -116,25 +136,41 @@ def check_made_with(manifest: store.Manifest, facts: Mapping[str, Any], path: Pa
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the software and the name of the processor: the bits of a chain may depend on them."""
+    """Return the versions of the software and the name of the processor: the bits of a chain may
+    depend on them.
+    """
     import llvmlite  # here, because they are slow to import and readers of a run do not need them
     import numba
     import scipy
 
-    libraries = {library.__name__: library.__version__ for library in (np, scipy, numba, llvmlite, h5py)}
-    return {"dsgmcmc": __version__, "python": platform.python_version(), **libraries, "cpu": cpu_name()}
+    libraries = {
+        library.__name__: library.__version__ for library in (np, scipy, numba, llvmlite, h5py)
+    }
+    return {
+        "dsgmcmc": __version__,
+        "python": platform.python_version(),
+        **libraries,
+        "cpu": cpu_name(),
+    }
 
 
 def changed_versions(earlier: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the earlier and the present version of what has changed, by name."""
-    return {name: [earlier[name], new] for name, new in versions().items() if earlier.get(name, new) != new}
+    return {
+        name: [earlier[name], new]
+        for name, new in versions().items()
+        if earlier.get(name, new) != new
+    }
 
 
 # ---------------------------------------------------------------------- logs
 
 
 def append(path: Path, line: Line) -> None:
-    """Append a line to a log. Raises OSError if the line cannot be written, or if the log is a symbolic link."""
+    """Append a line to a log.
+
+    Raises OSError if the line cannot be written, or if the log is a symbolic link.
+    """
     handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     with naming(path), os.fdopen(handle, "r+b", buffering=0) as file:
         _cut_unfinished(file)
@@ -152,7 +188,8 @@ def _cut_unfinished(file: IO[bytes]) -> None:
 
 
 def read_log(path: Path, is_line: Callable[[Line], bool]) -> list[Line]:
-    """Return the lines of a log that are JSON objects and that `is_line` accepts; a missing log has no lines.
+    """Return the lines of a log that are JSON objects and that `is_line` accepts; a missing log has
+    no lines.
 
     Raises InputError if the log cannot be read.
     """
@@ -171,12 +208,20 @@ def is_metrics(line: Line) -> bool:
     """Whether a line has all required metrics, and all its values are numbers, texts or null."""
     plain = all(isinstance(value, int | float | str | None) for value in line.values())
     numbers = all(isinstance(line.get(name), int | float | None) for name in ("rmse", "rmse_mean"))
-    return plain and numbers and _has(line, chain=int, iteration=int, sweep=int | float, time_s=int | float)
+    return (
+        plain
+        and numbers
+        and _has(line, chain=int, iteration=int, sweep=int | float, time_s=int | float)
+    )
 
 
 def is_event(line: Line) -> bool:
-    """Whether a line has the texts ``time`` and ``event``, and a valid ``command`` and ``processes`` if it has them."""
-    return _has({"command": "", "processes": 1, **line}, time=str, event=str, command=str, processes=int)
+    """Whether a line has the texts ``time`` and ``event``, and a valid ``command`` and
+    ``processes`` if it has them.
+    """
+    return _has(
+        {"command": "", "processes": 1, **line}, time=str, event=str, command=str, processes=int
+    )
 
 
 def _has(line: Line, **types: Any) -> bool:
@@ -213,7 +258,9 @@ class RunDirectory:
         self.on_log_error: Callable[[OSError], None] | None = None
 
     def exposure_file(self, data_hash: str) -> Path:
-        """File with the exposure of users to items, computed from the ratings with hash `data_hash`."""
+        """File with the exposure of users to items, computed from the ratings with hash
+        `data_hash`.
+        """
         return self.path / f"exposure-{data_hash[:16]}.npy"
 
     def series(self, name: str, chain: int) -> Path:
@@ -225,7 +272,9 @@ class RunDirectory:
         return sorted({chain for name in SERIES for chain in _chains_in(self.path / name)})
 
     def cut(self, chain: int, iteration: int) -> None:
-        """Remove a chain's unfinished writes, its later snapshots and metrics, and draws that no checkpoint needs."""
+        """Remove a chain's unfinished writes, its later snapshots and metrics, and draws that no
+        checkpoint needs.
+        """
         for name in SERIES:
             parent = self.series(name, chain)
             store.clean(parent)
@@ -242,7 +291,9 @@ class RunDirectory:
         """
         self.settings_file.unlink(missing_ok=True)
         for chain in self.chains():
-            self.cut(chain, -1)  # snapshot by snapshot: a job that is killed leaves no damaged snapshot
+            self.cut(
+                chain, -1
+            )  # snapshot by snapshot: a job that is killed leaves no damaged snapshot
         for folder in (INDEX, *SERIES):
             remove_folder(self.path / folder)
         for file in (self.summary_file, *self._metrics_files(), *self.path.glob("exposure-*.npy")):
@@ -250,18 +301,28 @@ class RunDirectory:
 
     def reached(self, chains: int) -> list[int]:
         """Iteration of the newest checkpoint of each of `chains` chains; 0 without a checkpoint."""
-        return [max(store.steps(self.series("checkpoints", chain)), default=0) for chain in range(chains)]
+        return [
+            max(store.steps(self.series("checkpoints", chain)), default=0)
+            for chain in range(chains)
+        ]
 
     def prune_draws(self, chain: int) -> None:
-        """Remove the snapshots of draws to which no checkpoint refers; a job may resume from any checkpoint."""
+        """Remove the snapshots of draws to which no checkpoint refers; a job may resume from any
+        checkpoint.
+        """
         checkpoints, draws = self.series("checkpoints", chain), self.series("draws", chain)
         try:
-            manifests = [store.read_manifest(checkpoints / store.step_name(step)) for step in store.steps(checkpoints)]
+            manifests = [
+                store.read_manifest(checkpoints / store.step_name(step))
+                for step in store.steps(checkpoints)
+            ]
         except InputError:  # the next call may succeed
             return
         written = store.steps(draws)
         saved = sorted({iteration for manifest in manifests for iteration in manifest.saved_draws})
-        needed = set(np.searchsorted(written, saved).tolist())  # a draw is in the first step from its iteration on
+        needed = set(
+            np.searchsorted(written, saved).tolist()
+        )  # a draw is in the first step from its iteration on
         for number, step in enumerate(written):
             if number not in needed:
                 store.remove(draws / store.step_name(step))
@@ -279,14 +340,18 @@ class RunDirectory:
         return self._open(self.path / INDEX, ("index", 0, 0), facts)
 
     def check_index(self, facts: Facts) -> None:
-        """Raise InputError if the index was made with other facts; a damaged index passes, as it will be replaced."""
+        """Raise InputError if the index was made with other facts; a damaged index passes, as it
+        will be replaced.
+        """
         index, manifest = self.path / INDEX, None
         with suppress(InputError):
             manifest = store.read_manifest(index)
         if manifest is not None:
             check_made_with(manifest, facts, index)
 
-    def open_snapshot(self, series: str, chain: int, iteration: int, facts: Facts) -> store.Snapshot:
+    def open_snapshot(
+        self, series: str, chain: int, iteration: int, facts: Facts
+    ) -> store.Snapshot:
         """Open a snapshot of a chain in a series, one of `SERIES`; raises as `open_index`."""
         path = self.series(series, chain) / store.step_name(iteration)
         return self._open(path, (SERIES[series], chain, iteration), facts)
@@ -297,7 +362,10 @@ class RunDirectory:
         manifest = snapshot.manifest
         identity = (manifest.kind, manifest.chain, manifest.iteration)
         if identity != expected:
-            raise InputError(f"{path} has another identity: (kind, chain, iteration) are {identity}, not {expected}")
+            raise InputError(
+                f"{path} has another identity: (kind, chain, iteration) are {identity}, not"
+                f" {expected}"
+            )
         check_made_with(manifest, facts, path)
         return snapshot
 
@@ -310,7 +378,9 @@ class RunDirectory:
         return [self.start(chain) for chain in _chains_in(self.start())]
 
     def open_start(self, chain: int, facts: Facts) -> store.Snapshot:
-        """Open the starting values of a chain, which several chains may share; raises as `open_index`."""
+        """Open the starting values of a chain, which several chains may share; raises as
+        `open_index`.
+        """
         starts = self.starts()
         if not starts:
             raise InputError(f"{self.start()} is missing: the run starts from it")
@@ -329,15 +399,25 @@ class RunDirectory:
         content = read_toml(self.settings_file)
         section = content.pop("run", None)
         if not isinstance(section, dict):
-            raise InputError(f"{self.path} is not a run directory: {self.settings_file} has no section [run]")
+            raise InputError(
+                f"{self.path} is not a run directory: {self.settings_file} has no section [run]"
+            )
         if section.pop("format", 1) != store.VERSION:
-            raise InputError(f"{self.path} was written by another version of dsgmcmc: sample again in a new directory")
+            raise InputError(
+                f"{self.path} was written by another version of dsgmcmc: sample again in a new"
+                " directory"
+            )
         with refusing(f"{self.settings_file} is damaged in [run]", ValidationError):
             return content, FactsModel.model_validate(section).model_dump(exclude_unset=True)
 
     def write_settings(self, settings: dict[str, Any], facts: Facts) -> None:
-        """Write the resolved settings and the facts about the run to ``run.toml``, atomically, and sync its folder."""
-        write_whole(self.settings_file, tomli_w.dumps({**settings, "run": {"format": store.VERSION, **facts}}))
+        """Write the resolved settings and the facts about the run to ``run.toml``, atomically, and
+        sync its folder.
+        """
+        write_whole(
+            self.settings_file,
+            tomli_w.dumps({**settings, "run": {"format": store.VERSION, **facts}}),
+        )
         sync(self.path)
 
     # ------------------------------------------------------------------ metrics
@@ -365,7 +445,9 @@ class RunDirectory:
         write_whole(file, "".join(f"{json.dumps(line)}\n" for line in lines))
 
     def metrics(self) -> list[Line]:
-        """Lines of metrics of all chains, ordered by chain and iteration; raises InputError as `read_log`."""
+        """Lines of metrics of all chains, ordered by chain and iteration; raises InputError as
+        `read_log`.
+        """
         lines = [line for file in self._metrics_files() for line in read_log(file, is_metrics)]
         return sorted(lines, key=lambda line: (line["chain"], line["iteration"]))
 
@@ -381,7 +463,11 @@ class RunDirectory:
 
     def note_job(self, command: str, processes: int) -> None:
         """Append the event that a job begins; its command is cut after `MAX_COMMAND` characters."""
-        self.note(JOB, command=command.encode(errors="replace").decode()[:MAX_COMMAND], processes=processes)
+        self.note(
+            JOB,
+            command=command.encode(errors="replace").decode()[:MAX_COMMAND],
+            processes=processes,
+        )
 
     def jobs(self) -> list[Line]:
         """Events of jobs that worked on the run, with ``time``, ``command`` and ``processes``."""
@@ -396,14 +482,18 @@ class RunDirectory:
 
 
 class DrawPlace(NamedTuple):
-    """Place of a draw: its snapshot, and its index along the first axis of every data set in the snapshot."""
+    """Place of a draw: its snapshot, and its index along the first axis of every data set in the
+    snapshot.
+    """
 
     snapshot: store.Snapshot
     number: int
 
 
 class SavedDraws:
-    """The saved draws of a chain, for reading. A snapshot is opened when one of its draws is first requested.
+    """The saved draws of a chain, for reading.
+
+    A snapshot is opened when one of its draws is first requested.
 
     Parameters
     ----------
@@ -422,18 +512,29 @@ class SavedDraws:
         #: Iterations at which the snapshots were written, in order.
         self.steps = store.steps(self.path)
         self._opened: dict[int, store.Snapshot] = {}
-        self._places: dict[int, DrawPlace] = {}  # of all draws in the opened snapshots, by iteration
+        self._places: dict[
+            int, DrawPlace
+        ] = {}  # of all draws in the opened snapshots, by iteration
 
     def open(self, step: int) -> store.Snapshot:
-        """Open a snapshot. Raises InputError if the snapshot is damaged, belongs to another run, or is gone."""
+        """Open a snapshot.
+
+        Raises InputError if the snapshot is damaged, belongs to another run, or is gone.
+        """
         if step not in self._opened:
-            self._opened[step] = snapshot = self._run.open_snapshot("draws", self._chain, step, self._facts)
+            self._opened[step] = snapshot = self._run.open_snapshot(
+                "draws", self._chain, step, self._facts
+            )
             numbers = enumerate(snapshot.manifest.saved_draws)
-            self._places |= {iteration: DrawPlace(snapshot, number) for number, iteration in numbers}
+            self._places |= {
+                iteration: DrawPlace(snapshot, number) for number, iteration in numbers
+            }
         return self._opened[step]
 
     def place(self, iteration: int) -> DrawPlace:
-        """Return the place of the draw of an iteration; raises as `open`, and GoneError if there is no such draw."""
+        """Return the place of the draw of an iteration; raises as `open`, and GoneError if there is
+        no such draw.
+        """
         position = bisect_left(self.steps, iteration)
         if position < len(self.steps):
             self.open(self.steps[position])
@@ -443,7 +544,9 @@ class SavedDraws:
         return self._places[iteration]
 
     def snapshots(self, iterations: Iterable[int]) -> list[store.Snapshot]:
-        """Open the snapshots with the draws of `iterations`, in order, each only once; raises as `place`."""
+        """Open the snapshots with the draws of `iterations`, in order, each only once; raises as
+        `place`.
+        """
         return list(dict.fromkeys(self.place(iteration).snapshot for iteration in iterations))
 
 
@@ -451,22 +554,28 @@ class SavedDraws:
 
 
 def snapshot_lines(snapshot: store.Snapshot, label: str) -> list[str]:
-    """Return a line with chain, `label`, name and hash for every array in a snapshot, sorted as text."""
+    """Return a line with chain, `label`, name and hash for every array in a snapshot, sorted as
+    text.
+    """
     manifest = snapshot.manifest
     hashes = [(" ".join(map(str, entry.key)), entry.sha256) for entry in manifest.blocks]
-    hashes += [(f"replicated {name}", store.block_hash(array.array())) for name, array in manifest.state.items()]
+    hashes += [
+        (f"replicated {name}", store.block_hash(array.array()))
+        for name, array in manifest.state.items()
+    ]
     return sorted(f"{manifest.chain} {label} {name} {sha256}" for name, sha256 in hashes)
 
 
 def verify_run(run: RunDirectory) -> str:
     """Check all snapshots of a run, and return the digest of its content.
 
-    The digest is the SHA-256 of lines with the hashes of all arrays, chain by chain: the newest checkpoint, its saved
-    draws in the order of their iterations, and the posterior, each sorted as text. It does not depend on times,
-    versions, the number of processes, or the division of draws into snapshots.
+    The digest is the SHA-256 of lines with the hashes of all arrays, chain by chain: the newest
+    checkpoint, its saved draws in the order of their iterations, and the posterior, each sorted as
+    text. It does not depend on times, versions, the number of processes, or the division of draws
+    into snapshots.
 
-    Raises InputError that names the first bad file. Raises GoneError if the run is being sampled and has removed a
-    snapshot in the meantime; a second call may succeed.
+    Raises InputError that names the first bad file. Raises GoneError if the run is being sampled
+    and has removed a snapshot in the meantime; a second call may succeed.
     """
     _, facts = run.read_settings()
     for snapshot in (run.open_index(facts), *map(store.Snapshot, run.starts())):
@@ -478,7 +587,9 @@ def verify_run(run: RunDirectory) -> str:
 
 
 def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> Iterator[str]:
-    """Check a chain's snapshots; yield the lines of its newest checkpoint, of its saved draws and of its posterior."""
+    """Check a chain's snapshots; yield the lines of its newest checkpoint, of its saved draws and
+    of its posterior.
+    """
     draws = SavedDraws(run, chain, facts)
     for snapshot in map(draws.open, draws.steps):
         snapshot.verify()
@@ -494,6 +605,10 @@ def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> Iterator[str]:
             if series == "checkpoints":
                 for iteration in newest.manifest.saved_draws:
                     saved, number = draws.place(iteration)
-                    arrays = zip(saved.block_keys(), saved.read_all(saved.block_keys(), number), strict=True)
+                    arrays = zip(
+                        saved.block_keys(), saved.read_all(saved.block_keys(), number), strict=True
+                    )
                     label = f"{chain} draws {iteration}"
-                    yield from sorted(f"{label} {key.path} {store.block_hash(array)}" for key, array in arrays)
+                    yield from sorted(
+                        f"{label} {key.path} {store.block_hash(array)}" for key, array in arrays
+                    )

@@ -1,12 +1,13 @@
 """Snapshots: directories of arrays. A snapshot is either complete or absent.
 
-Format ``dsgmcmc-snapshot``, version 2: a directory with HDF5 files (the shards) and ``manifest.json``. A shard is
-written by one process and holds whole blocks (data sets ``/OBJECT/FACTOR/BLOCK/FIELD``). In this module a block is one
-array, for example one field of a numbered block of rows. The manifest is plain JSON: it lists the shard and the SHA-256
-of every block, and holds small arrays of the chain's state. Its last member, ``sha256``, is the hash of the preceding
-text. The files are first written to ``NAME.tmp-XXXXXXXX`` and synced; once all processes agree that this has succeeded,
-the directory is renamed. A reader rejects an incomplete or damaged snapshot with an error. Nothing in a snapshot is
-executed or unpickled.
+Format ``dsgmcmc-snapshot``, version 2: a directory with HDF5 files (the shards) and
+``manifest.json``. A shard is written by one process and holds whole blocks (data sets
+``/OBJECT/FACTOR/BLOCK/FIELD``). In this module a block is one array, for example one field of a
+numbered block of rows. The manifest is plain JSON: it lists the shard and the SHA-256 of every
+block, and holds small arrays of the chain's state. Its last member, ``sha256``, is the hash of the
+preceding text. The files are first written to ``NAME.tmp-XXXXXXXX`` and synced; once all processes
+agree that this has succeeded, the directory is renamed. A reader rejects an incomplete or damaged
+snapshot with an error. Nothing in a snapshot is executed or unpickled.
 """
 
 from __future__ import annotations
@@ -37,19 +38,24 @@ from dsgmcmc.terminal import log
 from dsgmcmc.types import Array, Comm, Float64
 
 T = TypeVar("T")
-Lazy = Array | Callable[[], Array]  # an array, or a function that computes it, called as late as possible
+Lazy = (
+    Array | Callable[[], Array]
+)  # an array, or a function that computes it, called as late as possible
 
 
 MAX_WRITERS = 64
-_VISIBLE_SECONDS = 60.0  # longest wait until a network file system shows a new directory to other hosts
+_VISIBLE_SECONDS = (
+    60.0  # longest wait until a network file system shows a new directory to other hosts
+)
 _PIECE_BYTES = 1 << 22  # part of a block that is read at a time to check the block
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 1 << 28
-#: Member of `state` that lists iterations of saved draws: the draws to which a checkpoint or posterior refers, or the
-#: draws in a snapshot of draws.
+#: Member of `state` that lists iterations of saved draws: the draws to which a checkpoint or
+#: posterior refers, or the draws in a snapshot of draws.
 SAVED_DRAWS = "observer.kept"
-#: Member of a checkpoint's `state` that lists the iterations at which the chain has diverged; absent if there are none.
+#: Member of a checkpoint's `state` that lists the iterations at which the chain has diverged;
+#: absent if there are none.
 DIVERGED = "chain.diverged"
 
 #: Version of the format of runs and their snapshots; other versions are refused.
@@ -134,8 +140,8 @@ class Manifest(_Strict):
     state : dict of str to SmallArray
         Small arrays that are equal on all processes; the digest of the run covers them.
     about : About
-        Facts that the digest of the run does not cover: versions, number of processes, seconds, and facts about the
-        data (`dsgmcmc.storage.rundir`).
+        Facts that the digest of the run does not cover: versions, number of processes, seconds, and
+        facts about the data (`dsgmcmc.storage.rundir`).
     """
 
     format: Literal["dsgmcmc-snapshot"] = "dsgmcmc-snapshot"
@@ -180,7 +186,10 @@ def seal(text: str) -> str:
 
 
 def unseal(text: str, path: Path) -> str:
-    """Return the original text of a sealed JSON object. Raises InputError if the text does not match its hash."""
+    """Return the original text of a sealed JSON object.
+
+    Raises InputError if the text does not match its hash.
+    """
     body = text[: text.rfind(',\n "sha256"')] + "}"
     if seal(body) != text:
         raise InputError(f"{path} is incomplete or damaged: it does not match its own checksum")
@@ -188,11 +197,13 @@ def unseal(text: str, path: Path) -> str:
 
 
 def read_snapshot_file(path: Path, read: Callable[[], T]) -> T:
-    """Read a file of a snapshot; if it is missing or damaged, raise an InputError that names the file.
+    """Read a file of a snapshot; if it is missing or damaged, raise an InputError that names the
+    file.
 
-    Raises GoneError if the whole snapshot is gone. A snapshot is renamed before it is removed, so a file that is
-    missing in an existing directory means damage. If another host has just renamed the directory, a network file system
-    may have cached that a name was missing or belonged to another file; listing the directory refreshes the cache.
+    Raises GoneError if the whole snapshot is gone. A snapshot is renamed before it is removed, so a
+    file that is missing in an existing directory means damage. If another host has just renamed the
+    directory, a network file system may have cached that a name was missing or belonged to another
+    file; listing the directory refreshes the cache.
     """
     try:
         try:
@@ -204,19 +215,35 @@ def read_snapshot_file(path: Path, read: Callable[[], T]) -> T:
             return read()
     except InputError:
         raise
-    except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:  # errors of HDF5, h5py and Python
+    except (
+        OSError,
+        KeyError,
+        RuntimeError,
+        ValueError,
+        TypeError,
+    ) as error:  # errors of HDF5, h5py and Python
         if not path.parent.is_dir():
-            advice = "Open the run again; if it is not being sampled, --resume makes what is missing"
-            raise GoneError(f"{path.parent} is gone: the run has since removed it. {advice}") from error
+            advice = (
+                "Open the run again; if it is not being sampled, --resume makes what is missing"
+            )
+            raise GoneError(
+                f"{path.parent} is gone: the run has since removed it. {advice}"
+            ) from error
         fault = "cannot be read" if isinstance(error, PermissionError) else "is missing or damaged"
         raise InputError(f"{path} {fault}: {error}") from error
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Read and check the manifest of a snapshot directory; raises the same errors as `read_snapshot_file`."""
+    """Read and check the manifest of a snapshot directory; raises the same errors as
+    `read_snapshot_file`.
+    """
     path = directory / MANIFEST
-    text = unseal(read_snapshot_file(path, lambda: read_plain(path, MAX_MANIFEST_BYTES).decode()), path)
-    with refusing(f"{path} is not a snapshot that this version can read", ValidationError, ArithmeticError):
+    text = unseal(
+        read_snapshot_file(path, lambda: read_plain(path, MAX_MANIFEST_BYTES).decode()), path
+    )
+    with refusing(
+        f"{path} is not a snapshot that this version can read", ValidationError, ArithmeticError
+    ):
         return Manifest.model_validate_json(text)
 
 
@@ -240,14 +267,18 @@ def _hash(data: Any) -> str:
 
 
 def write_array(path: Path, array: Array) -> None:
-    """Write an array to a file with the suffix ``.npy``, as `write_whole` does; the array's hash follows it."""
+    """Write an array to a file with the suffix ``.npy``, as `write_whole` does; the array's hash
+    follows it.
+    """
     content = io.BytesIO()
     np.save(content, array, allow_pickle=False)
     write_whole(path, [content.getbuffer(), block_hash(array).encode()])
 
 
 def open_array(path: Path) -> Array:
-    """Map the array of a file of `write_array` into memory; ValueError if damaged, OSError if it cannot be read."""
+    """Map the array of a file of `write_array` into memory; ValueError if damaged, OSError if it
+    cannot be read.
+    """
     array: Array = np.lib.format.open_memmap(path, mode="r")
     if bytes(np.memmap(path, np.uint8, "r")[-64:]) != block_hash(array).encode():
         raise InputError(f"{path} is damaged: it does not match its own checksum")
@@ -257,7 +288,8 @@ def open_array(path: Path) -> Array:
 class Snapshot:
     """A snapshot, read block by block; every block is checked against its hash.
 
-    Raises InputError if the manifest is missing, damaged, or of another version; shards are checked when they are read.
+    Raises InputError if the manifest is missing, damaged, or of another version; shards are checked
+    when they are read.
 
     Parameters
     ----------
@@ -282,22 +314,30 @@ class Snapshot:
     def read_all(self, keys: Iterable[Key], index: int | None = None) -> list[Array]:
         """Read blocks and check them; a shard is opened once for consecutive blocks.
 
-        With `index`, only this entry along the first axis of each block is kept in memory. The whole block is checked
-        when it, or one of its entries, is first read.
+        With `index`, only this entry along the first axis of each block is kept in memory. The
+        whole block is checked when it, or one of its entries, is first read.
 
-        Raises InputError if a block is missing, differs from the manifest, or is not stored in its shard.
+        Raises InputError if a block is missing, differs from the manifest, or is not stored in its
+        shard.
         """
         arrays: list[Array] = []
         for shard, entries in groupby(map(self._entry, keys), lambda entry: entry.shard):
-            arrays += self._read_shard(self.path / shard, list(entries), ... if index is None else index)
+            arrays += self._read_shard(
+                self.path / shard, list(entries), ... if index is None else index
+            )
         return arrays
 
     def read_field(self, object_name: str, factor: str, field: str) -> Array:
-        """Read a field of an object and factor, and join its blocks; raises the same errors as `read_all`."""
+        """Read a field of an object and factor, and join its blocks; raises the same errors as
+        `read_all`.
+        """
         return self.read_fields(object_name, [(factor, field)])[0]
 
-    def read_fields(self, object_name: str, fields: Sequence[tuple[str, str]], index: int | None = None) -> list[Array]:
-        """Read several fields, each given as (factor, field), like `read_field`; `index` is as in `read_all`.
+    def read_fields(
+        self, object_name: str, fields: Sequence[tuple[str, str]], index: int | None = None
+    ) -> list[Array]:
+        """Read several fields, each given as (factor, field), like `read_field`; `index` is as in
+        `read_all`.
 
         A shard is opened once for consecutive blocks.
         """
@@ -305,7 +345,10 @@ class Snapshot:
         for key in self._entries:
             if key.object == object_name and key.factor in blocks:
                 blocks[key.factor].add(key.block)
-        keys = [[Key(object_name, factor, b, field) for b in sorted(blocks[factor])] for factor, field in fields]
+        keys = [
+            [Key(object_name, factor, b, field) for b in sorted(blocks[factor])]
+            for factor, field in fields
+        ]
         arrays = iter(self.read_all([key for field_keys in keys for key in field_keys], index))
         return [np.concatenate([next(arrays) for _ in field_keys]) for field_keys in keys]
 
@@ -345,7 +388,9 @@ class Snapshot:
     def check_shard(self, shard: str) -> None:
         """Check the blocks in a shard against their hashes; raises the same errors as `verify`."""
         entries = [entry for entry in self._entries.values() if entry.shard == shard]
-        self._read_shard(self.path / shard, entries, slice(0))  # an empty slice: the blocks are only checked
+        self._read_shard(
+            self.path / shard, entries, slice(0)
+        )  # an empty slice: the blocks are only checked
 
 
 # ---------------------------------------------------------------------- writing
@@ -354,8 +399,8 @@ class Snapshot:
 class SnapshotWriter:
     """A snapshot that is being written: it appears complete, or not at all.
 
-    `make`, `shard` and `commit` make no MPI calls, so a thread can run them while the chain continues. The constructor
-    is collective, and does not touch the disk.
+    `make`, `shard` and `commit` make no MPI calls, so a thread can run them while the chain
+    continues. The constructor is collective, and does not touch the disk.
 
     Parameters
     ----------
@@ -364,8 +409,8 @@ class SnapshotWriter:
     name : str
         Name of the snapshot in `parent`.
     blocks : mapping of Key to array, or to a function that computes the array when it is written
-        The blocks of this process; no two processes have the same key. The arrays must not change until `shard`
-        returns.
+        The blocks of this process; no two processes have the same key. The arrays must not change
+        until `shard` returns.
     header : mapping
         The remaining fields of the manifest (`dsgmcmc.storage.rundir.header`); needed on process 0.
     comm : MPI.Comm
@@ -373,7 +418,12 @@ class SnapshotWriter:
     """
 
     def __init__(
-        self, parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Mapping[str, Any], comm: Comm
+        self,
+        parent: Path,
+        name: str,
+        blocks: Mapping[Key, Lazy],
+        header: Mapping[str, Any],
+        comm: Comm,
     ) -> None:
         self.final = parent / name
         self._header, self._comm = header, comm
@@ -402,8 +452,13 @@ class SnapshotWriter:
         self._entries = [entry for shard_entries in entries or [] for entry in shard_entries]
 
     def commit(self) -> None:
-        """Write the manifest, and rename the snapshot; it replaces an earlier one with this name. On process 0."""
-        manifest = Manifest(blocks=sorted(self._entries, key=lambda entry: entry.key), **self._header)
+        """Write the manifest, and rename the snapshot; it replaces an earlier one with this name.
+
+        On process 0.
+        """
+        manifest = Manifest(
+            blocks=sorted(self._entries, key=lambda entry: entry.key), **self._header
+        )
         write_whole(self._temporary / MANIFEST, seal(manifest.model_dump_json(indent=1)))
         if self.final.exists():
             remove(self.final)
@@ -415,8 +470,11 @@ class SnapshotWriter:
         remove_folder(self._temporary)
 
 
-def write_snapshot(parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Mapping[str, Any]) -> Path:
-    """Write a snapshot from this process alone, and return its directory; parameters are as in `SnapshotWriter`.
+def write_snapshot(
+    parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Mapping[str, Any]
+) -> Path:
+    """Write a snapshot from this process alone, and return its directory; parameters are as in
+    `SnapshotWriter`.
 
     Raises OSError if writing fails.
     """
@@ -442,14 +500,18 @@ def is_whole(path: Path, consequence: str) -> bool:
 
 
 def _wait_for(directory: Path) -> None:
-    """Wait, up to `_VISIBLE_SECONDS`, until this host sees a directory that another host has created."""
+    """Wait, up to `_VISIBLE_SECONDS`, until this host sees a directory that another host has
+    created.
+    """
     end = monotonic() + _VISIBLE_SECONDS
     while not directory.is_dir() and monotonic() < end:
         sleep(0.05)
 
 
 def _collect(blocks: Mapping[Key, Lazy], comm: Comm) -> dict[Key, Lazy]:
-    """Send the blocks of neighbouring processes to one writer, if there are more than `MAX_WRITERS` processes."""
+    """Send the blocks of neighbouring processes to one writer, if there are more than `MAX_WRITERS`
+    processes.
+    """
     stride = -(-comm.size // MAX_WRITERS)
     if stride == 1:
         return dict(blocks)
@@ -469,7 +531,9 @@ def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
             add_dataset(file, key.path, stored)
             check()
             sha256, dtype = block_hash(array), stored.dtype.str
-            entries.append(BlockEntry(key=key, shard=path.name, shape=array.shape, dtype=dtype, sha256=sha256))
+            entries.append(
+                BlockEntry(key=key, shard=path.name, shape=array.shape, dtype=dtype, sha256=sha256)
+            )
             del array, stored  # before the next block is computed
     return entries
 
@@ -502,7 +566,9 @@ def remove(path: Path) -> None:
 
 
 def prune(parent: Path, keep: int, spare: int | None = None) -> None:
-    """Delete all snapshots except the `keep` newest (at least 1) and the snapshot of iteration `spare`."""
+    """Delete all snapshots except the `keep` newest (at least 1) and the snapshot of iteration
+    `spare`.
+    """
     for iteration in steps(parent)[:-keep]:
         if iteration != spare:
             remove(parent / step_name(iteration))

@@ -1,4 +1,5 @@
-"""The interfaces between a target and samplers or chains: blocks of parameters, gradients, ordered sums, recorders.
+"""The interfaces between a target and samplers or chains: blocks of parameters, gradients, ordered
+sums, recorders.
 
 Update rules, loops over iterations and file formats are elsewhere.
 """

@@ -1,11 +1,14 @@
-"""The interfaces between targets and samplers (`Target`) and between chains and recorders (`Recorder`).
+"""The interfaces between targets and samplers (`Target`) and between chains and recorders
+(`Recorder`).
 
-There are two implementations: `dsgmcmc.model.target.FactorTarget`, the matrix factorisation on the ring, and
-`dsgmcmc.densities.vector.VectorTarget`, any density on a plain vector. Samplers depend on neither.
+There are two implementations: `dsgmcmc.model.target.FactorTarget`, the matrix factorisation on the
+ring, and `dsgmcmc.densities.vector.VectorTarget`, any density on a plain vector. Samplers depend on
+neither.
 
-A target's parameters lie in blocks of rows. A block has several arrays, its *fields*: the state of the chain, momenta,
-scratch space. Methods take the names of fields. All processes of the chain must call *collective* methods, in the same
-order. The *energy* U is minus the log posterior density, up to a constant.
+A target's parameters lie in blocks of rows. A block has several arrays, its *fields*: the state of
+the chain, momenta, scratch space. Methods take the names of fields. All processes of the chain must
+call *collective* methods, in the same order. The *energy* U is minus the log posterior density, up
+to a constant.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
 
 
 class Cell(Protocol):
-    """The smallest unit of the target with a gradient: blocks of parameters, and the data that depend on them."""
+    """The smallest unit of the target with a gradient: blocks of parameters, and the data that
+    depend on them.
+    """
 
     @property
     def blocks(self) -> tuple[ParameterBlock, ...]:
@@ -41,35 +46,40 @@ class Cell(Protocol):
         prior : bool
             Whether the prior's gradient is included.
         errors : bool
-            Whether the squared errors at this state are kept for the next draw of the noise precision.
+            Whether the squared errors at this state are kept for the next draw of the noise
+            precision.
         """
 
 
 class Information(NamedTuple):
-    """Approximate Fisher information of every row given the other factor, and a bound on the energy's curvature.
+    """Approximate Fisher information of every row given the other factor, and a bound on the
+    energy's curvature.
 
-    The approximate posterior precision of element k of row i is P_ik = tau n_i c_k + lambda_k. In the coordinates in
-    which P is the identity, l_i bounds the curvature that is due to the interaction of the two factors.
+    The approximate posterior precision of element k of row i is P_ik = tau n_i c_k + lambda_k. In
+    the coordinates in which P is the identity, l_i bounds the curvature that is due to the
+    interaction of the two factors.
 
     Attributes
     ----------
     c : dict of Factor to (D,) float64
-        Mean squares, over the data, of the covariates: the numbers that multiply a row's elements in the predictor.
+        Mean squares, over the data, of the covariates: the numbers that multiply a row's elements
+        in the predictor.
     lambda_ : dict of Factor to (D,) float64
-        Precision that all rows share: the prior's, plus the precision from the likelihood's sum over all pairs, if any.
+        Precision that all rows share: the prior's, plus the precision from the likelihood's sum
+        over all pairs, if any.
     tau : float
         Precision of the noise.
     n, squares : dict of ParameterBlock to (n,) array
-        For every row, sums over its data of their weights and of the squared weights. A weight is 1, or the product of
-        the noise scales.
+        For every row, sums over its data of their weights and of the squared weights. A weight is
+        1, or the product of the noise scales.
     bound : dict of ParameterBlock to (n,) float64, or None
-        l_i for the diagonal metric, from averages over the other factor; None if it was not requested, and the size of
-        no row is above the row's field ``reach``.
+        l_i for the diagonal metric, from averages over the other factor; None if it was not
+        requested, and the size of no row is above the row's field ``reach``.
     common : dict of Factor to (D,) or (D, D) float64
         The precision whose diagonal is `lambda_`; (D,) if it is diagonal.
     sizes : dict of ParameterBlock to (n,) float64
-        Mean square of a row's elements, biases excluded, each in units of its column's mean square over the data at an
-        earlier state; 0 if there is none.
+        Mean square of a row's elements, biases excluded, each in units of its column's mean square
+        over the data at an earlier state; 0 if there is none.
     """
 
     c: dict[Factor, Float64]
@@ -87,10 +97,11 @@ REACH = "reach"
 
 
 def curvature_bound(n: Array, squares: Array, information: Array, lambda_: Array) -> Float64:
-    """Return bounds l_i on the curvature due to the interaction of the rows of two factors, in the metric P.
+    """Return bounds l_i on the curvature due to the interaction of the rows of two factors, in the
+    metric P.
 
-    With P_ik = tau n_i c_k + lambda_k, p_k = tau n_i c_k / P_ik and t = sum p_k, the bound is
-    1 + t / m_i + 2 sqrt(max(p) t / m_i), where m_i = (sum w)^2 / sum w^2 is the effective number of data.
+    With P_ik = tau n_i c_k + lambda_k, p_k = tau n_i c_k / P_ik and t = sum p_k, the bound is 1 + t
+    / m_i + 2 sqrt(max(p) t / m_i), where m_i = (sum w)^2 / sum w^2 is the effective number of data.
 
     Parameters
     ----------
@@ -128,7 +139,8 @@ class Momenta(NamedTuple):
 
 
 class RowStep(NamedTuple):
-    """A step of underdamped Langevin dynamics that all rows are about to make, given their gradient.
+    """A step of underdamped Langevin dynamics that all rows are about to make, given their
+    gradient.
 
     Attributes
     ----------
@@ -137,7 +149,8 @@ class RowStep(NamedTuple):
     damp : float
         Fraction of the momentum that the step keeps.
     prior_share : callable
-        Sets a field of rows to the prior's share of their curvature, lambda_k / (lambda_k + l_i tau n_i c_k).
+        Sets a field of rows to the prior's share of their curvature, lambda_k / (lambda_k + l_i tau
+        n_i c_k).
     """
 
     h: float
@@ -153,18 +166,19 @@ class Target(Protocol):
     stream : RandomStream
         Seed, chain and iteration, from which random numbers are computed.
     subchain : int
-        Number of the interleaved sub-chain that moves in this iteration; every sub-chain has hyperparameters.
+        Number of the interleaved sub-chain that moves in this iteration; every sub-chain has
+        hyperparameters.
     sweep_length : int
         Number of iterations that use all data once: B with gradients of parts, otherwise 1.
     n_data : int
         Number of data.
     curvature_bound : float
-        max(count / p): largest number of data of a row in one iteration, divided by the probability of that part of the
-        data. It bounds the energy's curvature, in units of tau times the mean square of the covariates. Of a plain
-        vector: the largest element of the density's curvature.
+        max(count / p): largest number of data of a row in one iteration, divided by the probability
+        of that part of the data. It bounds the energy's curvature, in units of tau times the mean
+        square of the covariates. Of a plain vector: the largest element of the density's curvature.
     metric_uses_current_hyperparameters : bool
-        Whether a metric uses the current values of the hyperparameters (tau, the prior's precision, the rows' noise
-        scales), instead of their values at its last refresh.
+        Whether a metric uses the current values of the hyperparameters (tau, the prior's precision,
+        the rows' noise scales), instead of their values at its last refresh.
     """
 
     stream: RandomStream
@@ -176,11 +190,15 @@ class Target(Protocol):
 
     @property
     def renews_data(self) -> bool:
-        """Whether `all_data_seen` changes the data in this iteration, so that gradients must be computed again."""
+        """Whether `all_data_seen` changes the data in this iteration, so that gradients must be
+        computed again.
+        """
 
     @property
     def renews_prior(self) -> bool:
-        """Whether `all_data_seen` draws the prior means of individual rows, given these rows, in this iteration."""
+        """Whether `all_data_seen` draws the prior means of individual rows, given these rows, in
+        this iteration.
+        """
 
     @property
     def noise_precision(self) -> float:
@@ -205,26 +223,35 @@ class Target(Protocol):
         """
 
     def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
-        """Compute the gradient of minus the log likelihood of all data, with all blocks at a fixed state. Collective.
+        """Compute the gradient of minus the log likelihood of all data, with all blocks at a fixed
+        state. Collective.
 
-        `out` of every block is set to the gradient at noise precision 1, without the prior, because tau and the prior
-        may be drawn again before the gradient is used. `errors` is as in `Cell.gradient`.
+        `out` of every block is set to the gradient at noise precision 1, without the prior, because
+        tau and the prior may be drawn again before the gradient is used. `errors` is as in
+        `Cell.gradient`.
         """
 
     def all_data_seen(self) -> None:
-        """Draw the hyperparameters and other parameters that the sampler does not update, if due. Collective.
+        """Draw the hyperparameters and other parameters that the sampler does not update, if due.
+
+        Collective.
 
         Called once a sweep.
         """
 
     def moving(self, step: RowStep) -> AbstractContextManager[None]:
-        """Move other parameters by the gradient of the rows, which make `step` in the ``with`` block. Collective."""
+        """Move other parameters by the gradient of the rows, which make `step` in the ``with``
+        block. Collective.
+        """
 
-    def conditionals(self, factor: Factor, position: str) -> Iterator[tuple[ParameterBlock, Conditional]]:
-        """Blocks of a factor, with the conditional distributions of their rows given everything else. Collective.
+    def conditionals(
+        self, factor: Factor, position: str
+    ) -> Iterator[tuple[ParameterBlock, Conditional]]:
+        """Blocks of a factor, with the conditional distributions of their rows given everything
+        else. Collective.
 
-        Other parameters are drawn first, if due, given the current state: shared parameters in the call for W,
-        further parameters of rows in the call for the rows' factor.
+        Other parameters are drawn first, if due, given the current state: shared parameters in the
+        call for W, further parameters of rows in the call for the rows' factor.
 
         Parameters
         ----------
@@ -246,7 +273,9 @@ class Target(Protocol):
             If the conditional distributions are not normal.
         """
 
-    def information(self, position: str, bound: bool, earlier: Mapping[Factor, Float64]) -> Information:
+    def information(
+        self, position: str, bound: bool, earlier: Mapping[Factor, Float64]
+    ) -> Information:
         """Fisher information at the state in `position`. Collective.
 
         Parameters
@@ -254,9 +283,11 @@ class Target(Protocol):
         position : str
             Field that holds the state.
         bound : bool
-            Whether l_i is requested. It is always computed if the size of a row is above the row's field ``reach``.
+            Whether l_i is requested. It is always computed if the size of a row is above the row's
+            field ``reach``.
         earlier : dict of Factor to (D,) float64
-            `Information.c` of an earlier state, the unit of `Information.sizes`; empty if there is none.
+            `Information.c` of an earlier state, the unit of `Information.sizes`; empty if there is
+            none.
         """
 
     def second_moments(
@@ -271,8 +302,8 @@ class Target(Protocol):
         counts : dict of ParameterBlock to (n,) array
             `Information.n`.
         finish : callable
-            Maps the moments, (D, D) for each factor, to the result. Only the root calls it, so that all processes get
-            the same bits even if their processors differ.
+            Maps the moments, (D, D) for each factor, to the result. Only the root calls it, so that
+            all processes get the same bits even if their processors differ.
         result : shapes by name
             Shapes of the arrays that `finish` returns, which are sent to all processes.
         """
@@ -284,9 +315,12 @@ class Target(Protocol):
         """
 
     def multiply_by_moments(self, position: str, field: str) -> None:
-        """Multiply every row y_i of a field by the second moments of the row's covariates. Collective.
+        """Multiply every row y_i of a field by the second moments of the row's covariates.
 
-        With the weights w_ij of `Information.n` and the covariates phi_j, y_i becomes sum_j w_ij phi_j (phi_j . y_i).
+        Collective.
+
+        With the weights w_ij of `Information.n` and the covariates phi_j, y_i becomes sum_j w_ij
+        phi_j (phi_j . y_i).
 
         Parameters
         ----------
@@ -307,8 +341,12 @@ class Target(Protocol):
             Whether this field's columns belong to rotated axes instead of the columns of theta.
         """
 
-    def sum(self, partials: Mapping[ParameterBlock, Named], finish: Finish, result: Shapes) -> dict[str, Float64]:
-        """Add the named partial sums of all blocks, in block order; every process gets `finish(totals)`. Collective."""
+    def sum(
+        self, partials: Mapping[ParameterBlock, Named], finish: Finish, result: Shapes
+    ) -> dict[str, Float64]:
+        """Add the named partial sums of all blocks, in block order; every process gets
+        `finish(totals)`. Collective.
+        """
 
 
 class DrawInfo(NamedTuple):
@@ -337,32 +375,36 @@ class Followed(NamedTuple):
     values : (draws, m) array
         Quantities for which ESS and R-hat are computed.
     score : (draws,) float64
-        Scalar that is summed over blocks and depends on all shared parameters; (0,) if there is none.
+        Scalar that is summed over blocks and depends on all shared parameters; (0,) if there is
+        none.
     """
 
     values: Array
     score: Float64
 
 
-#: Adds a draw ``x`` to the weighted mean and the weighted sum of squared deviations ``m2``, elementwise, by West's form
-#: of Welford's recursion. `DrawInfo` has the scalars.
-COUNT_DRAW = Formula(
-    """
+#: Adds a draw ``x`` to the weighted mean and the weighted sum of squared deviations ``m2``,
+#: elementwise, by West's form of Welford's recursion. `DrawInfo` has the scalars.
+COUNT_DRAW = Formula("""
 delta = x - mean
 mean = mean + share * delta
 m2 = m2 + weight * delta * (x - mean)
-"""
-)
+""")
 
 
 class Recorder(Protocol):
     """Accumulates values over the draws of a chain; its accumulators are part of every checkpoint."""
 
     def record(self, position: str, draw: DrawInfo | None) -> None:
-        """Record the state in field `position`; add it to the averages unless `draw` is None. Collective."""
+        """Record the state in field `position`; add it to the averages unless `draw` is None.
+
+        Collective.
+        """
 
     def metrics(self, weight: float) -> dict[str, float | None]:
-        """Values for a line of metrics, from the last recorded state and from all draws. Collective.
+        """Values for a line of metrics, from the last recorded state and from all draws.
+
+        Collective.
 
         `weight` is the total weight of all draws.
         """

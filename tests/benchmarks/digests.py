@@ -4,10 +4,11 @@
     python tests/benchmarks/digests.py before.json        # after: compares with it, status 1 where a number has moved
     python tests/benchmarks/digests.py before.json --only gibbs --processes 1
 
-Every configuration is sampled by one process, by two, and by three that are stopped and resumed as two; all must agree.
-The digests are those of the numbers that a run exports, as little-endian bytes and under their public names:
-hyperparameters and predictions of held-out ratings by draw (netCDF), and factors by draw and on average (Parquet). A
-changed name is printed, but is no failure if its numbers are there under another name.
+Every configuration is sampled by one process, by two, and by three that are stopped and resumed as
+two; all must agree. The digests are those of the numbers that a run exports, as little-endian bytes
+and under their public names: hyperparameters and predictions of held-out ratings by draw (netCDF),
+and factors by draw and on average (Parquet). A changed name is printed, but is no failure if its
+numbers are there under another name.
 """
 
 import hashlib
@@ -27,28 +28,58 @@ from support import dsgmcmc, run
 
 Digests = dict[str, str]
 
-LENGTH = ("--grid", "5", "--burn-in", "6", "--thin", "3", "--save-draws", "4", "--on-divergence", "stop")
+LENGTH = (
+    "--grid",
+    "5",
+    "--burn-in",
+    "6",
+    "--thin",
+    "3",
+    "--save-draws",
+    "4",
+    "--on-divergence",
+    "stop",
+)
 STOP, END = 13, 29
 SMALL = ("--step-size", "0.05")
 
 #: Options by configuration; the first word is the kind of ratings.
 CONFIGURATIONS: dict[str, str] = {
     **{
-        f"{name}": f"stars --sampler {name}" for name in ("baoab", "sgld", "psgld", "hamcmc", "gibbs", "sghmc", "sgrld")
+        f"{name}": f"stars --sampler {name}"
+        for name in ("baoab", "sgld", "psgld", "hamcmc", "gibbs", "sghmc", "sgrld")
     },
     "sgnht": "stars --sampler sgnht --set schedule=random",
-    **{f"{name} by-user": f"stars --sampler {name} --noise by-user" for name in ("baoab", "gibbs", "psgld", "sghmc")},
-    **{f"{name} both": f"stars --sampler {name} --noise both" for name in ("baoab", "gibbs", "hamcmc", "sgld")},
-    **{f"{name} wishart": f"stars --sampler {name} --prior normal-wishart" for name in ("baoab", "gibbs", "psgld")},
-    **{f"{name} fixed": f"stars --sampler {name} --prior fixed" for name in ("baoab", "gibbs", "sgld")},
+    **{
+        f"{name} by-user": f"stars --sampler {name} --noise by-user"
+        for name in ("baoab", "gibbs", "psgld", "sghmc")
+    },
+    **{
+        f"{name} both": f"stars --sampler {name} --noise both"
+        for name in ("baoab", "gibbs", "hamcmc", "sgld")
+    },
+    **{
+        f"{name} wishart": f"stars --sampler {name} --prior normal-wishart"
+        for name in ("baoab", "gibbs", "psgld")
+    },
+    **{
+        f"{name} fixed": f"stars --sampler {name} --prior fixed"
+        for name in ("baoab", "gibbs", "sgld")
+    },
     **{f"{name} rank 0": f"stars --sampler {name} --rank 0" for name in ("baoab", "gibbs", "sgld")},
-    **{f"{name} implicit": f"stars --sampler {name} --implicit-features both" for name in ("baoab", "gibbs", "psgld")},
+    **{
+        f"{name} implicit": f"stars --sampler {name} --implicit-features both"
+        for name in ("baoab", "gibbs", "psgld")
+    },
     **{f"{name} features": f"genres --sampler {name}" for name in ("baoab", "gibbs", "psgld")},
     **{
         f"{name} time": f"genres --sampler {name} --features no --time-levels user"
         for name in ("baoab", "gibbs", "psgld")
     },
-    **{f"{name} kronecker": f"stars --sampler {name} --set sampler.metric=kronecker" for name in ("baoab", "sghmc")},
+    **{
+        f"{name} kronecker": f"stars --sampler {name} --set sampler.metric=kronecker"
+        for name in ("baoab", "sghmc")
+    },
     "baoab two chains": "stars --chains 2",
     "baoab no biases": "stars --no-biases",
     "student-t": "normal --likelihood student-t",
@@ -57,9 +88,13 @@ CONFIGURATIONS: dict[str, str] = {
     "ordinal-logit": "stars --likelihood ordinal-logit",
     "ordinal-logit both": "stars --likelihood ordinal-logit --noise both",
     "ordinal-logit psgld": "stars --likelihood ordinal-logit --sampler psgld",
-    "ordinal-logit thresholds": "stars --likelihood ordinal-logit --noise by-item --thresholds user",
-    "ordinal-logit all parts": "genres --likelihood ordinal-logit --noise by-item --thresholds user "
-    "--implicit-features both --time-levels user",
+    "ordinal-logit thresholds": (
+        "stars --likelihood ordinal-logit --noise by-item --thresholds user"
+    ),
+    "ordinal-logit all parts": (
+        "genres --likelihood ordinal-logit --noise by-item --thresholds user "
+        "--implicit-features both --time-levels user"
+    ),
     "negative-binomial": "counts --likelihood negative-binomial",
     "negative-binomial implicit": "counts --likelihood negative-binomial --implicit-features user",
     "all-cells": "clicks --likelihood all-cells",
@@ -84,7 +119,9 @@ def digests(out: Path, folder: Path) -> Digests:
         run(*dsgmcmc("export", out, "--out", folder / "x.parquet", "--force", *options)).expect(0)
         table = parquet.read_table(folder / "x.parquet")
         for name in table.column_names:
-            arrays[f"{kind}/{name}"] = np.array([str(value) for value in table.column(name).to_pylist()], "S40")
+            arrays[f"{kind}/{name}"] = np.array(
+                [str(value) for value in table.column(name).to_pylist()], "S40"
+            )
     run(*dsgmcmc("export", out, "--out", folder / "x.nc", "--force")).expect(0)
 
     def take(name: str, item: h5py.Dataset | h5py.Group) -> None:
@@ -93,8 +130,13 @@ def digests(out: Path, folder: Path) -> Digests:
 
     with h5py.File(folder / "x.nc") as file:
         file.visititems(take)
-    little_endian = {name: np.ascontiguousarray(a, a.dtype.newbyteorder("<")).tobytes() for name, a in arrays.items()}
-    return {name: hashlib.sha256(content).hexdigest()[:16] for name, content in little_endian.items()}
+    little_endian = {
+        name: np.ascontiguousarray(a, a.dtype.newbyteorder("<")).tobytes()
+        for name, a in arrays.items()
+    }
+    return {
+        name: hashlib.sha256(content).hexdigest()[:16] for name, content in little_endian.items()
+    }
 
 
 def sampled(name: str, data: Path, folder: Path, processes: int) -> Digests:
@@ -112,10 +154,14 @@ def sampled(name: str, data: Path, folder: Path, processes: int) -> Digests:
             run(*dsgmcmc(*begin, "--out", out, "--iterations", str(STOP), processes=3)).expect(0)
             run(*dsgmcmc("sample", data / f"{kind}.h5", "--out", out, *more, processes=2)).expect(0)
         else:
-            run(*dsgmcmc(*begin, "--out", out, "--iterations", str(END), processes=number)).expect(0)
+            run(*dsgmcmc(*begin, "--out", out, "--iterations", str(END), processes=number)).expect(
+                0
+            )
         tables.append(digests(out, folder))
         if tables[-1] != tables[0]:
-            moved = ", ".join(sorted(key for key, value in tables[0].items() if tables[-1].get(key) != value))
+            moved = ", ".join(
+                sorted(key for key, value in tables[0].items() if tables[-1].get(key) != value)
+            )
             raise SystemExit(f"{name}: {number} processes have other numbers than one: {moved}")
     return tables[0]
 
@@ -126,7 +172,11 @@ def changes(before: Digests, after: Digests) -> Iterator[str]:
     for name in sorted(gone):
         same = sorted(other for other in new if after[other] == before[name])
         yield f"{name} is now {same[0]}" if same else f"! {name} is gone"
-    yield from (f"! {name} has moved" for name in sorted(set(before) & set(after)) if before[name] != after[name])
+    yield from (
+        f"! {name} has moved"
+        for name in sorted(set(before) & set(after))
+        if before[name] != after[name]
+    )
 
 
 def main() -> int:
@@ -134,7 +184,9 @@ def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("table", type=Path)
     parser.add_argument("--only", default="", help="configurations whose names contain this")
-    parser.add_argument("--processes", type=int, default=3, choices=(1, 2, 3), help="the most; default 3")
+    parser.add_argument(
+        "--processes", type=int, default=3, choices=(1, 2, 3), help="the most; default 3"
+    )
     given = parser.parse_args()
     before = json.loads(given.table.read_text(encoding="utf-8")) if given.table.exists() else {}
     after, moved = {}, 0
@@ -143,7 +195,11 @@ def main() -> int:
         for name in [name for name in CONFIGURATIONS if given.only in name]:
             with tempfile.TemporaryDirectory(dir=place) as folder:
                 after[name] = sampled(name, data, Path(folder), given.processes)
-            lines = list(changes(before[name], after[name])) if name in before else [f"{len(after[name])} numbers"]
+            lines = (
+                list(changes(before[name], after[name]))
+                if name in before
+                else [f"{len(after[name])} numbers"]
+            )
             moved += any(line.startswith("!") for line in lines)
             print(f"{name}: {'; '.join(lines) or 'as before'}", flush=True)
     if not before:

@@ -4,11 +4,12 @@
     python tests/benchmarks/evidence.py DATASETS accuracy-1m      # one part, also if it has been measured
     python tests/benchmarks/evidence.py --fill                    # only write measured figures into the pages
 
-A part is a few commands of `PARTS`, which anybody can type. Those of one core are measured first, two at a time; then
-those of `ALONE`, one after the other. If a part fails, the others are measured all the same, and the exit status is 1.
-A part that is stopped begins anew, except that `robust` keeps its finished runs; parts that have ended are kept. The
-tables that the commands print become docs/evidence/PART.json, with commands, date, version, commit, processor, cores
-and seconds; the pictures that they save become docs/figures.
+A part is a few commands of `PARTS`, which anybody can type. Those of one core are measured first,
+two at a time; then those of `ALONE`, one after the other. If a part fails, the others are measured
+all the same, and the exit status is 1. A part that is stopped begins anew, except that `robust`
+keeps its finished runs; parts that have ended are kept. The tables that the commands print become
+docs/evidence/PART.json, with commands, date, version, commit, processor, cores and seconds; the
+pictures that they save become docs/figures.
 
 Pages have marks, up to ``<!-- end -->``, whose content is written from these files:
 
@@ -48,15 +49,19 @@ EVIDENCE, FIGURES = ROOT / "docs" / "evidence", ROOT / "docs" / "figures"
 Table = list[list[str]]
 
 ONE_MILLION = "dsgmcmc prepare DATASETS/ml-1m/ratings.dat ml-1m.h5"
-HUNDRED_THOUSAND = "dsgmcmc prepare DATASETS/ml-100k/u1.base ml-100k.h5 --test DATASETS/ml-100k/u1.test"
+HUNDRED_THOUSAND = (
+    "dsgmcmc prepare DATASETS/ml-100k/u1.base ml-100k.h5 --test DATASETS/ml-100k/u1.test"
+)
 QUALITY = "tests/benchmarks/sampler_quality.py"
 SHORT = "--rank 16 --iterations 400sweeps --burn-in 100sweeps --set evaluate_every=5sweeps"
 SYNTHETIC = "data/synthetic.py ratings.parquet --rows 120800 --ratings 20000000"
 DIGITS = "DATASETS/mnist/mnist.npz"
-#: Commands of every part: those of dsgmcmc, and Python programs of the repository. The longest of those that are
-#: measured two at a time is first.
+#: Commands of every part: those of dsgmcmc, and Python programs of the repository. The longest of
+#: those that are measured two at a time is first.
 PARTS = {
-    "paper-review-figure-5": [f"tests/papers/review_figure5.py {DIGITS} --iterations 10000 --out figures"],
+    "paper-review-figure-5": [
+        f"tests/papers/review_figure5.py {DIGITS} --iterations 10000 --out figures"
+    ],
     "accuracy-100k": ["tests/benchmarks/accuracy.py DATASETS --only u1,folds"],
     "accuracy-1m": ["tests/benchmarks/accuracy.py DATASETS --only 1m,splits"],
     "accuracy-latest": ["tests/benchmarks/accuracy.py DATASETS --only temporal"],
@@ -66,7 +71,10 @@ PARTS = {
     "attack-places": ["tests/benchmarks/attack.py places"],
     "attack-processes": ["tests/benchmarks/attack.py kills readers"],
     "attack-together": ["tests/benchmarks/attack.py together"],
-    "calibration-100k": [HUNDRED_THOUSAND, f"{QUALITY} ml-100k.h5 --out quality --gibbs 1250 -- --rank 32"],
+    "calibration-100k": [
+        HUNDRED_THOUSAND,
+        f"{QUALITY} ml-100k.h5 --out quality --gibbs 1250 -- --rank 32",
+    ],
     "calibration-1m": [ONE_MILLION, f"{QUALITY} ml-1m.h5 --out quality --gibbs 150 -- {SHORT}"],
     "calibration-prior": ["tests/benchmarks/sbc.py --replicates 100"],
     "calibration-prior-gibbs": ["tests/benchmarks/sbc.py --replicates 100 --sampler gibbs"],
@@ -81,7 +89,9 @@ PARTS = {
     "comparison-100k": ["tests/benchmarks/comparison.py DATASETS ml-100k --out ../comparison"],
     "comparison-1m": ["tests/benchmarks/comparison.py DATASETS ml-1m --out ../comparison"],
     "comparison-lectures": ["tests/benchmarks/comparison.py DATASETS lectures --out ../comparison"],
-    "comparison-half-stars": ["tests/benchmarks/comparison.py DATASETS half-stars --out ../comparison"],
+    "comparison-half-stars": [
+        "tests/benchmarks/comparison.py DATASETS half-stars --out ../comparison"
+    ],
     "comparison-books": ["tests/benchmarks/comparison.py DATASETS books --out ../comparison"],
     "liked": ["tests/benchmarks/liked.py DATASETS"],
     "readme": ["tests/benchmarks/readme.py DATASETS/ml-100k/u.data"],
@@ -90,32 +100,56 @@ PARTS = {
         "tests/benchmarks/robust.py ../robust-COMMIT.jsonl --tables",
     ],
     "robust-amounts": [
-        "tests/benchmarks/robust.py ../amounts-COMMIT.jsonl --auto-seeds 10 --shapes log-normal log-Student-t gamma "
-        "'Pareto, cut' 'heavy counts' sums --models negative-binomial log 'log noise' 'log tails' auto",
+        (
+            "tests/benchmarks/robust.py ../amounts-COMMIT.jsonl --auto-seeds 10 --shapes log-normal"
+            " log-Student-t gamma 'Pareto, cut' 'heavy counts' sums --models negative-binomial log"
+            " 'log noise' 'log tails' auto"
+        ),
         "tests/benchmarks/robust.py ../amounts-COMMIT.jsonl --tables",
     ],
     "paper-adaptive": [f"tests/papers/adaptive.py {DIGITS} --out figures"],
     "paper-errata": ["tests/papers/errata.py"],
     "paper-hamcmc-bias": ["tests/papers/hamcmc_bias.py"],
     "paper-hamcmc-linear-gaussian": ["tests/papers/hamcmc_linear_gaussian.py --out figures"],
-    "paper-hamcmc-movielens": [ONE_MILLION, "tests/papers/hamcmc_movielens.py ml-1m.h5 --out figures"],
+    "paper-hamcmc-movielens": [
+        ONE_MILLION,
+        "tests/papers/hamcmc_movielens.py ml-1m.h5 --out figures",
+    ],
     "paper-hamcmc-speech": ["tests/papers/hamcmc_speech.py --out figures"],
     "paper-recipe-figure-2": ["tests/papers/recipe_fig2.py --out figures"],
-    "paper-recipe-figure-3": ["tests/papers/recipe_fig3.py --out figures", "tests/papers/recipe_fig3.py --grid"],
-    "paper-review-figures-1-3": ["tests/papers/review_figures_1_3.py --dimensions 10 50 100 --out figures"],
+    "paper-recipe-figure-3": [
+        "tests/papers/recipe_fig3.py --out figures",
+        "tests/papers/recipe_fig3.py --grid",
+    ],
+    "paper-review-figures-1-3": [
+        "tests/papers/review_figures_1_3.py --dimensions 10 50 100 --out figures"
+    ],
     "paper-review-figure-6": [
-        *(f"dsgmcmc prepare DATASETS/ml-100k/u{k}.base u{k}.h5 --test DATASETS/ml-100k/u{k}.test" for k in range(1, 6)),
+        *(
+            f"dsgmcmc prepare DATASETS/ml-100k/u{k}.base u{k}.h5 --test DATASETS/ml-100k/u{k}.test"
+            for k in range(1, 6)
+        ),
         "tests/papers/review_figure6.py u1.h5 u2.h5 u3.h5 u4.h5 u5.h5 --quick --out figures",
     ],
     "paper-scalable-mh": ["tests/papers/scalable_mh.py --out figures"],
     "paper-scalable-mh-robust": ["tests/papers/scalable_mh.py --model robust"],
     "paper-scalable-mh-wide": ["tests/papers/scalable_mh.py --model wide"],
 }
-#: How the names of parts begin that use all cores, or print seconds on the clock; CPU seconds may be measured two at a
-#: time.
-ALONE = ("attack", "calibration-1", "comparison", "kernels", "paper-hamcmc-movielens", "processes", "readme", "robust")
+#: How the names of parts begin that use all cores, or print seconds on the clock; CPU seconds may
+#: be measured two at a time.
+ALONE = (
+    "attack",
+    "calibration-1",
+    "comparison",
+    "kernels",
+    "paper-hamcmc-movielens",
+    "processes",
+    "readme",
+    "robust",
+)
 MARK = re.compile(
-    r"(?P<head><!-- (?P<part>[a-z0-9-]+(?: & [a-z0-9-]+)*)(?: (?P<number>\d+))?(?:: (?P<place>[^>]+))? -->)"
+    r"(?P<head><!-- (?P<part>[a-z0-9-]+(?: & [a-z0-9-]+)*)(?: (?P<number>\d+))?(?::"
+    r" (?P<place>[^>]+))? -->)"
     r"(?P<content>.*?)(?P<end><!-- end -->)",
     re.DOTALL,
 )
@@ -125,7 +159,9 @@ MARK = re.compile(
 
 
 def measure_all(parts: list[str], datasets: Path, work: Path) -> list[str]:
-    """Measure parts, two at a time with a core each, then one by one those of `ALONE`; return those that failed."""
+    """Measure parts, two at a time with a core each, then one by one those of `ALONE`; return those
+    that failed.
+    """
     failed = []
 
     def attempt(part: str) -> None:
@@ -136,7 +172,9 @@ def measure_all(parts: list[str], datasets: Path, work: Path) -> list[str]:
             failed.append(part)
 
     cores = sorted(os.sched_getaffinity(0))[:2]
-    with ThreadPoolExecutor(len(cores), initializer=lambda: os.sched_setaffinity(0, {cores.pop()})) as pool:
+    with ThreadPoolExecutor(
+        len(cores), initializer=lambda: os.sched_setaffinity(0, {cores.pop()})
+    ) as pool:
         list(pool.map(attempt, [part for part in parts if not part.startswith(ALONE)]))
     for part in parts:
         if part.startswith(ALONE):
@@ -153,7 +191,9 @@ def measure(part: str, datasets: Path, work: Path) -> None:
     for command in PARTS[part]:
         print(f"{part}: {command}", file=sys.stderr, flush=True)
         given = words(command, datasets.resolve())
-        printed += subprocess.run(given, cwd=folder, check=True, stdout=subprocess.PIPE, text=True).stdout
+        printed += subprocess.run(
+            given, cwd=folder, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
     facts = {
         "commands": [typed(command) for command in PARTS[part]],
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
@@ -164,14 +204,19 @@ def measure(part: str, datasets: Path, work: Path) -> None:
         "seconds": round(time.monotonic() - begin),
         "tables": tables(printed),
     }
-    (EVIDENCE / f"{part}.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (EVIDENCE / f"{part}.json").write_text(
+        json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     for picture in (folder / "figures").glob("*.png"):
         shutil.copy(picture, FIGURES)
 
 
 def words(command: str, datasets: Path) -> list[str]:
     """Words of a command as they are executed."""
-    given = [word.replace("DATASETS", str(datasets)) for word in shlex.split(command.replace("COMMIT", commit()))]
+    given = [
+        word.replace("DATASETS", str(datasets))
+        for word in shlex.split(command.replace("COMMIT", commit()))
+    ]
     given = [str(ROOT / word) if word.startswith(("tests/", "data/")) else word for word in given]
     if given[0] == "dsgmcmc":
         return [sys.executable, "-m", *given]
@@ -187,7 +232,9 @@ def tables(printed: str) -> list[Table]:
     """Tables in Markdown, row by row; the first row has the titles."""
     found: list[Table] = []
     for lines in re.findall(r"(?:^\|.*\n)+", printed, re.MULTILINE):
-        rows = [[cell.strip() for cell in line.strip()[1:-1].split("|")] for line in lines.splitlines()]
+        rows = [
+            [cell.strip() for cell in line.strip()[1:-1].split("|")] for line in lines.splitlines()
+        ]
         found.append([row for row in rows if set("".join(row)) != {"-"}])
     return found
 
@@ -203,7 +250,10 @@ def commit() -> str:
 
 def measured() -> dict[str, Any]:
     """What the JSON files have, by part."""
-    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(EVIDENCE.glob("*.json"))}
+    return {
+        path.stem: json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(EVIDENCE.glob("*.json"))
+    }
 
 
 def pages() -> list[Path]:
@@ -247,14 +297,20 @@ def all_parts(facts: dict[str, Any]) -> str:
     """Table of all parts; those whose names begin alike, and that were measured alike, share a row."""
     alike: dict[tuple[str, ...], list[tuple[str, float | None]]] = {}
     for part, commands in PARTS.items():
-        fact = facts.get(part, {"commands": map(typed, commands), "date": "not measured", "seconds": None})
+        fact = facts.get(
+            part, {"commands": map(typed, commands), "date": "not measured", "seconds": None}
+        )
         how = (str(fact.get(key, "")) for key in ("date", "commit", "processor", "cores"))
         text = f"{part}: {'; '.join(f'`{command}`' for command in fact['commands'])}"
-        alike.setdefault((part.removeprefix("paper-").partition("-")[0], *how), []).append((text, fact["seconds"]))
+        alike.setdefault((part.removeprefix("paper-").partition("-")[0], *how), []).append(
+            (text, fact["seconds"])
+        )
     rows = []
     for (_, *how), together in alike.items():
         texts, seconds = zip(*together, strict=True)
-        rows.append(["<br>".join(texts), *how, "" if None in seconds else f"{sum(seconds) / 60:.0f}"])
+        rows.append(
+            ["<br>".join(texts), *how, "" if None in seconds else f"{sum(seconds) / 60:.0f}"]
+        )
     return markdown(("part: commands", "date", "commit", "processor", "cores", "minutes"), rows)
 
 
@@ -270,7 +326,9 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("datasets", type=Path, nargs="?", help="folder of ml-100k, ml-1m and mnist")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--work", type=Path, default=Path("evidence"), help="folder for what the commands write")
+    parser.add_argument(
+        "--work", type=Path, default=Path("evidence"), help="folder for what the commands write"
+    )
     parser.add_argument("--fill", action="store_true", help="measure nothing")
     given = parser.parse_args()
     if given.datasets is None and not given.fill:

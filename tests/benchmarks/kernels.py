@@ -1,11 +1,13 @@
-"""Speed of the kernels that go through the ratings, on one core, compared with the peak of the core.
+"""Speed of the kernels that go through the ratings, on one core, compared with the peak of the
+core.
 
     python tests/benchmarks/kernels.py
 
-Millions of ratings a second for the gradient, for the same by hand in C++ (`kernels.cpp`, with the compiler and the
-flags that the title shows), in turns, for the gradient with noise scales, and for the sums of outer products of Gibbs
-sampling; for these also billions of operations a second, (D + 1)(D + 2) a rating, and their share of the peak of the
-core. All are the fastest of many repetitions. It needs g++.
+Millions of ratings a second for the gradient, for the same by hand in C++ (`kernels.cpp`, with the
+compiler and the flags that the title shows), in turns, for the gradient with noise scales, and for
+the sums of outer products of Gibbs sampling; for these also billions of operations a second, (D +
+1)(D + 2) a rating, and their share of the peak of the core. All are the fastest of many
+repetitions. It needs g++.
 """
 
 import ctypes
@@ -40,7 +42,15 @@ def by_hand(k: int) -> ctypes.CDLL:
     """The functions in C++, for a rank."""
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "kernels.so")
-        run_program(*COMPILER, "-shared", "-fPIC", f"-DK={k}", Path(__file__).with_suffix(".cpp"), "-o", library)
+        run_program(
+            *COMPILER,
+            "-shared",
+            "-fPIC",
+            f"-DK={k}",
+            Path(__file__).with_suffix(".cpp"),
+            "-o",
+            library,
+        )
         return ctypes.CDLL(str(library))
 
 
@@ -58,11 +68,16 @@ def measure(k: int) -> list[float]:
     errors = [np.zeros(n) for n in (ROWS, COLUMNS)]
     width = statistics_width(k + 1)
     sums = np.zeros((ROWS, width), np.float32)
-    functions, plain, weighted = by_hand(k), gradient_kernel(k, True), gradient_kernel(k, True, True)
+    functions, plain, weighted = (
+        by_hand(k),
+        gradient_kernel(k, True),
+        gradient_kernel(k, True, True),
+    )
     block = indptr, columns, levels[stars], w, h
     pointers = [ctypes.c_void_p(array.ctypes.data) for array in block]
     seconds = fastest(
-        lambda: plain(*arrays, 1e-6), lambda: functions.gradient(ROWS, COLUMNS, *pointers, ctypes.c_double(1e-6))
+        lambda: plain(*arrays, 1e-6),
+        lambda: functions.gradient(ROWS, COLUMNS, *pointers, ctypes.c_double(1e-6)),
     )
     seconds += fastest(lambda: weighted(*arrays, *scales, *errors, 1e-6))
     seconds += fastest(lambda: add_outer_products(ratings, h, scales[1], k, sums))
@@ -76,7 +91,15 @@ def main() -> None:
     arguments(__doc__).parse_args()
     version = subprocess.check_output([COMPILER[0], "-dumpfullversion"], text=True).strip()
     compiled = f"C++, g++ {version} {' '.join(COMPILER[1:])}"
-    say_head("K", "gradient", compiled, "gradient, weighted", "outer products", "Gflop/s", "% of the peak")
+    say_head(
+        "K",
+        "gradient",
+        compiled,
+        "gradient, weighted",
+        "outer products",
+        "Gflop/s",
+        "% of the peak",
+    )
     for k in (16, 32, 64):
         say(k, *(f"{figure:.1f}" for figure in measure(k)))
 

@@ -1,11 +1,13 @@
-"""Where ratings begin to count as liked, if they are not levels of a scale: the quality of lists by that place.
+"""Where ratings begin to count as liked, if they are not levels of a scale: the quality of lists by
+that place.
 
     python tests/benchmarks/liked.py DATASETS
 
-Every row is a set: MovieLens 1M, and made-up half stars, plays, hours and prices (`tests/shapes.py`). A column is a
-place of the bound: the share of the training ratings that reach it, or, as ``scale``, three quarters of the way from
-the lowest to the highest training rating; ``exposure`` has no bound. A cell has the recall and the NDCG of the test
-ratings in the upper quarter, in lists of ten.
+Every row is a set: MovieLens 1M, and made-up half stars, plays, hours and prices
+(`tests/shapes.py`). A column is a place of the bound: the share of the training ratings that reach
+it, or, as ``scale``, three quarters of the way from the lowest to the highest training rating;
+``exposure`` has no bound. A cell has the recall and the NDCG of the test ratings in the upper
+quarter, in lists of ten.
 """
 
 import sys
@@ -60,9 +62,18 @@ def main() -> int:
         "hours": replace(large_counts(1), value=large_counts(1).value / 10),
         "prices": amounts(0),
     }
-    say_head("ratings", "default bound", "scale", "default", *(f"{share:.0%}" for share in SHARES), "exposure")
+    say_head(
+        "ratings",
+        "default bound",
+        "scale",
+        "default",
+        *(f"{share:.0%}" for share in SHARES),
+        "exposure",
+    )
     with tempfile.TemporaryDirectory() as place:
-        measure("MovieLens 1M", movielens(datasets / "ml-1m", Path(place) / "ml-1m.h5", "ratings.dat"))
+        measure(
+            "MovieLens 1M", movielens(datasets / "ml-1m", Path(place) / "ml-1m.h5", "ratings.dat")
+        )
         for name, ratings in sets.items():
             data = replace(ratings, time=None, genres=None).prepare(Path(place) / f"{name}.h5")
             measure(name, data, *(COUNTS if "plays" in name else ()))

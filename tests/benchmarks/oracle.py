@@ -1,17 +1,19 @@
-"""Standard deviations that samplers of densities have at their defaults, over those of quadrature or of the law itself.
+"""Standard deviations that samplers of densities have at their defaults, over those of quadrature
+or of the law itself.
 
     python tests/benchmarks/oracle.py                # every sampler
     python tests/benchmarks/oracle.py sgld --step .1
     python tests/benchmarks/oracle.py --parts        # with minibatches
 
-200 chains, 2,000 iterations after 1,000, all data in each, at the defaults of `sample_density`. Targets are a logistic
-regression on 60 data with two coefficients, a correlated normal in two dimensions, and a double well. Standard errors
-are about 0.005, as they are with the 600 iterations after 300 of `adjusted_sgld`, one of which takes 30 ms.
+200 chains, 2,000 iterations after 1,000, all data in each, at the defaults of `sample_density`.
+Targets are a logistic regression on 60 data with two coefficients, a correlated normal in two
+dimensions, and a double well. Standard errors are about 0.005, as they are with the 600 iterations
+after 300 of `adjusted_sgld`, one of which takes 30 ms.
 
-With ``--parts`` every iteration sees one of ten parts of a logistic regression on 1,000 data with two correlated
-features, in random or in shuffled order; 4,000 iterations after 2,000, with standard errors up to 0.02. The standard
-deviations are the smallest and the largest of any direction, in coordinates in which the true covariance is the
-identity: wrong correlations show, too.
+With ``--parts`` every iteration sees one of ten parts of a logistic regression on 1,000 data with
+two correlated features, in random or in shuffled order; 4,000 iterations after 2,000, with standard
+errors up to 0.02. The standard deviations are the smallest and the largest of any direction, in
+coordinates in which the true covariance is the identity: wrong correlations show, too.
 """
 
 import numpy as np
@@ -42,12 +44,16 @@ def targets():
 def make(name, grid, schedule="shuffled", step=None, burn_in=1000):
     """The sampler that `sample_density` makes."""
     section = {"name": name, **({"step_size": step} if step else {})}
-    config = DensityConfig.build({"sampler": section, "grid": grid, "schedule": schedule, "thin": 1}).resolved()
+    config = DensityConfig.build(
+        {"sampler": section, "grid": grid, "schedule": schedule, "thin": 1}
+    ).resolved()
     return config.sampler.kind(config.sampler.config, burn_in)
 
 
 def draws(target, sampler, iterations, **start):
-    """200 states of every chain, after a third of the iterations; 900 iterations of chains that move fast."""
+    """200 states of every chain, after a third of the iterations; 900 iterations of chains that
+    move fast.
+    """
     iterations = 900 if isinstance(sampler, SAMPLERS["adjusted_sgld"]) else iterations
     with np.errstate(all="ignore"):
         states = [theta.copy() for theta in sample(target, sampler, iterations, **start)]
@@ -55,7 +61,9 @@ def draws(target, sampler, iterations, **start):
 
 
 def say_rows(names, columns, cell):
-    """Print a row for each sampler with `cell(name, column)`, empty where the sampler refuses; no empty rows."""
+    """Print a row for each sampler with `cell(name, column)`, empty where the sampler refuses; no
+    empty rows.
+    """
     for name in names:
         cells = []
         for column in columns:

@@ -22,7 +22,9 @@ def main() -> None:
     values: list[object] = []
     exec(code, {"print": values.append})
     say_head("", "prints")
-    for shown, value in zip(re.findall(r"^print\((.*)\)(?:  #.*)?$", code, re.MULTILINE), values, strict=True):
+    for shown, value in zip(
+        re.findall(r"^print\((.*)\)(?:  #.*)?$", code, re.MULTILINE), values, strict=True
+    ):
         say(f"`{shown}`", f"`{np.round(value, 3).tolist()}`")
 
 

@@ -1,21 +1,22 @@
 """Failures of runs on ratings of all shapes, and the quality of their predictions.
 
-    python tests/benchmarks/robust.py robust.jsonl
-    python tests/benchmarks/robust.py robust.jsonl --shapes check-ins few --models plain auto --seeds 3
-    python tests/benchmarks/robust.py amounts.jsonl --shapes log-normal gamma --auto-seeds 10
-    python tests/benchmarks/robust.py robust.jsonl --tables
+    python tests/benchmarks/robust.py robust.jsonl python tests/benchmarks/robust.py robust.jsonl
+    --shapes check-ins few --models plain auto --seeds 3 python tests/benchmarks/robust.py
+    amounts.jsonl --shapes log-normal gamma --auto-seeds 10 python tests/benchmarks/robust.py
+    robust.jsonl --tables
 
-A cell is a shape of `tests/shapes.py`, a model, and a seed of the ratings, the split and the chain. Its ratings are
-prepared and sampled by the command, with `LENGTH`, and the run is opened in Python. Each cell adds a line to the file,
-and a cell that is in the file is not sampled again. So the script can be stopped and started again. It has one process
-for each usable core, which samples its part of the cells. With --tables nothing is sampled: the tables of the file are
-printed.
+A cell is a shape of `tests/shapes.py`, a model, and a seed of the ratings, the split and the chain.
+Its ratings are prepared and sampled by the command, with `LENGTH`, and the run is opened in Python.
+Each cell adds a line to the file, and a cell that is in the file is not sampled again. So the
+script can be stopped and started again. It has one process for each usable core, which samples its
+part of the cells. With --tables nothing is sampled: the tables of the file are printed.
 
-A cell has failed if the command does not end with status 0, or the run cannot be opened. A likelihood that refuses the
-values (status 2) is left out. Numbers that are not finite are counted in the summary and in the predictions of pairs,
-new users and new items among them. The log score of a held-out rating is that of `dsgmcmc compare`: the log probability
-of a level or a whole number, or a log density. The gain is the log score less that of the program's own baseline,
-biases only on the scale of the model; its standard error is that of the differences over seeds.
+A cell has failed if the command does not end with status 0, or the run cannot be opened. A
+likelihood that refuses the values (status 2) is left out. Numbers that are not finite are counted
+in the summary and in the predictions of pairs, new users and new items among them. The log score of
+a held-out rating is that of `dsgmcmc compare`: the log probability of a level or a whole number, or
+a log density. The gain is the log score less that of the program's own baseline, biases only on the
+scale of the model; its standard error is that of the differences over seeds.
 """
 
 import json
@@ -49,13 +50,21 @@ from dsgmcmc.storage.rundir import RunDirectory
 
 LENGTH = ("--iterations", "400sweeps", "--max-walltime", "10min")
 
-#: Options of every model: normal noise, every other likelihood but that of clicks, and users' thresholds.
+#: Options of every model: normal noise, every other likelihood but that of clicks, and users'
+#: thresholds.
 MODELS = {"plain": [], "noise": ["--noise", "both"]} | {
     name: ["--likelihood", name, *(["--noise", "both"] if law.noise_quantities else [])]
     for name, law in LIKELIHOODS.items()
     if name not in ("gaussian", "all-cells")
 }
-MODELS["thresholds"] = ["--likelihood", "ordinal-logit", "--noise", "by-item", "--thresholds", "user"]
+MODELS["thresholds"] = [
+    "--likelihood",
+    "ordinal-logit",
+    "--noise",
+    "by-item",
+    "--thresholds",
+    "user",
+]
 for scale in ("log", "log1p"):
     options = ["--scale", scale]
     MODELS |= {scale: options, f"{scale} noise": [*options, *MODELS["noise"]]}
@@ -79,16 +88,29 @@ class Cell:
 
 
 def cells(shapes: list[str], seeds: dict[str, int], part: int, parts: int) -> Iterator[Cell]:
-    """Cells of one of so many parts, given each model's seeds; those of the same ratings follow each other."""
+    """Cells of one of so many parts, given each model's seeds; those of the same ratings follow
+    each other.
+    """
     for seed, (k, shape) in product(range(max(seeds.values())), enumerate(shapes)):
         if (seed + k) % parts == part:
-            yield from (Cell(shape, model, seed) for model, number in seeds.items() if seed < number)
+            yield from (
+                Cell(shape, model, seed) for model, number in seeds.items() if seed < number
+            )
 
 
 def sample(cell: Cell, data: Path, out: Path) -> dict[str, Any]:
     """Sample a cell, and return its line of the file."""
     begun = time.monotonic()
-    arguments = ["sample", str(data), "--out", str(out), *LENGTH, "--seed", str(cell.seed), *MODELS[cell.model]]
+    arguments = [
+        "sample",
+        str(data),
+        "--out",
+        str(out),
+        *LENGTH,
+        "--seed",
+        str(cell.seed),
+        *MODELS[cell.model],
+    ]
     done = run_dsgmcmc(arguments)
     if done.returncode == Exit.USAGE and cell.model not in FOR_ALL:
         result: dict[str, Any] = {"outcome": "refused"}
@@ -111,9 +133,14 @@ def measure(out: Path) -> dict[str, Any]:
     run = Run(out)
     with run.open_ratings() as ratings:
         values = recorded_values(ratings)
-    log_scores = scores_of(run, "log-density" if values is None else "log-probability", values).values
+    log_scores = scores_of(
+        run, "log-density" if values is None else "log-probability", values
+    ).values
     return {
-        "not_finite": not_finite(summary) + sum(int((~np.isfinite(array)).sum()) for array in predictions(out)),
+        "not_finite": (
+            not_finite(summary)
+            + sum(int((~np.isfinite(array)).sum()) for array in predictions(out))
+        ),
         "recoveries": len(summary.get("fell_back", [])),
         "test_ratings": summary["test_ratings"],
         "rmse": summary["rmse_mean"],
@@ -132,14 +159,18 @@ def not_finite(content: Any) -> int:
 
 
 def predictions(out: Path) -> list[np.ndarray]:
-    """Means, sds and intervals of 500 pairs, a new user and a new item among them, and moments of all test ratings."""
+    """Means, sds and intervals of 500 pairs, a new user and a new item among them, and moments of
+    all test ratings.
+    """
     run = open_run(out)
     rng = np.random.default_rng(0)
     users, items = (np.append(-1, rng.choice(names, 499)) for names in (run.users_, run.items_))
     pairs = np.column_stack([users, np.roll(items, 1)])
     test = predict_test(run.run_)
     predicted = Predictor(run.run_, PredictOptions(clip=True))
-    of_pairs = predicted.columns(*(predicted.index_of(kind, names) for kind, names in zip(KINDS, pairs.T, strict=True)))
+    of_pairs = predicted.columns(
+        *(predicted.index_of(kind, names) for kind, names in zip(KINDS, pairs.T, strict=True))
+    )
     return [*of_pairs.values(), test.mean, test.variance]
 
 
@@ -151,16 +182,24 @@ Lines = list[dict[str, Any]]
 
 def read(path: Path) -> Lines:
     """Lines of the file, if there is one."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    return (
+        [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        if path.exists()
+        else []
+    )
 
 
 def select(lines: Lines, **wanted: str) -> Lines:
     """Lines with these values."""
-    return [line for line in lines if all(line.get(name) == value for name, value in wanted.items())]
+    return [
+        line for line in lines if all(line.get(name) == value for name, value in wanted.items())
+    ]
 
 
 def gain(lines: Lines) -> tuple[float, float] | None:
-    """Mean gain over biases only and its standard error, NaN for one seed; None if no seed has a gain."""
+    """Mean gain over biases only and its standard error, NaN for one seed; None if no seed has a
+    gain.
+    """
     known = np.array([line["gain"] for line in lines if line.get("gain") is not None])
     error = known.std(ddof=1) / np.sqrt(len(known)) if len(known) > 1 else np.nan
     return (float(known.mean()), float(error)) if len(known) else None
@@ -199,7 +238,14 @@ def by_model(lines: Lines) -> str:
             *(sum(line[name] > 0 for line in done) for name in ("not_finite", "recoveries")),
         )
         rows += [(f"`{model}`", *map(str, numbers), worse)] if runs else []
-    titles = ("model", "runs", "values refused", "failed", "with numbers that are not finite", "recovered")
+    titles = (
+        "model",
+        "runs",
+        "values refused",
+        "failed",
+        "with numbers that are not finite",
+        "recovered",
+    )
     return markdown((*titles, "worse than biases only on"), rows)
 
 
@@ -214,13 +260,22 @@ def by_shape(lines: Lines) -> str:
 
 
 def by_best(lines: Lines) -> str:
-    """Log scores of every model less those of the best model whose likelihood is given, on every shape."""
+    """Log scores of every model less those of the best model whose likelihood is given, on every
+    shape.
+    """
     models = [name for name in MODELS if select(lines, model=name)]
     rows = []
     for name in SHAPES:
         done = {model: select(lines, shape=name, model=model, outcome="done") for model in models}
-        scores = {model: {line["seed"]: line["log_score"] for line in runs} for model, runs in done.items()}
-        means = {model: np.mean(list(found.values())) for model, found in scores.items() if found and model != "auto"}
+        scores = {
+            model: {line["seed"]: line["log_score"] for line in runs}
+            for model, runs in done.items()
+        }
+        means = {
+            model: np.mean(list(found.values()))
+            for model, found in scores.items()
+            if found and model != "auto"
+        }
         if means:
             best = scores[max(means, key=lambda model: means[model])]
             rows.append((name, *(gap_cell(scores[model], best) for model in models)))
@@ -228,7 +283,9 @@ def by_best(lines: Lines) -> str:
 
 
 def gap_cell(scores: dict[int, float], best: dict[int, float]) -> str:
-    """Mean difference of the seeds that both have, its standard error, and the largest loss of a seed."""
+    """Mean difference of the seeds that both have, its standard error, and the largest loss of a
+    seed.
+    """
     apart = np.array([score - best[seed] for seed, score in scores.items() if seed in best])
     if not len(apart) or scores is best:
         return "best" if len(apart) else ""
@@ -246,8 +303,12 @@ def by_truth(lines: Lines) -> str:
             share = sum(line["coverage"] * line["test_ratings"] for line in done) / number
             allowed = 0.02 + 2 * math.sqrt(0.9 * 0.1 / number)
             holds = "yes" if abs(share - 0.9) <= allowed else "**no**"
-            rows.append((name, f"`{model}`", f"{number:,}", f"{share:.4f}", f"0.9 ± {allowed:.4f}", holds))
-    return markdown(("shape", "model", "test ratings", "in their 90 % intervals", "allowed", "holds"), rows)
+            rows.append(
+                (name, f"`{model}`", f"{number:,}", f"{share:.4f}", f"0.9 ± {allowed:.4f}", holds)
+            )
+    return markdown(
+        ("shape", "model", "test ratings", "in their 90 % intervals", "allowed", "holds"), rows
+    )
 
 
 # ---------------------------------------------------------------------- from the command line
@@ -260,12 +321,20 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--seeds", type=int, default=10, help="their number")
-    parser.add_argument("--auto-seeds", type=int, default=3, help="their number with --model auto, at most --seeds")
-    parser.add_argument("--part", metavar="K/N", help="the K-th of N parts; default all, at the same time")
+    parser.add_argument(
+        "--auto-seeds", type=int, default=3, help="their number with --model auto, at most --seeds"
+    )
+    parser.add_argument(
+        "--part", metavar="K/N", help="the K-th of N parts; default all, at the same time"
+    )
     parser.add_argument("--tables", action="store_true", help="sample nothing, print tables")
     given = parser.parse_args()
     if given.tables:
-        print("\n\n".join(table(read(given.file)) for table in (by_model, by_shape, by_truth, by_best)))
+        print(
+            "\n\n".join(
+                table(read(given.file)) for table in (by_model, by_shape, by_truth, by_best)
+            )
+        )
         return
     if given.part is None:
         command, parts = [sys.executable, *sys.argv, "--part"], usable_cores()
@@ -287,7 +356,9 @@ def main() -> None:
             shutil.rmtree(Path(folder) / "run", ignore_errors=True)
             with given.file.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
-            print(*asdict(cell).values(), line["outcome"], line["seconds"], sep=", ", file=sys.stderr)
+            print(
+                *asdict(cell).values(), line["outcome"], line["seconds"], sep=", ", file=sys.stderr
+            )
 
 
 if __name__ == "__main__":

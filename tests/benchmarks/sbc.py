@@ -1,12 +1,14 @@
-"""Simulation-based calibration [Talts 2018]: whether posteriors are right when data come from the prior.
+"""Simulation-based calibration [Talts 2018]: whether posteriors are right when data come from the
+prior.
 
     python tests/benchmarks/sbc.py --replicates 100
 
-Each replicate draws hyperparameters, factors and noise from the model's own prior, ratings from them, and samples the
-posterior at the default step of so few data. The rank of the truth among thinned draws must then be uniform: of the
-predictor of pairs without a rating, of the mean squared predictor, and of tau. Prints for each the mean of rank / L
-with its standard error (0.5 if right; the posterior is too low if it is more), the chi-square of ten bins with nine
-degrees of freedom and its p, and the number of chains that diverged.
+Each replicate draws hyperparameters, factors and noise from the model's own prior, ratings from
+them, and samples the posterior at the default step of so few data. The rank of the truth among
+thinned draws must then be uniform: of the predictor of pairs without a rating, of the mean squared
+predictor, and of tau. Prints for each the mean of rank / L with its standard error (0.5 if right;
+the posterior is too low if it is more), the chi-square of ten bins with nine degrees of freedom and
+its p, and the number of chains that diverged.
 """
 
 import tempfile
@@ -34,12 +36,18 @@ from dsgmcmc.types import Factor
 
 ROWS, COLUMNS, RATINGS, RANK, PAIRS = 40, 30, 500, 3, 5
 DRAWS, THIN, BURN_IN, BINS = 99, 15, 300, 10
-MODELS = {"shared": {}, "both": {"noise": "both"}, "implicit features": {"implicit_features": "both"}}
+MODELS = {
+    "shared": {},
+    "both": {"noise": "both"},
+    "implicit features": {"implicit_features": "both"},
+}
 Ranked = dict[str, np.ndarray]
 
 
 def predictors(rng: np.random.Generator, width: float, pattern: np.ndarray | None) -> np.ndarray:
-    """Predictors of all pairs from the rows' priors, (ROWS, COLUMNS); shifted, if there is a `pattern` of ratings."""
+    """Predictors of all pairs from the rows' priors, (ROWS, COLUMNS); shifted, if there is a
+    `pattern` of ratings.
+    """
     model = RowPriors(RANK, standardised=True, width=width)
     factors = []
     for n, rated in ((ROWS, pattern), (COLUMNS, None if pattern is None else pattern.T)):
@@ -69,25 +77,37 @@ def noise_factors(rng: np.random.Generator, model: str) -> np.ndarray:
 def state_of(target: FactorTarget) -> tuple[np.ndarray, float]:
     """Predictors of all pairs, and tau, in the state of a chain."""
     w, h = (rows_of(target, factor) for factor in Factor)
-    return w[:, :RANK] @ h[:, :RANK].T + w[:, RANK:] + h[:, RANK], float(target.noise.parameters.tau[0])
+    return w[:, :RANK] @ h[:, :RANK].T + w[:, RANK:] + h[:, RANK], float(
+        target.noise.parameters.tau[0]
+    )
 
 
 def make(path: Path, config: ResolvedConfig, sampler: Sampler[Any, Any]) -> FactorTarget:
     """A chain's target, with ratings as they are: the prior is that of ratings in their own unit."""
     ring = Ring(MPI.COMM_SELF, 1)
     with Ratings(path) as ratings:
-        blocks = RatingBlocks(ratings, ring, 0.0, codes=lambda values: config.law.codes(values, None))
+        blocks = RatingBlocks(
+            ratings, ring, 0.0, codes=lambda values: config.law.codes(values, None)
+        )
         sizes, moves = config.quantities_for(ratings).sizes, sampler.moves_from
-        place = Place(config, ratings.transposed, blocks, ring, sizes, by_parts=False, moves_from=moves)
+        place = Place(
+            config, ratings.transposed, blocks, ring, sizes, by_parts=False, moves_from=moves
+        )
         parts = make_parts(place, read_parts(config, ratings, blocks, ring))
         keeps = sampler.kept, sampler.working, sampler.positions
         stream, first = RandomStream(config.seed, 0), config.hyper_start
-        return FactorTarget(ring, blocks, None, parts, *keeps, stream, sizes=place.sizes, first=first)
+        return FactorTarget(
+            ring, blocks, None, parts, *keeps, stream, sizes=place.sizes, first=first
+        )
 
 
 def quantities(eta: np.ndarray, tau: float, asked: tuple[np.ndarray, ...]) -> Ranked:
     """Quantities that are ranked, by name, for predictors (ROWS, COLUMNS) and tau."""
-    return {"predictor": eta[asked], "mean square": np.array([(eta**2).mean()]), "tau": np.array([tau])}
+    return {
+        "predictor": eta[asked],
+        "mean square": np.array([(eta**2).mean()]),
+        "tau": np.array([tau]),
+    }
 
 
 def ranks(seed: int, model: str, sampler: str) -> Ranked | None:
@@ -95,11 +115,20 @@ def ranks(seed: int, model: str, sampler: str) -> Ranked | None:
     kind = build({"sampler": sampler}).sampler.kind
     config = kind.suited(kind.Config(), RATINGS, RATINGS / ((ROWS + COLUMNS) * (RANK + 1)))
     section = {"name": sampler} | config.model_dump()
-    given = {"rank": RANK, "grid": 1, "seed": seed, "sampler": section, "burn_in": BURN_IN, **MODELS[model]}
+    given = {
+        "rank": RANK,
+        "grid": 1,
+        "seed": seed,
+        "sampler": section,
+        "burn_in": BURN_IN,
+        **MODELS[model],
+    }
     resolved = build({**given, "iterations": BURN_IN + DRAWS * THIN}).resolved()
     rng, algorithm = np.random.default_rng(seed), resolved.make_sampler()
     cells, tau = rng.permutation(ROWS * COLUMNS), rng.gamma(1.0)
-    rated, asked = (np.divmod(chosen, COLUMNS) for chosen in (np.sort(cells[:RATINGS]), cells[RATINGS:][:PAIRS]))
+    rated, asked = (
+        np.divmod(chosen, COLUMNS) for chosen in (np.sort(cells[:RATINGS]), cells[RATINGS:][:PAIRS])
+    )
     pattern = np.zeros((ROWS, COLUMNS))
     pattern[rated] = 1
     eta = predictors(rng, resolved.law.width, pattern if "implicit" in model else None)
@@ -121,19 +150,28 @@ def ranks(seed: int, model: str, sampler: str) -> Ranked | None:
 
 
 def line(below: np.ndarray) -> tuple[str, ...]:
-    """Cells on ranks (replicates, quantities): mean of rank / L, its standard error, chi-square of bins, and p."""
+    """Cells on ranks (replicates, quantities): mean of rank / L, its standard error, chi-square of
+    bins, and p.
+    """
     share = (below + 0.5) / (DRAWS + 1)
     error = share.mean(axis=1).std(ddof=1) / np.sqrt(len(below))
     counts, _ = np.histogram(share[:, 0], BINS, (0, 1))
     square = ((counts - len(below) / BINS) ** 2).sum() / (len(below) / BINS)
-    return f"{share.mean():.3f}", f"{error:.3f}", f"{square:.1f}", f"{chi2.sf(square, BINS - 1):.3f}"
+    return (
+        f"{share.mean():.3f}",
+        f"{error:.3f}",
+        f"{square:.1f}",
+        f"{chi2.sf(square, BINS - 1):.3f}",
+    )
 
 
 def main() -> None:
     """Run the replicates, and print."""
     parser = arguments(__doc__)
     parser.add_argument("--replicates", type=int, default=300)
-    parser.add_argument("--sampler", default="baoab", help="one whose gradients are of all ratings, or gibbs")
+    parser.add_argument(
+        "--sampler", default="baoab", help="one whose gradients are of all ratings, or gibbs"
+    )
     parser.add_argument("--models", nargs="+", choices=MODELS, default=["shared", "both"])
     given = parser.parse_args()
     say_head("model, quantity", "mean rank", "standard error", "chi-square", "p", "diverged")

@@ -1,13 +1,15 @@
-"""How far an allocation scales: sweeps through the same ratings on 1, 2, 4, ... of its processes, table and plot.
+"""How far an allocation scales: sweeps through the same ratings on 1, 2, 4, ... of its processes,
+table and plot.
 
     python data/synthetic.py ratings.csv && dsgmcmc prepare ratings.csv ratings.h5
     mpirun -n 8 python tests/benchmarks/scaling.py ratings.h5 --out scaling.png
     srun --mpi=pmix python tests/benchmarks/scaling.py ratings.h5 --rank 64 --grid 256      # in a job of Slurm
 
-The sweeps are those of a settled chain, without draws, evaluation and checkpoints: the median of several times ten, of
-the slowest process, with the fastest and the slowest. *Waiting* is the mean share of a process's time in exchange and
-ordered sums; *sent* is the figure of `sample --dry-run`. Processes that are not measured sleep. The grid is that of the
-whole allocation for all numbers of processes, as for a run that is resumed on fewer.
+The sweeps are those of a settled chain, without draws, evaluation and checkpoints: the median of
+several times ten, of the slowest process, with the fastest and the slowest. *Waiting* is the mean
+share of a process's time in exchange and ordered sums; *sent* is the figure of `sample --dry-run`.
+Processes that are not measured sleep. The grid is that of the whole allocation for all numbers of
+processes, as for a run that is resumed on fewer.
 """
 
 import time
@@ -25,7 +27,9 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.costs import Costs
 from dsgmcmc.runs.source import targets_of
 
-SETTLED = 50  # sweeps after which metrics are renewed, and means and biases exchanged, at a constant rate
+SETTLED = (
+    50  # sweeps after which metrics are renewed, and means and biases exchanged, at a constant rate
+)
 CYCLE = 10  # sweeps after which the updates of a metric repeat
 
 
@@ -67,7 +71,9 @@ def plot(lines: list[dict[str, float]], out: Path) -> None:
     processes = [line["processes"] for line in lines]
     figure, axes = plt.subplots(figsize=(5, 4), layout="constrained")
     axes.loglog(processes, processes, "--", color="grey", label="perfect")
-    axes.loglog(processes, [lines[0]["seconds"] / line["seconds"] for line in lines], "o-", label="measured")
+    axes.loglog(
+        processes, [lines[0]["seconds"] / line["seconds"] for line in lines], "o-", label="measured"
+    )
     axes.set_xticks(processes, [str(number) for number in processes])
     axes.set(xlabel="processes", ylabel="speed, times that of one process")
     axes.legend()
@@ -77,18 +83,30 @@ def plot(lines: list[dict[str, float]], out: Path) -> None:
 def main() -> None:
     """Measure, and print a line for each number of processes."""
     parser = arguments(__doc__)
-    parser.add_argument("data", type=Path, metavar="DATA.h5", help="ratings file, which all processes see")
+    parser.add_argument(
+        "data", type=Path, metavar="DATA.h5", help="ratings file, which all processes see"
+    )
     parser.add_argument("--sampler", default="baoab")
     parser.add_argument("--rank", type=int, default=32)
-    parser.add_argument("--grid", type=int, help="number of blocks; as many as processes, and two at least")
+    parser.add_argument(
+        "--grid", type=int, help="number of blocks; as many as processes, and two at least"
+    )
     parser.add_argument("--repeats", type=int, default=5, help="times ten sweeps")
     parser.add_argument("--out", type=Path, help="picture to write; needs matplotlib")
     given, world = parser.parse_args(), MPI.COMM_WORLD
-    settings = {"sampler": given.sampler, "rank": given.rank, "grid": given.grid or max(world.size, 2)}
+    settings = {
+        "sampler": given.sampler,
+        "rank": given.rank,
+        "grid": given.grid or max(world.size, 2),
+    }
     lines = []
     if world.rank == 0:
-        say_head("processes", "a sweep, ms", "fastest, slowest", "efficiency", "waiting", "sent, MB")
-    for number in [2**k for k in range(world.size.bit_length()) if 2**k < world.size] + [world.size]:
+        say_head(
+            "processes", "a sweep, ms", "fastest, slowest", "efficiency", "waiting", "sent, MB"
+        )
+    for number in [2**k for k in range(world.size.bit_length()) if 2**k < world.size] + [
+        world.size
+    ]:
         comm = world.Split(int(world.rank >= number), world.rank)
         if world.rank < number:
             lines.append(line := measure(given.data, settings, comm, given.repeats))

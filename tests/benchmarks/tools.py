@@ -2,11 +2,12 @@
 
     python tools.py NAME SETTINGS TRAIN.csv TEST.csv OUT.npz BEGAN
 
-Runs in the package's own environment, without dsgmcmc. SETTINGS is JSON, keyword arguments of the package; {} are its
-defaults. Files have lines of user, item and rating, counted from 0. BEGAN is the time at which this program was
-started, so that seconds contain start-up and reading. OUT.npz gets what the package has of: `predicted` ratings of the
-test pairs; the ten best `lists` of items for every user; the `curve` of seconds and RMSE of the mean over draws; the
-`draws` of the first test pairs; the seconds that do not count, of `watching` and of making lists; and the peak of
+Runs in the package's own environment, without dsgmcmc. SETTINGS is JSON, keyword arguments of the
+package; {} are its defaults. Files have lines of user, item and rating, counted from 0. BEGAN is
+the time at which this program was started, so that seconds contain start-up and reading. OUT.npz
+gets what the package has of: `predicted` ratings of the test pairs; the ten best `lists` of items
+for every user; the `curve` of seconds and RMSE of the mean over draws; the `draws` of the first
+test pairs; the seconds that do not count, of `watching` and of making lists; and the peak of
 memory, in KiB.
 """
 
@@ -25,7 +26,9 @@ EASE_ITEMS = 20_000  # of which EASE^R needs some 10 GB
 
 
 class Watch:
-    """Records the RMSE of the mean over draws, and draws of the first test pairs, on the clock since BEGAN."""
+    """Records the RMSE of the mean over draws, and draws of the first test pairs, on the clock
+    since BEGAN.
+    """
 
     def __init__(self, ratings, began):
         self.ratings, self.began, self.spent = ratings, began, 0.0
@@ -55,7 +58,9 @@ def liked(train):
 
 
 def best(scores_of, train, shape):
-    """The first items of every user by their scores, without those that the user has rated: (users, TOP)."""
+    """The first items of every user by their scores, without those that the user has rated: (users,
+    TOP).
+    """
     rated, lists = matrix((*train[:2], np.ones(len(train[0]))), shape), []
     for users in np.array_split(np.arange(shape[0]), max(1, shape[0] // 500)):
         scores = np.array(scores_of(users), float)
@@ -71,8 +76,12 @@ def smurff(train, test, shape, watch, centre=False, adaptive=False, **settings):
     import smurff as package
 
     mean = train[2].mean() if centre else 0.0
-    matrices = [sparse.coo_matrix((part[2] - mean, part[:2]), shape=shape).tocsc() for part in (train, test)]
-    session = package.TrainSession(priors=["normal", "normal"], num_threads=THREADS, seed=1, verbose=0, **settings)
+    matrices = [
+        sparse.coo_matrix((part[2] - mean, part[:2]), shape=shape).tocsc() for part in (train, test)
+    ]
+    session = package.TrainSession(
+        priors=["normal", "normal"], num_threads=THREADS, seed=1, verbose=0, **settings
+    )
     session.addTrainAndTest(*matrices, *([package.AdaptiveNoise(1.0, 10.0)] if adaptive else []))
     session.init()
     while session.step():
@@ -80,7 +89,9 @@ def smurff(train, test, shape, watch, centre=False, adaptive=False, **settings):
         if status.phase != "Sample":
             continue
         watch.curve.append((time.time() - watch.began - watch.spent, status.rmse_avg))
-        if len(test[0]) <= FOLLOWED:  # reading single predictions takes longer than a sweep if there are many
+        if (
+            len(test[0]) <= FOLLOWED
+        ):  # reading single predictions takes longer than a sweep if there are many
             watch.draws.append([pair.pred_1sample for pair in session.getTestPredictions()])
     predicted = {tuple(p.coords): p.pred_avg for p in session.getTestPredictions()}
     pairs = zip(test[0].tolist(), test[1].tolist(), strict=True)
@@ -88,13 +99,17 @@ def smurff(train, test, shape, watch, centre=False, adaptive=False, **settings):
 
 
 def myfm(train, test, shape, watch, rank=10, n_iter=100, burn_in=20):
-    """MyFM's Gibbs sampler for factorisation machines, on indicators of users and items; rank has no default."""
+    """MyFM's Gibbs sampler for factorisation machines, on indicators of users and items; rank has
+    no default.
+    """
     from myfm import MyFMGibbsRegressor
 
     def encode(users, items):
         columns = np.stack([users, items + shape[0]], axis=1).ravel()
         ends = np.arange(0, len(columns) + 1, 2)
-        return sparse.csr_matrix((np.ones(len(columns)), columns, ends), shape=(len(users), sum(shape)))
+        return sparse.csr_matrix(
+            (np.ones(len(columns)), columns, ends), shape=(len(users), sum(shape))
+        )
 
     inputs, model = encode(*test[:2]), MyFMGibbsRegressor(rank=rank, random_seed=1)
 
@@ -114,7 +129,8 @@ def libmf(train, test, shape, watch, **settings):
 
     model = MF(nr_threads=THREADS, quiet=True, **settings)
     model.fit(np.stack([*train[:2], train[2]], axis=1).astype(np.float32))
-    # its own predict() pairs rows and columns wrongly (libmf 0.9.2), so the factors are multiplied here
+    # its own predict() pairs rows and columns wrongly (libmf 0.9.2), so the factors are multiplied
+    # here
     predicted = np.sum(model.p_factors()[test[0]] * model.q_factors()[test[1]], axis=1)
     return {"predicted": np.where(np.isnan(predicted), train[2].mean(), predicted)}
 
@@ -126,7 +142,9 @@ def lenskit(train, test, shape, watch, **settings):
     from lenskit.data import ItemList, from_interactions_df
     from lenskit.training import TrainingOptions
 
-    data = from_interactions_df(pd.DataFrame({"user_id": train[0], "item_id": train[1], "rating": train[2]}))
+    data = from_interactions_df(
+        pd.DataFrame({"user_id": train[0], "item_id": train[1], "rating": train[2]})
+    )
     model = BiasedMFScorer(**settings)
     model.train(data, TrainingOptions(rng=0))
     everything = ItemList(item_ids=np.arange(shape[1]))
@@ -171,7 +189,9 @@ def cornac_ease(train, test, shape, watch, **settings):
     from cornac.models import EASE
 
     if shape[1] > EASE_ITEMS:
-        raise MemoryError(f"its matrices of {shape[1]:,} by {shape[1]:,} items do not fit in the memory")
+        raise MemoryError(
+            f"its matrices of {shape[1]:,} by {shape[1]:,} items do not fit in the memory"
+        )
     model = EASE(posB=False, verbose=False, **settings)
     model.fit(cornac(liked(train), shape))
     return {"scores": lambda users: model.U[users] @ model.B}
@@ -204,7 +224,9 @@ def main(name, settings, train_file, test_file, out, began):
         results["lists"] = best(results.pop("scores"), train, shape)
         watch.spent += time.time() - begin
     peak = Path("/proc/self/status").read_text(encoding="utf-8").partition("VmHWM:")[2].split()[0]
-    np.savez(out, curve=watch.curve, draws=watch.draws, watching=watch.spent, peak=int(peak), **results)
+    np.savez(
+        out, curve=watch.curve, draws=watch.draws, watching=watch.spent, peak=int(peak), **results
+    )
 
 
 if __name__ == "__main__":

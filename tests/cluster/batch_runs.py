@@ -20,19 +20,35 @@ SCRIPTS = {
     "flux": ("flux.sh", {"--nslots=4": "--nslots=2", "--ntasks=4": "--ntasks=2"}),
 }
 
-SETTINGS: dict[str, Any] = {"rank": 3, "grid": 5, "burn_in": 6, "thin": 3, "save_draws": 3, "evaluate_every": 4}
-#: Faults that delay iterations, so that a job can be stopped in the middle on fast and on slow machines.
+SETTINGS: dict[str, Any] = {
+    "rank": 3,
+    "grid": 5,
+    "burn_in": 6,
+    "thin": 3,
+    "save_draws": 3,
+    "evaluate_every": 4,
+}
+#: Faults that delay iterations, so that a job can be stopped in the middle on fast and on slow
+#: machines.
 SLOW = injected("iteration=sleep:0.1,at=*")
 
 
 def prepare(folder: Path) -> Path:
-    """Write ratings into the folder that jobs are submitted from; their script, run and logs go there, too."""
-    write_planted(folder / "ratings.h5", rows=200, columns=120)  # the default sampler's step is too large for fewer
+    """Write ratings into the folder that jobs are submitted from; their script, run and logs go
+    there, too.
+    """
+    write_planted(
+        folder / "ratings.h5", rows=200, columns=120
+    )  # the default sampler's step is too large for fewer
     return folder
 
 
-def write_script(kind: str, folder: Path, edits: Mapping[str, str] = MappingProxyType({}), **settings: Any) -> Path:
-    """Write the script of `launch/`, edited as by a user: two processes, settings, `edits`; and the file it reads."""
+def write_script(
+    kind: str, folder: Path, edits: Mapping[str, str] = MappingProxyType({}), **settings: Any
+) -> Path:
+    """Write the script of `launch/`, edited as by a user: two processes, settings, `edits`; and the
+    file it reads.
+    """
     name, fewer = SCRIPTS[kind]
     given = options_of(SETTINGS | settings)
     options = {"options=(--resume)": f"options=(--resume --sampler=psgld {' '.join(given)})"}
@@ -40,7 +56,9 @@ def write_script(kind: str, folder: Path, edits: Mapping[str, str] = MappingProx
     for old, new in {**fewer, **options, **edits}.items():
         assert text.count(old) == 1, f"{name}: {old}"
         text = text.replace(old, new)
-    shared = folder / "launch" if kind == "lsf" else folder  # as in a clone, or copied with the script
+    shared = (
+        folder / "launch" if kind == "lsf" else folder
+    )  # as in a clone, or copied with the script
     shared.mkdir(exist_ok=True)
     shutil.copy(LAUNCH / "job.sh", shared)
     path = folder / f"job.{kind}"
@@ -60,7 +78,9 @@ def expected(iterations: int) -> str:
 
 
 def not_getting_on(folder: Path, python: str, status: int = 75) -> Path:
-    """Make a folder with a `dsgmcmc` whose sampling ends before its first checkpoint; else it is the real one."""
+    """Make a folder with a `dsgmcmc` whose sampling ends before its first checkpoint; else it is
+    the real one.
+    """
     program = folder / "bin" / "dsgmcmc"
     program.parent.mkdir(exist_ok=True)
     text = f'#!/bin/sh\n[ "$1" != sample ] || exit {status}\nexec "{python}" -m dsgmcmc "$@"\n'

@@ -13,7 +13,8 @@ from support import ROOT, Result, Running, fenced, run
 
 README = ROOT / "docker" / "README.md"
 WORKERS = 3
-#: Who works in the containers: Docker's usual first user where the tests run as root, else who runs them.
+#: Who works in the containers: Docker's usual first user where the tests run as root, else who runs
+#: them.
 UID = os.getuid() or 1000
 BUILD_TIMEOUT = 900.0
 
@@ -27,7 +28,9 @@ def find_compose() -> tuple[str, ...] | None:
 
 
 def missing() -> str:
-    """Reason why no containers can be started here, empty if they can; makes the base image of ours if needed."""
+    """Reason why no containers can be started here, empty if they can; makes the base image of ours
+    if needed.
+    """
     if not shutil.which("docker"):
         return "no docker command"
     answer = run("docker", "version")
@@ -41,7 +44,9 @@ def missing() -> str:
 
 def readme_commands() -> list[str]:
     """The commands of the first block of docker/README.md, which start a cluster and sample on it."""
-    return [line for line in fenced(README, "sh")[0].replace("\\\n", " ").splitlines() if line.strip()]
+    return [
+        line for line in fenced(README, "sh")[0].replace("\\\n", " ").splitlines() if line.strip()
+    ]
 
 
 class Cluster:
@@ -65,24 +70,36 @@ class Cluster:
         """Remove containers, network, volume and image."""
         self.compose("down", "--volumes", "--remove-orphans", "--timeout", "1")
         run("docker", "image", "rm", "--force", self.image)
-        run("docker", "image", "prune", "--force", "--filter", "label=dsgmcmc.stage=build")  # builders before BuildKit
+        run(
+            "docker", "image", "prune", "--force", "--filter", "label=dsgmcmc.stage=build"
+        )  # builders before BuildKit
 
     def left(self) -> str:
         """Names of its objects that are still there."""
         ours = ("ls", "--quiet", "--filter", f"label=com.docker.compose.project={self.name}")
-        left = docker("container", *ours, "--all") + docker("network", *ours) + docker("volume", *ours)
+        left = (
+            docker("container", *ours, "--all") + docker("network", *ours) + docker("volume", *ours)
+        )
         return left + docker("image", "ls", "--quiet", self.image)
 
     # ------------------------------------------------------------------ commands
 
     def type(self, line: str) -> Result:
-        """Run a line of the README in the folder docker; there is no terminal, and Compose may be the older one."""
-        line = line.replace("docker compose", " ".join(self._compose)).replace(" exec ", " exec -T ")
-        return run("bash", "-c", f"cd '{ROOT / 'docker'}' && {line}", env=self._env, timeout=BUILD_TIMEOUT)
+        """Run a line of the README in the folder docker; there is no terminal, and Compose may be
+        the older one.
+        """
+        line = line.replace("docker compose", " ".join(self._compose)).replace(
+            " exec ", " exec -T "
+        )
+        return run(
+            "bash", "-c", f"cd '{ROOT / 'docker'}' && {line}", env=self._env, timeout=BUILD_TIMEOUT
+        )
 
     def compose(self, *arguments: str) -> Result:
         """Run Compose with these arguments."""
-        return run(*self._compose, "--file", ROOT / "docker" / "compose.yaml", *arguments, env=self._env)
+        return run(
+            *self._compose, "--file", ROOT / "docker" / "compose.yaml", *arguments, env=self._env
+        )
 
     def up(self) -> None:
         """Have the head and all workers, whatever was done to them."""
@@ -107,7 +124,9 @@ class Cluster:
     def containers(self, service: str | None = None) -> list[str]:
         """Ids of the running containers."""
         labels = {"project": self.name} | ({"service": service} if service else {})
-        filters = [f"--filter=label=com.docker.compose.{label}={value}" for label, value in labels.items()]
+        filters = [
+            f"--filter=label=com.docker.compose.{label}={value}" for label, value in labels.items()
+        ]
         return docker("ps", "--quiet", *filters).split()
 
     def processes(self) -> dict[str, list[tuple[int, str]]]:

@@ -1,4 +1,6 @@
-"""A Slurm of one machine for the tests, with its own munged, slurmctld and slurmd; nothing of it is left afterwards."""
+"""A Slurm of one machine for the tests, with its own munged, slurmctld and slurmd; nothing of it is
+left afterwards.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from support import Result, kill, kill_session, processes, run, wait_until
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "scancel", "squeue")
 SYSTEM_PATH = f"{os.environ['PATH']}{os.pathsep}/usr/sbin{os.pathsep}/usr/local/sbin"
 ENDED = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL")
-#: A requeued job waits until its credential cannot be valid any more: cred_expire, by default 120 s.
+#: A requeued job waits until its credential cannot be valid any more: cred_expire, by default 120
+#: s.
 CONFIGURATION = """
 ClusterName=dsgmcmc-test
 SlurmctldHost={host}(127.0.0.1)
@@ -73,7 +76,9 @@ class Slurm:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if (self.folder / "slurm.conf").exists() and all(daemon.poll() is None for daemon in self._daemons):
+        if (self.folder / "slurm.conf").exists() and all(
+            daemon.poll() is None for daemon in self._daemons
+        ):
             self.command("scancel", "--state=PENDING")
             self.command("scancel", "--full", "--signal=KILL", "--state=RUNNING")
         for daemon in reversed(self._daemons):
@@ -89,7 +94,9 @@ class Slurm:
         kill(pid for pid, _, variables in processes() if mark in variables and pid not in daemons)
 
     def lose_node(self) -> None:
-        """Let the node die, with slurmd and all that it has started; the controller is told that it is DOWN."""
+        """Let the node die, with slurmd and all that it has started; the controller is told that it
+        is DOWN.
+        """
         slurmd = self._daemons.pop()
         kill_session(slurmd.pid)
         slurmd.wait()
@@ -111,9 +118,17 @@ class Slurm:
             for one in (first, second):
                 one.bind(("127.0.0.1", 0))
             ports = {"port": first.getsockname()[1], "port_of_slurmd": second.getsockname()[1]}
-        text = CONFIGURATION.format(host=socket.gethostname().partition(".")[0], folder=self.folder, **ports)
+        text = CONFIGURATION.format(
+            host=socket.gethostname().partition(".")[0], folder=self.folder, **ports
+        )
         (self.folder / "slurm.conf").write_text(text, encoding="utf-8")
-        files = {"socket": "socket", "key-file": "key", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
+        files = {
+            "socket": "socket",
+            "key-file": "key",
+            "pid-file": "pid",
+            "log-file": "log",
+            "seed-file": "seed",
+        }
         options = [f"--{option}={self.folder}/munge.{name}" for option, name in files.items()]
         self._daemon("munged", "--foreground", "--force", *options)
         self._until(lambda: (self.folder / "munge.socket").exists())
@@ -144,7 +159,9 @@ class Slurm:
         wait_until(holds, lambda: f"Slurm does not start\n{self._logs()}", 60)
 
     def _logs(self) -> str:
-        return "\n".join(f"{path.name}:\n{path.read_text()[-3000:]}" for path in self.folder.glob("*.out"))
+        return "\n".join(
+            f"{path.name}:\n{path.read_text()[-3000:]}" for path in self.folder.glob("*.out")
+        )
 
     def command(self, *command: str | Path, env: dict[str, str] | None = None) -> Result:
         """Run a command of this Slurm to its end."""
@@ -152,9 +169,13 @@ class Slurm:
 
     # ------------------------------------------------------------------ jobs
 
-    def submit(self, folder: Path, script: Path, *options: str, env: dict[str, str] | None = None) -> str:
+    def submit(
+        self, folder: Path, script: Path, *options: str, env: dict[str, str] | None = None
+    ) -> str:
         """Submit a job from a folder; return its number."""
-        done = self.command("sbatch", f"--chdir={folder}", "--parsable", *options, script, env=env).expect(0)
+        done = self.command(
+            "sbatch", f"--chdir={folder}", "--parsable", *options, script, env=env
+        ).expect(0)
         return done.out.strip()
 
     def job(self, number: str) -> dict[str, str]:

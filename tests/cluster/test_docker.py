@@ -5,29 +5,62 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from containers import BUILD_TIMEOUT, UID, WORKERS, Cluster, docker, inspect, missing, readme_commands
-from support import Running, digest, lacking, metrics, newest, options_of, run, wait_until, write_planted
+from containers import (
+    BUILD_TIMEOUT,
+    UID,
+    WORKERS,
+    Cluster,
+    docker,
+    inspect,
+    missing,
+    readme_commands,
+)
+from support import (
+    Running,
+    digest,
+    lacking,
+    metrics,
+    newest,
+    options_of,
+    run,
+    wait_until,
+    write_planted,
+)
 
 #: The first test waits for the base image, and for the image.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2 * BUILD_TIMEOUT)]
-SETTINGS = {"rank": 3, "grid": 5, "step_size": 0.02, "burn_in": 20, "thin": 10, "evaluate_every": 20, "save_draws": 3}
+SETTINGS = {
+    "rank": 3,
+    "grid": 5,
+    "step_size": 0.02,
+    "burn_in": 20,
+    "thin": 10,
+    "evaluate_every": 20,
+    "save_draws": 3,
+}
 OPTIONS = ["--sampler=psgld", *options_of(SETTINGS)]
 FOREVER = 10_000_000
-#: Seconds in which a job whose worker is gone has to end; without anybody who notices it would never.
+#: Seconds in which a job whose worker is gone has to end; without anybody who notices it would
+#: never.
 NOTICED = 120.0
 
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster as the first command of the README starts it, with the base image made if it cannot be pulled."""
+    """A cluster as the first command of the README starts it, with the base image made if it cannot
+    be pulled.
+    """
     if reason := missing():
         lacking(reason)
     cluster = Cluster(tmp_path_factory.mktemp("work"))
     try:
         write_planted(cluster.work / "planted.h5")
         cluster.type(readme_commands()[0]).expect(0)
-        # compiles the kernels that the tests share: for the watchdog of a hurried user a first start is a hang
-        cluster.head("dsgmcmc", "sample", "planted.h5", "--out", "first", "--iterations=40", *OPTIONS).expect(0)
+        # compiles the kernels that the tests share: for the watchdog of a hurried user a first
+        # start is a hang
+        cluster.head(
+            "dsgmcmc", "sample", "planted.h5", "--out", "first", "--iterations=40", *OPTIONS
+        ).expect(0)
         yield cluster
     finally:
         cluster.close()
@@ -44,7 +77,16 @@ def cluster(started: Cluster) -> Cluster:
 
 def forever(out: str, *more: str) -> tuple[str, ...]:
     """Command line, in the head, of a run that does not end by itself."""
-    return ("cluster-run", "sample", "planted.h5", "--out", out, f"--iterations={FOREVER}", *OPTIONS, *more)
+    return (
+        "cluster-run",
+        "sample",
+        "planted.h5",
+        "--out",
+        out,
+        f"--iterations={FOREVER}",
+        *OPTIONS,
+        *more,
+    )
 
 
 def sampling_in_each(cluster: Cluster) -> list[int]:
@@ -56,9 +98,13 @@ def sampling_in_each(cluster: Cluster) -> list[int]:
 
 
 def expect_same(cluster: Cluster, out: str, containers: int) -> None:
-    """Finish a run on so many containers, a little after where it is; compare it with one that was never stopped."""
+    """Finish a run on so many containers, a little after where it is; compare it with one that was
+    never stopped.
+    """
     alone, finish = f"{out}-alone", f"--iterations={newest(cluster.work / out) + 50}"
-    resumed = cluster.head("cluster-run", "sample", "planted.h5", "--out", out, "--resume", finish).expect(0)
+    resumed = cluster.head(
+        "cluster-run", "sample", "planted.h5", "--out", out, "--resume", finish
+    ).expect(0)
     assert f"{containers} process(es) on up to {containers} container(s)" in resumed.err
     cluster.head("dsgmcmc", "sample", "planted.h5", "--out", alone, finish, *OPTIONS).expect(0)
     assert digest(cluster.work / out) == digest(cluster.work / alone)
@@ -77,11 +123,21 @@ def test_the_commands_of_the_readme_sample_on_four_containers(started: Cluster) 
 
 
 def test_one_machine(cluster: Cluster) -> None:
-    """The image alone: no privileges, no network; `docker stop` writes a checkpoint, and the run goes on elsewhere."""
+    """The image alone: no privileges, no network; `docker stop` writes a checkpoint, and the run
+    goes on elsewhere.
+    """
     name, out = f"{cluster.name}-alone", cluster.work / "one"
     locked_up = ("--cap-drop=ALL", "--security-opt=no-new-privileges", "--network=none")
     mounted = ("--user", str(UID), "--volume", f"{cluster.work}:/work")
-    sample = ("dsgmcmc", "sample", "planted.h5", "--out", "one", f"--iterations={FOREVER}", *OPTIONS)
+    sample = (
+        "dsgmcmc",
+        "sample",
+        "planted.h5",
+        "--out",
+        "one",
+        f"--iterations={FOREVER}",
+        *OPTIONS,
+    )
     command = ("docker", "run", "--rm", "--name", name, *locked_up, *mounted, cluster.image)
     try:
         with Running((*command, "mpirun", "-n", "2", "--oversubscribe", *sample)) as running:
@@ -97,7 +153,8 @@ def test_one_machine(cluster: Cluster) -> None:
 
 
 def test_stopping_the_cluster_writes_a_checkpoint(cluster: Cluster) -> None:
-    """`docker compose stop` loses nothing of a run: the head goes first, while the workers still answer.
+    """`docker compose stop` loses nothing of a run: the head goes first, while the workers still
+    answer.
 
     There are more processes than containers, on which they are spread evenly.
     """
@@ -118,26 +175,38 @@ WATCHDOG = 30
 
 
 @pytest.mark.parametrize("loss", ["frozen", "cut"])
-def test_a_lost_worker_is_dropped_and_the_run_goes_on_by_itself(cluster: Cluster, loss: str) -> None:
+def test_a_lost_worker_is_dropped_and_the_run_goes_on_by_itself(
+    cluster: Cluster, loss: str
+) -> None:
     """Its machine hangs, or is cut off without a word: the others go on, and say who is gone."""
     worker, out = cluster.containers("worker")[1], cluster.work / loss
     ((name, network),) = inspect(worker)["NetworkSettings"]["Networks"].items()
     command = ("--checkpoint-every=100", f"--watchdog={WATCHDOG}")
     try:
-        with cluster.starting("cluster-run", "--retries", "1", *forever(loss, *command)[1:]) as running:
+        with cluster.starting(
+            "cluster-run", "--retries", "1", *forever(loss, *command)[1:]
+        ) as running:
             running.wait_for(out / "metrics.jsonl", 10)
             if loss == "frozen":
                 # the kernel does not always catch all processes of a busy container
-                wait_until(lambda: run("docker", "pause", worker).code == 0, lambda: f"{worker} cannot be paused")
+                wait_until(
+                    lambda: run("docker", "pause", worker).code == 0,
+                    lambda: f"{worker} cannot be paused",
+                )
             else:
                 docker("network", "disconnect", name, worker)
-            running.wait_for(out / "events.jsonl", 3, timeout=NOTICED)  # two jobs, and the checkpoint of the second
+            running.wait_for(
+                out / "events.jsonl", 3, timeout=NOTICED
+            )  # two jobs, and the checkpoint of the second
             running.wait_for(out / "metrics.jsonl", len(metrics(out)) + 2)
             cluster.head("pkill", "-USR1", "-x", "prterun").expect(0)
             result = running.wait(NOTICED).expect(75)
     finally:
         run("docker", "rm", "--force", worker)
-    assert f"the job was lost; no answer from {network['IPAddress']}. Going on from the newest checkpoint" in result.err
+    assert (
+        f"the job was lost; no answer from {network['IPAddress']}. Going on from the newest"
+        " checkpoint" in result.err
+    )
     expect_same(cluster, loss, WORKERS)
 
 
@@ -153,14 +222,20 @@ def test_a_link_that_is_cut_for_a_while_loses_nothing(cluster: Cluster, seconds:
         time.sleep(seconds)
         run(*link, "up").expect(0)
         after = len(metrics(out)) + 2
-        running.until(lambda: running.process.poll() is not None or len(metrics(out)) > after, "an end", NOTICED)
+        running.until(
+            lambda: running.process.poll() is not None or len(metrics(out)) > after,
+            "an end",
+            NOTICED,
+        )
         run("docker", "exec", cluster.containers("head")[0], "pkill", "-USR1", "-x", "prterun")
         assert running.wait(NOTICED).code in (70, 75)
     expect_same(cluster, out.name, 1 + WORKERS)
 
 
 def test_a_launcher_that_hangs_after_the_end_of_a_run_is_killed(cluster: Cluster) -> None:
-    """The daemon of one worker is stopped: mpirun waits for it for ever, and the command ends with its status."""
+    """The daemon of one worker is stopped: mpirun waits for it for ever, and the command ends with
+    its status.
+    """
     worker = cluster.containers("worker")[0]
     try:
         with cluster.starting(*forever("hung")) as running:
@@ -176,9 +251,14 @@ def test_a_launcher_that_hangs_after_the_end_of_a_run_is_killed(cluster: Cluster
 
 
 def test_nothing_has_privileges_and_nothing_is_open(cluster: Cluster) -> None:
-    """One user whose processes can gain no privileges; no port, a network that leads nowhere, read-only files."""
+    """One user whose processes can gain no privileges; no port, a network that leads nowhere,
+    read-only files.
+    """
     ask = "grep -hE '^(Cap(Inh|Prm|Eff|Bnd|Amb)|NoNewPrivs)' /proc/[0-9]*/status | sort -u"
-    none = "".join(f"Cap{kind}:\t{0:016x}\n" for kind in ("Amb", "Bnd", "Eff", "Inh", "Prm")) + "NoNewPrivs:\t1\n"
+    none = (
+        "".join(f"Cap{kind}:\t{0:016x}\n" for kind in ("Amb", "Bnd", "Eff", "Inh", "Prm"))
+        + "NoNewPrivs:\t1\n"
+    )
     for container, rows in cluster.processes().items():
         assert {uid for uid, _ in rows} == {UID}
         assert docker("exec", container, "sh", "-c", ask) == none
@@ -201,21 +281,32 @@ def test_only_the_head_is_let_in(cluster: Cluster) -> None:
 
 
 def test_a_changed_host_key_is_refused(cluster: Cluster) -> None:
-    """Something else that answers at a worker's address gets no program to run, nor is it left out silently."""
+    """Something else that answers at a worker's address gets no program to run, nor is it left out
+    silently.
+    """
     worker = cluster.containers("worker")[2]
-    change = "cd ~/.ssh && rm host_key && ssh-keygen -q -t ed25519 -N '' -f host_key && pkill -HUP -o sshd"
+    change = (
+        "cd ~/.ssh && rm host_key && ssh-keygen -q -t ed25519 -N '' -f host_key && pkill -HUP -o"
+        " sshd"
+    )
     docker("exec", worker, "sh", "-c", change)
     result = cluster.head("cluster-run", "sample", "planted.h5", "--out", "refused").expect(2)
     assert "Host key verification failed" in result.err
     assert not (cluster.work / "refused").exists()
     docker("restart", "--time", "1", worker)  # it shows its new key
-    cluster.head("cluster-run", "sample", "planted.h5", "--out", "accepted", "--iterations=40", *OPTIONS).expect(0)
+    cluster.head(
+        "cluster-run", "sample", "planted.h5", "--out", "accepted", "--iterations=40", *OPTIONS
+    ).expect(0)
 
 
 def test_private_keys_stay_in_memory(cluster: Cluster) -> None:
-    """Each container keeps its keys, which only its user can read; the volume that they share has public keys only."""
+    """Each container keeps its keys, which only its user can read; the volume that they share has
+    public keys only.
+    """
     ask = "cd ~/.ssh && stat --format='%a %U' $(grep -l PRIVATE *)"
     for container in cluster.containers():
         assert docker("exec", container, "sh", "-c", ask) == "600 dsgmcmc\n"
-        assert "tmpfs" in docker("exec", container, "stat", "--file-system", "--format=%T", "/home/dsgmcmc")
+        assert "tmpfs" in docker(
+            "exec", container, "stat", "--file-system", "--format=%T", "/home/dsgmcmc"
+        )
         assert run("docker", "exec", container, "grep", "-rl", "PRIVATE", "/keys").code == 1

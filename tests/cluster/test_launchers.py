@@ -1,4 +1,6 @@
-"""What a signal to the launcher of each MPI library does to the processes: the table of docs/clusters.md, measured."""
+"""What a signal to the launcher of each MPI library does to the processes: the table of
+docs/clusters.md, measured.
+"""
 
 import contextlib
 import os
@@ -12,7 +14,8 @@ import pytest
 from support import ROOT, kill, lacking, processes, wait_until
 
 pytestmark = pytest.mark.long
-#: A process that hears signals as `sample` does, and needs a second for its checkpoint; or ends with a status at once.
+#: A process that hears signals as `sample` does, and needs a second for its checkpoint; or ends
+#: with a status at once.
 PROCESS = """
 import os, signal, sys, time
 rank = int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"])
@@ -38,7 +41,10 @@ SIGNALS = ("SIGUSR1", "SIGTERM", "SIGINT", "SIGHUP", "SIGUSR2")
 
 
 class Launched(contextlib.AbstractContextManager):
-    """Two processes of `PROCESS` under the launcher of a library, in a session of their own. A context manager."""
+    """Two processes of `PROCESS` under the launcher of a library, in a session of their own.
+
+    A context manager.
+    """
 
     def __init__(self, library: str, folder: Path, *statuses: int) -> None:
         kind, name = LAUNCHERS[library]
@@ -48,7 +54,16 @@ class Launched(contextlib.AbstractContextManager):
         self.folder = folder
         path = f"{scripts}{os.pathsep}{os.environ['PATH']}"
         environment = {**os.environ, "PATH": path, "LAUNCHED": str(folder)}
-        line = [scripts / name.strip("`"), "-n", "2", sys.executable, "-c", PROCESS, folder, *map(str, statuses)]
+        line = [
+            scripts / name.strip("`"),
+            "-n",
+            "2",
+            sys.executable,
+            "-c",
+            PROCESS,
+            folder,
+            *map(str, statuses),
+        ]
         quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         self.process = subprocess.Popen(line, env=environment, start_new_session=True, **quiet)
 
@@ -58,7 +73,11 @@ class Launched(contextlib.AbstractContextManager):
 
     def alive(self) -> list[int]:
         """The launcher and what it has started, also after its end."""
-        return [pid for pid, _, variables in processes() if f"LAUNCHED={self.folder}".encode() in variables]
+        return [
+            pid
+            for pid, _, variables in processes()
+            if f"LAUNCHED={self.folder}".encode() in variables
+        ]
 
     def logs(self) -> list[list[str]]:
         """Lines of each process."""
@@ -89,14 +108,20 @@ def rows() -> dict[str, dict[str, str]]:
     text = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
     lines = re.findall(r"^\|(.*)\|$", text.partition("\n| sent to the launcher")[2], re.MULTILINE)
     cells = [[cell.strip() for cell in line.split("|")] for line in lines[1:]]
-    return {first: dict(zip(LAUNCHERS, rest, strict=True)) for first, *rest in cells if len(rest) == len(LAUNCHERS)}
+    return {
+        first: dict(zip(LAUNCHERS, rest, strict=True))
+        for first, *rest in cells
+        if len(rest) == len(LAUNCHERS)
+    }
 
 
 @pytest.mark.parametrize("library", LAUNCHERS)
 def test_signals_do_what_the_page_says(tmp_path: Path, library: str) -> None:
-    """Whether all processes hear it, have a second for a checkpoint, and with which status the launcher ends.
+    """Whether all processes hear it, have a second for a checkpoint, and with which status the
+    launcher ends.
 
-    All signals at once, each to a launcher of its own: those that wait for ever are waited for together.
+    All signals at once, each to a launcher of its own: those that wait for ever are waited for
+    together.
     """
     with contextlib.ExitStack() as stack:
         launched = {}
@@ -104,11 +129,17 @@ def test_signals_do_what_the_page_says(tmp_path: Path, library: str) -> None:
             (folder := tmp_path / sent).mkdir()
             launched[sent] = stack.enter_context(Launched(library, folder))
         for each in launched.values():
-            wait_until(lambda each=each: each.logs() == [["ready"]] * 2, lambda: f"{library} starts no processes", 60)
+            wait_until(
+                lambda each=each: each.logs() == [["ready"]] * 2,
+                lambda: f"{library} starts no processes",
+                60,
+            )
         for sent, each in launched.items():
             os.kill(each.process.pid, getattr(signal, sent))
         with contextlib.suppress(AssertionError):
-            wait_until(lambda: all(each.is_over() for each in launched.values()), lambda: "some go on", 10)
+            wait_until(
+                lambda: all(each.is_over() for each in launched.values()), lambda: "some go on", 10
+            )
         found = {sent: each.found() for sent, each in launched.items()}
     assert found == {sent: rows()[sent][library] for sent in SIGNALS}
 

@@ -39,23 +39,32 @@ def folder(tmp_path) -> Path:
 
 @pytest.fixture(scope="module")
 def limited(slurm, tmp_path_factory) -> tuple[str, Path]:
-    """A job whose time limit is too short. It takes more than a minute, so the other tests run meanwhile.
+    """A job whose time limit is too short.
 
-    A minute is Slurm's shortest limit. It looks at them every 30 s and warns at the last look that is early enough,
-    here 20 to 50 s after a start. A job that goes on takes longer than that on a slow machine, and raises its limit.
+    It takes more than a minute, so the other tests run meanwhile.
+
+    A minute is Slurm's shortest limit. It looks at them every 30 s and warns at the last look that
+    is early enough, here 20 to 50 s after a start. A job that goes on takes longer than that on a
+    slow machine, and raises its limit.
     """
     folder = prepare(tmp_path_factory.mktemp("limited"))
     limits = {"--time=01:00:00": "--time=00:01:00", "USR1@120": "USR1@10"}
-    job = script(folder, limits | slow_once(folder, "scontrol update JobId=$SLURM_JOB_ID TimeLimit=01:00:00"))
+    job = script(
+        folder, limits | slow_once(folder, "scontrol update JobId=$SLURM_JOB_ID TimeLimit=01:00:00")
+    )
     return slurm.submit(folder, job), folder
 
 
 def slow_once(folder: Path, then: str = ":") -> dict[str, str]:
-    """An environment that makes the first job of a folder so slow that it is stopped; those that go on run `then`."""
+    """An environment that makes the first job of a folder so slow that it is stopped; those that go
+    on run `then`.
+    """
     activate = folder / "environment" / "bin" / "activate"
     activate.parent.mkdir(parents=True)
     slow = " ".join(f"{name}={shlex.quote(value)}" for name, value in SLOW.items())
-    activate.write_text(f"if [ -e was-slow ]; then {then}; else touch was-slow; export {slow}; fi\n")
+    activate.write_text(
+        f"if [ -e was-slow ]; then {then}; else touch was-slow; export {slow}; fi\n"
+    )
     return {'# . "$HOME/dsgmcmc/bin/activate"': f". {shlex.quote(str(activate))}"}
 
 
@@ -77,18 +86,26 @@ def expect_one_restart(slurm: Slurm, number: str, folder: Path) -> None:
 
 
 def test_the_shipped_script_samples(limited, slurm, folder):
-    """The README's `sbatch launch/slurm.sbatch` with nothing changed but the number of processes: mpirun, defaults."""
-    run(*dsgmcmc("sample", folder / "ratings.h5", "--out", folder / "alone")).expect(0)  # compiles for both
+    """The README's `sbatch launch/slurm.sbatch` with nothing changed but the number of processes:
+    mpirun, defaults.
+    """
+    run(*dsgmcmc("sample", folder / "ratings.h5", "--out", folder / "alone")).expect(
+        0
+    )  # compiles for both
     number = slurm.submit(folder, ROOT / "launch" / "slurm.sbatch", "--ntasks-per-node=2")
     slurm.wait(number, folder, "COMPLETED")
-    assert re.search(rf"== .* job {number}, start 1 on .*: run, from iteration 0$", log(folder), re.MULTILINE)
+    assert re.search(
+        rf"== .* job {number}, start 1 on .*: run, from iteration 0$", log(folder), re.MULTILINE
+    )
     assert digest(folder / "run") == digest(folder / "alone")
 
 
 def test_a_bare_srun_is_refused(slurm, folder):
     """It starts processes that do not know each other, and would overwrite each other's files."""
     job = folder / "job.sbatch"
-    job.write_text("#!/bin/bash\n#SBATCH --output=job.log\nsrun dsgmcmc sample ratings.h5 --out run\n")
+    job.write_text(
+        "#!/bin/bash\n#SBATCH --output=job.log\nsrun dsgmcmc sample ratings.h5 --out run\n"
+    )
     number = slurm.submit(folder, job, "--ntasks=2")
     assert slurm.wait(number, folder, "FAILED")["ExitCode"] == "2:0"
     assert "With Slurm use `srun --mpi=pmix`" in log(folder)
@@ -125,7 +142,9 @@ def test_the_time_limit_requeues_until_all_is_sampled(limited, slurm):
 
 
 def test_a_node_that_is_lost_requeues(slurm, folder):
-    """Without a warning slurmd and the job die, and the node is DOWN; Slurm requeues the job, and the run goes on."""
+    """Without a warning slurmd and the job die, and the node is DOWN; Slurm requeues the job, and
+    the run goes on.
+    """
     number = slurm.submit(folder, script(folder, slow_once(folder), checkpoint_every=5))
     sampling(slurm, number, folder)
     wait_until(lambda: bool(steps(folder / "run" / "checkpoints" / "chain-0")), lambda: log(folder))

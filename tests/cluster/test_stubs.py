@@ -1,7 +1,7 @@
 """Job scripts for PBS, LSF and Flux under STUBS of these systems, which are not available here.
 
-The scripts, mpirun, the processes and their runs are real. A stub has the variables that the system sets, its commands,
-which only note their arguments, and its signals, as its manuals describe them.
+The scripts, mpirun, the processes and their runs are real. A stub has the variables that the system
+sets, its commands, which only note their arguments, and its signals, as its manuals describe them.
 """
 
 import os
@@ -63,13 +63,18 @@ class Batch:
             "STUB_MPIRUN": str(shutil.which("mpirun", path=path)),
             "STUB_WALLTIME": "01:00:00",
         } | {
-            "pbs": {"PBS_JOBID": "42.stub", "PBS_O_WORKDIR": str(folder), "PBS_NODEFILE": str(hosts)},
+            "pbs": {
+                "PBS_JOBID": "42.stub",
+                "PBS_O_WORKDIR": str(folder),
+                "PBS_NODEFILE": str(hosts),
+            },
             "lsf": {"LSB_JOBID": "42", "LSB_DJOB_HOSTFILE": str(hosts), "LSB_DJOB_NUMPROC": "2"},
             "flux": {"FLUX_JOB_ID": "f42"},
         }[kind]
 
     def run(self, script: Path, code: int, *, warned: bool = False, **environment: str) -> str:
-        """Run a job to its end, and return its log; it is `warned` after a few iterations, and has this status.
+        """Run a job to its end, and return its log; it is `warned` after a few iterations, and has
+        this status.
 
         The system runs a copy of the script, in a folder of its choice.
         """
@@ -101,7 +106,9 @@ class Batch:
         return self.calls("qsub", "flux --parent batch")
 
 
-@pytest.fixture(params=["pbs", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("lsf", "flux"))])
+@pytest.fixture(
+    params=["pbs", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("lsf", "flux"))]
+)
 def batch(request, tmp_path) -> Batch:
     folder = tmp_path / "with space"
     folder.mkdir()
@@ -112,7 +119,8 @@ pbs = pytest.mark.parametrize("batch", ["pbs"], indirect=True)
 
 
 def test_the_warning_stops_and_requeues_once_and_the_next_job_goes_on(batch):
-    """A job ends with a checkpoint, status 75 and one request; the job that it requests ends with the right bits.
+    """A job ends with a checkpoint, status 75 and one request; the job that it requests ends with
+    the right bits.
 
     A real mpirun takes the command line of the launcher, on the machines that the system names.
     """
@@ -129,15 +137,25 @@ def test_the_warning_stops_and_requeues_once_and_the_next_job_goes_on(batch):
     assert digest(batch.folder / "run") == expected(60)
     assert len(batch.requeues()) == (batch.kind != "lsf")
     by_hosts = f"mpirun --hostfile {batch.home}/hosts -n 2 --bind-to core "
-    launch = "flux run --nodes=1 --ntasks=2 -o cpu-affinity=per-task " if batch.kind == "flux" else by_hosts
+    launch = (
+        "flux run --nodes=1 --ntasks=2 -o cpu-affinity=per-task "
+        if batch.kind == "flux"
+        else by_hosts
+    )
     assert len(batch.calls(launch)) == 2
 
 
 @pytest.mark.parametrize(
-    ("status", "said"), [(75, "no newer checkpoint than at the start"), (0, "not all iterations were made. To go on: ")]
+    ("status", "said"),
+    [
+        (75, "no newer checkpoint than at the start"),
+        (0, "not all iterations were made. To go on: "),
+    ],
 )
 def test_a_run_that_does_not_get_on_is_not_requeued(batch, status, said):
-    """A job whose limit is too short must not start for ever, nor pass for finished after mpirun lost a host."""
+    """A job whose limit is too short must not start for ever, nor pass for finished after mpirun
+    lost a host.
+    """
     not_getting_on(batch.home, sys.executable, status)
     assert said in batch.run(write_script(batch.kind, batch.folder, iterations=40), 1)
     assert not batch.requeues()
@@ -147,7 +165,9 @@ def test_a_run_that_does_not_get_on_is_not_requeued(batch, status, said):
 @pbs
 def test_pbs_is_warned_by_the_script_itself(batch):
     """PBS sends no signal before the walltime is over, so the script asks for the walltime."""
-    script = write_script(batch.kind, batch.folder, {"warning=120": "warning=90"}, iterations=100000)
+    script = write_script(
+        batch.kind, batch.folder, {"warning=120": "warning=90"}, iterations=100000
+    )
     batch.run(script, 75, STUB_WALLTIME="00:01:36", **SLOW)
     assert len(batch.requeues()) == 1
 

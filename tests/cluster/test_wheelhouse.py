@@ -1,4 +1,6 @@
-"""Installation on nodes without a network: the commands of docs/clusters.md, with the network really cut."""
+"""Installation on nodes without a network: the commands of docs/clusters.md, with the network
+really cut.
+"""
 
 import os
 import shlex
@@ -16,17 +18,25 @@ TIMEOUT = 600
 def shell(script: str, folder: Path, *before: str, **environment: str) -> str:
     """Run lines as their reader would, up to the first that fails; their output."""
     lines = f"exec 2>&1; cd {shlex.quote(str(folder))}\n{script}"
-    return run(*before, "bash", "-euo", "pipefail", "-c", lines, env=environment, timeout=TIMEOUT).expect(0).out
+    return (
+        run(*before, "bash", "-euo", "pipefail", "-c", lines, env=environment, timeout=TIMEOUT)
+        .expect(0)
+        .out
+    )
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
-    """Names at the top of the repository that a copy leaves out: environments, and files that are made there."""
+    """Names at the top of the repository that a copy leaves out: environments, and files that are
+    made there.
+    """
     left_out = shutil.ignore_patterns(".venv*", ".git", "runs", "downloads")
     return left_out(folder, names) if folder == str(ROOT) else set()
 
 
 @pytest.mark.long
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can cut the network of a process (unshare --net)")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can cut the network of a process (unshare --net)"
+)
 @pytest.mark.timeout(2 * TIMEOUT)
 def test_the_wheelhouse_is_all_that_a_node_needs(tmp_path: Path) -> None:
     """All wheels are there, and mpi4py is built with the MPI of the module."""
@@ -34,7 +44,9 @@ def test_the_wheelhouse_is_all_that_a_node_needs(tmp_path: Path) -> None:
     if missing:
         lacking(f"not installed: {missing}")
     install, collect = fenced(ROOT / "docs" / "clusters.md", "bash")
-    install = install.replace("/path/to/this/repository", "--no-index --find-links=wheelhouse dsgmcmc")
+    install = install.replace(
+        "/path/to/this/repository", "--no-index --find-links=wheelhouse dsgmcmc"
+    )
     source = tmp_path / "source"
     shutil.copytree(ROOT, source, ignore=_left_out)
     shell(collect, source)
@@ -56,8 +68,15 @@ def test_the_wheelhouse_is_all_that_a_node_needs(tmp_path: Path) -> None:
 
     python = home / "dsgmcmc" / "bin" / "python"
     libraries = (home / "dsgmcmc").glob("lib/python3*/site-packages/mpi4py/MPI*.so")
-    assert [path.name.count(".") for path in libraries] == [2], "a wheel's, which has one for every kind of MPI"
+    assert [path.name.count(".") for path in libraries] == [2], (
+        "a wheel's, which has one for every kind of MPI"
+    )
     data = write_planted(tmp_path / "r.h5")
     up = f"ip link set lo up 2>/dev/null || true; {module}/mpirun -n 2 {python.parent}/dsgmcmc"
-    output = shell(f"{up} sample {data} --out run --rank 2 --iterations 8 --grid 2", tmp_path, *offline, HOME=str(home))
+    output = shell(
+        f"{up} sample {data} --out run --rank 2 --iterations 8 --grid 2",
+        tmp_path,
+        *offline,
+        HOME=str(home),
+    )
     assert "on 2 process(es)" in output

@@ -1,8 +1,10 @@
-"""Makes a process fail for real, from outside: functions of the product or of the system are wrapped before they run.
+"""Makes a process fail for real, from outside: functions of the product or of the system are
+wrapped before they run.
 
-A fault is ``POINT=ACTION[,rank=R][,at=N][,path=TEXT]``: process R (by default all) does ACTION when it comes to POINT
-for the N-th time (by default the first; ``at=*`` every time), where only calls with TEXT in a path count. Points are
-keys of `POINTS`; with ``.done`` the action comes after the call, not before it. Actions:
+A fault is ``POINT=ACTION[,rank=R][,at=N][,path=TEXT]``: process R (by default all) does ACTION when
+it comes to POINT for the N-th time (by default the first; ``at=*`` every time), where only calls
+with TEXT in a path count. Points are keys of `POINTS`; with ``.done`` the action comes after the
+call, not before it. Actions:
 
 ``raise``       an unexpected exception
 ``kill``        SIGKILL to itself
@@ -10,8 +12,8 @@ keys of `POINTS`; with ``.done`` the action comes after the call, not before it.
 ``sleep:S``     S seconds of sleep
 ``ENOSPC``      the `OSError` of that name (any name of `errno`)
 
-Faults of a started process are in ``DSGMCMC_TEST_FAULTS``, separated by ``;``, with this folder on ``PYTHONPATH``:
-`sitecustomize` installs them.
+Faults of a started process are in ``DSGMCMC_TEST_FAULTS``, separated by ``;``, with this folder on
+``PYTHONPATH``: `sitecustomize` installs them.
 """
 
 import errno
@@ -29,14 +31,18 @@ from typing import Any
 
 VARIABLE = "DSGMCMC_TEST_FAULTS"
 
-#: Functions that are wrapped, as module and name. Those of the system are called by whatever writes files.
+#: Functions that are wrapped, as module and name. Those of the system are called by whatever writes
+#: files.
 POINTS = {
     "load": [("dsgmcmc.model.blocks", "RatingBlocks._read_train")],
     "iteration": [("dsgmcmc.runs.chain", "Chain._iterate")],
     "start": [("dsgmcmc.runs.chain", "Chain.start")],
     "fall back": [("dsgmcmc.runs.chain", "Chain._fall_back")],
     "load model": [("dsgmcmc.runs.chain", "Chain._load_model")],
-    "exchange": [("dsgmcmc.parallel.ring", "Move.finish"), ("dsgmcmc.parallel.ring", "SharedTour._wait")],
+    "exchange": [
+        ("dsgmcmc.parallel.ring", "Move.finish"),
+        ("dsgmcmc.parallel.ring", "SharedTour._wait"),
+    ],
     "reduce": [("dsgmcmc.parallel.ring", "Ring.reduce")],
     "snapshot": [("dsgmcmc.storage.store", "SnapshotWriter.make")],
     "shard": [("dsgmcmc.storage.store", "SnapshotWriter.shard")],
@@ -48,7 +54,12 @@ POINTS = {
     "remove": [("shutil", "rmtree")],
 }
 
-_SIGNALS = {"kill": signal.SIGKILL, "usr1": signal.SIGUSR1, "term": signal.SIGTERM, "int": signal.SIGINT}
+_SIGNALS = {
+    "kill": signal.SIGKILL,
+    "usr1": signal.SIGUSR1,
+    "term": signal.SIGTERM,
+    "int": signal.SIGINT,
+}
 
 
 class Fault:
@@ -70,7 +81,9 @@ class Fault:
     def meet(self, arguments: tuple[Any, ...]) -> None:
         """Fail if it is time."""
         rank = os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", "0"))
-        if self.rank not in ("*", rank) or not any(self.path in str(argument) for argument in arguments):
+        if self.rank not in ("*", rank) or not any(
+            self.path in str(argument) for argument in arguments
+        ):
             return
         self.passed += 1
         if self.at not in ("*", str(self.passed)):
@@ -138,7 +151,12 @@ class _WhenImported:
         self._faults = faults
 
     def find_spec(self, module_name: str, path: Any, target: Any = None) -> Any:
-        wanted = [(name, fault) for fault in self._faults for module, name in fault.functions if module == module_name]
+        wanted = [
+            (name, fault)
+            for fault in self._faults
+            for module, name in fault.functions
+            if module == module_name
+        ]
         spec = importlib.machinery.PathFinder.find_spec(module_name, path) if wanted else None
         if spec is None or spec.loader is None:
             return None

@@ -1,4 +1,6 @@
-"""Fixtures of tests that run under ``mpirun -n P python -m pytest --with-mpi tests/mpi``, on every process alike."""
+"""Fixtures of tests that run under ``mpirun -n P python -m pytest --with-mpi tests/mpi``, on every
+process alike.
+"""
 
 import traceback
 from collections.abc import Callable, Iterator
@@ -32,8 +34,8 @@ def comm() -> MPI.Comm:
 def together(comm: MPI.Comm) -> Together:
     """Context for assertions: if one process fails in it, all fail.
 
-    Without it a process that failed would leave the others waiting in the next collective call. Nothing inside
-    communicates.
+    Without it a process that failed would leave the others waiting in the next collective call.
+    Nothing inside communicates.
     """
 
     @contextmanager
@@ -67,7 +69,11 @@ FILES: dict[str, dict[str, Any]] = {
 def files(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The paths of `FILES`."""
     folder = tmp_path_factory.mktemp("data")
-    paths = {name: write_planted(folder / f"{name}.h5", **how) for name, how in FILES.items()} if comm.rank == 0 else {}
+    paths = (
+        {name: write_planted(folder / f"{name}.h5", **how) for name, how in FILES.items()}
+        if comm.rank == 0
+        else {}
+    )
     return comm.bcast(paths, root=0)
 
 

@@ -17,13 +17,19 @@ pytestmark = [pytest.mark.mpi, pytest.mark.once, pytest.mark.long]
 
 
 @pytest.mark.timeout(600, method="thread")  # the kernels of all models are compiled first
-def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, mpi_tmp_path: Path, monkeypatch) -> None:
-    """All figures except seconds have the same bits, also if the first attempts end before and after half a chain."""
+def test_the_choice_does_not_depend_on_the_processes(
+    comm: MPI.Comm, together, mpi_tmp_path: Path, monkeypatch
+) -> None:
+    """All figures except seconds have the same bits, also if the first attempts end before and
+    after half a chain.
+    """
     monkeypatch.setattr(comparing, "MAX_SWEEPS", 80)
     data, folder = mpi_tmp_path / "r.h5", mpi_tmp_path / "compare"
 
     def compare(processes: Comm, folder: Path) -> Comparison:
-        return Comparing(processes, RatingsSource(data), folder, {"grid": 5, "rank": 3}, quiet=True).run()
+        return Comparing(
+            processes, RatingsSource(data), folder, {"grid": 5, "rank": 3}, quiet=True
+        ).run()
 
     with together():
         if comm.rank == 0:  # first, so that one process compiles the kernels of all
@@ -34,7 +40,11 @@ def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, m
         work(*arguments)
         raise KeyboardInterrupt
 
-    for name, work in (("_sample", Comparing._sample), ("_go_on", lambda *_: None), ("_go_on", Comparing._go_on)):
+    for name, work in (
+        ("_sample", Comparing._sample),
+        ("_go_on", lambda *_: None),
+        ("_go_on", Comparing._go_on),
+    ):
         with monkeypatch.context() as patched:
             patched.setattr(Comparing, name, lambda *given, work=work: stopped_after(work, *given))
             with pytest.raises(KeyboardInterrupt):
@@ -44,5 +54,12 @@ def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, m
     with together():
         if comm.rank == 0:
             assert not folder.exists()
-            models = [[model.model_copy(update={"seconds": 0}) for model in table.models] for table in (again, alone)]
-            assert (models[0], again.recommended, again.best) == (models[1], alone.recommended, alone.best)
+            models = [
+                [model.model_copy(update={"seconds": 0}) for model in table.models]
+                for table in (again, alone)
+            ]
+            assert (models[0], again.recommended, again.best) == (
+                models[1],
+                alone.recommended,
+                alone.best,
+            )

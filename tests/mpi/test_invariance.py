@@ -1,6 +1,8 @@
-"""The chain does not know the machine: equal bits for any number of processes, in one go or resumed.
+"""The chain does not know the machine: equal bits for any number of processes, in one go or
+resumed.
 
-Everything is compared with a run of one process in one go. On three processes the last part is resumed on two.
+Everything is compared with a run of one process in one go. On three processes the last part is
+resumed on two.
 """
 
 import json
@@ -24,7 +26,14 @@ pytestmark = pytest.mark.mpi
 SCHEDULES = ("shuffled", "cyclic", "random")
 PRIORS = ("fixed", "normal-gamma", "normal-wishart")
 NOISES = ("shared", "by-user", "both")
-BASE: dict[str, Any] = {"rank": 3, "grid": 5, "burn_in": 4, "thin": 3, "evaluate_every": 4, "save_draws": 2}
+BASE: dict[str, Any] = {
+    "rank": 3,
+    "grid": 5,
+    "burn_in": 4,
+    "thin": 3,
+    "evaluate_every": 4,
+    "save_draws": 2,
+}
 STEPS = {"baoab": 0.02}  # the default is for real data, not for 250 ratings
 INDEPENDENT = ("sgnht",)  # take random parts alone
 
@@ -34,8 +43,12 @@ def settings_of(sampler: str, **more: Any) -> dict[str, Any]:
     return {**BASE, "sampler": section, "iterations": 17, **more}
 
 
-def compare(comm: MPI.Comm, together, data: Path, folder: Path, settings: dict[str, Any], stops: list[int]) -> None:
-    """One go on one process against all processes in several goes, the last of them on one process less."""
+def compare(
+    comm: MPI.Comm, together, data: Path, folder: Path, settings: dict[str, Any], stops: list[int]
+) -> None:
+    """One go on one process against all processes in several goes, the last of them on one process
+    less.
+    """
     with together():
         if comm.rank == 0:
             assert sample(MPI.COMM_SELF, data, folder / "one", **settings) == 0
@@ -44,7 +57,9 @@ def compare(comm: MPI.Comm, together, data: Path, folder: Path, settings: dict[s
         group = comm.Split(int(fewer and comm.rank == comm.size - 1), comm.rank)
         with together():  # an error is raised on all processes of the group alike
             if not (fewer and comm.rank == comm.size - 1):
-                more = {"iterations": iterations} if number else {**settings, "iterations": iterations}
+                more = (
+                    {"iterations": iterations} if number else {**settings, "iterations": iterations}
+                )
                 assert sample(group, data, folder / "many", resume=number > 0, **more) == 0
     with together():
         if comm.rank == 0:
@@ -52,11 +67,13 @@ def compare(comm: MPI.Comm, together, data: Path, folder: Path, settings: dict[s
 
 
 def pairs() -> list[Any]:
-    """A covering array: any two of samplers, schedules, priors and noises meet, in three cases a sampler.
+    """A covering array: any two of samplers, schedules, priors and noises meet, in three cases a
+    sampler.
 
-    Case k of sampler s has schedule k, prior k + s and noise k + 2 s, modulo 3, as in the orthogonal array of nine
-    runs: two columns differ by s or 2 s, which takes all values. A sampler of independent parts has the random
-    schedule in all three cases. One case a sampler also runs on other numbers of processes and with other libraries.
+    Case k of sampler s has schedule k, prior k + s and noise k + 2 s, modulo 3, as in the
+    orthogonal array of nine runs: two columns differ by s or 2 s, which takes all values. A sampler
+    of independent parts has the random schedule in all three cases. One case a sampler also runs on
+    other numbers of processes and with other libraries.
     """
     cases = []
     for (s, sampler), k in product(enumerate(for_ratings()), range(3)):
@@ -68,17 +85,33 @@ def pairs() -> list[Any]:
 
 @pytest.mark.parametrize(("sampler", "schedule", "prior", "noise"), pairs())
 def test_number_of_processes_and_resuming(
-    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, schedule: str, prior: str, noise: str
+    comm: MPI.Comm,
+    together,
+    data: Path,
+    mpi_tmp_path: Path,
+    sampler: str,
+    schedule: str,
+    prior: str,
+    noise: str,
 ) -> None:
-    """Any two of samplers, schedules, priors and noises meet in a run that is stopped within a sweep."""
+    """Any two of samplers, schedules, priors and noises meet in a run that is stopped within a
+    sweep.
+    """
     settings = settings_of(sampler, schedule=schedule, prior=prior, noise=noise)
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 
 def case(
-    sampler: str, file: str = "plain", stops: tuple[float, ...] = (7, 17), *, of: Any = (), **settings: Any
+    sampler: str,
+    file: str = "plain",
+    stops: tuple[float, ...] = (7, 17),
+    *,
+    of: Any = (),
+    **settings: Any,
 ) -> tuple[str, dict[str, Any], list[int]]:
-    """A file, settings, and the iterations after which a run stops and ends, from sweeps; `of` are of the sampler."""
+    """A file, settings, and the iterations after which a run stops and ends, from sweeps; `of` are
+    of the sampler.
+    """
     sweep = 5 if sampler == "psgld" and stops != (7, 17) else 1
     ends = [round(stop * sweep) for stop in stops]
     thin = {"thin": sweep} if file in ("described", "timed") else {}
@@ -91,21 +124,32 @@ ORDINAL = {"likelihood": "ordinal-logit"}
 TIME = {"time_levels": "user,item", "noise": "both"}
 CASES = {
     # state and sums that exist under these settings of a sampler alone
-    "published splitting": case("sghmc", of={"splitting": "published", "metric": "identity", "refresh": 3}),
+    "published splitting": case(
+        "sghmc", of={"splitting": "published", "metric": "identity", "refresh": 3}
+    ),
     "baoab, kronecker": case("baoab", of={"metric": "kronecker"}),
     "sghmc, kronecker": case("sghmc", of={"metric": "kronecker", "refresh": 3}),
     "one thermostat": case("sgnht", of={"thermostat": "scalar", "metric": "identity"}),
     "a thermostat an element": case("sgnht", of={"thermostat": "element"}),
     "hamcmc, fisher": case("hamcmc", of={"metric": "fisher"}),
-    # stopped before the first step of every sub-chain, in the first 2 M + 1 steps, while v is frozen, and after
-    "hamcmc, phases": case("hamcmc", "plain", (*range(1, 9), 17), of={"memory": 2}, schedule="cyclic", thin=5),
+    # stopped before the first step of every sub-chain, in the first 2 M + 1 steps, while v is
+    # frozen, and after
+    "hamcmc, phases": case(
+        "hamcmc", "plain", (*range(1, 9), 17), of={"memory": 2}, schedule="cyclic", thin=5
+    ),
     "hamcmc, phases of v": case(
-        "hamcmc", "plain", (*range(1, 11), 17), of={"memory": 3, "metric": "diagonal"}, schedule="random", thin=5
+        "hamcmc",
+        "plain",
+        (*range(1, 11), 17),
+        of={"memory": 3, "metric": "diagonal"},
+        schedule="random",
+        thin=5,
     ),
     # blocks that are large travel as messages
     "large blocks, baoab": case("baoab", **BOTH),
     "large blocks, hamcmc": case("hamcmc", **BOTH),
-    # stopped between two looks at the curvature of single rows, which come less often once a chain has settled
+    # stopped between two looks at the curvature of single rows, which come less often once a chain
+    # has settled
     "bounds kept from before": case("baoab", stops=(23, 27)),
     # rank 0: rows of one number, and priors over no columns
     "biases, baoab": case("baoab", rank=0, **BOTH),
@@ -115,30 +159,40 @@ CASES = {
     "implicit, baoab": case("baoab", stops=(12, 30), implicit_features="both", **BOTH),
     "implicit, psgld": case("psgld", stops=(2.4, 6), implicit_features="both", **BOTH),
     "implicit, gibbs": case("gibbs", stops=(12, 30), implicit_features="both", **BOTH),
-    # B is drawn from sums over blocks, whether the columns are at home or not; stopped between two draws of it
+    # B is drawn from sums over blocks, whether the columns are at home or not; stopped between two
+    # draws of it
     "features, baoab": case("baoab", "described", (14, 23), **BOTH),
     "features, psgld": case("psgld", "described", (14.5, 23), prior="normal-wishart", **BOTH),
-    # groups of rows at home and of columns on their way, with parts anywhere; stopped between two draws
+    # groups of rows at home and of columns on their way, with parts anywhere; stopped between two
+    # draws
     "time, implicit": case("baoab", "timed", (8, 14), implicit_features="both", **TIME),
     "time, levels": case("baoab", "timed", (8, 14), thresholds="user", **ORDINAL, **TIME),
-    "time, counts": case("psgld", "timed", (8.5, 14), time_levels="item:4,user:page", likelihood="negative-binomial"),
+    "time, counts": case(
+        "psgld", "timed", (8.5, 14), time_levels="item:4,user:page", likelihood="negative-binomial"
+    ),
     "time, heavy tails": case("baoab", "timed", (8, 14), likelihood="student-t", **TIME),
     "time, gibbs": case("gibbs", "timed", (8, 14), time_levels="item:3,user:page", noise="by-item"),
     # thresholds and scales move by ordered sums; their sums within a sweep are in the checkpoint
     "levels, own thresholds": case("baoab", "stars", thresholds="user", **ORDINAL, **BOTH),
-    "levels, noise of users": case("psgld", "stars", noise="by-user", implicit_features="both", **ORDINAL),
+    "levels, noise of users": case(
+        "psgld", "stars", noise="by-user", implicit_features="both", **ORDINAL
+    ),
     # thresholds of users who are columns travel, and their sums come home
     "turned levels, psgld": case("psgld", "turned stars", thresholds="user", **ORDINAL, **BOTH),
-    # the weight of a count in the metric follows from the totals of its row and column, wherever these are
+    # the weight of a count in the metric follows from the totals of its row and column, wherever
+    # these are
     "counts": case("baoab", "stars", likelihood="negative-binomial"),
-    "heavy tails": case("psgld", "stars", likelihood="student-t", noise="by-user", implicit_features="both"),
+    "heavy tails": case(
+        "psgld", "stars", likelihood="student-t", noise="by-user", implicit_features="both"
+    ),
     # the mean of logarithms is computed by every process
     "logarithms": case("baoab", "stars", likelihood="student-t", scale="log", **BOTH),
     # Gram matrices over all cells are ordered sums
     "clicks": case("baoab", of={"metric": "kronecker"}, likelihood="all-cells"),
     "clicks, gibbs": case("gibbs", likelihood="all-cells"),
 }
-#: Every estimator that a sampler can use instead of its own, and noises in turns, where an estimator serves both.
+#: Every estimator that a sampler can use instead of its own, and noises in turns, where an
+#: estimator serves both.
 OTHERS = [(name, gradient) for name in for_ratings() for gradient in SAMPLERS[name].gradients[1:]]
 for number, (name, gradient) in enumerate(OTHERS):
     noise = {} if number % 2 or GRADIENTS[gradient].fixed_likelihood else BOTH
@@ -148,10 +202,19 @@ for number, (name, gradient) in enumerate(OTHERS):
 @pytest.mark.once
 @pytest.mark.parametrize("name", CASES)
 def test_every_setting_with_state_or_sums_of_its_own(
-    comm: MPI.Comm, together, files: dict[str, Path], mpi_tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    comm: MPI.Comm,
+    together,
+    files: dict[str, Path],
+    mpi_tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
 ) -> None:
-    """Samplers, estimators, likelihoods and parts of the model: stopped on all processes, ended on one less."""
-    monkeypatch.setattr("dsgmcmc.samplers.metrics.REFRESH_EVERY", 1 if name == "bounds kept from before" else 3)
+    """Samplers, estimators, likelihoods and parts of the model: stopped on all processes, ended on
+    one less.
+    """
+    monkeypatch.setattr(
+        "dsgmcmc.samplers.metrics.REFRESH_EVERY", 1 if name == "bounds kept from before" else 3
+    )
     if name.startswith("large blocks"):
         monkeypatch.setattr(ring, "MAX_BLOCK_BYTES", 0)
     file, settings, ends = CASES[name]
@@ -168,7 +231,9 @@ def test_grids_with_and_without_biases(
 
 
 @pytest.mark.parametrize("chains", [2, 3])
-def test_chains_share_the_processes(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, chains: int) -> None:
+def test_chains_share_the_processes(
+    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, chains: int
+) -> None:
     """As many groups as chains, or chains in turn where there are fewer processes."""
     compare(comm, together, data, mpi_tmp_path, settings_of("psgld", chains=chains), [9, 17])
     with together():
@@ -183,28 +248,53 @@ def test_chains_share_the_processes(comm: MPI.Comm, together, data: Path, mpi_tm
 def test_chains_end_together_when_they_are_accurate(
     comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, chains: int, until: str
 ) -> None:
-    """At the same look on any number of processes, also where limits stopped them before, between looks and at one."""
-    mixing_fast = {"sampler": {"name": "baoab", "step_size": 0.15}, "prior": "fixed", "prior_precision": 20.0}
-    settings = {**BASE, **mixing_fast, "chains": chains, "until": until, "iterations": 300, "thin": 1, "burn_in": 20}
+    """At the same look on any number of processes, also where limits stopped them before, between
+    looks and at one.
+    """
+    mixing_fast = {
+        "sampler": {"name": "baoab", "step_size": 0.15},
+        "prior": "fixed",
+        "prior_precision": 20.0,
+    }
+    settings = {
+        **BASE,
+        **mixing_fast,
+        "chains": chains,
+        "until": until,
+        "iterations": 300,
+        "thin": 1,
+        "burn_in": 20,
+    }
     compare(comm, together, data, mpi_tmp_path, settings, [44, 60, 300])
     with together():
         if comm.rank == 0:
-            looks = [json.loads((mpi_tmp_path / run / "summary.json").read_text())["until"] for run in ("one", "many")]
+            looks = [
+                json.loads((mpi_tmp_path / run / "summary.json").read_text())["until"]
+                for run in ("one", "many")
+            ]
             assert looks[0] == looks[1]
             assert looks[0]["reached"]
             assert 60 < looks[0]["iteration"] < 300
-            ends = {steps(mpi_tmp_path / "many" / "posterior" / f"chain-{chain}")[0] for chain in range(chains)}
+            ends = {
+                steps(mpi_tmp_path / "many" / "posterior" / f"chain-{chain}")[0]
+                for chain in range(chains)
+            }
             assert ends == {looks[0]["iteration"]}
 
 
 @pytest.mark.parametrize("writers", [2, 1])
 def test_times_and_files_of_checkpoints_do_not_matter(
-    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writers: int
+    comm: MPI.Comm,
+    together,
+    data: Path,
+    mpi_tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    writers: int,
 ) -> None:
     """Saving every second iteration changes no bit of the draws, the posterior or the last state.
 
-    Nor does it matter how many processes write: of many, neighbours send their blocks to one, so that there are few
-    files.
+    Nor does it matter how many processes write: of many, neighbours send their blocks to one, so
+    that there are few files.
     """
     settings = settings_of("psgld")
     rare, often = mpi_tmp_path / "rare", mpi_tmp_path / "often"
@@ -216,7 +306,9 @@ def test_times_and_files_of_checkpoints_do_not_matter(
             assert digest(rare) == digest(often)
             checkpoints = often / "checkpoints" / "chain-0"
             assert steps(checkpoints) == [4, 16, 17]  # 4 is the end of burn-in, which stays
-            assert len(list((checkpoints / step_name(17)).glob("shard-*"))) == min(writers, comm.size)
+            assert len(list((checkpoints / step_name(17)).glob("shard-*"))) == min(
+                writers, comm.size
+            )
 
 
 @pytest.mark.once
@@ -224,7 +316,9 @@ def test_times_and_files_of_checkpoints_do_not_matter(
 def test_a_chain_that_diverged_begins_again_alike(
     comm: MPI.Comm, together, mpi_tmp_path: Path, data: Path, chains: int
 ) -> None:
-    """One process samples in one go; several stop at iterations at which the state is not looked at otherwise."""
+    """One process samples in one go; several stop at iterations at which the state is not looked at
+    otherwise.
+    """
     out, alone = mpi_tmp_path / "run", mpi_tmp_path / "alone"
     with together():
         if comm.rank == 0:  # first, so that one process compiles the kernels of all
@@ -242,7 +336,9 @@ def test_a_chain_that_diverged_begins_again_alike(
 def test_a_warm_start_is_a_function_of_the_run_and_the_seed(
     comm: MPI.Comm, together, mpi_tmp_path: Path, sampler: str
 ) -> None:
-    """A run on more ratings, on all processes and resumed after the earlier run is gone, is that of one process."""
+    """A run on more ratings, on all processes and resumed after the earlier run is gone, is that of
+    one process.
+    """
     folder, model = mpi_tmp_path, {"rank": 3, "noise": "both", "prior": "normal-wishart"}
     settings = {"grid": 5, "burn_in": 2, "thin": 2, "evaluate_every": 4, "save_draws": 2}
     chains = {"sampler": {"name": sampler}, "chains": 2, **settings}
@@ -251,9 +347,22 @@ def test_a_warm_start_is_a_function_of_the_run_and_the_seed(
         if comm.rank == 0:
             few = write_planted(folder / "few.h5", rows=22, columns=15)
             write_planted(grown)
-            assert sample(MPI.COMM_SELF, few, folder / "run", iterations=9, **model, **settings) == 0
+            assert (
+                sample(MPI.COMM_SELF, few, folder / "run", iterations=9, **model, **settings) == 0
+            )
             assert sample(MPI.COMM_SELF, grown, folder / "one", iterations=11, **started) == 0
-            assert sample(MPI.COMM_SELF, grown, folder / "cold", iterations=11, hyper_start=1, **model, **chains) == 0
+            assert (
+                sample(
+                    MPI.COMM_SELF,
+                    grown,
+                    folder / "cold",
+                    iterations=11,
+                    hyper_start=1,
+                    **model,
+                    **chains,
+                )
+                == 0
+            )
     assert sample(comm, grown, folder / "many", iterations=5, **started) == 0
     with together():
         if comm.rank == 0:

@@ -17,7 +17,8 @@ GRIDS = (4, 5, 7)
 @pytest.mark.parametrize("width", [1, 3, 20 * MESSAGE_COST + 1])
 @pytest.mark.parametrize("grid", GRIDS)
 def test_sums_have_the_bits_of_one_process(comm: MPI.Comm, together, grid: int, width: int) -> None:
-    """Partials are added in block order, narrow or in slices; the root makes the result that all get.
+    """Partials are added in block order, narrow or in slices; the root makes the result that all
+    get.
 
     Another order would differ in bits.
     """
@@ -43,7 +44,9 @@ def test_sums_have_the_bits_of_one_process(comm: MPI.Comm, together, grid: int, 
 
 
 def test_sums_of_a_diverged_chain_are_not_a_number_on_all(comm: MPI.Comm, together) -> None:
-    """An error of the root on such sums must not leave the others waiting: all learn that the chain has diverged."""
+    """An error of the root on such sums must not leave the others waiting: all learn that the chain
+    has diverged.
+    """
     ring = Ring(comm, 5)
 
     def finish(sums: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -1,4 +1,6 @@
-"""Shared column buffers: blocks in the memory of a node change hands, and nobody reads or writes another's block."""
+"""Shared column buffers: blocks in the memory of a node change hands, and nobody reads or writes
+another's block.
+"""
 
 import resource
 from pathlib import Path
@@ -28,12 +30,18 @@ def allocated(comm: MPI.Comm, node: int) -> SharedColumnBuffers | None:
     return Ring(comm, GRID).shared_buffers(sizes)
 
 
-@pytest.mark.parametrize("node", [0, 1, 2, 3], ids=["as it is", "one a node", "two a node", "three a node"])
-def test_tours_in_shared_memory_see_what_tours_by_message_see(comm: MPI.Comm, together, node: int) -> None:
-    """A tour shows every row block every column block once, in an order that depends on the row block alone.
+@pytest.mark.parametrize(
+    "node", [0, 1, 2, 3], ids=["as it is", "one a node", "two a node", "three a node"]
+)
+def test_tours_in_shared_memory_see_what_tours_by_message_see(
+    comm: MPI.Comm, together, node: int
+) -> None:
+    """A tour shows every row block every column block once, in an order that depends on the row
+    block alone.
 
-    There are many in a row, some of which leave the blocks where they end, with processes that are late now and then.
-    Each block is set anew before a tour: a process that began too early would change the blocks that others still read.
+    There are many in a row, some of which leave the blocks where they end, with processes that are
+    late now and then. Each block is set anew before a tour: a process that began too early would
+    change the blocks that others still read.
     """
     ring, shared = Ring(comm, GRID), allocated(comm, node)
     tour = SharedTour(ring, shared, length) if shared else None
@@ -59,7 +67,9 @@ def test_tours_in_shared_memory_see_what_tours_by_message_see(comm: MPI.Comm, to
             buffer += 1
             visited += 1
         if come_home:
-            wrong += [(number, c) for c in ring.blocks if (home[c] != 100 * number + c + GRID).any()]
+            wrong += [
+                (number, c) for c in ring.blocks if (home[c] != 100 * number + c + GRID).any()
+            ]
             if shared:
                 shared.release()
     with together():
@@ -68,9 +78,13 @@ def test_tours_in_shared_memory_see_what_tours_by_message_see(comm: MPI.Comm, to
         assert (shared is None) == (comm.size == 1 or node == 1)
 
 
-def test_no_shared_memory_is_left_behind(comm: MPI.Comm, together, mpi_tmp_path: Path, monkeypatch) -> None:
+def test_no_shared_memory_is_left_behind(
+    comm: MPI.Comm, together, mpi_tmp_path: Path, monkeypatch
+) -> None:
     """Its file is unlinked while it is still in use."""
-    monkeypatch.setattr(shared_buffers, "FOLDER", mpi_tmp_path)  # other jobs have files in the usual one
+    monkeypatch.setattr(
+        shared_buffers, "FOLDER", mpi_tmp_path
+    )  # other jobs have files in the usual one
     shared = allocated(comm, 0)
     comm.Barrier()
     with together():
@@ -79,14 +93,22 @@ def test_no_shared_memory_is_left_behind(comm: MPI.Comm, together, mpi_tmp_path:
 
 
 @pytest.mark.parametrize("whose", ["the first", "the last"])
-def test_without_shared_memory_there_are_no_shared_buffers(comm: MPI.Comm, together, whose: str) -> None:
-    """On any process, if one cannot have it: else some would wait for messages that others never send."""
-    files, memory = (resource.getrlimit(limit) for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_AS))
+def test_without_shared_memory_there_are_no_shared_buffers(
+    comm: MPI.Comm, together, whose: str
+) -> None:
+    """On any process, if one cannot have it: else some would wait for messages that others never
+    send.
+    """
+    files, memory = (
+        resource.getrlimit(limit) for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_AS)
+    )
     if whose == "the first" and comm.rank == 0:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1024, files[1]))  # no file may be larger
     elif whose == "the last" and comm.rank == comm.size - 1:
         held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (held + (8 << 20), memory[1]))  # of 20 MiB that are asked for
+        resource.setrlimit(
+            resource.RLIMIT_AS, (held + (8 << 20), memory[1])
+        )  # of 20 MiB that are asked for
     try:
         shared = Ring(comm, GRID).shared_buffers([MAX_BLOCK_BYTES // 4] * GRID)
     finally:

@@ -18,7 +18,9 @@ from dsgmcmc.types import Factor, ScheduleName
 pytestmark = pytest.mark.mpi
 
 
-@pytest.mark.parametrize(("sampler", "schedule"), [("psgld", "shuffled"), ("hamcmc", "random"), ("psgld", "cyclic")])
+@pytest.mark.parametrize(
+    ("sampler", "schedule"), [("psgld", "shuffled"), ("hamcmc", "random"), ("psgld", "cyclic")]
+)
 def test_as_many_bytes_are_sent_as_the_dry_run_says(
     comm: MPI.Comm, together, data: Path, sampler: str, schedule: ScheduleName
 ) -> None:
@@ -32,7 +34,11 @@ def test_as_many_bytes_are_sent_as_the_dry_run_says(
         target.begin(iteration)
         for _ in target.visit(send=True):
             pass
-        columns = [block for block in target.blocks() if block.factor == Factor.H and block.index not in before]
+        columns = [
+            block
+            for block in target.blocks()
+            if block.factor == Factor.H and block.index not in before
+        ]
         received += sum(block.buffer.nbytes for block in columns)
     counted = comm.allreduce(received) / sweeps
     with Ratings(data) as ratings:
@@ -46,7 +52,11 @@ def test_as_many_bytes_are_sent_as_the_dry_run_says(
     ("sampler", "noise", "tours"),
     [
         ("baoab", "both", [(3 + 3 + 2, True)]),  # position and gradient, weight and error
-        ("gibbs", "shared", [(3, False), (10, True)]),  # positions; then 6 of a Gram matrix, 3 of a moment, a square
+        (
+            "gibbs",
+            "shared",
+            [(3, False), (10, True)],
+        ),  # positions; then 6 of a Gram matrix, 3 of a moment, a square
     ],
 )
 def test_as_many_bytes_are_sent_in_a_tour_as_the_dry_run_says(

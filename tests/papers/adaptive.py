@@ -1,13 +1,15 @@
-"""[El Hanchi 2019], table 1 and figures 1 to 19: adaptive subsampling on the zeros and ones of MNIST.
+"""[El Hanchi 2019], table 1 and figures 1 to 19: adaptive subsampling on the zeros and ones of
+MNIST.
 
     python tests/papers/adaptive.py mnist.npz --out docs/figures                  # the small form
     python tests/papers/adaptive.py mnist.npz --out docs/figures --long 100000    # longer chains in 100 dimensions
     python tests/papers/adaptive.py mnist.npz --quick                             # to see that it runs
 
-The file has arrays of images (n, 28, 28) or (n, 784) and of labels (n,). Coefficients of a logistic regression on ten
-(figures 1 to 15) or a hundred (16 to 19) principal components, N(0, 1) before the data, 122 data an iteration, all
-chains from the mode. The truth is MALA in the coordinates in which the normal approximation at the mode is round, eight
-chains together. Noise of gradients is the largest eigenvalue of their exact covariance given theta and the tables.
+The file has arrays of images (n, 28, 28) or (n, 784) and of labels (n,). Coefficients of a logistic
+regression on ten (figures 1 to 15) or a hundred (16 to 19) principal components, N(0, 1) before the
+data, 122 data an iteration, all chains from the mode. The truth is MALA in the coordinates in which
+the normal approximation at the mode is round, eight chains together. Noise of gradients is the
+largest eigenvalue of their exact covariance given theta and the tables.
 """
 
 from math import sqrt
@@ -38,7 +40,9 @@ LAWS = {
 }
 MODIFIED = [name for name in LAWS if name.startswith("modified")]
 LABELS = ("MH", "stochastic MH", "modified MH", "austerity")
-KERNELS = dict(zip(LABELS, ("mh", "stochastic_mh", "modified_stochastic_mh", "austerity"), strict=True))
+KERNELS = dict(
+    zip(LABELS, ("mh", "stochastic_mh", "modified_stochastic_mh", "austerity"), strict=True)
+)
 DRAWN = ("LD, all data", "SGLD", "modified SGLD, weights as printed", "modified SGLD, `adaptive`")
 
 
@@ -50,12 +54,16 @@ class Problem:
         pixels = images[labels <= 1] / 255.0
         pixels -= pixels.mean(axis=0)
         _, vectors = np.linalg.eigh(pixels.T @ pixels)
-        self.density = density = Regression(pixels @ vectors[:, : -components - 1 : -1], labels[labels <= 1])
+        self.density = density = Regression(
+            pixels @ vectors[:, : -components - 1 : -1], labels[labels <= 1]
+        )
         self.grid = density.n_data // SIZE
 
         def energy(theta):
             at = theta[None]
-            return (density.energy(at) + prior_energy(density, at))[0], posterior_gradient(density, at)[0]
+            return (density.energy(at) + prior_energy(density, at))[0], posterior_gradient(
+                density, at
+            )[0]
 
         self.mode = minimize(energy, np.zeros(components), jac=True).x
         self.hessian = density.hessian(self.mode)
@@ -66,7 +74,9 @@ class Problem:
     def truth(self, number):
         """Draws (8 number, D) of the posterior itself."""
         density, root = self.density, np.linalg.inv(np.linalg.cholesky(self.hessian)).T
-        round_ = Regression(density.features @ root, density.responses, prior_precision=root.T @ root)
+        round_ = Regression(
+            density.features @ root, density.responses, prior_precision=root.T @ root
+        )
         round_.curvature = 1 - np.diag(round_.prior_precision)
         round_.start = np.linalg.solve(root, self.mode)
         sampler, target = prepare("mala", round_, rows=8, step_size=0.6 / len(self.mode) ** (1 / 3))
@@ -75,13 +85,19 @@ class Problem:
         return np.concatenate(states[number // 10 :])
 
     def chain(self, name, gradient, eps, iterations, look=None):
-        """States from the mode on, seconds, and the sampler; `look(target, sampler, iteration)` before iterations."""
+        """States from the mode on, seconds, and the sampler; `look(target, sampler, iteration)`
+        before iterations.
+        """
         step = eps * self.density.curvature.max()
-        sampler, target = prepare(name, self.density, grid=self.grid, step_size=step, gradient=gradient)
+        sampler, target = prepare(
+            name, self.density, grid=self.grid, step_size=step, gradient=gradient
+        )
         return *follow(sampler, target, iterations, self.mode, look=look), sampler
 
     def kernel(self, name, variance, iterations):
-        """States of a Metropolis kernel that walks with steps N(0, variance I), and what it counted."""
+        """States of a Metropolis kernel that walks with steps N(0, variance I), and what it
+        counted.
+        """
         more = {"batch": SIZE, "risk": 0.01} if name != "mh" else {}
         scale = sqrt(variance * self.density.n_data)
         sampler, target = prepare(name, self.density, proposal="walk", scale=scale, **more)
@@ -100,7 +116,9 @@ class Problem:
 
 
 def noise(density, sampler, target):
-    """Largest variance of the gradient at the state: of (sum a a^T / p - a a^T) / S for the terms a of all data."""
+    """Largest variance of the gradient at the state: of (sum a a^T / p - a a^T) / S for the terms a
+    of all data.
+    """
     block = target.block
     p, terms = np.full(density.n_data, 1 / density.n_data), density.gradients(block["theta"])[0]
     if type(sampler.gradient) in DATUM_GRADIENTS.values():
@@ -134,7 +152,9 @@ def along_one_path(problem, eps, iterations):
 
 
 def on_their_own(problem, eps, iterations):
-    """Noise of estimators along the chains that they drive: the paper's table 1, and its modified SGLD."""
+    """Noise of estimators along the chains that they drive: the paper's table 1, and its modified
+    SGLD.
+    """
     found = {}
     for name in ("SGLD", "SAGA", "IS", "IS-SAGA", *MODIFIED):
         seen = []
@@ -165,7 +185,16 @@ def laws(problem, iterations):
     """Table of what the chains of ten dimensions sample; the states of those that are drawn."""
     truth, kept = (problem.draws @ problem.axes).var(axis=0), {}
     print(f"\n{problem.size()}; variance along axes {truth[0]:.3g}, {truth[1]:.3g}")
-    head("", "widest variance", "narrowest", "error of mean", "of variance", "ACF at 10", "nothing added", "seconds")
+    head(
+        "",
+        "widest variance",
+        "narrowest",
+        "error of mean",
+        "of variance",
+        "ACF at 10",
+        "nothing added",
+        "seconds",
+    )
     for name, settings in LAWS.items():
         states, seconds, sampler = problem.chain(*settings, iterations + iterations // 2)
         kept[name] = states = states[iterations // 2 :]
@@ -184,7 +213,10 @@ def estimators(problem, number):
     widest = np.linalg.eigh(gradients.T @ gradients)[1][:, -1]
     head("estimate at the mode", "uniform sd", "uniform kurtosis", "sd by size", "kurtosis by size")
     lengths = np.linalg.norm(gradients, axis=1)
-    for what, terms, weights in (("U", energies, np.abs(energies)), ("gradient", gradients @ widest, lengths)):
+    for what, terms, weights in (
+        ("U", energies, np.abs(energies)),
+        ("gradient", gradients @ widest, lengths),
+    ):
         cells = []
         for share in (0.0, 0.5):
             p = share * weights / weights.sum() + (1 - share) / len(terms)
@@ -196,17 +228,32 @@ def estimators(problem, number):
 def kernels(problem, variance, iterations):
     """Figures 1, 10, 12: Metropolis kernels in ten dimensions."""
     truth = (problem.draws @ problem.axes).var(axis=0)
-    head("", "accepted", "longest stay", "evaluations a step", "widest variance", "narrowest variance")
+    head(
+        "",
+        "accepted",
+        "longest stay",
+        "evaluations a step",
+        "widest variance",
+        "narrowest variance",
+    )
     for label, name in KERNELS.items():
         states, metrics = problem.kernel(name, variance, iterations)
         moved = np.flatnonzero(np.any(np.diff(states, axis=0) != 0, axis=1))
         stay = int(np.diff(np.concatenate([[0], moved, [iterations]])).max())
         ratio = map(short, (states @ problem.axes).var(axis=0) / truth)
-        row(label, f"{metrics['acceptance']:.2f}", f"{stay:,}", f"{metrics['evaluations']:,.0f}", *ratio)
+        row(
+            label,
+            f"{metrics['acceptance']:.2f}",
+            f"{stay:,}",
+            f"{metrics['evaluations']:,.0f}",
+            *ratio,
+        )
 
 
 def against_calls(problem, long):
-    """Figures 16 to 19: errors of mean and variance from the mode on, over calls of gradients or energies."""
+    """Figures 16 to 19: errors of mean and variance from the mode on, over calls of gradients or
+    energies.
+    """
     n, curves, ends = problem.density.n_data, {}, {}
     few = max(20, round(2 * long * SIZE / n))
 
@@ -221,12 +268,19 @@ def against_calls(problem, long):
     show("SGLD", problem.chain("sgld", "part", EPS, long)[0], SIZE)
     for name in MODIFIED:
         show(name, problem.chain(*LAWS[name], long)[0], SIZE, n)
-    show("`adaptive`, eps 0.001", problem.chain("adjusted_sgld", "adaptive", EPS / 5, long)[0], SIZE, n)
+    show(
+        "`adaptive`, eps 0.001",
+        problem.chain("adjusted_sgld", "adaptive", EPS / 5, long)[0],
+        SIZE,
+        n,
+    )
     for label in ("MH", "modified MH"):
         states, metrics = problem.kernel(KERNELS[label], 3e-3, few if label == "MH" else long // 4)
         show(label, states, metrics["evaluations"])
     head("in 100 dimensions", *ends)
-    for title, *cells in zip(("million calls", "a step", "error of mean", "of variance"), *ends.values(), strict=True):
+    for title, *cells in zip(
+        ("million calls", "a step", "error of mean", "of variance"), *ends.values(), strict=True
+    ):
         row(title, *cells)
     return curves
 
@@ -234,18 +288,25 @@ def against_calls(problem, long):
 def draw(problem, states, curves, folder):
     """Marginals in ten dimensions, errors in a hundred."""
     panels = axes(2, 2, size=(9.5, 6.5))
-    for axis, direction, title in zip(panels[0], problem.axes.T, ("widest", "narrowest"), strict=True):
+    for axis, direction, title in zip(
+        panels[0], problem.axes.T, ("widest", "narrowest"), strict=True
+    ):
         exact = problem.draws @ direction
         edges = np.linspace(exact.mean() - 6 * exact.std(), exact.mean() + 6 * exact.std(), 61)
         axis.hist(exact, edges, density=True, color="0.8", label="posterior")
         for name in DRAWN:
-            axis.hist(states[name] @ direction, edges, density=True, histtype="step", lw=1.3, label=name)
+            axis.hist(
+                states[name] @ direction, edges, density=True, histtype="step", lw=1.3, label=name
+            )
         axis.set(title=f"10 components, eps .005: the {title} direction", yticks=[])
     panels[0, 0].legend(fontsize=7)
     for axis, which, title in zip(panels[1], (0, 1), ("mean", "variance"), strict=True):
         for name, (calls, errors) in curves.items():
             axis.loglog(calls, errors[:, which], label=name, lw=1.3)
-        axis.set(title=f"100 components: error of the {title}", xlabel="gradients or energies of single data")
+        axis.set(
+            title=f"100 components: error of the {title}",
+            xlabel="gradients or energies of single data",
+        )
     panels[1, 1].legend(fontsize=6)
     save(panels, folder, "adaptive.png")
 
@@ -254,7 +315,12 @@ def main():
     """Print the tables, and draw the figure."""
     parser = command(__doc__, "adaptive.png")
     parser.add_argument("data")
-    parser.add_argument("--long", type=int, default=6000, help="iterations of chains in 100 dimensions that subsample")
+    parser.add_argument(
+        "--long",
+        type=int,
+        default=6000,
+        help="iterations of chains in 100 dimensions that subsample",
+    )
     options = parser.parse_args()
     iterations, long = (100, 200) if options.quick else (4000, options.long)
     ten = Problem(options.data, 10, iterations // 2)

@@ -24,7 +24,9 @@ PUBLISHED = {**PLAIN, "splitting": "published"}
 def command(description, figure=""):
     """A command line with ``--quick``, and with ``--out`` if there is a figure."""
     parser = argparse.ArgumentParser(description=description.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a small form of it, to see that it runs")
+    parser.add_argument(
+        "--quick", action="store_true", help="a small form of it, to see that it runs"
+    )
     if figure:
         parser.add_argument("--out", type=Path, help=f"folder for {figure}; needs matplotlib")
     return parser
@@ -50,7 +52,8 @@ def prepare(name, density, burn_in=0, schedule="random", rows=1, grid=1, seed=0,
 def follow(sampler, target, iterations, start=None, thin=1, look=None):
     """States (T, D) of a chain after every `thin` iterations, and its CPU seconds.
 
-    The chain begins at `start`, or else at N(0, I). `look` is called before iterations with target, sampler and number.
+    The chain begins at `start`, or else at N(0, I). `look` is called before iterations with target,
+    sampler and number.
     """
     sampler.start(target, 1.0)
     if start is not None:

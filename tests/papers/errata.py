@@ -1,4 +1,5 @@
-"""The numbers of docs/papers/what-is-here.md, computed anew: formulas as printed beside those that hold.
+"""The numbers of docs/papers/what-is-here.md, computed anew: formulas as printed beside those that
+hold.
 
     python tests/papers/errata.py
 
@@ -35,7 +36,10 @@ def correction():
         ("Gamma inside the bracket, as printed", -1.0, np.exp(-(grid**2) / 2) / d(grid) ** 2),
     ):
         dynamics = Dynamics(
-            lambda z: z, lambda z: d(z)[:, :, None], lambda z: 0 * z[:, :, None], lambda z, s=sign: s * slope(z)
+            lambda z: z,
+            lambda z: d(z)[:, :, None],
+            lambda z: 0 * z[:, :, None],
+            lambda z, s=sign: s * slope(z),
         )
         z, squares = RNG.normal(size=(4000, 1)), []
         for step in range(3000):
@@ -47,7 +51,10 @@ def correction():
 
 
 def riemannian(friction, divergence):
-    """[Ma 2015, eq. 17] in one dimension with signs, at U = x^2 / 2 and S = sqrt(1.5) (U + 1/2)^(1/4)."""
+    """[Ma 2015, eq.
+
+    17] in one dimension with signs, at U = x^2 / 2 and S = sqrt(1.5) (U + 1/2)^(1/4).
+    """
     s = lambda x: sqrt(1.5) * (x**2 / 2 + 0.5) ** 0.25  # noqa: E731
     slope = lambda x: sqrt(1.5) * 0.25 * x * (x**2 / 2 + 0.5) ** -0.75  # noqa: E731
     gradient = lambda z: z  # noqa: E731
@@ -60,14 +67,20 @@ def riemannian(friction, divergence):
 
     def found(z):
         x, r = z.T
-        return np.stack([s(x) * r, -s(x) * x + divergence * slope(x) + friction * s(x) ** 2 * r], axis=1)
+        return np.stack(
+            [s(x) * r, -s(x) * x + divergence * slope(x) + friction * s(x) ** 2 * r], axis=1
+        )
 
     return np.abs(residual(dynamics, RNG.normal(size=(9, 2)), found)).max()
 
 
 def signs_of_eq_17():
     """The last two signs."""
-    for label, friction, divergence in (("algorithm 1", -1, 1), ("eq. 17 as printed", 1, -1), ("eq. 16", -1, 0)):
+    for label, friction, divergence in (
+        ("algorithm 1", -1, 1),
+        ("eq. 17 as printed", 1, -1),
+        ("eq. 16", -1, 0),
+    ):
         row(f"Fokker-Planck residual, {label}", f"{riemannian(friction, divergence):.1g}", 0, "")
 
 
@@ -87,8 +100,12 @@ def thermostat():
         dynamics = Dynamics(grad(weight), lambda z: np.tile(matrix, (len(z), 1, 1)), lambda z: 0)
         left = np.abs(residual(dynamics, RNG.normal(size=(9, 5)), found)).max()
         row(f"Fokker-Planck residual of eq. 15, H with {label}", f"{left:.1g}", 0, "")
-    sampler, target = prepare("sgnht", Gaussian(np.zeros(5), np.eye(5)), rows=4000, step_size=0.05**2 / 2, **PLAIN)
-    variance = np.mean([target.block["xi"].var() for t, _ in enumerate(sample(target, sampler, 3000)) if t > 1000])
+    sampler, target = prepare(
+        "sgnht", Gaussian(np.zeros(5), np.eye(5)), rows=4000, step_size=0.05**2 / 2, **PLAIN
+    )
+    variance = np.mean(
+        [target.block["xi"].var() for t, _ in enumerate(sample(target, sampler, 3000)) if t > 1000]
+    )
     row("Var xi, d = 5", f"{variance:.3f}", 1 / 5, 5)
 
 
@@ -124,14 +141,28 @@ def euler_and_refresh():
             noise = sqrt(2 * friction * eps) * RNG.normal(size=chains)
             return theta + eps * r, r - eps * theta - eps * friction * r + noise
 
-        law = 2 * friction * (2 - friction * eps + eps**2) / ((friction - eps) * (4 - 2 * friction * eps + eps**2))
-        row(f"Var theta, at once, C = {friction:g}", f"{variance(simultaneous):.3f}", f"{law:.3f}", "")
+        law = (
+            2
+            * friction
+            * (2 - friction * eps + eps**2)
+            / ((friction - eps) * (4 - 2 * friction * eps + eps**2))
+        )
+        row(
+            f"Var theta, at once, C = {friction:g}",
+            f"{variance(simultaneous):.3f}",
+            f"{law:.3f}",
+            "",
+        )
     law = Gaussian(np.zeros(1), np.eye(1))
     sampler, target = prepare("sghmc", law, rows=chains, step_size=eps**2 / 2, gamma=c, **PUBLISHED)
     found = [theta.var() for t, theta in enumerate(sample(target, sampler, 4000)) if t > 1000]
     row("Var theta, one after the other, C = 1", f"{np.mean(found):.3f}", "", "")
     h = 0.05
-    for length, first, kick, derived in ((5, "r", 1.0, 5 / 6), (5, "theta", 1.0, 5 / 4), (5, "r", 0.5, 1.0)):
+    for length, first, kick, derived in (
+        (5, "r", 1.0, 5 / 6),
+        (5, "theta", 1.0, 5 / 4),
+        (5, "r", 0.5, 1.0),
+    ):
         theta, found = RNG.normal(size=chains), []
         for step in range(4000):
             r = RNG.normal(size=chains)
@@ -148,9 +179,14 @@ def euler_and_refresh():
 
 
 def naive_noise():
-    """Friction against gradient noise of variance V = 4 in steps of .1, on N(0, 1), where nothing else is added."""
+    """Friction against gradient noise of variance V = 4 in steps of .1, on N(0, 1), where nothing
+    else is added.
+    """
     eps, v, chains = 0.1, 4.0, 4000
-    for label, friction in (("C = eps V, as printed", eps * v), ("C = eps V / 2, as derived", eps * v / 2)):
+    for label, friction in (
+        ("C = eps V, as printed", eps * v),
+        ("C = eps V / 2, as derived", eps * v / 2),
+    ):
 
         def without_noise(theta, r, friction=friction):
             r = r - eps * (theta + sqrt(v) * RNG.normal(size=chains)) - eps * friction * r
@@ -174,13 +210,26 @@ def contraction():
         k = round(4 / h)
         mean = 10 * (1 - h / 2) ** k
         sd = sqrt(h * (1 - (1 - h / 2) ** (2 * k)) / (1 - (1 - h / 2) ** 2))
-        row(f"W2 at h = {h:g}", f"{sqrt(mean**2 + (sd - 1) ** 2):.3f}", "", f"{10 * (1 - h) ** k:.3f}")
+        row(
+            f"W2 at h = {h:g}",
+            f"{sqrt(mean**2 + (sd - 1) ** 2):.3f}",
+            "",
+            f"{10 * (1 - h) ** k:.3f}",
+        )
 
 
 def main():
     """All of them."""
     head("entry", "found", "derived", "as printed")
-    for part in (correction, signs_of_eq_17, thermostat, stein, euler_and_refresh, naive_noise, contraction):
+    for part in (
+        correction,
+        signs_of_eq_17,
+        thermostat,
+        stein,
+        euler_and_refresh,
+        naive_noise,
+        contraction,
+    ):
         part()
 
 

@@ -3,10 +3,11 @@
     python tests/papers/hamcmc_bias.py
     python tests/papers/hamcmc_bias.py --quick    # to see that it works
 
-U(u) = sum_k log cosh u_k, round: u_1 and u_2 have the hyperbolic secant law, of variance pi^2 / 4. Chains of the dense
-reference start from that law. The table has E[u_k^2] / (pi^2 / 4) over the second half of six relaxation times, ± its
-standard error over independent chains. gamma = 1 / the largest curvature = 1 and trust 1, the sampler's defaults. SGLD
-at the same eps (memory 0), with ten times as many chains, shows what the step itself does.
+U(u) = sum_k log cosh u_k, round: u_1 and u_2 have the hyperbolic secant law, of variance pi^2 / 4.
+Chains of the dense reference start from that law. The table has E[u_k^2] / (pi^2 / 4) over the
+second half of six relaxation times, ± its standard error over independent chains. gamma = 1 / the
+largest curvature = 1 and trust 1, the sampler's defaults. SGLD at the same eps (memory 0), with ten
+times as many chains, shows what the step itself does.
 """
 
 import numpy as np

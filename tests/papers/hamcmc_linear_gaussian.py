@@ -1,16 +1,19 @@
-"""Section 4.1 of [Simsekli 2016] by the samplers of this package: a linear Gaussian model with a known posterior.
+"""Section 4.1 of [Simsekli 2016] by the samplers of this package: a linear Gaussian model with a
+known posterior.
 
     python tests/papers/hamcmc_linear_gaussian.py --out figures
 
-theta ~ N(0, I), x_n ~ N(a_n . theta, 10), n = 1 .. 1000, the a_n correlated; gradients from N / 100 data drawn with
-replacement; steps (a / t)^0.51. SGLD, PSGLD, HAMCMC with M = 2, and, as in the paper, SGRLD with the constant metric
-(sum a a^T / 10 + I)^-1, which is the posterior covariance: what the others can hope for. Every method is tuned over 15
-settings on one seed: 15 steps, or 5 steps and 3 values of lambda. The tables are of five other seeds.
+theta ~ N(0, I), x_n ~ N(a_n . theta, 10), n = 1 .. 1000, the a_n correlated; gradients from N / 100
+data drawn with replacement; steps (a / t)^0.51. SGLD, PSGLD, HAMCMC with M = 2, and, as in the
+paper, SGRLD with the constant metric (sum a a^T / 10 + I)^-1, which is the posterior covariance:
+what the others can hope for. Every method is tuned over 15 settings on one seed: 15 steps, or 5
+steps and 3 values of lambda. The tables are of five other seeds.
 
-Writes ``hamcmc_scatter.png`` (figure 1 of the paper: D = 2, 10,000 iterations, the second half shown, tuned for the
-divergence of the draws' Gaussian from the posterior) and ``hamcmc_error.png`` (figure 2: error of the posterior mean
-for D = 10 and 100, tuned for that error), and prints what they show. Seconds are CPU seconds of the whole loop, in
-which Python's share is large at these dimensions. Needs matplotlib (the extra `report`).
+Writes ``hamcmc_scatter.png`` (figure 1 of the paper: D = 2, 10,000 iterations, the second half
+shown, tuned for the divergence of the draws' Gaussian from the posterior) and ``hamcmc_error.png``
+(figure 2: error of the posterior mean for D = 10 and 100, tuned for that error), and prints what
+they show. Seconds are CPU seconds of the whole loop, in which Python's share is large at these
+dimensions. Needs matplotlib (the extra `report`).
 """
 
 import argparse
@@ -35,7 +38,8 @@ from dsgmcmc.targets.base import Target
 N, VARIANCE, BATCH, POWER = 1000, 10.0, 10, 0.51
 ITERATIONS, SEEDS = 10_000, 5
 AT = np.unique(np.geomspace(10, ITERATIONS, 60).astype(int))
-#: Settings to try: first step, in units of 1 / the largest curvature in the metric, and lambda, in units of its own.
+#: Settings to try: first step, in units of 1 / the largest curvature in the metric, and lambda, in
+#: units of its own.
 STEPS = [(step, 0.0) for step in np.geomspace(0.01, 10.0, 15)]
 STEPS_AND_LAMBDAS = list(product(np.geomspace(0.03, 10.0, 5), (0.003, 0.03, 0.3)))
 
@@ -46,7 +50,9 @@ class LinearGaussian:
     def __init__(self, dimension: int, iterations: int, seed: int) -> None:
         rng = np.random.default_rng(dimension)  # the same data for every seed
         rotation, _ = np.linalg.qr(rng.standard_normal((dimension, dimension)))
-        scales = np.geomspace(1.0, 0.1, dimension)  # standard deviations of the a_n along their axes
+        scales = np.geomspace(
+            1.0, 0.1, dimension
+        )  # standard deviations of the a_n along their axes
         self.a = rng.standard_normal((N, dimension)) * scales @ rotation.T
         self.x = self.a @ rng.standard_normal(dimension) + rng.normal(0, sqrt(VARIANCE), N)
         self.batches = np.random.default_rng([1, seed]).integers(0, N, (iterations + 1, BATCH))
@@ -67,7 +73,9 @@ NOISE = Formula("n = z")
 
 
 class SGRLD(Sampler[StepSize, Target]):
-    """SGLD in the metric of the posterior covariance, for which Gamma vanishes [Patterson 2013]; `step_size` is eps."""
+    """SGLD in the metric of the posterior covariance, for which Gamma vanishes [Patterson 2013];
+    `step_size` is eps.
+    """
 
     Config = StepSize
     scratch = ("g", "n")
@@ -83,22 +91,33 @@ class SGRLD(Sampler[StepSize, Target]):
         eps = self.step_size(target, iteration)
         for block in self.gradient(target, "theta"):
             block.update(NOISE)
-            block["theta"][:] += sqrt(2 * eps) * block["n"] @ self.root.T - eps * block["g"] @ self.metric
+            block["theta"][:] += (
+                sqrt(2 * eps) * block["n"] @ self.root.T - eps * block["g"] @ self.metric
+            )
 
 
 SAMPLERS["posterior-sgrld"] = SGRLD
 
 
 def decay(step: float) -> dict[str, Any]:
-    """Settings of a step `step` (1 + t)^-0.51 for t = 0, 1 ...: the paper's (a / t)^0.51, a = step^(1 / 0.51)."""
+    """Settings of a step `step` (1 + t)^-0.51 for t = 0, 1 ...: the paper's (a / t)^0.51, a =
+    step^(1 / 0.51).
+    """
     return {"step_size": step, "decay_sweeps": 1.0, "decay_power": POWER}
 
 
 def psgld(density: LinearGaussian, step: float, other: float) -> dict[str, Any]:
-    """Settings of PSGLD; `other` is lambda in units of the typical sqrt v, the root mean square of data's gradients."""
+    """Settings of PSGLD; `other` is lambda in units of the typical sqrt v, the root mean square of
+    data's gradients.
+    """
     v = np.sqrt(np.mean((density.a * density.x[:, None]) ** 2) / BATCH) / VARIANCE
     eps = step * v * (1 + other) / density.curvature[0]
-    return {**decay(eps * N), "burn_in_step_size": eps * N, "lambda_n": other * v * N, "adapt": "always"}
+    return {
+        **decay(eps * N),
+        "burn_in_step_size": eps * N,
+        "lambda_n": other * v * N,
+        "adapt": "always",
+    }
 
 
 def hamcmc(density: LinearGaussian, step: float, other: float) -> dict[str, Any]:
@@ -107,7 +126,9 @@ def hamcmc(density: LinearGaussian, step: float, other: float) -> dict[str, Any]
 
 
 class Method(NamedTuple):
-    """A sampler, a function of its settings from a density, a step and lambda; steps and lambdas to try; a colour."""
+    """A sampler, a function of its settings from a density, a step and lambda; steps and lambdas to
+    try; a colour.
+    """
 
     sampler: str
     settings: Callable[[LinearGaussian, float, float], dict[str, Any]]
@@ -124,17 +145,23 @@ METHODS = {
 
 
 class Run(NamedTuple):
-    """The second half of a run, and at iterations `AT` the error of the weighted mean of all draws, and the time."""
+    """The second half of a run, and at iterations `AT` the error of the weighted mean of all draws,
+    and the time.
+    """
 
     draws: np.ndarray
     error: np.ndarray
     seconds: np.ndarray
 
 
-def run(method: Method, dimension: int, settings: tuple[float, float], seed: int) -> tuple[Run, LinearGaussian]:
+def run(
+    method: Method, dimension: int, settings: tuple[float, float], seed: int
+) -> tuple[Run, LinearGaussian]:
     """Run a method from theta = 0; a path that diverges has infinite errors."""
     density = LinearGaussian(dimension, ITERATIONS, seed)
-    sampler, target = prepare(method.sampler, density, seed=seed, **method.settings(density, *settings))
+    sampler, target = prepare(
+        method.sampler, density, seed=seed, **method.settings(density, *settings)
+    )
     draws = np.empty((ITERATIONS, dimension))
     total, weight = np.zeros(dimension), 0.0
     errors, seconds = np.full((2, len(AT)), np.inf)
@@ -167,16 +194,22 @@ def divergence(path: Run, density: LinearGaussian) -> float:
     covariance = np.cov(path.draws.T) @ density.precision
     offset = path.draws.mean(axis=0) - density.mean
     _, log = np.linalg.slogdet(covariance)
-    return float(0.5 * (np.trace(covariance) + offset @ density.precision @ offset - density.dimension - log))
+    return float(
+        0.5 * (np.trace(covariance) + offset @ density.precision @ offset - density.dimension - log)
+    )
 
 
-def tune(method: Method, dimension: int, loss: Callable[[Run, LinearGaussian], float]) -> tuple[float, float]:
+def tune(
+    method: Method, dimension: int, loss: Callable[[Run, LinearGaussian], float]
+) -> tuple[float, float]:
     """Settings of the grid with the least loss on a seed that is not one of those of the figures."""
     return min(method.grid, key=lambda settings: loss(*run(method, dimension, settings, 101)))
 
 
 def scatter(out: Path) -> None:
-    """Draw figure 1: the second half of the draws for D = 2, over the posterior's 1, 2 and 3 sigma ellipses."""
+    """Draw figure 1: the second half of the draws for D = 2, over the posterior's 1, 2 and 3 sigma
+    ellipses.
+    """
     figure = axes(1, len(METHODS), size=(3 * len(METHODS), 3), sharex=True, sharey=True)
     panels = figure[0]
     circle = np.stack([np.cos(angles := np.linspace(0, 2 * np.pi, 200)), np.sin(angles)])
@@ -193,7 +226,9 @@ def scatter(out: Path) -> None:
             panel.plot(*(density.mean[:, None] + sigma * ellipse), "k", lw=0.8)
         panel.set_title(f"{name}\ndivergence {np.mean(found):.2f}", fontsize=10)
     reach = 4 * np.sqrt(np.diag(np.linalg.inv(density.precision)))
-    panels[0].set(xlim=density.mean[0] + [-reach[0], reach[0]], ylim=density.mean[1] + [-reach[1], reach[1]])
+    panels[0].set(
+        xlim=density.mean[0] + [-reach[0], reach[0]], ylim=density.mean[1] + [-reach[1], reach[1]]
+    )
     save(figure, out, "hamcmc_scatter.png")
 
 
@@ -201,7 +236,14 @@ def errors(out: Path) -> None:
     """Draw figure 2: error of the posterior mean for D = 10 and 100, geometric mean over seeds."""
     panels = axes(2, 2, size=(9, 6.5), sharey="row")
     for (by_iteration, by_seconds), dimension in zip(panels, (10, 100), strict=True):
-        head(f"D = {dimension}", "first step", "lambda", "error of the mean", "standard error", "CPU seconds")
+        head(
+            f"D = {dimension}",
+            "first step",
+            "lambda",
+            "error of the mean",
+            "standard error",
+            "CPU seconds",
+        )
         for name, method in METHODS.items():
             settings = tune(method, dimension, last_error)
             paths = [run(method, dimension, settings, seed)[0] for seed in range(SEEDS)]

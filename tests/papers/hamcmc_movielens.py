@@ -1,12 +1,14 @@
-"""Section 4.3 of [Simsekli 2016]: DSGLD, PSGLD and HAMCMC on MovieLens, distributed matrix factorisation.
+"""Section 4.3 of [Simsekli 2016]: DSGLD, PSGLD and HAMCMC on MovieLens, distributed matrix
+factorisation.
 
     python tests/papers/hamcmc_movielens.py ml-1m.h5 --out figures
 
-K = 10, all variances 1, no biases, a 4 x 4 grid, parts drawn at random, constant steps, burn-in 50 iterations, M = 2,
-10 % of the ratings held out, and ratings centred at their mean. DSGLD is SGLD on blocks. Every method is tried with 6
-settings, 6 steps or 3 steps and 2 values of its lambda; the one with the least RMSE of the posterior mean prediction
-after 1,000 iterations is run again with other seeds: RMSE against iterations and against seconds, all inclusive, also
-the evaluation. Runs are those of ``dsgmcmc sample`` on one process.
+K = 10, all variances 1, no biases, a 4 x 4 grid, parts drawn at random, constant steps, burn-in 50
+iterations, M = 2, 10 % of the ratings held out, and ratings centred at their mean. DSGLD is SGLD on
+blocks. Every method is tried with 6 settings, 6 steps or 3 steps and 2 values of its lambda; the
+one with the least RMSE of the posterior mean prediction after 1,000 iterations is run again with
+other seeds: RMSE against iterations and against seconds, all inclusive, also the evaluation. Runs
+are those of ``dsgmcmc sample`` on one process.
 
 Writes ``hamcmc_movielens.png`` and prints a table. Needs matplotlib (the extra `report`).
 """
@@ -25,7 +27,13 @@ from dsgmcmc.storage.rundir import RunDirectory
 
 ITERATIONS, BURN_IN, SEEDS = 1000, 50, 3
 MODEL = [
-    *("--rank=10", "--no-biases", "--prior=fixed", "--set=prior_precision=1", "--noise-precision=1"),
+    *(
+        "--rank=10",
+        "--no-biases",
+        "--prior=fixed",
+        "--set=prior_precision=1",
+        "--noise-precision=1",
+    ),
     *("--grid=4", "--set=schedule=random", f"--iterations={ITERATIONS}", f"--burn-in={BURN_IN}"),
     *("--thin=3", "--set=evaluate_every=10", "--save-draws=0"),
 ]
@@ -36,13 +44,17 @@ def trials(
 ) -> list[list[str]]:
     """Options of a sampler with every step, and every value of a second setting."""
     second = [[f"--set=sampler.{setting}={value}"] if setting else [] for value in values]
-    return [[*options.split(), f"--step-size={step}", *more] for step, more in product(steps, second)]
+    return [
+        [*options.split(), f"--step-size={step}", *more] for step, more in product(steps, second)
+    ]
 
 
 #: Options that are tried.
 METHODS = {
     "DSGLD": trials("--sampler=sgld", np.geomspace(0.05, 8.0, 6).round(3).tolist()),
-    "PSGLD": trials("--sampler=psgld --set=sampler.adapt=always", (0.07, 0.15, 0.3), "lambda_n", (9.0, 30.0)),
+    "PSGLD": trials(
+        "--sampler=psgld --set=sampler.adapt=always", (0.07, 0.15, 0.3), "lambda_n", (9.0, 30.0)
+    ),
     "HAMCMC": trials("--sampler=hamcmc", (0.7, 1.4, 2.8), "trust", (1.0, 0.2)),
 }
 
@@ -51,7 +63,9 @@ def run(data: Path, options: list[str], seed: int) -> list[dict[str, float]]:
     """Lines of metrics of a run; none if it diverged."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        ended = run_dsgmcmc(["sample", str(data), "--out", str(out), *MODEL, *options, f"--seed={seed}"])
+        ended = run_dsgmcmc(
+            ["sample", str(data), "--out", str(out), *MODEL, *options, f"--seed={seed}"]
+        )
         if "diverged" in ended.stderr:
             return []
         if ended.returncode:
@@ -60,7 +74,9 @@ def run(data: Path, options: list[str], seed: int) -> list[dict[str, float]]:
 
 
 def tune(data: Path, tried: list[list[str]]) -> list[str]:
-    """Options with the least RMSE of the mean prediction in the end, on a seed that the table does not have."""
+    """Options with the least RMSE of the mean prediction in the end, on a seed that the table does
+    not have.
+    """
 
     def loss(options: list[str]) -> float:
         lines = run(data, options, 100)
@@ -81,8 +97,12 @@ def main() -> None:
         best = tune(arguments.data, tried)
         runs = [run(arguments.data, best, seed) for seed in range(SEEDS)]
         ends = [lines[-1] for lines in runs if lines]
-        mean, state, seconds = (np.mean([end[key] for end in ends]) for key in ("rmse_mean", "rmse", "time_s"))
-        row(name, f"{mean:.4f}", f"{state:.4f}", f"{seconds:.1f}", " ".join(best), SEEDS - len(ends))
+        mean, state, seconds = (
+            np.mean([end[key] for end in ends]) for key in ("rmse_mean", "rmse", "time_s")
+        )
+        row(
+            name, f"{mean:.4f}", f"{state:.4f}", f"{seconds:.1f}", " ".join(best), SEEDS - len(ends)
+        )
         for number, lines in enumerate(runs):
             shown = [line for line in lines if line["rmse_mean"] is not None]
             rmse = [line["rmse_mean"] for line in shown]

@@ -1,18 +1,21 @@
-"""Section 4.2 of [Simsekli 2016] by the samplers of this package: speech out of noise, by alpha-stable factors.
+"""Section 4.2 of [Simsekli 2016] by the samplers of this package: speech out of noise, by
+alpha-stable factors.
 
     python tests/papers/hamcmc_speech.py --out docs/figures   # needs espeak-ng
     python tests/papers/hamcmc_speech.py --quick              # synthetic sources in place of speech
 
-Speech: sentences of espeak-ng in two voices, at 16 kHz, with a noise floor 40 dB below; noise of our own, 5 dB below
-the speech. I = 256 frequencies of windows of 510 samples, J = 140 frames. W of the speech, 100 columns, is brought to a
-mode on twelve other sentences by multiplicative updates; denoising samples all else: its H, and W and H of five columns
-of noise, alpha = 1.2 and 1.89. Synthetic: both sources drawn from the model itself, W of the first one known.
+Speech: sentences of espeak-ng in two voices, at 16 kHz, with a noise floor 40 dB below; noise of
+our own, 5 dB below the speech. I = 256 frequencies of windows of 510 samples, J = 140 frames. W of
+the speech, 100 columns, is brought to a mode on twelve other sentences by multiplicative updates;
+denoising samples all else: its H, and W and H of five columns of noise, alpha = 1.2 and 1.89.
+Synthetic: both sources drawn from the model itself, W of the first one known.
 
-Every sampler has a tenth of the data in an iteration, 1,000 iterations, of which the last 200 count, gradients given
-the mixing variables, and six settings (HAMCMC eight), tried on a signal that is not in the table. SGRLD is Langevin
-dynamics in the metric diag(1 / theta^2); the mode is that of multiplicative updates, from the same start. The estimate
-is the posterior mean of the speech, and SDR 10 log10 |s|^2 / |s - s^|^2, with no filter forgiven. On synthetic sources
-lambda of the first one is known, and the score is the root of the mean square error of the posterior mean of its log,
+Every sampler has a tenth of the data in an iteration, 1,000 iterations, of which the last 200
+count, gradients given the mixing variables, and six settings (HAMCMC eight), tried on a signal that
+is not in the table. SGRLD is Langevin dynamics in the metric diag(1 / theta^2); the mode is that of
+multiplicative updates, from the same start. The estimate is the posterior mean of the speech, and
+SDR 10 log10 |s|^2 / |s - s^|^2, with no filter forgiven. On synthetic sources lambda of the first
+one is known, and the score is the root of the mean square error of the posterior mean of its log,
 in dB.
 """
 
@@ -60,8 +63,14 @@ HAMCMC_SETTINGS = list(product((1e-5, 1e-4, 1e-3, 1e-2), (0.1, 1.0)))
 #: Kernel, and the settings that are tried.
 METHODS = {
     "SGLD": ("sgld", [{"step_size": step} for step in np.geomspace(1e-5, 3e-3, 6)]),
-    "PSGLD": ("psgld", [{"step_size": s, "burn_in_step_size": s, "lambda_n": n} for s, n in PSGLD_SETTINGS]),
-    "HAMCMC, M=5": ("hamcmc", [{"step_size": s, "trust": trust, "memory": 5} for s, trust in HAMCMC_SETTINGS]),
+    "PSGLD": (
+        "psgld",
+        [{"step_size": s, "burn_in_step_size": s, "lambda_n": n} for s, n in PSGLD_SETTINGS],
+    ),
+    "HAMCMC, M=5": (
+        "hamcmc",
+        [{"step_size": s, "trust": trust, "memory": 5} for s, trust in HAMCMC_SETTINGS],
+    ),
     "SGRLD": ("gsgrld", [{"step_size": step} for step in np.geomspace(1e-3, 1e-1, 6)]),
 }
 
@@ -87,11 +96,22 @@ class Signal:
         return StableFactors(self.mixture, sources, nodes=NODES)
 
     def score(self, density: StableFactors, thetas: np.ndarray) -> float:
-        """What states are worth, dB: SDR of the mean of the speech, or minus the error of lambda if that is known."""
+        """What states are worth, dB: SDR of the mean of the speech, or minus the error of lambda if
+        that is known.
+        """
         if self.lambdas is not None:
-            logs = [np.log(w[0] @ h[0]) for (w, h), *_ in (density.factors(theta[None]) for theta in thetas)]
-            return -10 * float(np.sqrt(np.mean((np.mean(logs, axis=0) - np.log(self.lambdas)) ** 2))) / np.log(10)
-        return self.sdr(np.mean([density.separate(theta[None])[0, :, :, 0] for theta in thetas], axis=0))
+            logs = [
+                np.log(w[0] @ h[0])
+                for (w, h), *_ in (density.factors(theta[None]) for theta in thetas)
+            ]
+            return (
+                -10
+                * float(np.sqrt(np.mean((np.mean(logs, axis=0) - np.log(self.lambdas)) ** 2)))
+                / np.log(10)
+            )
+        return self.sdr(
+            np.mean([density.separate(theta[None])[0, :, :, 0] for theta in thetas], axis=0)
+        )
 
     def sdr(self, share: np.ndarray | float) -> float:
         """Signal-to-distortion ratio, dB, of that share of what is heard."""
@@ -120,10 +140,15 @@ def noise(kind: str, length: int, rng: np.random.Generator) -> np.ndarray:
         return pink + sum(2 / k * np.sin(2 * np.pi * 110 * k * time + k) for k in range(1, 12))
     if kind == "crowd":
         voices = [spoken(SENTENCES[k], f"en+m{k + 2}") for k in range(6)]
-        return sum(np.resize(np.roll(each, 1000 * k), length) for k, each in enumerate(voices)) + 100 * pink
+        return (
+            sum(np.resize(np.roll(each, 1000 * k), length) for k, each in enumerate(voices))
+            + 100 * pink
+        )
     if kind == "rain":
         drops = (rng.random(length) < 0.001) * rng.exponential(30, length)
-        return pink + np.convolve(drops, np.exp(-np.arange(200) / 20) * rng.normal(size=200))[:length]
+        return (
+            pink + np.convolve(drops, np.exp(-np.arange(200) / 20) * rng.normal(size=200))[:length]
+        )
     return pink
 
 
@@ -140,7 +165,12 @@ def floor(sound: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def trained(columns: int) -> tuple[np.ndarray, float]:
     """W of twelve sentences, and the size by which transforms are divided."""
     rng, fft = np.random.default_rng(1), transform()
-    x = fft.stft(floor(np.concatenate([spoken(text, VOICES[k % 2]) for k, text in enumerate(SENTENCES[:12])]), rng))
+    x = fft.stft(
+        floor(
+            np.concatenate([spoken(text, VOICES[k % 2]) for k, text in enumerate(SENTENCES[:12])]),
+            rng,
+        )
+    )
     scale = np.sqrt(np.mean(np.abs(x) ** 2))
     x = x[:, :: x.shape[1] // 700] / scale
     density = StableFactors(x, [Source(ALPHAS[0], columns)], nodes=NODES)
@@ -152,7 +182,9 @@ def trained(columns: int) -> tuple[np.ndarray, float]:
 
 
 def mode(density: StableFactors, theta: np.ndarray, iterations: int) -> np.ndarray:
-    """A mode by multiplicative updates, theta times the root of what pulls it up over what pulls it down: (1, D)."""
+    """A mode by multiplicative updates, theta times the root of what pulls it up over what pulls it
+    down: (1, D).
+    """
     theta = theta[None].copy()
     for _ in range(iterations):
         up, down = density.pulls(theta)
@@ -184,7 +216,9 @@ def synthetic_signals() -> list[Signal]:
         basis = rng.gamma(0.5, size=(rows, 8)) + 0.01
         lambdas = basis @ (rng.gamma(0.3, size=(8, frames)) + 0.01)
         noises = 0.3 * rng.gamma(1.0, size=(rows, 2)) @ rng.gamma(1.0, size=(2, frames))
-        latent = StableFactors(lambdas, [Source(alpha, 1) for alpha in ALPHAS]).draw_latent((1, rows * frames), rng)[0]
+        latent = StableFactors(lambdas, [Source(alpha, 1) for alpha in ALPHAS]).draw_latent(
+            (1, rows * frames), rng
+        )[0]
         both = [
             np.sqrt(latent[:, k].reshape(rows, frames) * each ** (2 / ALPHAS[k]))
             * (rng.normal(size=each.shape) + 1j * rng.normal(size=each.shape))
@@ -197,10 +231,14 @@ def synthetic_signals() -> list[Signal]:
 # ---------------------------------------------------------------------- samplers
 
 
-def sampled(signal: Signal, kernel: str, settings: dict, iterations: int, seed: int) -> tuple[float, float]:
+def sampled(
+    signal: Signal, kernel: str, settings: dict, iterations: int, seed: int
+) -> tuple[float, float]:
     """Score of the last draws, -inf if the chain diverged; CPU seconds without scoring."""
     density, draws = signal.density(), []
-    sampler, target = prepare(kernel, density, iterations - 200, "shuffled", grid=10, seed=seed, **settings)
+    sampler, target = prepare(
+        kernel, density, iterations - 200, "shuffled", grid=10, seed=seed, **settings
+    )
     given_latent(sampler)
     begin = process_time()
     for iteration, theta in enumerate(sample(target, sampler, iterations, sd=1e-9), 1):
@@ -213,7 +251,9 @@ def sampled(signal: Signal, kernel: str, settings: dict, iterations: int, seed: 
 
 
 def compare(signals: list[Signal], iterations: int) -> dict[str, list[float]]:
-    """Scores of every method on all signals but the first, on which its settings are chosen; prints a table."""
+    """Scores of every method on all signals but the first, on which its settings are chosen; prints
+    a table.
+    """
     pilot, *others = signals
     head("sampler", "settings", *(signal.name for signal in others), "mean", "CPU s")
     found = {}
@@ -222,15 +262,21 @@ def compare(signals: list[Signal], iterations: int) -> dict[str, list[float]]:
     for name, steps in (("at the start", 0), ("mode", 60)):
         densities = [signal.density() for signal in others]
         ends = [mode(density, density.start, steps) for density in densities]
-        found[name] = [signal.score(*each) for signal, *each in zip(others, densities, ends, strict=True)]
+        found[name] = [
+            signal.score(*each) for signal, *each in zip(others, densities, ends, strict=True)
+        ]
     for name, values in found.items():
         line(name, "", values, "")
     for name, (kernel, every) in METHODS.items():
         tried = [sampled(pilot, kernel, settings, iterations, 100)[0] for settings in every]
         best = every[int(np.argmax(tried))]
-        both = [sampled(signal, kernel, best, iterations, seed) for seed, signal in enumerate(others)]
+        both = [
+            sampled(signal, kernel, best, iterations, seed) for seed, signal in enumerate(others)
+        ]
         found[name] = [value for value, _ in both]
-        said = ", ".join(f"{key} {best[key]:.2g}" for key in ("step_size", "lambda_n", "trust") if key in best)
+        said = ", ".join(
+            f"{key} {best[key]:.2g}" for key in ("step_size", "lambda_n", "trust") if key in best
+        )
         line(name, said, found[name], f"{np.mean([seconds for _, seconds in both]):.1f}")
     if pilot.lambdas is None:
         found["true power"] = [oracle(signal) for signal in others]

@@ -1,14 +1,15 @@
-r"""Gradients given latent variables of the data, which Metropolis steps draw given theta [Simsekli 2016, section 4.2].
+r"""Gradients given latent variables of the data, which Metropolis steps draw given theta [Simsekli
+2016, section 4.2].
 
-Where p(x_i | theta) is an integral over latent variables z_i, a chain of (theta, z) needs the gradient given z alone.
-In every iteration the z_i of the part's data make a step each, one variable after the other, with a proposal from its
-prior,
+Where p(x_i | theta) is an integral over latent variables z_i, a chain of (theta, z) needs the
+gradient given z alone. In every iteration the z_i of the part's data make a step each, one variable
+after the other, with a proposal from its prior,
 
     accepted with probability min(1, p(x_i | z', theta) / p(x_i | z, theta)),
 
-and then theta makes the sampler's step along the part's gradient given z. Both leave the joint posterior as it is, up
-to the bias of the sampler's own step. Sub-chains that are interleaved have latent variables of their own, since each is
-a chain of (theta, z).
+and then theta makes the sampler's step along the part's gradient given z. Both leave the joint
+posterior as it is, up to the bias of the sampler's own step. Sub-chains that are interleaved have
+latent variables of their own, since each is a chain of (theta, z).
 """
 
 from collections.abc import Callable
@@ -26,7 +27,8 @@ from dsgmcmc.types import Float64
 
 S = TypeVar("S", bound=Sampler[Any, Any])
 
-#: Steps that all latent variables make before the first of theta: prior draws alone fit outliers badly.
+#: Steps that all latent variables make before the first of theta: prior draws alone fit outliers
+#: badly.
 FIRST = 50
 
 LATENT: Any = 0x1A7E7  # a purpose of random numbers that `Purpose` does not have
@@ -48,10 +50,14 @@ class Augmented(Density, Protocol):
         """Draw (n, S, L) latent variables from their prior, of n rows and S data."""
 
     def given(self, theta: Float64, data: Data = ALL) -> Callable[[Float64], Float64]:
-        """Function of latent variables (n, S, L) whose result is minus log p(x_i | z_i, theta), (n, S)."""
+        """Function of latent variables (n, S, L) whose result is minus log p(x_i | z_i, theta), (n,
+        S).
+        """
 
     def gradient_given(self, theta: Float64, latent: Float64, data: Data = ALL) -> Float64:
-        """Gradient of the sum over data of what `given` gives, and of the data's share of the prior: (n, D)."""
+        """Gradient of the sum over data of what `given` gives, and of the data's share of the
+        prior: (n, D).
+        """
 
 
 class Latent(PartGradient[VectorTarget[Augmented]]):
@@ -70,7 +76,9 @@ class Latent(PartGradient[VectorTarget[Augmented]]):
         return {"latent_acceptance": float(self.moves[0] / self.moves[1])}
 
     def begin(self, target: VectorTarget[Augmented], position: str) -> None:
-        """Draw the latent variables of this part's data given the state; those of all data before the first step."""
+        """Draw the latent variables of this part's data given the state; those of all data before
+        the first step.
+        """
         density, theta = target.density, target.block[position]
         iteration, generator = target.stream.iteration, target.stream.generator(LATENT)
         if iteration < self.chains:
@@ -82,7 +90,9 @@ class Latent(PartGradient[VectorTarget[Augmented]]):
             moving = latent[rows][:, data].copy()
             accepted = move(density, theta[rows], moving, data, generator)
             self.moves += accepted, moving.size
-            latent[rows if isinstance(rows, slice) else rows[:, None], np.arange(latent.shape[1])[data]] = moving
+            latent[
+                rows if isinstance(rows, slice) else rows[:, None], np.arange(latent.shape[1])[data]
+            ] = moving
 
     def take(
         self,
@@ -109,9 +119,16 @@ def given_latent(sampler: S) -> S:
 
 
 def move(
-    density: Augmented, theta: Float64, latent: Float64, data: Data, generator: np.random.Generator, steps: int = 1
+    density: Augmented,
+    theta: Float64,
+    latent: Float64,
+    data: Data,
+    generator: np.random.Generator,
+    steps: int = 1,
 ) -> int:
-    """Let latent variables (n, S, L) of some data make Metropolis steps; returns the number accepted."""
+    """Let latent variables (n, S, L) of some data make Metropolis steps; returns the number
+    accepted.
+    """
     energy, accepted = density.given(theta, data), 0
     now = energy(latent)
     for _ in range(steps):

@@ -1,27 +1,31 @@
-r"""Latent Dirichlet allocation: topics beta_k over V words, by their expanded means theta [Patterson 2013].
+r"""Latent Dirichlet allocation: topics beta_k over V words, by their expanded means theta
+[Patterson 2013].
 
     beta_kv = theta_kv / sum_v theta_kv,     theta_kv ~ Gamma(beta0, 1),     pi_d ~ Dirichlet(alpha),
     word i of document d: z_di ~ pi_d, w_di ~ beta_(z_di)
 
-so that beta_k ~ Dirichlet(beta0), and theta is a vector of K V positive numbers. With n_dkv words of document d that
-are v and of topic k,
+so that beta_k ~ Dirichlet(beta0), and theta is a vector of K V positive numbers. With n_dkv words
+of document d that are v and of topic k,
 
-    d U / d theta_kv = 1 - (beta0 - 1) / theta_kv - sum_d E[n_dkv] / theta_kv + sum_d E[n_dk.] / theta_k.
+    d U / d theta_kv = 1 - (beta0 - 1) / theta_kv - sum_d E[n_dkv] / theta_kv + sum_d E[n_dk.] /
+    theta_k.
 
-E over topics of the words given theta, by Gibbs sweeps with pi integrated out (`topics`). Its noise is
-a function of theta and of the documents: the sweeps' numbers have a hash of theta for their key. So a gradient is
-repeatable as any other, and new with every state.
+E over topics of the words given theta, by Gibbs sweeps with pi integrated out (`topics`). Its noise
+is a function of theta and of the documents: the sweeps' numbers have a hash of theta for their key.
+So a gradient is repeatable as any other, and new with every state.
 
-Reflection at zero is the target's: U is continued evenly, U(-theta) = U(theta). A chain that steps over zero goes on
-there as one that is thrown back would on this side, so that |theta| is a reflected chain, of any sampler.
+Reflection at zero is the target's: U is continued evenly, U(-theta) = U(theta). A chain that steps
+over zero goes on there as one that is thrown back would on this side, so that |theta| is a
+reflected chain, of any sampler.
 
-In the metric G^-1 = diag(theta) that it brings `gsgrld` is the sampler of [Patterson 2013], and `gsgrhmc` that of
-[Ma 2015, section 4.2]. Near zero the steps of any sampler are too long, more so the smaller beta0 is: entries below
-about the step are not of the posterior's law [Baker 2018]. Left out: learning alpha and beta0.
+In the metric G^-1 = diag(theta) that it brings `gsgrld` is the sampler of [Patterson 2013], and
+`gsgrhmc` that of [Ma 2015, section 4.2]. Near zero the steps of any sampler are too long, more so
+the smaller beta0 is: entries below about the step are not of the posterior's law [Baker 2018]. Left
+out: learning alpha and beta0.
 
-[Ma 2015] Y.-A. Ma, T. Chen, E. B. Fox: A complete recipe for stochastic gradient MCMC.
-[Patterson 2013] S. Patterson, Y. W. Teh: Stochastic gradient Riemannian Langevin dynamics on the probability simplex.
-[Baker 2018] J. Baker et al.: Large-scale stochastic sampling from the probability simplex.
+[Ma 2015] Y.-A. Ma, T. Chen, E. B. Fox: A complete recipe for stochastic gradient MCMC. [Patterson
+2013] S. Patterson, Y. W. Teh: Stochastic gradient Riemannian Langevin dynamics on the probability
+simplex. [Baker 2018] J. Baker et al.: Large-scale stochastic sampling from the probability simplex.
 """
 
 from __future__ import annotations
@@ -59,13 +63,17 @@ class Corpus(NamedTuple):
         """Make it of documents, each a sequence of numbers of words; it may be empty."""
         arrays = [np.asarray(document, np.int64).reshape(-1) for document in documents]
         words = np.concatenate(arrays)
-        return cls(words, np.concatenate([[0], np.cumsum([len(array) for array in arrays])]).astype(np.int64))
+        return cls(
+            words,
+            np.concatenate([[0], np.cumsum([len(array) for array in arrays])]).astype(np.int64),
+        )
 
 
 class LatentDirichlet:
     """Topics of documents; a `dsgmcmc.densities.density.Riemannian`.
 
-    Steps are given in the time of the dynamics. Documents are the data: a part of them is a minibatch.
+    Steps are given in the time of the dynamics. Documents are the data: a part of them is a
+    minibatch.
 
     Parameters
     ----------
@@ -91,7 +99,12 @@ class LatentDirichlet:
         kept: int = 10,
     ) -> None:
         self.words, self.starts = Corpus.of(documents)
-        self.n_words, self.n_topics, self.alpha, self.beta0 = n_words, n_topics, float(alpha), float(beta0)
+        self.n_words, self.n_topics, self.alpha, self.beta0 = (
+            n_words,
+            n_topics,
+            float(alpha),
+            float(beta0),
+        )
         self.dropped, self.kept, self.n_data = dropped, kept, len(documents)
         self.dimension = n_words * n_topics
         self.curvature = np.ones(self.dimension)
@@ -105,15 +118,24 @@ class LatentDirichlet:
     # ------------------------------------------------------------------ as a density
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """A sum over all assignments of words, which is not computed: no sampler of the experiment asks for it."""
+        """A sum over all assignments of words, which is not computed: no sampler of the experiment
+        asks for it.
+        """
         raise NotImplementedError
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.density.Density.gradient`; unbiased but for the sweeps that are dropped."""
-        documents, size = np.ascontiguousarray(np.arange(self.n_data)[data]), np.maximum(np.abs(theta), TINY)
+        """See `dsgmcmc.densities.density.Density.gradient`; unbiased but for the sweeps that are
+        dropped.
+        """
+        documents, size = (
+            np.ascontiguousarray(np.arange(self.n_data)[data]),
+            np.maximum(np.abs(theta), TINY),
+        )
         share, found = len(documents) / self.n_data, np.empty_like(size)
         for row, (beta, at) in enumerate(zip(self.topics(theta), size, strict=True)):
-            of_words, of_documents = self._expected(beta, at, Corpus(self.words, self.starts), documents)
+            of_words, of_documents = self._expected(
+                beta, at, Corpus(self.words, self.starts), documents
+            )
             means = at.reshape(beta.shape)
             of_topics = of_documents.sum(axis=0) / means.sum(axis=1)
             slopes = share + of_topics[:, None] - (of_words.T + share * (self.beta0 - 1)) / means
@@ -127,7 +149,9 @@ class LatentDirichlet:
 
     # ------------------------------------------------------------------ predictions
 
-    def predictive(self, theta: Float64, observed: Sequence[npt.ArrayLike], unseen: Sequence[npt.ArrayLike]) -> Float64:
+    def predictive(
+        self, theta: Float64, observed: Sequence[npt.ArrayLike], unseen: Sequence[npt.ArrayLike]
+    ) -> Float64:
         """Probability of words of documents given theta and the words of them that were observed.
 
         Parameters
@@ -143,7 +167,10 @@ class LatentDirichlet:
             Of each unseen word, document after document.
         """
         known, asked = Corpus.of(observed), Corpus.of(unseen)
-        counts, place = np.diff(known.starts), np.repeat(np.arange(len(unseen)), np.diff(asked.starts))
+        counts, place = (
+            np.diff(known.starts),
+            np.repeat(np.arange(len(unseen)), np.diff(asked.starts)),
+        )
         found = np.empty((len(theta), len(asked.words)))
         for row, (beta, at) in enumerate(zip(self.topics(theta), theta, strict=True)):
             _, of_documents = self._expected(beta, np.abs(at), known, np.arange(len(observed)))
@@ -151,10 +178,21 @@ class LatentDirichlet:
             found[row] = (pi[place] * beta.T[asked.words]).sum(axis=1)
         return found
 
-    def _expected(self, beta: Float64, size: Float64, corpus: Corpus, documents: Int64) -> tuple[Float64, Float64]:
-        """Expected numbers of every word by topic, (V, K), and of every document's words by topic, (S, K)."""
+    def _expected(
+        self, beta: Float64, size: Float64, corpus: Corpus, documents: Int64
+    ) -> tuple[Float64, Float64]:
+        """Expected numbers of every word by topic, (V, K), and of every document's words by topic,
+        (S, K).
+        """
         of_words, of_documents = np.zeros(beta.T.shape), np.zeros((len(documents), self.n_topics))
-        given = np.ascontiguousarray(beta.T), *corpus, documents, self.alpha, self.dropped, self.kept
+        given = (
+            np.ascontiguousarray(beta.T),
+            *corpus,
+            documents,
+            self.alpha,
+            self.dropped,
+            self.kept,
+        )
         key = np.frombuffer(hashlib.blake2b(size.tobytes(), digest_size=8).digest(), "<u4").tolist()
         topics_module().assign(*given, *key, of_words, of_documents)
         return of_words, of_documents

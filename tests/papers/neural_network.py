@@ -1,13 +1,15 @@
-r"""A network with one hidden layer that tells K classes apart, its gradient by backpropagation in NumPy.
+r"""A network with one hidden layer that tells K classes apart, its gradient by backpropagation in
+NumPy.
 
     p(y_i = k) = softmax(h_i A + a)_k,          h_i = f(x_i B + b),          U_i = -log p(y_i)
 
-with f a softmax over the H hidden units, as [Nemeth 2021, section 6.2] prints it, or a sigmoid, as [Chen 2014] has it
-to whose set-up they refer. With e_i = softmax(h_i A + a) - onehot(y_i) and d_i = f'(x_i B + b) applied to A e_i, the
-gradient of a datum is x_i d_i^T by B, d_i by b, h_i e_i^T by A and e_i by a.
+with f a softmax over the H hidden units, as [Nemeth 2021, section 6.2] prints it, or a sigmoid, as
+[Chen 2014] has it to whose set-up they refer. With e_i = softmax(h_i A + a) - onehot(y_i) and d_i =
+f'(x_i B + b) applied to A e_i, the gradient of a datum is x_i d_i^T by B, d_i by b, h_i e_i^T by A
+and e_i by a.
 
-Features stay as they are given, also as bytes: a few thousand at a time are made float64, so that a memory map of more
-than fits is fine.
+Features stay as they are given, also as bytes: a few thousand at a time are made float64, so that a
+memory map of more than fits is fine.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +28,9 @@ CHUNK = 2048
 
 
 class NetworkLayers(NamedTuple):
-    """Weights and biases of both layers, in the order in which theta has them: (J, H), (H,), (H, K) and (K,)."""
+    """Weights and biases of both layers, in the order in which theta has them: (J, H), (H,), (H, K)
+    and (K,).
+    """
 
     inner: Float64
     inner_bias: Float64
@@ -35,20 +39,25 @@ class NetworkLayers(NamedTuple):
 
 
 class Activation(NamedTuple):
-    """What hidden units make of their inputs (S, H), and its derivative at its values applied to (S, H)."""
+    """What hidden units make of their inputs (S, H), and its derivative at its values applied to
+    (S, H).
+    """
 
     value: Callable[[Float64], Float64]
     pull: Callable[[Float64, Float64], Float64]
 
 
 ACTIVATIONS = {
-    "softmax": Activation(partial(softmax, axis=-1), lambda h, up: h * (up - (h * up).sum(axis=-1, keepdims=True))),
+    "softmax": Activation(
+        partial(softmax, axis=-1), lambda h, up: h * (up - (h * up).sum(axis=-1, keepdims=True))
+    ),
     "sigmoid": Activation(lambda x: 0.5 + 0.5 * np.tanh(0.5 * x), lambda h, up: h * (1 - h) * up),
 }
 
 
 class Network:
-    """Weights of a network of one hidden layer, normal before the data; a `Density`; steps are in the time of SGLD.
+    """Weights of a network of one hidden layer, normal before the data; a `Density`; steps are in
+    the time of SGLD.
 
     Parameters
     ----------
@@ -78,7 +87,11 @@ class Network:
         scale: float = 1.0,
     ) -> None:
         self.features, self.labels = np.asarray(features), np.asarray(labels).astype(np.int64)
-        self.classes, self.activation, self.scale = int(self.labels.max()) + 1, ACTIVATIONS[activation], scale
+        self.classes, self.activation, self.scale = (
+            int(self.labels.max()) + 1,
+            ACTIVATIONS[activation],
+            scale,
+        )
         self.n_data, self.inputs = (int(size) for size in self.features.shape)
         sizes = [self.inputs * hidden, hidden, hidden * self.classes, self.classes]
         ends = np.cumsum(sizes).tolist()
@@ -107,7 +120,9 @@ class Network:
         return hidden, hidden @ layers.outer + layers.outer_bias
 
     def probabilities(self, theta: Float64, features: npt.ArrayLike) -> Float64:
-        """Probabilities of the classes of any features (S, J), in the units of this network's: (n, S, K)."""
+        """Probabilities of the classes of any features (S, J), in the units of this network's: (n,
+        S, K).
+        """
         x = np.multiply(features, self.scale, dtype=np.float64)
         return softmax([self._forward(self.layers(row), x)[1] for row in theta], axis=-1)
 
@@ -117,7 +132,9 @@ class Network:
         for x, labels in self._chunks(data):
             for row, layers in enumerate(map(self.layers, theta)):
                 odds = self._forward(layers, x)[1]
-                found[row] += (np.logaddexp.reduce(odds, axis=1) - odds[np.arange(len(labels)), labels]).sum()
+                found[row] += (
+                    np.logaddexp.reduce(odds, axis=1) - odds[np.arange(len(labels)), labels]
+                ).sum()
         return found
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:

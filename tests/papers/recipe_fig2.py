@@ -1,11 +1,14 @@
-"""[Ma 2015, fig. 2]: four samplers on two laws in one dimension, three on a banana, against quadrature.
+"""[Ma 2015, fig.
+
+2]: four samplers on two laws in one dimension, three on a banana, against quadrature.
 
     python tests/papers/recipe_fig2.py --out docs/figures
     python tests/papers/recipe_fig2.py --quick               # to see that it works
 
-Left: Kullback-Leibler divergence of the histogram of all draws (80 bins on [-4, 4]) from the law. Right: the same of a
-histogram in two dimensions, over the steps that a chain has made. Friction 1, the metric G^-1 = 1.5 sqrt(U - min U +
-1/2), dynamics one after the other, r first. A figure needs matplotlib.
+Left: Kullback-Leibler divergence of the histogram of all draws (80 bins on [-4, 4]) from the law.
+Right: the same of a histogram in two dimensions, over the steps that a chain has made. Friction 1,
+the metric G^-1 = 1.5 sqrt(U - min U + 1/2), dynamics one after the other, r first. A figure needs
+matplotlib.
 """
 
 import numpy as np
@@ -22,7 +25,9 @@ RIGHT = {"SGLD": (0.01, 0.02, 0.03), "SGHMC": (0.05, 0.1, 0.2), "gSGRHMC": (0.02
 
 
 class Energetic:
-    """G^-1 = 1.5 sqrt(U - min U + 1/2) times the identity; steps are given in the time of the dynamics."""
+    """G^-1 = 1.5 sqrt(U - min U + 1/2) times the identity; steps are given in the time of the
+    dynamics.
+    """
 
     least = 0.0
     corrected = 1.0
@@ -30,7 +35,9 @@ class Energetic:
     def metric(self, theta):
         above = self.energy(theta)[:, None] - self.least + 0.5
         root = np.sqrt(1.5) * above**0.25
-        return np.repeat(root, theta.shape[1], axis=1), self.corrected * 0.25 * root / above * self.gradient(theta)
+        return np.repeat(
+            root, theta.shape[1], axis=1
+        ), self.corrected * 0.25 * root / above * self.gradient(theta)
 
 
 class OnePeak(Energetic, Gaussian):
@@ -85,7 +92,9 @@ def cells(density, *edges, fine=20):
     middles = (np.arange(fine) + 0.5) / fine
     grids = [(e[:-1, None] + np.diff(e)[:, None] * middles).ravel() for e in edges]
     points = np.stack([grid.ravel() for grid in np.meshgrid(*grids, indexing="ij")], axis=1)
-    p = np.exp(-density.energy(points)).reshape([s for grid in grids for s in (len(grid) // fine, fine)])
+    p = np.exp(-density.energy(points)).reshape(
+        [s for grid in grids for s in (len(grid) // fine, fine)]
+    )
     p = p.sum(axis=tuple(range(1, p.ndim, 2)))
     return p / p.sum()
 
@@ -105,7 +114,9 @@ def left(density, name, eps, chains):
 
 
 def right(name, eps, chains, last):
-    """Mean divergence over chains after 100 * 3^k steps, k = 0 .. last; infinite from where a chain is lost."""
+    """Mean divergence over chains after 100 * 3^k steps, k = 0 .. last; infinite from where a chain
+    is lost.
+    """
     density = Banana()
     (sampler, target), p = make(name, density, eps, chains), cells(density, *CELLS, fine=8)
     shape = tuple(len(edges) - 1 for edges in CELLS)
@@ -119,7 +130,10 @@ def right(name, eps, chains, last):
             draws, kept = np.array(kept), []
             if not np.isfinite(draws).all():
                 return found + [np.inf] * (len(stops) - len(found))
-            places = [np.clip(np.searchsorted(e, draws[..., i]) - 1, 0, len(e) - 2) for i, e in enumerate(CELLS)]
+            places = [
+                np.clip(np.searchsorted(e, draws[..., i]) - 1, 0, len(e) - 2)
+                for i, e in enumerate(CELLS)
+            ]
             np.add.at(counts, (np.broadcast_to(np.arange(chains), places[0].shape), *places), 1)
             if step in stops:
                 found.append(float(np.mean([divergence(each, p) for each in counts])))
@@ -154,14 +168,24 @@ def draw(bars, curves, eps, folder):
     one, two = panels[0]
     for shift, law in ((-0.2, "OnePeak"), (0.2, "TwoPeaks")):
         heights = [bars[law, eps, name] for name in LEFT]
-        one.bar(np.arange(len(LEFT)) + shift, heights, 0.4, label="one peak" if shift < 0 else "two peaks")
+        one.bar(
+            np.arange(len(LEFT)) + shift,
+            heights,
+            0.4,
+            label="one peak" if shift < 0 else "two peaks",
+        )
     one.set_xticks(range(len(LEFT)), list(LEFT), fontsize=8)
     one.set(ylabel="Kullback-Leibler divergence", title=f"left: steps of {eps}")
     one.legend()
     for (name, step), curve in curves.items():
         best = min((c for (other, _), c in curves.items() if other == name), key=lambda c: c[-1])
         if curve is best:
-            two.loglog([100 * 3**k for k in range(len(curve))], curve, marker="o", label=f"{name}, eps {step}")
+            two.loglog(
+                [100 * 3**k for k in range(len(curve))],
+                curve,
+                marker="o",
+                label=f"{name}, eps {step}",
+            )
     two.set(xlabel="steps", title="right: the step that ends lowest")
     two.legend()
     save(panels, folder, "recipe_fig2.png")

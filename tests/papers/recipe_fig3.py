@@ -1,14 +1,16 @@
-"""Figure 3 of [Ma 2015]: latent Dirichlet allocation, perplexity against documents seen, on planted topics.
+"""Figure 3 of [Ma 2015]: latent Dirichlet allocation, perplexity against documents seen, on planted
+topics.
 
     python tests/papers/recipe_fig3.py --out docs/figures
     python tests/papers/recipe_fig3.py --quick               # to see that it works
     python tests/papers/recipe_fig3.py --grid                # equal effort, steps by seeds
 
-20 topics ~ Dirichlet(.05) over 1,000 words, 10,000 documents of 90 words with proportions ~ Dirichlet(.1). Perplexity
-is of every tenth word of 500 other documents given their other words, of single states; "of the mean" is of the mean
-prediction over the states of the last half. Batches of 50 documents, step eps (1 + t / 1,000)^-.55 at iteration t; of
-four steps that with the lowest perplexity after one pass is taken on. Topics are matched to planted ones by their total
-variation distance. Seconds are CPU seconds, evaluation not counted.
+20 topics ~ Dirichlet(.05) over 1,000 words, 10,000 documents of 90 words with proportions ~
+Dirichlet(.1). Perplexity is of every tenth word of 500 other documents given their other words, of
+single states; "of the mean" is of the mean prediction over the states of the last half. Batches of
+50 documents, step eps (1 + t / 1,000)^-.55 at iteration t; of four steps that with the lowest
+perplexity after one pass is taken on. Topics are matched to planted ones by their total variation
+distance. Seconds are CPU seconds, evaluation not counted.
 """
 
 from time import process_time
@@ -62,10 +64,15 @@ def planted(rng, documents, unseen, topics, words, length):
 
 
 def run(density, unseen, name, eps, grid, iterations, seed=0, looks=40):
-    """Perplexity by iteration, that of the mean of the last half, the last state, and seconds an iteration."""
+    """Perplexity by iteration, that of the mean of the last half, the last state, and seconds an
+    iteration.
+    """
     settings = {"step_size": eps, "decay_sweeps": 1000 / grid, "decay_power": 0.55}
     if name == "sghmc":
-        settings |= {"step_size": eps**2 / 2, "decay_power": 1.0}  # of half the square: its step falls by .5
+        settings |= {
+            "step_size": eps**2 / 2,
+            "decay_power": 1.0,
+        }  # of half the square: its step falls by .5
         settings |= {"gamma": 1.0, **PUBLISHED}
     sampler, target = prepare(name, density, grid=grid, seed=seed, schedule="shuffled", **settings)
     sampler.start(target, 1.0)
@@ -103,10 +110,23 @@ def compare(density, unseen, passes, beta):
         row(label, *(f"{eps:g}: {value:.0f}" for eps, value in tried.items()))
         best = min(tried, key=tried.__getitem__)
         curve, of_mean, theta, seconds = run(density, unseen, name, best, grid, passes * grid)
-        curves[f"{label}, eps {best:g}"] = {iteration * BATCH: value for iteration, value in curve.items()}
+        curves[f"{label}, eps {best:g}"] = {
+            iteration * BATCH: value for iteration, value in curve.items()
+        }
         apart = matched(density.topics(theta)[0], beta)
-        found = *(f"{x:.0f}" for x in (curve.get(grid, np.inf), curve[passes * grid], of_mean)), f"{1e3 * seconds:.1f}"
-        ends.append((label, f"{best:g}", *found, f"{np.median(apart):.2f}", f"{(apart < 0.2).sum()} of {len(apart)}"))
+        found = (
+            *(f"{x:.0f}" for x in (curve.get(grid, np.inf), curve[passes * grid], of_mean)),
+            f"{1e3 * seconds:.1f}",
+        )
+        ends.append(
+            (
+                label,
+                f"{best:g}",
+                *found,
+                f"{np.median(apart):.2f}",
+                f"{(apart < 0.2).sum()} of {len(apart)}",
+            )
+        )
     titles = ("of the mean", "ms an iteration", "median distance of topics", "topics within 0.2")
     head("sampler", "eps", "after 1 pass", f"after {passes} passes", *titles)
     for end in ends:
@@ -119,7 +139,9 @@ def compare(density, unseen, passes, beta):
 
 
 def at_equal_effort(density, unseen, passes, quick):
-    """Table of the best of the grid of steps: perplexity of the last state and of the mean, and seconds, over seeds."""
+    """Table of the best of the grid of steps: perplexity of the last state and of the mean, and
+    seconds, over seeds.
+    """
     grid = max(1, density.n_data // BATCH)
     head("sampler", "best eps", "last state", "of the mean", "seconds")
     for label, steps in GRID.items():
@@ -127,7 +149,10 @@ def at_equal_effort(density, unseen, passes, quick):
         for eps in steps[: 1 if quick else None]:
             given = density, unseen, STEPS[label][0], eps, grid, passes * grid
             each = [run(*given, seed, 20) for seed in range(1 if quick else 3)]
-            ends = [(curve[passes * grid], mean, passes * grid * seconds) for curve, mean, _, seconds in each]
+            ends = [
+                (curve[passes * grid], mean, passes * grid * seconds)
+                for curve, mean, _, seconds in each
+            ]
             found[eps] = np.mean(ends, axis=0)
         best = min(found, key=lambda eps: found[eps][1])
         row(label, f"{best:g}", *(f"{x:.1f}" for x in found[best]))
@@ -136,10 +161,14 @@ def at_equal_effort(density, unseen, passes, quick):
 def main():
     """Print the tables, and draw them."""
     parser = command(__doc__, "recipe_fig3.png")
-    parser.add_argument("--grid", action="store_true", help="the best of five steps by three seeds, and no more")
+    parser.add_argument(
+        "--grid", action="store_true", help="the best of five steps by three seeds, and no more"
+    )
     options = parser.parse_args()
     passes = 2 if options.quick else PASSES
-    documents, others, topics, words = (1000, 100, 5, 200) if options.quick else (10_000, 500, 20, 1000)
+    documents, others, topics, words = (
+        (1000, 100, 5, 200) if options.quick else (10_000, 500, 20, 1000)
+    )
     beta, seen, new = planted(np.random.default_rng(0), documents, others, topics, words, 90)
     density, unseen = LatentDirichlet(seen, words, topics, alpha=0.1, beta0=0.05), Unseen(new)
     if options.grid:

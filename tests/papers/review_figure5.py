@@ -1,17 +1,20 @@
-"""[Nemeth 2021, fig. 5]: a network on MNIST by stochastic gradients with and without control variates.
+"""[Nemeth 2021, fig.
+
+5]: a network on MNIST by stochastic gradients with and without control variates.
 
     python tests/papers/review_figure5.py mnist.npz --out docs/figures                      # the small form
     python tests/papers/review_figure5.py mnist.npz --out docs/figures --iterations 10000   # as long as the paper's
     python tests/papers/review_figure5.py mnist.npz --quick                                 # to see that it works
 
-The file has arrays of images (n, 28, 28) or (n, 784), training digits first, and of labels (n,): the last 10,000 are
-for testing. 784-100-10 units, softmax in both layers as the paper prints it, 552 images an iteration, normal priors
-whose four precisions, Gamma(1, 1), are drawn exactly after every update. Steps are those of the paper's public code, in
-its units.
+The file has arrays of images (n, 28, 28) or (n, 784), training digits first, and of labels (n,):
+the last 10,000 are for testing. 784-100-10 units, softmax in both layers as the paper prints it,
+552 images an iteration, normal priors whose four precisions, Gamma(1, 1), are drawn exactly after
+every update. Steps are those of the paper's public code, in its units.
 
-Chains start at N(0, 0.01) and burn in for as many iterations as are then looked at; those with control variates start
-at the end of as many steps of gradient descent. A gradient call is the gradient of one datum. Seconds are of CPU,
-without those of looking at test data. Some rows are not the paper's: see the page.
+Chains start at N(0, 0.01) and burn in for as many iterations as are then looked at; those with
+control variates start at the end of as many steps of gradient descent. A gradient call is the
+gradient of one datum. Seconds are of CPU, without those of looking at test data. Some rows are not
+the paper's: see the page.
 """
 
 from math import sqrt
@@ -48,7 +51,11 @@ class Experiment:
         images, labels = digits(path)
         test = TEST // 20 if quick else TEST
         n = 20 * BATCH if quick else len(labels) - test
-        self.train, self.test, self.iterations = (images[:n], labels[:n]), (images[-test:], labels[-test:]), iterations
+        self.train, self.test, self.iterations = (
+            (images[:n], labels[:n]),
+            (images[-test:], labels[-test:]),
+            iterations,
+        )
         self.grid = n // BATCH
 
     def network(self, activation):
@@ -56,7 +63,9 @@ class Experiment:
         return Network(*self.train, HIDDEN, activation, 1 / 255)
 
     def optimum(self):
-        """Gradient descent at the step of SGLD, and its seconds; precisions are 1, with which no weights vanish."""
+        """Gradient descent at the step of SGLD, and its seconds; precisions are 1, with which no
+        weights vanish.
+        """
         density, rng, begin = self.network("softmax"), np.random.default_rng(1), process_time()
         theta = SD * rng.normal(size=(1, density.dimension))
         for _ in range(self.iterations):
@@ -72,7 +81,9 @@ class Experiment:
         return float(loss), float((p.argmax(axis=1) == labels).mean())
 
     def chain(self, name, start=None, spent=0.0):
-        """Run a chain from a state, or through burn-in, and look at it `LOOKS` times in either half."""
+        """Run a chain from a state, or through burn-in, and look at it `LOOKS` times in either
+        half.
+        """
         density = self.network("sigmoid" if "sigmoid" in name else "softmax")
         sampler, target = make(name, density, self.grid)
         sampler.start(target, SD)
@@ -122,14 +133,20 @@ def kind_of(name):
 
 
 def make(name, density, grid):
-    """Sampler of a row, and its target; eps is half of the paper's h, or of its h^2 where there is a momentum."""
+    """Sampler of a row, and its target; eps is half of the paper's h, or of its h^2 where there is
+    a momentum.
+    """
     kind = kind_of(name)
     eps = STEPS[kind] / 2
     friction = 0.01 / sqrt(2 * eps)
     settings = {
         "SGLD": {},
         "SGHMC": {**PUBLISHED, "gamma": friction, "refresh": 5},
-        "SGNHT": {**PLAIN, "thermostat": "element" if "element" in name else "scalar", "diffusion": friction},
+        "SGNHT": {
+            **PLAIN,
+            "thermostat": "element" if "element" in name else "scalar",
+            "diffusion": friction,
+        },
     }[kind]
     gradient = "control-variate" if "-CV" in name else "part"
     return prepare(kind.lower(), density, grid=grid, step_size=eps, gradient=gradient, **settings)
@@ -139,22 +156,51 @@ def main():
     """Print the table, and draw the figure."""
     parser = command(__doc__, "review_figure5.png")
     parser.add_argument("data", type=Path)
-    parser.add_argument("--iterations", type=int, default=1000, help="of burn-in or descent, and of looking")
+    parser.add_argument(
+        "--iterations", type=int, default=1000, help="of burn-in or descent, and of looking"
+    )
     options = parser.parse_args()
-    experiment = Experiment(options.data, LOOKS if options.quick else options.iterations, options.quick)
+    experiment = Experiment(
+        options.data, LOOKS if options.quick else options.iterations, options.quick
+    )
     start, spent = experiment.optimum()
-    losses = experiment.losses(experiment.network("softmax").probabilities(start, experiment.test[0])[0])
+    losses = experiment.losses(
+        experiment.network("softmax").probabilities(start, experiment.test[0])[0]
+    )
     n = len(experiment.train[1])
-    print(f"{n:,} images; after descent log loss {losses[0]:.4f}, accuracy {losses[1]:.4f}, {spent:.0f} s\n")
-    head("", "step", "log loss of states", "of their mean", "accuracy of it", "passes", "seconds", "gradient calls")
+    print(
+        f"{n:,} images; after descent log loss {losses[0]:.4f}, accuracy {losses[1]:.4f},"
+        f" {spent:.0f} s\n"
+    )
+    head(
+        "",
+        "step",
+        "log loss of states",
+        "of their mean",
+        "accuracy of it",
+        "passes",
+        "seconds",
+        "gradient calls",
+    )
     curves = {}
     for name in (*PAPER, *OURS):
         placed = (start, spent) if "-CV" in name or "optimum" in name else ()
         curve = curves[name] = experiment.chain(name, *placed)
         step = STEPS[kind_of(name)]
         single = np.mean(curve.single[-len(curve.mean) :])
-        losses = f"{step:g}", f"{single:.3f}", f"{curve.mean[-1]:.3f}", f"{100 * curve.accuracy:.1f} %"
-        row(name, *losses, f"{curve.calls[-1] / n:.0f}", f"{curve.seconds:.0f}", f"{curve.calls[-1] / 1e6:.1f} million")
+        losses = (
+            f"{step:g}",
+            f"{single:.3f}",
+            f"{curve.mean[-1]:.3f}",
+            f"{100 * curve.accuracy:.1f} %",
+        )
+        row(
+            name,
+            *losses,
+            f"{curve.calls[-1] / n:.0f}",
+            f"{curve.seconds:.0f}",
+            f"{curve.calls[-1] / 1e6:.1f} million",
+        )
         if name == "SGLD-CV":
             noise = experiment.noise(experiment.last, start)
     head("variance of the gradient", "with control variates over that without")
@@ -168,11 +214,18 @@ def draw(curves, n, folder):
     panels = axes(1, 2, size=(10, 3.8), sharey=True)
     for name in PAPER:
         curve, kind = curves[name], name.removesuffix("-CV")
-        style = {"color": f"C{list(STEPS).index(kind)}", "ls": "--" if "-CV" in name else "-", "label": name, "lw": 1.2}
+        style = {
+            "color": f"C{list(STEPS).index(kind)}",
+            "ls": "--" if "-CV" in name else "-",
+            "label": name,
+            "lw": 1.2,
+        }
         passes = np.array(curve.calls) / n
         panels[0, 0].plot(passes, curve.single, **style)
         panels[0, 1].plot(passes[-len(curve.mean) :], curve.mean, **style)
-    for axis, title in zip(panels[0], ("single states", "mean of the predictions so far"), strict=True):
+    for axis, title in zip(
+        panels[0], ("single states", "mean of the predictions so far"), strict=True
+    ):
         axis.set(xlabel="passes over the data", title=title, yscale="log")
     panels[0, 0].set_ylabel("log loss, test data")
     panels[0, 0].legend(fontsize=8)

@@ -1,17 +1,20 @@
-"""Figure 6 of [Nemeth 2021]: a factorisation of MovieLens 100K by stochastic gradients, on the five official folds.
+"""Figure 6 of [Nemeth 2021]: a factorisation of MovieLens 100K by stochastic gradients, on the five
+official folds.
 
     for k in 1 2 3 4 5; do dsgmcmc prepare ml-100k/u$k.base u$k.h5 --test ml-100k/u$k.test; done
     python tests/papers/review_figure6.py u1.h5 u2.h5 u3.h5 u4.h5 u5.h5 --out docs/figures --quick
 
-K = 20, tau = 3, centred ratings, no biases, the published priors; ten random parts, so a tenth of the ratings in an
-iteration. Chains with control variates start from the mode, which is their anchor, as in the paper; the others from
-N(0, 0.1^2). The steps of "tuned" rows are the best of four by the RMSE of the mean prediction on the first fold; "as
-published" are the steps of the paper's code with control variates, 1e-10 and 1e-12 in its h. Exact Gibbs, a sweep for
-ten iterations, is the truth.
+K = 20, tau = 3, centred ratings, no biases, the published priors; ten random parts, so a tenth of
+the ratings in an iteration. Chains with control variates start from the mode, which is their
+anchor, as in the paper; the others from N(0, 0.1^2). The steps of "tuned" rows are the best of four
+by the RMSE of the mean prediction on the first fold; "as published" are the steps of the paper's
+code with control variates, 1e-10 and 1e-12 in its h. Exact Gibbs, a sweep for ten iterations, is
+the truth.
 
-RMSE is shown as in the paper, of single states, and of the mean of the predictions since the first fifth; both clipped
-to the scale. Writes ``review_figure6.png`` and prints the page's table. Without --quick 20,000
-iterations a chain; with it `QUICK`. Needs matplotlib (the extra `report`). Not part of the tests.
+RMSE is shown as in the paper, of single states, and of the mean of the predictions since the first
+fifth; both clipped to the scale. Writes ``review_figure6.png`` and prints the page's table. Without
+--quick 20,000 iterations a chain; with it `QUICK`. Needs matplotlib (the extra `report`). Not part
+of the tests.
 """
 
 from pathlib import Path
@@ -55,7 +58,8 @@ HMC = {"name": "sghmc", "gamma": 0.5, **PUBLISHED}
 NHT = {"name": "sgnht", "thermostat": "scalar", **PLAIN}
 CV = {"gradient": "control-variate"}
 LARGE, SMALL = (0.03, 0.1, 0.3, 0.6), (3e-3, 1e-2, 3e-2, 1e-1)
-#: Settings of every row, steps to try, and colour and style; with one step, that is h of the paper's code.
+#: Settings of every row, steps to try, and colour and style; with one step, that is h of the
+#: paper's code.
 METHODS: dict[str, tuple[dict[str, Any], tuple[float, ...], str]] = {
     "SGLD": ({"name": "sgld"}, LARGE, "C0-"),
     "SGHMC, published": ({**HMC, "refresh": 5}, SMALL, "C1-"),
@@ -88,7 +92,9 @@ class Chain:
         return ratings.centre + ratings.scale * predictors(self.target, self.rows, self.columns)
 
     def mode(self) -> Theta:
-        """The mode next to the state, given the hyperparameters: rows and columns take their means in turns."""
+        """The mode next to the state, given the hyperparameters: rows and columns take their means
+        in turns.
+        """
         target: Any = self.target
         target.draw_parts = lambda context: None
         for _ in range(ASCENT):
@@ -103,8 +109,9 @@ class Chain:
 class Found(NamedTuple):
     """What a chain has found, along its way and at its end.
 
-    `curve` has iterations, RMSE of single states, and RMSE of the mean: (looks, 3). `last` has RMSE of single states
-    (mean over the last half) and of the mean, sd, and coverage of 90 % intervals, in %; NaN if the chain diverged.
+    `curve` has iterations, RMSE of single states, and RMSE of the mean: (looks, 3). `last` has RMSE
+    of single states (mean over the last half) and of the mean, sd, and coverage of 90 % intervals,
+    in %; NaN if the chain diverged.
     """
 
     curve: np.ndarray
@@ -115,7 +122,9 @@ def follow(chain: Chain, iterations: int, per: int) -> Found:
     """Run a chain, an iteration of which counts as `per`, and look at it now and then."""
     curve, late, values = [], [], chain.values
     every = max(iterations // LOOKS // per, 1)
-    for made in (iteration + 1 for iteration in iterate(chain.target, chain.sampler, chain.iterations)):
+    for made in (
+        iteration + 1 for iteration in iterate(chain.target, chain.sampler, chain.iterations)
+    ):
         if made % every:
             continue
         predicted = chain.predict()
@@ -127,7 +136,9 @@ def follow(chain: Chain, iterations: int, per: int) -> Found:
         if not curve[-1][1] <= 3:
             return Found(np.array(curve), np.full(4, np.nan))
     found, variance = np.array(curve), np.var(late, axis=0, ddof=1)
-    covered = coverage(pit(Gaussian.predictive_of_moments(Moments(mean, variance + 1 / TAU)), values))[0.9]
+    covered = coverage(
+        pit(Gaussian.predictive_of_moments(Moments(mean, variance + 1 / TAU)), values)
+    )[0.9]
     single = found[len(found) // 2 :, 1].mean()
     return Found(found, np.array([single, found[-1, 2], np.sqrt(variance).mean(), 100 * covered]))
 
@@ -140,7 +151,9 @@ def exact(data: Path, iterations: int) -> tuple[Found, Theta]:
 
 
 def run(data: Path, name: str, step: float, start: Theta, iterations: int) -> Found:
-    """Sample with a method at a step in its own unit, or in the paper's; those with control variates from the mode."""
+    """Sample with a method at a step in its own unit, or in the paper's; those with control
+    variates from the mode.
+    """
     section, tried, _ = METHODS[name]
     if len(tried) == 1:  # theta moves as by a step of h / 2 of SGLD, or of h = eta of SGHMC
         step = step / 2 * Chain(data, 1, 0, section).target.curvature_bound
@@ -170,7 +183,9 @@ def draw(curves: dict[str, list[Found]], out: Path) -> None:
         for name, folds in curves.items():
             shortest = min(len(found.curve) for found in folds)
             mean = np.mean([found.curve[:shortest] for found in folds], axis=0)
-            axis.plot(mean[:, 0], mean[:, kind], METHODS[name][2] if name in METHODS else "k-", label=name)
+            axis.plot(
+                mean[:, 0], mean[:, kind], METHODS[name][2] if name in METHODS else "k-", label=name
+            )
         axis.set(title=title, xlabel="iterations, a tenth of the ratings each", ylim=(0.9, 1.4))
     panels[0, 0].set_ylabel("RMSE of the test ratings, mean of five folds")
     panels[0, 1].legend(fontsize="small")

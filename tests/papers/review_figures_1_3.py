@@ -1,18 +1,21 @@
-"""Figures 1 to 3 and table 2 of [Nemeth 2021]: kernel Stein discrepancy, and logistic regression on 100,000 data.
+"""Figures 1 to 3 and table 2 of [Nemeth 2021]: kernel Stein discrepancy, and logistic regression on
+100,000 data.
 
     python tests/papers/review_figures_1_3.py --out docs/figures               # d = 10 and 50
     python tests/papers/review_figures_1_3.py --dimensions 10 50 100           # all of the paper's
     python tests/papers/review_figures_1_3.py --quick                          # to see that it works
 
-Figure 1: SGLD on N(0, S), S = diag(2, 1) turned by 45 degrees, gradient noise N(0, .01), 10,000 iterations kept every
-tenth, ten runs; h is the paper's step, twice ours. Then the data of the public code: x ~ N(0, Sigma), theta_k ~ N(0,
-s_k^2) with s_k of .1, 1 or 10, 1,000 of 100,000 data an iteration, prior N(0, 10 I). Samplers start from N(0, 1),
-those with control variates at the mode, which Newton's method finds and the paper by half of the iterations: so they
-have half of them here, too; ULA, whose gradients take all data, has a twentieth. Steps are those of five with the
-smallest discrepancy in pilot runs from the mode, a fifth as long. The truth is SMH-2, which is exact. Discrepancies are
-of 250 of the last 1,000 draws, of all alike, in coordinates in which the posterior's standard deviations are 1; that of
-as many independent draws of the normal approximation at the mode stands beside them, as no number of draws has none.
-Seconds are CPU seconds, without pilots.
+Figure 1: SGLD on N(0, S), S = diag(2, 1) turned by 45 degrees, gradient noise N(0, .01), 10,000
+iterations kept every tenth, ten runs; h is the paper's step, twice ours. Then the data of the
+public code: x ~ N(0, Sigma), theta_k ~ N(0, s_k^2) with s_k of .1, 1 or 10, 1,000 of 100,000 data
+an iteration, prior N(0, 10 I). Samplers start from N(0, 1), those with control variates at the
+mode, which Newton's method finds and the paper by half of the iterations: so they have half of them
+here, too; ULA, whose gradients take all data, has a twentieth. Steps are those of five with the
+smallest discrepancy in pilot runs from the mode, a fifth as long. The truth is SMH-2, which is
+exact. Discrepancies are of 250 of the last 1,000 draws, of all alike, in coordinates in which the
+posterior's standard deviations are 1; that of as many independent draws of the normal approximation
+at the mode stands beside them, as no number of draws has none. Seconds are CPU seconds, without
+pilots.
 """
 
 from math import log10, sqrt
@@ -30,7 +33,8 @@ from dsgmcmc.densities.sample import sample
 
 BATCH, CV = 1000, {"gradient": "control-variate"}
 DAMPED = {"gamma": 5.0}  # or the noise of the gradients would need far smaller steps
-#: Sampler, settings, steps in its own unit, share of the iterations; full gradients are those of 100 others.
+#: Sampler, settings, steps in its own unit, share of the iterations; full gradients are those of
+#: 100 others.
 SAMPLERS = {
     "SGLD": ("sgld", {}, (0.01, 0.03, 0.1, 0.3, 1.0), 1.0),
     "SGLD-CV": ("sgld", CV, (0.1, 0.3, 1.0, 3.0, 8.0), 0.5),
@@ -100,9 +104,15 @@ class Chain(NamedTuple):
 
 def run(density, name, settings, step, iterations, start):
     """A chain from a start."""
-    sampler, target = prepare(name, density, grid=density.n_data // BATCH, step_size=step, **settings)
+    sampler, target = prepare(
+        name, density, grid=density.n_data // BATCH, step_size=step, **settings
+    )
     draws, seconds = follow(sampler, target, iterations, start)
-    calls = {None: BATCH, "full": density.n_data, "control-variate": 2 * BATCH + density.n_data / iterations}
+    calls = {
+        None: BATCH,
+        "full": density.n_data,
+        "control-variate": 2 * BATCH + density.n_data / iterations,
+    }
     return Chain(draws, seconds, calls[settings.get("gradient")])
 
 
@@ -112,7 +122,9 @@ def discrepancy(density, draws, number, scale):
     kept = kept[:: max(1, len(kept) // number)][:number]
     if not np.isfinite(kept).all() or np.abs(kept).max() > 1e6:
         return np.inf
-    slopes = np.concatenate([density.gradient(part) for part in np.array_split(kept, max(1, len(kept) // 20))])
+    slopes = np.concatenate(
+        [density.gradient(part) for part in np.array_split(kept, max(1, len(kept) // 20))]
+    )
     return kernel_stein_discrepancy(kept / scale, (slopes + prior_gradient(density, kept)) * scale)
 
 
@@ -122,13 +134,15 @@ def inflation(density, mode, eps):
     slopes = density.gradients(mode[None])[0]
     noise = density.n_data**2 / BATCH * np.cov(slopes.T)
     shrink = np.eye(len(mode)) - eps * hessian
-    return np.diag(solve_discrete_lyapunov(shrink, 2 * eps * np.eye(len(mode)) + eps**2 * noise)) / np.diag(
-        np.linalg.inv(hessian)
-    )
+    return np.diag(
+        solve_discrete_lyapunov(shrink, 2 * eps * np.eye(len(mode)) + eps**2 * noise)
+    ) / np.diag(np.linalg.inv(hessian))
 
 
 def oracle(density, iterations):
-    """The posterior by SMH-2: a chain, of which some 2,000 states are kept, and its effective draws."""
+    """The posterior by SMH-2: a chain, of which some 2,000 states are kept, and its effective
+    draws.
+    """
     sampler, target = prepare("smh2", density, proposal="pcn", rho=0.5)
     states, seconds = follow(sampler, target, iterations, thin=max(1, iterations // 2000))
     draws = states[len(states) // 10 :]
@@ -149,27 +163,50 @@ def table_2(dimension, n, iterations, exact_iterations):
     truth, ess = oracle(density, exact_iterations)
     mean, sd = truth.draws.mean(axis=0), truth.draws.std(axis=0)
     errors = "error of the mean", "sd / true sd", "log-loss"
-    head(f"d = {dimension}", "step", "KSD", *errors, "arrives at", "seconds", "gradients; ESS of SMH-2")
+    head(
+        f"d = {dimension}",
+        "step",
+        "KSD",
+        *errors,
+        "arrives at",
+        "seconds",
+        "gradients; ESS of SMH-2",
+    )
     exact = discrepancy(density, truth.draws, 250, sd)
     loss = f"{log_loss(truth.draws[::20], unseen):.5f}"
     row("SMH-2", "", f"{exact:.2f}", "", "", loss, "", f"{truth.seconds:.1f}", f"{ess:,.0f}")
-    normal = np.random.default_rng(2).multivariate_normal(mode, np.linalg.inv(density.hessian(mode)), 500)
+    normal = np.random.default_rng(2).multivariate_normal(
+        mode, np.linalg.inv(density.hessian(mode)), 500
+    )
     row("independent draws", "", f"{discrepancy(density, normal, 250, sd):.2f}", *[""] * 6)
     start, chains = np.random.default_rng(1).normal(size=dimension), {"SMH-2": truth}
     for label, (name, settings, steps, share) in SAMPLERS.items():
         length = max(40, int(share * iterations))
         pilots = [run(density, name, settings, step, length // 5, mode) for step in steps]
-        step = steps[int(np.argmin([discrepancy(density, pilot.draws, 50, sd) for pilot in pilots]))]
+        step = steps[
+            int(np.argmin([discrepancy(density, pilot.draws, 50, sd) for pilot in pilots]))
+        ]
         chain = run(density, name, settings, step, length, mode if share == 0.5 else start)
         chains[label] = chain
         draws = chain.draws[len(chain.draws) // 2 :]
         off = (draws.mean(axis=0) - mean) / sd
         wide = np.exp(np.log(draws.std(axis=0) / sd).mean())
         near = np.flatnonzero((np.abs((chain.draws - mean) / sd) < 5).all(axis=1))
-        ends = f"{sqrt((off**2).mean()):.2f} sd", f"{wide:.2f}", f"{log_loss(draws[::20], unseen):.5f}"
+        ends = (
+            f"{sqrt((off**2).mean()):.2f} sd",
+            f"{wide:.2f}",
+            f"{log_loss(draws[::20], unseen):.5f}",
+        )
         when = f"{near[0] + 1:,}" if len(near) else "never"
         calls = f"{chain.seconds:.1f}", f"{chain.calls * len(chain.draws):.2g}"
-        row(label, f"{step:g}", f"{discrepancy(density, chain.draws, 250, sd):.2f}", *ends, when, *calls)
+        row(
+            label,
+            f"{step:g}",
+            f"{discrepancy(density, chain.draws, 250, sd):.2f}",
+            *ends,
+            when,
+            *calls,
+        )
         if label == "SGLD":
             inflated = inflation(density, mode, step / density.curvature.max())
             geometric = np.exp(np.log(inflated).mean() / 2)
@@ -179,7 +216,9 @@ def table_2(dimension, n, iterations, exact_iterations):
 
 
 def figure_3(chains, mean, sd):
-    """Mean and variance of theta_1 after a tenth, 3 tenths and all of the time of SGLD, the first tenth left out."""
+    """Mean and variance of theta_1 after a tenth, 3 tenths and all of the time of SGLD, the first
+    tenth left out.
+    """
     limit = chains["SGLD"].seconds
     head("theta_1 after", *(f"{limit * part:.1f} s: mean, variance" for part in (0.1, 0.3, 1)))
     for label in ("SGLD", "SGLD-CV", "ULA", "SMH-2"):
@@ -188,7 +227,11 @@ def figure_3(chains, mean, sd):
         for part in (0.1, 0.3, 1.0):
             made = min(len(draws), int(len(draws) * limit * part / seconds))
             some = draws[made // 10 : made, 0]
-            cells.append(f"{(some.mean() - mean) / sd:+.2f} sd, {some.var() / sd**2:.2f}" if len(some) > 1 else "")
+            cells.append(
+                f"{(some.mean() - mean) / sd:+.2f} sd, {some.var() / sd**2:.2f}"
+                if len(some) > 1
+                else ""
+            )
         row(label, *cells)
 
 
@@ -213,7 +256,9 @@ def draw(found, chains, folder):
     one.set(xlabel="h", ylabel="log10 KSD", title="figure 1")
     for label, chain in chains.items():
         if label != "SMH-2":
-            two.plot(np.linspace(0, 1, len(chain.draws)), chain.draws[:, 0], label=label, linewidth=0.7)
+            two.plot(
+                np.linspace(0, 1, len(chain.draws)), chain.draws[:, 0], label=label, linewidth=0.7
+            )
     two.axhline(chains["SMH-2"].draws[:, 0].mean(), color="black", linestyle="--")
     two.set(xlabel="part of the run", title="figure 2: theta_1")
     two.legend(fontsize=7)

@@ -7,16 +7,17 @@
     python tests/papers/scalable_mh.py --model robust            # figures 7 to 9, a small form
     python tests/papers/scalable_mh.py --model robust --exponents 6 8 10 12 14 16 17 --iterations 20000 --runs 20
 
-Logistic regression, d = 10 (wide: 20), x ~ N(0, I), theta = 1, y Bernoulli, or robust regression with Student's t of 4
-degrees of freedom and errors N(0, 1); n = 2^6 .. 2^17, 20,000 iterations a run from the normal approximation at the
-mode, in the small forms n = 2^9 .. 2^15 and 5,000. Proposal (16), N(theta, H^-1), and pCN. The prior is N(0, 100 I)
-where the paper's is flat, as small data may be separable. Plain Metropolis-Hastings is the same compiled loop with its
-limit at 0, so that it pays neither for Python nor for other code.
+Logistic regression, d = 10 (wide: 20), x ~ N(0, I), theta = 1, y Bernoulli, or robust regression
+with Student's t of 4 degrees of freedom and errors N(0, 1); n = 2^6 .. 2^17, 20,000 iterations a
+run from the normal approximation at the mode, in the small forms n = 2^9 .. 2^15 and 5,000.
+Proposal (16), N(theta, H^-1), and pCN. The prior is N(0, 100 I) where the paper's is flat, as small
+data may be separable. Plain Metropolis-Hastings is the same compiled loop with its limit at 0, so
+that it pays neither for Python nor for other code.
 
-Evaluations are of the energy of a datum, after the first tenth. ESS is by overlapping batch means of every fifth state,
-batches of T^(2/3), averaged over the elements of theta. Seconds a step are CPU seconds of whole blocks of iterations,
-kernel after kernel for each n, in the same run. Writes ``scalable_mh.png`` and prints tables. Left out: the paper's
-Firefly and Zig-Zag curves.
+Evaluations are of the energy of a datum, after the first tenth. ESS is by overlapping batch means
+of every fifth state, batches of T^(2/3), averaged over the elements of theta. Seconds a step are
+CPU seconds of whole blocks of iterations, kernel after kernel for each n, in the same run. Writes
+``scalable_mh.png`` and prints tables. Left out: the paper's Firefly and Zig-Zag curves.
 """
 
 from pathlib import Path
@@ -85,7 +86,9 @@ def effective(draws: np.ndarray) -> float:
     """Effective number of draws (T, d), by overlapping batch means."""
     t = len(draws)
     b = int(t ** (2 / 3))
-    sums = np.concatenate([np.zeros((1, draws.shape[1])), np.cumsum(draws - draws.mean(axis=0), axis=0)])
+    sums = np.concatenate(
+        [np.zeros((1, draws.shape[1])), np.cumsum(draws - draws.mean(axis=0), axis=0)]
+    )
     means = (sums[b:] - sums[:-b]) / b
     variance = t * b / ((t - b) * (t - b + 1)) * (means**2).sum(axis=0)
     return float((t * draws.var(axis=0) / np.maximum(variance, 1e-300)).mean())
@@ -103,7 +106,12 @@ def measure(density: Regression, name: str, iterations: int, run: int, **setting
         made += block
     seconds = process_time() - begin
     draws = states[burn_in // APART :]
-    return Measured(moves / steps, evaluations / steps, 1e6 * seconds / made, effective(draws) / (APART * len(draws)))
+    return Measured(
+        moves / steps,
+        evaluations / steps,
+        1e6 * seconds / made,
+        effective(draws) / (APART * len(draws)),
+    )
 
 
 def table(rows: dict[str, dict[int, Measured]], what: str, title: str = "") -> None:
@@ -118,11 +126,27 @@ def figures(model: Model, runs: int, out: Path | None) -> None:
     found: dict[str, dict[int, Measured]] = {name: {} for name in KERNELS}
     for n in (1 << exponent for exponent in model.exponents):
         for label, (name, settings) in KERNELS.items():
-            each = [measure(data(model, n, run), name, model.iterations, run, **settings) for run in range(runs)]
+            each = [
+                measure(data(model, n, run), name, model.iterations, run, **settings)
+                for run in range(runs)
+            ]
             found[label][n] = Measured(*np.mean(each, axis=0))
-    head(f"at n = {n:,}", "acceptance", "evaluations a step", "microseconds a step", "ESS a second", "slope from n / 8")
+    head(
+        f"at n = {n:,}",
+        "acceptance",
+        "evaluations a step",
+        "microseconds a step",
+        "ESS a second",
+        "slope from n / 8",
+    )
     for name, by_n in found.items():
-        large = np.log([(size, m.evaluations) for size, m in by_n.items() if 8 * size >= n and m.evaluations > 0])
+        large = np.log(
+            [
+                (size, m.evaluations)
+                for size, m in by_n.items()
+                if 8 * size >= n and m.evaluations > 0
+            ]
+        )
         slope = np.polyfit(*large.T, 1)[0] if len(large) > 1 else np.nan
         row(name, *map(short, (*by_n[n][:3], by_n[n].ess_per_second)), f"{slope:.2f}")
     for what in ("evaluations", "microseconds", "acceptance", "ess_per_second"):
@@ -136,8 +160,13 @@ def draw(found: dict[str, dict[int, Measured]], out: Path) -> None:
     panels = axes(1, 2, size=(10, 4))
     for axis, what in zip(panels[0], ("evaluations", "ess_per_second"), strict=True):
         for name, by_n in found.items():
-            axis.loglog(list(by_n), [getattr(m, what) for m in by_n.values()], "o-", base=2, label=name)
-        axis.set(xlabel="n", title={"evaluations": "evaluations a step", "ess_per_second": "ESS a second"}[what])
+            axis.loglog(
+                list(by_n), [getattr(m, what) for m in by_n.values()], "o-", base=2, label=name
+            )
+        axis.set(
+            xlabel="n",
+            title={"evaluations": "evaluations a step", "ess_per_second": "ESS a second"}[what],
+        )
     panels[0, 0].legend(fontsize=8)
     save(panels, out, "scalable_mh.png")
 
@@ -150,21 +179,30 @@ def crank_nicolson(model: Model, sizes: list[int]) -> None:
             name, settings = KERNELS[label]
             more = {**settings, "proposal": "pcn", "rho": rho}
             rows[f"{label}, rho = {rho:g}"] = {
-                n: measure(data(model, n, 0), name, min(model.iterations, 5_000), 0, **more) for n in sizes
+                n: measure(data(model, n, 0), name, min(model.iterations, 5_000), 0, **more)
+                for n in sizes
             }
     for what in ("acceptance", "ess_per_second"):
         table(rows, what, "pCN: ")
 
 
 def normality(model: Model, sizes: list[int]) -> None:
-    """Figure 5: theta_1 by SMH-2 with pCN, 50,000 iterations, compared with the normal approximation at the mode."""
+    """Figure 5: theta_1 by SMH-2 with pCN, 50,000 iterations, compared with the normal
+    approximation at the mode.
+    """
     head("n", "mean in sd of the approximation", "sd / its sd", "skewness", "effective draws")
     for n in sizes:
         sampler, target = prepare("smh2", data(model, n, 0), proposal="pcn", rho=0.5)
         states, _ = follow(sampler, target, 10 * min(model.iterations, 5_000), thin=APART)
         _, normal = sampler.prepared(target)
         x = (states[:, 0] - normal.mean[0]) / np.linalg.norm(normal.root[0])
-        row(f"{n:,}", f"{x.mean():+.3f}", f"{x.std():.3f}", f"{skew(x):+.2f}", f"{effective(x[:, None]):,.0f}")
+        row(
+            f"{n:,}",
+            f"{x.mean():+.3f}",
+            f"{x.std():.3f}",
+            f"{skew(x):+.2f}",
+            f"{effective(x[:, None]):,.0f}",
+        )
 
 
 def main() -> None:
@@ -179,7 +217,8 @@ def main() -> None:
     if given.quick:
         model = model._replace(exponents=(6, 9), pcn=(8,), iterations=1_000)
     model = model._replace(
-        exponents=tuple(given.exponents or model.exponents), iterations=given.iterations or model.iterations
+        exponents=tuple(given.exponents or model.exponents),
+        iterations=given.iterations or model.iterations,
     )
     figures(model, given.runs, given.out)
     if model.pcn:

@@ -1,6 +1,8 @@
-r"""Alpha-stable matrix factorisation of a spectrogram [Simsekli 2016, section 4.2], of one source or several.
+r"""Alpha-stable matrix factorisation of a spectrogram [Simsekli 2016, section 4.2], of one source
+or several.
 
-The short-time Fourier transform X of a signal, (I, J) complex, is the sum of sources with exponents alpha_c,
+The short-time Fourier transform X of a signal, (I, J) complex, is the sum of sources with exponents
+alpha_c,
 
     X_ij = sum_c S_cij,        S_cij ~ SaS_c(lambda_cij^(1 / alpha_c)),        lambda_c = W_c H_c,        W_c, H_c >= 0;
 
@@ -9,38 +11,40 @@ of one source that is eq. 14 of the paper. As a scale mixture of normal laws, eq
     S_cij ~ N_c(0, Phi_cij lambda_cij^(2 / alpha_c)),
     Phi_cij ~ S(alpha_c / 2, 1, 2 cos(pi alpha_c / 4)^(2 / alpha_c), 0),
 
-with v of N_c(0, v) the variance of the real and of the imaginary part (derived below).
-The paper prints (cos(pi alpha) / 4)^(2 / alpha), a root of a negative number at its alpha of 1.2. Priors are the
-generalised gamma laws of eq. 14,
+with v of N_c(0, v) the variance of the real and of the imaginary part (derived below). The paper
+prints (cos(pi alpha) / 4)^(2 / alpha), a root of a negative number at its alpha of 1.2. Priors are
+the generalised gamma laws of eq. 14,
 
     p(w) ~ w^(-2 a / alpha - 1) exp(-(b / w)^(2 / alpha)).
 
-theta is [W_c, unless it is given, and H_c], source after source. Reflection at zero, the paper's mirroring, is the
-target's, as of `latent_dirichlet`: |theta| is a chain reflected at zero. Below b / 10, where there is no
-mass, the prior's energy goes on as a straight line, so that steps stay finite. Data are numbered in an arbitrary order:
-those of a part lie anywhere in X.
+theta is [W_c, unless it is given, and H_c], source after source. Reflection at zero, the paper's
+mirroring, is the target's, as of `latent_dirichlet`: |theta| is a chain reflected at zero. Below b
+/ 10, where there is no mass, the prior's energy goes on as a straight line, so that steps stay
+finite. Data are numbered in an arbitrary order: those of a part lie anywhere in X.
 
-Two gradients. `gradient_given` is that of the paper: given Phi, which `latent` draws by Metropolis steps from its
-prior. `energy` and `gradient` have Phi summed out, by a
-quadrature of `nodes` points for every source.
+Two gradients. `gradient_given` is that of the paper: given Phi, which `latent` draws by Metropolis
+steps from its prior. `energy` and `gradient` have Phi summed out, by a quadrature of `nodes` points
+for every source.
 
-Positive stable variables make heavy-tailed laws of normal ones. P > 0 with the exponent 0 < a < 1 has E exp(-s P) =
-exp(-s^a). A normal pair of variance v lambda^(2 / alpha), with v = 2 P and a = alpha / 2, has the characteristic
-function of an isotropic alpha-stable law,
+Positive stable variables make heavy-tailed laws of normal ones. P > 0 with the exponent 0 < a < 1
+has E exp(-s P) = exp(-s^a). A normal pair of variance v lambda^(2 / alpha), with v = 2 P and a =
+alpha / 2, has the characteristic function of an isotropic alpha-stable law,
 
     E exp(-|z|^2 v lambda^(2/alpha) / 2) = exp(-lambda |z|^alpha).
 
-In the usual parameters P is S(a, 1, sigma, 0) with sigma = cos(pi a / 2)^(1 / a), since that law has E exp(-s P) =
-exp(-(sigma s)^a / cos(pi a / 2)) [Samorodnitsky 1994, proposition 1.2.12]. With the [Kanter 1975] function
+In the usual parameters P is S(a, 1, sigma, 0) with sigma = cos(pi a / 2)^(1 / a), since that law
+has E exp(-s P) = exp(-(sigma s)^a / cos(pi a / 2)) [Samorodnitsky 1994, proposition 1.2.12]. With
+the [Kanter 1975] function
 
     A(u) = sin((1 - a) u) sin(a u)^(a / (1 - a)) / sin(u)^(1 / (1 - a)),
 
-P is (A(U) / E)^((1 - a) / a), of U uniform on (0, pi) and E exponential; so Pr(P <= x) is the mean over U of
-exp(-A(U) x^(-a / (1 - a))).
+P is (A(U) / E)^((1 - a) / a), of U uniform on (0, pi) and E exponential; so Pr(P <= x) is the mean
+over U of exp(-A(U) x^(-a / (1 - a))).
 
-[Samorodnitsky 1994] G. Samorodnitsky, M. Taqqu: Stable non-Gaussian random processes.
-[Kanter 1975] M. Kanter: Stable densities under change of scale and total variation inequalities.
-[Simsekli 2016] U. Simsekli, R. Badeau, A. T. Cemgil, G. Richard: Stochastic quasi-Newton Langevin Monte Carlo. ICML.
+[Samorodnitsky 1994] G. Samorodnitsky, M. Taqqu: Stable non-Gaussian random processes. [Kanter 1975]
+M. Kanter: Stable densities under change of scale and total variation inequalities. [Simsekli 2016]
+U. Simsekli, R. Badeau, A. T. Cemgil, G. Richard: Stochastic quasi-Newton Langevin Monte Carlo.
+ICML.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -69,9 +73,13 @@ def positive_stable(a: float, shape: tuple[int, ...], generator: np.random.Gener
 
 
 def stable_nodes(a: float, nodes: int) -> tuple[Float64, Float64]:
-    """Values of P and their weights, (nodes,) each: the trapezoidal rule over the log odds of Pr(P <= x)."""
+    """Values of P and their weights, (nodes,) each: the trapezoidal rule over the log odds of Pr(P
+    <= x).
+    """
     log_kanter = _log_kanter(a, (np.arange(ANGLES) + 0.5) * np.pi / ANGLES)
-    x = log_kanter.min() + np.linspace(-5, 5 + 1.2 * ODDS[1] / (1 - a), TABLE)  # a / (1 - a) times log P
+    x = log_kanter.min() + np.linspace(
+        -5, 5 + 1.2 * ODDS[1] / (1 - a), TABLE
+    )  # a / (1 - a) times log P
     below = np.exp(-np.exp(np.minimum(log_kanter - x[:, None], 700.0))).mean(axis=1)
     odds = 1 / (1 + np.exp(-np.linspace(*ODDS, nodes)))
     weights = odds * (1 - odds)
@@ -99,7 +107,9 @@ class Source(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where factors are: W from `begin` of theta on, unless it is `known`, and H from `middle` to `end`."""
+    """Where factors are: W from `begin` of theta on, unless it is `known`, and H from `middle` to
+    `end`.
+    """
 
     known: Float64 | None
     columns: int
@@ -125,8 +135,8 @@ class StableFactors:
     Attributes
     ----------
     start : (D,) float64
-        What chains start about: factors by which every source has an equal share of the typical size of X, those of a W
-        that is not known times 1/2 to 3/2.
+        What chains start about: factors by which every source has an equal share of the typical
+        size of X, those of a W that is not known times 1/2 to 3/2.
     """
 
     def __init__(
@@ -146,13 +156,18 @@ class StableFactors:
         self.shape, self._places = float(shape), list(self._laid_out(sources))
         self.dimension = self._places[-1].end
         self.powers = np.concatenate(
-            [np.full(p.end - p.begin, 2 / a) for p, a in zip(self._places, self.alphas, strict=True)]
+            [
+                np.full(p.end - p.begin, 2 / a)
+                for p, a in zip(self._places, self.alphas, strict=True)
+            ]
         )
         self.prior_mean, self.prior_precision = np.zeros(self.dimension), np.zeros(self.dimension)
         self.start, self.curvature = np.empty(self.dimension), np.empty(self.dimension)
         self._begin()
         self.unit = scale * self.start
-        values, weights = zip(*(stable_nodes(alpha / 2, nodes) for alpha in self.alphas), strict=True)
+        values, weights = zip(
+            *(stable_nodes(alpha / 2, nodes) for alpha in self.alphas), strict=True
+        )
         self.nodes = 2 * np.array(list(product(*values)))
         self.log_weights = np.log(list(product(*weights))).sum(axis=1)
 
@@ -170,7 +185,10 @@ class StableFactors:
 
     def _begin(self) -> None:
         """Where chains start, and the Fisher information there, given Phi."""
-        size, rng = np.median(self.halves[self.halves > 0]) / self.n_latent, np.random.default_rng(0)
+        size, rng = (
+            np.median(self.halves[self.halves > 0]) / self.n_latent,
+            np.random.default_rng(0),
+        )
         for place, alpha in zip(self._places, self.alphas, strict=True):
             per_column = size ** (alpha / 2) / place.columns
             if place.known is None:
@@ -180,7 +198,9 @@ class StableFactors:
             else:
                 self.start[place.middle : place.end] = per_column / max(place.known.mean(), TINY)
         share = (2 / self.alphas / self.n_latent) ** 2
-        for place, (w, h), each in zip(self._places, self.factors(self.start[None]), share, strict=True):
+        for place, (w, h), each in zip(
+            self._places, self.factors(self.start[None]), share, strict=True
+        ):
             per_square = each / np.maximum(w @ h, TINY)[0] ** 2
             self.curvature[place.middle : place.end] = (w[0].T ** 2 @ per_square).ravel()
             if place.known is None:
@@ -195,7 +215,9 @@ class StableFactors:
         for place in self._places:
             free = size[:, place.begin : place.middle].reshape(n, self.rows, -1)
             w = free if place.known is None else place.known[None]
-            found.append((w, size[:, place.middle : place.end].reshape(n, place.columns, self.frames)))
+            found.append(
+                (w, size[:, place.middle : place.end].reshape(n, place.columns, self.frames))
+            )
         return found
 
     def _lambdas(self, theta: Float64, data: Data) -> Float64:
@@ -205,7 +227,9 @@ class StableFactors:
         return np.maximum(np.stack(found, axis=2), TINY)
 
     def _to_factors(self, theta: Float64, slopes: Float64, data: Data) -> Float64:
-        """Derivatives in |theta|, (n, D), of a sum over data whose derivatives in lambda are (n, S, L)."""
+        """Derivatives in |theta|, (n, D), of a sum over data whose derivatives in lambda are (n, S,
+        L).
+        """
         n, found = len(theta), np.empty_like(theta)
         for k, (place, (w, h)) in enumerate(zip(self._places, self.factors(theta), strict=True)):
             whole = np.zeros((n, self.n_data))
@@ -237,7 +261,9 @@ class StableFactors:
 
     def draw_latent(self, shape: tuple[int, int], generator: np.random.Generator) -> Float64:
         """Phi from its prior: see `latent.Latent`."""
-        return 2 * np.stack([positive_stable(alpha / 2, shape, generator) for alpha in self.alphas], axis=2)
+        return 2 * np.stack(
+            [positive_stable(alpha / 2, shape, generator) for alpha in self.alphas], axis=2
+        )
 
     def given(self, theta: Float64, data: Data = ALL) -> Callable[[Float64], Float64]:
         """See `latent.Latent`."""
@@ -273,20 +299,30 @@ class StableFactors:
         return self._with_prior(theta, down - up, data)
 
     def pulls(self, theta: Float64) -> tuple[Float64, Float64]:
-        """What lowers the energy of theta (n, D) > 0 where an entry grows, and what raises it: positive, (n, D) each.
+        """What lowers the energy of theta (n, D) > 0 where an entry grows, and what raises it:
+        positive, (n, D) each.
 
-        Their difference is minus the gradient; modes are where they are equal, as multiplicative updates need it.
+        Their difference is minus the gradient; modes are where they are equal, as multiplicative
+        updates need it.
         """
         (down, up), at = self._slopes(theta, ALL), np.maximum(theta, 0.1 * self.unit)
-        rising, falling = (self.shape * self.powers + 1) / at, self.powers * (self.unit / at) ** self.powers / at
-        return self._to_factors(theta, up, ALL) + falling, self._to_factors(theta, down, ALL) + rising
+        rising, falling = (
+            (self.shape * self.powers + 1) / at,
+            self.powers * (self.unit / at) ** self.powers / at,
+        )
+        return (
+            self._to_factors(theta, up, ALL) + falling,
+            self._to_factors(theta, down, ALL) + rising,
+        )
 
     def metric(self, theta: Float64) -> tuple[Float64, Float64]:
         """See `dsgmcmc.densities.density.Riemannian.metric`: theta^2, that of scales."""
         return np.abs(theta), np.sign(theta)
 
     def _slopes(self, theta: Float64, data: Data) -> tuple[Float64, Float64]:
-        """Derivatives of log v and of -|x|^2 / (2 v) in lambda, in expectation over Phi given X: (n, S, L) each."""
+        """Derivatives of log v and of -|x|^2 / (2 v) in lambda, in expectation over Phi given X:
+        (n, S, L) each.
+        """
         every = self._lambdas(theta, data)
         down, up = np.empty_like(every), np.empty_like(every)
         for row, lambdas in enumerate(every):
@@ -298,7 +334,9 @@ class StableFactors:
         return down, up
 
     def separate(self, theta: Float64) -> Float64:
-        """Share of every source in X given theta and X, in expectation over Phi: (n, I, J, L), with the sum 1."""
+        """Share of every source in X given theta and X, in expectation over Phi: (n, I, J, L), with
+        the sum 1.
+        """
         found = np.empty((len(theta), self.n_data, self.n_latent))
         for row, lambdas in enumerate(self._lambdas(theta, ALL)):
             weights, v = self._weights(lambdas, ALL)
@@ -306,7 +344,9 @@ class StableFactors:
         return found.reshape(len(theta), self.rows, self.frames, self.n_latent)
 
     def _over_nodes(self, lambdas: Float64, data: Data) -> tuple[Float64, Float64]:
-        """Logarithm of weight times density at every node, up to a constant, and the variance v: (S, nodes) each."""
+        """Logarithm of weight times density at every node, up to a constant, and the variance v:
+        (S, nodes) each.
+        """
         v = lambdas ** (2 / self.alphas) @ self.nodes.T
         return self.log_weights - np.log(v) - self.halves[data][:, None] / v, v
 

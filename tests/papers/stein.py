@@ -4,12 +4,13 @@ With s = -grad U and the inverse multiquadric kernel k(x, y) = (c^2 + |x - y|^2)
 
     k0(x, y) = s(x).s(y) k + s(x).grad_y k + s(y).grad_x k + div_x grad_y k,      KSD = sqrt(sum_ij k0(x_i, x_j)) / K
 
-For independent draws x, y from exp(-U), E k0(x, y) = 0, so KSD falls as K^-1/2; for draws from another distribution it
-stays above zero. KSD therefore detects the bias of a sampler, unlike R-hat and effective sample sizes, which compare
-chains with each other. But it hardly detects a mode without draws, and in many dimensions it detects little.
+For independent draws x, y from exp(-U), E k0(x, y) = 0, so KSD falls as K^-1/2; for draws from
+another distribution it stays above zero. KSD therefore detects the bias of a sampler, unlike R-hat
+and effective sample sizes, which compare chains with each other. But it hardly detects a mode
+without draws, and in many dimensions it detects little.
 
-[Nemeth 2021, eq. 13] prints k0 with grad U = -s and two plus signs in the middle, which must be minus. It sums roots
-over dimensions, while its code takes one root of the sum, as this module does.
+[Nemeth 2021, eq. 13] prints k0 with grad U = -s and two plus signs in the middle, which must be
+minus. It sums roots over dimensions, while its code takes one root of the sum, as this module does.
 
 [Gorham & Mackey 2017] J. Gorham, L. Mackey: Measuring sample quality with kernels. ICML.
 """
@@ -43,7 +44,12 @@ def stein_kernel(
     (n, m) float64
     """
     squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2 * x @ y.T
-    along = (score_x * x).sum(axis=1)[:, None] + (score_y * y).sum(axis=1) - score_x @ y.T - x @ score_y.T
+    along = (
+        (score_x * x).sum(axis=1)[:, None]
+        + (score_y * y).sum(axis=1)
+        - score_x @ y.T
+        - x @ score_y.T
+    )
     base = c**2 + np.maximum(squares, 0)
     return base**beta * (
         score_x @ score_y.T
@@ -62,7 +68,10 @@ def kernel_stein_discrepancy(draws: Float64, gradients: Float64) -> float:
     gradients : (K, D) float64
         Gradient of the energy, prior included, at each draw.
     """
-    x, score = draws - draws.mean(axis=0), -gradients  # k0 depends on the draws only through their differences
+    x, score = (
+        draws - draws.mean(axis=0),
+        -gradients,
+    )  # k0 depends on the draws only through their differences
     blocks = [slice(begin, begin + CHUNK) for begin in range(0, len(x), CHUNK)]
     total = sum(float(stein_kernel(x[rows], score[rows], x, score).sum()) for rows in blocks)
     return sqrt(max(total, 0.0) / len(x) ** 2)

@@ -35,7 +35,10 @@ def energy(theta: np.ndarray, documents: list[list[int]], share: float) -> float
 
 
 def test_the_gradient_is_that_of_the_collapsed_likelihood() -> None:
-    """By central differences; of a part with its share of the prior. 40,000 sweeps leave a noise of some .002."""
+    """By central differences; of a part with its share of the prior.
+
+    40,000 sweeps leave a noise of some .002.
+    """
     data = slice(1, None, 2)
     chosen = DOCUMENTS[data]
     found = made(kept=40_000).gradient(THETA, data)[0]
@@ -45,7 +48,9 @@ def test_the_gradient_is_that_of_the_collapsed_likelihood() -> None:
 
 
 def test_it_is_continued_evenly_over_zero() -> None:
-    """So that |theta| is a reflected chain of any sampler: the metric is even, gradient and divergence are odd."""
+    """So that |theta| is a reflected chain of any sampler: the metric is even, gradient and
+    divergence are odd.
+    """
     density, signs = made(), np.where(np.arange(K * V) % 2, 1.0, -1.0)
     np.testing.assert_array_equal(density.gradient(signs * THETA), signs * density.gradient(THETA))
     for one, two in zip(density.metric(signs * THETA), density.metric(THETA), strict=True):

@@ -19,7 +19,9 @@ BYTES, LABELS = RNG.integers(0, 256, size=(11, 3), dtype=np.uint8), RNG.integers
 def test_backpropagation_is_the_derivative_of_the_energy(
     activation: Any, index: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By every weight and bias, by central differences; eleven data go through the loop over chunks, too."""
+    """By every weight and bias, by central differences; eleven data go through the loop over
+    chunks, too.
+    """
     monkeypatch.setattr(network, "CHUNK", 4)
     density = Network(BYTES, LABELS, 4, activation, 1 / 255)
     theta = np.random.default_rng(1).normal(size=(2, density.dimension))

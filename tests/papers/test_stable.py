@@ -1,4 +1,6 @@
-"""Alpha-stable factors: the scale mixture against its laws, gradients by differences, latent variables as state."""
+"""Alpha-stable factors: the scale mixture against its laws, gradients by differences, latent
+variables as state.
+"""
 
 from math import cos, pi
 from typing import Any
@@ -37,12 +39,17 @@ def test_positive_stable_variables_have_their_laplace_transform(a: float) -> Non
 
 @pytest.mark.parametrize("alpha", [1.2, 1.89])
 def test_the_scale_of_phi_is_not_the_printed_one(alpha: float) -> None:
-    """S(a, 1, sigma, 0) has E exp(i t Phi) = exp(-(sigma t)^a (1 - i tan(pi a / 2))): the derived sigma fits.
+    """S(a, 1, sigma, 0) has E exp(i t Phi) = exp(-(sigma t)^a (1 - i tan(pi a / 2))): the derived
+    sigma fits.
 
     With it the scale mixture is the isotropic stable law, as the file of the factors derives.
     """
     a, t = alpha / 2, 0.3
-    phi = StableFactors(np.ones((1, 1)), [Source(alpha, 1)]).draw_latent((DRAWS, 1), np.random.default_rng(1)).ravel()
+    phi = (
+        StableFactors(np.ones((1, 1)), [Source(alpha, 1)])
+        .draw_latent((DRAWS, 1), np.random.default_rng(1))
+        .ravel()
+    )
     found = np.exp(1j * t * phi).mean()
 
     def law(sigma: complex) -> complex:
@@ -57,7 +64,11 @@ def test_the_scale_of_phi_is_not_the_printed_one(alpha: float) -> None:
 def test_gradients_are_those_of_the_energies(given: bool, data: slice) -> None:
     """By differences, given Phi and without; of entries of both signs, one below b / 10: to 1e-6."""
     density, rng = made(), np.random.default_rng(3)
-    theta = (density.start * rng.uniform(0.5, 2, density.dimension) * rng.choice([-1, 1], density.dimension))[None]
+    theta = (
+        density.start
+        * rng.uniform(0.5, 2, density.dimension)
+        * rng.choice([-1, 1], density.dimension)
+    )[None]
     theta[0, 3] = 0.05 * density.unit[3]
     latent = density.draw_latent((1, density.n_data), rng)[:, data]
 
@@ -113,14 +124,17 @@ def test_only_the_latent_variables_of_a_part_move() -> None:
     assert 0.3 < sampler.metrics()["latent_acceptance"] < 1
 
 
-SPECTROGRAM = np.random.default_rng(0).standard_cauchy((12, 1)) * np.exp(0.5j * np.arange(12))[:, None]
+SPECTROGRAM = (
+    np.random.default_rng(0).standard_cauchy((12, 1)) * np.exp(0.5j * np.arange(12))[:, None]
+)
 
 
 def test_the_posterior_of_a_scale() -> None:
-    """One entry of H from 12 data with W = 1, alpha = 1.2, by parts of 4: E log h and its standard deviation.
+    """One entry of H from 12 data with W = 1, alpha = 1.2, by parts of 4: E log h and its standard
+    deviation.
 
-    To .06, of which .03 is the bias of this step with these parts, .02 four standard errors of 200 chains. With twice
-    the scale of Phi it would be off by .42.
+    To .06, of which .03 is the bias of this step with these parts, .02 four standard errors of 200
+    chains. With twice the scale of Phi it would be off by .42.
     """
     density = StableFactors(SPECTROGRAM, [Source(1.2, np.ones((12, 1)))], scale=0.3, nodes=40)
     h = np.exp(np.linspace(-5, 5, 1000))  # in which the law of log h is summed
@@ -131,7 +145,9 @@ def test_the_posterior_of_a_scale() -> None:
     sd = np.sqrt(weights @ (np.log(h) - mean) ** 2)
 
     density.start = np.full(1, np.exp(mean))
-    sampler, target = prepare("sgld", density, schedule="shuffled", rows=200, grid=3, step_size=0.01)
+    sampler, target = prepare(
+        "sgld", density, schedule="shuffled", rows=200, grid=3, step_size=0.01
+    )
     states = sample(target, given_latent(sampler), iterations=1200, sd=0.2)
     draws = np.log(np.abs([theta.copy() for theta in states][200::10]))
     assert draws.mean() == pytest.approx(mean, abs=0.06)

@@ -10,7 +10,9 @@ LAW = Gaussian(np.array([3.0, -1.0]), np.array([[1.0, 0.4], [0.4, 2.0]]))
 
 
 def test_the_kernel_is_that_of_its_definition() -> None:
-    """Derivatives of k by complex steps and differences on five points, to 1e-7; the gradients are not linear."""
+    """Derivatives of k by complex steps and differences on five points, to 1e-7; the gradients are
+    not linear.
+    """
     c, beta = 1.3, -0.4
     x = np.random.default_rng(1).normal(size=(5, 2))
     scores = -DoubleWell().gradient(x) - x[:, ::-1] ** 2
@@ -35,4 +37,6 @@ def test_blocks_and_origin_do_not_matter() -> None:
     draws = np.random.default_rng(2).multivariate_normal(LAW.mean, LAW.covariance, 1200)
     gradients = LAW.gradient(draws)
     matrix = stein_kernel(draws - 3, -gradients, draws - 3, -gradients)
-    assert kernel_stein_discrepancy(draws, gradients) ** 2 == pytest.approx(matrix.mean(), abs=1e-12)
+    assert kernel_stein_discrepancy(draws, gradients) ** 2 == pytest.approx(
+        matrix.mean(), abs=1e-12
+    )

@@ -1,12 +1,14 @@
-"""Latent Dirichlet allocation given its topics: words are assigned to topics by collapsed Gibbs, in one compiled loop.
+"""Latent Dirichlet allocation given its topics: words are assigned to topics by collapsed Gibbs, in
+one compiled loop.
 
-A document's proportions have the prior Dirichlet(alpha) and are integrated out. Word i of it, the word v of the
-vocabulary, is of topic k given the other words' topics with a probability in proportion to
+A document's proportions have the prior Dirichlet(alpha) and are integrated out. Word i of it, the
+word v of the vocabulary, is of topic k given the other words' topics with a probability in
+proportion to
 
     q_k = (alpha + n_k) beta_kv,              n_k: other words of the document that are of topic k now.
 
-What is summed over the sweeps that are kept is q_k / sum q, which has the expectation of the drawn topic and a smaller
-variance. The first sweep assigns words given those before them alone.
+What is summed over the sweeps that are kept is q_k / sum q, which has the expectation of the drawn
+topic and a smaller variance. The first sweep assigns words given those before them alone.
 
 Noise: one Philox counter a (document, sweep, four words), under a key that the caller makes.
 """
@@ -68,7 +70,8 @@ def assign(beta, words, starts, documents, alpha, dropped, kept, k0, k1, topic_w
 def topics_module() -> Any:
     """The kernel ``assign``, whose arguments are in its source.
 
-    `beta` is (V, K); `words` are numbers below V, those of document d from ``starts[d]`` on; `documents` are those to
-    look at; `dropped` is at least 1 where the topics of earlier words are to know of later ones; k0 and k1 are the key.
+    `beta` is (V, K); `words` are numbers below V, those of document d from ``starts[d]`` on;
+    `documents` are those to look at; `dropped` is at least 1 where the topics of earlier words are
+    to know of later ones; k0 and k1 are the key.
     """
     return jit.compile_source("topics", _KERNEL)

@@ -24,8 +24,12 @@ def make_sampler(name: str, burn_in: int = 0, **section: Any) -> Sampler[Any, An
     return sampler
 
 
-def states(density: Any, sampler: Sampler[Any, Any], iterations: int, sd: float = 1.0, **place: Any) -> np.ndarray:
-    """States (iterations, rows, D) on a density, started at N(0, `sd`^2); `place` is for `vector_target`."""
+def states(
+    density: Any, sampler: Sampler[Any, Any], iterations: int, sd: float = 1.0, **place: Any
+) -> np.ndarray:
+    """States (iterations, rows, D) on a density, started at N(0, `sd`^2); `place` is for
+    `vector_target`.
+    """
     target = vector_target(density, sampler, **place)
     return np.array([theta.copy() for theta in sample(target, sampler, iterations, sd)])
 

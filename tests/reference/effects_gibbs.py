@@ -1,7 +1,8 @@
-"""Plain Gibbs sampling with effects of groups: the oracle of `tests/statistical/test_effects_law.py`.
+"""Plain Gibbs sampling with effects of groups: the oracle of
+`tests/statistical/test_effects_law.py`.
 
-The factors are drawn as in `gibbs.py`, given what the effects leave of the ratings; effects and their precisions from
-their textbook conditionals, with lambda given d alone.
+The factors are drawn as in `gibbs.py`, given what the effects leave of the ratings; effects and
+their precisions from their textbook conditionals, with lambda given d alone.
 """
 
 from collections.abc import Iterator
@@ -39,7 +40,10 @@ def sweeps(
     """
     rng, shape = np.random.default_rng(7), (int(i.max()) + 1, int(j.max()) + 1)
     views, state = gibbs.views(i[train], j[train], shape), gibbs.start(model, shape, rng)
-    effects, precisions = [np.zeros(int(group.max()) + 1) for group in groups], np.full(len(groups), 10.0)
+    effects, precisions = (
+        [np.zeros(int(group.max()) + 1) for group in groups],
+        np.full(len(groups), 10.0),
+    )
     for _ in range(number):
         shift = sum(d[group] for d, group in zip(effects, groups, strict=True))
         for side, view in enumerate(views):
@@ -47,12 +51,21 @@ def sweeps(
             gibbs.draw_side(state, side, (x - shift)[train], view, model, z)
         eta = gibbs.predictor(state.theta, model.rank, i, j)
         for k, group in enumerate(groups):
-            other_effects = sum(d[g] for m, (d, g) in enumerate(zip(effects, groups, strict=True)) if m != k)
+            other_effects = sum(
+                d[g] for m, (d, g) in enumerate(zip(effects, groups, strict=True)) if m != k
+            )
             n = model.tau * np.bincount(group[train], minlength=len(effects[k]))
-            residual_sum = np.bincount(group[train], model.tau * (x - eta - other_effects)[train], len(n))
+            residual_sum = np.bincount(
+                group[train], model.tau * (x - eta - other_effects)[train], len(n)
+            )
             total = n + precisions[k]
             effects[k] = residual_sum / total + rng.normal(size=len(n)) / np.sqrt(total)
             observed = n > 0
-            precisions[k] = rng.gamma(1 + observed.sum() / 2) / (RATE + (effects[k][observed] ** 2).sum() / 2)
+            precisions[k] = rng.gamma(1 + observed.sum() / 2) / (
+                RATE + (effects[k][observed] ** 2).sum() / 2
+            )
             effects[k][~observed] = rng.normal(0, precisions[k] ** -0.5, int((~observed).sum()))
-        yield eta + sum(d[group] for d, group in zip(effects, groups, strict=True)), precisions.copy()
+        yield (
+            eta + sum(d[group] for d, group in zip(effects, groups, strict=True)),
+            precisions.copy(),
+        )

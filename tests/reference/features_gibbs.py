@@ -1,10 +1,12 @@
-"""Exact Gibbs for a factorisation whose rows have features: the oracle of `statistical/test_features_law.py`.
+"""Exact Gibbs for a factorisation whose rows have features: the oracle of
+`statistical/test_features_law.py`.
 
-x_ij ~ N(mu + a_i + b_j + W_i . H_j, 1 / tau); rows of either side theta_i ~ N(m + B^T x_i, diag(lambda)^-1) with x_i
-centred, m and lambda as in `gibbs.py` (normal-gamma, m = 0 of the bias), B_f ~ N(0, (beta_g diag(lambda))^-1) and
-beta_g ~ Gamma(1, 1). One sweep draws theta of the rows and of the columns, then for both sides lambda and m given
-theta - X B and B, beta given B, and B given the rest by generalised least squares, column by column. Dense, in
-double precision, written to be checked.
+x_ij ~ N(mu + a_i + b_j + W_i . H_j, 1 / tau); rows of either side theta_i ~ N(m + B^T x_i,
+diag(lambda)^-1) with x_i centred, m and lambda as in `gibbs.py` (normal-gamma, m = 0 of the bias),
+B_f ~ N(0, (beta_g diag(lambda))^-1) and beta_g ~ Gamma(1, 1). One sweep draws theta of the rows and
+of the columns, then for both sides lambda and m given theta - X B and B, beta given B, and B given
+the rest by generalised least squares, column by column. Dense, in double precision, written to be
+checked.
 """
 
 from dataclasses import dataclass
@@ -25,8 +27,12 @@ class Side:
     strength: np.ndarray  # (groups,)
 
 
-def draw_theta(side: Side, other: np.ndarray, observed: np.ndarray, x: np.ndarray, tau: float, rng) -> None:
-    """All rows at once; ``observed`` and ``x`` (n, n') are ratings, with zeros where there are none."""
+def draw_theta(
+    side: Side, other: np.ndarray, observed: np.ndarray, x: np.ndarray, tau: float, rng
+) -> None:
+    """All rows at once; ``observed`` and ``x`` (n, n') are ratings, with zeros where there are
+    none.
+    """
     features = other.copy()
     features[:, -1] = 1.0
     prior = side.m + side.x @ side.effects
@@ -58,10 +64,19 @@ def draw_prior(side: Side, rng) -> None:
     inverse = np.linalg.inv(side.x.T @ side.x + np.diag(beta))
     for k in range(d):
         mean = inverse @ (side.x.T @ (side.theta[:, k] - side.m[k]))
-        side.effects[:, k] = rng.multivariate_normal(mean, inverse / side.precision[k], method="cholesky")
+        side.effects[:, k] = rng.multivariate_normal(
+            mean, inverse / side.precision[k], method="cholesky"
+        )
 
 
-def gibbs(sides: tuple[Side, Side], observed: np.ndarray, x: np.ndarray, tau: float, sweeps: int, seed: int = 0):
+def gibbs(
+    sides: tuple[Side, Side],
+    observed: np.ndarray,
+    x: np.ndarray,
+    tau: float,
+    sweeps: int,
+    seed: int = 0,
+):
     """Yield after every sweep, whose state is in `sides`."""
     rng = np.random.default_rng(seed)
     rows, columns = sides

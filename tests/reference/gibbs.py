@@ -1,14 +1,17 @@
-"""Exact Gibbs sampling of the posterior that ``dsgmcmc`` samples: the oracle of the statistical tests.
+"""Exact Gibbs sampling of the posterior that ``dsgmcmc`` samples: the oracle of the statistical
+tests.
 
-Target: x_ij ~ N(mu + a_i + b_j + W_i . H_j, 1 / (tau g_i g'_j)); mu is the training mean (0 if not centred).
-theta_i = (W_i, a_i) has D = K + 1 columns, or D = K without biases. One sweep draws, in this order,
+Target: x_ij ~ N(mu + a_i + b_j + W_i . H_j, 1 / (tau g_i g'_j)); mu is the training mean (0 if not
+centred). theta_i = (W_i, a_i) has D = K + 1 columns, or D = K without biases. One sweep draws, in
+this order,
 
 - theta of all rows, then of all columns: N(P^-1 v, P^-1) with f_j = (H_j, 1), w_ij = tau g_i g'_j,
   P = Lambda + sum_j w_ij f_j f_j^T and v = Lambda m + sum_j w_ij (x_ij - mu - b_j) f_j
   [Salakhutdinov 2008, eq. 11-13];
-- their priors N(m, Lambda^-1): ``fixed``, ``normal-gamma`` or ``normal-wishart`` (see `draw_prior`);
-- g_i ~ Gamma((nu + n_i) / 2, rate (nu + tau SSE_i) / 2), SSE_i weighted by g'; then g' alike; nu, where it is
-  sampled, before g with g integrated out;
+- their priors N(m, Lambda^-1): ``fixed``, ``normal-gamma`` or ``normal-wishart`` (see
+  `draw_prior`);
+- g_i ~ Gamma((nu + n_i) / 2, rate (nu + tau SSE_i) / 2), SSE_i weighted by g'; then g' alike; nu,
+  where it is sampled, before g with g integrated out;
 - tau ~ Gamma(1 + N / 2, rate 1 + SSE / 2), SSE weighted by g g'.
 
 One process, double precision, written to be checked rather than to be fast.
@@ -44,7 +47,9 @@ class Model(NamedTuple):
 
 
 class View(NamedTuple):
-    """The ratings seen from one side: entity ``entity[r]`` rated ``partner[r]``, sorted by ``entity``."""
+    """The ratings seen from one side: entity ``entity[r]`` rated ``partner[r]``, sorted by
+    ``entity``.
+    """
 
     indptr: np.ndarray
     entity: np.ndarray
@@ -65,7 +70,9 @@ class State:
 
 @dataclasses.dataclass
 class GibbsResult:
-    """Posterior summaries; arrays over ``test`` are in its row-wise order, draws are those after burn-in."""
+    """Posterior summaries; arrays over ``test`` are in its row-wise order, draws are those after
+    burn-in.
+    """
 
     rmse_mean: float  # of the posterior mean prediction
     tau: np.ndarray  # (draws,)
@@ -74,26 +81,39 @@ class GibbsResult:
 
 
 def draw_rows(indptr, other, targets, weights, features, precision, shift, z):
-    """Draw theta of every row given the other side; all arrays float64, ``z`` (n, D) standard normal."""
+    """Draw theta of every row given the other side; all arrays float64, ``z`` (n, D) standard
+    normal.
+    """
     n, D = z.shape
-    by_row = [csr_matrix((x, other, indptr), (n, len(features))) for x in (weights, weights * targets)]
+    by_row = [
+        csr_matrix((x, other, indptr), (n, len(features))) for x in (weights, weights * targets)
+    ]
     outer = (features[:, :, None] * features[:, None, :]).reshape(len(features), D * D)
     lower = np.linalg.cholesky(precision + (by_row[0] @ outer).reshape(n, D, D))
     x = np.linalg.solve(lower, (shift + by_row[1] @ features)[:, :, None])
-    return np.linalg.solve(lower.transpose(0, 2, 1), x + z[:, :, None])[:, :, 0]  # mean P^-1 v, covariance P^-1
+    return np.linalg.solve(lower.transpose(0, 2, 1), x + z[:, :, None])[
+        :, :, 0
+    ]  # mean P^-1 v, covariance P^-1
 
 
 def predictor(theta, rank: int, rows, columns) -> np.ndarray:
     """W_i . H_j + a_i + b_j at every (rows[r], columns[r])."""
     w, h = theta[0][rows], theta[1][columns]
-    return np.einsum("nk,nk->n", w[:, :rank], h[:, :rank]) + w[:, rank:].sum(axis=1) + h[:, rank:].sum(axis=1)
+    return (
+        np.einsum("nk,nk->n", w[:, :rank], h[:, :rank])
+        + w[:, rank:].sum(axis=1)
+        + h[:, rank:].sum(axis=1)
+    )
 
 
 def views(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> list[View]:
     """Both views of ratings that are sorted by row; rows and columns are (N,) int64."""
     order = np.argsort(columns, kind="stable")
     pairs = ((rows, columns, np.arange(len(rows))), (columns[order], rows[order], order))
-    starts = [np.searchsorted(entity, np.arange(n + 1)) for (entity, _, _), n in zip(pairs, shape, strict=True)]
+    starts = [
+        np.searchsorted(entity, np.arange(n + 1))
+        for (entity, _, _), n in zip(pairs, shape, strict=True)
+    ]
     return [View(indptr, *pair) for indptr, pair in zip(starts, pairs, strict=True)]
 
 
@@ -101,13 +121,16 @@ def draw_prior(theta: np.ndarray, model: Model, rng) -> tuple[np.ndarray, np.nda
     """Mean (D,) and precision (D, D) of one side's prior given its theta.
 
     ``normal-gamma``: lambda_k ~ Gamma(1, rate 5), m_k ~ N(0, 1 / lambda_k) [Nemeth 2021, 6.3].
-    ``normal-wishart``, on the K factors: Lambda ~ W(I, K), m ~ N(0, (2 Lambda)^-1) [Salakhutdinov 2008,
-    eq. 7 and 14]. A bias has m = 0 under every prior, and lambda ~ Gamma(1, rate 5) under these two. Of standardised
-    ratings Gamma(4, rate 3 b) in place of Gamma(1, rate 5), b = 1 / (4 sqrt K), and 1/8 of a bias.
+    ``normal-wishart``, on the K factors: Lambda ~ W(I, K), m ~ N(0, (2 Lambda)^-1) [Salakhutdinov
+    2008, eq. 7 and 14]. A bias has m = 0 under every prior, and lambda ~ Gamma(1, rate 5) under
+    these two. Of standardised ratings Gamma(4, rate 3 b) in place of Gamma(1, rate 5), b = 1 / (4
+    sqrt K), and 1/8 of a bias.
     """
     n, D = theta.shape
     K = model.rank
-    shape, rate, bias_rate = (4, 3 / (4 * np.sqrt(max(K, 1))), 3 / 8) if model.standardised else (1, 5, 5)
+    shape, rate, bias_rate = (
+        (4, 3 / (4 * np.sqrt(max(K, 1))), 3 / 8) if model.standardised else (1, 5, 5)
+    )
     mean, precision = np.zeros(D), model.precision * np.eye(D)
     if model.prior == "fixed":
         return mean, precision
@@ -133,7 +156,9 @@ def draw_noise(state: State, squared: np.ndarray, sides: list[View], model: Mode
         if side not in NOISY_SIDES[model.noise]:
             continue
         n = np.diff(view.indptr)
-        sse = np.bincount(view.entity, squared[view.order] * state.g[1 - side][view.partner], len(n))
+        sse = np.bincount(
+            view.entity, squared[view.order] * state.g[1 - side][view.partner], len(n)
+        )
         if model.nu is None:
             half = NU_GRID[:, None] / 2
             log_p = gammaln(half + n / 2) - gammaln(half) + half * np.log(half)
@@ -146,7 +171,9 @@ def draw_noise(state: State, squared: np.ndarray, sides: list[View], model: Mode
         state.tau = rng.gamma(1 + len(squared) / 2, 1 / (1 + total / 2))
 
 
-def draw_side(state: State, side: int, residuals: np.ndarray, view: View, model: Model, z: np.ndarray) -> None:
+def draw_side(
+    state: State, side: int, residuals: np.ndarray, view: View, model: Model, z: np.ndarray
+) -> None:
     """Draw theta of one side in place, from standard normals ``z`` (n, D); residuals as in `sweep`."""
     features = state.theta[1 - side].copy()
     targets = residuals[view.order]
@@ -155,11 +182,15 @@ def draw_side(state: State, side: int, residuals: np.ndarray, view: View, model:
         features[:, model.rank] = 1
     weights = state.tau * state.g[side][view.entity] * state.g[1 - side][view.partner]
     mean, precision = state.prior[side]
-    state.theta[side] = draw_rows(view.indptr, view.partner, targets, weights, features, precision, precision @ mean, z)
+    state.theta[side] = draw_rows(
+        view.indptr, view.partner, targets, weights, features, precision, precision @ mean, z
+    )
 
 
 def sweep(state: State, residuals: np.ndarray, sides: list[View], model: Model, rng) -> None:
-    """Draw everything once, in place; ``residuals`` (N,) are the ratings minus mu, in row-wise order."""
+    """Draw everything once, in place; ``residuals`` (N,) are the ratings minus mu, in row-wise
+    order.
+    """
     for side, view in enumerate(sides):
         draw_side(state, side, residuals, view, model, rng.standard_normal(state.theta[side].shape))
     state.prior = [draw_prior(theta, model, rng) for theta in state.theta]
@@ -179,16 +210,21 @@ def start(model: Model, shape: tuple[int, int], rng) -> State:
     )
 
 
-def gibbs(train, test, *, rank, noise="shared", nu=8.0, sweeps=300, burn_in=50, standardise=False) -> GibbsResult:
-    """Sample the posterior given ``train`` and predict ``test``, each (rows, columns, values), sorted by row.
+def gibbs(
+    train, test, *, rank, noise="shared", nu=8.0, sweeps=300, burn_in=50, standardise=False
+) -> GibbsResult:
+    """Sample the posterior given ``train`` and predict ``test``, each (rows, columns, values),
+    sorted by row.
 
-    With ``standardise`` the ratings are divided by the root of their mean square about mu; what is said of ratings
-    and tau is in the unit of the ratings, the factors are not.
+    With ``standardise`` the ratings are divided by the root of their mean square about mu; what is
+    said of ratings and tau is in the unit of the ratings, the factors are not.
     """
     model = Model(rank, noise=noise, nu=nu, standardised=standardise)
     rng = np.random.default_rng(0)
     (rows, columns, values), (test_rows, test_columns, test_values) = train, test
-    shape = tuple(int(np.concatenate(pair).max()) + 1 for pair in ((rows, test_rows), (columns, test_columns)))
+    shape = tuple(
+        int(np.concatenate(pair).max()) + 1 for pair in ((rows, test_rows), (columns, test_columns))
+    )
     values = np.asarray(values, np.float64)
     mu = values.mean()
     scale = np.sqrt(np.mean((values - mu) ** 2)) if standardise else 1.0

@@ -1,10 +1,12 @@
-"""HAMCMC as in the paper, with dense matrices: the oracle of the distributed sampler, and quick on many chains.
+"""HAMCMC as in the paper, with dense matrices: the oracle of the distributed sampler, and quick on
+many chains.
 
     theta_t = theta_{t-M} - eps H_t grad U~_t(theta_{t-M}) + sqrt(2 eps) S_t z
 
-[Simsekli 2016, algorithm 1] for C independent chains at once, H_t and S_t as (C, D, D) arrays by the textbook BFGS
-updates of the pairs tau = t-M+1 .. t-1, oldest first. The square root is the one that gives S S^T = H. It knows
-nothing of blocks, coefficients and minibatch parts, and keeps the whole history.
+[Simsekli 2016, algorithm 1] for C independent chains at once, H_t and S_t as (C, D, D) arrays by
+the textbook BFGS updates of the pairs tau = t-M+1 .. t-1, oldest first. The square root is the one
+that gives S S^T = H. It knows nothing of blocks, coefficients and minibatch parts, and keeps the
+whole history.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,13 +22,15 @@ class DenseHAMCMC:
     Parameters
     ----------
     gradient : callable
-        f(theta (C, D), iteration) -> (C, D): gradient of the energy on the minibatch of an iteration.
+        f(theta (C, D), iteration) -> (C, D): gradient of the energy on the minibatch of an
+        iteration.
     memory : int
         M.
     eps, trust : float
         Step, and weight of B^0 s in y.
     h0 : callable
-        f(iteration, g) -> (C, D) or (D,): diagonal of H^0 at an iteration with the drift gradient g.
+        f(iteration, g) -> (C, D) or (D,): diagonal of H^0 at an iteration with the drift gradient
+        g.
     """
 
     gradient: Callable[[np.ndarray, int], np.ndarray]
@@ -37,7 +41,9 @@ class DenseHAMCMC:
     #: Pairs that were left out, by chain.
     skipped: np.ndarray = field(default_factory=lambda: np.zeros(1, int))
 
-    def run(self, start: np.ndarray, normals: Callable[[int], np.ndarray], iterations: int) -> Iterator[np.ndarray]:
+    def run(
+        self, start: np.ndarray, normals: Callable[[int], np.ndarray], iterations: int
+    ) -> Iterator[np.ndarray]:
         """Yield theta_t, (C, D), for t = 0, 1, ...; `normals` gives z of an iteration."""
         M = self.memory
         thetas: list[np.ndarray] = []
@@ -63,7 +69,9 @@ class DenseHAMCMC:
         """Whether a pair passes the curvature test, by chain."""
         return _dot(s, y) > 0.1 * self.trust * _dot(s, s / h)
 
-    def metric(self, h: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    def metric(
+        self, h: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray]]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """H and S, (C, D, D), from the diagonal h (C, D) of H^0."""
         one = np.eye(h.shape[1])
         H, B, S = h[:, :, None] * one, one / h[:, :, None], np.sqrt(h)[:, :, None] * one

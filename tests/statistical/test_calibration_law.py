@@ -1,4 +1,6 @@
-"""Intervals of levels, counts and heavy tails hold what they say, and the parameters of their noise are found."""
+"""Intervals of levels, counts and heavy tails hold what they say, and the parameters of their noise
+are found.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -17,17 +19,27 @@ pytestmark = pytest.mark.statistical
 
 
 class Planted:
-    """Pairs of rows and columns, sorted, and predictors of planted biases of this sd and of `rank` dimensions."""
+    """Pairs of rows and columns, sorted, and predictors of planted biases of this sd and of `rank`
+    dimensions.
+    """
 
-    def __init__(self, seed: int, shape: tuple[int, int], n: int, rank: int, factor_sd: float, bias_sd: float) -> None:
+    def __init__(
+        self, seed: int, shape: tuple[int, int], n: int, rank: int, factor_sd: float, bias_sd: float
+    ) -> None:
         self.rng, self.shape = np.random.default_rng(seed), shape
-        self.i, self.j = np.divmod(np.sort(self.rng.choice(shape[0] * shape[1], n, replace=False)), shape[1])
+        self.i, self.j = np.divmod(
+            np.sort(self.rng.choice(shape[0] * shape[1], n, replace=False)), shape[1]
+        )
         w, h = (self.rng.normal(0, factor_sd, (side, rank)) for side in shape)
         a, b = (self.rng.normal(0, bias_sd, side) for side in shape)
         self.eta = (w[self.i] * h[self.j]).sum(axis=1) + a[self.i] + b[self.j]
 
-    def run(self, folder: Path, x: np.ndarray, test: float, **settings: Any) -> tuple[Run, np.ndarray]:
-        """Sample these ratings, of which a `test` fraction is held out; the run, and which they are."""
+    def run(
+        self, folder: Path, x: np.ndarray, test: float, **settings: Any
+    ) -> tuple[Run, np.ndarray]:
+        """Sample these ratings, of which a `test` fraction is held out; the run, and which they
+        are.
+        """
         out, held_out = folder / settings["likelihood"], self.rng.random(len(x)) < test
         data = out.with_suffix(".h5")
         write_cells(data, self.shape, self.i, self.j, x, held_out)
@@ -49,7 +61,10 @@ def test_levels(tmp_path: Path) -> None:
 
     And the thresholds that made the ratings are found, to 0.35: their posterior sds are about 0.1.
     """
-    planted, thresholds = Planted(5, (200, 120), 12_000, 1, 1.0, 0.7), np.array([-2.0, -0.7, 0.4, 2.2])
+    planted, thresholds = (
+        Planted(5, (200, 120), 12_000, 1, 1.0, 0.7),
+        np.array([-2.0, -0.7, 0.4, 2.2]),
+    )
     x = 1.0 + (planted.rng.logistic(size=12_000) + planted.eta > thresholds[:, None]).sum(axis=0)
     settings = {"noise": "both", "iterations": 900, "burn_in": 300}
     run, _ = planted.run(tmp_path, x, 0.2, likelihood="ordinal-logit", **settings)
@@ -59,15 +74,18 @@ def test_levels(tmp_path: Path) -> None:
 
 
 def test_counts_whose_rates_differ_a_thousandfold(tmp_path: Path) -> None:
-    """Neither the way in nor the steep walls of rows without counts make it diverge, and intervals hold.
+    """Neither the way in nor the steep walls of rows without counts make it diverge, and intervals
+    hold.
 
-    Of 1,200 held-out counts of 1 to thousands, to 4 points, three standard errors, and their log probability is within
-    0.15 of the truth's.
+    Of 1,200 held-out counts of 1 to thousands, to 4 points, three standard errors, and their log
+    probability is within 0.15 of the truth's.
     """
     planted = Planted(5, (200, 120), 8000, 2, 0.6, 1.3)
     rate = np.exp(0.7 + planted.eta)
     settings = {"iterations": 700, "burn_in": 300}
-    run, held_out = planted.run(tmp_path, planted.rng.poisson(rate), 0.15, likelihood="negative-binomial", **settings)
+    run, held_out = planted.run(
+        tmp_path, planted.rng.poisson(rate), 0.15, likelihood="negative-binomial", **settings
+    )
     scores = check_coverage(run, 0.04)
     assert max(scores["pit"]) < 1.7 * min(scores["pit"])
     counts = predict_test(run).rating
@@ -77,7 +95,8 @@ def test_counts_whose_rates_differ_a_thousandfold(tmp_path: Path) -> None:
 
 
 def test_heavy_tails(tmp_path: Path) -> None:
-    """Degrees of freedom 3 and tau = 4 within four posterior sds; better than Gaussian by 0.1 in log density.
+    """Degrees of freedom 3 and tau = 4 within four posterior sds; better than Gaussian by 0.1 in
+    log density.
 
     Of 6,000 held-out ratings, to 0.02: three binomial standard errors of 90 % are 0.012.
     """

@@ -1,4 +1,6 @@
-"""Effects of groups: their distribution given all else, by quadrature, and in chains, by plain Gibbs sampling."""
+"""Effects of groups: their distribution given all else, by quadrature, and in chains, by plain
+Gibbs sampling.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,9 @@ SHIFTS, LOG_PRECISIONS = np.linspace(-9, 9, 721), np.linspace(-3, 7, 141)
 
 
 def log_densities_given_all_else(target: FactorTarget) -> tuple[np.ndarray, np.ndarray]:
-    """Group of every rating, and the log density at its predictor plus each of `SHIFTS`, (n, len(SHIFTS))."""
+    """Group of every rating, and the log density at its predictor plus each of `SHIFTS`, (n,
+    len(SHIFTS)).
+    """
     law, logs, numbers = target.likelihood, [], []
     effects = target.effects
     for cell in target.circulation.tour(("theta", *law.drawn)):
@@ -36,7 +40,9 @@ def log_densities_given_all_else(target: FactorTarget) -> tuple[np.ndarray, np.n
         scale, cuts = np.ones(len(rows)), getattr(law, "thresholds", None)
         cuts = None if cuts is None else cuts.values
         if isinstance(law, NegativeBinomial):
-            cuts = np.concatenate([law.parameters.dispersion, law.parameters.ceiling, law.parameters.least])
+            cuts = np.concatenate(
+                [law.parameters.dispersion, law.parameters.ceiling, law.parameters.least]
+            )
         if isinstance(law, StudentT):
             scale, cuts = law.noise_parameters.tau * scale, law.tails.nu / (law.tails.nu - 2)
         if law.heteroscedastic and law.n_levels:
@@ -52,7 +58,9 @@ def log_densities_given_all_else(target: FactorTarget) -> tuple[np.ndarray, np.n
     return np.concatenate(numbers), np.concatenate(logs)
 
 
-def moments_by_quadrature(groups: np.ndarray, logs: np.ndarray, size: int) -> tuple[np.ndarray, ...]:
+def moments_by_quadrature(
+    groups: np.ndarray, logs: np.ndarray, size: int
+) -> tuple[np.ndarray, ...]:
     """Means and sds of log lambda and of the effects, by quadrature."""
     of_groups = np.zeros((size, len(SHIFTS)))
     np.add.at(of_groups, groups, logs)
@@ -71,16 +79,23 @@ def moments_by_quadrature(groups: np.ndarray, logs: np.ndarray, size: int) -> tu
     "settings",
     [
         {"likelihood": "student-t"},
-        {"likelihood": "ordinal-logit", "time_levels": "item:3", "noise": "both", "thresholds": "user"},
+        {
+            "likelihood": "ordinal-logit",
+            "time_levels": "item:3",
+            "noise": "both",
+            "thresholds": "user",
+        },
         pytest.param({"likelihood": "negative-binomial"}, marks=pytest.mark.long),
         pytest.param({"likelihood": "ordinal-logit", "noise": "by-item"}, marks=pytest.mark.long),
     ],
     ids=lambda settings: "-".join(settings.values()),
 )
 def test_effects_have_their_law_given_all_else(tmp_path: Path, settings: dict[str, Any]) -> None:
-    """Means of effects and of log lambda are within 0.15 sds, sds within 12 %, and on the average 4 %.
+    """Means of effects and of log lambda are within 0.15 sds, sds within 12 %, and on the average 4
+    %.
 
-    That is three times what 4,000 draws err by. With ten times as many these agreed to 0.02 sds, 3 % and 0.5 %.
+    That is three times what 4,000 draws err by. With ten times as many these agreed to 0.02 sds, 3
+    % and 0.5 %.
     """
     data = write_planted(tmp_path / "r.h5", stars=True, timed=True)
     base = {"rank": 3, "grid": 2, "time_levels": "user:4", "hyper_start": 1, "sampler": "baoab"}
@@ -97,7 +112,9 @@ def test_effects_have_their_law_given_all_else(tmp_path: Path, settings: dict[st
         target.draw_effects(target.context())
         draws.append(np.concatenate([values.copy() for values in effects.values[0].values()]))
         precisions.append(np.log(effects.parameters.precision[0]))
-    centre, width, mean, sd = moments_by_quadrature(*log_densities_given_all_else(target), len(draws[0]))
+    centre, width, mean, sd = moments_by_quadrature(
+        *log_densities_given_all_else(target), len(draws[0])
+    )
     effects, log_precisions = np.array(draws[200:]), np.array(precisions[200:])
     assert log_precisions.mean() == pytest.approx(centre, abs=0.15 * width)
     assert log_precisions.std() == pytest.approx(width, rel=0.12)
@@ -115,13 +132,21 @@ SWEEPS = 3000
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Ratings with effects of pages, of six in a row of a user and of five in a row of an item; a fifth is held out."""
+    """Ratings with effects of pages, of six in a row of a user and of five in a row of an item; a
+    fifth is held out.
+    """
     rng = np.random.default_rng(3)
     i, j = np.nonzero(rng.random((ROWS, COLUMNS)) < 0.7)
     order = in_time(i, j, rng.uniform(0, 8, len(i)))
-    groups = [10 * i + order["rows"].page, 10 * i + order["rows"].place // 6, 10 * j + order["cols"].place // 5]
+    groups = [
+        10 * i + order["rows"].page,
+        10 * i + order["rows"].place // 6,
+        10 * j + order["cols"].place // 5,
+    ]
     biases = rng.normal(0, 0.7, ROWS)[i] + rng.normal(0, 0.7, COLUMNS)[j]
-    x = biases + sum(rng.normal(0, sd, 300)[group] for sd, group in zip((0.4, 0.7, 0.5), groups, strict=True))
+    x = biases + sum(
+        rng.normal(0, sd, 300)[group] for sd, group in zip((0.4, 0.7, 0.5), groups, strict=True)
+    )
     x = (x + rng.normal(0, TAU**-0.5, len(i))).astype(np.float32)
     train = rng.random(len(i)) < 0.8
     train[i == 3] = False  # groups that have their prior alone
@@ -148,7 +173,13 @@ def exact(data) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
 
 def chain_moments(path: Path, sampler: dict) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
     """The same of the chain, every fifth sweep."""
-    settings = {"rank": RANK, "standardise": False, "noise_precision": TAU, "prior": "fixed", "prior_precision": PRIOR}
+    settings = {
+        "rank": RANK,
+        "standardise": False,
+        "noise_precision": TAU,
+        "prior": "fixed",
+        "prior_precision": PRIOR,
+    }
     config = RunConfig.of(settings | {"grid": 2, "time_levels": LEVELS, "sampler": sampler})
     target, algorithm = start_chain(path, 0.1, config)
     (recorder,) = target.recorders()
@@ -161,13 +192,17 @@ def chain_moments(path: Path, sampler: dict) -> tuple[tuple[np.ndarray, np.ndarr
     return moments(predictions), moments(precisions)
 
 
-@pytest.mark.parametrize("sampler", [{"name": "baoab", "step_size": 0.2}, {"name": "gibbs"}], ids=["baoab", "gibbs"])
+@pytest.mark.parametrize(
+    "sampler", [{"name": "baoab", "step_size": 0.2}, {"name": "gibbs"}], ids=["baoab", "gibbs"]
+)
 def test_effects_of_groups_have_the_law_of_gibbs(data, exact, sampler):
-    """Means and sds of the predictors of held-out ratings, with their effects, and of log lambda, agree.
+    """Means and sds of the predictors of held-out ratings, with their effects, and of log lambda,
+    agree.
 
-    Rows are users here: effects of both sides are drawn, at home and on their way. Means
-    within 0.5 sds and sds within 25 %: some 60 independent draws of log lambda in each chain know a mean to 0.13 sds
-    and an sd to 9 %, at 2.5 times the error of a difference. On the average over the predictors sds are within 4 %.
+    Rows are users here: effects of both sides are drawn, at home and on their way. Means within 0.5
+    sds and sds within 25 %: some 60 independent draws of log lambda in each chain know a mean to
+    0.13 sds and an sd to 9 %, at 2.5 times the error of a difference. On the average over the
+    predictors sds are within 4 %.
     """
     sampled = chain_moments(data[0], sampler)
     for (mean, sd), (their_mean, their_sd) in zip(sampled, exact, strict=True):

@@ -1,4 +1,6 @@
-"""Factorisations whose posterior is known: by quadrature, or because it is normal where the columns are held fixed."""
+"""Factorisations whose posterior is known: by quadrature, or because it is normal where the columns
+are held fixed.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -35,11 +37,12 @@ MOMENTS = {
 def test_a_factorisation_of_one_rating(
     tmp_path: Path, name: str, section: dict[str, Any], sweeps: int, bias: float
 ) -> None:
-    """Moments of w and h by quadrature, from 2,000 copies: the only rating of row i is of column i, +1 or -1.
+    """Moments of w and h by quadrature, from 2,000 copies: the only rating of row i is of column i,
+    +1 or -1.
 
-    Their means over the sweeps are independent, so each moment is compared within 4.5 standard errors of their spread,
-    which is below 1 % of it; the steps leave half a per cent more. The metric is made of the other factor, so Gamma
-    is zero [Ma 2015, eq. 3].
+    Their means over the sweeps are independent, so each moment is compared within 4.5 standard
+    errors of their spread, which is below 1 % of it; the steps leave half a per cent more. The
+    metric is made of the other factor, so Gamma is zero [Ma 2015, eq. 3].
     """
     i = np.arange(COPIES)
     sign = np.where(i % 2, 1.0, -1.0)
@@ -78,15 +81,21 @@ def hold(target: FactorTarget, h: np.ndarray) -> None:
             block["theta"][:] = h[block.start : block.start + len(block.counts)]
 
 
-def posterior(i: np.ndarray, j: np.ndarray, x: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def posterior(
+    i: np.ndarray, j: np.ndarray, x: np.ndarray, h: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Means and covariances of every row; from the ratings, not from the target's gradient."""
     means, covariances = [], []
     for row in range(ROWS):
         features = h[j[i == row]]
         rating = (x - x.mean())[i == row] - features[:, -1]
         features[:, -1] = 1.0
-        covariances.append(np.linalg.inv(PRECISION * features.T @ features + np.diag(PRIOR_PRECISION)))
-        means.append(covariances[-1] @ (PRECISION * features.T @ rating + PRIOR_PRECISION * PRIOR_MEAN))
+        covariances.append(
+            np.linalg.inv(PRECISION * features.T @ features + np.diag(PRIOR_PRECISION))
+        )
+        means.append(
+            covariances[-1] @ (PRECISION * features.T @ rating + PRIOR_PRECISION * PRIOR_MEAN)
+        )
     return np.array(means), np.array(covariances)
 
 
@@ -98,8 +107,8 @@ def z_scores(batches: np.ndarray, expected: np.ndarray | float) -> np.ndarray:
 def test_baoab_in_the_kronecker_metric_with_columns_held_fixed(tmp_path: Path) -> None:
     """BAOAB's mean and covariance of every row are exact at any step: |z| < 5 for all of them.
 
-    The energy of a row is theta^T A theta / 2 - b^T theta with A = tau sum h h^T + Lambda over its ratings, so that its
-    posterior is N(A^-1 b, A^-1).
+    The energy of a row is theta^T A theta / 2 - b^T theta with A = tau sum h h^T + Lambda over its
+    ratings, so that its posterior is N(A^-1 b, A^-1).
     """
     rng = np.random.default_rng(5)
     i, j = np.nonzero(rng.random((ROWS, COLUMNS)) < 0.6)
@@ -107,7 +116,9 @@ def test_baoab_in_the_kronecker_metric_with_columns_held_fixed(tmp_path: Path) -
     h = rng.normal(0, 0.8, (COLUMNS, RANK + 1)).astype(np.float32)
     path = write_cells(tmp_path / "r.h5", (ROWS, COLUMNS), i, j, x)
     sampler = make_sampler("baoab", metric="kronecker", step_size=0.3, warm_up=0, friction=0.5)
-    target = factor_target(MPI.COMM_SELF, path, model=Model(RANK, True, "fixed", 1.0, PRECISION), sampler=sampler)
+    target = factor_target(
+        MPI.COMM_SELF, path, model=Model(RANK, True, "fixed", 1.0, PRECISION), sampler=sampler
+    )
     prior = target.row_priors.parameters
     prior.mean[Factor.W][0], prior.precision[Factor.W][0] = PRIOR_MEAN, PRIOR_PRECISION
     hold(target, h)

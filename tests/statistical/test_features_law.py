@@ -29,10 +29,15 @@ def features(rng: np.random.Generator, n: int) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Ratings that follow from features in part; five rows and three columns have none, and two rows no features."""
+    """Ratings that follow from features in part; five rows and three columns have none, and two
+    rows no features.
+    """
     rng = np.random.default_rng(5)
     dense = [features(rng, n) for n in (ROWS, COLUMNS)]
-    theta = [x @ rng.normal(0, 0.7, (4, RANK + 1)) + rng.normal(0, 0.4, (len(x), RANK + 1)) for x in dense]
+    theta = [
+        x @ rng.normal(0, 0.7, (4, RANK + 1)) + rng.normal(0, 0.4, (len(x), RANK + 1))
+        for x in dense
+    ]
     eta = theta[0][:, :RANK] @ theta[1][:, :RANK].T + theta[0][:, RANK:] + theta[1][:, RANK]
     observed = rng.random(eta.shape) < 0.5
     observed[:5], observed[:, :3] = False, False
@@ -63,8 +68,14 @@ def gibbs_draws(path: Path, dense: list[np.ndarray], observed: np.ndarray, x: np
 
 
 def summary(theta, effects, strength) -> dict[str, np.ndarray]:
-    """A side: effects on the bias, log beta, biases of three rows without ratings and of one without features."""
-    return {"effects": effects[:, -1].copy(), "strength": np.log(strength), "cold": theta[[0, 1, 2, -1], -1].copy()}
+    """A side: effects on the bias, log beta, biases of three rows without ratings and of one
+    without features.
+    """
+    return {
+        "effects": effects[:, -1].copy(),
+        "strength": np.log(strength),
+        "cold": theta[[0, 1, 2, -1], -1].copy(),
+    }
 
 
 def draws_by_quantity(summaries: list[list[dict[str, np.ndarray]]]) -> dict[str, np.ndarray]:
@@ -87,16 +98,21 @@ def chain_draws(path: Path) -> dict[str, np.ndarray]:
         if iteration % 2:
             continue
         drawn = target.parameters()
-        of_factor = ([drawn[f"{f.name}.features.{name}"] for name in ("effects", "strength")] for f in Factor)
-        summaries.append([summary(rows_of(target, f), *of) for f, of in zip(Factor, of_factor, strict=True)])
+        of_factor = (
+            [drawn[f"{f.name}.features.{name}"] for name in ("effects", "strength")] for f in Factor
+        )
+        summaries.append(
+            [summary(rows_of(target, f), *of) for f, of in zip(Factor, of_factor, strict=True)]
+        )
     return draws_by_quantity(summaries)
 
 
 def test_features_have_the_law_of_gibbs(data):
     """Means and sds of B's biases, of log beta, and of the biases of rows without ratings, agree.
 
-    Means within 0.35 sds and sds within 25 %: the slowest of these have some 100 independent draws in each chain, which
-    know a mean to 0.1 sds and an sd to 7 %; with 20 numbers 2.5 times the error of a difference.
+    Means within 0.35 sds and sds within 25 %: the slowest of these have some 100 independent draws
+    in each chain, which know a mean to 0.1 sds and an sd to 7 %; with 20 numbers 2.5 times the
+    error of a difference.
     """
     path, dense, observed, x = data
     exact, sampled = gibbs_draws(path, dense, observed, x), chain_draws(path)

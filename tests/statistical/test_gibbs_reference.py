@@ -1,4 +1,6 @@
-"""The reference Gibbs sampler itself: everything statistical leans on it, so it is held to exact answers."""
+"""The reference Gibbs sampler itself: everything statistical leans on it, so it is held to exact
+answers.
+"""
 
 import gibbs
 import numpy as np
@@ -6,7 +8,8 @@ import pytest
 
 pytestmark = pytest.mark.statistical
 
-# Factors whose scales are sampled have heavy tails; weak data (a small tau) keep the test's chain mixing.
+# Factors whose scales are sampled have heavy tails; weak data (a small tau) keep the test's chain
+# mixing.
 MODELS = {
     "fixed": gibbs.Model(rank=2, prior="fixed", biases=False, tau=2.0),
     "biases only": gibbs.Model(rank=0, tau=0.02),
@@ -28,13 +31,17 @@ def prior_of_a_side(model: gibbs.Model, rng: np.random.Generator) -> tuple[np.nd
     if model.prior == "normal-wishart":
         a = rng.standard_normal((K, K))  # a^T a is W(I, K)
         precision[:K, :K] = a.T @ a
-        mean[:K] = np.linalg.solve(np.linalg.cholesky(2 * precision[:K, :K]).T, rng.standard_normal(K))
+        mean[:K] = np.linalg.solve(
+            np.linalg.cholesky(2 * precision[:K, :K]).T, rng.standard_normal(K)
+        )
     if model.prior != "fixed" and model.biases:
         precision[K, K] = rng.exponential(1 / 5)
     return mean, precision
 
 
-def factors_given(mean: np.ndarray, precision: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+def factors_given(
+    mean: np.ndarray, precision: np.ndarray, n: int, rng: np.random.Generator
+) -> np.ndarray:
     """Draw n rows of N(mean, precision^-1)."""
     root = np.linalg.cholesky(precision)
     return mean + np.linalg.solve(root.T, rng.standard_normal((len(mean), n))).T
@@ -47,7 +54,9 @@ def ratings(shape: tuple[int, int], share: float, seed: int) -> tuple[np.ndarray
     return np.nonzero(observed)
 
 
-def draw_from_prior(model: gibbs.Model, shape: tuple[int, int], rng: np.random.Generator) -> gibbs.State:
+def draw_from_prior(
+    model: gibbs.Model, shape: tuple[int, int], rng: np.random.Generator
+) -> gibbs.State:
     """Draw every parameter from its prior."""
     state = gibbs.start(model, shape, rng)
     for side, n in enumerate(shape):
@@ -67,7 +76,12 @@ def functions(state: gibbs.State, residuals: np.ndarray) -> np.ndarray:
     for (mean, precision), theta in zip(state.prior, state.theta, strict=True):
         scales = np.diag(precision)
         values += [*np.log(scales), *np.tanh(mean), *np.log1p(mean**2), np.tanh(precision[0, -1])]
-        values += [*np.tanh(theta[0]), *np.tanh(theta[-1]), *np.log1p(theta[0] ** 2), *np.log1p(theta[-1] ** 2)]
+        values += [
+            *np.tanh(theta[0]),
+            *np.tanh(theta[-1]),
+            *np.log1p(theta[0] ** 2),
+            *np.log1p(theta[-1] ** 2),
+        ]
         values += [np.log1p(theta[1, 0] ** 2) * np.log1p(theta[2, 0] ** 2)]
     for nu, g in zip(state.nu, state.g, strict=True):
         values += [np.log(nu), *np.log(g[:3]), g[-1], g[1] * g[2]]
@@ -79,8 +93,9 @@ def functions(state: gibbs.State, residuals: np.ndarray) -> np.ndarray:
 def test_joint_distribution(name):
     """Every conditional draw matches the stated model, by "Getting it right" [Geweke 2004].
 
-    If data are drawn anew given the parameters between sweeps, the parameters keep their prior; one wrong
-    rate, shape or weight in any conditional shifts some moment. Standard errors come from batch means.
+    If data are drawn anew given the parameters between sweeps, the parameters keep their prior; one
+    wrong rate, shape or weight in any conditional shifts some moment. Standard errors come from
+    batch means.
     """
     model, shape, rng = MODELS[name], (5, 4), np.random.default_rng(1)
     rows, columns = ratings(shape, 0.5, seed=3)
@@ -88,7 +103,9 @@ def test_joint_distribution(name):
 
     def data(state: gibbs.State) -> np.ndarray:
         sd = 1 / np.sqrt(state.tau * state.g[0][rows] * state.g[1][columns])
-        signal = sum(state.theta[0][rows, k] * state.theta[1][columns, k] for k in range(model.rank))
+        signal = sum(
+            state.theta[0][rows, k] * state.theta[1][columns, k] for k in range(model.rank)
+        )
         if model.biases:
             signal = signal + state.theta[0][rows, -1] + state.theta[1][columns, -1]
         return signal + sd * rng.standard_normal(len(rows))
@@ -102,8 +119,12 @@ def test_joint_distribution(name):
         gibbs.sweep(state, residuals, sides, model, rng)
         chained.append(functions(state, residuals))
     batches = np.array(chained).reshape(60, -1, len(chained[0])).mean(axis=1)
-    error = np.sqrt(batches.var(axis=0, ddof=1) / len(batches) + np.var(independent, axis=0) / len(independent))
+    error = np.sqrt(
+        batches.var(axis=0, ddof=1) / len(batches) + np.var(independent, axis=0) / len(independent)
+    )
     difference = batches.mean(axis=0) - np.mean(independent, axis=0)
-    z = difference / np.maximum(error, 1e-9)  # what the model holds constant differs by rounding only
+    z = difference / np.maximum(
+        error, 1e-9
+    )  # what the model holds constant differs by rounding only
     print(name, z)
     assert np.max(np.abs(z)) < 5, z

@@ -1,4 +1,6 @@
-"""Samplers in a metric of the user's: the moments and the histogram of known distributions [Ma 2015, fig. 2 left]."""
+"""Samplers in a metric of the user's: the moments and the histogram of known distributions [Ma
+2015, fig. 2 left].
+"""
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ STEP, CHAINS = 0.02, 4000
 
 
 class Mild(DoubleWell):
-    """G^-1 = 1/2 + 1 / (1 + x^2): Euler's steps in the one above are 4 % off at .01, as their error is O(step)."""
+    """G^-1 = 1/2 + 1 / (1 + x^2): Euler's steps in the one above are 4 % off at .01, as their error
+    is O(step).
+    """
 
     def metric(self, theta):
         root = np.sqrt(0.5 + 1 / (1 + theta**2))
@@ -26,7 +30,9 @@ def draws(density, sampler, step: float) -> np.ndarray:
 
 @pytest.mark.parametrize(("density", "exact"), [(OnePeak(), 1.0), (TwoPeaks(), DoubleWell.square)])
 def test_second_moments(density, exact: float) -> None:
-    """1 % at step .02: four standard errors are .5 %, the bias of the step was measured at .2 %; divergence .0002."""
+    """1 % at step .02: four standard errors are .5 %, the bias of the step was measured at .2 %;
+    divergence .0002.
+    """
     theta = draws(density, make_sampler("gsgrhmc", step_size=STEP), STEP)
     assert np.mean(theta**2) == pytest.approx(exact, rel=0.01)
     assert divergence(np.histogram(theta, EDGES)[0], cells(density, EDGES)) < 0.001

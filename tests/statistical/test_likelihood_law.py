@@ -1,4 +1,6 @@
-"""Levels, counts, clicks and heavy tails: the laws of tiny problems, by other samplers or by quadrature."""
+"""Levels, counts, clicks and heavy tails: the laws of tiny problems, by other samplers or by
+quadrature.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,12 @@ from support import sample, write_cells
 
 from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.model.likelihoods import Levels
-from dsgmcmc.model.likelihoods.negative_binomial import NODES, PRIOR_SD, START_DISPERSION, draw_dispersion
+from dsgmcmc.model.likelihoods.negative_binomial import (
+    NODES,
+    PRIOR_SD,
+    START_DISPERSION,
+    draw_dispersion,
+)
 from dsgmcmc.model.likelihoods.ordinal import GAP_SD, MIDDLE_SD, values_of
 from dsgmcmc.model.likelihoods.student_t import MAX_LOG_TAU, PRIOR_RATE, TAU_SD, draw_tails
 from dsgmcmc.posterior.heldout import predict_test
@@ -32,9 +39,11 @@ def sample_run(folder: Path, **settings: Any) -> Run:
 
 
 class FactorisedLevels:
-    """Levels with two thresholds, by one latent dimension and biases: a density for the samplers of densities.
+    """Levels with two thresholds, by one latent dimension and biases: a density for the samplers of
+    densities.
 
-    theta has (w, a) of every row, then (h, b) of every column, then the coordinates of the thresholds.
+    theta has (w, a) of every row, then (h, b) of every column, then the coordinates of the
+    thresholds.
     """
 
     n_data, dimension = 1, 2 * (ROWS + COLUMNS) + 2
@@ -45,7 +54,9 @@ class FactorisedLevels:
         self.i, self.j, self.level = i, j, level
 
     def parts(self, theta: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Rows and columns of the ratings (n, ratings, 2), gaps (n,), and the probabilities up to either threshold."""
+        """Rows and columns of the ratings (n, ratings, 2), gaps (n,), and the probabilities up to
+        either threshold.
+        """
         w, h = np.split(theta[:, :-2].reshape(len(theta), -1, 2), [ROWS], axis=1)
         w, h, cuts = w[:, self.i], h[:, self.j], values_of(theta[:, -2:])
         eta, gap = w[..., 0] * h[..., 0] + w[..., 1] + h[..., 1], cuts[:, 1] - cuts[:, 0]
@@ -63,24 +74,38 @@ class FactorisedLevels:
         d_up, d_down = up * (1 - up) / (up - down), -down * (1 - down) / (up - down)
         slope = (d_up + d_down)[..., None]
         w[..., 1] = h[..., 1] = 1.0  # the partner of a bias
-        of_rows, of_columns = np.eye(ROWS)[:, self.i] @ (slope * h), np.eye(COLUMNS)[:, self.j] @ (slope * w)
-        first, second = ((d_up * (self.level == r) + d_down * (self.level == r + 1)).sum(axis=1) for r in range(2))
+        of_rows, of_columns = (
+            np.eye(ROWS)[:, self.i] @ (slope * h),
+            np.eye(COLUMNS)[:, self.j] @ (slope * w),
+        )
+        first, second = (
+            (d_up * (self.level == r) + d_down * (self.level == r + 1)).sum(axis=1)
+            for r in range(2)
+        )
         factors = np.concatenate([of_rows, of_columns], axis=1).reshape(len(theta), -1)
         return np.column_stack([factors, gap * first, -(first + second)])
 
 
 @pytest.mark.long
 def test_thresholds_of_levels(tmp_path: Path) -> None:
-    """By HMC: means within 0.15 posterior sds, sds within 12 %: about three times what the draws of both err by."""
+    """By HMC: means within 0.15 posterior sds, sds within 12 %: about three times what the draws of
+    both err by.
+    """
     rng, cuts = np.random.default_rng(5), np.array([-1.0, 1.2])
-    i, j = np.divmod(np.sort(rng.choice(ROWS * COLUMNS, 60, replace=False)), COLUMNS)  # sorted by row
+    i, j = np.divmod(
+        np.sort(rng.choice(ROWS * COLUMNS, 60, replace=False)), COLUMNS
+    )  # sorted by row
     w, h = rng.normal(size=ROWS), rng.normal(size=COLUMNS)
     eta = w[i] * h[j] + rng.normal(0, 0.7, ROWS)[i] + rng.normal(0, 0.7, COLUMNS)[j]
     level = (rng.logistic(size=60) + eta > cuts[:, None]).sum(axis=0)
     write_cells(tmp_path / "r.h5", SHAPE, i, j, 1.0 + level)
-    theta = states(FactorisedLevels(i, j, level), make_sampler("hmc", 300), 400, sd=0.3, rows=20)[300:]
+    theta = states(FactorisedLevels(i, j, level), make_sampler("hmc", 300), 400, sd=0.3, rows=20)[
+        300:
+    ]
     exact = values_of(np.concatenate(theta)[:, -2:])
-    run = sample_run(tmp_path, likelihood="ordinal-logit", prior_precision=1.0, thin=4, iterations=8000)
+    run = sample_run(
+        tmp_path, likelihood="ordinal-logit", prior_precision=1.0, thin=4, iterations=8000
+    )
     draws, sd = run.traces[0]["thresholds"], exact.std(axis=0)
     np.testing.assert_allclose(draws.mean(axis=0) / sd, exact.mean(axis=0) / sd, atol=0.15)
     np.testing.assert_allclose(draws.std(axis=0) / sd, 1.0, atol=0.12)
@@ -88,9 +113,11 @@ def test_thresholds_of_levels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gibbs", pytest.param("baoab", marks=pytest.mark.long)])
 def test_scores_of_clicks(tmp_path: Path, name: str) -> None:
-    """Their pseudo-posterior by Gibbs in NumPy: rows are normal given the columns, and these given the rows.
+    """Their pseudo-posterior by Gibbs in NumPy: rows are normal given the columns, and these given
+    the rows.
 
-    Means of the scores of all zeros within 0.15 sds, sds within 12 %: some three times what 3,000 draws err by.
+    Means of the scores of all zeros within 0.15 sds, sds within 12 %: some three times what 3,000
+    draws err by.
     """
     rows, columns, rank, tau, a0, prior = 9, 7, 2, 6.0, 0.3, 2.0
     clicked = (np.random.default_rng(3).random((rows, columns)) < 0.35).astype(float)
@@ -101,21 +128,34 @@ def test_scores_of_clicks(tmp_path: Path, name: str) -> None:
             precision = tau * (other.T * (clicks[:, None] + a0)) @ other + prior * np.eye(rank)
             mean = np.linalg.solve(precision, tau * (clicks @ other)[..., None])
             root = np.linalg.cholesky(precision)
-            moving[:] = (mean + np.linalg.solve(root.swapaxes(1, 2), rng.standard_normal((*moving.shape, 1))))[..., 0]
+            moving[:] = (
+                mean + np.linalg.solve(root.swapaxes(1, 2), rng.standard_normal((*moving.shape, 1)))
+            )[..., 0]
         exact.append((w @ h.T)[clicked == 0])
     i, j = np.indices(clicked.shape).reshape(2, -1)
-    write_cells(tmp_path / "r.h5", (rows, columns), i, j, 1 + (i + j) % 5, clicked.ravel() == 0)  # values do not matter
-    settings: dict[str, Any] = {"rank": rank, "noise_precision": tau, "prior_precision": prior, "zero_weight": a0}
+    write_cells(
+        tmp_path / "r.h5", (rows, columns), i, j, 1 + (i + j) % 5, clicked.ravel() == 0
+    )  # values do not matter
+    settings: dict[str, Any] = {
+        "rank": rank,
+        "noise_precision": tau,
+        "prior_precision": prior,
+        "zero_weight": a0,
+    }
     settings |= {"sampler": {"name": "gibbs"}, "thin": 1, "iterations": 3500}
     if name == "baoab":
-        settings |= {"sampler": {"name": name, "metric": "kronecker", "step_size": 0.1}, "thin": 3, "iterations": 9500}
+        settings |= {
+            "sampler": {"name": name, "metric": "kronecker", "step_size": 0.1},
+            "thin": 3,
+            "iterations": 9500,
+        }
     test = predict_test(sample_run(tmp_path, likelihood="all-cells", **settings))
     mean, sd = np.mean(exact[200:], axis=0), np.std(exact[200:], axis=0)
     np.testing.assert_allclose(test.mean / sd, mean / sd, atol=0.15)
     np.testing.assert_allclose(np.sqrt(test.variance) / sd, 1.0, atol=0.12)
 
 
-# ---------------------------------------------------------------------- parameters of noise, given all else
+# -------------------------------------------------------------- parameters of noise, given all else
 
 
 def moments(log_p: np.ndarray, *grids: np.ndarray) -> list[tuple[float, float]]:
@@ -123,7 +163,10 @@ def moments(log_p: np.ndarray, *grids: np.ndarray) -> list[tuple[float, float]]:
     p = np.exp(log_p - log_p.max())
     p /= p.sum()
     means = [float((p * grid).sum()) for grid in grids]
-    return [(mean, float(np.sqrt((p * (grid - mean) ** 2).sum()))) for mean, grid in zip(means, grids, strict=True)]
+    return [
+        (mean, float(np.sqrt((p * (grid - mean) ** 2).sum())))
+        for mean, grid in zip(means, grids, strict=True)
+    ]
 
 
 def check_moments(draws: np.ndarray, expected: tuple[float, float]) -> None:
@@ -150,7 +193,9 @@ def test_the_dispersion_of_counts_given_their_rates(truncated: bool) -> None:
     for _ in range(8000):
         nodes = r * np.exp(NODES)[:, None]
         rise = np.log1p(rate / nodes)
-        sums = (-(x + nodes) * rise - (np.log(-np.expm1(-nodes * rise)) if truncated else 0.0)).sum(axis=1)
+        sums = (-(x + nodes) * rise - (np.log(-np.expm1(-nodes * rise)) if truncated else 0.0)).sum(
+            axis=1
+        )
         r = draw_dispersion(r, sums, table, rng)
         draws.append(np.log(r))
     check_moments(np.array(draws), moments(log_p, grid)[0])
@@ -171,7 +216,9 @@ def test_nu_and_tau_of_heavy_tails_given_the_residuals() -> None:
         far = away / (1 + away)
         both = far * (1 - far)
         terms = np.log1p(away), far, both, both * (1 - 2 * far), both * (1 - 6 * both)
-        state = draw_tails(*state, np.array([term.sum() for term in terms]), len(error), rng, MAX_LOG_TAU)
+        state = draw_tails(
+            *state, np.array([term.sum() for term in terms]), len(error), rng, MAX_LOG_TAU
+        )
         draws.append((np.log(state[0] - 2), np.log(state[1])))
     for drawn, expected in zip(np.transpose(draws), moments(log_p, u, v), strict=True):
         check_moments(drawn, expected)

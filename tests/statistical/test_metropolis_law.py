@@ -19,7 +19,9 @@ class Unscaled(DoubleWell):
     curvature = np.ones(1)
 
 
-def sampled(name: str, density: Any, iterations: int = 660, **settings: Any) -> tuple[np.ndarray, Any]:
+def sampled(
+    name: str, density: Any, iterations: int = 660, **settings: Any
+) -> tuple[np.ndarray, Any]:
     """States of 2,000 chains after a burn-in of an eleventh, and the sampler."""
     sampler = make_sampler(name, **settings)
     # from far out in light tails a Langevin step overshoots, and is rejected for ever
@@ -62,7 +64,10 @@ def small() -> tuple[Regression, np.ndarray, np.ndarray]:
     ids=["smh2", "smh2-pcn", "smh1", "hmc"],
 )
 def test_logistic_regression(name: str, settings: dict[str, Any], small: Any) -> None:
-    """Mean and variance; 2,000 chains of 600 iterations have errors of .2 %. Each looks at few data in most steps."""
+    """Mean and variance; 2,000 chains of 600 iterations have errors of .2 %.
+
+    Each looks at few data in most steps.
+    """
     density, mean, variance = small
     theta, sampler = sampled(name, density, 165 if name == "hmc" else 660, **settings)
     np.testing.assert_allclose(theta.mean(axis=0), mean, atol=0.01 * np.sqrt(variance).min())

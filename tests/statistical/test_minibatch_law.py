@@ -1,4 +1,6 @@
-"""Samplers on vectors whose gradients have noise that differs by direction, or comes from parts of data."""
+"""Samplers on vectors whose gradients have noise that differs by direction, or comes from parts of
+data.
+"""
 
 from typing import Any
 
@@ -47,27 +49,39 @@ class Noisy:
     [("row", UNEQUAL, [0.76, 1.25]), ("element", UNEQUAL, [1.0, 1.0])],
     ids=["row", "element"],
 )
-def test_thermostats_and_the_noise_that_they_serve(thermostat: str, noise: np.ndarray, expected: list[float]) -> None:
+def test_thermostats_and_the_noise_that_they_serve(
+    thermostat: str, noise: np.ndarray, expected: list[float]
+) -> None:
     """Variances of theta to .02: h = .1 leaves 1 % at most, and chance .5 %.
 
-    Thermostats of elements serve noise that differs by direction. One a row settles towards (A + h V_k / 2) / xi,
-    xi = A + h mean(V) / 2, a quarter off at h = .1; it serves equal noise (`test_noisy_gaussian_law.py`).
+    Thermostats of elements serve noise that differs by direction. One a row settles towards (A + h
+    V_k / 2) / xi, xi = A + h mean(V) / 2, a quarter off at h = .1; it serves equal noise
+    (`test_noisy_gaussian_law.py`).
     """
-    sampler = make_sampler("sgnht", step_size=0.005, diffusion=1.0, warm_up=0, thermostat=thermostat)
+    sampler = make_sampler(
+        "sgnht", step_size=0.005, diffusion=1.0, warm_up=0, thermostat=thermostat
+    )
     draws = states(Noisy(noise), sampler, 6000, rows=400, schedule="random")[1500::20]
     np.testing.assert_allclose(draws.var(axis=(0, 1)), expected, atol=0.02)
 
 
 def test_a_matrix_of_frictions_serves_noise_of_any_covariance() -> None:
-    """The covariance is I, to 2 %: h = .1 leaves 1 % at most, and chance .5 %. With numbers it is .24 off."""
+    """The covariance is I, to 2 %: h = .1 leaves 1 % at most, and chance .5 %.
+
+    With numbers it is .24 off.
+    """
     sampler = make_sampler("matrix_sgnht", step_size=0.005, diffusion=1.0)
     draws = states(Noisy(CORRELATED), sampler, 6000, rows=400, schedule="random")[1500::20]
     np.testing.assert_allclose(np.cov(np.concatenate(draws).T), np.eye(2), atol=0.02)
 
 
 def test_rows_have_noise_of_their_own() -> None:
-    """The variance across rows is that over time and rows, to 3 %: with parts in common it was a fifth of it."""
-    location = Regression(np.ones((200, 1)), np.random.default_rng(1).normal(size=200), NORMAL, prior_precision=0.0)
+    """The variance across rows is that over time and rows, to 3 %: with parts in common it was a
+    fifth of it.
+    """
+    location = Regression(
+        np.ones((200, 1)), np.random.default_rng(1).normal(size=200), NORMAL, prior_precision=0.0
+    )
     sampler = make_sampler("sgld", step_size=0.5)
     draws = states(location, sampler, 2000, sd=0.1, rows=400, grid=20, schedule="random")[200::10]
     assert draws.var(axis=1).mean() == pytest.approx(draws.var(), rel=0.03)
@@ -82,15 +96,22 @@ def regression() -> tuple[Regression, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("name", "schedule"), [("sgld", "random"), ("sgrld", "shuffled"), ("sghmc", "shuffled"), ("matrix_sgnht", "random")]
+    ("name", "schedule"),
+    [("sgld", "random"), ("sgrld", "shuffled"), ("sghmc", "shuffled"), ("matrix_sgnht", "random")],
 )
-def test_default_steps_keep_the_spread_with_parts(name: str, schedule: str, regression: Any) -> None:
+def test_default_steps_keep_the_spread_with_parts(
+    name: str, schedule: str, regression: Any
+) -> None:
     """Standard deviations are right within 5 % with ten parts and nothing set; chance has 1 %.
 
     Each sampler has one of the schedules.
     """
     density, truth = regression
-    section = DensityConfig.build({"sampler": {"name": name}, "grid": 10, "schedule": schedule}).resolved().sampler
+    section = (
+        DensityConfig.build({"sampler": {"name": name}, "grid": 10, "schedule": schedule})
+        .resolved()
+        .sampler
+    )
     sampler = section.kind(section.config, 0)
     draws = states(density, sampler, 4000, sd=0.1, rows=200, grid=10, schedule=schedule)[1500::25]
     root = np.linalg.inv(np.linalg.cholesky(truth))
@@ -98,7 +119,7 @@ def test_default_steps_keep_the_spread_with_parts(name: str, schedule: str, regr
     assert abs(np.sqrt(np.linalg.eigvalsh(covariance)) - 1).max() < 0.05
 
 
-# ---------------------------------------------------------------------- noise adjustment [El Hanchi 2019, 5.2.2]
+# --------------------------------------------------------- noise adjustment [El Hanchi 2019, 5.2.2]
 
 D, N, STEP = 6, 60, 0.3
 #: Columns orthogonal, of one length: the posterior's precision is LAMBDA in every direction.
@@ -109,12 +130,14 @@ LAMBDA = N + 5.0
 EPS = STEP / N
 
 
-@pytest.mark.parametrize("gradient", ["importance", pytest.param("adaptive", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "gradient", ["importance", pytest.param("adaptive", marks=pytest.mark.long)]
+)
 def test_the_distribution_is_that_of_exact_gradients(gradient: str) -> None:
     """The variance is 1 / (1 - eps lambda / 2) in units of the posterior's, within 2 %.
 
-    That is three standard errors of 6 x 20,000 draws, 2,000 of each of ten rows, a third of them independent. Without
-    the adjustment the noise of these gradients makes it more than 10 % larger.
+    That is three standard errors of 6 x 20,000 draws, 2,000 of each of ten rows, a third of them
+    independent. Without the adjustment the noise of these gradients makes it more than 10 % larger.
     """
     sampler = make_sampler("adjusted_sgld", step_size=STEP, gradient=gradient)
     draws = states(DENSITY, sampler, 2_200, rows=10, grid=6, schedule="random")[200:]

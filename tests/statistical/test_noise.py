@@ -1,7 +1,7 @@
 """The noise is standard normal and independent, at fixed seeds.
 
-Every bound is a quantile of the statistic's own law, at levels so small that all the tests together would
-fail by chance for one seed in a few hundred.
+Every bound is a quantile of the statistic's own law, at levels so small that all the tests together
+would fail by chance for one seed in a few hundred.
 """
 
 from functools import partial
@@ -30,14 +30,18 @@ def test_moments():
     for iteration in range(N_NORMALS // x.size):
         sums = applied(formula, {"x": x}, noise=partial(NoiseKey, 0, 11, 0, 0, iteration, 0))
         total += [sums[name] for name in names]
-    double_factorial = {p: float(np.prod(np.arange(p - 1, 0, -2))) if p % 2 == 0 else 0.0 for p in range(1, 17)}
+    double_factorial = {
+        p: float(np.prod(np.arange(p - 1, 0, -2))) if p % 2 == 0 else 0.0 for p in range(1, 17)
+    }
     for p in range(1, 9):
         error = np.sqrt((double_factorial[2 * p] - double_factorial[p] ** 2) / N_NORMALS)
         assert abs(total[p - 1] / N_NORMALS - double_factorial[p]) < 4.5 * error, p
 
 
 def test_tails():
-    """Protects the tails: as many of 2^30 normals beyond 4.5 to 6 as there should be, on either side."""
+    """Protects the tails: as many of 2^30 normals beyond 4.5 to 6 as there should be, on either
+    side.
+    """
     thresholds = np.array([4.5, 5, 5.5, 6], np.float32)
     counts = np.zeros((2, 4), int)
     for iteration in range(N_NORMALS // (1 << 20)):

@@ -1,4 +1,6 @@
-"""Noise of its own for users and items, and agreement of BAOAB with exact Gibbs, on synthetic ratings."""
+"""Noise of its own for users and items, and agreement of BAOAB with exact Gibbs, on synthetic
+ratings.
+"""
 
 import json
 from pathlib import Path
@@ -21,7 +23,14 @@ def prepared(folder: Path, spread: float | None):
     """A ratings file of 50,000 real-valued ratings, with planted noise of its own or without."""
     raw, data = folder / "raw.csv", folder / "data.h5"
     options = SyntheticOptions(
-        rows=800, cols=400, ratings=50_000, rank=RANK, noise=SIGMA, half_stars=False, noise_spread=spread, seed=3
+        rows=800,
+        cols=400,
+        ratings=50_000,
+        rank=RANK,
+        noise=SIGMA,
+        half_stars=False,
+        noise_spread=spread,
+        seed=3,
     )
     generate(raw, options)
     typed("prepare", raw, data).expect()
@@ -59,10 +68,11 @@ def exact(equal):
 
 @pytest.mark.long
 def test_own_noise_agrees_with_gibbs(tmp_path):
-    """Noise variances, predictive sd and RMSE agree with exact Gibbs under the same model, nu sampled by both.
+    """Noise variances, predictive sd and RMSE agree with exact Gibbs under the same model, nu
+    sampled by both.
 
-    Not tau itself: the likelihood knows only tau g_i g'_j, and the scale between them mixes over hundreds of sweeps
-    in both samplers (two Gibbs chains: fifths of a run between 1.35 and 1.49).
+    Not tau itself: the likelihood knows only tau g_i g'_j, and the scale between them mixes over
+    hundreds of sweeps in both samplers (two Gibbs chains: fifths of a run between 1.35 and 1.49).
     """
     data = prepared(tmp_path, 5.0)
     summary, test, _ = sampled(data, tmp_path / "run", "both")
@@ -83,9 +93,11 @@ def test_own_noise_does_no_harm_where_noise_is_equal(equal):
 
 
 def test_baoab_agrees_with_gibbs(equal, exact):
-    """Shared noise: tau within 1 %, predictive sd within 3 % and correlated above 0.98, RMSE within 0.002.
+    """Shared noise: tau within 1 %, predictive sd within 3 % and correlated above 0.98, RMSE within
+    0.002.
 
-    Both chains have some 600 draws, so the sd of one prediction is known to 3 % from each: hence 0.98 and not 1.
+    Both chains have some 600 draws, so the sd of one prediction is known to 3 % from each: hence
+    0.98 and not 1.
     """
     summary, test, _ = equal[1]["shared"]
     sd = np.sqrt(test.variance)

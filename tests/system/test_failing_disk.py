@@ -1,4 +1,5 @@
-"""A disk that fails at any call, once or from then on: one message, nothing half-written that counts, nothing lost.
+"""A disk that fails at any call, once or from then on: one message, nothing half-written that
+counts, nothing lost.
 
 `tests/benchmarks/attack.py` lets many more calls of more commands fail.
 """
@@ -23,7 +24,11 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     [
         (SAMPLE, "EIO"),
         *((words, "full") for words in (SAMPLE, WRITERS[0], WRITERS[4], WRITERS[5])),
-        *((words, kind) for words in (WRITERS[0], WRITERS[4], READERS[2]) for kind in ("EIO of read", "EIO of close")),
+        *(
+            (words, kind)
+            for words in (WRITERS[0], WRITERS[4], READERS[2])
+            for kind in ("EIO of read", "EIO of close")
+        ),
     ],
 )
 def test_a_command_survives_any_call_that_fails(scene: Scene, words: str, kind: str) -> None:
@@ -33,12 +38,16 @@ def test_a_command_survives_any_call_that_fails(scene: Scene, words: str, kind: 
 
 
 @pytest.mark.parametrize("log", ["metrics.jsonl", "events.jsonl"])
-def test_a_log_that_cannot_be_written_stops_the_run_after_a_checkpoint(scene: Scene, log: str) -> None:
+def test_a_log_that_cannot_be_written_stops_the_run_after_a_checkpoint(
+    scene: Scene, log: str
+) -> None:
     """It is said once, and no draw is lost."""
     place = scene.copied()
     out = place / "out/run"
     told = {"UNDER": out / log, "CALLS": "write", "AT": 1, "ALSO": 10**9, "ERRNO": errno.ENOSPC}
-    env = {"LD_PRELOAD": str(scene.library)} | {f"FAIL_{name}": str(value) for name, value in told.items()}
+    env = {"LD_PRELOAD": str(scene.library)} | {
+        f"FAIL_{name}": str(value) for name, value in told.items()
+    }
     result = run(*scene.command(SAMPLE, place), env=env).expect(1)
     expect_told(result, log)
     assert f"{out / log}: No space left on device; stopped after a checkpoint" in result.err

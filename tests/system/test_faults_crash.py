@@ -1,4 +1,6 @@
-"""Processes that fail or are killed: the job ends with one clear message, and the run goes on as if nothing were."""
+"""Processes that fail or are killed: the job ends with one clear message, and the run goes on as if
+nothing were.
+"""
 
 import json
 import os
@@ -10,7 +12,18 @@ from typing import Any
 
 import pytest
 from mpi4py import MPI
-from support import ROOT, Running, copied, digest, diverging, dsgmcmc, injected, newest, rank_pid, run
+from support import (
+    ROOT,
+    Running,
+    copied,
+    digest,
+    diverging,
+    dsgmcmc,
+    injected,
+    newest,
+    rank_pid,
+    run,
+)
 from tiny import FOREVER, expect_same, go_on, resuming, wait_until_past
 
 OFTEN = {"checkpoint_every": 15}
@@ -64,8 +77,12 @@ def test_kills_at_random_moments_lose_nothing(data: Path, tmp_path: Path, kills:
     expect_same(data, out, tmp_path, **OFTEN)
 
 
-def test_a_kill_at_any_step_of_the_commit_protocol_loses_nothing(data: Path, tmp_path: Path) -> None:
-    """Before and after each write, sync, rename and removal: a snapshot is there whole, or not at all."""
+def test_a_kill_at_any_step_of_the_commit_protocol_loses_nothing(
+    data: Path, tmp_path: Path
+) -> None:
+    """Before and after each write, sync, rename and removal: a snapshot is there whole, or not at
+    all.
+    """
     out, reached = tmp_path / "run", [0]
     faults = ["iteration=kill,at=40"]
     for point in ("mkdir", "shard", "write", "sync", "rename", "remove"):
@@ -73,19 +90,32 @@ def test_a_kill_at_any_step_of_the_commit_protocol_loses_nothing(data: Path, tmp
     for fault in faults:
         assert copied(fault, lambda: go_on(data, out, FOREVER, **OFTEN)) == -signal.SIGKILL, fault
         reached.append(newest(out))
-    for fault in ("shard.done=kill,rank=1,at=4", "write=kill,rank=1,at=4"):  # steps of other processes than 0
-        assert run(*resuming(data, out, 2, **OFTEN), env=injected(fault)).code not in (0, 1, 2, 70, 75), fault
+    for fault in (
+        "shard.done=kill,rank=1,at=4",
+        "write=kill,rank=1,at=4",
+    ):  # steps of other processes than 0
+        assert run(*resuming(data, out, 2, **OFTEN), env=injected(fault)).code not in (
+            0,
+            1,
+            2,
+            70,
+            75,
+        ), fault
         reached.append(newest(out))
     assert reached == sorted(reached), reached
     expect_same(data, out, tmp_path, **OFTEN)
 
 
-# ---------------------------------------------------------------------- kills while a chain falls back
+# ------------------------------------------------------------------- kills while a chain falls back
 
 #: Settings with which a chain ends with the Kronecker metric, and with Gibbs sampling.
-FALLING: list[dict[str, Any]] = [{"checkpoint_every": 15}, {"checkpoint_every": 15, "metric": "kronecker"}]
+FALLING: list[dict[str, Any]] = [
+    {"checkpoint_every": 15},
+    {"checkpoint_every": 15, "metric": "kronecker"},
+]
 
-#: Kills where a chain has diverged or goes back, and at the checkpoints where it begins again and after that.
+#: Kills where a chain has diverged or goes back, and at the checkpoints where it begins again and
+#: after that.
 KILLS = [
     f"{point}=kill,at={at}"
     for at in (1, 2)
@@ -110,7 +140,9 @@ def fall(processes: int, data: Path, runs: dict[Path, dict[str, Any]], fault: st
     """Exit code of processes that make runs whose chains diverge, one after the other."""
 
     def work() -> int:
-        return max(diverging(MPI.COMM_SELF, data, out, **settings) for out, settings in runs.items())
+        return max(
+            diverging(MPI.COMM_SELF, data, out, **settings) for out, settings in runs.items()
+        )
 
     if processes == 1:
         return copied(fault, work) if fault else work()
@@ -132,13 +164,19 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     [
         (1, KILLS[::4]),
         (3, KILLS[13:14]),
-        *(pytest.param(n, KILLS[k : k + 4], marks=pytest.mark.long) for n in (1, 2, 3) for k in range(0, 20, 4)),
+        *(
+            pytest.param(n, KILLS[k : k + 4], marks=pytest.mark.long)
+            for n in (1, 2, 3)
+            for k in range(0, 20, 4)
+        ),
     ],
 )
 def test_kills_while_a_chain_falls_back_lose_nothing(
     data: Path, tmp_path: Path, whole: list[str], processes: int, kills: list[str]
 ) -> None:
-    """Killed on its way back, while it begins again or at a checkpoint after that, a run ends with the same draws."""
+    """Killed on its way back, while it begins again or at a checkpoint after that, a run ends with
+    the same draws.
+    """
     runs = {tmp_path / f"run-{number}": FALLING[number % 2] for number in range(len(kills))}
     for kill, (out, settings) in zip(kills, runs.items(), strict=True):
         fault = f"{kill},rank={0 if 'path=' in kill else processes - 1}"

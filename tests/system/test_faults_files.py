@@ -1,4 +1,6 @@
-"""Damaged, swapped and unwritable files, divergence, two runs in one directory: found, named, never a wrong answer."""
+"""Damaged, swapped and unwritable files, divergence, two runs in one directory: found, named, never
+a wrong answer.
+"""
 
 import json
 import math
@@ -35,7 +37,9 @@ go = partial(sample, MPI.COMM_SELF, resume=True)
 
 @pytest.fixture(scope="module")
 def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with a run stopped after 60 iterations, with checkpoints of 40 and 60, and one of 80 in one go."""
+    """Folder with a run stopped after 60 iterations, with checkpoints of 40 and 60, and one of 80
+    in one go.
+    """
     folder = tmp_path_factory.mktemp("runs")
     assert go_on(data, folder / "stopped", 60, **EVERY) == 0
     assert go_on(data, folder / "ended", 80, **EVERY) == 0
@@ -87,13 +91,19 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_damage_is_named_and_the_checkpoint_before_is_used(
     data: Path, out: Path, expected: str, capfd: pytest.CaptureFixture[str], what: str
 ) -> None:
-    """With a warning and a record, and then the chain is the same; notes that lie about are left alone."""
+    """With a warning and a record, and then the chain is the same; notes that lie about are left
+    alone.
+    """
     damage, words = DAMAGE[what]
     damage(checkpoint(out))
     mine = checkpoint(out).parent / "notes"
     mine.mkdir()
     assert go(data, out, iterations=80) == 0
-    said = [line for line in capfd.readouterr().err.splitlines() if "trying the previous checkpoint" in line]
+    said = [
+        line
+        for line in capfd.readouterr().err.splitlines()
+        if "trying the previous checkpoint" in line
+    ]
     assert len(said) == 1
     assert words in said[0]
     assert step_name(60) in said[0]
@@ -127,7 +137,9 @@ REPAIRED: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("what", REPAIRED)
-def test_resuming_repairs_a_finished_run(data: Path, runs: Path, tmp_path: Path, expected: str, what: str) -> None:
+def test_resuming_repairs_a_finished_run(
+    data: Path, runs: Path, tmp_path: Path, expected: str, what: str
+) -> None:
     """Files that follow from a checkpoint or the ratings are made again."""
     out = Path(shutil.copytree(runs / "ended", tmp_path / "run"))
     REPAIRED[what](out)
@@ -139,7 +151,9 @@ def test_resuming_repairs_a_finished_run(data: Path, runs: Path, tmp_path: Path,
 
 
 def test_a_summary_of_an_earlier_state_is_replaced(data: Path, runs: Path, tmp_path: Path) -> None:
-    """The last job may have failed to write it; until it is written, nobody sees the old scores as the result."""
+    """The last job may have failed to write it; until it is written, nobody sees the old scores as
+    the result.
+    """
     out = Path(shutil.copytree(runs / "ended", tmp_path / "run"))
     written = read_summary(out / "summary.json")
     save_summary(out / "summary.json", written | {"reached": [40], "rmse_mean": 7.0})
@@ -151,7 +165,9 @@ def test_a_summary_of_an_earlier_state_is_replaced(data: Path, runs: Path, tmp_p
 def test_an_index_of_other_settings_is_replaced(data: Path, runs: Path, tmp_path: Path) -> None:
     """A job may end between the index and `run.toml`; the next one may have other settings."""
     new = Path(shutil.copytree(runs / "ended" / "index", tmp_path / "new" / "index")).parent
-    typed("sample", data, "--out", new, "--resume", "--rank", 1, "--iterations", 20, "--burn-in", 5).expect()
+    typed(
+        "sample", data, "--out", new, "--resume", "--rank", 1, "--iterations", 20, "--burn-in", 5
+    ).expect()
     assert Run(new).config.rank == 1
 
 
@@ -160,7 +176,9 @@ def test_a_draw_that_every_checkpoint_counts_on_cannot_be_made_again(data: Path,
     first = min((out / "draws" / "chain-0").iterdir())
     lose(first)
     before = sorted(out.rglob("*"))
-    with pytest.raises(InputError, match=rf"{first.name}/{SHARD} is missing or damaged.*start again"):
+    with pytest.raises(
+        InputError, match=rf"{first.name}/{SHARD} is missing or damaged.*start again"
+    ):
         go(data, out, iterations=80)
     assert [path for path in before if not path.exists()] == []
 
@@ -182,15 +200,21 @@ def test_something_else_than_before_is_warned_of_and_recorded(
         assert "cpu Abacus 1 -> " in said
     shown = json.loads(typed("info", out, "--json").expect().out)
     assert shown["run"]["versions"]["numpy"] == "0.1"
-    assert [changes["numpy"] for changes in shown["version_changes"].values()] == [["0.1", np.__version__]]
-    assert re.search(rf"from iteration \d+ +numpy {np.__version__}, cpu ", typed("info", out).expect().out)
+    assert [changes["numpy"] for changes in shown["version_changes"].values()] == [
+        ["0.1", np.__version__]
+    ]
+    assert re.search(
+        rf"from iteration \d+ +numpy {np.__version__}, cpu ", typed("info", out).expect().out
+    )
     events = RunDirectory(out).events()
     assert [event["changes"]["numpy"][0] for event in events if "changes" in event] == ["0.1"]
     assert json.loads((out / "summary.json").read_text())["events"] == events
 
 
 def test_what_the_user_named_is_not_replaced(data: Path, tmp_path: Path) -> None:
-    """A sampler with its step diverges with an error that says where; so does any where it is asked to stop."""
+    """A sampler with its step diverges with an error that says where; so does any where it is asked
+    to stop.
+    """
     words = r"by iteration \d+: block \d of [WH] has .* at step size .*Use a smaller --step-size"
     settings = {"rank": 3, "grid": 5, "burn_in": 20, "iterations": 200, "checkpoint_every": 4}
     for policy, sampler in (
@@ -215,12 +239,16 @@ def test_two_runs_in_one_directory(data: Path, out: Path, expected: str) -> None
         assert result.err.count(f"is in use: {owner}") == 1
         os.kill(int(owner.split()[1]), signal.SIGKILL)
         running.wait()
-    refused = run(*command(data, out, 2, iterations=10)).expect(2)  # by the settings, after the lock was taken
+    refused = run(*command(data, out, 2, iterations=10)).expect(
+        2
+    )  # by the settings, after the lock was taken
     assert "cannot end at iteration 10" in refused.err
 
 
 def test_readers_while_the_run_writes(data: Path, tmp_path: Path) -> None:
-    """All commands, with checkpoints every few milliseconds; neither they nor the run are disturbed."""
+    """All commands, with checkpoints every few milliseconds; neither they nor the run are
+    disturbed.
+    """
     out, pairs = tmp_path / "run", tmp_path / "pairs.csv"
     pairs.write_text("user,item\n1,2\n3,4\n")
     readers: tuple[tuple[str | Path, ...], ...] = (

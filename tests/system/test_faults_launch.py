@@ -15,11 +15,27 @@ from tiny import alone, command
 @pytest.mark.parametrize(
     ("launcher", "processes", "refused"),
     [
-        ({"SLURM_STEP_NUM_TASKS": "4"}, None, "SLURM_STEP_NUM_TASKS=4"),  # a bare srun, which starts singletons
+        (
+            {"SLURM_STEP_NUM_TASKS": "4"},
+            None,
+            "SLURM_STEP_NUM_TASKS=4",
+        ),  # a bare srun, which starts singletons
         ({"PMI_SIZE": "2", "PMI_RANK": "0"}, None, "PMI_SIZE=2"),  # the mpirun of MPICH
-        ({"OMPI_COMM_WORLD_SIZE": "3"}, None, "OMPI_COMM_WORLD_SIZE=3"),  # an Open MPI that is not the linked one
-        ({"SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "8"}, None, ""),  # mpirun -n 1 in a batch script
-        ({"SLURM_STEP_NUM_TASKS": "1"}, 2, ""),  # the one task that Slurm counts is an mpirun, which starts two
+        (
+            {"OMPI_COMM_WORLD_SIZE": "3"},
+            None,
+            "OMPI_COMM_WORLD_SIZE=3",
+        ),  # an Open MPI that is not the linked one
+        (
+            {"SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "8"},
+            None,
+            "",
+        ),  # mpirun -n 1 in a batch script
+        (
+            {"SLURM_STEP_NUM_TASKS": "1"},
+            2,
+            "",
+        ),  # the one task that Slurm counts is an mpirun, which starts two
     ],
 )
 def test_singletons_are_refused(
@@ -54,10 +70,14 @@ def test_more_processes_than_cores_are_warned_of(data: Path, tmp_path: Path) -> 
 def test_a_slow_process_changes_nothing_and_is_named(data: Path, tmp_path: Path) -> None:
     """The summary and the terminal name it."""
     slow, settings = tmp_path / "slow", {"iterations": 60, "evaluate_every": 20}
-    result = run(*command(data, slow, 3, **settings), env=injected("iteration=sleep:0.1,rank=2,at=*")).expect(0)
+    result = run(
+        *command(data, slow, 3, **settings), env=injected("iteration=sleep:0.1,rank=2,at=*")
+    ).expect(0)
     straggler = json.loads((slow / "summary.json").read_text())["straggler"]
     assert straggler["process"] == 2
-    assert straggler["busy_seconds"] > 5 > straggler["others_seconds"]  # the clock starts after the first sweep
+    assert (
+        straggler["busy_seconds"] > 5 > straggler["others_seconds"]
+    )  # the clock starts after the first sweep
     assert "process 2 on " in result.out
     assert digest(slow) == alone(data, tmp_path / "alone", **settings)
     assert json.loads((tmp_path / "alone" / "summary.json").read_text())["straggler"] is None

@@ -1,4 +1,6 @@
-"""Requests to stop, the end of the wall time, and processes that hang: checkpoint, status 75, and nothing lost."""
+"""Requests to stop, the end of the wall time, and processes that hang: checkpoint, status 75, and
+nothing lost.
+"""
 
 import os
 import re
@@ -39,9 +41,13 @@ def test_every_way_of_asking_to_stop_loses_nothing(data: Path, tmp_path: Path) -
 
 
 def test_chains_that_end_together_stop_together(data: Path, tmp_path: Path) -> None:
-    """A process of one chain is told to stop: the other chain stops at the next look, wherever the first one is."""
+    """A process of one chain is told to stop: the other chain stops at the next look, wherever the
+    first one is.
+    """
     out, chains = tmp_path / "run", "--chains=2"
-    with Running(resuming(data, out, 2, chains, "--until=rhat=1.00001", "--checkpoint-every=1h")) as running:
+    with Running(
+        resuming(data, out, 2, chains, "--until=rhat=1.00001", "--checkpoint-every=1h")
+    ) as running:
         wait_until_past(running, out, 40)
         os.kill(rank_pid(running, 1), signal.SIGUSR1)
         running.wait().expect(75)
@@ -52,20 +58,26 @@ def test_chains_that_end_together_stop_together(data: Path, tmp_path: Path) -> N
 
 
 def test_a_job_says_when_it_can_be_asked_to_stop(data: Path, tmp_path: Path) -> None:
-    """`RUN/listening` is what job scripts wait for: one that a killed job left is removed first, and none is left."""
+    """`RUN/listening` is what job scripts wait for: one that a killed job left is removed first,
+    and none is left.
+    """
     out = tmp_path / "run"
     assert run(*resuming(data, out, 2), env=injected("iteration=kill,at=30")).code not in (0, 75)
     listening = out / "listening"
     left = listening.stat().st_mtime_ns
     with Running(resuming(data, out, 2)) as running:
-        running.until(lambda: listening.exists() and listening.stat().st_mtime_ns != left, "listening")
+        running.until(
+            lambda: listening.exists() and listening.stat().st_mtime_ns != left, "listening"
+        )
         os.kill(rank_pid(running, 1), signal.SIGUSR1)
         running.wait().expect(75)
     assert not listening.exists()
 
 
 def test_signals_during_start_up_are_not_lost(data: Path, tmp_path: Path) -> None:
-    """As soon as the program has begun, before the heavy imports: a checkpoint at the first iteration, and 75."""
+    """As soon as the program has begun, before the heavy imports: a checkpoint at the first
+    iteration, and 75.
+    """
     out = tmp_path / "run"
     with Running(resuming(data, out, 2)) as running:
         for rank in range(2):
@@ -81,7 +93,9 @@ def test_signals_during_start_up_are_not_lost(data: Path, tmp_path: Path) -> Non
 
 def handles_usr1(pid: int) -> bool:
     """Whether a process has a handler for SIGUSR1."""
-    caught = re.search(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)[1]
+    caught = re.search(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)[
+        1
+    ]
     return bool(int(caught, 16) >> (signal.SIGUSR1 - 1) & 1)
 
 
@@ -117,7 +131,11 @@ def test_a_run_that_waits_for_the_lock_can_be_stopped(data: Path, tmp_path: Path
     path.parent.mkdir()
     assert Lock(path).attempt()
     path.write_text("process 1 on elsewhere")
-    for processes, number, code in ((None, signal.SIGTERM, 75), (2, signal.SIGUSR1, 75), (2, signal.SIGINT, 130)):
+    for processes, number, code in (
+        (None, signal.SIGTERM, 75),
+        (2, signal.SIGUSR1, 75),
+        (2, signal.SIGINT, 130),
+    ):
         with Running(resuming(data, tmp_path / "run", processes)) as running:
             pid = running.process.pid if processes is None else rank_pid(running, 1)
             running.until(lambda pid=pid: handles_usr1(pid), "it handles signals")
@@ -142,9 +160,14 @@ def test_a_process_that_waits_for_another_hears_ctrl_c(data: Path, tmp_path: Pat
 
 
 def test_the_wall_time_ends_a_run_in_time(data: Path, tmp_path: Path) -> None:
-    """Status 75 and a checkpoint, given as a time or taken from Slurm; a slow disk is known before the end."""
+    """Status 75 and a checkpoint, given as a time or taken from Slurm; a slow disk is known before
+    the end.
+    """
     out = tmp_path / "run"
-    for processes, time_limit, faults in ((None, "00:00:06", {}), (2, "auto", injected("shard=sleep:1,rank=1,at=*"))):
+    for processes, time_limit, faults in (
+        (None, "00:00:06", {}),
+        (2, "auto", injected("shard=sleep:1,rank=1,at=*")),
+    ):
         before = newest(out)
         environment = {**faults, "SLURM_JOB_END_TIME": str(int(time.time()) + 10)}
         options = (f"--max-walltime={time_limit}", "--checkpoint-every=1h")
@@ -156,7 +179,9 @@ def test_the_wall_time_ends_a_run_in_time(data: Path, tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- hangs
 
 
-def test_a_stopped_process_ends_the_job_with_the_stacks_of_the_others(data: Path, tmp_path: Path) -> None:
+def test_a_stopped_process_ends_the_job_with_the_stacks_of_the_others(
+    data: Path, tmp_path: Path
+) -> None:
     """MPI would wait for it for ever."""
     out = tmp_path / "run"
     with Running(resuming(data, out, 2, "--watchdog=3", "--checkpoint-every=20")) as running:
@@ -179,6 +204,8 @@ def test_a_slow_checkpoint_is_no_hang(data: Path, tmp_path: Path) -> None:
         "shard=sleep:5,rank=1,at=4",  # of the posterior, after a draw and the second checkpoint
         "manifest=sleep:5,rank=0,at=2",  # of the first checkpoint; before came the index
     )
-    command_line = resuming(data, tmp_path / "run", 2, "--watchdog=3", "--checkpoint-every=20", iterations=30)
+    command_line = resuming(
+        data, tmp_path / "run", 2, "--watchdog=3", "--checkpoint-every=20", iterations=30
+    )
     run(*command_line, env=faults).expect(0)
     assert newest(tmp_path / "run") == 30

@@ -1,4 +1,6 @@
-"""``dsgmcmc fetch`` against a real server on this machine: what arrives whole is kept, anything else is not."""
+"""``dsgmcmc fetch`` against a real server on this machine: what arrives whole is kept, anything
+else is not.
+"""
 
 import hashlib
 import io
@@ -14,7 +16,9 @@ from pathlib import Path
 import pytest
 from support import typed
 
-RATINGS = "userId,movieId,rating,timestamp\n1,1,4.0,964982703\n1,3,3.5,964981247\n2,1,1.0,964982224\n"
+RATINGS = (
+    "userId,movieId,rating,timestamp\n1,1,4.0,964982703\n1,3,3.5,964981247\n2,1,1.0,964982224\n"
+)
 GOOD = {"ml-latest-small/ratings.csv": RATINGS}
 
 
@@ -25,7 +29,9 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
         self.folder, self.asked, self.cut = folder, [], False
 
-    def publish(self, members: dict[str, str], name: str = "ml-latest-small", md5: str | None = None) -> None:
+    def publish(
+        self, members: dict[str, str], name: str = "ml-latest-small", md5: str | None = None
+    ) -> None:
         """Put an archive and its checksum on the server."""
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -78,7 +84,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def test_fetch_prepare(server, tmp_path):
-    """Ratings lie in their folder, by whose path they are announced, with their licence, and can be prepared.
+    """Ratings lie in their folder, by whose path they are announced, with their licence, and can be
+    prepared.
 
     What is there is not fetched again.
     """
@@ -105,7 +112,9 @@ def test_fetch_prepare(server, tmp_path):
     ],
 )
 def test_wrong_archive_is_refused(server, tmp_path, members, md5, cut, message):
-    """A wrong checksum, a connection that ends early or a hostile archive: exit 2, the reason, and not one file."""
+    """A wrong checksum, a connection that ends early or a hostile archive: exit 2, the reason, and
+    not one file.
+    """
     server.publish(members, md5=md5)
     server.cut = cut
     done = typed("fetch", "ml-latest-small", "--out", tmp_path / "downloads").expect(2)
@@ -115,7 +124,11 @@ def test_wrong_archive_is_refused(server, tmp_path, members, md5, cut, message):
 
 def test_nothing_is_unpacked_outside(server, tmp_path):
     """Paths and links of an archive that lead outside its folder are not followed."""
-    outside = {"../outside.csv": "x", "ml-latest-small/../../../../outside.csv": "x", f"{tmp_path}/outside.csv": "x"}
+    outside = {
+        "../outside.csv": "x",
+        "ml-latest-small/../../../../outside.csv": "x",
+        f"{tmp_path}/outside.csv": "x",
+    }
     server.publish({**GOOD, **outside, "ml-latest-small/link": "-> /etc/passwd"})
     typed("fetch", "ml-latest-small", "--out", tmp_path / "downloads").expect(0)
     assert not list(tmp_path.rglob("outside.csv"))
@@ -124,7 +137,9 @@ def test_nothing_is_unpacked_outside(server, tmp_path):
 
 
 def test_pinned_checksum(server, tmp_path):
-    """Archives that never change are checked against the checksum in the program, whatever the server says."""
+    """Archives that never change are checked against the checksum in the program, whatever the
+    server says.
+    """
     server.publish({"ml-1m/ratings.dat": "1::1::5::1\n"}, "ml-1m")
     done = typed("fetch", "ml-1m", "--out", tmp_path / "downloads").expect(2)
     assert "its publisher gives c4d9eecfca2ab87c1945afe126590906" in done.err

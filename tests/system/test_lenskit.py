@@ -1,4 +1,5 @@
-"""The component of LensKit in LensKit's own pipelines and evaluation; skipped where LensKit is not installed.
+"""The component of LensKit in LensKit's own pipelines and evaluation; skipped where LensKit is not
+installed.
 
 LensKit needs other versions than the tests do, so it has an environment of its own:
 
@@ -49,18 +50,25 @@ def rated(split):
 
 @pytest.mark.parametrize("by", ["likely", "lcb"])
 def test_items_are_ranked(split, by: str) -> None:
-    """LensKit's batch recommender and its NDCG find the ranking good; items rated in training are left out."""
+    """LensKit's batch recommender and its NDCG find the ranking good; items rated in training are
+    left out.
+    """
     pipeline = topn_pipeline(BPMFScorer(**SHORT, by=by), n=10)
     pipeline.train(split.train, TrainingOptions(rng=3))
     lists = recommend(pipeline, split.test, n_jobs=1)
-    assert np.mean([NDCG(10).measure_list(items, split.test.lookup(key)) for key, items in lists]) > 0.1
+    assert (
+        np.mean([NDCG(10).measure_list(items, split.test.lookup(key)) for key, items in lists])
+        > 0.1
+    )
     for key, items in lists:
         assert len(items)
         assert not set(items.ids()) & set(split.train.user_row(key.user_id).ids())
 
 
 def test_items_that_nobody_rated_have_the_score_of_the_prior(split, rated) -> None:
-    """Its mean, a number of its standard deviations from there, or one draw; nobody is exposed to such items."""
+    """Its mean, a number of its standard deviations from there, or one draw; nobody is exposed to
+    such items.
+    """
     scores = {}
     for by in ("mean", "lcb", "ucb", "thompson", "likely", "exposure"):
         scorer = BPMFScorer(**SHORT, by=by)
@@ -96,7 +104,9 @@ def rng() -> np.random.Generator:
 class TestAsLensKitDoesByDefault(ScorerTests):
     """LensKit's own tests of a scorer; the ranking is good."""
 
-    pytestmark = pytest.mark.filterwarnings("ignore:Class-scoped fixture")  # LensKit has some of an older kind
+    pytestmark = pytest.mark.filterwarnings(
+        "ignore:Class-scoped fixture"
+    )  # LensKit has some of an older kind
     component, config, expected_ndcg = BPMFScorer, BPMFConfig(**SHORT), 0.3
 
 
@@ -107,7 +117,9 @@ class TestAsLensKitDoesByMean(TestAsLensKitDoesByDefault):
 
 
 def test_users_with_a_history_alone(split, rated) -> None:
-    """New users are folded in from the rated items of the query; those without any get LensKit's fallback."""
+    """New users are folded in from the rated items of the query; those without any get LensKit's
+    fallback.
+    """
     scorer, items = rated.node("scorer").component, ItemList(split.train.items.ids())
     user = split.train.users.ids()[0]
     history = split.train.user_row(user)
@@ -131,7 +143,9 @@ def test_seeds_and_copies(split) -> None:
     np.testing.assert_array_equal(again, expected)
     assert (other != expected).any()
     scorer.train(split.train, TrainingOptions(rng=4, retrain=False))
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(scorer))(user, items).scores(), expected)
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(scorer))(user, items).scores(), expected
+    )
 
 
 def test_the_configuration_has_the_parameters_of_the_model() -> None:
@@ -143,10 +157,14 @@ def test_the_configuration_has_the_parameters_of_the_model() -> None:
         BPMFScorer(ranks=3)
 
 
-def test_the_example_of_the_documentation(datasets: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+def test_the_example_of_the_documentation(
+    datasets: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
     """It runs, and prints what the page says."""
     (code,) = fenced(ROOT / "docs" / "evidence" / "comparison.md", "python")
     monkeypatch.chdir(datasets)
     exec(code, {"__name__": "example"})
     ndcg = float(re.search(r"NDCG\S*\s+(\S+)", capsys.readouterr().out)[1])
-    assert abs(ndcg - 0.465) < 0.005  # other processors have other last bits: eight seeds have 0.462 to 0.467
+    assert (
+        abs(ndcg - 0.465) < 0.005
+    )  # other processors have other last bits: eight seeds have 0.462 to 0.467

@@ -1,4 +1,6 @@
-"""Progress of `fit` where there is no terminal: in a notebook one line, which changes; else plain lines."""
+"""Progress of `fit` where there is no terminal: in a notebook one line, which changes; else plain
+lines.
+"""
 
 import re
 import sys
@@ -25,7 +27,9 @@ model = BPMF(**settings).fit(X)""",
 
 
 def test_lines_come_without_control_characters(tmp_path: Path, capsys, monkeypatch) -> None:
-    """Kernels of notebooks set FORCE_COLOR, as if there was a terminal: what comes is text, and warnings apart."""
+    """Kernels of notebooks set FORCE_COLOR, as if there was a terminal: what comes is text, and
+    warnings apart.
+    """
     monkeypatch.setenv("FORCE_COLOR", "1")
     settings = {"rank": 2, "iterations": 600, "burn_in": 20, "grid": 3}
     run_sample(write_planted(tmp_path / "r.h5"), tmp_path / "run", settings, [], 2, True)
@@ -39,7 +43,9 @@ def test_an_error_is_said_once_and_whole(tmp_path: Path, capsys) -> None:
     data = write_planted(tmp_path / "r.h5")
     run_sample(data, tmp_path / "run", {"rank": 2, "iterations": 30, "burn_in": 5}, [], 1, False)
     changed = {"rank": 3, "iterations": 60}
-    with pytest.raises(InputError, match=r"other settings.*\n  rank: 2 in the run, 3 requested\n  Leave"):
+    with pytest.raises(
+        InputError, match=r"other settings.*\n  rank: 2 in the run, 3 requested\n  Leave"
+    ):
         run_sample(data, tmp_path / "run", changed, ["--resume"], 1, True)
     assert "rank: 2" not in capsys.readouterr().err
 
@@ -56,7 +62,15 @@ def test_a_notebook_shows_one_line_that_changes(tmp_path: Path) -> None:
     nbformat.write(nbformat.v4.new_notebook(cells=cells), book)
     environment = {"IPYTHONDIR": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(tmp_path)}
     execute = Path(sys.executable).with_name("jupyter-execute")
-    run(execute, "--kernel_name=python3", "--allow-errors", "--inplace", book, env=environment, cwd=tmp_path).expect()
+    run(
+        execute,
+        "--kernel_name=python3",
+        "--allow-errors",
+        "--inplace",
+        book,
+        env=environment,
+        cwd=tmp_path,
+    ).expect()
     outputs = [cell["outputs"] for cell in nbformat.read(book, 4)["cells"]]
     text = "".join(output["text"] for output in outputs[0])
     assert "\n" not in text

@@ -1,4 +1,6 @@
-"""Places that cannot be written: a full or read-only disk, another user's folder, a full or closed stream."""
+"""Places that cannot be written: a full or read-only disk, another user's folder, a full or closed
+stream.
+"""
 
 import json
 import os
@@ -17,7 +19,9 @@ SOMEBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 
 def test_a_cache_without_room(finished: Path, small_disk: Path, pairs: Path) -> None:
-    """A quota that is used up: kernels are compiled into a temporary folder, as where the cache may not be written."""
+    """A quota that is used up: kernels are compiled into a temporary folder, as where the cache may
+    not be written.
+    """
     with suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as file:
         while True:
             file.write(bytes(1 << 16))
@@ -30,7 +34,11 @@ def test_a_cache_without_room(finished: Path, small_disk: Path, pairs: Path) -> 
 def test_a_read_only_file_system(finished: Path, small_disk: Path, pairs: Path, words: str) -> None:
     """One line with the reason, and nothing left behind."""
     run("mount", "-o", "remount,ro", small_disk).expect()
-    line = words.replace("RUN", str(finished)).replace("PAIRS", str(pairs)).replace("OUT", str(small_disk / "out"))
+    line = (
+        words.replace("RUN", str(finished))
+        .replace("PAIRS", str(pairs))
+        .replace("OUT", str(small_disk / "out"))
+    )
     result = run(*dsgmcmc(*line.split())).expect(2)
     assert result.err.count("\n") == 1
     assert str(small_disk) in result.err
@@ -51,7 +59,9 @@ def open_folder() -> Iterator[Path]:
 
 
 def test_a_run_of_another_user(open_folder: Path, finished: Path, data: Path) -> None:
-    """Users who may read it can ask it everything; commands that would write there are refused in one line."""
+    """Users who may read it can ask it everything; commands that would write there are refused in
+    one line.
+    """
     env = {"HOME": "/nonexistent", "DSGMCMC_CACHE_DIR": ""}
     out = shutil.copytree(finished, open_folder / "run")
     before = content(out)
@@ -86,7 +96,9 @@ def test_standard_output_that_is_full_or_closed(finished: Path, pairs: Path, wor
     """Status 1 and one line, whatever prints: print, rich, typer or the bytes of a table."""
     line = words.replace("RUN", str(finished)).replace("PAIRS", str(pairs)).split()
     closed = words.startswith("verify")
-    where, reason = (">&-", "Bad file descriptor") if closed else (">/dev/full", "No space left on device")
+    where, reason = (
+        (">&-", "Bad file descriptor") if closed else (">/dev/full", "No space left on device")
+    )
     result = redirected(where, *dsgmcmc(*line)).expect(1)
     assert result.err == f"dsgmcmc: standard output cannot be written: {reason}\n"
 
@@ -95,11 +107,18 @@ def test_standard_output_that_is_full_or_closed(finished: Path, pairs: Path, wor
     ("where", "last"),
     [
         (">/dev/full", "dsgmcmc: standard output cannot be written: No space left on device\n"),
-        (">&- 2>&- <&-", ""),  # no file of the run takes the place of a closed stream, to have what is printed in it
+        (
+            ">&- 2>&- <&-",
+            "",
+        ),  # no file of the run takes the place of a closed stream, to have what is printed in it
     ],
 )
-def test_a_run_whose_result_cannot_be_printed_is_complete(data: Path, tmp_path: Path, where: str, last: str) -> None:
-    """The command ends with status 1 and one line; the summary has the result, and all files are whole."""
+def test_a_run_whose_result_cannot_be_printed_is_complete(
+    data: Path, tmp_path: Path, where: str, last: str
+) -> None:
+    """The command ends with status 1 and one line; the summary has the result, and all files are
+    whole.
+    """
     out = tmp_path / "run"
     result = redirected(where, *command(data, out, iterations=20)).expect(1)
     assert result.err.endswith(last)

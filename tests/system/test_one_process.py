@@ -24,7 +24,12 @@ from dsgmcmc.storage.store import steps
 
 X = np.column_stack(planted(30, 20, 0.6))
 BURN_IN = 30  # the state at its end is kept: a chain that diverges goes back to it
-SHORT = {"rank": 2, "iterations": 80, "burn_in": BURN_IN, "options": {"grid": 2, "evaluate_every": 20}}
+SHORT = {
+    "rank": 2,
+    "iterations": 80,
+    "burn_in": BURN_IN,
+    "options": {"grid": 2, "evaluate_every": 20},
+}
 DENSITY = {"sampler": "hmc", "chains": 2, "iterations": 2000, "seed": 1}
 
 WITHOUT_MPI = """
@@ -81,14 +86,18 @@ def expect_ended(threads: int) -> None:
     wait_until(lambda: threading.active_count() <= threads, threading.enumerate, 20)
 
 
-def test_no_mpi_library_is_loaded_and_the_bits_are_those_of_two_processes(tmp_path, whole, data, finished) -> None:
+def test_no_mpi_library_is_loaded_and_the_bits_are_those_of_two_processes(
+    tmp_path, whole, data, finished
+) -> None:
     """A fit and a density where importing MPI fails; MPI with one process, and with two."""
     np.save(tmp_path / "x.npy", X)
     code = WITHOUT_MPI.format(short=SHORT, density=DENSITY)
     path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     run(sys.executable, "-c", code, env={"PYTHONPATH": path}, cwd=tmp_path).expect(0)
     assert digest(tmp_path / "fit") == digest(whole)
-    assert digest(finished) == alone(data, tmp_path / "one", iterations=40, noise_precision="sampled")
+    assert digest(finished) == alone(
+        data, tmp_path / "one", iterations=40, noise_precision="sampled"
+    )
     theta = sample_density(Logistic(), comm=MPI.COMM_SELF, **DENSITY).theta
     np.testing.assert_array_equal(np.load(tmp_path / "theta.npy"), theta)
 
@@ -118,7 +127,9 @@ def test_a_fit_leaves_the_program_as_it_was(tmp_path, whole) -> None:
 
 
 def test_ctrl_c_leaves_a_checkpoint(tmp_path, whole) -> None:
-    """`fit` raises what Python raises, after the chain is saved; with warm_start=True it comes to the same digest."""
+    """`fit` raises what Python raises, after the chain is saved; with warm_start=True it comes to
+    the same digest.
+    """
     before, threads = state(), threading.active_count()
     with injected_here("iteration=int,at=40"), pytest.raises(KeyboardInterrupt) as stopped:
         fit(tmp_path / "run")
@@ -133,7 +144,9 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path, whole) -> None:
 def test_a_handler_of_the_program_gets_its_signal_when_the_chain_is_saved(tmp_path) -> None:
     """As a server's SIGTERM: the fit does not pass for one that came to its end."""
     seen: list[int] = []
-    signal.signal(signal.SIGTERM, lambda *_: seen.extend(steps(tmp_path / "run/checkpoints/chain-0")))
+    signal.signal(
+        signal.SIGTERM, lambda *_: seen.extend(steps(tmp_path / "run/checkpoints/chain-0"))
+    )
     try:
         words = "at a checkpoint before the end: go on with warm_start=True"
         with injected_here("iteration=term,at=40"), pytest.raises(StoppedError, match=words):
@@ -145,7 +158,9 @@ def test_a_handler_of_the_program_gets_its_signal_when_the_chain_is_saved(tmp_pa
 
 def test_a_second_ctrl_c_does_not_wait(tmp_path) -> None:
     """Nothing but an exception comes of it: no process ends, and the run is free for the next one."""
-    first = "snapshot={},at=3"  # the checkpoint of the first one; before, names and the end of burn-in
+    first = (  # the checkpoint of the first one; before, names and the end of burn-in
+        "snapshot={},at=3"
+    )
     faults = "iteration=int,at=40", first.format("sleep:0.2"), first.format("int")
     with injected_here(*faults), pytest.raises(KeyboardInterrupt):
         fit(tmp_path / "run")
@@ -155,7 +170,9 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path) -> None:
 
 
 def test_fits_in_threads(tmp_path, whole) -> None:
-    """Two fits at once, where no signal can be taken over, are as they are alone; BLAS keeps its threads."""
+    """Two fits at once, where no signal can be taken over, are as they are alone; BLAS keeps its
+    threads.
+    """
     before = state()
     threads = [threading.Thread(target=fit, args=(tmp_path / name,)) for name in "ab"]
     for thread in threads:

@@ -1,4 +1,6 @@
-"""Parts and targets of one's own, used as their pages say: all commands and processes work with them."""
+"""Parts and targets of one's own, used as their pages say: all commands and processes work with
+them.
+"""
 
 import re
 import shutil
@@ -21,7 +23,18 @@ def test_the_page_on_parts_shows_what_the_example_has() -> None:
     assert set(excerpt.splitlines()) <= set(PART.read_text(encoding="utf-8").splitlines())
 
 
-SETTINGS = ["--rank", "2", "--grid", "2", "--set", "tastes=yes", "--features", "no", "--iterations", "60sweeps"]
+SETTINGS = [
+    "--rank",
+    "2",
+    "--grid",
+    "2",
+    "--set",
+    "tastes=yes",
+    "--features",
+    "no",
+    "--iterations",
+    "60sweeps",
+]
 #: A script with the part, and the command ``dsgmcmc`` with it.
 REGISTERED, *USAGE = fenced(PART_PAGE, "python")
 COMMAND = f"{REGISTERED}\nfrom dsgmcmc.cli.app import main\nmain()"
@@ -37,7 +50,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-#: What one process does with the part: costs, all in one go, predictions, fold-in, a warm start, exports.
+#: What one process does with the part: costs, all in one go, predictions, fold-in, a warm start,
+#: exports.
 SCRIPT = """
 import math, sys
 from dsgmcmc import BPMF, open_run
@@ -74,7 +88,9 @@ def test_it_finds_what_was_planted(own: Path) -> None:
 
 @pytest.mark.long
 def test_everything_works_on_it(own: Path) -> None:
-    """One process in one go, and two that were stopped, make the same draws; all else is done with them."""
+    """One process in one go, and two that were stopped, make the same draws; all else is done with
+    them.
+    """
     write_planted(own / "r.h5", features=(2, 3))
     (own / "pairs.csv").write_text("user,item\n0,1\n99,1\n")
     said = with_part(own, "-c", REGISTERED + SCRIPT.replace("{settings}", str(SETTINGS)))
@@ -83,14 +99,29 @@ def test_everything_works_on_it(own: Path) -> None:
     for length, more in (("30sweeps", []), ("60sweeps", ["--resume"])):
         options = ["r.h5", "--out", "parts", *SETTINGS[:-1], length, *more]
         with_part(own, "command.py", "sample", *options, processes=2)
-    digests = {with_part(own, "command.py", "verify", name).split()[-1] for name in ("whole", "parts")}
+    digests = {
+        with_part(own, "command.py", "verify", name).split()[-1] for name in ("whole", "parts")
+    }
     assert len(digests) == 1
 
 
 def test_a_run_says_which_classes_a_script_must_register(own: Path) -> None:
-    """With a part, and without it; a run that does not use the part is the run of a program that has none."""
+    """With a part, and without it; a run that does not use the part is the run of a program that
+    has none.
+    """
     write_planted(own / "small.h5", features=(2, 3))
-    short = ["--rank", "2", "--features", "no", "--iterations", "6", "--burn-in", "2", "--thin", "2"]
+    short = [
+        "--rank",
+        "2",
+        "--features",
+        "no",
+        "--iterations",
+        "6",
+        "--burn-in",
+        "2",
+        "--thin",
+        "2",
+    ]
     hashes = []
     for out, more in (("used", ["--set", "tastes=yes"]), ("unused", [])):
         with_part(own, "command.py", "sample", "small.h5", "--out", out, *short, *more)
@@ -106,7 +137,10 @@ def test_a_run_says_which_classes_a_script_must_register(own: Path) -> None:
 
 BLOCKS = fenced(TARGET_PAGE, "python")
 #: Gradients by packages that dsgmcmc does not need, by package.
-BY_OTHERS = {re.search(r"^import (\w+)", block, re.MULTILINE)[1]: block for block in fenced(TARGET_PAGE, "py")}
+BY_OTHERS = {
+    re.search(r"^import (\w+)", block, re.MULTILINE)[1]: block
+    for block in fenced(TARGET_PAGE, "py")
+}
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +168,9 @@ def test_the_page_runs(folder: Path) -> None:
 
 @pytest.mark.parametrize("package", ["jax", "torch"])
 def test_gradients_by_others_are_those_written_by_hand(folder: Path, package: str) -> None:
-    """In double precision; the page shows them, and they are skipped where the package is not installed."""
+    """In double precision; the page shows them, and they are skipped where the package is not
+    installed.
+    """
     pytest.importorskip(package, reason=f"{package} is not installed: pip install {package}")
     check = """
 theta = np.random.default_rng(1).normal(size=(4, 3))
@@ -146,7 +182,9 @@ for data in (slice(None), slice(2, None, 7), np.array([0, 5, 5, 52])):
 
 
 @pytest.mark.parametrize("processes", [2, pytest.param(5, marks=pytest.mark.long)])
-def test_chains_are_shared_with_the_same_draws(folder: Path, tmp_path: Path, processes: int) -> None:
+def test_chains_are_shared_with_the_same_draws(
+    folder: Path, tmp_path: Path, processes: int
+) -> None:
     """The promise of the page: four chains on two processes, and on more than there are chains."""
     (tmp_path / "logistic.py").write_text(BLOCKS[0], encoding="utf-8")
     launch(tmp_path, processes).expect(0)
@@ -154,7 +192,9 @@ def test_chains_are_shared_with_the_same_draws(folder: Path, tmp_path: Path, pro
 
 
 def test_all_processes_raise_the_same_error_and_go_on(tmp_path: Path) -> None:
-    """A chain that diverges on one process ends the others, with an exception; so does a wrong setting."""
+    """A chain that diverges on one process ends the others, with an exception; so does a wrong
+    setting.
+    """
     tail = """
     for wrong in ({"name": "sgld", "step_size": 1e4}, "mola"):
         try:
@@ -166,5 +206,7 @@ def test_all_processes_raise_the_same_error_and_go_on(tmp_path: Path) -> None:
     (tmp_path / "logistic.py").write_text(imports + BLOCKS[0] + tail, encoding="utf-8")
     result = launch(tmp_path, 2).expect(0)
     assert result.out.count("caught chain 0 diverged") == 2
-    assert "Use a smaller step_size of the sampler, or a larger curvature of the density" in result.out
+    assert (
+        "Use a smaller step_size of the sampler, or a larger curvature of the density" in result.out
+    )
     assert result.out.count("caught sampler 'mola' is not known") == 2

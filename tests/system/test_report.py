@@ -11,13 +11,23 @@ from runs import make_run
 from support import lacking, run, typed
 
 #: How a run ended, its sizes and the simplest predictors: what a reader looks for first.
-HEAD = ("finished: 120 iterations", "training ratings, ", "(biases only ", ", mean only ", "@media print")
+HEAD = (
+    "finished: 120 iterations",
+    "training ratings, ",
+    "(biases only ",
+    ", mean only ",
+    "@media print",
+)
 
-SECTIONS = "Convergence, Traces, Error while sampling, Calibration, Errors by group, Time, Configuration, Glossary"
+SECTIONS = (
+    "Convergence, Traces, Error while sampling, Calibration, Errors by group, Time, Configuration,"
+    " Glossary"
+)
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
-#: Run inside the page: every text of every figure, what overlaps, what is too small, what lies outside.
+#: Run inside the page: every text of every figure, what overlaps, what is too small, what lies
+#: outside.
 MEASURE = """<script>
 const found = {texts: 0, overlapping: [], small: [], outside: [], sideways: 0};
 for (const svg of document.querySelectorAll('figure > svg')) {
@@ -60,18 +70,37 @@ def page(tmp_path_factory) -> Path:
 def browser() -> str:
     """Path of a Chromium; CI installs one, so that there its absence is a failure."""
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    return path or lacking(f"no browser ({', '.join(BROWSERS)}): on Debian, apt-get install chromium")
+    return path or lacking(
+        f"no browser ({', '.join(BROWSERS)}): on Debian, apt-get install chromium"
+    )
 
 
 @pytest.mark.parametrize("width", [1240, 700, 375])
 def test_a_browser_shows_readable_axes(browser, page, tmp_path, width):
-    """On a wide and a narrow window, and a phone: labels of charts there, large enough, inside, none over another."""
+    """On a wide and a narrow window, and a phone: labels of charts there, large enough, inside,
+    none over another.
+    """
     measured = tmp_path / "measured.html"
     inner = page.read_text(encoding="utf-8").replace("</body>", MEASURE + "</body>")
-    frame = f'<iframe width="{width}" height="900" style="border:0" srcdoc="{html.escape(inner)}"></iframe>'
-    measured.write_text(f"<!doctype html><body>{frame}</body>", encoding="utf-8")  # no window is as narrow as a phone
-    options = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
-    dom = run(browser, *options, "--window-size=1300,900", "--dump-dom", measured.as_uri()).expect().out
+    frame = (
+        f'<iframe width="{width}" height="900" style="border:0"'
+        f' srcdoc="{html.escape(inner)}"></iframe>'
+    )
+    measured.write_text(
+        f"<!doctype html><body>{frame}</body>", encoding="utf-8"
+    )  # no window is as narrow as a phone
+    options = (
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+    )
+    dom = (
+        run(browser, *options, "--window-size=1300,900", "--dump-dom", measured.as_uri())
+        .expect()
+        .out
+    )
     text = re.search(r'<pre id="found">(.*?)</pre>', dom, re.DOTALL)
     assert text, dom[-500:]
     figures = json.loads(text[1].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">"))
@@ -82,7 +111,9 @@ def test_a_browser_shows_readable_axes(browser, page, tmp_path, width):
 
 
 def test_the_page_has_what_it_promises_and_needs_nothing_else(page):
-    """All sections, advice, how the run ended, and its settings; no scripts, links or pictures from elsewhere."""
+    """All sections, advice, how the run ended, and its settings; no scripts, links or pictures from
+    elsewhere.
+    """
     text = page.read_text(encoding="utf-8")
     assert ", ".join(re.findall(r"<h2>(.*?)</h2>", text)) == SECTIONS
     assert text.count("<svg") == 3
@@ -90,7 +121,9 @@ def test_the_page_has_what_it_promises_and_needs_nothing_else(page):
         assert needed in text
     assert re.search(r"<td>sampler.name</td><td>[a-z]+</td>", text)
     assert re.search(r"<td>last result</td><td>\d{4}-\d\d-\d\dT\d\d:\d\d", text)
-    assert not re.findall(r'<p class="advice">[^<]*--', text)  # a line breaks before an option, not inside
+    assert not re.findall(
+        r'<p class="advice">[^<]*--', text
+    )  # a line breaks before an option, not inside
     assert "nan" not in re.sub(r"<style>.*?</style>|<svg.*?</svg>", "", text, flags=re.DOTALL)
     text = re.sub(r'xmlns(:xlink)?="[^"]*"', "", text)
     assert not re.findall(r"<script|<link|<img|<iframe|@import|url\([^#]|https?://|src=", text)

@@ -1,4 +1,7 @@
-"""Ratings of nasty shapes: a run ends well whatever they are. `tests/benchmarks/robust.py` has more of each."""
+"""Ratings of nasty shapes: a run ends well whatever they are.
+
+`tests/benchmarks/robust.py` has more of each.
+"""
 
 import numpy as np
 import pytest
@@ -15,7 +18,8 @@ THRESHOLDS = ("--likelihood", "ordinal-logit", "--noise", "by-item", "--threshol
 AUTO = ("--model", "auto")
 SMALL = ("--rank", "3")  # of most other tests, whose kernels are compiled
 
-#: Shapes and options: the nastiest for steps, noise, scales and thresholds. The quick ones have every option once.
+#: Shapes and options: the nastiest for steps, noise, scales and thresholds. The quick ones have
+#: every option once.
 NASTY = [
     ("check-ins", (*COUNTS, *SMALL)),
     ("large counts", (*BOTH, *SMALL)),
@@ -40,12 +44,16 @@ NASTY = [
 
 @pytest.mark.parametrize(("shape", "options"), NASTY)
 def test_runs_end_well_and_predict_numbers(shape, options, tmp_path):
-    """Heavy tails, masses of one value, levels that hardly occur: status 0, no warning of NumPy, finite predictions."""
+    """Heavy tails, masses of one value, levels that hardly occur: status 0, no warning of NumPy,
+    finite predictions.
+    """
     data, out = SHAPES[shape].make(0).prepare(tmp_path / "r.h5"), tmp_path / "run"
     done = typed("sample", data, "--out", out, "--iterations", "150sweeps", *options).expect(0)
     assert "RuntimeWarning" not in done.err
     model = open_run(out)
-    pairs = np.column_stack([np.append(np.resize(model.users_, 200), -1), np.append(-1, np.resize(model.items_, 200))])
+    pairs = np.column_stack(
+        [np.append(np.resize(model.users_, 200), -1), np.append(-1, np.resize(model.items_, 200))]
+    )
     predicted = *model.predict(pairs, return_std=True), *model.predict_interval(pairs)
     for numbers in (*predicted, predict_test(model.run_).mean):
         assert np.isfinite(numbers).all()
@@ -61,7 +69,11 @@ def test_runs_end_well_and_predict_numbers(shape, options, tmp_path):
     ],
 )
 def test_thresholds_do_not_run_away(shape, seed, sweeps, options, tmp_path):
-    """The first try holds, with levels that hardly occur, and where gaps are large because ratings are separable."""
+    """The first try holds, with levels that hardly occur, and where gaps are large because ratings
+    are separable.
+    """
     data = SHAPES[shape].make(seed).prepare(tmp_path / "r.h5")
-    done = typed("sample", data, "--out", tmp_path / "run", "--iterations", f"{sweeps}sweeps", *options)
+    done = typed(
+        "sample", data, "--out", tmp_path / "run", "--iterations", f"{sweeps}sweeps", *options
+    )
     assert "diverged" not in done.expect(0).err

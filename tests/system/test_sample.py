@@ -1,4 +1,6 @@
-"""Whole runs as users start them: the same on any processes, resumed, what they write and say, bad input."""
+"""Whole runs as users start them: the same on any processes, resumed, what they write and say, bad
+input.
+"""
 
 import json
 import re
@@ -40,7 +42,9 @@ def test_more_iterations_continue_a_finished_run(data: Path, tmp_path: Path) -> 
 
 
 def test_a_job_goes_on_when_only_some_chains_are_finished(data: Path, tmp_path: Path) -> None:
-    """One process made chain 0 and was stopped in chain 1; two processes finish: one of them has nothing to do."""
+    """One process made chain 0 and was stopped in chain 1; two processes finish: one of them has
+    nothing to do.
+    """
     settings = {"iterations": 1000, "chains": 2, "evaluate_every": 20, "checkpoint_every": 1000}
     out = tmp_path / "run"
     with Running(command(data, out, **settings)) as running:
@@ -55,8 +59,12 @@ def test_a_job_goes_on_when_only_some_chains_are_finished(data: Path, tmp_path: 
     assert lines == [(chain, n) for chain in range(2) for n in (1, *range(20, 1001, 20))]
 
 
-def test_a_chain_that_cannot_be_resumed_ends_the_job_with_its_message(data: Path, tmp_path: Path) -> None:
-    """On all processes, once, without a traceback, whatever the other chains do; nothing is overwritten."""
+def test_a_chain_that_cannot_be_resumed_ends_the_job_with_its_message(
+    data: Path, tmp_path: Path
+) -> None:
+    """On all processes, once, without a traceback, whatever the other chains do; nothing is
+    overwritten.
+    """
     out = tmp_path / "run"
     alone(data, out, iterations=20, chains=2)
     for shard in (out / "checkpoints" / "chain-1").glob("*/shard-*"):
@@ -106,7 +114,9 @@ def test_what_was_warned_of_is_still_said_afterwards(tmp_path: Path) -> None:
     words = "the data hardly tell noise from factors"
     for rank in (2, 16):
         out = tmp_path / str(rank)
-        sampled = typed("sample", data, "--out", out, f"--rank={rank}", "--iterations=70", "--seed=1")
+        sampled = typed(
+            "sample", data, "--out", out, f"--rank={rank}", "--iterations=70", "--seed=1"
+        )
         shown = (sampled.expect(0).err, typed("info", out).expect(0).out)
         assert [words in text.replace("\n", " ") for text in shown] == 2 * [rank == 16]
     typed("report", out).expect(0)
@@ -114,7 +124,9 @@ def test_what_was_warned_of_is_still_said_afterwards(tmp_path: Path) -> None:
 
 
 def test_without_test_ratings_there_is_no_rmse(tmp_path: Path) -> None:
-    """Null everywhere, and a run that ends well all the same, whatever it is called; its report lies in it."""
+    """Null everywhere, and a run that ends well all the same, whatever it is called; its report
+    lies in it.
+    """
     data, out = write_planted(tmp_path / "r.h5", test=0.0), tmp_path / "<run> & $c$o"
     assert "no RMSE" in typed(*command(data, out, iterations=20)[3:]).expect(0).out
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
@@ -134,16 +146,22 @@ def test_dry_run_prints_the_configuration_and_touches_nothing(data: Path, tmp_pa
     file = tmp_path / "c.toml"
     file.write_text('rank = 7\nburn-in = "2sweeps"\n[sampler]\nname = "psgld"\nalpha = 0.9\n')
     options = ("--config", file, "--seed", "3", "--set", "sampler.lambda-n=5")
-    result = run(*dsgmcmc("sample", data, "--out", tmp_path / "run", *options, "--dry-run", processes=2)).expect(0)
+    result = run(
+        *dsgmcmc("sample", data, "--out", tmp_path / "run", *options, "--dry-run", processes=2)
+    ).expect(0)
     table = tomllib.loads(result.out)
     assert (table["rank"], table["seed"], table["burn_in"], table["grid"]) == (7, 3, 8, 4)
     assert table["sampler"] | {"name": "psgld", "alpha": 0.9, "lambda_n": 5} == table["sampler"]
-    assert all(table["costs"][name] > 0 for name in ("memory_per_process", "sent_per_sweep", "disk_most"))
+    assert all(
+        table["costs"][name] > 0 for name in ("memory_per_process", "sent_per_sweep", "disk_most")
+    )
     assert not (tmp_path / "run").exists()
     del table["costs"]
     again = tmp_path / "again.toml"
     again.write_text(result.out[: result.out.index("[costs]")])
-    repeated = typed("sample", data, "--out", tmp_path / "run", "--config", again, "--dry-run").expect(0)
+    repeated = typed(
+        "sample", data, "--out", tmp_path / "run", "--config", again, "--dry-run"
+    ).expect(0)
     assert tomllib.loads(repeated.out) | table == tomllib.loads(repeated.out)
 
 
@@ -163,14 +181,28 @@ def test_dry_run_prints_the_configuration_and_touches_nothing(data: Path, tmp_pa
     ],
 )
 def test_bad_input_ends_in_one_clear_line(
-    data: Path, tmp_path: Path, source: str, out: str, options: list[str], processes: int | None, message: str
+    data: Path,
+    tmp_path: Path,
+    source: str,
+    out: str,
+    options: list[str],
+    processes: int | None,
+    message: str,
 ) -> None:
     """Status 2, said once and not once a process, no traceback, no output."""
     (tmp_path / "text.h5").write_text("user,item,rating\n")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").touch()
-    line = ("sample", data if source == "DATA" else tmp_path / source, "--out", tmp_path / out, *options)
-    result = (typed(*line) if processes is None else run(*dsgmcmc(*line, processes=processes))).expect(2)
+    line = (
+        "sample",
+        data if source == "DATA" else tmp_path / source,
+        "--out",
+        tmp_path / out,
+        *options,
+    )
+    result = (
+        typed(*line) if processes is None else run(*dsgmcmc(*line, processes=processes))
+    ).expect(2)
     (said,) = [line for line in result.err.splitlines() if "dsgmcmc:" in line]
     assert re.search(message, said)
     assert "Traceback" not in result.err
@@ -182,7 +214,9 @@ def test_bad_input_ends_in_one_clear_line(
 
 
 def test_a_run_keeps_the_commands_that_made_it(tmp_path: Path) -> None:
-    """The first and those that went on, by `info`, in the report and for scripts; the digest knows nothing of them."""
+    """The first and those that went on, by `info`, in the report and for scripts; the digest knows
+    nothing of them.
+    """
     data, out = write_planted(tmp_path / "r.h5"), tmp_path / "run"
     first = command(data, out, 2, iterations=20)
     run(*first).expect(0)
@@ -193,7 +227,12 @@ def test_a_run_keeps_the_commands_that_made_it(tmp_path: Path) -> None:
     assert facts["jobs"][0]["command"] == f"dsgmcmc {line}"
     assert facts["jobs"][1]["command"].endswith("--resume")
     shown = "".join(typed("info", out).expect(0).out.split())  # which folds it
-    assert "".join(f"started with dsgmcmc {line} (on 2 processes) job 2 dsgmcmc sample".split()) in shown
+    assert (
+        "".join(f"started with dsgmcmc {line} (on 2 processes) job 2 dsgmcmc sample".split())
+        in shown
+    )
     typed("report", out, "-o", tmp_path / "r.html").expect(0)
-    assert f"<code>dsgmcmc {line}  (on 2 processes)</code>" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert f"<code>dsgmcmc {line}  (on 2 processes)</code>" in (tmp_path / "r.html").read_text(
+        encoding="utf-8"
+    )
     assert digest(out) == alone(data, tmp_path / "again", iterations=40)

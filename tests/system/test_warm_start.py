@@ -23,13 +23,25 @@ MODEL = {
     "iterations": 20,
     "sampler": {"name": "psgld"},
 }
-STILL = {"sampler": {"name": "sgld", "step_size": 1e-12}, "iterations": 1, "burn_in": 0, "thin": 1, "grid": 3}
+STILL = {
+    "sampler": {"name": "sgld", "step_size": 1e-12},
+    "iterations": 1,
+    "burn_in": 0,
+    "thin": 1,
+    "grid": 3,
+}
 
 
 def prepared(path: Path, users: int, items: int, suffix: str = "") -> Path:
-    """Prepare ratings, the last first, of users and items that are called by their number and a suffix."""
+    """Prepare ratings, the last first, of users and items that are called by their number and a
+    suffix.
+    """
     i, j, x = planted(40, 40, 0.4)
-    lines = [f"{u}{suffix},{v}{suffix},{r}" for u, v, r in zip(i, j, x, strict=True) if u < users and v < items]
+    lines = [
+        f"{u}{suffix},{v}{suffix},{r}"
+        for u, v, r in zip(i, j, x, strict=True)
+        if u < users and v < items
+    ]
     csv = path.with_suffix(".csv")
     csv.write_text("\n".join(["user,item,rating", *reversed(lines)]))
     prepare_ratings([csv], path, test_fraction=0.1)
@@ -54,7 +66,9 @@ def state(path: Path, kind: str, field: str) -> dict[str, np.ndarray]:
 
 
 def test_rows_are_found_by_their_names(earlier, tmp_path):
-    """They begin where the run is, though sides and sampler have changed; only new rows begin at random."""
+    """They begin where the run is, though sides and sampler have changed; only new rows begin at
+    random.
+    """
     grown = prepared(tmp_path / "grown.h5", 32, 40)
     assert sample(MPI.COMM_SELF, grown, tmp_path / "new", start=earlier, **STILL) == 0
     assert RunDirectory(tmp_path / "new").read_settings()[1]["transposed"]
@@ -63,21 +77,34 @@ def test_rows_are_found_by_their_names(earlier, tmp_path):
             before, now = (state(path, kind, field) for path in (earlier, tmp_path / "new"))
             assert len(now) == len(before) + new
             if field == "theta":
-                np.testing.assert_allclose([now[name] for name in before], list(before.values()), atol=1e-4)
+                np.testing.assert_allclose(
+                    [now[name] for name in before], list(before.values()), atol=1e-4
+                )
                 fresh = np.array([now[name] for name in now.keys() - before.keys()])
                 assert 0.01 < fresh.std(axis=0).mean() < 0.5
-    before, now = (WarmStart(path).checkpoints[0].manifest.state for path in (earlier, tmp_path / "new"))
-    assert (now["W.precision"], now["tau"]) == (before["H.precision"], before["tau"])  # no sweep is over
+    before, now = (
+        WarmStart(path).checkpoints[0].manifest.state for path in (earlier, tmp_path / "new")
+    )
+    assert (now["W.precision"], now["tau"]) == (
+        before["H.precision"],
+        before["tau"],
+    )  # no sweep is over
 
 
 def test_python_starts_from_a_model(earlier, tmp_path):
-    """`fit(start=...)` takes the model of what it starts from, also where that is what the estimator was before."""
+    """`fit(start=...)` takes the model of what it starts from, also where that is what the
+    estimator was before.
+    """
     i, j, x = planted(30, 20, 0.4)
     pairs = np.column_stack([i, j])
     short = {"iterations": 40, "burn_in": 10, "options": {"grid": 2}}
     model = BPMF(**short, rank=2, noise="both").fit(pairs[:100], x[:100])
     grown = BPMF(**short, out=tmp_path / "run").fit(pairs, x, start=model)
-    assert (grown.run_.config.rank, grown.run_.config.noise, grown.run_.config.hyper_start) == (2, "both", 1)
+    assert (grown.run_.config.rank, grown.run_.config.noise, grown.run_.config.hyper_start) == (
+        2,
+        "both",
+        1,
+    )
     again = model.fit(pairs, x, start=model)
     np.testing.assert_array_equal(again.predict(pairs), grown.predict(pairs))
 
@@ -86,9 +113,15 @@ def test_python_starts_from_a_model(earlier, tmp_path):
     ("settings", "words"),
     [
         ({"rank": 3}, "rank 2, but 3 is requested"),
-        ({"likelihood": "ordinal-logit", "noise_precision": 1.0, "standardise": False}, "likelihood gaussian"),
+        (
+            {"likelihood": "ordinal-logit", "noise_precision": 1.0, "standardise": False},
+            "likelihood gaussian",
+        ),
         ({"noise": "shared"}, "noise by-user"),
-        ({"scale": "log"}, "with scale identity, but log is requested.*leave out --scale or --from"),
+        (
+            {"scale": "log"},
+            "with scale identity, but log is requested.*leave out --scale or --from",
+        ),
     ],
 )
 def test_another_model_is_refused(earlier, tmp_path, settings, words):

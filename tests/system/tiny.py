@@ -20,27 +20,39 @@ BASE: dict[str, Any] = {
     "save_draws": 3,
 }
 
-#: A longer run, which is stopped, killed or damaged on its way. So few ratings bear no larger step for long.
+#: A longer run, which is stopped, killed or damaged on its way. So few ratings bear no larger step
+#: for long.
 LONG: dict[str, Any] = BASE | {"burn_in": 20, "thin": 10, "evaluate_every": 20, "step_size": 0.02}
 FOREVER = 10_000_000
 
 
-def command(data: Path, out: Path, processes: int | None = None, *more: str, **settings: Any) -> tuple[str, ...]:
+def command(
+    data: Path, out: Path, processes: int | None = None, *more: str, **settings: Any
+) -> tuple[str, ...]:
     """Command line of a run with `BASE` and `settings`, or with those of a run that is resumed."""
     options = options_of(BASE | settings)
     return dsgmcmc("sample", data, "--out", out, *options, *more, processes=processes)
 
 
 def resuming(
-    data: Path, out: Path, processes: int | None, *more: str, iterations: int = FOREVER, **settings: Any
+    data: Path,
+    out: Path,
+    processes: int | None,
+    *more: str,
+    iterations: int = FOREVER,
+    **settings: Any,
 ) -> tuple[str, ...]:
     """Command line that starts a run with `LONG` settings, or goes on with it."""
-    return command(data, out, processes, "--resume", *more, **{**LONG, **settings, "iterations": iterations})
+    return command(
+        data, out, processes, "--resume", *more, **{**LONG, **settings, "iterations": iterations}
+    )
 
 
 def with_section(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings with those of the sampler in a section."""
-    section = {"name": settings["sampler"]} | {k: v for k, v in settings.items() if k == "step_size"}
+    section = {"name": settings["sampler"]} | {
+        k: v for k, v in settings.items() if k == "step_size"
+    }
     return {k: v for k, v in settings.items() if k != "step_size"} | {"sampler": section}
 
 
@@ -52,11 +64,19 @@ def alone(data: Path, out: Path, **settings: Any) -> str:
 
 def go_on(data: Path, out: Path, iterations: int, **settings: Any) -> int:
     """Start the run of `resuming`, or go on with it, in this process; the exit status."""
-    return sample(Alone(), data, out, resume=True, **with_section(LONG | settings | {"iterations": iterations}))
+    return sample(
+        Alone(),
+        data,
+        out,
+        resume=True,
+        **with_section(LONG | settings | {"iterations": iterations}),
+    )
 
 
 def expect_same(data: Path, out: Path, tmp_path: Path, **settings: Any) -> None:
-    """Finish a run a little after where it is: nothing is left over, and it is the run that nothing interrupted."""
+    """Finish a run a little after where it is: nothing is left over, and it is the run that nothing
+    interrupted.
+    """
     iterations = newest(out) + 50
     assert go_on(data, out, iterations, **settings) == 0
     assert [path for path in out.rglob("*") if ".tmp-" in path.name or ".trash-" in path.name] == []
@@ -66,7 +86,10 @@ def expect_same(data: Path, out: Path, tmp_path: Path, **settings: Any) -> None:
 
 def wait_until_past(running: Running, out: Path, iteration: int) -> None:
     """Wait until there are metrics of an iteration after this one."""
-    running.until(lambda: any(line["iteration"] > iteration for line in metrics(out)), f"past iteration {iteration}")
+    running.until(
+        lambda: any(line["iteration"] > iteration for line in metrics(out)),
+        f"past iteration {iteration}",
+    )
 
 
 def content(directory: Path) -> dict[str, bytes]:

@@ -10,12 +10,21 @@ from dsgmcmc.cli.app import app
 from dsgmcmc.samplers import for_ratings
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("*/README.md"), *sorted(ROOT.glob("docs/**/*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *ROOT.glob("*/README.md"),
+    *sorted(ROOT.glob("docs/**/*.md")),
+]
 
 
 def test_every_command_and_sampler_is_documented():
-    """A command that the README does not name, or a sampler that its page does not name, is not found."""
-    readme, samplers = ((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/samplers.md"))
+    """A command that the README does not name, or a sampler that its page does not name, is not
+    found.
+    """
+    readme, samplers = (
+        (ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/samplers.md")
+    )
     commands = set(typer.main.get_command(app).commands)
     assert commands <= set(re.findall(r"^\| `dsgmcmc ([a-z-]+)", readme, flags=re.MULTILINE))
     assert set(for_ratings()) <= set(re.findall(r"^\| `([a-z]+)`", samplers, flags=re.MULTILINE))
@@ -23,7 +32,9 @@ def test_every_command_and_sampler_is_documented():
 
 def text_of(page: Path) -> str:
     """Text of a page without its blocks of code."""
-    return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return re.sub(
+        r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
 
 
 def anchors(page: Path) -> set[str]:

@@ -43,7 +43,9 @@ def tree(name: str) -> ast.Module:
 
 @functools.cache
 def imports(name: str, lazy: bool = True, checked: bool = False) -> frozenset[str]:
-    """Modules that a file imports anywhere: also in functions if `lazy`, also for type checking if `checked`."""
+    """Modules that a file imports anywhere: also in functions if `lazy`, also for type checking if
+    `checked`.
+    """
     found = set()
     for node in _walk(tree(name), lazy, checked):
         if isinstance(node, ast.Import):
@@ -66,7 +68,10 @@ def _walk(node: ast.AST, lazy: bool, checked: bool):
 
 def room(name: str) -> str:
     """Room of a file or module: the first part of its name inside the package."""
-    return name.removeprefix("dsgmcmc").lstrip(".").replace("/", ".").removesuffix(".py").split(".")[0] or "__init__"
+    return (
+        name.removeprefix("dsgmcmc").lstrip(".").replace("/", ".").removesuffix(".py").split(".")[0]
+        or "__init__"
+    )
 
 
 def floor(name: str) -> int:
@@ -74,44 +79,75 @@ def floor(name: str) -> int:
 
 
 def test_rooms_are_built_on_each_other():
-    """A file imports from its own room and from rooms to the left of it in ORDER: no circles, no climbing back up."""
+    """A file imports from its own room and from rooms to the left of it in ORDER: no circles, no
+    climbing back up.
+    """
     for name in FILES:
-        ours = {found for found in imports(name) if found.split(".")[0] == "dsgmcmc" and room(found) in FLOORS}
-        wrong = {found for found in ours if room(found) != room(name) and floor(found) >= floor(name)}
+        ours = {
+            found
+            for found in imports(name)
+            if found.split(".")[0] == "dsgmcmc" and room(found) in FLOORS
+        }
+        wrong = {
+            found for found in ours if room(found) != room(name) and floor(found) >= floor(name)
+        }
         assert not wrong, f"{name} imports {sorted(wrong)}"
 
 
 def test_no_files_import_each_other():
-    """Inside a room, too, files stand on each other: what a file needs has an end, also what it names in types."""
+    """Inside a room, too, files stand on each other: what a file needs has an end, also what it
+    names in types.
+    """
     modules = {
-        f"dsgmcmc.{name.removesuffix('.py').replace('/', '.')}".removesuffix(".__init__"): name for name in FILES
+        f"dsgmcmc.{name.removesuffix('.py').replace('/', '.')}".removesuffix(".__init__"): name
+        for name in FILES
     }
-    below = {module: imports(name, checked=True) & set(modules) - {module} for module, name in modules.items()}
+    below = {
+        module: imports(name, checked=True) & set(modules) - {module}
+        for module, name in modules.items()
+    }
     while built := {module for module, found in below.items() if not found & set(below)}:
         below = {module: found for module, found in below.items() if module not in built}
     assert not below, f"in circles, or on top of some: {sorted(below)}"
 
 
 def importers(package: str) -> set[str]:
-    """Files and, but for two that stand in a room of many kinds, the rooms of files that import a package."""
-    return {name for name in FILES if any(f"{found}.".startswith(f"{package}.") for found in imports(name))}
+    """Files and, but for two that stand in a room of many kinds, the rooms of files that import a
+    package.
+    """
+    return {
+        name
+        for name in FILES
+        if any(f"{found}.".startswith(f"{package}.") for found in imports(name))
+    }
 
 
 def test_samplers_and_kernels_know_neither_processes_nor_files():
-    """A sampler is one algorithm in one file: it sees a target, and would run on any other one as well."""
+    """A sampler is one algorithm in one file: it sees a target, and would run on any other one as
+    well.
+    """
     outer = {"mpi4py", "h5py", "os", "pathlib", "io", "tempfile", "dsgmcmc.storage", "dsgmcmc.data"}
-    rooms, others = ("samplers/", "densities/", "kernels/"), {"densities/sample.py", "kernels/jit.py"}
+    rooms, others = (
+        ("samplers/", "densities/", "kernels/"),
+        {"densities/sample.py", "kernels/jit.py"},
+    )
     for name in FILES:
         if name.startswith(rooms) and name not in others:
             found = imports(name)
-            assert not {item for item in found for package in outer if f"{item}.".startswith(f"{package}.")}, name
+            assert not {
+                item for item in found for package in outer if f"{item}.".startswith(f"{package}.")
+            }, name
             assert not {item for item in found if item.startswith("dsgmcmc.model")}, name
 
 
 def test_samplers_and_commands_do_not_know_each_other():
-    """One algorithm, or the commands of one kind, one file; what two of them share is in a file below them."""
+    """One algorithm, or the commands of one kind, one file; what two of them share is in a file
+    below them.
+    """
     algorithms = {sampler.__module__ for sampler in SAMPLERS.values()}
-    commands = {module for module in imports("cli/app.py") if f"{module}.".startswith("dsgmcmc.cli.")}
+    commands = {
+        module for module in imports("cli/app.py") if f"{module}.".startswith("dsgmcmc.cli.")
+    }
     for name in FILES:
         if name.startswith(("samplers/", "densities/")):
             assert not imports(name) & algorithms, name
@@ -120,33 +156,54 @@ def test_samplers_and_commands_do_not_know_each_other():
 
 
 def test_mpi_lives_in_few_places():
-    """All else runs without a launcher; one process needs no MPI library, nor does `dsgmcmc --help` on a login node."""
+    """All else runs without a launcher; one process needs no MPI library, nor does `dsgmcmc --help`
+    on a login node.
+    """
     places = {"parallel/ring.py", "parallel/comm.py", "runs/control.py", "doctor.py"}
     assert importers("mpi4py") == places
     for name in FILES:
-        assert not [found for found in imports(name, lazy=False) if found.startswith("mpi4py")], name
+        assert not [found for found in imports(name, lazy=False) if found.startswith("mpi4py")], (
+            name
+        )
 
 
 def test_what_people_see_goes_through_one_place():
-    """There names are made plain. What else prints says constants, or is for a program that makes them plain itself."""
+    """There names are made plain.
+
+    What else prints says constants, or is for a program that makes them plain itself.
+    """
     places = {"terminal.py", "__main__.py", "runs/progress.py", "parallel/mpirun.py", "doctor.py"}
     for name in FILES:
         nodes = ast.walk(tree(name))
         called = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
-        printing = called & {"print", "typer.echo", "typer.secho", "sys.stdout.write", "sys.stderr.write"}
-        assert not printing or name in places, f"{name} calls {printing}: take `say` of dsgmcmc.terminal"
+        printing = called & {
+            "print",
+            "typer.echo",
+            "typer.secho",
+            "sys.stdout.write",
+            "sys.stderr.write",
+        }
+        assert not printing or name in places, (
+            f"{name} calls {printing}: take `say` of dsgmcmc.terminal"
+        )
     assert importers("rich.console") == importers("rich.table") == {"terminal.py"}
 
 
 def test_hdf5_lives_with_the_file_formats():
     """A format is promised to users, so one place reads and writes it, with its checks."""
-    assert not {name for name in importers("h5py") if not name.startswith(("storage/", "data/ratings.py"))}
+    assert not {
+        name for name in importers("h5py") if not name.startswith(("storage/", "data/ratings.py"))
+    }
 
 
 def test_nothing_that_is_read_can_run_code():
-    """Whoever opens a file of somebody else's runs none of it: no pickles, which NumPy does not load unless asked."""
+    """Whoever opens a file of somebody else's runs none of it: no pickles, which NumPy does not
+    load unless asked.
+    """
     assert not importers("pickle") | importers("shelve") | importers("marshal")
-    assert not [name for name in FILES if "allow_pickle=True" in FILES[name].read_text(encoding="utf-8")]
+    assert not [
+        name for name in FILES if "allow_pickle=True" in FILES[name].read_text(encoding="utf-8")
+    ]
 
 
 def loaded(code: str) -> set[str]:
@@ -156,13 +213,27 @@ def loaded(code: str) -> set[str]:
 
 
 def test_defining_the_commands_loads_nothing_heavy():
-    """What one command needs is not what all others wait for: `--help` takes what Python and typer take."""
-    heavy = {"numpy", "numba", "scipy", "h5py", "duckdb", "pydantic", "rich", "http.client", "urllib.request"}
+    """What one command needs is not what all others wait for: `--help` takes what Python and typer
+    take.
+    """
+    heavy = {
+        "numpy",
+        "numba",
+        "scipy",
+        "h5py",
+        "duckdb",
+        "pydantic",
+        "rich",
+        "http.client",
+        "urllib.request",
+    }
     assert not heavy & loaded("import dsgmcmc.cli.app")
 
 
 def test_a_run_loads_what_it_needs():
-    """Whoever reads a run waits for its own sampler's settings, not for all samplers, the compiler or a database."""
+    """Whoever reads a run waits for its own sampler's settings, not for all samplers, the compiler
+    or a database.
+    """
     found = loaded("from dsgmcmc.config.run import build\nimport dsgmcmc.posterior.rank\nbuild({})")
     samplers = {name for name, sampler in SAMPLERS.items() if sampler.__module__ in found}
     assert samplers == {DEFAULT_SAMPLER}
@@ -186,15 +257,33 @@ for words in every:
 
 
 def test_commands_without_mpi(tmp_path):
-    """Login nodes abort on MPI_Init, and laptops have no MPI: one process never loads it. Add a new command here."""
-    ratings, prepared, sampled = (str(tmp_path / name) for name in ("ratings.csv", "ratings.h5", "run"))
+    """Login nodes abort on MPI_Init, and laptops have no MPI: one process never loads it.
+
+    Add a new command here.
+    """
+    ratings, prepared, sampled = (
+        str(tmp_path / name) for name in ("ratings.csv", "ratings.h5", "run")
+    )
     lines = [f"{u},{i},{1 + (u * i) % 5}\n" for u in range(9) for i in range(7)]
     Path(ratings).write_text("user,item,rating\n" + "".join(lines), encoding="utf-8")
     every = [
         ["fetch", "--help"],
         ["prepare", ratings, prepared],
         ["compare", "--help"],
-        ["sample", prepared, "--out", sampled, "--rank", "2", "--iterations", "20", "--burn-in", "4", "--thin", "4"],
+        [
+            "sample",
+            prepared,
+            "--out",
+            sampled,
+            "--rank",
+            "2",
+            "--iterations",
+            "20",
+            "--burn-in",
+            "4",
+            "--thin",
+            "4",
+        ],
         ["info", sampled],
         ["info", prepared],
         ["verify", sampled],

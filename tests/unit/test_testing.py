@@ -1,4 +1,6 @@
-"""Classes with a defect do not pass the checks that users have for their own; those without one do, elsewhere."""
+"""Classes with a defect do not pass the checks that users have for their own; those without one do,
+elsewhere.
+"""
 
 from typing import Any
 
@@ -48,10 +50,22 @@ class Lazy(SGLD):
     [
         (
             TooHot,
-            r"^TooHot on a normal distribution: the standard deviation of the draws is 2\.\d+, but should be 1\.41",
+            (
+                r"^TooHot on a normal distribution: the standard deviation of the draws is 2\.\d+,"
+                r" but should be 1\.41"
+            ),
         ),
-        (Global, r"^a run on 1 process\(es\), stopped after 7 iterations and resumed, has other bits"),
-        (Lazy, r"^Lazy has hyperparameters drawn in iterations \[\], not at the ends of sweeps, \[3, 7\]"),
+        (
+            Global,
+            r"^a run on 1 process\(es\), stopped after 7 iterations and resumed, has other bits",
+        ),
+        (
+            Lazy,
+            (
+                r"^Lazy has hyperparameters drawn in iterations \[\], not at the ends of sweeps,"
+                r" \[3, 7\]"
+            ),
+        ),
     ],
 )
 def test_a_defective_sampler_is_found(kind: type[SGLD], message: str) -> None:
@@ -84,8 +98,14 @@ class Wide(Gaussian):
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (Steep, r"^Steep: an element of the energy's gradient, from differences of log_density, is "),
-        (Wide, r"^Wide at eta = .*: the variance of 40,000 random quantiles is .*, but should be 2 "),
+        (
+            Steep,
+            r"^Steep: an element of the energy's gradient, from differences of log_density, is ",
+        ),
+        (
+            Wide,
+            r"^Wide at eta = .*: the variance of 40,000 random quantiles is .*, but should be 2 ",
+        ),
     ],
 )
 def test_a_defective_likelihood_is_found(kind: type[Gaussian], message: str) -> None:
@@ -102,6 +122,8 @@ class Still(own_part("Tastes")):
 
 
 def test_a_defective_part_is_found() -> None:
-    """Parameters that stay where they start; for draws that differ between processes see `tests/mpi/test_checks.py`."""
+    """Parameters that stay where they start; for draws that differ between processes see
+    `tests/mpi/test_checks.py`.
+    """
     with pytest.raises(AssertionError, match=r"^taste was not drawn in 12 iterations"):
         check_part(Still, tastes="yes", fixed=["traits"])

@@ -1,16 +1,18 @@
-"""The interface of likelihoods: the distribution of a rating x given its predictor eta = a_i + b_j + W_i . H_j.
+"""The interface of likelihoods: the distribution of a rating x given its predictor eta = a_i + b_j
++ W_i . H_j.
 
-A likelihood is one file. It states the *score*, the derivative of the log density with respect to eta, as a formula
-that is compiled into the kernels. Its other methods are for held-out ratings, predictions, calibration and synthetic
-ratings. With the setting ``center``, the training mean is subtracted from ratings and predictors.
+A likelihood is one file. It states the *score*, the derivative of the log density with respect to
+eta, as a formula that is compiled into the kernels. Its other methods are for held-out ratings,
+predictions, calibration and synthetic ratings. With the setting ``center``, the training mean is
+subtracted from ratings and predictors.
 
-`Law` is the interface that all likelihoods share: accepted settings and ratings, gradients, and predictions. A
-`Likelihood` is a distribution that its mean, its variance, and a few parameters common to all ratings (`shape`)
-determine; derive a new class from it if possible. Ordered levels have a probability for each level instead
-(`dsgmcmc.model.likelihoods.ordinal`).
+`Law` is the interface that all likelihoods share: accepted settings and ratings, gradients, and
+predictions. A `Likelihood` is a distribution that its mean, its variance, and a few parameters
+common to all ratings (`shape`) determine; derive a new class from it if possible. Ordered levels
+have a probability for each level instead (`dsgmcmc.model.likelihoods.ordinal`).
 
-A *link* is the transformation between eta and the expected rating or the levels' probabilities (log, logit). *Rows*
-are the rows of W and H: users and items.
+A *link* is the transformation between eta and the expected rating or the levels' probabilities
+(log, logit). *Rows* are the rows of W and H: users and items.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ class Levels(NamedTuple):
     values : (R,) float64
         Distinct values, ascending.
     counts : (R,) int64
-        Number of training ratings with each value; zeros if the likelihood does not need these numbers.
+        Number of training ratings with each value; zeros if the likelihood does not need these
+        numbers.
     """
 
     values: Float64
@@ -63,19 +66,27 @@ class Levels(NamedTuple):
 
     @classmethod
     def of(cls, ratings: Ratings) -> Self:
-        """Count the training ratings at each distinct value in an open file, however many values there are."""
+        """Count the training ratings at each distinct value in an open file, however many values
+        there are.
+        """
         values, counts = np.zeros(0), np.zeros(0, np.int64)
         for slab in ratings.values("train"):
             new, new_counts = np.unique(slab.astype(np.float64), return_counts=True)
             values, index = np.unique(np.concatenate([values, new]), return_inverse=True)
-            counts = np.bincount(index, np.concatenate([counts, new_counts]), len(values)).astype(np.int64)
+            counts = np.bincount(index, np.concatenate([counts, new_counts]), len(values)).astype(
+                np.int64
+            )
         return cls(values, counts)
 
 
 def with_weight(counts: tuple[Counts, Counts], weight: np.float32) -> tuple[Counts, Counts]:
-    """Multiply the weight of every rating by `weight`: sums of weights by it, sums of squared weights by its square."""
+    """Multiply the weight of every rating by `weight`: sums of weights by it, sums of squared
+    weights by its square.
+    """
     n, squares = counts
-    return {b: weight * sums for b, sums in n.items()}, {b: weight**2 * sums for b, sums in squares.items()}
+    return {b: weight * sums for b, sums in n.items()}, {
+        b: weight**2 * sums for b, sums in squares.items()
+    }
 
 
 def score_terms(*terms: Array | float) -> Float32:
@@ -83,16 +94,23 @@ def score_terms(*terms: Array | float) -> Float32:
     return np.stack(np.broadcast_arrays(*(np.asarray(term, np.float32) for term in terms)))
 
 
-def metropolis(log_density: Callable[[Float64], float], start: Sequence[float], n: float, rng: Generator) -> Float64:
-    """Make `METROPOLIS_STEPS` Metropolis steps from `start`, the current parameters; return the new ones, (m,).
+def metropolis(
+    log_density: Callable[[Float64], float], start: Sequence[float], n: float, rng: Generator
+) -> Float64:
+    """Make `METROPOLIS_STEPS` Metropolis steps from `start`, the current parameters; return the new
+    ones, (m,).
 
-    The parameters belong to the distribution of n ratings; `log_density` is the logarithm of their posterior density,
-    up to a constant. The sd of a step is random, log-uniform from 0.3 / sqrt(n) to 100 / sqrt(n).
+    The parameters belong to the distribution of n ratings; `log_density` is the logarithm of their
+    posterior density, up to a constant. The sd of a step is random, log-uniform from 0.3 / sqrt(n)
+    to 100 / sqrt(n).
     """
     here = np.array(start)
     density = log_density(here)
     log_least, log_largest = log(0.3 / sqrt(n)), log(100 / sqrt(n))
-    normals, uniform = rng.standard_normal((METROPOLIS_STEPS, len(here))), rng.random((METROPOLIS_STEPS, 2)).tolist()
+    normals, uniform = (
+        rng.standard_normal((METROPOLIS_STEPS, len(here))),
+        rng.random((METROPOLIS_STEPS, 2)).tolist(),
+    )
     for normal, (size, chance) in zip(normals, uniform, strict=True):
         new = here + exp(log_least + size * (log_largest - log_least)) * normal
         new_density = log_density(new)
@@ -132,48 +150,59 @@ class Law(Part):
     levels : Levels, optional
         Possible ratings, if they are ordered levels.
     background : float, optional
-        Weight a0 of the squared predictor of every pair of a user and an item, if the energy has a sum over all pairs.
+        Weight a0 of the squared predictor of every pair of a user and an item, if the energy has a
+        sum over all pairs.
     cut_by : Factor, optional
-        Factor whose rows each have a set of thresholds, if ratings are ordered levels; None if all rows share one set.
+        Factor whose rows each have a set of thresholds, if ratings are ordered levels; None if all
+        rows share one set.
     """
 
     #: Row quantities needed if each row has a noise scale; they include `WEIGHT`.
     noise_quantities: ClassVar[tuple[Quantity, ...]] = ()
-    #: Whether there is noise, whose precision tau is fixed or sampled. Without noise, ratings have no unit, and priors
-    #: are always the standardised ones (`dsgmcmc.model.parts.rows`).
+    #: Whether there is noise, whose precision tau is fixed or sampled. Without noise, ratings have
+    #: no unit, and priors are always the standardised ones (`dsgmcmc.model.parts.rows`).
     has_noise: ClassVar[bool] = True
-    #: Whether minus the log likelihood is a sum over the ratings, so that a minibatch of them can estimate it.
+    #: Whether minus the log likelihood is a sum over the ratings, so that a minibatch of them can
+    #: estimate it.
     is_sum_over_ratings: ClassVar[bool] = True
-    #: Whether predictions can be compared with ratings; if not, only the order of predictions matters.
+    #: Whether predictions can be compared with ratings; if not, only the order of predictions
+    #: matters.
     can_be_evaluated: ClassVar[bool] = True
-    #: Whether the expected rating is the predictor. Only then may ratings have another scale (`dsgmcmc.model.scale`).
+    #: Whether the expected rating is the predictor. Only then may ratings have another scale
+    #: (`dsgmcmc.model.scale`).
     is_linear: ClassVar[bool] = False
     #: Whether the exponential of a rating has an expectation.
     exponential_has_mean: ClassVar[bool] = True
-    #: Setting ``scale``, and what predictions are: the mean of a distribution or, if it has none, its median.
+    #: Setting ``scale``, and what predictions are: the mean of a distribution or, if it has none,
+    #: its median.
     scale: ClassVar[str] = "identity"
     point_name: ClassVar[str] = "mean"
-    #: Whether the likelihood has parameters in place of the training mean, which is then not subtracted from ratings.
+    #: Whether the likelihood has parameters in place of the training mean, which is then not
+    #: subtracted from ratings.
     replaces_mean: ClassVar[bool] = False
     #: Settings that only this likelihood has.
     Settings: ClassVar[type[BaseModel]] = BaseModel
     #: Factor by which priors of factors and biases are wider than with Gaussian ratings of sd 1.
     width: ClassVar[float] = 1.0
-    #: Bound on |log s| of a row's scale s, where scales are not drawn from their conditional distribution.
+    #: Bound on |log s| of a row's scale s, where scales are not drawn from their conditional
+    #: distribution.
     scale_bound: ClassVar[float] = 2.0
     #: Whether its `draw_shared` draws the precision tau.
     draws_precision: ClassVar[bool] = False
     #: Parameters of the chain's noise; the model sets this attribute.
     noise_parameters: NoiseParameters
-    #: Number of levels, whose probabilities are recorded for held-out ratings; 0 if ratings are not levels.
+    #: Number of levels, whose probabilities are recorded for held-out ratings; 0 if ratings are not
+    #: levels.
     n_levels: int = 0
-    #: Names of the parameters in `shape`, and the values that they have if neither data nor draws provide others.
+    #: Names of the parameters in `shape`, and the values that they have if neither data nor draws
+    #: provide others.
     starts: ClassVar[Mapping[str, float]] = {}
     #: Settings of the run whose defaults this likelihood changes.
     defaults: ClassVar[dict[str, Any]] = {}
     #: Fields of rows that accumulate sums over a sweep, where rows have these fields.
     swept_fields: ClassVar[tuple[str, ...]] = ()
-    #: Name (in checkpoints) and shape of the sums over a sweep that each row block keeps; empty if there are none.
+    #: Name (in checkpoints) and shape of the sums over a sweep that each row block keeps; empty if
+    #: there are none.
     sums_name: str = ""
     sums_shape: tuple[int, ...] = ()
 
@@ -200,29 +229,42 @@ class Law(Part):
 
     @property
     def intercept(self) -> Intercept | None:
-        """Intercept, or None; moving it and all biases of a factor by the same amount changes no probability."""
+        """Intercept, or None; moving it and all biases of a factor by the same amount changes no
+        probability.
+        """
         return None
 
     def move_intercept(self, blocks: Iterable[ParameterBlock], step: float) -> None:
         """Move the intercept by `step`, and update the fields of blocks that depend on it."""
 
     def _set_up(self, levels: Levels | None) -> None:
-        """Finish the set-up of a subclass; called by `__init__`, with the ratings' levels if there are any."""
+        """Finish the set-up of a subclass; called by `__init__`, with the ratings' levels if there
+        are any.
+        """
 
     @classmethod
-    def quantities_with(cls, factors: tuple[Factor, ...], cut_by: Factor | None = None) -> tuple[Quantity, ...]:
-        """The quantities of a chain, given the factors whose rows have noise scales and, as `cut_by`, thresholds."""
+    def quantities_with(
+        cls, factors: tuple[Factor, ...], cut_by: Factor | None = None
+    ) -> tuple[Quantity, ...]:
+        """The quantities of a chain, given the factors whose rows have noise scales and, as
+        `cut_by`, thresholds.
+        """
         return cls.noise_quantities if factors else ()
 
     @classmethod
-    def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
+    def quantities_of(
+        cls, config: Any, transposed: bool, features: FeatureSizes
+    ) -> tuple[Quantity, ...]:
         """The part's quantities; none if the run does not use the part."""
         cut_by = chosen_factors(config.thresholds, transposed)
         return cls.quantities_with(chosen_factors(config.noise, transposed), *cut_by)
 
     @classmethod
     def of(cls, place: Place, data: Levels | None) -> Self:
-        """Make a chain's instance of the part; None if the run does not use the part. Collective."""
+        """Make a chain's instance of the part; None if the run does not use the part.
+
+        Collective.
+        """
         config, transposed = place.config, place.transposed
         factors = chosen_factors(config.noise, transposed)
         cut_by = chosen_factors(config.thresholds, transposed)
@@ -230,14 +272,17 @@ class Law(Part):
 
     @staticmethod
     def bias_mean(mean: float) -> float:
-        """Prior mean of a bias, given the training mean, which biases must account for if it is not subtracted."""
+        """Prior mean of a bias, given the training mean, which biases must account for if it is not
+        subtracted.
+        """
         return 0.0
 
     # ------------------------------------------------------------------ settings and ratings files
 
     @classmethod
     def check(cls, config: Any) -> None:
-        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that the part cannot be combined with.
+        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that the part cannot be
+        combined with.
 
         Here: settings that the likelihood does not use, unless they have their neutral values.
         """
@@ -250,7 +295,9 @@ class Law(Part):
         unused |= {} if cls.is_linear else {"scale": "identity"}
         wrong = [name for name, value in unused.items() if getattr(config, name) != value]
         if wrong:
-            raise InputError(f"the {config.likelihood} likelihood has no use for {named(wrong[0])}: leave it out")
+            raise InputError(
+                f"the {config.likelihood} likelihood has no use for {named(wrong[0])}: leave it out"
+            )
 
     @classmethod
     def check_new(cls, values: Array, minimum: float) -> None:
@@ -260,19 +307,26 @@ class Law(Part):
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
         """Yield warnings if this likelihood may not suit the values in a ratings file."""
         if ratings.minimum == ratings.maximum:
-            yield f"all ratings are {ratings.minimum:g}: if they are clicks, try --likelihood all-cells"
+            yield (
+                f"all ratings are {ratings.minimum:g}: if they are clicks, try --likelihood"
+                " all-cells"
+            )
 
     @classmethod
     def levels_of(cls, ratings: Ratings) -> Float64 | None:
-        """Levels of the training ratings, (R,) float64, if this likelihood has thresholds between levels; else None."""
+        """Levels of the training ratings, (R,) float64, if this likelihood has thresholds between
+        levels; else None.
+        """
         return None
 
     @classmethod
     def codes(cls, values: Array, levels: Float64 | None) -> Array:
-        """Ratings as this likelihood encodes them: the index of the nearest level, 1 for clicks, else the value."""
+        """Ratings as this likelihood encodes them: the index of the nearest level, 1 for clicks,
+        else the value.
+        """
         return values
 
-    # ------------------------------------------------------------------ the scale, here the identity
+    # ----------------------------------------------------------------- the scale, here the identity
 
     @classmethod
     def scaled(cls, values: Array) -> Array:
@@ -286,14 +340,18 @@ class Law(Part):
 
     @classmethod
     def point(cls, mean: Array, variance: Array | float) -> Array:
-        """Predictions of ratings, given mean and variance of their predictive distributions on the scale."""
+        """Predictions of ratings, given mean and variance of their predictive distributions on the
+        scale.
+        """
         return mean
 
     # ------------------------------------------------------------------ properties
 
     @classmethod
     def is_conditionally_gaussian(cls) -> bool:
-        """Whether a row is normal given the other factor and the ratings: true if `statistics` is overridden."""
+        """Whether a row is normal given the other factor and the ratings: true if `statistics` is
+        overridden.
+        """
         return cls.statistics is not Law.statistics
 
     @classmethod
@@ -303,19 +361,26 @@ class Law(Part):
 
     @classmethod
     def has_score(cls) -> bool:
-        """Whether effects of groups can use the scores of single ratings: true if `scores` is overridden."""
+        """Whether effects of groups can use the scores of single ratings: true if `scores` is
+        overridden.
+        """
         return cls.scores is not Law.scores
 
     @property
     def shape(self) -> tuple[float, ...]:
         """Current values of the parameters that `shape_of` reads from draws."""
-        shared = {quantity.name: value for sampled in self.replicated for quantity, value in sampled.drawn()}
+        shared = {
+            quantity.name: value
+            for sampled in self.replicated
+            for quantity, value in sampled.drawn()
+        }
         values = self.shape_of(shared)
         return () if values is None else tuple(values.tolist())
 
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64 | None:
-        """A draw's parameters, (m,), that predictions need in addition to mean and variance; None if there are none.
+        """A draw's parameters, (m,), that predictions need in addition to mean and variance; None
+        if there are none.
 
         Parameters
         ----------
@@ -369,7 +434,9 @@ class Law(Part):
         """Recompute derived fields of rows, after other fields or `replicated` have changed."""
 
     @abstractmethod
-    def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
+    def add_gradient(
+        self, cell: RatingsCell, position: str, out: str, scale: float, share: float
+    ) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks.
 
         Parameters
@@ -379,40 +446,46 @@ class Law(Part):
         position, out : str
             Field with the state, and field to which the gradient is added.
         scale : float
-            tau / p_t, where p_t is the probability of this part of the data; 1 for a gradient over all data, which is
-            multiplied by tau later.
+            tau / p_t, where p_t is the probability of this part of the data; 1 for a gradient over
+            all data, which is multiplied by tau later.
         share : float
-            Weight of this cell's terms in the sums over the sweep, such as those from which noise scales are drawn; 0
-            to leave the sums unchanged.
+            Weight of this cell's terms in the sums over the sweep, such as those from which noise
+            scales are drawn; 0 to leave the sums unchanged.
 
         Returns
         -------
         float
-            Sum of squared errors, each times g_i g'_j, from which the noise draws tau; not used for likelihoods without
-            noise, or whose `draw_shared` draws tau.
+            Sum of squared errors, each times g_i g'_j, from which the noise draws tau; not used for
+            likelihoods without noise, or whose `draw_shared` draws tau.
         """
 
     def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
-        """Score at noise precision 1, which effects of groups use if rows are not Gaussian, and its arguments.
+        """Score at noise precision 1, which effects of groups use if rows are not Gaussian, and its
+        arguments.
 
         Returns
         -------
         score : Score
             Source code of a rating's score, the same for all cells.
         terms : (m, nnz) float32
-            Its m arguments other than eta, for each training rating of the cell. They can depend only on fields in
-            `drawn`, as the cell's column block has no other fields.
+            Its m arguments other than eta, for each training rating of the cell. They can depend
+            only on fields in `drawn`, as the cell's column block has no other fields.
         """
         raise NotImplementedError
 
     def row_scale(self, block: ParameterBlock) -> Float32:
         """Field ``weight`` of a block's rows, (n,) float32; 1 if rows have no noise scales."""
-        return block.row(WEIGHT.name) if self.heteroscedastic else np.ones(len(block.counts), np.float32)
+        return (
+            block.row(WEIGHT.name)
+            if self.heteroscedastic
+            else np.ones(len(block.counts), np.float32)
+        )
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.
 
-        A rating's Fisher information on its predictor is taken to be tau g_i g'_j, also by likelihoods without noise.
+        A rating's Fisher information on its predictor is taken to be tau g_i g'_j, also by
+        likelihoods without noise.
         """
         return self.row_scale(block)
 
@@ -420,9 +493,12 @@ class Law(Part):
         """Store each row's sum of squared errors, (n,), weighted by the other factor's scales g."""
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, the sums of its ratings' weights in the information, and of their squares. Collective.
+        """For every row, the sums of its ratings' weights in the information, and of their squares.
 
-        Here: a rating's weight is g_i g'_j. If all weights are 1, both sums are the number of ratings, (n,) float32.
+        Collective.
+
+        Here: a rating's weight is g_i g'_j. If all weights are 1, both sums are the number of
+        ratings, (n,) float32.
         """
         if self.heteroscedastic:
             return self.weighted_counts(circulation)
@@ -431,7 +507,9 @@ class Law(Part):
 
     @staticmethod
     def weighted_counts(circulation: Circulation, power: int = 1) -> tuple[Counts, Counts]:
-        """Return `counts` if a rating's weight is the product of both rows' ``weight`` to this power. Collective."""
+        """Return `counts` if a rating's weight is the product of both rows' ``weight`` to this
+        power. Collective.
+        """
         blocks = list(circulation.blocks())
         for block in blocks:
             block.arrays["sums"] = np.zeros((len(block.counts), 2), np.float32)
@@ -439,17 +517,24 @@ class Law(Part):
             scales = (row.row("weight") ** power, column.row("weight") ** power)
             weigh_kernel()(*ratings.pattern, *scales, row["sums"], column["sums"])
         sums = {block: block.arrays.pop("sums") for block in blocks}
-        total, squares = ({block: np.ascontiguousarray(both[:, k]) for block, both in sums.items()} for k in (0, 1))
+        total, squares = (
+            {block: np.ascontiguousarray(both[:, k]) for block, both in sums.items()}
+            for k in (0, 1)
+        )
         return total, squares
 
     @staticmethod
-    def statistics(covariates: Float64, x: Float64, precision: Float64) -> tuple[Float64, Float64] | None:
-        """Sufficient statistics of a row's ratings given the other factor; None if rows are then not Gaussian.
+    def statistics(
+        covariates: Float64, x: Float64, precision: Float64
+    ) -> tuple[Float64, Float64] | None:
+        """Sufficient statistics of a row's ratings given the other factor; None if rows are then
+        not Gaussian.
 
         Parameters
         ----------
         covariates : (n, D) float64
-            Covariates phi_j = (H_j, 1) of the row's n ratings, by which their predictors multiply the row.
+            Covariates phi_j = (H_j, 1) of the row's n ratings, by which their predictors multiply
+            the row.
         x : (n,) float64
             Ratings, less the other terms of their predictors.
         precision : (n,) float64
@@ -466,8 +551,11 @@ class Law(Part):
 
     @classmethod
     @abstractmethod
-    def log_likelihood_at(cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None) -> Float64:
-        """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not Gaussian.
+    def log_likelihood_at(
+        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
+    ) -> Float64:
+        """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not
+        Gaussian.
 
         Parameters
         ----------
@@ -476,29 +564,38 @@ class Law(Part):
         eta : (n,) float64
             Predictors.
         scale : (n,) float64
-            Product of the row's scale, the column's scale (1 for rows without scales) and the noise precision.
+            Product of the row's scale, the column's scale (1 for rows without scales) and the noise
+            precision.
         thresholds : (R - 1,) or (n, R - 1) float, or None
-            Thresholds between levels, either the same for all ratings or one row for each rating. For likelihoods
-            without levels, the draw's `shape_of`.
+            Thresholds between levels, either the same for all ratings or one row for each rating.
+            For likelihoods without levels, the draw's `shape_of`.
         """
 
     # ------------------------------------------------------------------ all pairs, rated or not
 
     def add_gradient_of_all(self, circulation: Circulation, position: str, out: str) -> None:
-        """Add the gradient of the energy's sum over all pairs, at noise precision 1, to all `out`. Collective.
+        """Add the gradient of the energy's sum over all pairs, at noise precision 1, to all `out`.
+
+        Collective.
 
         Here: there is no such sum.
         """
 
     def curvature_of_all(self, shape: tuple[int, int]) -> float:
-        """Bound on a row's curvature from the sum over all pairs, in units of the mean square of the covariates.
+        """Bound on a row's curvature from the sum over all pairs, in units of the mean square of
+        the covariates.
 
         `shape` is the number of rows and of columns of the rating matrix.
         """
         return 0.0
 
-    def gram_of_all(self, circulation: Circulation, position: str, factor: Factor) -> Float32 | None:
-        """Precision (D, D) of a factor's rows from the sum over all pairs, at noise precision 1. Collective."""
+    def gram_of_all(
+        self, circulation: Circulation, position: str, factor: Factor
+    ) -> Float32 | None:
+        """Precision (D, D) of a factor's rows from the sum over all pairs, at noise precision 1.
+
+        Collective.
+        """
         return None
 
     def common_precision(
@@ -533,16 +630,24 @@ class Law(Part):
         return self.heteroscedastic or not self.is_linear
 
     @abstractmethod
-    def state(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> State:
-        """Distributions of q ratings at one state, given their predictors and their rows and columns in the cell."""
+    def state(
+        self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float
+    ) -> State:
+        """Distributions of q ratings at one state, given their predictors and their rows and
+        columns in the cell.
+        """
 
     @abstractmethod
     def log_likelihood(self, x: Float32, state: State) -> float:
-        """Sum of the log densities of ratings, given their distributions; all may share one variance, (1,)."""
+        """Sum of the log densities of ratings, given their distributions; all may share one
+        variance, (1,).
+        """
 
     @classmethod
     @abstractmethod
-    def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
+    def predictive(
+        cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
+    ) -> Predictive:
         """Posterior predictive distributions of ratings: mixtures over draws of their predictors.
 
         Parameters
@@ -556,8 +661,12 @@ class Law(Part):
 
     @classmethod
     @abstractmethod
-    def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
-        """Posterior distributions of the expected ratings, without noise; parameters as for `predictive`."""
+    def expectation(
+        cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
+    ) -> Predictive:
+        """Posterior distributions of the expected ratings, without noise; parameters as for
+        `predictive`.
+        """
 
     @classmethod
     @abstractmethod
@@ -568,21 +677,28 @@ class Law(Part):
 class Likelihood(Law):
     """Distribution of a rating that is determined by its mean, its variance and `shape`."""
 
-    #: d log density / d eta at noise precision 1: a formula in x and eta (`dsgmcmc.kernels.formula`).
+    #: d log density / d eta at noise precision 1: a formula in x and eta
+    #: (`dsgmcmc.kernels.formula`).
     score: ClassVar[str]
     #: Class of the predictive distributions, mixtures over draws.
     mixture: ClassVar[type[Mixture]] = Mixture
 
-    def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
+    def add_gradient(
+        self, cell: RatingsCell, position: str, out: str, scale: float, share: float
+    ) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
-        kernel = gradient_kernel(self.rank, self.biases, score=self.score, offset=cell.ratings.offsets is not None)
+        kernel = gradient_kernel(
+            self.rank, self.biases, score=self.score, offset=cell.ratings.offsets is not None
+        )
         return float(kernel(*cell.arguments(position, out), np.float32(scale)))
 
     @classmethod
     def has_score(cls) -> bool:
-        """Whether effects of groups can use the scores of single ratings: true if `scores` is overridden.
+        """Whether effects of groups can use the scores of single ratings: true if `scores` is
+        overridden.
 
-        Here: also true if `add_gradient` is not overridden, so that the gradient follows the formula `score`.
+        Here: also true if `add_gradient` is not overridden, so that the gradient follows the
+        formula `score`.
         """
         return cls.scores is not Likelihood.scores or cls.add_gradient is Likelihood.add_gradient
 
@@ -600,7 +716,9 @@ class Likelihood(Law):
     @staticmethod
     @abstractmethod
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
-        """Variance of a rating given its predictor and its noise variance 1 / (tau g g'), elementwise."""
+        """Variance of a rating given its predictor and its noise variance 1 / (tau g g'),
+        elementwise.
+        """
 
     @staticmethod
     @abstractmethod
@@ -609,35 +727,64 @@ class Likelihood(Law):
 
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
-        """Probability that a rating is at most `x`, elementwise; not needed if `components` returns another class."""
+        """Probability that a rating is at most `x`, elementwise; not needed if `components` returns
+        another class.
+        """
         raise NotImplementedError
 
-    def state(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> State:
-        """Distributions of q ratings at one state, given their predictors and their rows and columns in the cell."""
+    def state(
+        self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float
+    ) -> State:
+        """Distributions of q ratings at one state, given their predictors and their rows and
+        columns in the cell.
+        """
         noise: Float32 | float = 1 / tau
         if self.heteroscedastic:
-            precision = np.float32(tau) * self.row_scale(cell.row)[rows] * self.row_scale(cell.column)[columns]
+            precision = (
+                np.float32(tau)
+                * self.row_scale(cell.row)[rows]
+                * self.row_scale(cell.column)[columns]
+            )
             noise = np.reciprocal(precision, dtype=np.float32)
         shape = self.shape
-        return State(self.mean(eta, *shape), self.variance(eta, noise, *shape), np.zeros((len(eta), 0), np.float32))
+        return State(
+            self.mean(eta, *shape),
+            self.variance(eta, noise, *shape),
+            np.zeros((len(eta), 0), np.float32),
+        )
 
     def log_likelihood(self, x: Float32, state: State) -> float:
-        """Sum of the log densities of ratings, given their distributions; all may share one variance, (1,)."""
+        """Sum of the log densities of ratings, given their distributions; all may share one
+        variance, (1,).
+        """
         logs = self.log_density(x, state.mean, np.asarray(state.variance), *self.shape)
         return float(logs.sum(dtype=np.float64))
 
     @classmethod
-    def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
+    def predictive(
+        cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
+    ) -> Predictive:
         """Posterior predictive distributions of ratings: mixtures over draws of their predictors."""
         shares, nodes = zip(*draws.over_effects(), strict=True)
-        eta, noise = (np.concatenate([getattr(node, name) for node in nodes], axis=1) for name in ("eta", "noise"))
-        weights = np.concatenate([share * node.weights for share, node in zip(shares, nodes, strict=True)])
-        law, mean, variance, shape = cls.components(eta.astype(np.float64), noise, cls._shapes(list(nodes)))
+        eta, noise = (
+            np.concatenate([getattr(node, name) for node in nodes], axis=1)
+            for name in ("eta", "noise")
+        )
+        weights = np.concatenate(
+            [share * node.weights for share, node in zip(shares, nodes, strict=True)]
+        )
+        law, mean, variance, shape = cls.components(
+            eta.astype(np.float64), noise, cls._shapes(list(nodes))
+        )
         return cls.mixture(law, mean, variance, weights, centre, levels, shape)
 
     @classmethod
-    def log_likelihood_at(cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None) -> Float64:
-        """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not Gaussian."""
+    def log_likelihood_at(
+        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
+    ) -> Float64:
+        """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not
+        Gaussian.
+        """
         shape = () if thresholds is None else thresholds
         variance = np.asarray(cls.variance(eta, 1 / np.asarray(scale), *shape), np.float64)
         return np.asarray(cls.log_density(x, cls.mean(eta, *shape), variance, *shape), np.float64)
@@ -646,20 +793,28 @@ class Likelihood(Law):
     def components(
         cls, eta: Float64, noise: Array, shape: Sequence[Array]
     ) -> tuple[type[LawOfMoments], Array, Array, Sequence[Array]]:
-        """Components of a mixture over draws: class of the distribution, means, variances, further parameters."""
+        """Components of a mixture over draws: class of the distribution, means, variances, further
+        parameters.
+        """
         return cls, cls.mean(eta, *shape), np.asarray(cls.variance(eta, noise, *shape)), shape
 
     @classmethod
     def _shapes(cls, nodes: Sequence[PredictorDraws]) -> list[Float64]:
-        """Each parameter in `shape` at all quadrature nodes, (q or 1, nodes times draws); (1, 1) if draws lack them."""
+        """Each parameter in `shape` at all quadrature nodes, (q or 1, nodes times draws); (1, 1) if
+        draws lack them.
+        """
         shapes = [node.shape for node in nodes if node.shape is not None]
         if not shapes:
             return [np.full((1, 1), start) for start in cls.starts.values()]
         return list(np.moveaxis(np.concatenate(shapes, axis=1), 2, 0))
 
     @classmethod
-    def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
-        """Posterior distributions of the expected ratings, without noise; parameters as for `predictive`."""
+    def expectation(
+        cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
+    ) -> Predictive:
+        """Posterior distributions of the expected ratings, without noise; parameters as for
+        `predictive`.
+        """
         nodes, draws = draws.over_effects(), draws.known()
         mean = np.zeros_like(draws.eta)
         for share, node in nodes:

@@ -1,11 +1,12 @@
-r"""Gaussian ratings: x_ij ~ N(eta_ij, 1 / tau), or with variance 1 / (tau g_i g'_j) for noise scales of users or items.
+r"""Gaussian ratings: x_ij ~ N(eta_ij, 1 / tau), or with variance 1 / (tau g_i g'_j) for noise
+scales of users or items.
 
-The score is tau (x - eta). The model is conjugate: given one factor, the other factor's rows are Gaussian. The ratings
-of row i add tau sum_j phi_j phi_j^T to its precision, with phi_j = (H_j, 1), and tau sum_j (x_ij - b_j) phi_j to the
-product of precision and mean.
+The score is tau (x - eta). The model is conjugate: given one factor, the other factor's rows are
+Gaussian. The ratings of row i add tau sum_j phi_j phi_j^T to its precision, with phi_j = (H_j, 1),
+and tau sum_j (x_ij - b_j) phi_j to the product of precision and mean.
 
-The noise scales g are field ``weight`` of a block, of width 1. Field ``row_error`` sums, over a sweep, every row's
-squared errors, each times the other factor's scale.
+The noise scales g are field ``weight`` of a block, of width 1. Field ``row_error`` sums, over a
+sweep, every row's squared errors, each times the other factor's scale.
 """
 
 from __future__ import annotations
@@ -45,12 +46,17 @@ class Gaussian(Normal, Likelihood):
         """
         yield from super().warnings_for_data(ratings, likelihood)
         if (values := ratings.levels(2)) is not None and len(values) == 2:
-            found = f"--likelihood {likelihood} has wrong intervals for ratings {values[0]:g} and {values[1]:g}"
+            found = (
+                f"--likelihood {likelihood} has wrong intervals for ratings {values[0]:g} and"
+                f" {values[1]:g}"
+            )
             yield f"{found}: try --likelihood ordinal-logit"
 
     # ------------------------------------------------------------------ training ratings
 
-    def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
+    def add_gradient(
+        self, cell: RatingsCell, position: str, out: str, scale: float, share: float
+    ) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks.
 
         The squared error of a rating is multiplied by g_i g'_j.
@@ -58,7 +64,10 @@ class Gaussian(Normal, Likelihood):
         if not self.heteroscedastic:
             return super().add_gradient(cell, position, out, scale, share)
         blocks = (cell.row, cell.column)
-        weights, errors = [block.row("weight") for block in blocks], [np.zeros(len(block.counts)) for block in blocks]
+        weights, errors = (
+            [block.row("weight") for block in blocks],
+            [np.zeros(len(block.counts)) for block in blocks],
+        )
         kernel = gradient_kernel(self.rank, self.biases, weighted=True, score=self.score)
         total = kernel(*cell.arguments(position, out), *weights, *errors, np.float32(scale))
         if share:
@@ -73,29 +82,38 @@ class Gaussian(Normal, Likelihood):
 
     @staticmethod
     def statistics(covariates: Float64, x: Float64, precision: Float64) -> tuple[Float64, Float64]:
-        """Sufficient statistics of a row's ratings given the other factor; None if rows are then not Gaussian."""
+        """Sufficient statistics of a row's ratings given the other factor; None if rows are then
+        not Gaussian.
+        """
         return (covariates.T * precision) @ covariates, covariates.T @ (precision * x)
 
     # ------------------------------------------------------------------ new ratings
 
     @staticmethod
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
-        """Variance of a rating given its predictor and its noise variance 1 / (tau g g'), elementwise."""
+        """Variance of a rating given its predictor and its noise variance 1 / (tau g g'),
+        elementwise.
+        """
         return noise
 
     def log_likelihood(self, x: Float32, state: State) -> float:
-        """Sum of the log densities of ratings, given their distributions; all may share one variance, (1,).
+        """Sum of the log densities of ratings, given their distributions; all may share one
+        variance, (1,).
 
         The logarithm of a variance that all ratings share is computed once.
         """
         variance = np.atleast_1d(state.variance)
         squares = np.square(state.mean - x)
         squares /= variance
-        logs = np.log(2 * np.pi * variance).sum(dtype=np.float64) * (1 if len(variance) == len(x) else len(x))
+        logs = np.log(2 * np.pi * variance).sum(dtype=np.float64) * (
+            1 if len(variance) == len(x) else len(x)
+        )
         return -0.5 * float(logs + squares.sum(dtype=np.float64))
 
     @classmethod
-    def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
+    def predictive(
+        cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
+    ) -> Predictive:
         """Posterior predictive distributions of ratings: mixtures over draws of their predictors.
 
         Here: the variance of a predictor's unknown terms is added to the noise variance.
@@ -104,6 +122,10 @@ class Gaussian(Normal, Likelihood):
         return cls.mixture(cls, draws.eta, noise + draws.spread, draws.weights, centre, levels)
 
     @classmethod
-    def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
-        """Posterior distributions of the expected ratings, without noise; parameters as for `predictive`."""
+    def expectation(
+        cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
+    ) -> Predictive:
+        """Posterior distributions of the expected ratings, without noise; parameters as for
+        `predictive`.
+        """
         return Scores(draws.eta, draws.spread, draws.weights, centre)

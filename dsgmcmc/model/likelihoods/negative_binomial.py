@@ -1,38 +1,43 @@
-r"""Counts: x_ij is negative binomial, with mean m_ij = exp(eta_ij), dispersion r, and variance m + m^2 / r.
+r"""Counts: x_ij is negative binomial, with mean m_ij = exp(eta_ij), dispersion r, and variance m +
+m^2 / r.
 
-r is at least 0.1 and at most 1,000, where the distribution is almost Poisson. If no training count is 0, zeros are
-taken never to be recorded, as in lists of the places that people have visited, and the distribution is truncated:
-conditional on x > 0. So with p_0 = (1 + m / r)^-r, the probability of 0, or p_0 = 0 without truncation,
+r is at least 0.1 and at most 1,000, where the distribution is almost Poisson. If no training count
+is 0, zeros are taken never to be recorded, as in lists of the places that people have visited, and
+the distribution is truncated: conditional on x > 0. So with p_0 = (1 + m / r)^-r, the probability
+of 0, or p_0 = 0 without truncation,
 
-    log p = lgamma(x + r) - lgamma(r) - lgamma(x + 1) + x log(m / r) - (x + r) log(1 + m / r) - log(1 - p_0)
-    d log p / d log m = (x - m / (1 - p_0)) / (1 + m / r)
+    log p = lgamma(x + r) - lgamma(r) - lgamma(x + 1) + x log(m / r) - (x + r) log(1 + m / r) -
+    log(1 - p_0) d log p / d log m = (x - m / (1 - p_0)) / (1 + m / r)
 
-The derivative is between -r and x, and the curvature in log m is at most (x + r) / 4. The Fisher information on log m
-is Var(x) / (1 + m / r)^2: m / (1 + m / r) without truncation. But exp(eta) could overflow, and a row of few counts
-could lead to predictions far above all observed counts. So the expected value has a smooth ceiling M, 10 times the
-largest training count:
+The derivative is between -r and x, and the curvature in log m is at most (x + r) / 4. The Fisher
+information on log m is Var(x) / (1 + m / r)^2: m / (1 + m / r) without truncation. But exp(eta)
+could overflow, and a row of few counts could lead to predictions far above all observed counts. So
+the expected value has a smooth ceiling M, 10 times the largest training count:
 
     m = 1 / (exp(-eta) + 1 / M)      d log m / d eta = 1 - m / M
 
-which reduces m by about a tenth at the largest count. Ratings are not centred: half the logarithm of the mean training
-count is the prior mean and the initial value of each of the two biases.
+which reduces m by about a tenth at the largest count. Ratings are not centred: half the logarithm
+of the mean training count is the prior mean and the initial value of each of the two biases.
 
-*Metric.* The weight of a rating is i(y_i) i(y'_j) / i(y), where i(y) is the information at mean count y and the current
-r. The mean counts y_i, y'_j and y are over the rating's row, over its column, and over all ratings. Means of rows may
-differ a thousandfold. In y_i and y'_j, the total X of a row or column is replaced by X + 4 sqrt(X + 1) + 6, an upper
-limit of the expected totals that are plausible given X, because the energy of rows with few counts is steep in the
-tails of the posterior. In addition, kicks are bounded (`dsgmcmc.samplers.underdamped`).
+*Metric.* The weight of a rating is i(y_i) i(y'_j) / i(y), where i(y) is the information at mean
+count y and the current r. The mean counts y_i, y'_j and y are over the rating's row, over its
+column, and over all ratings. Means of rows may differ a thousandfold. In y_i and y'_j, the total X
+of a row or column is replaced by X + 4 sqrt(X + 1) + 6, an upper limit of the expected totals that
+are plausible given X, because the energy of rows with few counts is steep in the tails of the
+posterior. In addition, kicks are bounded (`dsgmcmc.samplers.underdamped`).
 
-*Dispersion.* With R(x) = lgamma(x + r) - lgamma(r) - x log r, which follows from a table of the training counts, log p
-depends on r through R and T = -(x + r) log(1 + m / r) - log(1 - p_0). The pass that computes the gradient also adds up
-T at several dispersions about r (`NODES`), so that log p of all counts is known between them as a polynomial of log r.
-r is drawn without another pass over the ratings, by `METROPOLIS_STEPS` Metropolis steps in log r, whose sizes vary from
-0.3 / sqrt(N) to 100 / sqrt(N). The steps stay in an interval that is half as wide as the range of the nodes. Its
-position relative to the current r is uniform. This amounts to a random division of the line into such intervals, which
-leaves the posterior invariant. Prior: log r ~ N(log 10, 2^2).
+*Dispersion.* With R(x) = lgamma(x + r) - lgamma(r) - x log r, which follows from a table of the
+training counts, log p depends on r through R and T = -(x + r) log(1 + m / r) - log(1 - p_0). The
+pass that computes the gradient also adds up T at several dispersions about r (`NODES`), so that log
+p of all counts is known between them as a polynomial of log r. r is drawn without another pass over
+the ratings, by `METROPOLIS_STEPS` Metropolis steps in log r, whose sizes vary from 0.3 / sqrt(N) to
+100 / sqrt(N). The steps stay in an interval that is half as wide as the range of the nodes. Its
+position relative to the current r is uniform. This amounts to a random division of the line into
+such intervals, which leaves the posterior invariant. Prior: log r ~ N(log 10, 2^2).
 
-The predictive distribution of a count is a mixture of negative binomial distributions over draws. If only moments are
-stored, as for test ratings, it is the negative binomial distribution with the stored mean and variance.
+The predictive distribution of a count is a mixture of negative binomial distributions over draws.
+If only moments are stored, as for test ratings, it is the negative binomial distribution with the
+stored mean and variance.
 """
 
 from __future__ import annotations
@@ -51,7 +56,15 @@ from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
-from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, Likelihood, State, metropolis, score_terms
+from dsgmcmc.model.likelihoods.base import (
+    LINK_WIDTH,
+    Counts,
+    Levels,
+    Likelihood,
+    State,
+    metropolis,
+    score_terms,
+)
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.predictive.mixture import CountMixture, LawOfMoments
@@ -73,18 +86,26 @@ NODES = np.array([-0.3, -0.15, 0.0, 0.15, 0.3])  # nodes in log r, relative to i
 def rate_of(eta: Array, ceiling: Array | float) -> Array:
     """Expected values m, elementwise, given predictors and the ceiling M."""
     eta = np.asarray(eta)
-    return np.asarray(1 / (np.exp(np.minimum(-eta, eta.dtype.type(80))) + 1 / np.asarray(ceiling, eta.dtype)))
+    return np.asarray(
+        1 / (np.exp(np.minimum(-eta, eta.dtype.type(80))) + 1 / np.asarray(ceiling, eta.dtype))
+    )
 
 
 def log_zero(mean: Array, dispersion: Array) -> Float64:
-    """Log probability of a count of 0 before any truncation, given the mean and the dispersion (may be infinite)."""
+    """Log probability of a count of 0 before any truncation, given the mean and the dispersion (may
+    be infinite).
+    """
     poisson = np.isinf(dispersion)
     size = np.where(poisson, 1.0, dispersion)
-    return np.asarray(np.where(poisson, -np.asarray(mean, np.float64), -size * np.log1p(mean / size)))
+    return np.asarray(
+        np.where(poisson, -np.asarray(mean, np.float64), -size * np.log1p(mean / size))
+    )
 
 
 def moments_above_zero(rate: Array, dispersion: Array) -> tuple[Float64, Float64]:
-    """Mean and variance of counts above 0, given expected values and dispersions before the truncation."""
+    """Mean and variance of counts above 0, given expected values and dispersions before the
+    truncation.
+    """
     m = np.maximum(np.asarray(rate, np.float64), 1e-9)
     mean = m / -np.expm1(log_zero(m, dispersion))
     return mean, np.maximum(mean * (1 + m + m / dispersion - mean), 0.0)
@@ -93,8 +114,8 @@ def moments_above_zero(rate: Array, dispersion: Array) -> tuple[Float64, Float64
 def rate_above_zero(mean: Array, dispersion: Array) -> Float64:
     """Expected values before the truncation, given the means of counts above 0 and the dispersions.
 
-    Newton's method approaches log m from above: the mean of counts above 0 is a convex function of log m, with slope
-    variance / (1 + m / r).
+    Newton's method approaches log m from above: the mean of counts above 0 is a convex function of
+    log m, with slope variance / (1 + m / r).
     """
     mean = np.maximum(np.asarray(mean, np.float64), 1 + 1e-6)
     rate = mean + 0.0 * dispersion
@@ -108,10 +129,12 @@ def rate_above_zero(mean: Array, dispersion: Array) -> Float64:
 
 
 def matched_above_zero(mean: Float64, variance: Float64) -> tuple[Float64, Float64]:
-    """Expected values and dispersions before the truncation that give counts above 0 this mean and variance.
+    """Expected values and dispersions before the truncation that give counts above 0 this mean and
+    variance.
 
-    The truncation does not change a := E[x (x - 1)] / E[x] = m (1 + 1 / r). So r = m / (a - m), and m in (0, a) is
-    chosen so that the mean is right, or as close as possible if no such distribution has this mean and variance.
+    The truncation does not change a := E[x (x - 1)] / E[x] = m (1 + 1 / r). So r = m / (a - m), and
+    m in (0, a) is chosen so that the mean is right, or as close as possible if no such distribution
+    has this mean and variance.
     """
     mean = np.maximum(mean, 1 + 1e-6)
     a = np.maximum((variance + mean**2) / mean - 1, 1e-6)
@@ -138,19 +161,26 @@ def information(mean: Array, dispersion: float, truncated: bool) -> Float64:
 
 
 def plain_tail(
-    whole: Float64, mean: Array, dispersion: Array, gamma: Callable[..., Array], beta: Callable[..., Array]
+    whole: Float64,
+    mean: Array,
+    dispersion: Array,
+    gamma: Callable[..., Array],
+    beta: Callable[..., Array],
 ) -> Float64:
-    """Probability, before any truncation, of counts up to `whole` or above it, by functions of SciPy for this tail."""
+    """Probability, before any truncation, of counts up to `whole` or above it, by functions of
+    SciPy for this tail.
+    """
     k, poisson = np.clip(whole, 0, 1e15) + 1.0, np.isinf(dispersion)
     size = np.where(poisson, 1.0, dispersion)
     return np.asarray(np.where(poisson, gamma(k, mean), beta(size, k, size / (size + mean))))
 
 
 class NegativeBinomialLaw:
-    """Negative binomial distributions, given expected values m and dispersions r before any truncation.
+    """Negative binomial distributions, given expected values m and dispersions r before any
+    truncation.
 
-    The variance before truncation is m + m^2 / r; r is infinite for a Poisson distribution. `least` is 0, or 1 if a
-    count of 0 cannot occur: probabilities are then conditional on a count above 0.
+    The variance before truncation is m + m^2 / r; r is infinite for a Poisson distribution. `least`
+    is 0, or 1 if a count of 0 cannot occur: probabilities are then conditional on a count above 0.
     """
 
     @staticmethod
@@ -184,7 +214,9 @@ class NegativeBinomialLaw:
         k, m, r, least = np.broadcast_arrays(x, *shape)
         poisson = np.isinf(r)
         size = np.where(poisson, 1.0, r)
-        log_p: Array = gammaln(k + size) - gammaln(size) + xlogy(k, m / (size + m)) - size * np.log1p(m / size)
+        log_p: Array = (
+            gammaln(k + size) - gammaln(size) + xlogy(k, m / (size + m)) - size * np.log1p(m / size)
+        )
         log_p = np.where(poisson, xlogy(k, m) - m, log_p) - gammaln(k + 1.0)
         if np.any(least > 0):
             log_p = np.where(least > 0, log_p - np.log(-np.expm1(log_zero(m, r))), log_p)
@@ -196,12 +228,21 @@ class NegativeBinomialMixture(CountMixture):
     """Mixtures of negative binomial distributions."""
 
     def at_least(self, bound: float) -> Float64:
-        """Probability of a rating of at least `bound`; here from the upper tail, where it loses no digits."""
-        return np.asarray(NegativeBinomialLaw.above(np.full((1, 1), np.ceil(bound) - 1), *self.shape) @ self.weights)
+        """Probability of a rating of at least `bound`; here from the upper tail, where it loses no
+        digits.
+        """
+        return np.asarray(
+            NegativeBinomialLaw.above(np.full((1, 1), np.ceil(bound) - 1), *self.shape)
+            @ self.weights
+        )
 
     def log_probability(self, x: Array) -> Float64:
-        """Log probability of the level nearest to each rating; minus infinity for a count of 0 that cannot occur."""
-        return np.where(np.asarray(x) < self.shape[2].max(axis=1), -np.inf, super().log_probability(x))
+        """Log probability of the level nearest to each rating; minus infinity for a count of 0 that
+        cannot occur.
+        """
+        return np.where(
+            np.asarray(x) < self.shape[2].max(axis=1), -np.inf, super().log_probability(x)
+        )
 
 
 # ---------------------------------------------------------------------- kernels
@@ -217,7 +258,11 @@ def _source(truncated: bool) -> Shaped:
     lines = [_EXPECTED, *(f"rise{k} = log1p32(m / r{k})" for k in nodes)]
     if truncated:
         lines += [f"above{k} = positive32(r{k} * rise{k})" for k in nodes]
-        name, expected, known = "negative_binomial_above", "m / above2", [f" - log32(above{k})" for k in nodes]
+        name, expected, known = (
+            "negative_binomial_above",
+            "m / above2",
+            [f" - log32(above{k})" for k in nodes],
+        )
     lines += [f"e = (x - {expected}) * (float32(1) - m * one_over_top) * r2 / (r2 + m)"]
     tallies = tuple(f"-(x + r{k}) * rise{k}{known[k]}" for k in nodes)
     return Shaped(name, "\n".join(lines), ("one_over_top", *(f"r{k}" for k in nodes)), tallies)
@@ -244,10 +289,14 @@ EFFECTS = {
 
 @dataclass
 class Dispersion(Sampled):
-    """Dispersion r, ceiling M and least possible count, (1,) float64 each; the last two follow from training counts."""
+    """Dispersion r, ceiling M and least possible count, (1,) float64 each; the last two follow from
+    training counts.
+    """
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
-        "dispersion": hyperparameter("dispersion", "dispersion of the counts about their means", dims=("one",)),
+        "dispersion": hyperparameter(
+            "dispersion", "dispersion of the counts about their means", dims=("one",)
+        ),
         "ceiling": Quantity("counts.ceiling", ("one",), positive=True),
         "least": Quantity("counts.least", ("one",)),
     }
@@ -282,7 +331,10 @@ def draw_dispersion(dispersion: float, sums: Float64, table: Levels, rng: Genera
     def log_density(moved: Float64) -> float:
         move = moved.item()
         at = centre + move
-        if abs(move - middle) > NODES[-1] / 2 or not DISPERSION_BOUNDS[0] <= exp(at) <= DISPERSION_BOUNDS[1]:
+        if (
+            abs(move - middle) > NODES[-1] / 2
+            or not DISPERSION_BOUNDS[0] <= exp(at) <= DISPERSION_BOUNDS[1]
+        ):
             return -inf
         log_likelihood = 0.0
         for term in reversed(terms):
@@ -301,9 +353,15 @@ def not_counts(values: Array) -> Array:
 
 
 class NegativeBinomial(Likelihood):
-    """Counts, with the logarithm as link; `shape` is the dispersion, the ceiling, and the least possible count."""
+    """Counts, with the logarithm as link; `shape` is the dispersion, the ceiling, and the least
+    possible count.
+    """
 
-    starts: ClassVar[Mapping[str, float]] = {"dispersion": START_DISPERSION, "ceiling": 1e4, "least": 0.0}
+    starts: ClassVar[Mapping[str, float]] = {
+        "dispersion": START_DISPERSION,
+        "ceiling": 1e4,
+        "least": 0.0,
+    }
     parameters: Dispersion
     mixture = NegativeBinomialMixture
     sums_name = "dispersion"
@@ -314,8 +372,12 @@ class NegativeBinomial(Likelihood):
     defaults: ClassVar[dict[str, Any]] = {"noise_precision": 1.0}
 
     @classmethod
-    def quantities_with(cls, factors: tuple[Factor, ...], cut_by: Factor | None = None) -> tuple[Quantity, ...]:
-        """The quantities of a chain, given the factors whose rows have noise scales and, as `cut_by`, thresholds."""
+    def quantities_with(
+        cls, factors: tuple[Factor, ...], cut_by: Factor | None = None
+    ) -> tuple[Quantity, ...]:
+        """The quantities of a chain, given the factors whose rows have noise scales and, as
+        `cut_by`, thresholds.
+        """
         return Dispersion.about(())
 
     def _set_up(self, levels: Levels | None) -> None:
@@ -336,7 +398,9 @@ class NegativeBinomial(Likelihood):
 
     @staticmethod
     def bias_mean(mean: float) -> float:
-        """Prior mean of a bias, given the training mean, which biases must account for if it is not subtracted."""
+        """Prior mean of a bias, given the training mean, which biases must account for if it is not
+        subtracted.
+        """
         return log(mean) / 2
 
     @property
@@ -346,17 +410,25 @@ class NegativeBinomial(Likelihood):
 
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64:
-        """A draw's parameters, (m,), that predictions need in addition to mean and variance; None if there are none."""
-        return np.concatenate([shared[name] for name in ("dispersion", "counts.ceiling", "counts.least")])
+        """A draw's parameters, (m,), that predictions need in addition to mean and variance; None
+        if there are none.
+        """
+        return np.concatenate(
+            [shared[name] for name in ("dispersion", "counts.ceiling", "counts.least")]
+        )
 
     # ------------------------------------------------------------------ settings and ratings files
 
     @classmethod
     def check(cls, config: Any) -> None:
-        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that the part cannot be combined with."""
+        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that the part cannot be
+        combined with.
+        """
         super().check(config)
         if not config.biases:
-            raise InputError(f"{config.likelihood} has biases instead of a mean: leave out {named('no_biases')}")
+            raise InputError(
+                f"{config.likelihood} has biases instead of a mean: leave out {named('no_biases')}"
+            )
 
     @classmethod
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
@@ -365,11 +437,18 @@ class NegativeBinomial(Likelihood):
             for x in ratings.values(split):
                 wrong = not_counts(x)
                 if len(wrong):
-                    advice = f"use {named('likelihood')} gaussian or ordinal-logit, or prepare counts"
+                    advice = (
+                        f"use {named('likelihood')} gaussian or ordinal-logit, or prepare counts"
+                    )
                     needs = f"{config.likelihood} is for counts (0, 1, 2, ...): {advice}"
-                    raise InputError(f"{ratings.path} has a {split} rating of {wrong[0]:g}, but {needs}")
+                    raise InputError(
+                        f"{ratings.path} has a {split} rating of {wrong[0]:g}, but {needs}"
+                    )
         if ratings.maximum == 0:
-            raise InputError(f"{ratings.path}: all training ratings are 0, and {config.likelihood} needs positive ones")
+            raise InputError(
+                f"{ratings.path}: all training ratings are 0, and {config.likelihood} needs"
+                " positive ones"
+            )
 
     @classmethod
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
@@ -378,9 +457,15 @@ class NegativeBinomial(Likelihood):
         Here: also if test ratings have probability 0.
         """
         yield from super().warnings_for_data(ratings, likelihood)
-        if ratings.minimum > 0 and (zeros := sum(np.count_nonzero(x == 0) for x in ratings.values("test"))):
-            found = f"{zeros:,} of {ratings.nnz_test:,} test ratings are 0, and no training rating is"
-            advice = "these test ratings have probability 0; leave them out, or have zeros in training"
+        if ratings.minimum > 0 and (
+            zeros := sum(np.count_nonzero(x == 0) for x in ratings.values("test"))
+        ):
+            found = (
+                f"{zeros:,} of {ratings.nnz_test:,} test ratings are 0, and no training rating is"
+            )
+            advice = (
+                "these test ratings have probability 0; leave them out, or have zeros in training"
+            )
             yield f"{found}: counts then begin at 1, and {advice}"
 
     @classmethod
@@ -388,23 +473,35 @@ class NegativeBinomial(Likelihood):
         """Raise `InputError` for new ratings that are impossible, given the lowest training rating."""
         wrong = not_counts(values)
         if len(wrong):
-            raise InputError(f"{len(wrong)} new ratings are not counts (0, 1, 2, ...), as the run needs: {wrong[0]:g}")
+            raise InputError(
+                f"{len(wrong)} new ratings are not counts (0, 1, 2, ...), as the run needs:"
+                f" {wrong[0]:g}"
+            )
         if minimum > 0 and (zeros := np.count_nonzero(values == 0)):
             advice = "leave such ratings out, or sample again with zeros among the training ratings"
             reason = f"its counts begin at 1, and 0 has probability 0; {advice}"
-            raise InputError(f"{zeros} new ratings are 0, and no training rating of the run is: {reason}")
+            raise InputError(
+                f"{zeros} new ratings are 0, and no training rating of the run is: {reason}"
+            )
 
     # ------------------------------------------------------------------ training ratings
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set the part's fields in blocks and its shared parameters to their initial values."""
-        self.parameters = Dispersion(*(np.full(1, value) for value in (START_DISPERSION, self._top, self._least)))
+        self.parameters = Dispersion(
+            *(np.full(1, value) for value in (START_DISPERSION, self._top, self._least))
+        )
 
-    def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
+    def add_gradient(
+        self, cell: RatingsCell, position: str, out: str, scale: float, share: float
+    ) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
         has_offsets = cell.ratings.offsets is not None
         kernel = shaped_kernel(self.rank, self.biases, SOURCES[self._truncated], offset=has_offsets)
-        parameters, sums = np.array([1 / self._top, *self.dispersion * np.exp(NODES)], np.float32), np.zeros(len(NODES))
+        parameters, sums = (
+            np.array([1 / self._top, *self.dispersion * np.exp(NODES)], np.float32),
+            np.zeros(len(NODES)),
+        )
         kernel(*cell.arguments(position, out), parameters, sums, scale)
         if share:
             self.sums_of(cell.row.index)[:] += share * sums
@@ -412,7 +509,9 @@ class NegativeBinomial(Likelihood):
 
     def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
         """Score at noise precision 1, and its arguments: the count, 1 / M and r."""
-        return EFFECTS[self._truncated], score_terms(cell.ratings.values, 1 / self._top, self.dispersion)
+        return EFFECTS[self._truncated], score_terms(
+            cell.ratings.values, 1 / self._top, self.dispersion
+        )
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.
@@ -422,7 +521,9 @@ class NegativeBinomial(Likelihood):
         return block.row("weight")
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, the sums of its ratings' weights in the information, and of their squares. Collective.
+        """For every row, the sums of its ratings' weights in the information, and of their squares.
+
+        Collective.
 
         Here: a rating's weight is i(y_i) i(y'_j) / i(y).
         """
@@ -432,8 +533,14 @@ class NegativeBinomial(Likelihood):
         for cell in circulation.tour(("weight",), returning=("weight",)):
             ratings = cell.ratings
             for block, index in ((cell.row, ratings.rows), (cell.column, ratings.indices)):
-                block.row("weight")[:] += np.bincount(index, ratings.values, len(block.counts)).astype(np.float32)
-        partials = {"total": np.array([[row.row("weight").sum(dtype=np.float64)] for row, _ in circulation.pairs()])}
+                block.row("weight")[:] += np.bincount(
+                    index, ratings.values, len(block.counts)
+                ).astype(np.float32)
+        partials = {
+            "total": np.array(
+                [[row.row("weight").sum(dtype=np.float64)] for row, _ in circulation.pairs()]
+            )
+        }
         mean = float(circulation.ring.sum(partials)["total"][0]) / circulation.ratings.n_data
         r = self.dispersion
         average = information(np.array(mean), r, self._truncated)
@@ -446,26 +553,36 @@ class NegativeBinomial(Likelihood):
     # ------------------------------------------------------------------ draws of its parameter
 
     def sums(self, context: DrawContext) -> Named:
-        """Partial sums for `draw_shared`, each (local blocks, ...) in block order; None if the part needs none."""
+        """Partial sums for `draw_shared`, each (local blocks, ...) in block order; None if the part
+        needs none.
+        """
         return {"dispersion": self.block_sums(context.circulation)}
 
-    def draw_shared(self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator) -> None:
-        """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at the root.
+    def draw_shared(
+        self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator
+    ) -> None:
+        """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at
+        the root.
 
         Here: the dispersion.
         """
         assert self._table is not None
-        self.parameters.dispersion = np.full(1, draw_dispersion(self.dispersion, sums["dispersion"], self._table, rng))
+        self.parameters.dispersion = np.full(
+            1, draw_dispersion(self.dispersion, sums["dispersion"], self._table, rng)
+        )
 
     # ------------------------------------------------------------------ new ratings
 
     def log_likelihood(self, x: Float32, state: State) -> float:
-        """Sum of the log densities of ratings, given their distributions; all may share one variance, (1,).
+        """Sum of the log densities of ratings, given their distributions; all may share one
+        variance, (1,).
 
         Here: without the counts of 0 that cannot occur, so that the sum tells how a chain mixes.
         """
         possible = np.flatnonzero(x >= self._least)
-        return super().log_likelihood(x[possible], State(*(np.asarray(values)[possible] for values in state)))
+        return super().log_likelihood(
+            x[possible], State(*(np.asarray(values)[possible] for values in state))
+        )
 
     @staticmethod
     def mean(eta: Array, *shape: Array | float) -> Array:
@@ -474,7 +591,9 @@ class NegativeBinomial(Likelihood):
 
     @staticmethod
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
-        """Variance of a rating given its predictor and its noise variance 1 / (tau g g'), elementwise."""
+        """Variance of a rating given its predictor and its noise variance 1 / (tau g g'),
+        elementwise.
+        """
         return NegativeBinomial._moments(eta, *shape)[1]
 
     @staticmethod
@@ -486,12 +605,16 @@ class NegativeBinomial(Likelihood):
         if not np.any(np.asarray(least) > 0):
             return plain
         above = moments_above_zero(rate, np.asarray(dispersion))
-        mean, variance = (np.where(np.asarray(least) > 0, b, a) for a, b in zip(plain, above, strict=True))
+        mean, variance = (
+            np.where(np.asarray(least) > 0, b, a) for a, b in zip(plain, above, strict=True)
+        )
         return mean, variance
 
     @staticmethod
     def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:
-        """Log density of ratings with these means and variances, in nats, elementwise: log probability of the count."""
+        """Log density of ratings with these means and variances, in nats, elementwise: log
+        probability of the count.
+        """
         dispersion, _, least = (np.asarray(values, np.float64) for values in shape)
         rate = np.asarray(mean, np.float64)
         if np.any(least > 0):
@@ -502,9 +625,15 @@ class NegativeBinomial(Likelihood):
     def components(
         cls, eta: Float64, noise: Array, shape: Sequence[Array]
     ) -> tuple[type[LawOfMoments], Array, Array, Sequence[Array]]:
-        """Components of a mixture over draws: class of the distribution, means, variances, further parameters."""
+        """Components of a mixture over draws: class of the distribution, means, variances, further
+        parameters.
+        """
         dispersion, ceiling, least = shape
-        return NegativeBinomialLaw, *cls._moments(eta, *shape), (rate_of(eta, ceiling), dispersion, least)
+        return (
+            NegativeBinomialLaw,
+            *cls._moments(eta, *shape),
+            (rate_of(eta, ceiling), dispersion, least),
+        )
 
     @classmethod
     def predictive_of_moments(cls, moments: Moments) -> Predictive:

@@ -7,8 +7,8 @@ from dsgmcmc.model.parts.noise import Noise, NoiseSettings
 from dsgmcmc.model.parts.rows import RowPriors, RowSettings
 from dsgmcmc.model.parts.time import TimeEffects, TimeSettings
 
-#: The parts in the order of their draws, except that Gibbs sampling draws effects on ratings first. Every model has
-#: the first two.
+#: The parts in the order of their draws, except that Gibbs sampling draws effects on ratings first.
+#: Every model has the first two.
 PARTS: dict[str, type[Part]] = {
     "noise": Noise,
     "rows": RowPriors,
@@ -22,4 +22,13 @@ class PartSettings(TimeSettings, FeatureSettings, ImplicitSettings, NoiseSetting
     """Settings of these parts; the settings of the last base class come first."""
 
 
-__all__ = ["PARTS", "FeatureEffects", "ImplicitFeatures", "Noise", "Part", "PartSettings", "RowPriors", "TimeEffects"]
+__all__ = [
+    "PARTS",
+    "FeatureEffects",
+    "ImplicitFeatures",
+    "Noise",
+    "Part",
+    "PartSettings",
+    "RowPriors",
+    "TimeEffects",
+]

@@ -1,22 +1,23 @@
 """The interface of a part of the model: its settings, its checks, its quantities, its draws.
 
-A part is a class, named in `PARTS` (`dsgmcmc.model.parts`); the likelihood is a part, too. Its settings become fields
-of the run's configuration, and its quantities are saved and shown like other parts' quantities. Class methods are
-called once for a run, before or after sampling. Every chain has an instance, which draws the part's parameters from
-their conditional distribution given everything else:
+A part is a class, named in `PARTS` (`dsgmcmc.model.parts`); the likelihood is a part, too. Its
+settings become fields of the run's configuration, and its quantities are saved and shown like other
+parts' quantities. Class methods are called once for a run, before or after sampling. Every chain
+has an instance, which draws the part's parameters from their conditional distribution given
+everything else:
 
-1. `Part.sums` returns partial sums for each row block and the column block paired with it. The sums of all parts are
-   added in one message.
-2. `Part.draw_shared` draws the parameters that all rows share, given the totals. It runs on one process, the root,
-   which sends the result to all processes.
-3. `Part.draw` draws the other parameters, one part after another in the order of `PARTS`, the likelihood first. Effects
-   on ratings are drawn last, but first in Gibbs sampling.
+1. `Part.sums` returns partial sums for each row block and the column block paired with it. The sums
+   of all parts are added in one message.
+2. `Part.draw_shared` draws the parameters that all rows share, given the totals. It runs on one
+   process, the root, which sends the result to all processes.
+3. `Part.draw` draws the other parameters, one part after another in the order of `PARTS`, the
+   likelihood first. Effects on ratings are drawn last, but first in Gibbs sampling.
 
 All processes of the chain must call *collective* methods, in the same order.
 
-The rows' prior is theta_i ~ N(m + shift_i, Lambda^-1). Several parts may contribute to shift_i, the field ``shift`` of
-a block. A part that changes its contribution adds the difference to this field. The gradient of the prior and the draws
-of (m, Lambda) use the field.
+The rows' prior is theta_i ~ N(m + shift_i, Lambda^-1). Several parts may contribute to shift_i, the
+field ``shift`` of a block. A part that changes its contribution adds the difference to this field.
+The gradient of the prior and the draws of (m, Lambda) use the field.
 """
 
 from __future__ import annotations
@@ -39,21 +40,37 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.base import RowStep
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
-from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, Int32, Named, NoiseName, ThresholdsName
+from dsgmcmc.types import (
+    Array,
+    Factor,
+    Float32,
+    Float64,
+    ImplicitName,
+    Int32,
+    Named,
+    NoiseName,
+    ThresholdsName,
+)
 
 #: Contribution of a row's features to the row's shift.
 DESCRIBED = Quantity("described", ("column",), of_rows=True, drawn=False)
 
 
-def chosen_factors(side: ImplicitName | NoiseName | ThresholdsName, transposed: bool) -> tuple[Factor, ...]:
-    """Factors that `side` names: users, items, or users and items; `transposed` says that the rows of W are items."""
+def chosen_factors(
+    side: ImplicitName | NoiseName | ThresholdsName, transposed: bool
+) -> tuple[Factor, ...]:
+    """Factors that `side` names: users, items, or users and items; `transposed` says that the rows
+    of W are items.
+    """
     users, items = (Factor.H, Factor.W) if transposed else (Factor.W, Factor.H)
     named = {"no": (), "shared": (), "user": (users,), "item": (items,), "both": (users, items)}
     return named[side.removeprefix("by-")]
 
 
 def is_due(turn: int, every: int, first: int = 1) -> bool:
-    """Whether a draw that recurs every `every` turns, from turn `first` on, is due; at turn 1 every draw is due."""
+    """Whether a draw that recurs every `every` turns, from turn `first` on, is due; at turn 1 every
+    draw is due.
+    """
     return (turn == 1 or turn >= max(first, 1)) and turn % every == 1 % every
 
 
@@ -80,13 +97,16 @@ NO_TERMS = PrecisionTerms()
 
 
 class Intercept(NamedTuple):
-    """Intercept of a likelihood: its value mu, and the precision lambda_0 of its prior N(0, 1 / lambda_0)."""
+    """Intercept of a likelihood: its value mu, and the precision lambda_0 of its prior N(0, 1 /
+    lambda_0).
+    """
 
     value: float
     precision: float
 
 
-#: For each factor whose rows have features, the number of features and the number of groups of features.
+#: For each factor whose rows have features, the number of features and the number of groups of
+#: features.
 FeatureSizes = Mapping[Factor, tuple[int, int]]
 
 
@@ -106,14 +126,17 @@ class DrawContext(NamedTuple):
     tau : callable
         Returns the current precision of the noise.
     turn : int
-        Number of sweeps so far, including the sweep of this draw; it counts the draws of the hyperparameters (the
-        parameters of priors and noise). 0 in the first sweeps, which do not draw them (setting `hyper_start`).
+        Number of sweeps so far, including the sweep of this draw; it counts the draws of the
+        hyperparameters (the parameters of priors and noise). 0 in the first sweeps, which do not
+        draw them (setting `hyper_start`).
     factor : Factor or None
-        In Gibbs sampling, the factor whose rows are drawn next; None with other samplers, which have moved all rows.
+        In Gibbs sampling, the factor whose rows are drawn next; None with other samplers, which
+        have moved all rows.
     law : Law
         The likelihood (`dsgmcmc.model.likelihoods.base`), which is a part, too.
     terms : dict of Factor to PrecisionTerms
-        Additional sufficient statistics for drawing Lambda; set only while shared parameters are drawn.
+        Additional sufficient statistics for drawing Lambda; set only while shared parameters are
+        drawn.
     """
 
     circulation: Circulation
@@ -132,9 +155,11 @@ class DrawContext(NamedTuple):
         return self.positions[0]
 
     def is_turn(self, every: int = 1, first: int = 1) -> bool:
-        """Whether a draw that recurs every `every` turns, from turn `first` on, is due in this context.
+        """Whether a draw that recurs every `every` turns, from turn `first` on, is due in this
+        context.
 
-        Gibbs sampling calls `Part.draw` twice, before the rows of W and before the rows of H; the first call counts.
+        Gibbs sampling calls `Part.draw` twice, before the rows of W and before the rows of H; the
+        first call counts.
         """
         return is_due(self.turn, every, first) and self.factor != Factor.H
 
@@ -159,7 +184,8 @@ class Place(NamedTuple):
     by_parts : bool
         Whether an iteration uses one part of the ratings, a minibatch, instead of all ratings.
     moves_from : int or None
-        First iteration in which the sampler moves parts at the same time as rows (`Part.moving`); None: it never does.
+        First iteration in which the sampler moves parts at the same time as rows (`Part.moving`);
+        None: it never does.
     """
 
     config: Any
@@ -178,20 +204,21 @@ class Part(ABC):
     Attributes
     ----------
     Settings : type of BaseModel
-        The part's settings, declared by `dsgmcmc.settings.setting`. They are among the settings of a run.
+        The part's settings, declared by `dsgmcmc.settings.setting`. They are among the settings of
+        a run.
     has_effects : bool
-        Whether the part adds effects to the predictors of ratings. It then defines `of_ratings`, `ratings` and `test`.
-        A model has at most one part with effects.
+        Whether the part adds effects to the predictors of ratings. It then defines `of_ratings`,
+        `ratings` and `test`. A model has at most one part with effects.
     prior_every : int
-        Turns between draws that change prior means of single rows, given the rows' current values; 0 without such
-        draws.
+        Turns between draws that change prior means of single rows, given the rows' current values;
+        0 without such draws.
     quantities : tuple of Quantity
         The part's quantities, which a chain keeps.
     parameters : Sampled, optional
         The part's parameters that are the same on all processes, if it has any.
     ratings : RatingBlocks
-        With effects: the training ratings from which all other parameters are sampled, either less the effects or with
-        the effects as offsets.
+        With effects: the training ratings from which all other parameters are sampled, either less
+        the effects or with the effects as offsets.
     test : dict of int to (q,) float32
         With effects: for every row block, the effects on the predictors of its test ratings.
     """
@@ -208,7 +235,8 @@ class Part(ABC):
 
     @classmethod  # noqa: B027 (some parts refuse nothing)
     def check(cls, config: Any) -> None:
-        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that the part cannot be combined with.
+        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that the part cannot be
+        combined with.
 
         Raises
         ------
@@ -228,7 +256,9 @@ class Part(ABC):
 
     @classmethod
     @abstractmethod
-    def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
+    def quantities_of(
+        cls, config: Any, transposed: bool, features: FeatureSizes
+    ) -> tuple[Quantity, ...]:
         """The part's quantities; none if the run does not use the part.
 
         Parameters
@@ -271,43 +301,63 @@ class Part(ABC):
         """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective."""
 
     def move(self, context: DrawContext) -> None:  # noqa: B027 (likewise)
-        """Move the state without changing the likelihood, before a sweep begins, if a move is due. Collective.
+        """Move the state without changing the likelihood, before a sweep begins, if a move is due.
 
-        Here `DrawContext.turn` is the number of the draw of the hyperparameters that ended the last sweep.
+        Collective.
+
+        Here `DrawContext.turn` is the number of the draw of the hyperparameters that ended the last
+        sweep.
         """
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """Arrays of the part for these row blocks that a checkpoint saves besides fields of blocks and `replicated`."""
+        """Arrays of the part for these row blocks that a checkpoint saves besides fields of blocks
+        and `replicated`.
+        """
         yield from ()
 
     def loaded(self) -> None:  # noqa: B027 (likewise)
-        """Update derived state after the fields of blocks and `replicated` have been loaded from a checkpoint."""
+        """Update derived state after the fields of blocks and `replicated` have been loaded from a
+        checkpoint.
+        """
 
     # ------------------------------------------------------------------ draws
 
     def renews_data(self, turn: int) -> bool:
-        """Whether the draw at this turn changes the likelihood's data, so that gradients must be computed again."""
+        """Whether the draw at this turn changes the likelihood's data, so that gradients must be
+        computed again.
+        """
         return False
 
     def renews_prior(self, turn: int) -> bool:
-        """Whether the draw at this turn changes prior means of single rows, given the rows' current values.
+        """Whether the draw at this turn changes prior means of single rows, given the rows' current
+        values.
 
-        The sampler then makes the two half kicks of a momentum separately: one with the old prior, one with the new.
+        The sampler then makes the two half kicks of a momentum separately: one with the old prior,
+        one with the new.
         """
         return bool(self.prior_every) and is_due(turn, self.prior_every)
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
-        """Additional statistics for drawing Lambda if the part's prior depends on it; one part per factor at most."""
+        """Additional statistics for drawing Lambda if the part's prior depends on it; one part per
+        factor at most.
+        """
         return {}
 
     def sums(self, context: DrawContext) -> Named | None:
-        """Partial sums for `draw_shared`, each (local blocks, ...) in block order; None if the part needs none."""
+        """Partial sums for `draw_shared`, each (local blocks, ...) in block order; None if the part
+        needs none.
+        """
         return None
 
     def draw_shared(  # noqa: B027 (most parts share no parameters)
-        self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
+        self,
+        subchain: int,
+        sums: Mapping[str, Float64],
+        context: DrawContext,
+        rng: np.random.Generator,
     ) -> None:
-        """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at the root.
+        """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at
+        the root.
 
         Parameters
         ----------
@@ -321,21 +371,28 @@ class Part(ABC):
         """
 
     def draw(self, context: DrawContext) -> None:  # noqa: B027 (some parts have no other parameters)
-        """Draw the parameters that `draw_shared` does not draw, if they are due (`DrawContext.is_turn`). Collective."""
+        """Draw the parameters that `draw_shared` does not draw, if they are due
+        (`DrawContext.is_turn`). Collective.
+        """
 
     def moving(self, context: DrawContext, step: RowStep) -> AbstractContextManager[None]:
-        """Move the part's parameters at the same time as the rows, which move in the ``with`` block. Collective."""
+        """Move the part's parameters at the same time as the rows, which move in the ``with``
+        block. Collective.
+        """
         return nullcontext()
 
     def momenta_of(self, factor: Factor) -> Mapping[str, str]:
-        """Fields of a factor's rows that contain N(0, 1) momenta, by the name of the parameters that they move."""
+        """Fields of a factor's rows that contain N(0, 1) momenta, by the name of the parameters
+        that they move.
+        """
         return {}
 
-    # ------------------------------------------------------------------ rows and ratings outside the training data
+    # --------------------------------------------------- rows and ratings outside the training data
 
     @classmethod
     def of_unseen(cls, draw: SavedDraw, kind: str) -> tuple[Float64, Float64] | None:
-        """The part's contributions to the prior mean and the prior covariance of a row without ratings.
+        """The part's contributions to the prior mean and the prior covariance of a row without
+        ratings.
 
         Parameters
         ----------
@@ -353,16 +410,20 @@ class Part(ABC):
 
     @classmethod
     def of_rated(cls, draw: SavedDraw, kind: str, others: Int32) -> Float64 | None:
-        """The part's contribution, (D,), to the prior mean of a new row with ratings; None if there is none.
+        """The part's contribution, (D,), to the prior mean of a new row with ratings; None if there
+        is none.
 
-        `kind` is the side of the new row, as in `of_unseen`; `others` are the other side's rows with which it has
-        ratings.
+        `kind` is the side of the new row, as in `of_unseen`; `others` are the other side's rows
+        with which it has ratings.
         """
         return None
 
     @classmethod
-    def of_ratings(cls, draw: SavedDraw, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
-        """Mean and variance of the part's contribution to the predictors of new ratings, at one draw.
+    def of_ratings(
+        cls, draw: SavedDraw, users: Int32, items: Int32
+    ) -> tuple[Float32 | float, Float32 | float]:
+        """Mean and variance of the part's contribution to the predictors of new ratings, at one
+        draw.
 
         Parameters
         ----------

@@ -2,20 +2,21 @@ r"""Side information: the features of a row shift its prior mean (Macau's link m
 
     theta_i ~ N(m + B^T x_i, Lambda^-1),    B_f ~ N(0, (beta_g(f) Lambda)^-1),    beta_g ~ Gamma(1, rate 1)
 
-where x_i are the F features of row i, centred over the rows that have features, so that m remains the prior mean of an
-average row; a row without features is treated as average. A group of features is derived from one column of the source,
-such as the genres of films, and beta_g is its prior precision: one genre moves a row by about beta^-1/2 times the sd of
-rows around their prior means.
+where x_i are the F features of row i, centred over the rows that have features, so that m remains
+the prior mean of an average row; a row without features is treated as average. A group of features
+is derived from one column of the source, such as the genres of films, and beta_g is its prior
+precision: one genre moves a row by about beta^-1/2 times the sd of rows around their prior means.
 
 Lambda factors out of the posterior of B: with A = X^T X + diag(beta) = L L^T,
 
     beta_g | B, Lambda ~ Gamma(1 + n_g D / 2, rate 1 + sum_{f in g} B_f^T Lambda B_f / 2)
     B | rest = A^-1 (X^T (theta - m) + L Z Lambda^-1/2),    Z standard normal
 
-Both draws are exact. Here theta - m also excludes the contributions of other parts to the prior mean. Every
-`DRAW_EVERY` sweeps, beta and B are drawn together, and the root computes the Cholesky factor L of A; with an L from
-another beta, B would have a wrong distribution. Between these draws, Lambda and m are drawn given B. The prior of B
-then adds F / 2 to the shape of lambda_k, and sum_f beta_f B_fk^2 / 2 to its rate.
+Both draws are exact. Here theta - m also excludes the contributions of other parts to the prior
+mean. Every `DRAW_EVERY` sweeps, beta and B are drawn together, and the root computes the Cholesky
+factor L of A; with an L from another beta, B would have a wrong distribution. Between these draws,
+Lambda and m are drawn given B. The prior of B then adds F / 2 to the shape of lambda_k, and sum_f
+beta_f B_fk^2 / 2 to its rate.
 """
 
 from __future__ import annotations
@@ -33,7 +34,15 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import dense
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.conjugate import GammaPrior
-from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Part, Place, PrecisionTerms, chosen_factors
+from dsgmcmc.model.parts.base import (
+    DESCRIBED,
+    DrawContext,
+    FeatureSizes,
+    Part,
+    Place,
+    PrecisionTerms,
+    chosen_factors,
+)
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
 from dsgmcmc.parallel.ring import Ring, shapes_of, stacked
 from dsgmcmc.settings import named, setting
@@ -49,8 +58,12 @@ MAX_DENSE = 4000
 _SLICE = 1 << 20  # elements of the Gram matrix that are added over the processes at a time
 
 
-def used_factors(features: FeaturesName, available: Collection[Factor], transposed: bool) -> tuple[Factor, ...]:
-    """Factors whose features are used, among the `available` ones; `transposed` says that the rows of W are items."""
+def used_factors(
+    features: FeaturesName, available: Collection[Factor], transposed: bool
+) -> tuple[Factor, ...]:
+    """Factors whose features are used, among the `available` ones; `transposed` says that the rows
+    of W are items.
+    """
     selected = chosen_factors("both" if features == "yes" else features, transposed)
     return tuple(factor for factor in sorted(available) if factor in selected)
 
@@ -66,12 +79,15 @@ def featured_factors(features: FeaturesName, ratings: Ratings) -> tuple[Factor, 
     stored = {Factor(SIDES.index(side)) for side in ratings.features}
     used = used_factors(features, stored, ratings.transposed)
     if features in ("user", "item") and not used:
-        raise InputError(f"{ratings.path} has no features of {features}s: give them to `dsgmcmc prepare`")
+        raise InputError(
+            f"{ratings.path} has no features of {features}s: give them to `dsgmcmc prepare`"
+        )
     return used
 
 
 class Design:
-    """Features X of a factor's rows, centred: row i is x_i less the mean over rows with features, 0 if it has none.
+    """Features X of a factor's rows, centred: row i is x_i less the mean over rows with features, 0
+    if it has none.
 
     Parameters
     ----------
@@ -99,7 +115,9 @@ class Design:
         self.groups: Int64 = np.array([group_number[group] for group in first.groups], np.int64)
         self._x = {b: features.matrix() for b, features in blocks.items()}
         self._known = {b: (np.diff(x.indptr) > 0).astype(np.float64) for b, x in self._x.items()}
-        totals = np.array([np.append(self._known[b] @ x, self._known[b].sum()) for b, x in self._x.items()])
+        totals = np.array(
+            [np.append(self._known[b] @ x, self._known[b].sum()) for b, x in self._x.items()]
+        )
         total = ring.total(totals)
         self.rows = float(total[-1])
         self.centre: Float64 = total[:-1] / max(self.rows, 1.0)
@@ -111,7 +129,9 @@ class Design:
 
     def moment(self, block: int, residual: Float64) -> Float64:
         """X^T R of a block, (F, D), for R (n, D)."""
-        return np.asarray(self._x[block].T @ residual - np.outer(self.centre, self._known[block] @ residual))
+        return np.asarray(
+            self._x[block].T @ residual - np.outer(self.centre, self._known[block] @ residual)
+        )
 
     def gram(self, ring: Ring) -> Float64:
         """X^T X over all blocks, (F, F). Collective."""
@@ -142,11 +162,14 @@ class FeatureParameters(Sampled):
     strength : dict of Factor to (groups,)
         beta.
     explained : dict of Factor to (groups,)
-        Mean square of a group's contribution to the prior means, in units of the rows' variance around these means.
+        Mean square of a group's contribution to the prior means, in units of the rows' variance
+        around these means.
     """
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
-        "effects": Quantity("{}.features.effects", ("{}.feature", "column"), columns=1, traced=False),
+        "effects": Quantity(
+            "{}.features.effects", ("{}.feature", "column"), columns=1, traced=False
+        ),
         "strength": Quantity("{}.features.strength", ("{}.feature_group",), positive=True),
         "explained": Quantity("{}.features.explained", ("{}.feature_group",)),
     }
@@ -164,7 +187,9 @@ def feature_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
 class FeatureSettings(BaseModel):
     """Settings of features."""
 
-    features: FeaturesName = setting("Use features of the ratings file: of users, items, both, or neither.", "yes")
+    features: FeaturesName = setting(
+        "Use features of the ratings file: of users, items, both, or neither.", "yes"
+    )
 
 
 class FeatureEffects(Part):
@@ -191,29 +216,45 @@ class FeatureEffects(Part):
 
     @classmethod
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
-        """Refuse a ratings file that lacks required features or has too many, and samplers that interleave chains."""
+        """Refuse a ratings file that lacks required features or has too many, and samplers that
+        interleave chains.
+        """
         for factor in featured_factors(config.features, ratings):
             number = len(ratings.features[SIDES[factor]].names)
             if number > MAX_DENSE:
-                found = f"{number:,} features of users or items, and at most {MAX_DENSE:,} are allowed"
-                advice = f"use `dsgmcmc prepare --feature-kinds COLUMN=skip`, or {named('features')} no"
+                found = (
+                    f"{number:,} features of users or items, and at most {MAX_DENSE:,} are allowed"
+                )
+                advice = (
+                    f"use `dsgmcmc prepare --feature-kinds COLUMN=skip`, or {named('features')} no"
+                )
                 raise InputError(f"{ratings.path} has {found}: {advice}")
             if config.interleaved:
                 leave = f"use another {named('sampler')}, or {named('features')} no"
-                raise InputError(f"{config.sampler.name} interleaves chains, which features do not allow: {leave}")
+                raise InputError(
+                    f"{config.sampler.name} interleaves chains, which features do not allow:"
+                    f" {leave}"
+                )
 
     @classmethod
-    def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
+    def quantities_of(
+        cls, config: Any, transposed: bool, features: FeatureSizes
+    ) -> tuple[Quantity, ...]:
         """The part's quantities; none if the run does not use the part."""
         return feature_quantities(used_factors(config.features, features, transposed))
 
     @classmethod
-    def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> dict[Factor, Design]:
+    def read(
+        cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring
+    ) -> dict[Factor, Design]:
         """Read the features of the blocks whose home is this process. Collective."""
 
         def slabs() -> dict[Factor, dict[int, Features]]:
             return {
-                factor: {b: ratings.feature_slab(SIDES[factor], *blocks.bounds(factor, b)) for b in ring.blocks}
+                factor: {
+                    b: ratings.feature_slab(SIDES[factor], *blocks.bounds(factor, b))
+                    for b in ring.blocks
+                }
                 for factor in featured_factors(config.features, ratings)
             }
 
@@ -222,7 +263,10 @@ class FeatureEffects(Part):
 
     @classmethod
     def of(cls, place: Place, data: Mapping[Factor, Design]) -> Self | None:
-        """Make a chain's instance of the part; None if the run does not use the part. Collective."""
+        """Make a chain's instance of the part; None if the run does not use the part.
+
+        Collective.
+        """
         return cls(data, place.config.dimension) if data else None
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
@@ -239,7 +283,10 @@ class FeatureEffects(Part):
         """Additional sufficient statistics for drawing Lambda: F, and sum_f beta_f B_f B_f^T."""
         terms = {}
         for factor, design in self.designs.items():
-            effects, beta = self.parameters.effects[factor], self.parameters.strength[factor][design.groups]
+            effects, beta = (
+                self.parameters.effects[factor],
+                self.parameters.strength[factor][design.groups],
+            )
             terms[factor] = PrecisionTerms(design.size, effects.T @ (beta[:, None] * effects))
         return terms
 
@@ -247,27 +294,36 @@ class FeatureEffects(Part):
         """Draw beta and B, if due, and shift the rows' prior means by the change. Collective."""
         if not context.is_turn(DRAW_EVERY):
             return
-        precision = {block.factor: context.prior(block).precision for block in context.circulation.blocks()}
+        precision = {
+            block.factor: context.prior(block).precision for block in context.circulation.blocks()
+        }
         moments = self._moments(context)
         ring, shapes = context.circulation.ring, shapes_of(self.parameters.arrays())
-        self.parameters.take(ring.sum(moments, lambda sums: self._draw_all(sums, precision, context), shapes))
+        self.parameters.take(
+            ring.sum(moments, lambda sums: self._draw_all(sums, precision, context), shapes)
+        )
         fields = (SHIFT.name, DESCRIBED.name)
         for block in context.circulation.home(fields, returning=fields):
             if block.factor in self.designs:
                 shift, described = (block[name] for name in fields)
-                new = self.designs[block.factor].product(block.index, self.parameters.effects[block.factor])
+                new = self.designs[block.factor].product(
+                    block.index, self.parameters.effects[block.factor]
+                )
                 shift += new - described
                 described[:] = new
 
     def _moments(self, context: DrawContext) -> dict[str, Float64]:
-        """X^T (theta - m - other parts' shifts), by block; also computes Gram matrices not yet known. Collective."""
+        """X^T (theta - m - other parts' shifts), by block; also computes Gram matrices not yet
+        known. Collective.
+        """
         partials: dict[int, dict[str, Float64]] = {}
         for block in context.circulation.home((context.position, SHIFT.name, DESCRIBED.name)):
             if block.factor not in self.designs:
                 continue
             prior = context.prior(block)
             theta, shift, described = (
-                block[name].astype(np.float64) for name in (context.position, SHIFT.name, DESCRIBED.name)
+                block[name].astype(np.float64)
+                for name in (context.position, SHIFT.name, DESCRIBED.name)
             )
             residual = theta - prior.mean - (shift - described)
             moment = self.designs[block.factor].moment(block.index, residual)
@@ -286,18 +342,24 @@ class FeatureEffects(Part):
         drawn = FeatureParameters({}, {}, {})
         for factor, design in self.designs.items():
             lambda_ = dense(precision[factor].astype(np.float64))
-            squares = ((self.parameters.effects[factor] @ lambda_) * self.parameters.effects[factor]).sum(axis=1)
+            squares = (
+                (self.parameters.effects[factor] @ lambda_) * self.parameters.effects[factor]
+            ).sum(axis=1)
             elements = np.bincount(design.groups) * self._dimension
             strength = STRENGTH_PRIOR.draw(np.bincount(design.groups, squares), elements, rng)
             gram, moment = self._grams[factor], sums[f"{factor.name}.moment"]
             drawn.strength[factor] = strength
             effects = draw_effects(gram, moment, strength[design.groups], lambda_, rng)
             drawn.effects[factor] = effects
-            drawn.explained[factor] = explained(effects, gram / max(design.rows, 1.0), design.groups, lambda_)
+            drawn.explained[factor] = explained(
+                effects, gram / max(design.rows, 1.0), design.groups, lambda_
+            )
         return drawn.arrays()
 
 
-def draw_effects(gram: Float64, moment: Float64, beta: Float64, precision: Float64, rng: Generator) -> Float64:
+def draw_effects(
+    gram: Float64, moment: Float64, beta: Float64, precision: Float64, rng: Generator
+) -> Float64:
     """Draw B given the rest.
 
     Parameters
@@ -328,14 +390,19 @@ def draw_effects(gram: Float64, moment: Float64, beta: Float64, precision: Float
 
 
 def explained(effects: Float64, covariance: Float64, groups: Int64, precision: Float64) -> Float64:
-    """Mean square, over rows and columns, of every group's contribution to X B, in units of Lambda^-1; (groups,).
+    """Mean square, over rows and columns, of every group's contribution to X B, in units of
+    Lambda^-1; (groups,).
 
-    `covariance` is X^T X divided by the number of rows that have features; `precision` is Lambda, (D, D).
+    `covariance` is X^T X divided by the number of rows that have features; `precision` is Lambda,
+    (D, D).
     """
     scaled = effects @ np.linalg.cholesky(precision)
     squares = []
     for group in range(groups.max() + 1):
         features = groups == group
         in_group = scaled[features]
-        squares.append(((covariance[np.ix_(features, features)] @ in_group) * in_group).sum() / effects.shape[1])
+        squares.append(
+            ((covariance[np.ix_(features, features)] @ in_group) * in_group).sum()
+            / effects.shape[1]
+        )
     return np.array(squares)

@@ -1,52 +1,60 @@
-r"""Implicit features: the set of items that a user has rated shifts the user's prior mean [Koren 2008, eq. 15].
+r"""Implicit features: the set of items that a user has rated shifts the user's prior mean [Koren
+2008, eq. 15].
 
-The values of the ratings do not matter. The model is SVD++, but for both sides, and in the prior, so that the
-likelihood is unchanged:
+The values of the ratings do not matter. The model is SVD++, but for both sides, and in the prior,
+so that the likelihood is unchanged:
 
     theta_i ~ N(m + rho_i sum_{j in R_i} y_j, Lambda^-1),    rho_i = |R_i|^-1/2
     y_jk    ~ N(0, 1 / beta_k),                                    beta_k ~ Gamma(1, rate 0.2)
 
-R_i is the set of columns with which row i has training ratings; y_j belongs to column j and is stored in its block.
-The prior means of columns are shifted likewise. Let X = diag(rho) E, where E_ij is 1 if j is in R_i and 0 if not, and
-u = theta - m - shift. Given everything else, the step d of y from its current value has the distribution of the
-solution of
+R_i is the set of columns with which row i has training ratings; y_j belongs to column j and is
+stored in its block. The prior means of columns are shifted likewise. Let X = diag(rho) E, where
+E_ij is 1 if j is in R_i and 0 if not, and u = theta - m - shift. Given everything else, the step d
+of y from its current value has the distribution of the solution of
 
     (X^T X + b_k) d = X^T (u + lambda_k^-1/2 e) - b_k y + (b_k / lambda_k)^1/2 e',    b_k = beta_k / lambda_k
 
-for each k, with standard normal e and e' [Simm 2017, section 3.2]. The solution is computed by conjugate gradients for
-all k at once, until every residual is at most `TOLERANCE` times its initial value. A product with X or X^T takes a tour
-of the ring. Until one of them is solved, both factors' systems share their tours.
+for each k, with standard normal e and e' [Simm 2017, section 3.2]. The solution is computed by
+conjugate gradients for all k at once, until every residual is at most `TOLERANCE` times its initial
+value. A product with X or X^T takes a tour of the ring. Until one of them is solved, both factors'
+systems share their tours.
 
-**The preconditioner.** Few directions, of columns that the same rows have, have eigenvalues of X^T X that are hundreds
-of times its diagonal: on MovieLens 1M 785, 131, 122 and, the 64th, 10, over a median diagonal of 0.55. Let
-D_b = diag(X^T X) + b. Subspace iteration finds orthonormal vectors U, as many as a factor has columns, near the largest
-eigenvalues of D_1^-1/2 X^T X D_1^-1/2; let s be the larger of an eigenvalue and 1. The inverse of the preconditioner is
+**The preconditioner.** Few directions, of columns that the same rows have, have eigenvalues of X^T
+X that are hundreds of times its diagonal: on MovieLens 1M 785, 131, 122 and, the 64th, 10, over a
+median diagonal of 0.55. Let D_b = diag(X^T X) + b. Subspace iteration finds orthonormal vectors U,
+as many as a factor has columns, near the largest eigenvalues of D_1^-1/2 X^T X D_1^-1/2; let s be
+the larger of an eigenvalue and 1. The inverse of the preconditioner is
 
     D_b^-1/2 (I - U diag(1 - 1 / s) U^T) D_b^-1/2,
 
-which is positive definite for any U, so that U affects only the number of steps. It halves this number: at b = 1 from
-15 to 5, and at b = 0.3 from 19 to 10. U and s depend only on the pattern, and are computed again after a resume.
+which is positive definite for any U, so that U affects only the number of steps. It halves this
+number: at b = 1 from 15 to 5, and at b = 0.3 from 19 to 10. U and s depend only on the pattern, and
+are computed again after a resume.
 
-**Moves.** After the burn-in of `dsgmcmc.samplers.baoab`, y is not drawn, but moves with the rows, by a BAOAB step. In
-draws given theta, predictions forget the past twice as slowly as without implicit features, because y and the rows that
-it shifts hold each other. If y moves by d, row i moves by f_i rho_i sum_{j in R_i} d_j, where
+**Moves.** After the burn-in of `dsgmcmc.samplers.baoab`, y is not drawn, but moves with the rows,
+by a BAOAB step. In draws given theta, predictions forget the past twice as slowly as without
+implicit features, because y and the rows that it shifts hold each other. If y moves by d, row i
+moves by f_i rho_i sum_{j in R_i} d_j, where
 
     f_ik = lambda_k / (lambda_k + l_i tau n_i c_k)
 
-is the prior's share of the row's curvature, in the notation of `dsgmcmc.samplers.baoab`: rows with few ratings follow
-their prior mean, and rows with many stay, as in a draw of y given theta. If l_i were 1, the row's conditional mean
-would move as far, and moves of y and of theta would not interact; but this is true only of average covariates. If they
-are aligned, the row's curvature is l_i times as large, and rows that follow too far make chains diverge. Along these
-directions the energy's curvature is at most about lambda_k X^T (I - F_k) X + beta_k, with F_k = diag(f_ik). With
+is the prior's share of the row's curvature, in the notation of `dsgmcmc.samplers.baoab`: rows with
+few ratings follow their prior mean, and rows with many stay, as in a draw of y given theta. If l_i
+were 1, the row's conditional mean would move as far, and moves of y and of theta would not
+interact; but this is true only of average covariates. If they are aligned, the row's curvature is
+l_i times as large, and rows that follow too far make chains diverge. Along these directions the
+energy's curvature is at most about lambda_k X^T (I - F_k) X + beta_k, with F_k = diag(f_ik). With
 D_k = lambda_k diag(X^T X) mean_i(1 - f_ik) + beta_k, the coordinates of its metric are
 
     y_k = D_k^-1/2 (I - U diag(1 - s^-1/2) U^T) x_k.
 
-Momenta in additional directions leave the law of underdamped dynamics as it is, and since l_i and c_k do not depend on
-the row itself, nor do the directions. A move takes a tour for its gradient and one for the shifts.
+Momenta in additional directions leave the law of underdamped dynamics as it is, and since l_i and
+c_k do not depend on the row itself, nor do the directions. A move takes a tour for its gradient and
+one for the shifts.
 
-For a row without ratings, the set R_i counts as unknown, not as empty: the row's shift has a normal distribution with
-the mean and variance of the shifts of rows with ratings, and is drawn given the row's theta.
+For a row without ratings, the set R_i counts as unknown, not as empty: the row's shift has a normal
+distribution with the mean and variance of the shifts of rows with ratings, and is drawn given the
+row's theta.
 """
 
 from __future__ import annotations
@@ -67,7 +75,14 @@ from dsgmcmc.kernels.philox import normals
 from dsgmcmc.kernels.products import add_rotated, inner
 from dsgmcmc.model.circulation import OTHER
 from dsgmcmc.model.conjugate import GammaPrior
-from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Part, Place, chosen_factors
+from dsgmcmc.model.parts.base import (
+    DESCRIBED,
+    DrawContext,
+    FeatureSizes,
+    Part,
+    Place,
+    chosen_factors,
+)
 from dsgmcmc.model.quantity import NONE, SHIFT, Quantity, Sampled, SavedDraw
 from dsgmcmc.parallel.ring import shapes_of
 from dsgmcmc.settings import named, setting
@@ -78,19 +93,24 @@ from dsgmcmc.types import Factor, Float64, ImplicitName, Int32, Purpose
 #: Sweeps between draws.
 DRAW_EVERY = 5
 PRIOR = GammaPrior(1.0, 0.2)  # prior of beta
-#: Residual at which conjugate gradients stop, relative to its initial value. If it is e, the drawn y has the fraction
-#: (1 - e) / (1 + e) of its variance: with e = 0.2, the precisions of rows given y were wrong by a fifth.
+#: Residual at which conjugate gradients stop, relative to its initial value. If it is e, the drawn
+#: y has the fraction (1 - e) / (1 + e) of its variance: with e = 0.2, the precisions of rows given
+#: y were wrong by a fifth.
 TOLERANCE = 0.05
 SUBSPACE_STEPS = 2  # products with X^T X that find U; more save no step
 MAX_STEPS = 50  # maximum number of steps of conjugate gradients
-SMALLEST_VARIANCE = 1e-12  # lower bound on a variance of shifts, so that divisions by it stay finite
+SMALLEST_VARIANCE = (
+    1e-12  # lower bound on a variance of shifts, so that divisions by it stay finite
+)
 L = 4.0  # l of moves; with 2, chains on ordered levels with aligned covariates diverged
 
-#: Scratch arrays of a draw and of moves, by their names in formulas; the prefix keeps them apart from the samplers'
-#: fields. ``before`` is y before the draw.
+#: Scratch arrays of a draw and of moves, by their names in formulas; the prefix keeps them apart
+#: from the samplers' fields. ``before`` is y before the draw.
 SCRATCH = {name: f"implicit.{name}" for name in ("send", "got", "r", "p", "scaled", "before")}
 MOVING = {name: f"implicit.{name}" for name in ("send", "got", "kick", "free")}
-SEND, GOT, P, SCALED, KICK, FREE = ((SCRATCH | MOVING)[n] for n in ("send", "got", "p", "scaled", "kick", "free"))
+SEND, GOT, P, SCALED, KICK, FREE = (
+    (SCRATCH | MOVING)[n] for n in ("send", "got", "p", "scaled", "kick", "free")
+)
 _SPECTRUM, _ALONG = "spectrum.", "along."  # names of sums
 WEIGHT, DIAGONAL, DIRECTIONS = "implicit.weight", "implicit.diagonal", "implicit.directions"
 
@@ -101,7 +121,10 @@ ROWS = ("rho", "known", "diagonal")
 
 def _formula(source: str, *column_sums: str) -> Formula:
     """Return a formula that declares the vectors in its source."""
-    columns, rows = (tuple(name for name in names if re.search(rf"\b{name}\b", source)) for names in (COLUMNS, ROWS))
+    columns, rows = (
+        tuple(name for name in names if re.search(rf"\b{name}\b", source))
+        for names in (COLUMNS, ROWS)
+    )
     return Formula(source, columns=columns, rows=rows, column_sums=column_sums)
 
 
@@ -110,8 +133,12 @@ SCALE = """
 scaled = r / sqrt(diagonal + ratio)
 square = scaled * scaled
 """
-BEGIN = _formula("r = got - ratio * implicit + sqrt(ratio / lambda_) * z\nbefore = implicit" + SCALE, "square")
-STEP = _formula("implicit = implicit + alpha * p\nr = r - alpha * (got + ratio * p)" + SCALE, "square")
+BEGIN = _formula(
+    "r = got - ratio * implicit + sqrt(ratio / lambda_) * z\nbefore = implicit" + SCALE, "square"
+)
+STEP = _formula(
+    "implicit = implicit + alpha * p\nr = r - alpha * (got + ratio * p)" + SCALE, "square"
+)
 THROUGH_ROWS = _formula("send = rho * rho * got")
 CURVATURE = _formula("pq = p * (got + ratio * p)", "pq")
 DIRECTION = _formula("p = (scaled - send) / sqrt(diagonal + ratio) + gain * p")
@@ -126,26 +153,25 @@ square = known * (shift - others) * (shift - others)
     "total",
     "square",
 )
-UNKNOWN = _formula(
-    """
+UNKNOWN = _formula("""
 precision = 1 / variance + lambda_
 drawn = (average / variance + lambda_ * (theta - mean - others) + sqrt(precision) * z) / precision
 shift = known * shift + (1 - known) * (others + drawn)
-"""
-)
+""")
 
-#: Of moves: the energy's derivative with respect to y, first its part in every row; the kick; the move; the rows' move.
+#: Of moves: the energy's derivative with respect to y, first its part in every row; the kick; the
+#: move; the rows' move.
 PULL = _formula("send = rho * (free * grad - grad_prior)\nkept = known * (1 - free)", "kept")
 PRECISION = "precision = lambda_ * average * diagonal + beta\n"
 PUSH = _formula(PRECISION + "kick = step * (got + beta * implicit) / sqrt(precision)")
-TURN = _formula(
-    """
+TURN = _formula("""
 kicked = drift - minimum(maximum(kick, -5.0), 5.0)
 drift = damp * kicked + spread * z
 kick = kicked + drift
-"""
+""")
+STEP_OF_Y = _formula(
+    PRECISION + "send = 0.5 * step * kick / sqrt(precision)\nimplicit = implicit + send"
 )
-STEP_OF_Y = _formula(PRECISION + "send = 0.5 * step * kick / sqrt(precision)\nimplicit = implicit + send")
 FOLLOW = _formula("shift = shift + rho * got\ntheta = theta + free * rho * got")
 
 
@@ -179,7 +205,9 @@ MOMENTUM = Quantity("implicit_drift", ("column",), of_rows=True, drawn=False)
 
 
 def implicit_quantities(factors: Sequence[Factor], moves: bool) -> tuple[Quantity, ...]:
-    """Quantities of a model that shifts the prior means of these factors' rows, by y that `moves` or is drawn."""
+    """Quantities of a model that shifts the prior means of these factors' rows, by y that `moves`
+    or is drawn.
+    """
     if not factors:
         return ()
     of_rows = (IMPLICIT, MOMENTUM) if moves else (IMPLICIT,)
@@ -190,13 +218,16 @@ def implicit_quantities(factors: Sequence[Factor], moves: bool) -> tuple[Quantit
 class ImplicitSettings(BaseModel):
     """Settings of implicit features."""
 
-    implicit_features: ImplicitName = setting("Learn also from who rated what: about users, items, or both.", "no")
+    implicit_features: ImplicitName = setting(
+        "Learn also from who rated what: about users, items, or both.", "no"
+    )
 
 
 class ImplicitFeatures(Part):
     """Implicit features of the users, the items, or both.
 
-    Field ``implicit`` of a block is the y of its rows, which shift the prior means of the other factor's rows.
+    Field ``implicit`` of a block is the y of its rows, which shift the prior means of the other
+    factor's rows.
 
     Parameters
     ----------
@@ -215,7 +246,11 @@ class ImplicitFeatures(Part):
     parameters: ImplicitParameters
 
     def __init__(
-        self, factors: tuple[Factor, ...], dimension: int, start: float, moves_from: int | None = None
+        self,
+        factors: tuple[Factor, ...],
+        dimension: int,
+        start: float,
+        moves_from: int | None = None,
     ) -> None:
         self.factors, self._dimension = factors, dimension
         self._start, self._moves_from = start, moves_from
@@ -231,23 +266,39 @@ class ImplicitFeatures(Part):
         if config.implicit_features == "no":
             return
         if config.prior == "normal-wishart":
-            raise InputError(f"implicit features need a diagonal prior: {named('prior')} normal-gamma or fixed")
+            raise InputError(
+                f"implicit features need a diagonal prior: {named('prior')} normal-gamma or fixed"
+            )
         if config.interleaved:
             leave = f"use another {named('sampler')}, or {named('implicit_features')} no"
-            raise InputError(f"{config.sampler.name} interleaves chains, which implicit features do not allow: {leave}")
+            raise InputError(
+                f"{config.sampler.name} interleaves chains, which implicit features do not allow:"
+                f" {leave}"
+            )
 
     @classmethod
-    def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
+    def quantities_of(
+        cls, config: Any, transposed: bool, features: FeatureSizes
+    ) -> tuple[Quantity, ...]:
         """The part's quantities; none if the run does not use the part."""
         moves = config.make_sampler().moves_from is not None
-        return implicit_quantities(sorted(chosen_factors(config.implicit_features, transposed)), moves)
+        return implicit_quantities(
+            sorted(chosen_factors(config.implicit_features, transposed)), moves
+        )
 
     @classmethod
     def of(cls, place: Place, data: None) -> Self | None:
-        """Make a chain's instance of the part; None if the run does not use the part. Collective."""
+        """Make a chain's instance of the part; None if the run does not use the part.
+
+        Collective.
+        """
         factors = tuple(sorted(chosen_factors(place.config.implicit_features, place.transposed)))
         config = place.config
-        return cls(factors, config.dimension, config.prior_precision, place.moves_from) if factors else None
+        return (
+            cls(factors, config.dimension, config.prior_precision, place.moves_from)
+            if factors
+            else None
+        )
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set all y and their momenta to 0, and their precisions to the initial value."""
@@ -261,21 +312,30 @@ class ImplicitFeatures(Part):
 
     @classmethod
     def of_unseen(cls, draw: SavedDraw, kind: str) -> tuple[Float64, Float64] | None:
-        """Mean and covariance of the shift of a row without ratings: the moments of the shifts of rows with ratings."""
+        """Mean and covariance of the shift of a row without ratings: the moments of the shifts of
+        rows with ratings.
+        """
         if f"{kind}.implicit.mean" not in draw.shared:
             return None
-        return draw.shared[f"{kind}.implicit.mean"], np.diag(draw.shared[f"{kind}.implicit.variance"])
+        return draw.shared[f"{kind}.implicit.mean"], np.diag(
+            draw.shared[f"{kind}.implicit.variance"]
+        )
 
     @classmethod
     def of_rated(cls, draw: SavedDraw, kind: str, others: Int32) -> Float64 | None:
-        """Shift of the prior mean of a new row with ratings of the other side's rows `others`, (D,)."""
+        """Shift of the prior mean of a new row with ratings of the other side's rows `others`,
+        (D,).
+        """
         if f"{kind}.implicit.mean" not in draw.shared:
             return None
         y = draw.rows["item" if kind == "user" else "user"][IMPLICIT.name][others]
         return np.asarray(y.sum(axis=0) / np.sqrt(len(others)))
 
     def draw(self, context: DrawContext) -> None:
-        """Draw all y, if they do not move; beta, and the shifts of rows without ratings, if due. Collective."""
+        """Draw all y, if they do not move; beta, and the shifts of rows without ratings, if due.
+
+        Collective.
+        """
         if context.is_turn(DRAW_EVERY):
             systems = self._move_at(context) or _Draw(self, context)
             systems.draw_coefficients()
@@ -289,7 +349,9 @@ class ImplicitFeatures(Part):
         return self._move.at(context)
 
     def momenta_of(self, factor: Factor) -> Mapping[str, str]:
-        """Fields of a factor's rows that contain N(0, 1) momenta, by the name of the parameters that they move."""
+        """Fields of a factor's rows that contain N(0, 1) momenta, by the name of the parameters
+        that they move.
+        """
         moved = self._moves_from is not None and OTHER[factor] in self.factors
         return {"implicit features": MOMENTUM.name} if moved else {}
 
@@ -307,16 +369,21 @@ class ImplicitFeatures(Part):
 class _Systems:
     """The two products with the pattern, X and X^T, for the rows of one factor or of both.
 
-    A system of equations is named after the factor whose means are shifted: its rows are this factor's rows, and its
-    coefficients belong to the other factor's rows. Both systems are solved at the same time, so that a factor may have
-    the rows of one system and the coefficients of the other.
+    A system of equations is named after the factor whose means are shifted: its rows are this
+    factor's rows, and its coefficients belong to the other factor's rows. Both systems are solved
+    at the same time, so that a factor may have the rows of one system and the coefficients of the
+    other.
     """
 
     scratch: ClassVar[dict[str, str]]
 
     def __init__(self, part: ImplicitFeatures, context: DrawContext) -> None:
         #: `unsolved` are the systems whose residuals are still above `TOLERANCE`.
-        self.factors, self.unsolved, self.parameters = part.factors, list(part.factors), part.parameters
+        self.factors, self.unsolved, self.parameters = (
+            part.factors,
+            list(part.factors),
+            part.parameters,
+        )
         self.circulation, self.spectra = context.circulation, part.spectra
         by_factor = {rows.factor: rows for rows in self.circulation.rows_by_factor()}
         #: By system: its rows, and the other factor's rows, which have its coefficients.
@@ -327,7 +394,10 @@ class _Systems:
         for factor, rows in by_factor.items():
             n = np.concatenate([block.counts for block in rows.blocks])
             rho = np.divide(1, np.sqrt(n), out=np.zeros(len(n)), where=n > 0)
-            self.vectors[factor] = {"rho": rho.astype(rows.dtype), "known": (n > 0).astype(rows.dtype)}
+            self.vectors[factor] = {
+                "rho": rho.astype(rows.dtype),
+                "known": (n > 0).astype(rows.dtype),
+            }
         self.at(context)
         for block in self.circulation.blocks():
             shape = len(block.counts), block.dimension
@@ -343,15 +413,33 @@ class _Systems:
         for factor, rows in self.rows.items():
             prior = context.prior(rows.blocks[0])
             beta = self.parameters.precision[factor]
-            given = {"ratio": beta / prior.precision, "beta": beta, "lambda_": prior.precision, "mean": prior.mean}
-            self.columns[factor] = {name: column.astype(rows.dtype) for name, column in given.items()}
+            given = {
+                "ratio": beta / prior.precision,
+                "beta": beta,
+                "lambda_": prior.precision,
+                "mean": prior.mean,
+            }
+            self.columns[factor] = {
+                name: column.astype(rows.dtype) for name, column in given.items()
+            }
         return self
 
     def _update(
-        self, rows: Rows, factor: Factor, formula: Formula, purpose: Purpose, /, numbers: Any = NONE, **columns: Float64
+        self,
+        rows: Rows,
+        factor: Factor,
+        formula: Formula,
+        purpose: Purpose,
+        /,
+        numbers: Any = NONE,
+        **columns: Float64,
     ) -> dict[str, Any]:
-        """Apply a formula to the rows or coefficients of a system, given further numbers and column vectors."""
-        given = self.columns[factor] | {name: column.astype(rows.dtype) for name, column in columns.items()}
+        """Apply a formula to the rows or coefficients of a system, given further numbers and column
+        vectors.
+        """
+        given = self.columns[factor] | {
+            name: column.astype(rows.dtype) for name, column in columns.items()
+        }
         given |= self.vectors[rows.factor] | {"diagonal": DIAGONAL, "theta": self.context.position}
         return rows.update(formula, purpose, **given, **self.scratch, **numbers)
 
@@ -365,13 +453,20 @@ class _Systems:
     def _find_directions(self) -> None:
         """Compute the diagonals of all X^T X, and U and s by subspace iteration. Collective."""
         for block in self.circulation.blocks():
-            block.arrays |= {name: np.zeros((len(block.counts), 1), block.dtype) for name in (WEIGHT, DIAGONAL)}
+            block.arrays |= {
+                name: np.zeros((len(block.counts), 1), block.dtype) for name in (WEIGHT, DIAGONAL)
+            }
             block.row(WEIGHT)[:] = (block.counts > 0) / np.maximum(block.counts, 1)
         self.circulation.spread(WEIGHT, DIAGONAL)
         blocks = [block for rows in self.coefficients.values() for block in rows.blocks]
         for block in blocks:
             start = np.empty(block[SEND].size, np.float32)
-            normals(start, RandomStream(0, 0).key(Purpose.IMPLICIT_START, block.factor, block.start * block.dimension))
+            normals(
+                start,
+                RandomStream(0, 0).key(
+                    Purpose.IMPLICIT_START, block.factor, block.start * block.dimension
+                ),
+            )
             block.arrays[DIRECTIONS] = start.reshape(block[SEND].shape)
         for _ in range(SUBSPACE_STEPS):
             for block in blocks:
@@ -385,15 +480,22 @@ class _Systems:
             turns = self.circulation.ring.sum(products, _turns, shapes)
             self.spectra.update({f: turns[_SPECTRUM + f.name] for f in self.factors})
             for block in blocks:
-                add_rotated(block[DIRECTIONS], block[DIRECTIONS], turns[OTHER[block.factor].name], keep=0.0)
+                add_rotated(
+                    block[DIRECTIONS], block[DIRECTIONS], turns[OTHER[block.factor].name], keep=0.0
+                )
 
     def draw_coefficients(self) -> None:
         """Draw all y given the rows, unless they move. Collective."""
 
     def _along_directions(self, field: str) -> dict[str, Float64]:
-        """U^T F of every block with coefficients of an unsolved system, by system; F is the block's field."""
+        """U^T F of every block with coefficients of an unsolved system, by system; F is the block's
+        field.
+        """
         of_systems = {factor.name: self.coefficients[factor].blocks for factor in self.unsolved}
-        return {name: np.array([inner(b[DIRECTIONS], b[field]) for b in blocks]) for name, blocks in of_systems.items()}
+        return {
+            name: np.array([inner(b[DIRECTIONS], b[field]) for b in blocks])
+            for name, blocks in of_systems.items()
+        }
 
     # ------------------------------------------------------------------ what follows from y
 
@@ -413,7 +515,10 @@ class _Systems:
         shapes = shapes_of(self.parameters.arrays())
         self.parameters.take(self.circulation.ring.sum(partials, self._draw_parameters, shapes))
         for factor, rows in self.rows.items():
-            moments = {"average": self.parameters.average[factor], "variance": self.parameters.variance[factor]}
+            moments = {
+                "average": self.parameters.average[factor],
+                "variance": self.parameters.variance[factor],
+            }
             self._update(rows, factor, UNKNOWN, Purpose.IMPLICIT_UNKNOWN, others[factor], **moments)
 
     def _draw_parameters(self, sums: dict[str, Float64]) -> dict[str, Float64]:
@@ -422,7 +527,9 @@ class _Systems:
         drawn = ImplicitParameters({}, {}, {})
         for factor in self.factors:
             n_rows, n_coefficients = sums[f"{factor.name}.sizes"]
-            drawn.precision[factor] = PRIOR.draw(sums[f"{factor.name}.squares"], n_coefficients, rng)
+            drawn.precision[factor] = PRIOR.draw(
+                sums[f"{factor.name}.squares"], n_coefficients, rng
+            )
             drawn.average[factor] = sums[f"{factor.name}.total"] / max(n_rows, 1.0)
             variance = sums[f"{factor.name}.square"] / max(n_rows, 1.0) - drawn.average[factor] ** 2
             drawn.variance[factor] = np.maximum(variance, SMALLEST_VARIANCE)
@@ -442,9 +549,13 @@ class _Draw(_Systems):
         self.circulation.spread(SEND, GOT, self.factors)
         for factor, rows in self.rows.items():
             self._update(rows, factor, SHIFTED, Purpose.IMPLICIT)
-        kept = () if self.circulation.schedule else (DIAGONAL, DIRECTIONS)  # blocks that move do not take U along
+        kept = (
+            () if self.circulation.schedule else (DIAGONAL, DIRECTIONS)
+        )  # blocks that move do not take U along
         for block in self.circulation.blocks():
-            for name in {*SCRATCH.values(), WEIGHT, DIAGONAL, DIRECTIONS}.intersection(block.arrays).difference(kept):
+            for name in {*SCRATCH.values(), WEIGHT, DIAGONAL, DIRECTIONS}.intersection(
+                block.arrays
+            ).difference(kept):
                 del block.arrays[name]
 
     # ------------------------------------------------------------------ the systems of equations
@@ -458,17 +569,34 @@ class _Draw(_Systems):
         gain = {factor: np.zeros_like(columns) for factor, columns in rp.items()}
         for _ in range(MAX_STEPS):
             for factor in self.unsolved:
-                self._update(self.coefficients[factor], factor, DIRECTION, Purpose.IMPLICIT, gain=gain[factor])
+                self._update(
+                    self.coefficients[factor],
+                    factor,
+                    DIRECTION,
+                    Purpose.IMPLICIT,
+                    gain=gain[factor],
+                )
             self._multiply(P)
-            curved = [self._update(self.coefficients[f], f, CURVATURE, Purpose.IMPLICIT) for f in self.unsolved]
-            pq = self.circulation.ring.sum({f.name: c["pq"] for f, c in zip(self.unsolved, curved, strict=True)})
-            squares, new = self._precondition(STEP, alpha={f: _quotient(rp[f], pq[f.name]) for f in self.unsolved})
+            curved = [
+                self._update(self.coefficients[f], f, CURVATURE, Purpose.IMPLICIT)
+                for f in self.unsolved
+            ]
+            pq = self.circulation.ring.sum(
+                {f.name: c["pq"] for f, c in zip(self.unsolved, curved, strict=True)}
+            )
+            squares, new = self._precondition(
+                STEP, alpha={f: _quotient(rp[f], pq[f.name]) for f in self.unsolved}
+            )
             gain, rp = {factor: _quotient(new[factor], rp[factor]) for factor in self.unsolved}, new
-            self.unsolved = [f for f in self.unsolved if (squares[f] > TOLERANCE**2 * first[f]).any()]
+            self.unsolved = [
+                f for f in self.unsolved if (squares[f] > TOLERANCE**2 * first[f]).any()
+            ]
             if not self.unsolved:
                 break  # also if the chain has diverged and the residuals are NaN
 
-    def _precondition(self, formula: Formula, **columns: dict[Factor, Float64]) -> tuple[dict[Factor, Float64], ...]:
+    def _precondition(
+        self, formula: Formula, **columns: dict[Factor, Float64]
+    ) -> tuple[dict[Factor, Float64], ...]:
         """Renew the residuals r of the unsolved systems by a formula.
 
         Set `send` to U diag(1 - 1 / s) U^T D_b^-1/2 r.
@@ -476,9 +604,16 @@ class _Draw(_Systems):
         """
         partials: dict[str, Float64] = {}
         for factor in self.unsolved:
-            rows, given = self.coefficients[factor], {name: column[factor] for name, column in columns.items()}
-            partials[factor.name] = self._update(rows, factor, formula, Purpose.IMPLICIT, **given)["square"]
-        partials |= {_ALONG + name: products for name, products in self._along_directions(SCALED).items()}
+            rows, given = (
+                self.coefficients[factor],
+                {name: column[factor] for name, column in columns.items()},
+            )
+            partials[factor.name] = self._update(rows, factor, formula, Purpose.IMPLICIT, **given)[
+                "square"
+            ]
+        partials |= {
+            _ALONG + name: products for name, products in self._along_directions(SCALED).items()
+        }
         sums = self.circulation.ring.sum(partials)
         squares, products = {factor: sums[factor.name] for factor in self.unsolved}, {}
         for factor in self.unsolved:
@@ -504,7 +639,10 @@ class _Move(_Systems):
             known = [np.count_nonzero(block.counts) for block in rows.blocks]
             kept[f"{factor.name}.known"] = np.array(known, np.float64)[:, None]
         sums = self.circulation.ring.sum(kept)
-        average = {f: {"average": sums[f.name] / max(sums[f"{f.name}.known"][0], 1.0)} for f in self.factors}
+        average = {
+            f: {"average": sums[f.name] / max(sums[f"{f.name}.known"][0], 1.0)}
+            for f in self.factors
+        }
         self.circulation.spread(SEND, GOT, [OTHER[factor] for factor in self.factors])
         h = {"step": step.h / sqrt(L)}
         fresh = {"damp": step.damp, "spread": sqrt(1 - step.damp**2), "drift": MOMENTUM.name}
@@ -533,7 +671,9 @@ class _Move(_Systems):
 
 
 def _turns(products: Mapping[str, Float64]) -> dict[str, Float64]:
-    """Return by system s, and T with which U = Z T, given Z^T Z; columns of U with s = 1 are not orthonormal."""
+    """Return by system s, and T with which U = Z T, given Z^T Z; columns of U with s = 1 are not
+    orthonormal.
+    """
     turns: dict[str, Float64] = {}
     for name, product in products.items():
         squares, vectors = np.linalg.eigh(product)

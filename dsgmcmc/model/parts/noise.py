@@ -1,22 +1,27 @@
-r"""Noise: x_ij ~ N(eta_ij, 1 / tau), or N(eta_ij, 1 / (tau g_i g'_j)) with noise scales of users, items, or both.
+r"""Noise: x_ij ~ N(eta_ij, 1 / tau), or N(eta_ij, 1 / (tau g_i g'_j)) with noise scales of users,
+items, or both.
 
     tau ~ Gamma(1 + N / 2, rate 1 + SSE / 2)
 
-where SSE is the sum, over the N ratings, of the squared error times g_i g'_j, from the gradients of the last sweep. The
-state moved during the sweep, so the draw is approximate. It is exact in the limit of small steps, for samplers that
-compute the full gradient at one state, and in Gibbs sampling.
+where SSE is the sum, over the N ratings, of the squared error times g_i g'_j, from the gradients of
+the last sweep. The state moved during the sweep, so the draw is approximate. It is exact in the
+limit of small steps, for samplers that compute the full gradient at one state, and in Gibbs
+sampling.
 
-g_i ~ Gamma(nu / 2, nu / 2) makes the noise of a user's ratings marginally Student-t. With SSE_i the sum over row i's
-n_i ratings of the squared error times the other side's g', the conditional draws are
+g_i ~ Gamma(nu / 2, nu / 2) makes the noise of a user's ratings marginally Student-t. With SSE_i the
+sum over row i's n_i ratings of the squared error times the other side's g', the conditional draws
+are
 
     nu  | rest, with g integrated out: on a grid, uniform in log nu, where row i contributes the log density
-          lgamma((nu + n_i) / 2) - lgamma(nu / 2) + (nu / 2) log(nu / 2) - ((nu + n_i) / 2) log((nu + tau SSE_i) / 2)
+          lgamma((nu + n_i) / 2) - lgamma(nu / 2) + (nu / 2) log(nu / 2) - ((nu + n_i) / 2) log((nu
+          + tau SSE_i) / 2)
     g_i | nu, rest ~ Gamma((nu + n_i) / 2, rate (nu + tau SSE_i) / 2)
 
-SSE_i, too, comes from the last sweep's gradients. If both sides have noise scales, the sides take turns: if both were
-drawn at once, each given the other's old values, the posterior would not be invariant. Gibbs sampling draws both in
-every sweep, each given the latest values of the other. A new g takes effect at the next gradient. nu is not drawn given
-g, because such a chain hardly moves if nu is large and rows have few ratings.
+SSE_i, too, comes from the last sweep's gradients. If both sides have noise scales, the sides take
+turns: if both were drawn at once, each given the other's old values, the posterior would not be
+invariant. Gibbs sampling draws both in every sweep, each given the latest values of the other. A
+new g takes effect at the next gradient. nu is not drawn given g, because such a chain hardly moves
+if nu is large and rows have few ratings.
 """
 
 from __future__ import annotations
@@ -39,13 +44,16 @@ from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float64, Named, NoiseName, Purpose
 
 NU_START = 12.0
-#: Sweeps between draws of noise scales for samplers that use full gradients, which a draw makes outdated.
+#: Sweeps between draws of noise scales for samplers that use full gradients, which a draw makes
+#: outdated.
 NOISE_EVERY = 5
 NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4: 1 / g has a finite variance above 4
 
 
 def drawn_factors(config: Any, transposed: bool) -> tuple[Factor, ...]:
-    """Factors whose rows' noise scales this part draws: none if the likelihood has no noise, or draws it itself."""
+    """Factors whose rows' noise scales this part draws: none if the likelihood has no noise, or
+    draws it itself.
+    """
     drawn = config.law.has_noise and not config.law.draws_precision
     return chosen_factors(config.noise, transposed) if drawn else ()
 
@@ -61,12 +69,15 @@ class NoiseParameters(Sampled):
     nu : dict of Factor to (M,)
         Degrees of freedom, for factors whose rows have noise scales.
     turn : (1,) or None
-        Number of draws of noise scales so far, by which the factors take turns; None before the first draw.
+        Number of draws of noise scales so far, by which the factors take turns; None before the
+        first draw.
     """
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
         "tau": hyperparameter("tau", "tau, the precision of the noise", rating=-2, per_chain=True),
-        "nu": hyperparameter("{}.nu", "nu, degrees of freedom of the {kind}s' noise", "{kind}_nu", per_chain=True),
+        "nu": hyperparameter(
+            "{}.nu", "nu, degrees of freedom of the {kind}s' noise", "{kind}_nu", per_chain=True
+        ),
         "turn": Quantity("noise.turn", ("one",), drawn=False),
     }
 
@@ -76,14 +87,18 @@ class NoiseParameters(Sampled):
 
     @classmethod
     def about(cls, factors: Sequence[Factor]) -> tuple[Quantity, ...]:
-        """Quantities of the noise, given the factors whose rows have noise scales; only tau if there are none."""
+        """Quantities of the noise, given the factors whose rows have noise scales; only tau if
+        there are none.
+        """
         return super().about(factors)[: None if factors else 1]
 
 
 class NoiseSettings(BaseModel):
     """Settings of the noise."""
 
-    noise: NoiseName = setting("One noise level for all ratings, or one per user, per item, or both.", "shared")
+    noise: NoiseName = setting(
+        "One noise level for all ratings, or one per user, per item, or both.", "shared"
+    )
     noise_precision: Annotated[float, Field(gt=0)] | Literal["sampled"] = setting(
         "Precision tau of the noise; sampled: inferred from the ratings.",
         "sampled",
@@ -105,7 +120,8 @@ class Noise(Part):
     factors : tuple of Factor
         Factors whose rows have noise scales.
     every : int
-        Sweeps between draws of noise scales; if more than one, gradients must be computed again after a draw.
+        Sweeps between draws of noise scales; if more than one, gradients must be computed again
+        after a draw.
     scale : float
         Divisor of the ratings.
     subchains : int
@@ -134,7 +150,9 @@ class Noise(Part):
         self.start(())
 
     @classmethod
-    def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
+    def quantities_of(
+        cls, config: Any, transposed: bool, features: FeatureSizes
+    ) -> tuple[Quantity, ...]:
         """The part's quantities; none if the run does not use the part."""
         return NoiseParameters.about(drawn_factors(config, transposed))
 
@@ -152,14 +170,18 @@ class Noise(Part):
         )
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set tau and nu to their initial values; the likelihood sets the initial noise scales of rows."""
+        """Set tau and nu to their initial values; the likelihood sets the initial noise scales of
+        rows.
+        """
         tau = 1.0 if self.precision is None else self.precision * self.scale**2
         self.parameters.tau = np.full(self.subchains, tau)
         self.parameters.nu = {factor: np.full(self.subchains, NU_START) for factor in self.factors}
         self.parameters.turn = None
 
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
-        """Discard the errors of the last sweep before a new one, because tau is drawn from the errors of one sweep."""
+        """Discard the errors of the last sweep before a new one, because tau is drawn from the
+        errors of one sweep.
+        """
         if first:
             self.squared_error[:] = 0.0
 
@@ -170,30 +192,45 @@ class Noise(Part):
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
         """The squared errors of the sweep, to be saved in a checkpoint."""
         for b in row_blocks:
-            yield Key("state", "W", b, "squared_error"), self.squared_error[b - self.row_blocks.start]
+            yield (
+                Key("state", "W", b, "squared_error"),
+                self.squared_error[b - self.row_blocks.start],
+            )
 
     # ------------------------------------------------------------------ draws
 
     def sums(self, context: DrawContext) -> Named | None:
-        """The squared errors, from which tau is drawn, by row block of this process; None if tau is fixed."""
+        """The squared errors, from which tau is drawn, by row block of this process; None if tau is
+        fixed.
+        """
         return {"squared_error": self.squared_error} if self.precision is None else None
 
-    def draw_shared(self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator) -> None:
-        """Draw tau of a sub-chain given the total of the squared errors, unless the likelihood draws tau."""
+    def draw_shared(
+        self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator
+    ) -> None:
+        """Draw tau of a sub-chain given the total of the squared errors, unless the likelihood
+        draws tau.
+        """
         if context.law.draws_precision:
             return
         rate = 1.0 + sums["squared_error"][0] / 2
-        self.parameters.tau[subchain] = rng.gamma(1.0 + context.circulation.ratings.n_data / 2) / rate
+        self.parameters.tau[subchain] = (
+            rng.gamma(1.0 + context.circulation.ratings.n_data / 2) / rate
+        )
 
     def renews_data(self, turn: int) -> bool:
-        """Whether the draw at this turn changes noise scales, so that full gradients must be computed again."""
+        """Whether the draw at this turn changes noise scales, so that full gradients must be
+        computed again.
+        """
         return self.every > 1 and self._is_turn(turn)
 
     def _is_turn(self, turn: int) -> bool:
         return bool(self.factors) and is_due(turn, self.every)
 
     def draw(self, context: DrawContext) -> None:
-        """Draw the noise scales of one factor's rows, if due: `context.factor` or the factor in turn. Collective."""
+        """Draw the noise scales of one factor's rows, if due: `context.factor` or the factor in
+        turn. Collective.
+        """
         if context.factor is not None:
             if context.turn and context.factor in self.factors:
                 self._draw_scales(context.factor, context)
@@ -203,9 +240,17 @@ class Noise(Part):
             self.parameters.turn = n_drawn + 1
 
     def _draw_scales(self, factor: Factor, context: DrawContext) -> None:
-        """Draw nu of a factor with its noise scales integrated out, and the noise scales given nu. Collective."""
+        """Draw nu of a factor with its noise scales integrated out, and the noise scales given nu.
+
+        Collective.
+        """
         tau, nu = float(self.parameters.tau[0]), self.parameters.nu
-        blocks = [block for pair in context.circulation.pairs() for block in pair if block.factor == factor]
+        blocks = [
+            block
+            for pair in context.circulation.pairs()
+            for block in pair
+            if block.factor == factor
+        ]
 
         def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
             weights = np.exp(sums["log_density"] - sums["log_density"].max())
@@ -222,8 +267,11 @@ class Noise(Part):
 
 
 def nu_log_density(block: ParameterBlock, tau: float) -> Float64:
-    """Contribution of a block's rows to the log density of nu at every value of `NU_GRID`, up to a constant, (65,)."""
-    # float32 logarithms take a sixth of the time of float64 ones; the sum over 10,000 rows is accurate to 0.01
+    """Contribution of a block's rows to the log density of nu at every value of `NU_GRID`, up to a
+    constant, (65,).
+    """
+    # float32 logarithms take a sixth of the time of float64 ones; the sum over 10,000 rows is
+    # accurate to 0.01
     errors = (tau * block.row("row_error").astype(np.float64)).astype(np.float32)
     logs = errors / NU_GRID.astype(np.float32)[:, None]
     logs += 1
@@ -236,7 +284,9 @@ def nu_log_density(block: ParameterBlock, tau: float) -> Float64:
 
 @lru_cache(maxsize=4096)
 def _nu_log_normaliser(counts: bytes) -> Float64:
-    """Terms of the log density of nu that depend only on the rows' counts, (65,), and are the same in every sweep."""
+    """Terms of the log density of nu that depend only on the rows' counts, (65,), and are the same
+    in every sweep.
+    """
     from scipy.special import gammaln
 
     n, rows = np.unique(np.frombuffer(counts, np.int64), return_counts=True)

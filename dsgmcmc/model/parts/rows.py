@@ -1,41 +1,48 @@
 r"""Priors of the rows of both factors, theta_i ~ N(m, Lambda^-1), and the draws of (m, Lambda).
 
-A row theta_i has D = K + 1 columns, the last of which is the bias, or D = K columns without biases; at rank 0 the bias
-is the only column. The prior mean of the bias is not drawn: it is 0, or for counts half the logarithm of their mean.
-Other parts may shift the prior means of single rows, by field ``shift`` (`dsgmcmc.model.parts.base`).
+A row theta_i has D = K + 1 columns, the last of which is the bias, or D = K columns without biases;
+at rank 0 the bias is the only column. The prior mean of the bias is not drawn: it is 0, or for
+counts half the logarithm of their mean. Other parts may shift the prior means of single rows, by
+field ``shift`` (`dsgmcmc.model.parts.base`).
 
-The priors of (m, Lambda) are as follows; (m, Lambda) is drawn from its exact conditional given the factor's state:
+The priors of (m, Lambda) are as follows; (m, Lambda) is drawn from its exact conditional given the
+factor's state:
 
 - ``fixed``: m = 0, Lambda = lambda I [Simsekli 2016, 4.3]; nothing is drawn.
-- ``normal-gamma``: Lambda = diag(lambda), lambda_k ~ Gamma(1, rate 5), m_k | lambda_k ~ N(0, 1 / lambda_k)
-  [Nemeth 2021, 6.3]. If ratings are standardised, or the likelihood has no noise and so no unit, lambda_k ~
-  Gamma(4, rate 3 b), so that E[1 / lambda_k] = b. Then E[W_ik^2] = 2 b, which includes the variance of m. With
-  b = 1 / (4 sqrt K), E[(W_i . H_j)^2] = 4 K b^2 is a quarter of the ratings' variance. For the biases b = 1/8, so that
-  a_i and b_j together account for another quarter.
-- ``normal-wishart``: (m, Lambda) ~ N(m | 0, (2 Lambda)^-1) W(Lambda | I, K) [Salakhutdinov 2008, eq. 5-7]; the
-  bias keeps its normal-gamma prior.
+- ``normal-gamma``: Lambda = diag(lambda), lambda_k ~ Gamma(1, rate 5), m_k | lambda_k ~ N(0, 1 /
+  lambda_k) [Nemeth 2021, 6.3]. If ratings are standardised, or the likelihood has no noise and so
+  no unit, lambda_k ~ Gamma(4, rate 3 b), so that E[1 / lambda_k] = b. Then E[W_ik^2] = 2 b, which
+  includes the variance of m. With b = 1 / (4 sqrt K), E[(W_i . H_j)^2] = 4 K b^2 is a quarter of
+  the ratings' variance. For the biases b = 1/8, so that a_i and b_j together account for another
+  quarter.
+- ``normal-wishart``: (m, Lambda) ~ N(m | 0, (2 Lambda)^-1) W(Lambda | I, K) [Salakhutdinov 2008,
+  eq. 5-7]; the bias keeps its normal-gamma prior.
 
-If m is drawn, and the priors are standardised and include biases, chains of rank 2 or more begin with a mean m_k of
-`START_MEAN` in one column of W and in another of H; in such a column, the other factor's elements act as a second bias.
-In a chain that begins at m = 0, the means need hundreds of sweeps to take over from the biases. With samplers that use
-all ratings in an iteration, moves between later sweeps exchange means and biases without changing predictors.
+If m is drawn, and the priors are standardised and include biases, chains of rank 2 or more begin
+with a mean m_k of `START_MEAN` in one column of W and in another of H; in such a column, the other
+factor's elements act as a second bias. In a chain that begins at m = 0, the means need hundreds of
+sweeps to take over from the biases. With samplers that use all ratings in an iteration, moves
+between later sweeps exchange means and biases without changing predictors.
 
-*Exchange of the means of one factor's rows and the biases of the other factor's rows.* The predictor
-a_i + b_j + W_i . H_j does not change if all H_j move by d and every bias a_i by -W_i . d. Nor does the prior density of
-H if its mean m moves by d, too. Means and biases explain the same differences between users (or items). A chain that
-draws the means given the biases, and the biases given the means, exchanges them only over thousands of sweeps. The
-conditional distribution of d is normal. With r_i the bias less its prior mean, lambda_a its prior precision, and
-m ~ N(0, (kappa Lambda)^-1),
+*Exchange of the means of one factor's rows and the biases of the other factor's rows.* The
+predictor a_i + b_j + W_i . H_j does not change if all H_j move by d and every bias a_i by -W_i . d.
+Nor does the prior density of H if its mean m moves by d, too. Means and biases explain the same
+differences between users (or items). A chain that draws the means given the biases, and the biases
+given the means, exchanges them only over thousands of sweeps. The conditional distribution of d is
+normal. With r_i the bias less its prior mean, lambda_a its prior precision, and m ~ N(0, (kappa
+Lambda)^-1),
 
     d ~ N(Q^-1 (lambda_a sum_i r_i W_i - kappa Lambda m), Q^-1),    Q = kappa Lambda + lambda_a sum_i W_i W_i^T
 
-and likewise for W and the biases b_j. Ordered levels have an intercept mu ~ N(0, 1 / lambda_0) in their thresholds. All
-biases a_i and mu may also move by c, which changes no probability: d becomes (d, c), W_i becomes (W_i, -1), m becomes
-(m, mu), and kappa Lambda gets lambda_0 as another block. The move leaves the posterior invariant: the translations by d
-form a group with Jacobian 1, so that d may be drawn from a density proportional to the posterior along the orbit of the
-state [Liu & Sabatti 2000, theorem 1].
+and likewise for W and the biases b_j. Ordered levels have an intercept mu ~ N(0, 1 / lambda_0) in
+their thresholds. All biases a_i and mu may also move by c, which changes no probability: d becomes
+(d, c), W_i becomes (W_i, -1), m becomes (m, mu), and kappa Lambda gets lambda_0 as another block.
+The move leaves the posterior invariant: the translations by d form a group with Jacobian 1, so that
+d may be drawn from a density proportional to the posterior along the orbit of the state [Liu &
+Sabatti 2000, theorem 1].
 
-[Liu & Sabatti 2000] Generalised Gibbs sampler and multigrid Monte Carlo for Bayesian computation. Biometrika 87.
+[Liu & Sabatti 2000] Generalised Gibbs sampler and multigrid Monte Carlo for Bayesian computation.
+Biometrika 87.
 """
 
 from __future__ import annotations
@@ -54,7 +61,15 @@ from dsgmcmc.kernels.formula import RowPrior, dense
 from dsgmcmc.kernels.products import inner
 from dsgmcmc.model import conjugate
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Intercept, Part, Place, PrecisionTerms
+from dsgmcmc.model.parts.base import (
+    NO_TERMS,
+    DrawContext,
+    FeatureSizes,
+    Intercept,
+    Part,
+    Place,
+    PrecisionTerms,
+)
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import setting
@@ -64,17 +79,22 @@ from dsgmcmc.types import Factor, Float64, Named, PriorName, Purpose
 #: Initial value of one m_k of each factor, in units of the square root of the ratings' sd.
 START_MEAN = 1.0
 
-#: Sweeps between moves, and least number of sweeps before the first move; if the first sweep ends with a draw of the
-#: hyperparameters, a move follows it, too. Other early moves would only disturb the biases, which converge first.
+#: Sweeps between moves, and least number of sweeps before the first move; if the first sweep ends
+#: with a draw of the hyperparameters, a move follows it, too. Other early moves would only disturb
+#: the biases, which converge first.
 MOVE_EVERY, FIRST_MOVE = 5, 50
 
 MEAN = Quantity("{}.mean", ("column",), columns=1, started=True, per_chain=True)
-PRECISION = Quantity("{}.precision", ("column",), columns=-2, positive=True, started=True, per_chain=True)
+PRECISION = Quantity(
+    "{}.precision", ("column",), columns=-2, positive=True, started=True, per_chain=True
+)
 DENSE_PRECISION = replace(PRECISION, dims=("column", "column"))
 
 
 def start_precision(rank: int) -> float:
-    """1 / b for standardised ratings: columns that few ratings need would stay unused for long at a larger start."""
+    """1 / b for standardised ratings: columns that few ratings need would stay unused for long at a
+    larger start.
+    """
     return 4.0 * sqrt(max(rank, 1))
 
 
@@ -103,11 +123,17 @@ class RowParameters(Sampled):
 class RowSettings(BaseModel):
     """Settings of the rows' priors."""
 
-    prior: PriorName = setting("Prior of the rows of both factors; fixed: without hyperparameters.", "normal-gamma")
+    prior: PriorName = setting(
+        "Prior of the rows of both factors; fixed: without hyperparameters.", "normal-gamma"
+    )
     prior_precision: float = setting(
-        "Precision of a fixed prior, in the ratings' own unit; for other priors, the initial precision.",
+        "Precision of a fixed prior, in the ratings' own unit; for other priors, the initial"
+        " precision.",
         1.0,
-        shown="10, below rank 7 4 sqrt(rank); 1 with --prior fixed and with the samplers gibbs, psgld, hamcmc and sgld",
+        shown=(
+            "10, below rank 7 4 sqrt(rank); 1 with --prior fixed and with the samplers gibbs,"
+            " psgld, hamcmc and sgld"
+        ),
         offered=False,
         gt=0,
     )
@@ -131,15 +157,18 @@ class RowPriors(Part):
         Whether there is a bias column.
     prior : {"fixed", "normal-gamma", "normal-wishart"}
     prior_precision : float
-        lambda if `prior` is fixed, in the ratings' own unit; else the initial precision of all columns.
+        lambda if `prior` is fixed, in the ratings' own unit; else the initial precision of all
+        columns.
     subchains : int
         Number M of interleaved sub-chains.
     scale : float
         Divisor of the ratings.
     standardised : bool
-        Whether the priors are in units of the ratings' standard deviation; else they are the published ones.
+        Whether the priors are in units of the ratings' standard deviation; else they are the
+        published ones.
     width : float
-        Multiplies the variances of standardised priors, for predictors in another unit than the ratings'.
+        Multiplies the variances of standardised priors, for predictors in another unit than the
+        ratings'.
     bias_mean : float
         Prior mean of the biases.
     exchanges : bool
@@ -167,14 +196,18 @@ class RowPriors(Part):
         self.dimension = self.rank + int(self.biases)
         self.precision_prior = self.bias_prior = conjugate.PUBLISHED_PRIOR
         if self.standardised:
-            self.precision_prior = conjugate.with_mean_variance(self.width / start_precision(self.rank))
+            self.precision_prior = conjugate.with_mean_variance(
+                self.width / start_precision(self.rank)
+            )
             self.bias_prior = conjugate.with_mean_variance(self.width * 0.125)
         self.quantities = row_quantities(self.prior)
         self.parameters = RowParameters({}, {})
         self.start(())
 
     @classmethod
-    def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
+    def quantities_of(
+        cls, config: Any, transposed: bool, features: FeatureSizes
+    ) -> tuple[Quantity, ...]:
         """The part's quantities; none if the run does not use the part."""
         return row_quantities(config.prior)
 
@@ -216,8 +249,14 @@ class RowPriors(Part):
 
     @property
     def expected_square(self) -> float:
-        """Largest variance of a row's elements under a fixed prior, or 1 if that is larger; 1 for other priors."""
-        return max(1.0, 1 / float(np.min(self.prior_precision * self.unit**2))) if self.prior == "fixed" else 1.0
+        """Largest variance of a row's elements under a fixed prior, or 1 if that is larger; 1 for
+        other priors.
+        """
+        return (
+            max(1.0, 1 / float(np.min(self.prior_precision * self.unit**2)))
+            if self.prior == "fixed"
+            else 1.0
+        )
 
     def origin(self, factor: Factor) -> Float64:
         """Prior mean of a factor's rows before the first draw, (D,)."""
@@ -235,7 +274,9 @@ class RowPriors(Part):
         """Prior of a block's rows in a sub-chain, in float32."""
         factor, parameters = block.factor, self.parameters
         mean, precision = parameters.mean[factor][subchain], parameters.precision[factor][subchain]
-        return RowPrior(mean.astype(np.float32), precision.astype(np.float32), block.arrays.get(SHIFT.name))
+        return RowPrior(
+            mean.astype(np.float32), precision.astype(np.float32), block.arrays.get(SHIFT.name)
+        )
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set m and Lambda of both factors to their initial values."""
@@ -245,8 +286,12 @@ class RowPriors(Part):
         if self.prior == "normal-wishart":
             precision = np.diag(precision)
         m = self.subchains
-        self.parameters.mean = {factor: np.repeat(self.origin(factor)[None], m, axis=0) for factor in Factor}
-        self.parameters.precision = {factor: np.repeat(precision[None], m, axis=0) for factor in Factor}
+        self.parameters.mean = {
+            factor: np.repeat(self.origin(factor)[None], m, axis=0) for factor in Factor
+        }
+        self.parameters.precision = {
+            factor: np.repeat(precision[None], m, axis=0) for factor in Factor
+        }
 
     def move(self, context: DrawContext) -> None:
         """Exchange means and biases, if due. Collective."""
@@ -254,23 +299,32 @@ class RowPriors(Part):
             return
         kappa = conjugate.WISHART_BETA if self.prior == "normal-wishart" else 1.0
         mean = {factor: means[0] for factor, means in self.parameters.mean.items()}
-        precision = {factor: precisions[0] for factor, precisions in self.parameters.precision.items()}
+        precision = {
+            factor: precisions[0] for factor, precisions in self.parameters.precision.items()
+        }
         circulation, law = context.circulation, context.law
         k, shape = self.rank, circulation.ratings.shape
 
         def finish(total: dict[str, Float64]) -> dict[str, Float64]:
             sums = {factor: total[factor.name] for factor in Factor}
             rng = context.stream.generator(Purpose.HYPERPARAMETERS, part=3)
-            steps, biases = draw_translation(mean, precision, sums, shape, kappa, rng, law.intercept)
+            steps, biases = draw_translation(
+                mean, precision, sums, shape, kappa, rng, law.intercept
+            )
             return {factor.name: np.append(steps[factor], biases[factor]) for factor in Factor}
 
         groups = circulation.rows_by_factor()
-        partials = {rows.factor.name: exchange_sums(rows, context.position, self.bias_mean) for rows in groups}
+        partials = {
+            rows.factor.name: exchange_sums(rows, context.position, self.bias_mean)
+            for rows in groups
+        }
         moved = circulation.ring.sum(partials, finish, {factor.name: (k + 1,) for factor in Factor})
         steps = {factor: moved[factor.name][:k] for factor in Factor}
         offset = float(steps[Factor.W] @ steps[Factor.H])
         for block in circulation.blocks():
-            step, across = (steps[f].astype(block.dtype) for f in (block.factor, Factor(1 - block.factor)))
+            step, across = (
+                steps[f].astype(block.dtype) for f in (block.factor, Factor(1 - block.factor))
+            )
             theta, bias = block[context.position][:, :k], block[context.position][:, k]
             theta += step
             bias -= np.einsum("ij,j->i", theta, across) - moved[block.factor.name][k]
@@ -279,13 +333,20 @@ class RowPriors(Part):
         for factor in Factor:
             mean[factor][:k] += steps[factor]
         if law.intercept is not None:
-            law.move_intercept(circulation.blocks(), sum(float(moved[factor.name][k]) for factor in Factor))
+            law.move_intercept(
+                circulation.blocks(), sum(float(moved[factor.name][k]) for factor in Factor)
+            )
 
     def sums(self, context: DrawContext) -> Named | None:
-        """Total and products of `sums_of_rows` for every sub-chain, by factor; (local blocks, M, ...) each."""
+        """Total and products of `sums_of_rows` for every sub-chain, by factor; (local blocks, M,
+        ...) each.
+        """
         if self.prior == "fixed":
             return None
-        return {rows.factor.name: self._sums(rows, context.positions) for rows in context.circulation.rows_by_factor()}
+        return {
+            rows.factor.name: self._sums(rows, context.positions)
+            for rows in context.circulation.rows_by_factor()
+        }
 
     def _sums(self, rows: Rows, positions: tuple[str, ...]) -> Float64:
         n, sums = len(rows.blocks), []
@@ -294,16 +355,24 @@ class RowPriors(Part):
             sums += [total, products.reshape(n, -1)]
         return np.concatenate(sums, axis=1).reshape(n, len(positions), -1)
 
-    def draw_shared(self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator) -> None:
-        """Draw m and Lambda of both factors for a sub-chain, given the totals of `sums`; runs at the root."""
+    def draw_shared(
+        self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator
+    ) -> None:
+        """Draw m and Lambda of both factors for a sub-chain, given the totals of `sums`; runs at
+        the root.
+        """
         for factor, n in zip(Factor, context.circulation.ratings.shape, strict=True):
             terms = context.terms.get(factor, NO_TERMS)
             mean, precision = self._draw_prior(sums[factor.name][subchain], n, terms, rng)
             self.parameters.mean[factor][subchain] = mean
             self.parameters.precision[factor][subchain] = precision
 
-    def _draw_prior(self, sums: Float64, n: int, more: PrecisionTerms, rng: Generator) -> tuple[Float64, Float64]:
-        """Draw (m, Lambda) of a factor of n rows, given the total and products of the rows in `sums`."""
+    def _draw_prior(
+        self, sums: Float64, n: int, more: PrecisionTerms, rng: Generator
+    ) -> tuple[Float64, Float64]:
+        """Draw (m, Lambda) of a factor of n rows, given the total and products of the rows in
+        `sums`.
+        """
         d, k = self.dimension, self.rank
         average, products = sums[:d] / n, sums[d:]
         mean = self._with_bias_mean()
@@ -315,7 +384,9 @@ class RowPriors(Part):
         else:
             products = products.reshape(d, d)
             precision, squares = np.zeros((d, d)), np.diag(products)
-            mean[:k], precision[:k, :k] = conjugate.draw_normal_wishart(average[:k], products[:k, :k], n, rng, more)
+            mean[:k], precision[:k, :k] = conjugate.draw_normal_wishart(
+                average[:k], products[:k, :k], n, rng, more
+            )
         if self.biases:
             b = self.bias_mean
             about_mean = squares[k] + n * b * (b - 2 * average[k])
@@ -324,11 +395,12 @@ class RowPriors(Part):
         return mean, precision
 
 
-# ---------------------------------------------------------------------- exchange of means and biases
+# --------------------------------------------------------------------- exchange of means and biases
 
 
 def exchange_sums(rows: Rows, position: str, bias_mean: float) -> Float64:
-    """Sums, over each block's rows, of W_i W_i^T, r_i W_i and W_i: of v v^T and of v, with v = (W_i, r_i).
+    """Sums, over each block's rows, of W_i W_i^T, r_i W_i and W_i: of v v^T and of v, with v =
+    (W_i, r_i).
 
     Returns
     -------
@@ -376,13 +448,16 @@ def draw_translation(
     rows : dict of Factor to (K,) float64
         Step of all rows of a factor, and of their mean.
     biases : dict of Factor to float
-        Step of all biases of a factor, in addition to the exchange with the other factor's rows. The intercept moves by
-        the sum of both factors' steps.
+        Step of all biases of a factor, in addition to the exchange with the other factor's rows.
+        The intercept moves by the sum of both factors' steps.
     """
     k = len(mean[Factor.W]) - 1
     rows: dict[Factor, Float64] = {}
     biases: dict[Factor, float] = {}
-    for factor, other in ((Factor.H, Factor.W), (Factor.W, Factor.H)):  # rows of `factor`, and biases of `other`
+    for factor, other in (
+        (Factor.H, Factor.W),
+        (Factor.W, Factor.H),
+    ):  # rows of `factor`, and biases of `other`
         prior, centre = kappa * dense(precision[factor])[:k, :k], mean[factor][:k]
         strength, n = np.atleast_1d(precision[other][-1])[-1], shape[other]
         products, fit = sums[other][:k, :k], sums[other][k, :k]
@@ -394,8 +469,15 @@ def draw_translation(
             fit, total = fit + bias * moved, total + n * moved
         if intercept is not None:
             value = intercept.value + sum(biases.values())
-            prior = np.block([[prior, np.zeros((k, 1))], [np.zeros((1, k)), np.full((1, 1), intercept.precision)]])
-            products = np.block([[products, -total[:, None]], [-total[None], np.full((1, 1), float(n))]])
+            prior = np.block(
+                [
+                    [prior, np.zeros((k, 1))],
+                    [np.zeros((1, k)), np.full((1, 1), intercept.precision)],
+                ]
+            )
+            products = np.block(
+                [[products, -total[:, None]], [-total[None], np.full((1, 1), float(n))]]
+            )
             fit, centre = np.append(fit, -bias), np.append(centre, value)
         root = np.linalg.cholesky(prior + strength * products)
         scaled = np.linalg.solve(root, strength * fit - prior @ centre)

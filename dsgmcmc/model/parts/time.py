@@ -1,48 +1,54 @@
 r"""Effects of groups of ratings that were given together in time.
 
-A *level of time* divides the ratings of every row of a factor into groups. It is named after its side and the size of
-its groups: ``user:page`` has a group for each second in which a user rated, ``user:8`` a group for every eight ratings
-of a user in the order of time. Levels of items are named likewise. Each kind of level helps beside the other
-(docs/time.md). Test ratings belong to groups as training ratings do. With g_l(ij) the group of rating ij at level l,
+A *level of time* divides the ratings of every row of a factor into groups. It is named after its
+side and the size of its groups: ``user:page`` has a group for each second in which a user rated,
+``user:8`` a group for every eight ratings of a user in the order of time. Levels of items are named
+likewise. Each kind of level helps beside the other (docs/time.md). Test ratings belong to groups as
+training ratings do. With g_l(ij) the group of rating ij at level l,
 
     eta_ij    =  a_i + b_j + W_i . H_j + sum_l d_{l, g_l(ij)}
     d_lg ~ N(0, 1 / lambda_l),      lambda_l ~ Gamma(1, rate PRECISION_RATE)
 
-If ratings are normal given their predictors, the effects are subtracted from them, so that other parameters are drawn
-as in a model without effects. Under other likelihoods, the effects are offsets of the predictors. The groups of a row
-of W are on the row's process and need no messages; the groups of a column are on the home of its block, and go round
-the ring. Every few sweeps, one level after another is drawn given all other parameters.
+If ratings are normal given their predictors, the effects are subtracted from them, so that other
+parameters are drawn as in a model without effects. Under other likelihoods, the effects are offsets
+of the predictors. The groups of a row of W are on the row's process and need no messages; the
+groups of a column are on the home of its block, and go round the ring. Every few sweeps, one level
+after another is drawn given all other parameters.
 
-*Ratings that are normal given their predictors*: effects are drawn exactly, from their conditionals. Let e be the
-residual of a rating with all effects subtracted, and w = tau g g' its precision. Let N_g be the sum of w over the
-training ratings of group g, and B_g the sum of w (e + d_g). Then
+*Ratings that are normal given their predictors*: effects are drawn exactly, from their
+conditionals. Let e be the residual of a rating with all effects subtracted, and w = tau g g' its
+precision. Let N_g be the sum of w over the training ratings of group g, and B_g the sum of w (e +
+d_g). Then
 
     d_g | rest      ~ N(B_g / (N_g + lambda), 1 / (N_g + lambda))
     lambda | d      ~ Gamma(1 + G / 2, rate PRECISION_RATE + sum d_g^2 / 2)
     d, lambda       <- c d, lambda / c^2,  c ~ N(sum d_g B_g / S, 1 / S),  S = sum d_g^2 N_g
 
-The last line is a step in lambda^-1/2 given d lambda^1/2, accepted with the ratio of the prior densities of
-lambda^-1/2. It moves effects and precision together, which mixes well if groups have few ratings; the first two lines
-mix well if groups have many [Yu & Meng 2011]. The sums and the number G of groups cover the groups with training
-ratings; all other effects are drawn from the prior N(0, 1 / lambda).
+The last line is a step in lambda^-1/2 given d lambda^1/2, accepted with the ratio of the prior
+densities of lambda^-1/2. It moves effects and precision together, which mixes well if groups have
+few ratings; the first two lines mix well if groups have many [Yu & Meng 2011]. The sums and the
+number G of groups cover the groups with training ratings; all other effects are drawn from the
+prior N(0, 1 / lambda).
 
-*Any other likelihood with a known score*: effects are proposed by noisy Newton steps. S_g and I_g are the sums, over
-the training ratings of group g, of the score and the curvature of the log density in the predictor
-(`dsgmcmc.kernels.effects`). L_g(d') is the change of these ratings' log density if d_g becomes d'. All groups of a
-level are drawn at once, as they are independent given all else:
+*Any other likelihood with a known score*: effects are proposed by noisy Newton steps. S_g and I_g
+are the sums, over the training ratings of group g, of the score and the curvature of the log
+density in the predictor (`dsgmcmc.kernels.effects`). L_g(d') is the change of these ratings' log
+density if d_g becomes d'. All groups of a level are drawn at once, as they are independent given
+all else:
 
     d' ~ N(d + (S_g - lambda d) / P, 1 / P),      P = I_g + lambda
 
-accepted with probability min(1, exp(L_g(d') - lambda (d'^2 - d^2) / 2) q(d | d') / q(d' | d)), where S and I are
-computed again at d' for the reverse density q(d | d'). The effect of a group without training ratings is thus drawn
-from its prior. Then
+accepted with probability min(1, exp(L_g(d') - lambda (d'^2 - d^2) / 2) q(d | d') / q(d' | d)),
+where S and I are computed again at d' for the reverse density q(d | d'). The effect of a group
+without training ratings is thus drawn from its prior. Then
 
     lambda | d      ~ Gamma(1 + G / 2, rate PRECISION_RATE + sum d_g^2 / 2)
     d, lambda       <- c d, lambda / c^2,      c ~ N(1 + T / V, 1 / V),  T = sum d_g S_g,  V = sum d_g^2 I_g
 
-where the last line is accepted with probability min(1, exp(L(c d) + b lambda (1 - c^-2)) c^-4 q(1 / c | c d) /
-q(c | d)), b = PRECISION_RATE. The factor c^-4 has two sources: c^-3 comes from the measure c^-3 dc on the line of all
-c, and 1 / c from the density, as a function of c, of the reverse step from c d, which multiplies by 1 / c.
+where the last line is accepted with probability min(1, exp(L(c d) + b lambda (1 - c^-2)) c^-4 q(1 /
+c | c d) / q(c | d)), b = PRECISION_RATE. The factor c^-4 has two sources: c^-3 comes from the
+measure c^-3 dc on the line of all c, and 1 / c from the density, as a function of c, of the reverse
+step from c d, which multiplies by 1 / c.
 
 [Yu & Meng 2011] To center or not to center: that is not the question. J. Comput. Graph. Stat. 20.
 """
@@ -77,17 +83,20 @@ PRECISION_RATE = 0.1
 START_PRECISION = 50.0
 
 PAGE = "page"
-#: Levels that the name of a side alone stands for; measurements showed that they improve predictions.
+#: Levels that the name of a side alone stands for; measurements showed that they improve
+#: predictions.
 DEFAULT_LEVELS = {"user": "user:page,user:8,user:64", "item": "item:32"}
 
 #: One number for each training rating, (nnz,) float32 by cell.
 ByCell = dict[tuple[int, int], Float32]
-#: Changes of the effects of a level, and S, I and L there, (G, 4) float32 by block, as in `dsgmcmc.kernels.effects`.
+#: Changes of the effects of a level, and S, I and L there, (G, 4) float32 by block, as in
+#: `dsgmcmc.kernels.effects`.
 Sums = dict[int, Float32]
 
 
 def counted_times(ratings: Ratings, factor: Factor) -> tuple[Int32, Int32]:
-    """Number of ratings, and of different seconds with ratings, of every row of a factor, (n,) each.
+    """Number of ratings, and of different seconds with ratings, of every row of a factor, (n,)
+    each.
 
     Raises
     ------
@@ -95,12 +104,16 @@ def counted_times(ratings: Ratings, factor: Factor) -> tuple[Int32, Int32]:
         If the ratings file has no times.
     """
     if ratings.times is None:
-        raise InputError(f"{ratings.path} has no times for {named('time_levels')}: prepare it again with --timestamps")
+        raise InputError(
+            f"{ratings.path} has no times for {named('time_levels')}: prepare it again with"
+            " --timestamps"
+        )
     return ratings.times[SIDES[factor]]
 
 
 def canonical_levels(text: str) -> str:
-    """Return the names of all levels in a setting's text, in the order of their draws; ``no`` for none.
+    """Return the names of all levels in a setting's text, in the order of their draws; ``no`` for
+    none.
 
     Raises
     ------
@@ -114,8 +127,13 @@ def canonical_levels(text: str) -> str:
         names += DEFAULT_LEVELS.get(word.strip(), word.strip()).split(",")
     for name in names:
         kind, _, size = name.partition(":")
-        if kind not in DEFAULT_LEVELS or not (size == PAGE or (size.isdecimal() and 2 <= int(size) < 2**31)):
-            raise ValueError(f"{name!r} is not known: expected no, user, item, or levels like {DEFAULT_LEVELS['user']}")
+        if kind not in DEFAULT_LEVELS or not (
+            size == PAGE or (size.isdecimal() and 2 <= int(size) < 2**31)
+        ):
+            raise ValueError(
+                f"{name!r} is not known: expected no, user, item, or levels like"
+                f" {DEFAULT_LEVELS['user']}"
+            )
     if len(set(names)) < len(names):
         raise ValueError("names a level twice")
     return ",".join(names)
@@ -149,7 +167,9 @@ class TimeLevel(NamedTuple):
         return -(-places // np.int32(self.run)) if self.run else pages
 
     def within(self, ratings: Ratings, split: Split, start: int, stop: int) -> Int32:
-        """Groups of the ratings in rows `start` to `stop` of a split, (m,), counted from 0 in every user or item."""
+        """Groups of the ratings in rows `start` to `stop` of a split, (m,), counted from 0 in every
+        user or item.
+        """
         times = ratings.times_slab(split, SIDES[self.factor], start, stop)
         return times.place // np.int32(self.run) if self.run else times.page
 
@@ -173,8 +193,9 @@ def costs_of(levels: Sequence[TimeLevel], ratings: Ratings, normal: bool) -> tup
         return 0, 0
     counts = [level.counts(ratings).sum(dtype=np.int64).item() for level in levels]
     effects = 4 * sum(counts)
-    # every rating has its groups and the sum of their effects; while effects are drawn, it also has a residual and a
-    # weight, or a predictor and three terms of its score, and every group of one level has twelve sums
+    # every rating has its groups and the sum of their effects; while effects are drawn, it also has
+    # a residual and a weight, or a predictor and three terms of its score, and every group of one
+    # level has twelve sums
     kept = (ratings.nnz + ratings.nnz_test) * 4 * (len(levels) + 1)
     drawing = ratings.nnz * 8 if normal else ratings.nnz * 16 + 48 * max(counts)
     return kept + drawing + effects, effects
@@ -189,7 +210,8 @@ class RatingGroups(NamedTuple):
     first : list of (B + 1,) int64
         By level, the number of the first group of each block of the level's factor.
     train : list of dict of (int, int) to (nnz,) int32
-        By level, the group of every training rating of a cell, counted from 0 in the block of the level's factor.
+        By level, the group of every training rating of a cell, counted from 0 in the block of the
+        level's factor.
     test : list of dict of int to (q,) int32
         By level, the group of every test rating of a row block, counted likewise.
     """
@@ -204,7 +226,9 @@ class RatingGroups(NamedTuple):
         return int(self.first[level][block + 1] - self.first[level][block])
 
 
-def read_groups(levels: tuple[TimeLevel, ...], ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> RatingGroups:
+def read_groups(
+    levels: tuple[TimeLevel, ...], ratings: Ratings, blocks: RatingBlocks, ring: Ring
+) -> RatingGroups:
     """Read the groups of the ratings that a process holds. Collective.
 
     Parameters
@@ -228,8 +252,12 @@ def read_groups(levels: tuple[TimeLevel, ...], ratings: Ratings, blocks: RatingB
         for level in levels:
             reader = _Reader(level, ratings, blocks)
             groups.first.append(reader.first)
-            groups.train.append({(b, c): group for b in ring.blocks for c, group in enumerate(reader.train(b))})
-            groups.test.append({b: reader.groups("test", *blocks.bounds(Factor.W, b))[0] for b in ring.blocks})
+            groups.train.append(
+                {(b, c): group for b in ring.blocks for c, group in enumerate(reader.train(b))}
+            )
+            groups.test.append(
+                {b: reader.groups("test", *blocks.bounds(Factor.W, b))[0] for b in ring.blocks}
+            )
 
     ring.agree(read, "reading groups of ratings")
     return groups
@@ -259,14 +287,18 @@ class _Reader:
         return [np.concatenate(pieces) for pieces in slabs]
 
     def groups(self, split: Split, start: int, stop: int) -> tuple[Int32, Int32]:
-        """Groups, counted from 0 in every block, and columns of the ratings in rows `start` to `stop` of a split."""
+        """Groups, counted from 0 in every block, and columns of the ratings in rows `start` to
+        `stop` of a split.
+        """
         ratings = self._ratings
         columns = ratings.columns(split, start, stop)
         within = self._level.within(ratings, split, start, stop)
         owners = columns
         if self._level.factor == Factor.W:
             indptr = ratings.row_indptr if split == "train" else ratings.test_indptr
-            owners = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(indptr[start : stop + 1]))
+            owners = np.repeat(
+                np.arange(start, stop, dtype=np.int32), np.diff(indptr[start : stop + 1])
+            )
         block = np.searchsorted(self._bounds, owners, side="right") - 1
         return (self._begins[owners] - self.first[block] + within).astype(np.int32), columns
 
@@ -278,7 +310,8 @@ class TimeSettings(BaseModel):
     """Settings of effects of time."""
 
     time_levels: Annotated[str, AfterValidator(canonical_levels)] = setting(
-        "Ratings of a user (or item) that share a time effect: ratings of one second (page), or N successive ratings.",
+        "Ratings of a user (or item) that share a time effect: ratings of one second (page), or N"
+        " successive ratings.",
         "no",
         metavar="user|user:page,user:8,...",
     )
@@ -290,7 +323,12 @@ class TimeParameters(Sampled):
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
         "precision": Quantity(
-            "time.precision", ("time_level",), rating=-2, positive=True, diagnosed="time_sd_{label}", as_sd=True
+            "time.precision",
+            ("time_level",),
+            rating=-2,
+            positive=True,
+            diagnosed="time_sd_{label}",
+            as_sd=True,
         )
     }
 
@@ -298,7 +336,8 @@ class TimeParameters(Sampled):
 
 
 class TimeEffects(Part):
-    """The effects of the groups of all levels, and the ratings less these effects or with the effects as offsets.
+    """The effects of the groups of all levels, and the ratings less these effects or with the
+    effects as offsets.
 
     Parameters
     ----------
@@ -331,21 +370,34 @@ class TimeEffects(Part):
             for number in range(len(groups.levels))
         ]
         self._normal = law.is_conditionally_gaussian()
-        self._draws: type[NormalDraw | MetropolisDraw] = NormalDraw if self._normal else MetropolisDraw
+        self._draws: type[NormalDraw | MetropolisDraw] = (
+            NormalDraw if self._normal else MetropolisDraw
+        )
         self.start(())
 
     @classmethod
     def check(cls, config: Any) -> None:
-        """Refuse likelihoods without ratings or scores, and samplers that store gradients, which effects change."""
+        """Refuse likelihoods without ratings or scores, and samplers that store gradients, which
+        effects change.
+        """
         if config.time_levels == "no":
             return
         leave = f"leave out {named('time_levels')}"
         known = config.law.is_conditionally_gaussian() or config.law.has_score()
         if not (known and config.law.is_sum_over_ratings):
-            raise InputError(f"effects of time need {config.law.__name__}.scores, the score of every rating: {leave}")
-        if config.interleaved or config.sampler.kind.estimator(config.sampler.config).fixed_likelihood:
+            raise InputError(
+                f"effects of time need {config.law.__name__}.scores, the score of every rating:"
+                f" {leave}"
+            )
+        if (
+            config.interleaved
+            or config.sampler.kind.estimator(config.sampler.config).fixed_likelihood
+        ):
             change = f"use another {named('sampler')} or sampler.gradient, or {leave}"
-            raise InputError(f"{config.sampler.name} keeps gradients, which effects of time would change: {change}")
+            raise InputError(
+                f"{config.sampler.name} keeps gradients, which effects of time would change:"
+                f" {change}"
+            )
 
     @classmethod
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
@@ -354,19 +406,26 @@ class TimeEffects(Part):
             counted_times(ratings, Factor.W)
 
     @classmethod
-    def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
+    def quantities_of(
+        cls, config: Any, transposed: bool, features: FeatureSizes
+    ) -> tuple[Quantity, ...]:
         """The part's quantities; none if the run does not use the part."""
         return () if config.time_levels == "no" else TimeParameters.about(())
 
     @classmethod
-    def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> RatingGroups | None:
+    def read(
+        cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring
+    ) -> RatingGroups | None:
         """Read the groups of ratings, once for all chains of a run. Collective."""
         levels = time_levels_of(config.times, ratings.transposed)
         return read_groups(levels, ratings, blocks, ring) if levels else None
 
     @classmethod
     def of(cls, place: Place, data: RatingGroups | None) -> Self | None:
-        """Make a chain's instance of the part; None if the run does not use the part. Collective."""
+        """Make a chain's instance of the part; None if the run does not use the part.
+
+        Collective.
+        """
         return None if data is None else cls(data, place)
 
     # ------------------------------------------------------------------ the state of a chain
@@ -381,31 +440,47 @@ class TimeEffects(Part):
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
         """All effects, to be saved in a checkpoint."""
         for level, by_block in zip(self.groups.levels, self.values, strict=True):
-            yield from ((Key("state", level.factor.name, b, level.field), effects) for b, effects in by_block.items())
+            yield from (
+                (Key("state", level.factor.name, b, level.field), effects)
+                for b, effects in by_block.items()
+            )
 
     def loaded(self) -> None:
         """Mark the effects as not applied, after a checkpoint has replaced them."""
         self._applied = False
 
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
-        """Apply the effects to the ratings, if `start` or a checkpoint has replaced the effects. Collective."""
+        """Apply the effects to the ratings, if `start` or a checkpoint has replaced the effects.
+
+        Collective.
+        """
         if not self._applied:
             self._apply()
 
     def _apply(self) -> None:
-        """Make the effects offsets of training ratings, or subtract them; sum effects on test ratings. Collective."""
+        """Make the effects offsets of training ratings, or subtract them; sum effects on test
+        ratings. Collective.
+        """
         adjusted = {
-            cell: np.array(block.values) if self._normal else np.zeros(len(block.indices), np.float32)
+            cell: (
+                np.array(block.values) if self._normal else np.zeros(len(block.indices), np.float32)
+            )
             for cell, block in self.original.items()
         }
-        self.test = {b: np.zeros(len(rows.values), np.float32) for b, rows in self.ratings.test.items()}
+        self.test = {
+            b: np.zeros(len(rows.values), np.float32) for b, rows in self.ratings.test.items()
+        }
         for number, values in enumerate(self.values):
             for (b, c), effects in self.visit(number, values):
                 passes.subtract_groups(self.groups.train[number][b, c], effects, adjusted[b, c])
                 chosen = self.ratings.test[b].by_column[c][0]
                 self.test[b][chosen] += effects[self.groups.test[number][b][chosen]]
         self.ratings.train = {
-            cell: block.with_values(adjusted[cell]) if self._normal else replace(block, offsets=-adjusted[cell])
+            cell: (
+                block.with_values(adjusted[cell])
+                if self._normal
+                else replace(block, offsets=-adjusted[cell])
+            )
             for cell, block in self.original.items()
         }
         self._applied = True
@@ -413,7 +488,8 @@ class TimeEffects(Part):
     def visit(
         self, number: int, arrays: dict[int, Float32], width: int = 1, returning: bool = False
     ) -> Iterator[tuple[tuple[int, int], Float32]]:
-        """Yield every cell with the array for a level's groups in the cell's block of the level's factor. Collective.
+        """Yield every cell with the array for a level's groups in the cell's block of the level's
+        factor. Collective.
 
         Parameters
         ----------
@@ -424,7 +500,8 @@ class TimeEffects(Part):
         width : int
             Number of elements per group.
         returning : bool
-            Whether the caller changes the arrays that are yielded, so that these must come back into `arrays`.
+            Whether the caller changes the arrays that are yielded, so that these must come back
+            into `arrays`.
 
         Yields
         ------
@@ -435,13 +512,19 @@ class TimeEffects(Part):
             yield from (((b, c), arrays[b]) for b, c in self.original)
             return
         home = dict(arrays)
-        for b, c, buffer in self.ring.tour(home, lambda c: width * self.groups.size(number, c), returning):
+        for b, c, buffer in self.ring.tour(
+            home, lambda c: width * self.groups.size(number, c), returning
+        ):
             yield (b, c), buffer
         if returning:
             arrays |= home
 
-    def normals(self, number: int, block: int, stream: RandomStream, purpose: Purpose, width: int = 1) -> Float32:
-        """Draw `width` standard normal numbers for each group of a level in a block, (width G,) float32."""
+    def normals(
+        self, number: int, block: int, stream: RandomStream, purpose: Purpose, width: int = 1
+    ) -> Float32:
+        """Draw `width` standard normal numbers for each group of a level in a block, (width G,)
+        float32.
+        """
         numbers = np.empty(width * self.groups.size(number, block), np.float32)
         first = (number << 44) + width * int(self.groups.first[number][block])
         normals(numbers, stream.key(purpose, self.groups.levels[number].factor, first))
@@ -450,11 +533,16 @@ class TimeEffects(Part):
     # ------------------------------------------------------------------ draws, and predictions
 
     def renews_data(self, turn: int) -> bool:
-        """Whether the draw at this turn changes the likelihood's data, so that gradients must be computed again."""
+        """Whether the draw at this turn changes the likelihood's data, so that gradients must be
+        computed again.
+        """
         return is_due(turn, self._draws.every)
 
     def draw(self, context: DrawContext) -> None:
-        """Draw all effects and their precisions, one level after another, if they are due. Collective."""
+        """Draw all effects and their precisions, one level after another, if they are due.
+
+        Collective.
+        """
         if not context.is_turn(self._draws.every):
             return
         drawing = self._draws(self, context)
@@ -465,7 +553,9 @@ class TimeEffects(Part):
 
     @classmethod
     def of_ratings(cls, draw: SavedDraw, users: Int32, items: Int32) -> tuple[float, float]:
-        """Mean and variance of the sum of effects on a new rating: from the prior, as its groups are unknown."""
+        """Mean and variance of the sum of effects on a new rating: from the prior, as its groups
+        are unknown.
+        """
         precisions = draw.shared.get("time.precision", np.zeros(0))
         return 0.0, float((1 / precisions).sum())
 
@@ -479,7 +569,9 @@ def precision_given(groups: float, squares: float, rng: np.random.Generator) -> 
 
 
 class NormalDraw:
-    """One draw of the effects of all levels where ratings are normal given their predictors. Collective.
+    """One draw of the effects of all levels where ratings are normal given their predictors.
+
+    Collective.
 
     Attributes
     ----------
@@ -495,23 +587,35 @@ class NormalDraw:
         self._part, self._stream = part, context.stream
         law, tau = context.law, context.tau()
         residual = passes.predictor_kernel(law.rank, law.biases, "-")
-        self.kept = {cell: np.empty(len(block.indices), np.float32) for cell, block in part.original.items()}
+        self.kept = {
+            cell: np.empty(len(block.indices), np.float32) for cell, block in part.original.items()
+        }
         self._weights = {cell: np.full_like(values, tau) for cell, values in self.kept.items()}
         for row, column, ratings in context.circulation.tour((context.position, *law.drawn)):
             cell = row.index, column.index
             positions = row[context.position], column[context.position]
             residual(*ratings.pattern, ratings.values, *positions, self.kept[cell])
             if law.heteroscedastic:
-                row_scale, column_scale = np.float32(tau) * law.row_scale(row), law.row_scale(column)
+                row_scale, column_scale = (
+                    np.float32(tau) * law.row_scale(row),
+                    law.row_scale(column),
+                )
                 self._weights[cell] = row_scale[ratings.rows] * column_scale[ratings.indices]
 
     def level(self, number: int) -> dict[int, Float32]:
-        """Draw the effects of a level and their precision; return the effects' changes. Collective."""
+        """Draw the effects of a level and their precision; return the effects' changes.
+
+        Collective.
+        """
         part, groups = self._part, self._part.groups.train[number]
         blocks = part.values[number]
-        sums = {b: np.zeros(2 * len(values), np.float32) for b, values in blocks.items()}  # sum w e and sum w, by group
+        sums = {
+            b: np.zeros(2 * len(values), np.float32) for b, values in blocks.items()
+        }  # sum w e and sum w, by group
         for cell, buffer in part.visit(number, sums, 2, returning=True):
-            passes.add_to_groups(groups[cell], self.kept[cell], self._weights[cell], buffer.reshape(-1, 2))
+            passes.add_to_groups(
+                groups[cell], self.kept[cell], self._weights[cell], buffer.reshape(-1, 2)
+            )
         precision = float(part.parameters.precision[number])
         noise = {b: part.normals(number, b, self._stream, Purpose.TIME) for b in blocks}
         new, seen, partials = {}, {}, []
@@ -525,7 +629,11 @@ class NormalDraw:
             partials.append(np.array([len(d), d @ d, d @ fit[seen[b]], d * d @ n[seen[b]]]))
 
         def finish(total: dict[str, Float64]) -> dict[str, Float64]:
-            return {"drawn": draw_precision(total["sums"], self._stream.generator(Purpose.TIME_PRECISION, part=number))}
+            return {
+                "drawn": draw_precision(
+                    total["sums"], self._stream.generator(Purpose.TIME_PRECISION, part=number)
+                )
+            }
 
         drawn = part.ring.sum({"sums": np.array(partials)}, finish, {"drawn": (2,)})["drawn"]
         part.parameters.precision[number] = drawn[0]
@@ -538,7 +646,8 @@ class NormalDraw:
 
 
 def draw_precision(sums: Float64, rng: np.random.Generator) -> Float64:
-    """Draw the precision of a level's effects, and the factor c by which these effects are multiplied, (2,).
+    """Draw the precision of a level's effects, and the factor c by which these effects are
+    multiplied, (2,).
 
     Parameters
     ----------
@@ -585,27 +694,46 @@ class MetropolisDraw:
             indptr, indices, _, _, offsets = cell.ratings.arrays
             number = cell.row.index, cell.column.index
             self.kept[number] = np.empty_like(offsets)
-            predict(indptr, indices, offsets, cell.row[position], cell.column[position], self.kept[number])
+            predict(
+                indptr,
+                indices,
+                offsets,
+                cell.row[position],
+                cell.column[position],
+                self.kept[number],
+            )
             score, self._terms[number] = law.scores(cell)
         self._kernel = passes.effects_kernel(score)
 
     def level(self, number: int) -> dict[int, Float32]:
-        """Draw the effects of a level and their precision; return minus the effects' changes. Collective."""
+        """Draw the effects of a level and their precision; return minus the effects' changes.
+
+        Collective.
+        """
         changes = self._rescaled(number, self._step(number))
         for b, effects in self._part.values[number].items():
             effects += changes[b]
         return {b: -change for b, change in changes.items()}
 
     def _add(self, number: int, sums: Sums, moved: bool = True) -> None:
-        """Add S, I and L to `sums`; its first column has the changes of effects, all 0 if not `moved`. Collective."""
-        flat, groups = {b: array.ravel() for b, array in sums.items()}, self._part.groups.train[number]
+        """Add S, I and L to `sums`; its first column has the changes of effects, all 0 if not
+        `moved`. Collective.
+        """
+        flat, groups = (
+            {b: array.ravel() for b, array in sums.items()},
+            self._part.groups.train[number],
+        )
         for cell, buffer in self._part.visit(number, flat, 4, returning=True):
-            self._kernel(groups[cell], self.kept[cell], self._terms[cell], buffer.reshape(-1, 4), moved)
+            self._kernel(
+                groups[cell], self.kept[cell], self._terms[cell], buffer.reshape(-1, 4), moved
+            )
         for b, array in flat.items():
             sums[b] = array.reshape(-1, 4)
 
     def _step(self, number: int) -> Sums:
-        """Make a Metropolis step of a level's effects; return changes, and S, I and L at new effects. Collective."""
+        """Make a Metropolis step of a level's effects; return changes, and S, I and L at new
+        effects. Collective.
+        """
         part, tau = self._part, self._tau
         blocks = part.values[number]
         prior = float(part.parameters.precision[number])
@@ -613,7 +741,9 @@ class MetropolisDraw:
         self._add(number, here, moved=False)
         there = {}
         for b, old in blocks.items():
-            there[b] = passes.propose(old, here[b], tau, prior, part.normals(number, b, self._stream, Purpose.TIME))
+            there[b] = passes.propose(
+                old, here[b], tau, prior, part.normals(number, b, self._stream, Purpose.TIME)
+            )
         self._add(number, there)
         for b, old in blocks.items():
             noise = part.normals(number, b, self._stream, Purpose.TIME_ACCEPTED, 2)
@@ -621,7 +751,9 @@ class MetropolisDraw:
         return there
 
     def _rescaled(self, number: int, drawn: Sums) -> dict[int, Float32]:
-        """Draw the precision of a level, then rescale it with the effects; return the effects' changes. Collective."""
+        """Draw the precision of a level, then rescale it with the effects; return the effects'
+        changes. Collective.
+        """
         ring, blocks = self._part.ring, self._part.values[number]
         levels = len(self._part.groups.levels)
 
@@ -640,14 +772,20 @@ class MetropolisDraw:
 
         sums = {b: passes.along(old, drawn[b], self._tau) for b, old in blocks.items()}
         partials = {"sums": np.array([[len(blocks[b]), *terms] for b, terms in sums.items()])}
-        precision, scale, *slopes = ring.sum(partials, propose_scale, {"drawn": (4,)})["drawn"].tolist()
+        precision, scale, *slopes = ring.sum(partials, propose_scale, {"drawn": (4,)})[
+            "drawn"
+        ].tolist()
         line, scaled = Line(*slopes), {}
         for b, old in blocks.items():
             scaled[b] = np.zeros_like(drawn[b])
             scaled[b][:, 0] = np.float32(scale) * (old + drawn[b][:, 0]) - old
         self._add(number, scaled)
-        gained = np.array([0.0, 0.0, 0.0, 1.0])  # the log density enters as its change, the other sums as values
-        changes = [passes.along(old, scaled[b], self._tau) - gained * sums[b] for b, old in blocks.items()]
+        gained = np.array(
+            [0.0, 0.0, 0.0, 1.0]
+        )  # the log density enters as its change, the other sums as values
+        changes = [
+            passes.along(old, scaled[b], self._tau) - gained * sums[b] for b, old in blocks.items()
+        ]
         partials = {"sums": np.array(changes)}
         accepted = float(ring.sum(partials, accept_scale, {"scale": (1,)})["scale"][0])
         self._part.parameters.precision[number] = precision / accepted**2
@@ -655,14 +793,20 @@ class MetropolisDraw:
 
 
 class Line(NamedTuple):
-    """Slope T and curvature V, at c = 1, of the ratings' log density if a level's effects are multiplied by c."""
+    """Slope T and curvature V, at c = 1, of the ratings' log density if a level's effects are
+    multiplied by c.
+    """
 
     slope: float
     curvature: float
 
     def draw(self, rng: np.random.Generator) -> float:
         """Propose c; 1 if the ratings carry no information on it."""
-        return rng.normal(1 + self.slope / self.curvature, self.curvature**-0.5) if self.curvature > 0 else 1.0
+        return (
+            rng.normal(1 + self.slope / self.curvature, self.curvature**-0.5)
+            if self.curvature > 0
+            else 1.0
+        )
 
     def log_density(self, c: float) -> float:
         """Logarithm of the density of a proposed c, up to a constant."""
@@ -671,7 +815,8 @@ class Line(NamedTuple):
 
 
 def log_ratio(scale: float, precision: float, here: Line, there: Line) -> float:
-    """Logarithm of the acceptance ratio of c = `scale`, without the change L(c d) of the ratings' log density.
+    """Logarithm of the acceptance ratio of c = `scale`, without the change L(c d) of the ratings'
+    log density.
 
     `precision` is lambda, `here` the line at the effects d, and `there` the line at c d.
     """

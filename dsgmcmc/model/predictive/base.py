@@ -1,9 +1,11 @@
-r"""The interface of posterior predictive distributions, for a batch of q ratings and draws of their predictors.
+r"""The interface of posterior predictive distributions, for a batch of q ratings and draws of their
+predictors.
 
-The predictive distribution of a rating x is a mixture over the draws d of the posterior: sum_d w_d p(x | eta_d, ...). A
-subclass defines its mean, sd, distribution function F and density; quantiles, probabilities of levels and log scores
-follow. Levels are ordered values that ratings can take; a predictive distribution of continuous values gives
-a level the probability of all values that are rounded to it.
+The predictive distribution of a rating x is a mixture over the draws d of the posterior: sum_d w_d
+p(x | eta_d, ...). A subclass defines its mean, sd, distribution function F and density; quantiles,
+probabilities of levels and log scores follow. Levels are ordered values that ratings can take; a
+predictive distribution of continuous values gives a level the probability of all values that are
+rounded to it.
 
 [Czado 2009] Predictive model assessment for count data, Biometrics 65.
 """
@@ -19,14 +21,17 @@ import numpy as np
 
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
-#: Smaller probabilities are raised to this value before their logarithm is taken; float32 can represent it.
+#: Smaller probabilities are raised to this value before their logarithm is taken; float32 can
+#: represent it.
 SMALLEST = 1e-30
 TINY = float(np.finfo(np.float64).tiny)
 
-#: Quadrature over N(0, 1), with close nodes: the noise may be much narrower than the distribution of the predictor.
+#: Quadrature over N(0, 1), with close nodes: the noise may be much narrower than the distribution
+#: of the predictor.
 _NODES = np.linspace(-5, 5, 41)
 _SHARES = np.exp(-np.square(_NODES) / 2) / np.exp(-np.square(_NODES) / 2).sum()
-#: Coarser quadrature, for group effects: the error of a level's probability is 1e-3 at variance 1, and 3e-6 at 0.1.
+#: Coarser quadrature, for group effects: the error of a level's probability is 1e-3 at variance 1,
+#: and 3e-6 at 0.1.
 EFFECT_NODES = ((-sqrt(3.0), 1 / 6), (0.0, 2 / 3), (sqrt(3.0), 1 / 6))
 _BATCH = 512  # ratings per batch of integrals over predictors
 
@@ -39,21 +44,24 @@ class PredictorDraws(NamedTuple):
     eta : (q, draws) float32
         Predictors, less the training mean.
     noise : (q, draws) float32
-        Variances of the ratings' noise, 1 / (tau g g'), with the noise scales g, g' of user and item; for ordered
-        levels 1 / (s s'), with their scales s, s'.
+        Variances of the ratings' noise, 1 / (tau g g'), with the noise scales g, g' of user and
+        item; for ordered levels 1 / (s s'), with their scales s, s'.
     spread : (q, draws) float32
-        Variances of the predictors given a draw: 0 if the rows of user and item are part of the draw; above 0 if one of
-        them was not sampled, and has only a distribution given the draw.
+        Variances of the predictors given a draw: 0 if the rows of user and item are part of the
+        draw; above 0 if one of them was not sampled, and has only a distribution given the draw.
     weights : (draws,) float64
         Weights of the draws; they sum to 1.
     thresholds : (draws, n, R - 1) float64 or None
-        Thresholds between the R levels: n sets, each for one user or item, or one set shared by all.
+        Thresholds between the R levels: n sets, each for one user or item, or one set shared by
+        all.
     owner : (q,) int32 or None
         Which of the n sets of thresholds applies to each rating; may be None if n = 1.
     effects : (q, draws) float32 or None
-        Variances that unknown group effects add to the predictors; the effects are independent between ratings.
+        Variances that unknown group effects add to the predictors; the effects are independent
+        between ratings.
     shape : (q or 1, draws, m) float64 or None
-        Further parameters of the likelihood (`Law.shape_of`), for each rating, or in one row for all ratings.
+        Further parameters of the likelihood (`Law.shape_of`), for each rating, or in one row for
+        all ratings.
     """
 
     eta: Float32
@@ -71,21 +79,30 @@ class PredictorDraws(NamedTuple):
         owner = None if self.owner is None else self.owner[rows]
         effects = None if self.effects is None else self.effects[rows]
         shape = self.shape[rows] if self.shape is not None and len(self.shape) > 1 else self.shape
-        return self._replace(eta=eta, noise=noise, spread=spread, owner=owner, effects=effects, shape=shape)
+        return self._replace(
+            eta=eta, noise=noise, spread=spread, owner=owner, effects=effects, shape=shape
+        )
 
     def by_certainty(self) -> Iterator[tuple[Array, PredictorDraws]]:
-        """Yield indices and draws of the ratings with zero `spread`, then of the other ratings in small batches."""
+        """Yield indices and draws of the ratings with zero `spread`, then of the other ratings in
+        small batches.
+        """
         unsure = np.any(self.spread > 0, axis=1)
         if not unsure.any():
             yield np.arange(len(unsure)), self
             return
         known, unknown = np.flatnonzero(~unsure), np.flatnonzero(unsure)
-        for rows in (known, *(unknown[start : start + _BATCH] for start in range(0, len(unknown), _BATCH))):
+        for rows in (
+            known,
+            *(unknown[start : start + _BATCH] for start in range(0, len(unknown), _BATCH)),
+        ):
             if len(rows):
                 yield rows, self.at(rows)
 
     def known(self) -> PredictorDraws:
-        """Return draws with zero `spread`: at quadrature nodes of every draw, if any predictor is uncertain."""
+        """Return draws with zero `spread`: at quadrature nodes of every draw, if any predictor is
+        uncertain.
+        """
         if not np.any(self.spread > 0):
             return self
         sd, nodes = np.sqrt(self.spread), _NODES.astype(np.float32)
@@ -94,18 +111,25 @@ class PredictorDraws(NamedTuple):
             noise=np.tile(self.noise, len(nodes)),
             spread=np.tile(np.zeros_like(self.spread), len(nodes)),
             weights=np.concatenate([self.weights * share for share in _SHARES]),
-            thresholds=None if self.thresholds is None else np.tile(self.thresholds, (len(nodes), 1, 1)),
+            thresholds=(
+                None if self.thresholds is None else np.tile(self.thresholds, (len(nodes), 1, 1))
+            ),
             effects=None if self.effects is None else np.tile(self.effects, len(nodes)),
             shape=None if self.shape is None else np.tile(self.shape, (1, len(nodes), 1)),
         )
 
     def over_effects(self) -> list[tuple[float, PredictorDraws]]:
-        """Draws with known predictors, at quadrature nodes of `spread` and `effects`, and the weight of each node."""
+        """Draws with known predictors, at quadrature nodes of `spread` and `effects`, and the
+        weight of each node.
+        """
         draws = self.known()
         if draws.effects is None:
             return [(1.0, draws)]
         sd: Float32 = np.sqrt(draws.effects)
-        return [(share, draws._replace(eta=draws.eta + np.float32(z) * sd, effects=None)) for z, share in EFFECT_NODES]
+        return [
+            (share, draws._replace(eta=draws.eta + np.float32(z) * sd, effects=None))
+            for z, share in EFFECT_NODES
+        ]
 
 
 class Prediction(NamedTuple):
@@ -129,7 +153,8 @@ class Moments(NamedTuple):
     levels : (R,) float64, optional
         Possible ratings, if known.
     noise : (q,) float64, optional
-        Mean, over the draws, of the variance of a rating given a draw, for likelihoods that need it.
+        Mean, over the draws, of the variance of a rating given a draw, for likelihoods that need
+        it.
     shape : (q, m) float64, optional
         Means of `Law.shape` over the draws, for likelihoods that have such parameters.
     """
@@ -145,8 +170,8 @@ class Moments(NamedTuple):
 class Predictive(ABC):
     """Posterior predictive distributions of q ratings, in the ratings' own unit.
 
-    Methods that take a rating or a probability take one number for all distributions or an array (q,) with one for
-    each, and return (q,) float64.
+    Methods that take a rating or a probability take one number for all distributions or an array
+    (q,) with one for each, and return (q,) float64.
 
     Attributes
     ----------
@@ -157,7 +182,8 @@ class Predictive(ABC):
     levels: Float64 | None = None
     #: Whether ratings are whole numbers.
     whole: bool = False
-    #: Whether `log_scores` has a ``log_predictive_density``: for continuous ratings and counts, not for ordered levels.
+    #: Whether `log_scores` has a ``log_predictive_density``: for continuous ratings and counts, not
+    #: for ordered levels.
     has_density: bool = True
 
     @property
@@ -204,7 +230,10 @@ class Predictive(ABC):
 
     def probabilities(self) -> Float64:
         """Probability of every level, (q, R) float64: of all values that are rounded to it."""
-        inside = np.stack([np.broadcast_to(self.below(end), self.mean.shape) for end in self._ends()[1:-1]], axis=1)
+        inside = np.stack(
+            [np.broadcast_to(self.below(end), self.mean.shape) for end in self._ends()[1:-1]],
+            axis=1,
+        )
         return np.diff(inside, axis=1, prepend=0.0, append=1.0)
 
     def log_probability(self, x: Array) -> Float64:
@@ -214,45 +243,60 @@ class Predictive(ABC):
         return np.log(np.maximum(self.between(ends[level], ends[level + 1]), SMALLEST))
 
     def _rounded_to(self, bound: float) -> float:
-        """Return the lowest value that is rounded to a level of at least `bound`: the bound itself, without levels."""
+        """Return the lowest value that is rounded to a level of at least `bound`: the bound itself,
+        without levels.
+        """
         if self.levels is None or self.whole:  # counts are not rounded to levels
             return bound
         return float(self._ends()[(self.levels < bound - 1e-9).sum()])
 
     def at_least(self, bound: float) -> Float64:
-        """Probability of a rating of at least `bound`; with levels, of values that are rounded to such a level."""
+        """Probability of a rating of at least `bound`; with levels, of values that are rounded to
+        such a level.
+        """
         return 1.0 - self.below(self._rounded_to(bound))
 
     def log_at_least(self, bound: float) -> Float64:
-        """Logarithm of `at_least`, in nats; probabilities below the smallest float64 count as that number."""
+        """Logarithm of `at_least`, in nats; probabilities below the smallest float64 count as that
+        number.
+        """
         return np.asarray(np.log(np.maximum(self.at_least(bound), TINY)))
 
     # ------------------------------------------------------------------ scores against ratings
 
     def pit(self, x: Array) -> tuple[Float64, Float64]:
-        """Bounds F(x-) and F(x) between which the randomised probability integral transform is uniform [Czado 2009]."""
+        """Bounds F(x-) and F(x) between which the randomised probability integral transform is
+        uniform [Czado 2009].
+        """
         return self.below(x), self.cdf(x)
 
     def log_scores(self, x: Array) -> dict[str, float | None]:
-        """Mean ``log_predictive_density`` of ratings, and ``log_probability`` of their levels; None if not defined."""
+        """Mean ``log_predictive_density`` of ratings, and ``log_probability`` of their levels; None
+        if not defined.
+        """
         has_levels = self.levels is not None and len(self.levels) > 1
         return {
-            "log_predictive_density": float(self.log_density(x).mean()) if self.has_density else None,
+            "log_predictive_density": (
+                float(self.log_density(x).mean()) if self.has_density else None
+            ),
             "log_probability": float(self.log_probability(x).mean()) if has_levels else None,
         }
 
 
 def nearest_level(x: Array, levels: Float64) -> Int64:
     """Index of the level nearest to each rating, (q,) int64; the upper one if two are equally near."""
-    return np.asarray(np.searchsorted((levels[1:] + levels[:-1]) / 2, np.asarray(x, np.float64), side="right"))
+    return np.asarray(
+        np.searchsorted((levels[1:] + levels[:-1]) / 2, np.asarray(x, np.float64), side="right")
+    )
 
 
 def solve(predictive: Predictive, p: Float64) -> Float64:
-    """Quantiles of distributions, (q,) float64: the smallest x with F(x) >= p, from the distribution function alone.
+    """Quantiles of distributions, (q,) float64: the smallest x with F(x) >= p, from the
+    distribution function alone.
 
-    The search begins at the quantile of the normal distribution with the same mean and sd. An interval around it is
-    widened until F(low) < p <= F(high), then narrowed: by secants with the Illinois rule, and by bisection every third
-    time; for whole numbers by bisection alone.
+    The search begins at the quantile of the normal distribution with the same mean and sd. An
+    interval around it is widened until F(low) < p <= F(high), then narrowed: by secants with the
+    Illinois rule, and by bisection every third time; for whole numbers by bisection alone.
     """
     from scipy.special import ndtri
 
@@ -262,16 +306,25 @@ def solve(predictive: Predictive, p: Float64) -> Float64:
     start, step = mean + ndtri(p) * sd, sd / 2
     if whole:
         start, step = np.rint(start), np.ceil(step)
-    return _narrow(predictive, p, _widen(predictive, p, start, -step), _widen(predictive, p, start, step))
+    return _narrow(
+        predictive, p, _widen(predictive, p, start, -step), _widen(predictive, p, start, step)
+    )
 
 
 def _narrow(
-    predictive: Predictive, p: Float64, below: tuple[Float64, Float64], above: tuple[Float64, Float64]
+    predictive: Predictive,
+    p: Float64,
+    below: tuple[Float64, Float64],
+    above: tuple[Float64, Float64],
 ) -> Float64:
     """Narrow brackets, and return their upper ends; each end is given as x and F(x) - p."""
     (low, under), (high, over) = below, above
     whole = predictive.whole
-    tolerance = np.ones_like(low) if whole else 1e-10 * predictive.sd + 4 * np.spacing(np.abs(predictive.mean))
+    tolerance = (
+        np.ones_like(low)
+        if whole
+        else 1e-10 * predictive.sd + 4 * np.spacing(np.abs(predictive.mean))
+    )
     for turn in range(200):
         if np.all(high - low <= tolerance):
             break
@@ -285,8 +338,12 @@ def _narrow(
     return high
 
 
-def _widen(predictive: Predictive, p: Float64, x: Float64, step: Float64) -> tuple[Float64, Float64]:
-    """Move x by steps that double until F(x) >= p (`step` > 0) or F(x) < p (`step` < 0); return x and F(x) - p."""
+def _widen(
+    predictive: Predictive, p: Float64, x: Float64, step: Float64
+) -> tuple[Float64, Float64]:
+    """Move x by steps that double until F(x) >= p (`step` > 0) or F(x) < p (`step` < 0); return x
+    and F(x) - p.
+    """
     up = step > 0
     for _ in range(200):
         x = x + step

@@ -43,7 +43,9 @@ class LevelDistribution(Predictive):
         return np.asarray(np.sqrt(np.einsum("qr,qr->q", self._probability, square) + 1e-12))
 
     def _up_to(self, number: Int64) -> Float64:
-        """Probability of the lowest `number` levels, (q,), for one number or for an array (q,) of them."""
+        """Probability of the lowest `number` levels, (q,), for one number or for an array (q,) of
+        them.
+        """
         table = np.zeros((len(self._probability), len(self.levels) + 1))
         np.cumsum(self._probability, axis=1, out=table[:, 1:])
         np.minimum(table, 1.0, out=table)
@@ -59,7 +61,9 @@ class LevelDistribution(Predictive):
         return self._up_to(np.searchsorted(self.levels, x, side="left"))
 
     def at_least(self, bound: float) -> Float64:
-        """Probability of a rating of at least `bound`; here a sum of the levels above, which loses no digits."""
+        """Probability of a rating of at least `bound`; here a sum of the levels above, which loses
+        no digits.
+        """
         return np.asarray(self._probability[:, self.levels >= bound - 1e-9].sum(axis=1))
 
     def quantile(self, p: Array | float) -> Float64:
@@ -87,5 +91,7 @@ class LevelDistribution(Predictive):
         return self.log_density(x)
 
     def pit(self, x: Array) -> tuple[Float64, Float64]:
-        """Bounds F(x-) and F(x) between which the randomised probability integral transform is uniform [Czado 2009]."""
+        """Bounds F(x-) and F(x) between which the randomised probability integral transform is
+        uniform [Czado 2009].
+        """
         return super().pit(self.levels[nearest_level(x, self.levels)])

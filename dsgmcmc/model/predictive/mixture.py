@@ -15,7 +15,9 @@ from dsgmcmc.types import Array, Float64
 
 
 class LawOfMoments(Protocol):
-    """A distribution of ratings with given mean, variance and further parameters (its shape), elementwise."""
+    """A distribution of ratings with given mean, variance and further parameters (its shape),
+    elementwise.
+    """
 
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
@@ -78,14 +80,16 @@ class Mixture(Predictive):
         """Log density of the rating `x`, in nats; for discrete ratings, its log probability."""
         logs = self.law.log_density(self._less_centre(x), self.means, self.variances, *self.shape)
         largest = np.maximum(logs.max(axis=1), np.finfo(np.float64).min)
-        with np.errstate(divide="ignore"):  # the logarithm of 0, for a rating that is impossible at all draws
+        with np.errstate(
+            divide="ignore"
+        ):  # the logarithm of 0, for a rating that is impossible at all draws
             return np.asarray(largest + np.log(np.exp(logs - largest[:, None]) @ self.weights))
 
     def log_at_least(self, bound: float) -> Float64:
         """Logarithm of `at_least`, in nats.
 
-        Here: if the probability is too small for float64, the tail is taken to fall like an exponential function, at
-        the rate at which the density falls at the bound.
+        Here: if the probability is too small for float64, the tail is taken to fall like an
+        exponential function, at the rate at which the density falls at the bound.
         """
         logs = super().log_at_least(bound)
         if (far := logs <= np.log(TINY)).any():
@@ -119,9 +123,13 @@ class SymmetricMixture(Mixture):
         return np.asarray(np.abs(up_to[1] - up_to[0]) @ self.weights)
 
     def at_least(self, bound: float) -> Float64:
-        """Probability of a rating of at least `bound`; here from the upper tail, where it loses no digits."""
+        """Probability of a rating of at least `bound`; here from the upper tail, where it loses no
+        digits.
+        """
         mirrored = 2 * self.means - self._less_centre(self._rounded_to(bound))
-        return np.asarray(self.law.cdf(mirrored, self.means, self.variances, *self.shape) @ self.weights)
+        return np.asarray(
+            self.law.cdf(mirrored, self.means, self.variances, *self.shape) @ self.weights
+        )
 
 
 class Normal:
@@ -147,17 +155,22 @@ class NormalMixture(SymmetricMixture):
         Here: compiled, with quantiles accurate to 2e-6 in probability.
         """
         z = NormalDist().inv_cdf(low), NormalDist().inv_cdf(high)
-        mean, variance = (np.ascontiguousarray(values, np.float32) for values in (self.means, self.variances))
+        mean, variance = (
+            np.ascontiguousarray(values, np.float32) for values in (self.means, self.variances)
+        )
         centred = Prediction(*summarise(mean, variance, self.weights, (low, high), z))
         centre = np.float32(self.centre)
-        return Prediction(centred.mean + centre, centred.sd, centred.low + centre, centred.high + centre)
+        return Prediction(
+            centred.mean + centre, centred.sd, centred.low + centre, centred.high + centre
+        )
 
 
 class Scores(NormalMixture):
-    """Mixtures over draws, of expected ratings: of points, or of normal distributions if predictors have a `spread`.
+    """Mixtures over draws, of expected ratings: of points, or of normal distributions if predictors
+    have a `spread`.
 
-    Parameters as for `Mixture`, without levels. If all components are points, quantiles are computed from the weighted
-    sample, in which each draw is at the middle of its weight.
+    Parameters as for `Mixture`, without levels. If all components are points, quantiles are
+    computed from the weighted sample, in which each draw is at the middle of its weight.
     """
 
     def __init__(self, mean: Array, variance: Array, weights: Float64, centre: float = 0.0) -> None:
@@ -166,7 +179,9 @@ class Scores(NormalMixture):
     def cdf(self, x: Array | float) -> Float64:
         """F(x): probability that a rating is at most `x`."""
         error, sd = self._less_centre(x) - self.means, np.sqrt(self.variances)
-        return np.asarray(np.where(sd > 0, ndtr(error / np.where(sd > 0, sd, 1.0)), error >= 0) @ self.weights)
+        return np.asarray(
+            np.where(sd > 0, ndtr(error / np.where(sd > 0, sd, 1.0)), error >= 0) @ self.weights
+        )
 
     def quantile(self, p: Array | float) -> Float64:
         """Quantile at probability `p`: for discrete ratings, the smallest x with F(x) >= p."""

@@ -18,26 +18,35 @@ def test_help_has_whole_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for name, command in typer.main.get_command(app).commands.items():
         shown = CliRunner().invoke(app, [name, "--help"]).output
-        options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+        options = {
+            option
+            for parameter in command.params
+            for option in parameter.opts
+            if option.startswith("--")
+        }
         assert all(re.search(rf"{option}\b", shown) for option in options), name
         assert "…" not in shown
 
 
-@pytest.mark.parametrize("module", ["dsgmcmc.parallel.signals", "dsgmcmc.parallel.comm", "typer", "duckdb"])
+@pytest.mark.parametrize(
+    "module", ["dsgmcmc.parallel.signals", "dsgmcmc.parallel.comm", "typer", "duckdb"]
+)
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_interrupt_while_libraries_load_is_no_traceback(module: str, times: int) -> None:
-    """Nobody waits for imports to end before pressing Ctrl-C, and a launcher passes on what the terminal sent."""
+    """Nobody waits for imports to end before pressing Ctrl-C, and a launcher passes on what the
+    terminal sent.
+    """
     code = (
-        "import sys, signal, dsgmcmc.__main__ as m\n"
-        "class Interrupt:\n"
-        "    def find_spec(self, name, *rest):\n"
-        f"        for _ in range({times} * (name == '{module}')): signal.raise_signal(signal.SIGINT)\n"
-        "sys.meta_path.insert(0, Interrupt())\n"
-        "sys.argv[1:] = ['prepare', 'none.csv', 'none.h5']\n"
-        "m.main()\n"
+        "import sys, signal, dsgmcmc.__main__ as m\nclass Interrupt:\n    def find_spec(self,"
+        f" name, *rest):\n        for _ in range({times} * (name == '{module}')):"
+        " signal.raise_signal(signal.SIGINT)\nsys.meta_path.insert(0, Interrupt())\nsys.argv[1:] ="
+        " ['prepare', 'none.csv', 'none.h5']\nm.main()\n"
     )
     done = run(sys.executable, "-c", code)
-    expected = (Exit.INTERRUPTED, "dsgmcmc: interrupted\n"), (-signal.SIGINT, "")  # a shell shows 130 for both
+    expected = (
+        (Exit.INTERRUPTED, "dsgmcmc: interrupted\n"),
+        (-signal.SIGINT, ""),
+    )  # a shell shows 130 for both
     assert (done.code, done.err) == expected[module == "dsgmcmc.parallel.signals"]
 
 
@@ -54,13 +63,14 @@ def test_what_is_ignored_stays_ignored() -> None:
 
 
 def test_one_press_that_comes_twice_lets_a_command_tidy_up() -> None:
-    """`timeout` and launchers signal the process and its group; a second press ends the process at once."""
+    """`timeout` and launchers signal the process and its group; a second press ends the process at
+    once.
+    """
     code = (
-        "import os, signal, time\n"
-        "from dsgmcmc.parallel.signals import interrupt\n"
-        "signal.signal(signal.SIGINT, interrupt)\n"
-        "try: os.kill(os.getpid(), signal.SIGINT); time.sleep(60)\n"
-        "finally: time.sleep({}); os.kill(os.getpid(), signal.SIGINT); time.sleep(0.01); print('tidied', flush=True)\n"
+        "import os, signal, time\nfrom dsgmcmc.parallel.signals import"
+        " interrupt\nsignal.signal(signal.SIGINT, interrupt)\ntry: os.kill(os.getpid(),"
+        " signal.SIGINT); time.sleep(60)\nfinally: time.sleep({}); os.kill(os.getpid(),"
+        " signal.SIGINT); time.sleep(0.01); print('tidied', flush=True)\n"
     )
     for seconds, tidied in ((0, True), (0.5, False)):
         done = run(sys.executable, "-c", code.format(seconds), timeout=60).expect(-signal.SIGINT)

@@ -1,4 +1,6 @@
-"""Settings: declared once, with an option of ``sample``, and named in messages as the reader can give them."""
+"""Settings: declared once, with an option of ``sample``, and named in messages as the reader can
+give them.
+"""
 
 import ast
 import inspect
@@ -37,9 +39,14 @@ def test_every_option_of_sample_goes_somewhere() -> None:
 
 
 def test_parameters_of_bpmf_are_as_declared() -> None:
-    """Their defaults are those of the run, or None, and the docstring says of them what the help does."""
+    """Their defaults are those of the run, or None, and the docstring says of them what the help
+    does.
+    """
     documented = re.split(r"\n(?=\w[\w, ]* : )", inspect.getdoc(BPMF) or "")
-    said = {entry.partition(" : ")[0]: " ".join(entry.split("\n", 1)[1].split()) for entry in documented[1:]}
+    said = {
+        entry.partition(" : ")[0]: " ".join(entry.split("\n", 1)[1].split())
+        for entry in documented[1:]
+    }
     options = OFFERED["model"] | OFFERED["chain"]
     parameters = inspect.signature(BPMF).parameters
     shared = parameters.keys() & options.keys()
@@ -53,13 +60,29 @@ def test_parameters_of_bpmf_are_as_declared() -> None:
 
 
 def test_a_name_is_that_of_who_is_told() -> None:
-    """The command line has options, Python has parameters and ``options``; afterwards all is as before."""
+    """The command line has options, Python has parameters and ``options``; afterwards all is as
+    before.
+    """
     names = ("time_levels", "sampler.metric", "center", "step_size", "no_biases", "from")
-    options = ["--time-levels", "--set sampler.metric", "--set center", "--step-size", "--no-biases", "--from"]
+    options = [
+        "--time-levels",
+        "--set sampler.metric",
+        "--set center",
+        "--step-size",
+        "--no-biases",
+        "--from",
+    ]
     assert [named(name) for name in names] == options
     with in_python():
         assert [named(name) for name in names] == [
-            *("time_levels", "sampler.metric", "center", "sampler.step_size", "biases=False", "start")
+            *(
+                "time_levels",
+                "sampler.metric",
+                "center",
+                "sampler.step_size",
+                "biases=False",
+                "start",
+            )
         ]
         with in_python({"step_size": "the step"}):
             assert named("step_size") == "the step"
@@ -70,7 +93,12 @@ def test_a_name_is_that_of_who_is_told() -> None:
 
 def test_every_name_in_messages_is_one() -> None:
     """An option of some command, or a setting of some sampler."""
-    options = {word for each in COMMANDS.values() for one in each.params for word in (*one.opts, *one.secondary_opts)}
+    options = {
+        word
+        for each in COMMANDS.values()
+        for one in each.params
+        for word in (*one.opts, *one.secondary_opts)
+    }
     own = {name for kind in SAMPLERS.values() for name in kind.Config.model_fields}
     found = set()
     for path in (ROOT / "dsgmcmc").rglob("*.py"):
@@ -84,6 +112,15 @@ def test_every_name_in_messages_is_one() -> None:
     assert len(found) > 20
     for name in found | BPMF_NAMES.keys():
         section, _, last = name.rpartition(".")
-        assert last in own if section == "sampler" else named(name) in options or name in WITHOUT_OPTION, name
-    hidden = {name for fields in sections().values() for name in fields if not declared(fields[name])["offered"]}
+        assert (
+            last in own
+            if section == "sampler"
+            else named(name) in options or name in WITHOUT_OPTION
+        ), name
+    hidden = {
+        name
+        for fields in sections().values()
+        for name in fields
+        if not declared(fields[name])["offered"]
+    }
     assert hidden == WITHOUT_OPTION

@@ -1,4 +1,6 @@
-"""The configuration: layers of settings, what is resolved, what identifies a chain, lengths, errors, policies."""
+"""The configuration: layers of settings, what is resolved, what identifies a chain, lengths,
+errors, policies.
+"""
 
 import time
 from pathlib import Path
@@ -23,7 +25,12 @@ from dsgmcmc.storage.rundir import RunDirectory
 
 @pytest.mark.parametrize(
     ("settings", "name"),
-    [({}, "baoab"), ({"biases": False}, "psgld"), ({"center": False}, "psgld"), ({"prior": "fixed"}, "psgld")],
+    [
+        ({}, "baoab"),
+        ({"biases": False}, "psgld"),
+        ({"center": False}, "psgld"),
+        ({"prior": "fixed"}, "psgld"),
+    ],
 )
 def test_the_default_sampler_is_one_that_is_stable(settings: dict[str, Any], name: str) -> None:
     """Nobody who types only --no-biases gets a chain that diverges."""
@@ -39,7 +46,9 @@ def test_a_section_without_a_name_belongs_to_the_sampler_before(name: str) -> No
 
 def test_another_sampler_discards_the_section_of_the_one_before() -> None:
     """Its settings mean something else: psgld's alpha must not reach sgld, nor stop the run."""
-    config = build({"sampler": {"name": "psgld", "alpha": 0.5, "step_size": 0.125}}, {"sampler": "sgld"})
+    config = build(
+        {"sampler": {"name": "psgld", "alpha": 0.5, "step_size": 0.125}}, {"sampler": "sgld"}
+    )
     assert config.sampler == build({"sampler": "sgld"}).sampler
 
 
@@ -57,7 +66,10 @@ def test_the_noise_precision_is_one_with_a_fixed_prior_and_sampled_elsewhere() -
 def test_assignments_win_over_options_and_options_over_the_file(tmp_path: Path) -> None:
     """The nearer to the command, the stronger; a file may spell names with hyphens, as options do."""
     path = tmp_path / "c.toml"
-    path.write_text('rank = 1\nseed = 1\ngrid = 1\nburn-in = "3sweeps"\n[sampler]\nname = "sghmc"\nwarm-up = 2\n')
+    path.write_text(
+        'rank = 1\nseed = 1\ngrid = 1\nburn-in = "3sweeps"\n[sampler]\nname = "sghmc"\nwarm-up'
+        " = 2\n"
+    )
     config = build(read_settings({"seed": 2, "grid": 2}, path, ["grid=3"]))
     assert (config.rank, config.seed, config.grid) == (1, 2, 3)
     assert (config.burn_in, config.sampler.config.warm_up) == ("3sweeps", 2)
@@ -77,7 +89,14 @@ def test_a_file_that_is_not_toml_is_named(tmp_path: Path, content: bytes) -> Non
 def test_assignments_take_toml_values_and_plain_words() -> None:
     """--set sampler.alpha=0.95, --set schedule=cyclic, --set no-such=[1, 2]."""
     given = parse_assignments(
-        ["sampler.alpha=0.95", "sampler.warm-up=3", "schedule=cyclic", "burn-in=3sweeps", "biases=false", "a=b=c"]
+        [
+            "sampler.alpha=0.95",
+            "sampler.warm-up=3",
+            "schedule=cyclic",
+            "burn-in=3sweeps",
+            "biases=false",
+            "a=b=c",
+        ]
     )
     assert given == {
         "sampler": {"alpha": 0.95, "warm_up": 3},
@@ -96,22 +115,46 @@ def test_assignments_take_toml_values_and_plain_words() -> None:
 @pytest.mark.parametrize("name", for_ratings())
 @pytest.mark.parametrize("prior", ["fixed", "normal-gamma"])
 def test_run_toml_gives_back_the_same_chain(tmp_path: Path, name: str, prior: str) -> None:
-    """A resumed run reads its settings from run.toml, which has all; TOML has no null, and must not lose any."""
+    """A resumed run reads its settings from run.toml, which has all; TOML has no null, and must not
+    lose any.
+    """
     step = {"name": name} | ({"step_size": 0.01} if name in STEPPING else {})
     config = build({"prior": prior, "sampler": step, "burn_in": "3sweeps"}).resolved()
-    assert set(config.table()) | {"zero_weight", "until", "scale"} == set(ResolvedConfig.model_fields)
+    assert set(config.table()) | {"zero_weight", "until", "scale"} == set(
+        ResolvedConfig.model_fields
+    )
     run = RunDirectory(tmp_path)
     run.write_settings(config.table(), {"data": "x", "config_hash": config.hash()})
     assert ResolvedConfig.of_run(run)[0] == config
     assert build(run.read_settings()[0]).resolved() == config
 
 
-#: Another value of every setting: of the model, its likelihood and its parts, of the sampler, and of lengths.
-OTHER: dict[str, Any] = {"rank": 8, "prior": "normal-wishart", "prior_precision": 2.0, "noise_precision": 3.0}
-OTHER |= {"biases": False, "center": False, "standardise": False, "hyper_start": 3, "noise": "both", "scale": "log"}
+#: Another value of every setting: of the model, its likelihood and its parts, of the sampler, and
+#: of lengths.
+OTHER: dict[str, Any] = {
+    "rank": 8,
+    "prior": "normal-wishart",
+    "prior_precision": 2.0,
+    "noise_precision": 3.0,
+}
+OTHER |= {
+    "biases": False,
+    "center": False,
+    "standardise": False,
+    "hyper_start": 3,
+    "noise": "both",
+    "scale": "log",
+}
 OTHER |= {"likelihood": "other", "thresholds": "user", "zero_weight": 0.3}
 OTHER |= {"implicit_features": "both", "features": "no", "time_levels": "user:8"}
-OTHER |= {"sampler": {"name": "sgld"}, "grid": 5, "schedule": "cyclic", "initial_sd": 0.2, "seed": 7, "chains": 3}
+OTHER |= {
+    "sampler": {"name": "sgld"},
+    "grid": 5,
+    "schedule": "cyclic",
+    "initial_sd": 0.2,
+    "seed": 7,
+    "chains": 3,
+}
 OTHER |= {"iterations": 11, "until": "ess=5", "burn_in": 12, "thin": 13, "evaluate_every": 14}
 OTHER |= {"checkpoint_every": "90s", "save_draws": 6}
 
@@ -126,7 +169,12 @@ def test_the_hash_is_of_what_the_draws_depend_on(monkeypatch: pytest.MonkeyPatch
         base, changed = build(given).resolved(), build(given, {name: value}).resolved()
         assert getattr(changed, name) != getattr(base, name)
         assert (changed.hash() == base.hash()) == (name in CHANGEABLE), name
-    assert set(CHANGEABLE) == {"iterations", "until", "checkpoint_every", "chains"}, "no draw depends on these"
+    assert set(CHANGEABLE) == {
+        "iterations",
+        "until",
+        "checkpoint_every",
+        "chains",
+    }, "no draw depends on these"
     base = build({"sampler": {"name": "psgld"}}).resolved()
     assert build({"sampler": {"name": "psgld", "alpha": 0.98}}).resolved().hash() != base.hash()
 
@@ -136,9 +184,19 @@ def test_the_hash_is_of_what_the_draws_depend_on(monkeypatch: pytest.MonkeyPatch
 
 def test_lengths_resolve_by_the_sweep() -> None:
     """Lengths may be given in sweeps or iterations, as numbers or text."""
-    lengths = {"iterations": "10sweeps", "burn_in": "3 sweeps", "thin": "1sweep", "evaluate_every": "7"}
+    lengths = {
+        "iterations": "10sweeps",
+        "burn_in": "3 sweeps",
+        "thin": "1sweep",
+        "evaluate_every": "7",
+    }
     resolved = build({"grid": 5, "sampler": "psgld", **lengths}).resolved()
-    assert [resolved.iterations, resolved.burn_in, resolved.thin, resolved.evaluate_every] == [50, 15, 5, 7]
+    assert [resolved.iterations, resolved.burn_in, resolved.thin, resolved.evaluate_every] == [
+        50,
+        15,
+        5,
+        7,
+    ]
     assert build({"burn_in": "0sweeps"}).resolved().burn_in == 0
 
 
@@ -179,7 +237,10 @@ def test_checkpoint_intervals(text: int | str, expected: tuple[int | None, float
 
 def test_accuracies_are_read() -> None:
     """In any order, and written so that they are read alike; nonsense is refused with an example."""
-    for text, wanted in (("ess=400", {"ess": 400.0}), (" ess = 4e2, rhat=1.1", {"ess": 400.0, "rhat": 1.1})):
+    for text, wanted in (
+        ("ess=400", {"ess": 400.0}),
+        (" ess = 4e2, rhat=1.1", {"ess": 400.0, "rhat": 1.1}),
+    ):
         assert parse_accuracy(text) == wanted == parse_accuracy(format_accuracy(wanted))
     for text in ("", "ess", "400", "rhat=1", "ess=nan", "mess=4", "ess=4,ess=5", "ess=4,"):
         with pytest.raises(InputError, match="until: must be like 'ess=400'"):
@@ -224,13 +285,22 @@ def test_how_long_a_run_is(settings: dict[str, Any], end: tuple[str | None, int]
         ({"thin": "\u00b2"}, ["thin", "\u00b2", "500sweeps"]),
         ({"evaluate_every": "0sweeps"}, ["evaluate_every must be at least 1"]),
         ({"burn_in": -1}, ["burn_in", "-1"]),
-        ({"until": "ess=400", "iterations": 500}, ["500 iterations give at most 225 draws per chain"]),
-        ({"until": "rhat=1.1", "sampler": {"name": "sgld", "decay_power": 0.33}}, ["unequal weights"]),
+        (
+            {"until": "ess=400", "iterations": 500},
+            ["500 iterations give at most 225 draws per chain"],
+        ),
+        (
+            {"until": "rhat=1.1", "sampler": {"name": "sgld", "decay_power": 0.33}},
+            ["unequal weights"],
+        ),
         ({"until": "rhat=1.1", "burn_in": 10}, ["the step changes after burn-in"]),
         ({"checkpoint_every": 0}, ["checkpoint_every"]),
         ({"checkpoint_every": "soon"}, ["checkpoint_every", "soon", "10min"]),
         ({"seed": 2**63}, ["seed"]),
-        ({"friction": 0.8}, ["friction: is not a setting; settings of the sampler are sampler.NAME"]),
+        (
+            {"friction": 0.8},
+            ["friction: is not a setting; settings of the sampler are sampler.NAME"],
+        ),
         ({"sampler": "sgdl"}, ["sgdl", *for_ratings()]),
         ({"sampler": {"frictoin": 0.8}}, ["sampler.frictoin: is not a setting"]),
         ({"sampler": {"name": "psgld", "alpha": 2}}, ["sampler.alpha", "2"]),
@@ -243,9 +313,11 @@ def test_how_long_a_run_is(settings: dict[str, Any], end: tuple[str | None, int]
     ],
 )
 def test_errors_name_the_setting(settings: dict[str, Any], words: list[str]) -> None:
-    """One line with all errors: the setting's name as the user writes it, what was found, what would be right.
+    """One line with all errors: the setting's name as the user writes it, what was found, what
+    would be right.
 
-    A length of 0 would divide by zero, or do nothing; an accuracy that cannot be reached would cost hours of sampling.
+    A length of 0 would divide by zero, or do nothing; an accuracy that cannot be reached would cost
+    hours of sampling.
     """
     with pytest.raises(InputError) as caught:
         build(settings).resolved()
@@ -270,7 +342,9 @@ def test_the_wall_time_counts_from_the_program_s_start(monkeypatch: pytest.Monke
         assert least < deadline - time.monotonic() <= most
     assert Policy().deadline(0.0) is None
     monkeypatch.delenv("SLURM_JOB_END_TIME")
-    no_times = dict.fromkeys(("", "1", "1:30", "01:60:00", "-1h", "1 hour", "1e3s", "soon", "0s"), "expected a time")
+    no_times = dict.fromkeys(
+        ("", "1", "1:30", "01:60:00", "-1h", "1 hour", "1e3s", "soon", "0s"), "expected a time"
+    )
     for given, why in {"auto": "SLURM_JOB_END_TIME is not set", **no_times}.items():
         with pytest.raises(InputError, match=f"--max-walltime {given}: {why}"):
             Policy(max_walltime=given).deadline(0.0)

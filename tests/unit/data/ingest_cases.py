@@ -22,7 +22,9 @@ RATINGS = [
 ]
 
 
-def lines(delimiter: str = ",", header: bool = False, end: str = "\n", ratings: list = RATINGS) -> str:
+def lines(
+    delimiter: str = ",", header: bool = False, end: str = "\n", ratings: list = RATINGS
+) -> str:
     """Write ratings as text."""
     rows = [("userId", "movieId", "rating", "timestamp")] if header else []
     return "".join(delimiter.join(map(str, row)) + end for row in [*rows, *ratings])
@@ -33,7 +35,9 @@ def case(content: str | bytes, expected: object, name: str = "r.csv", **options:
     return content, expected, name, options
 
 
-def prepare(folder: Path, text: str | bytes, name: str = "ratings.csv", **options: object) -> Summary:
+def prepare(
+    folder: Path, text: str | bytes, name: str = "ratings.csv", **options: object
+) -> Summary:
     """Write `text` to a file and prepare it as ``out.h5`` in the same folder."""
     data = text.encode() if isinstance(text, str) else text
     (folder / name).write_bytes(data)
@@ -62,6 +66,9 @@ def features_of(path: Path, entity: str = "user") -> dict[object, dict[str, floa
         features = ratings.feature_slab(side, 0, len(ids))
     ends = features.indptr
     return {
-        name: {features.names[features.indices[c]]: float(features.values[c]) for c in range(ends[i], ends[i + 1])}
+        name: {
+            features.names[features.indices[c]]: float(features.values[c])
+            for c in range(ends[i], ends[i + 1])
+        }
         for i, name in enumerate(ids)
     }

@@ -1,4 +1,6 @@
-"""Values that probably mean "not rated" are named, and values of a scale, counts and measurements are not."""
+"""Values that probably mean "not rated" are named, and values of a scale, counts and measurements
+are not.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""The table of formats on the page about files: what it says is typed, and reads the ratings that were written."""
+"""The table of formats on the page about files: what it says is typed, and reads the ratings that
+were written.
+"""
 
 import gzip
 import re
@@ -32,8 +34,12 @@ def profile(ratings: Iterable[tuple[object, object, float]]) -> list[list[list[f
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_format_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, packed: bool) -> None:
-    """Every user and every item has its ratings, also if the file is compressed, whatever its name then is."""
+def test_a_format_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, packed: bool
+) -> None:
+    """Every user and every item has its ratings, also if the file is compressed, whatever its name
+    then is.
+    """
     monkeypatch.chdir(tmp_path)
     write_cases(tmp_path)
     name = shlex.split(command)[1]
@@ -41,11 +47,17 @@ def test_a_format_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comma
         Path("packed").write_bytes(gzip.compress(Path(name).read_bytes()))
         command = command.replace(name, "packed", 1)
     typed(*shlex.split(command)).expect(0)
-    expected = next((rows for kind, rows in OTHERS.items() if name.startswith(kind)), [row[:3] for row in ROWS])
-    assert profile((*pair, rating) for pair, rating in everything(tmp_path / "out.h5").items()) == profile(expected)
+    expected = next(
+        (rows for kind, rows in OTHERS.items() if name.startswith(kind)), [row[:3] for row in ROWS]
+    )
+    assert profile(
+        (*pair, rating) for pair, rating in everything(tmp_path / "out.h5").items()
+    ) == profile(expected)
 
 
 def test_the_page_has_every_file(tmp_path: Path) -> None:
     """No file is made in vain."""
     write_cases(tmp_path)
-    assert {command.split()[1] for command in COMMANDS} == {path.name for path in tmp_path.iterdir()}
+    assert {command.split()[1] for command in COMMANDS} == {
+        path.name for path in tmp_path.iterdir()
+    }

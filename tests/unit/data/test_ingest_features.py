@@ -37,7 +37,9 @@ def described(
 
 
 def test_columns_become_features(tmp_path):
-    """Categories are one-hot, lists multi-hot, numbers standardised, empty cells unknown; ids without ratings count."""
+    """Categories are one-hot, lists multi-hot, numbers standardised, empty cells unknown; ids
+    without ratings count.
+    """
     summary = described(tmp_path, USERS, kinds={"zip": "skip"})
     ages = np.array([20, 30, 40, 30, 60.0])
     z = ((ages - ages.mean()) / ages.std()).astype(np.float32).tolist()
@@ -52,11 +54,15 @@ def test_columns_become_features(tmp_path):
     assert (summary.users, summary.ratings) == (6, 10)
     assert summary.features["user"]["groups"] == {"age": 1, "job": 3, "likes": 4}
     assert (summary.features["user"]["unknown"], summary.features["user"]["unrated"]) == (0, 1)
-    assert summary.features["user"]["notes"] == ["5 of 5 users with ratings have a row; 1 rows have no ratings"]
+    assert summary.features["user"]["notes"] == [
+        "5 of 5 users with ratings have a row; 1 rows have no ratings"
+    ]
 
 
 def test_features_do_not_move_the_split(tmp_path):
-    """The same pairs are held out with features, with people who rated nothing, and without: results compare."""
+    """The same pairs are held out with features, with people who rated nothing, and without:
+    results compare.
+    """
     held = []
     for given in ({}, {"user": Description(tmp_path / "users.csv", kinds={"zip": "skip"})}):
         (tmp_path / "users.csv").write_text(USERS)
@@ -69,40 +75,72 @@ def test_features_do_not_move_the_split(tmp_path):
 def test_without_features_nothing_changes(tmp_path):
     """The digest of a ratings file without features does not depend on them."""
     summary = prepare(tmp_path, lines(header=True))
-    assert summary.content_sha256 == "3c35fe5ae30199e8b07a34718485568ec64ef5bd795e9c19cd3aad9e1c2ee9b7"
+    assert (
+        summary.content_sha256 == "3c35fe5ae30199e8b07a34718485568ec64ef5bd795e9c19cd3aad9e1c2ee9b7"
+    )
 
 
 def test_movielens_files_are_known(tmp_path):
-    """MovieLens' files have no headers, one is in Latin-1, and ages are codes in one and numbers in another."""
-    (tmp_path / "users.dat").write_text("3::F::25::12::02139\n58::M::1::0::1234\n41::F::25::0::1234-55\n")
-    (tmp_path / "movies.dat").write_text(
-        "7::Amélie (2001)::Comedy|Romance\n31::Heat (1995)::Action\n12::Jaws (1975)::(no genres listed)\n", "latin-1"
+    """MovieLens' files have no headers, one is in Latin-1, and ages are codes in one and numbers in
+    another.
+    """
+    (tmp_path / "users.dat").write_text(
+        "3::F::25::12::02139\n58::M::1::0::1234\n41::F::25::0::1234-55\n"
     )
-    given = {"user": Description(tmp_path / "users.dat"), "item": Description(tmp_path / "movies.dat")}
+    (tmp_path / "movies.dat").write_text(
+        "7::Amélie (2001)::Comedy|Romance\n31::Heat (1995)::Action\n12::Jaws (1975)::(no genres"
+        " listed)\n",
+        "latin-1",
+    )
+    given = {
+        "user": Description(tmp_path / "users.dat"),
+        "item": Description(tmp_path / "movies.dat"),
+    }
     prepare(tmp_path, lines(header=True), described=given)
     assert features_of(tmp_path / "out.h5")[3] == {"gender=F": 1, "age=25": 1, "occupation=12": 1}
-    assert features_of(tmp_path / "out.h5", "item")[7] == {"year=2000s": 1, "genres=Comedy": 1, "genres=Romance": 1}
+    assert features_of(tmp_path / "out.h5", "item")[7] == {
+        "year=2000s": 1,
+        "genres=Comedy": 1,
+        "genres=Romance": 1,
+    }
     assert features_of(tmp_path / "out.h5", "item")[12] == {"year=1970s": 1}
-    text = "7|X (1995)|01-Jan-1995||url|0|1|0|0|0{0}\n31|Y (1986)||||0|0|1|0|0{0}\n".format("|0" * 14)
+    text = "7|X (1995)|01-Jan-1995||url|0|1|0|0|0{0}\n31|Y (1986)||||0|0|1|0|0{0}\n".format(
+        "|0" * 14
+    )
     described(tmp_path, text, "u.item", "item")
-    assert features_of(tmp_path / "out.h5", "item")[31] == {"year=1980s": 1, "genres=Action": 0, "genres=Adventure": 1}
+    assert features_of(tmp_path / "out.h5", "item")[31] == {
+        "year=1980s": 1,
+        "genres=Action": 0,
+        "genres=Adventure": 1,
+    }
 
 
 def test_parquet_and_matrix(tmp_path):
-    """Parquet has types and lists of its own; the rows of a matrix are named by their numbers, from 0 in .npz."""
+    """Parquet has types and lists of its own; the rows of a matrix are named by their numbers, from
+    0 in .npz.
+    """
     path = tmp_path / "u.parquet"
     duckdb.execute(
-        "COPY (SELECT * FROM (VALUES (3.0::DOUBLE, 1.5, ['a', 'b']), (58.0, NULL, ['b']), (41.0, 2.5, NULL)) "
-        f"AS t(user_id, x, tags)) TO '{path}' (FORMAT parquet)"
+        "COPY (SELECT * FROM (VALUES (3.0::DOUBLE, 1.5, ['a', 'b']), (58.0, NULL, ['b']), (41.0,"
+        f" 2.5, NULL)) AS t(user_id, x, tags)) TO '{path}' (FORMAT parquet)"
     )
     prepare(tmp_path, lines(header=True), described={"user": Description(path)})
     features = features_of(tmp_path / "out.h5")
     assert (features[3], features[58]) == ({"x": -1, "tags=a": 1, "tags=b": 1}, {"tags=b": 1})
     sizes = (1000000).to_bytes(8, "little") + (2).to_bytes(8, "little") * 2
     entries = np.array([58, 999999, 1, 2], np.int32).tobytes() + np.array([0.5, 2.0]).tobytes()
-    market = b"%%MatrixMarket matrix coordinate real general\n1000000 2 2\n58 1 5D-1\n999999 2 2.0\n"
-    scipy.sparse.save_npz(tmp_path / "u.npz", scipy.sparse.coo_matrix(([0.5, 2.0], ([58, 999999], [0, 1]))))
-    for name, content in (("u.npz", None), ("u.mtx", market), ("u.sdm", sizes + entries), ("u", gzip.compress(market))):
+    market = (
+        b"%%MatrixMarket matrix coordinate real general\n1000000 2 2\n58 1 5D-1\n999999 2 2.0\n"
+    )
+    scipy.sparse.save_npz(
+        tmp_path / "u.npz", scipy.sparse.coo_matrix(([0.5, 2.0], ([58, 999999], [0, 1])))
+    )
+    for name, content in (
+        ("u.npz", None),
+        ("u.mtx", market),
+        ("u.sdm", sizes + entries),
+        ("u", gzip.compress(market)),
+    ):
         matrix = tmp_path / name
         if content:
             matrix.write_bytes(content)
@@ -115,11 +153,27 @@ def test_parquet_and_matrix(tmp_path):
 @pytest.mark.parametrize(
     ("text", "more", "message"),
     [
-        (USERS, {"kinds": {"agee": "number"}}, "names 'agee', but the columns are age, job, likes, zip"),
-        (USERS.replace("userId", "no").replace("zip", "userId"), {}, "no user of the ratings: it has names such as 00"),
-        (USERS.replace("30,nurse, ", "3O,nurse, "), {}, r"line 3: the number age is '3O'; correct it"),
+        (
+            USERS,
+            {"kinds": {"agee": "number"}},
+            "names 'agee', but the columns are age, job, likes, zip",
+        ),
+        (
+            USERS.replace("userId", "no").replace("zip", "userId"),
+            {},
+            "no user of the ratings: it has names such as 00",
+        ),
+        (
+            USERS.replace("30,nurse, ", "3O,nurse, "),
+            {},
+            r"line 3: the number age is '3O'; correct it",
+        ),
         (USERS + "3,31,nurse,rock,00124\n", {}, "in several ways: 3"),
-        (USERS + "x9,31,nurse,rock,00124\n", {}, "the users of the ratings are integers, unlike 'x9'"),
+        (
+            USERS + "x9,31,nurse,rock,00124\n",
+            {},
+            "the users of the ratings are integers, unlike 'x9'",
+        ),
         (USERS + ",31,nurse,rock,1\n", {}, "the user is missing, or a rounded float, in line 8"),
         (USERS.replace("30,nurse, ", "3_0,nurse, "), {}, "line 3: the number age is '3_0'"),
         (USERS.replace("age", "zip"), {}, "two columns have the same name"),
@@ -127,7 +181,11 @@ def test_parquet_and_matrix(tmp_path):
         ("userId\n3\n", {}, "has one column"),
         (",userId\n0,3\n", {}, "has one column"),
         ("userId,age\n", {}, "has no rows"),
-        ("userId,age\n3,2\n58,2\n", {}, "has no column that can be used\n  users.csv: age is left out: all its values"),
+        (
+            "userId,age\n3,2\n58,2\n",
+            {},
+            "has no column that can be used\n  users.csv: age is left out: all its values",
+        ),
         (USERS.replace("age", "x" * 1025), {}, "has a feature whose name begins with 'xxx"),
         (USERS, {"kinds": {"job": "number"}}, "the number job is 'writer', 'nurse'"),
     ],
@@ -141,10 +199,19 @@ def test_bad_files_are_refused(tmp_path, text, more, message):
 
 
 def test_row_names_of_pandas_and_r_are_no_feature(tmp_path):
-    """A first column without a name is left out, or has the names if there is no other column of them."""
-    with_rows = "".join(f"{k or ''},{line}" for k, line in enumerate(USERS.splitlines(keepends=True)))
+    """A first column without a name is left out, or has the names if there is no other column of
+    them.
+    """
+    with_rows = "".join(
+        f"{k or ''},{line}" for k, line in enumerate(USERS.splitlines(keepends=True))
+    )
     for text in (USERS.replace("userId", ""), with_rows):
-        assert described(tmp_path, text).features["user"]["groups"].keys() == {"age", "job", "likes", "zip"}
+        assert described(tmp_path, text).features["user"]["groups"].keys() == {
+            "age",
+            "job",
+            "likes",
+            "zip",
+        }
 
 
 @pytest.mark.parametrize("values", [[1e39, 1], [20000001, 20000002]])
@@ -156,20 +223,27 @@ def test_a_matrix_that_single_precision_cannot_hold(tmp_path, values):
 
 
 def test_odd_columns_are_reported(tmp_path):
-    """Names that are no category, and constants, are left out and reported; the same line twice counts once."""
+    """Names that are no category, and constants, are left out and reported; the same line twice
+    counts once.
+    """
     ids = [100200, 3, 58, 999999, 41, *range(5000, 5200)]
     rows = [f"{user},name {k},same,{k % 2},{k % 7}" for k, user in enumerate(ids)]
     text = "\n".join(["user,name,constant,member,children", *rows, rows[-1]]) + "\n"
     summary = described(tmp_path, text)
     assert summary.features["user"]["groups"] == {"member": 1, "children": 1}
     notes = " / ".join(summary.features["user"]["notes"])
-    assert "name is left out: 205 or more different values in 205 rows are too many for a category" in notes
+    assert (
+        "name is left out: 205 or more different values in 205 rows are too many for a category"
+        in notes
+    )
     assert "constant is left out: all its values are the same" in notes
     assert summary.features["user"]["unrated"] == 200
 
 
 def test_features_from_python(tmp_path):
-    """Data frames by index or by a column of names, arrays, matrices: codes given as text are categories."""
+    """Data frames by index or by a column of names, arrays, matrices: codes given as text are
+    categories.
+    """
     tastes = {"job": ["07", "1", "1"], "likes": [["a", "b"], ["b"], ["c"]]}
     given = [
         (pd.DataFrame(tastes, index=[3, 58, 41]), {"job=07", "likes=a", "likes=b"}),
@@ -208,4 +282,8 @@ def test_an_encoding_of_an_earlier_version_is_read():
     """Runs keep the encoding of their features as it was written."""
     columns = '[{"name": "genres=Drama", "kind": "flag", "atoms": [], "mean": 0.0, "sd": 1.0}]'
     encoding = Encoding.parse(f'{{"columns": {columns}, "separator": ";", "width": 0}}')
-    assert (encoding.names, encoding.groups, encoding.separator) == (["genres=Drama"], ["genres"], ";")
+    assert (encoding.names, encoding.groups, encoding.separator) == (
+        ["genres=Drama"],
+        ["genres"],
+        ";",
+    )

@@ -34,7 +34,10 @@ TEXTS = {
     "csv without header": ("r.csv", lines(",")),
     "pandas.to_csv": (
         "r.csv",
-        "".join(f"{k},{line}\n" for k, line in zip(["", *range(10)], lines(",", True).split(), strict=True)),
+        "".join(
+            f"{k},{line}\n"
+            for k, line in zip(["", *range(10)], lines(",", True).split(), strict=True)
+        ),
     ),
     "write.csv of R": ("r.csv", '"","user","item","rating"\n' + rows('"{t}",{u},{i},{r}')),
     "write.table of R": ("r.txt", '"user" "item" "rating"\n' + rows('"{t}{u}" {u} {i} {r}')),
@@ -46,20 +49,32 @@ TEXTS = {
         lines(",", True).replace("\n", "\r\n", 4).replace("7,4.0", '"7",4.0'),
     ),
     "pandas with a missing integer": ("r.csv", rows("{u}.0,{i}.0,{r}")),
-    "byte order mark, quoted, Windows": ("r.csv", "\ufeff" + rows('"{u}","{i}","{r}","{t}"', "\r\n")),
+    "byte order mark, quoted, Windows": (
+        "r.csv",
+        "\ufeff" + rows('"{u}","{i}","{r}","{t}"', "\r\n"),
+    ),
     "no end of the last line": ("r.csv", lines(",", True).rstrip("\n")),
     "blank lines": ("r.csv", "\n" + lines(",", True, "\n\n")),
     "header that begins like a comment": ("r.csv", "#" + lines(",", True)),
     "comments": ("r.csv", "# made by a program\n#\n" + lines(",", True)),
-    "comments without a header": ("r.txt", "# user item rating\n# 4 columns, 10 rows\n" + lines("\t")),
+    "comments without a header": (
+        "r.txt",
+        "# user item rating\n# 4 columns, 10 rows\n" + lines("\t"),
+    ),
     "a header in a comment": ("r.txt", "# ratings\n# item user rating\n" + rows("{i} {u} {r}")),
-    "a comment and a header of blanks": ("r.txt", "% x\nitem  user rating\n" + rows("{i} {u}\t {r} ")),
+    "a comment and a header of blanks": (
+        "r.txt",
+        "% x\nitem  user rating\n" + rows("{i} {u}\t {r} "),
+    ),
     "spaces and tabs": ("r.txt", rows("{u} {i}\t{r} {t}")),
     "columns in line": ("r.txt", rows("{u:8} {i:8} {r:5}")),
     "KONECT": ("out.x", "% bip weighted\n% 10 5 4\n" + rows("{u}\t{i}\t{r}\t{t}\t")),
     "RecBole": ("r.inter", "item_id:token\tuser_id:token\trating:float\n" + rows("{i}\t{u}\t{r}")),
     "spaces around values": ("r.csv", "user, item, rating\n" + rows("{u} , {i}, {r} ")),
-    "other order of columns": ("r.csv", "rating,Product_ID,time,User ID\n" + rows("{r},{i},{t},{u}")),
+    "other order of columns": (
+        "r.csv",
+        "rating,Product_ID,time,User ID\n" + rows("{r},{i},{t},{u}"),
+    ),
 }
 
 
@@ -73,18 +88,33 @@ def test_text(tmp_path, expected, case):
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
 def test_json(tmp_path, expected, pack):
-    """An array of objects, on one line or over many, or an object a line; other keys are passed over."""
+    """An array of objects, on one line or over many, or an object a line; other keys are passed
+    over.
+    """
     keys = ("reviewerID", "asin", "overall", "unixReviewTime")
-    rows = [dict(zip(keys, rating, strict=True)) | {"text": '"b", {c' + "x" * 300_000} for rating in RATINGS]
-    for text in (json.dumps(rows), json.dumps(rows, indent=1), "".join(json.dumps(row) + "\n" for row in rows)):
+    rows = [
+        dict(zip(keys, rating, strict=True)) | {"text": '"b", {c' + "x" * 300_000}
+        for rating in RATINGS
+    ]
+    for text in (
+        json.dumps(rows),
+        json.dumps(rows, indent=1),
+        "".join(json.dumps(row) + "\n" for row in rows),
+    ):
         assert prepare(tmp_path, pack(text.encode()), "r").content_sha256 == expected
 
 
 def test_json_of_yes_and_no(tmp_path):
     """Booleans are 1 and 0."""
-    rows = [{"user": user, "item": item, "rating": (user + item) % 2 == 0} for user in range(3) for item in range(4)]
+    rows = [
+        {"user": user, "item": item, "rating": (user + item) % 2 == 0}
+        for user in range(3)
+        for item in range(4)
+    ]
     prepare(tmp_path, json.dumps(rows), "r")
-    assert everything(tmp_path / "out.h5") == {(row["user"], row["item"]): row["rating"] for row in rows}
+    assert everything(tmp_path / "out.h5") == {
+        (row["user"], row["item"]): row["rating"] for row in rows
+    }
 
 
 @pytest.mark.parametrize("kind", ["int", "text", "dictionary", "decimal"])
@@ -129,15 +159,29 @@ def test_matrix_market(tmp_path, expected, space):
 @pytest.mark.parametrize(
     ("kind", "body", "expected"),
     [
-        ("coordinate real general", "2 2 2\r\n1 1 0.3000D+01\r\n2 2 -.5d0\r\n", {(1, 1): 3, (2, 2): -0.5}),
+        (
+            "coordinate real general",
+            "2 2 2\r\n1 1 0.3000D+01\r\n2 2 -.5d0\r\n",
+            {(1, 1): 3, (2, 2): -0.5},
+        ),
         ("coordinate integer general", "2 3 2\n1 3 +4\n\n2 1 -1\n", {(1, 3): 4, (2, 1): -1}),
-        ("Coordinate Real Symmetric", "2 2 2\n1 1 5.\n2 1 1e-1\n", {(1, 1): 5, (1, 2): 0.1, (2, 1): 0.1}),
+        (
+            "Coordinate Real Symmetric",
+            "2 2 2\n1 1 5.\n2 1 1e-1\n",
+            {(1, 1): 5, (1, 2): 0.1, (2, 1): 0.1},
+        ),
         ("coordinate real skew-symmetric", "2 2 1\n2 1 3\n", {(1, 2): -3, (2, 1): 3}),
-        ("array real general", "%\xe9\n2 3\n1\n2\n3\n4\n5\n6\n", {(1 + k % 2, 1 + k // 2): k + 1 for k in range(6)}),
+        (
+            "array real general",
+            "%\xe9\n2 3\n1\n2\n3\n4\n5\n6\n",
+            {(1 + k % 2, 1 + k // 2): k + 1 for k in range(6)},
+        ),
     ],
 )
 def test_matrix_market_is_read_exactly(tmp_path, kind, body, expected):
-    """Exponents of Fortran, signs, both sides of a diagonal and arrays by columns are read; line ends may be mixed."""
+    """Exponents of Fortran, signs, both sides of a diagonal and arrays by columns are read; line
+    ends may be mixed.
+    """
     prepare(tmp_path, f"%%MatrixMarket matrix {kind}\n{body}".encode("latin-1"), "r.mtx")
     assert everything(tmp_path / "out.h5") == pytest.approx(expected, rel=1e-7)
 
@@ -152,7 +196,9 @@ def test_several_files(tmp_path, expected, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1.csv", "2.tsv", "3.dat", "out.h5"]
 
 
-@pytest.mark.parametrize("name", ["a[1].csv", "b*?.csv", "quo'te\".csv", "with space.csv", "ünï.csv", "-.csv"])
+@pytest.mark.parametrize(
+    "name", ["a[1].csv", "b*?.csv", "quo'te\".csv", "with space.csv", "ünï.csv", "-.csv"]
+)
 def test_odd_file_names(tmp_path, expected, name):
     """The name of a file may be a pattern, or need quotes in SQL."""
     (tmp_path / "b1c.csv").write_text("1,1,1\n")
@@ -167,10 +213,14 @@ def test_no_name_has_a_meaning(tmp_path, expected, name):
     columns = {name: ratings, "userId": users, "item": items, "rating": ratings}
     pyarrow.parquet.write_table(pyarrow.table(columns), folder / "r.parquet")
     rows = zip(*columns.values(), strict=True)
-    Path(folder / "r.csv").write_text("\n".join(",".join(map(str, row)) for row in [columns, *rows]))
+    Path(folder / "r.csv").write_text(
+        "\n".join(",".join(map(str, row)) for row in [columns, *rows])
+    )
     Path(folder / "r.json").write_text(pyarrow.table(columns).to_pandas().to_json(orient="records"))
     for file in folder.iterdir():
-        assert prepare_ratings([file], tmp_path / "out.h5", force=True).content_sha256 == expected, file
+        assert (
+            prepare_ratings([file], tmp_path / "out.h5", force=True).content_sha256 == expected
+        ), file
 
 
 @pytest.mark.parametrize(
@@ -179,17 +229,24 @@ def test_no_name_has_a_meaning(tmp_path, expected, name):
         ("user=buyer,item=sku,rating=stars", "stars,sku,buyer\n" + rows("{r},{i},{u}")),
         ("user=3,item=2,rating=1", rows("{r},{i},{u}")),
         (" user = 3 , rating=1, item=2", rows("{r},{i},{u}")),
-        ("user=who,item=what,rating=rating", 'rating,who,what,"odd ""name"""\n' + rows("{r},{u},{i},x")),
+        (
+            "user=who,item=what,rating=rating",
+            'rating,who,what,"odd ""name"""\n' + rows("{r},{u},{i},x"),
+        ),
         ("item=sku", "stars,sku,userId\n" + rows("{r},{i},{u}")),
     ],
 )
 def test_named_columns(tmp_path, expected, columns, text):
-    """``--columns`` names columns of the header, or positions from 1, in any order; what it leaves out is detected."""
+    """``--columns`` names columns of the header, or positions from 1, in any order; what it leaves
+    out is detected.
+    """
     assert prepare(tmp_path, text, columns=columns).content_sha256 == expected
 
 
 def test_ids_that_look_like_numbers(tmp_path):
-    """Names become integers only if all are written as integers are; "007" is not 7, and 2**63 is no int64."""
+    """Names become integers only if all are written as integers are; "007" is not 7, and 2**63 is
+    no int64.
+    """
     cases = {
         ("7", "-7", "0", "9223372036854775807"): int,
         ("007", "7", "8", "9"): str,
@@ -204,18 +261,30 @@ def test_ids_that_look_like_numbers(tmp_path):
         ("Ünï", "ni\u200b", "七", "🎬"): str,
     }
     for names, kind in cases.items():
-        text = "".join(f"{name},{item},{k + item}\n" for k, name in enumerate(names) for item in (1, 2))
+        text = "".join(
+            f"{name},{item},{k + item}\n" for k, name in enumerate(names) for item in (1, 2)
+        )
         prepare(tmp_path, "u,i,r\n" + text, columns="user=u,item=i,rating=r")
-        assert {user for user, _ in everything(tmp_path / "out.h5")} == {kind(name) for name in names}
+        assert {user for user, _ in everything(tmp_path / "out.h5")} == {
+            kind(name) for name in names
+        }
     pairs = np.array([[2**63 + 5, 1], [1, 2]], np.uint64)
     assert read_ratings(pairs, [1, 2])["user"].tolist() == ["9223372036854775813", "1"]
 
 
 def test_quoted_names(tmp_path):
-    """Delimiters, quotes and line ends inside quotes belong to the name; where '::' delimits a quote is a letter."""
-    name = "a::b::c,d"  # with two delimiters, one of which cuts this line alone into as many columns as there are
+    """Delimiters, quotes and line ends inside quotes belong to the name; where '::' delimits a
+    quote is a letter.
+    """
+    name = (  # with two delimiters, one of which cuts this line alone into as many columns as there are
+        "a::b::c,d"
+    )
     prepare(tmp_path, f'user,item,rating\n"{name}","say ""x""",1\n"{name}",y,2\n"two\nlines",y,3\n')
-    assert everything(tmp_path / "out.h5") == {(name, 'say "x"'): 1, (name, "y"): 2, ("two\nlines", "y"): 3}
+    assert everything(tmp_path / "out.h5") == {
+        (name, 'say "x"'): 1,
+        (name, "y"): 2,
+        ("two\nlines", "y"): 3,
+    }
     prepare(tmp_path, "user;item;rating\na,b;x,y;1\nc;d;2\n")
     assert set(everything(tmp_path / "out.h5")) == {("a,b", "x,y"), ("c", "d")}
     prepare(tmp_path, 'a"::x::1\nb::x::2\n\'c::"y"::3\n', "ratings.dat")
@@ -247,11 +316,16 @@ def test_header_is_not_mistaken(tmp_path):
 
 
 def test_a_first_row_that_recurs_is_no_header(tmp_path: Path) -> None:
-    """The names in a header do not occur in the rows below it, unless they are usual names, or given."""
+    """The names in a header do not occur in the rows below it, unless they are usual names, or
+    given.
+    """
     clicks = "ann\tx\nann\ty\nbob\tx\ncid\ty\n"
     for options in ({}, {"columns": "user=1,item=2"}):
         assert prepare(tmp_path, clicks, **options).ratings == 4
-    for text, options in (("user\ttag\n", {"columns": "item=tag"}), ("who\tx\n", {"columns": "user=who,item=x"})):
+    for text, options in (
+        ("user\ttag\n", {"columns": "item=tag"}),
+        ("who\tx\n", {"columns": "user=who,item=x"}),
+    ):
         assert prepare(tmp_path, text + clicks, **options).ratings == 4
 
 
@@ -271,11 +345,18 @@ def test_a_name_may_begin_like_a_comment(tmp_path: Path) -> None:
         ("r.csv", ",user,item\n" + rows("{t},{u},{i}"), {}),
         ("r.csv", lines(",", True), {"columns": "user=userId,item=movieId,rating=none"}),
         ("r.csv", "user,sku\n" + rows("{u},{i}"), {"columns": "item=sku"}),
-        ("r.mtx", "%%MatrixMarket matrix coordinate pattern general\n1000000 1000000 10\n" + rows("{u} {i}"), {}),
+        (
+            "r.mtx",
+            "%%MatrixMarket matrix coordinate pattern general\n1000000 1000000 10\n"
+            + rows("{u} {i}"),
+            {},
+        ),
     ],
     ids=["header", "no header", "times", "row names", "rating left out", "nothing left", "pattern"],
 )
-def test_clicks_have_a_rating_of_1(tmp_path: Path, name: str, text: str, options: dict[str, str]) -> None:
+def test_clicks_have_a_rating_of_1(
+    tmp_path: Path, name: str, text: str, options: dict[str, str]
+) -> None:
     """Files may have users and items alone, or other columns that `--columns` leaves out."""
     summary = prepare(tmp_path, text, name, **options)
     assert everything(tmp_path / "out.h5") == dict.fromkeys(PLAIN, 1.0)

@@ -11,13 +11,23 @@ from support import run
 from dsgmcmc.data.session import MIN_MEMORY, interruptible, open_session, parse_bytes
 from dsgmcmc.errors import InputError
 
-QUERY = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"  # takes hours
+QUERY = (  # takes hours
+    "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
+)
 
 
 def test_too_little_memory_is_said(tmp_path):
-    """A query that needs more than the memory and the disk ends with advice, and the folder is empty again."""
-    query = "SET max_temp_directory_size = '1MB'; CREATE TABLE t AS SELECT md5(range::VARCHAR) FROM range(10000000)"
-    with pytest.raises(InputError, match="raise --memory"), open_session(tmp_path, MIN_MEMORY) as db:
+    """A query that needs more than the memory and the disk ends with advice, and the folder is
+    empty again.
+    """
+    query = (
+        "SET max_temp_directory_size = '1MB'; CREATE TABLE t AS SELECT md5(range::VARCHAR) FROM"
+        " range(10000000)"
+    )
+    with (
+        pytest.raises(InputError, match="raise --memory"),
+        open_session(tmp_path, MIN_MEMORY) as db,
+    ):
         db.execute(query)
     assert list(tmp_path.iterdir()) == []
 

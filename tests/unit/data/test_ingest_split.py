@@ -1,4 +1,6 @@
-"""The split, the order and the duplicates: functions of the ratings and the seed, and of nothing else."""
+"""The split, the order and the duplicates: functions of the ratings and the seed, and of nothing
+else.
+"""
 
 import hashlib
 import random
@@ -20,14 +22,17 @@ def many(n_users: int = 60, n_items: int = 40, density: float = 0.3) -> list[tup
     cells = np.argwhere(rng.random((n_users, n_items)) < density)
     times = rng.permutation(len(cells))
     return [
-        (int(u) * 7, int(i) * 3, float(rng.integers(1, 11)) / 2, int(t)) for (u, i), t in zip(cells, times, strict=True)
+        (int(u) * 7, int(i) * 3, float(rng.integers(1, 11)) / 2, int(t))
+        for (u, i), t in zip(cells, times, strict=True)
     ]
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.003, 0.25, 0.9])
 @pytest.mark.parametrize("split", ["random", "temporal"])
 def test_exact_fraction(tmp_path, fraction, split):
-    """The test part has the rounded share of the ratings exactly, and the parts are all the ratings."""
+    """The test part has the rounded share of the ratings exactly, and the parts are all the
+    ratings.
+    """
     ratings = many()
     summary = prepare(tmp_path, lines(ratings=ratings), test_fraction=fraction, split=split)
     parts = read_back(tmp_path / "out.h5")
@@ -37,25 +42,37 @@ def test_exact_fraction(tmp_path, fraction, split):
     assert summary.mean == pytest.approx(np.mean(list(parts["train"].values())), rel=1e-12)
 
 
-@pytest.mark.parametrize("options", [{"split": "random"}, {"split": "temporal"}, {"duplicates": "mean"}])
+@pytest.mark.parametrize(
+    "options", [{"split": "random"}, {"split": "temporal"}, {"duplicates": "mean"}]
+)
 def test_line_order_does_not_matter(tmp_path, options):
-    """Shuffled lines, cut into files in any way, give the same content; the mean of duplicates is exact to the bit."""
+    """Shuffled lines, cut into files in any way, give the same content; the mean of duplicates is
+    exact to the bit.
+    """
     ratings = many()
     if "duplicates" in options:
-        ratings = [(k % 3, k % 2, x, 0) for k, x in enumerate(np.random.default_rng(0).normal(size=600))]
+        ratings = [
+            (k % 3, k % 2, x, 0) for k, x in enumerate(np.random.default_rng(0).normal(size=600))
+        ]
     digests = set()
     for k in range(4):
         random.Random(k).shuffle(ratings)
         half = len(ratings) // (k + 1)
         (tmp_path / "a.csv").write_text(lines(ratings=ratings[:half], header=True))
         (tmp_path / "b.csv").write_text(lines(ratings=ratings[half:]))
-        files = [str(tmp_path / name) for name in ("a.csv", "b.csv")][: 1 if half == len(ratings) else 2]
-        digests.add(prepare_ratings(files, tmp_path / "out.h5", force=True, **options).content_sha256)
+        files = [str(tmp_path / name) for name in ("a.csv", "b.csv")][
+            : 1 if half == len(ratings) else 2
+        ]
+        digests.add(
+            prepare_ratings(files, tmp_path / "out.h5", force=True, **options).content_sha256
+        )
     assert len(digests) == 1
 
 
 def test_split_and_order_stay_what_they_are(tmp_path):
-    """What version 0.1 made of a seed, every later version must make: runs are compared on one split."""
+    """What version 0.1 made of a seed, every later version must make: runs are compared on one
+    split.
+    """
 
     def key(*fields):
         return hashlib.md5("\x1f".join(map(str, fields)).encode()).hexdigest()[:16]
@@ -71,7 +88,9 @@ def test_split_and_order_stay_what_they_are(tmp_path):
 
 
 def test_temporal_takes_the_latest(tmp_path):
-    """No training rating is later than any test rating; of equal times a hash decides, not the line."""
+    """No training rating is later than any test rating; of equal times a hash decides, not the
+    line.
+    """
     ratings = many()
     when = {(u, i): t // 100 for u, i, _, t in ratings}  # ties
     tied = [(u, i, r, when[u, i]) for u, i, r, _ in ratings]
@@ -86,18 +105,23 @@ def test_temporal_takes_the_latest(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "form", ["1e9", "2024-01-{0:02d}", "2024-01-01T10:{0:02d}:00Z", "2024-01-01T1{1}:{0:02d}:00+0{1}:00"]
+    "form",
+    ["1e9", "2024-01-{0:02d}", "2024-01-01T10:{0:02d}:00Z", "2024-01-01T1{1}:{0:02d}:00+0{1}:00"],
 )
 def test_forms_of_time(tmp_path, form):
     """Seconds and ISO dates both order ratings."""
     times = [1e9 + k if form == "1e9" else form.format(k + 1, k % 2) for k in range(10)]
-    text = "user,item,rating,timestamp\n" + "".join(f"{k},{k % 2},{k % 5},{times[k]}\n" for k in range(10))
+    text = "user,item,rating,timestamp\n" + "".join(
+        f"{k},{k % 2},{k % 5},{times[k]}\n" for k in range(10)
+    )
     prepare(tmp_path, text, split="temporal", test_fraction=0.3)
     assert {user for user, _ in read_back(tmp_path / "out.h5")["test"]} == {7, 8, 9}
 
 
 def test_test_file(tmp_path):
-    """With a test file the parts are as given, and entities of the test file alone are kept, without ratings."""
+    """With a test file the parts are as given, and entities of the test file alone are kept,
+    without ratings.
+    """
     (tmp_path / "test.csv").write_text("user,item,rating\n3,31,1\n777,7,2\n41,888,3\n666,555,4\n")
     summary = prepare(tmp_path, lines(), test=str(tmp_path / "test.csv"))
     parts = read_back(tmp_path / "out.h5")
@@ -105,8 +129,12 @@ def test_test_file(tmp_path):
     assert parts["train"] == {(u, i): r for u, i, r, _ in RATINGS}
     assert (summary.users, summary.items, summary.train, summary.test) == (7, 6, 10, 4)
     with Ratings(tmp_path / "out.h5") as ratings:
-        counts = dict(zip(ratings.ids("rows").tolist(), np.diff(ratings.row_indptr).tolist(), strict=True))
-        columns = dict(zip(ratings.ids("cols").tolist(), ratings.column_counts.tolist(), strict=True))
+        counts = dict(
+            zip(ratings.ids("rows").tolist(), np.diff(ratings.row_indptr).tolist(), strict=True)
+        )
+        columns = dict(
+            zip(ratings.ids("cols").tolist(), ratings.column_counts.tolist(), strict=True)
+        )
     assert counts[777] == counts[666] == columns[888] == columns[555] == 0
 
 
@@ -114,21 +142,42 @@ def test_test_file(tmp_path):
 def test_pair_in_both_files_is_refused(tmp_path, duplicates):
     """A rating that is to be predicted must not be trained on; no --duplicates changes that."""
     (tmp_path / "test.csv").write_text("3,31,1\n58,12,2\n")
-    with pytest.raises(InputError, match=r"1 pair\(s\) .* in both.*\n  user 58, item 12: rated 1, 2"):
+    with pytest.raises(
+        InputError, match=r"1 pair\(s\) .* in both.*\n  user 58, item 12: rated 1, 2"
+    ):
         prepare(tmp_path, lines(), test=str(tmp_path / "test.csv"), duplicates=duplicates)
 
 
 @pytest.mark.parametrize(
     ("choice", "timed", "expected"),
-    [("first", True, 1.0), ("last", True, 4.0), ("first", False, 4.0), ("last", False, 1.0), ("mean", True, 2.5)],
+    [
+        ("first", True, 1.0),
+        ("last", True, 4.0),
+        ("first", False, 4.0),
+        ("last", False, 1.0),
+        ("mean", True, 2.5),
+    ],
 )
 @pytest.mark.parametrize("split", ["random", "temporal"])
 def test_duplicates(tmp_path, choice, timed, expected, split):
-    """Several ratings of a pair become one: the first or the last in time, else by line, or the mean."""
-    rows = [(1, 1, 4, 10), (1, 2, 3, 20), (2, 1, 2, 30), (1, 1, 2.5, 5), (2, 2, 5, 25), (1, 1, 1, 1)]
+    """Several ratings of a pair become one: the first or the last in time, else by line, or the
+    mean.
+    """
+    rows = [
+        (1, 1, 4, 10),
+        (1, 2, 3, 20),
+        (2, 1, 2, 30),
+        (1, 1, 2.5, 5),
+        (2, 2, 5, 25),
+        (1, 1, 1, 1),
+    ]
     if not timed and split == "temporal":
-        rows = [(user, item, rating, max(time, 10)) for user, item, rating, time in rows]  # of equal times the line
-    text = "".join(",".join(map(str, row if timed or split == "temporal" else row[:3])) + "\n" for row in rows)
+        rows = [
+            (user, item, rating, max(time, 10)) for user, item, rating, time in rows
+        ]  # of equal times the line
+    text = "".join(
+        ",".join(map(str, row if timed or split == "temporal" else row[:3])) + "\n" for row in rows
+    )
     summary = prepare(tmp_path, text, duplicates=choice, test_fraction=0.25, split=split)
     assert (summary.train, summary.test, summary.duplicates) == (3, 1, 2)
     assert everything(tmp_path / "out.h5") == {(1, 1): expected, (1, 2): 3, (2, 1): 2, (2, 2): 5}
@@ -137,7 +186,9 @@ def test_duplicates(tmp_path, choice, timed, expected, split):
 
 
 def test_zeros_are_left_out(tmp_path):
-    """A hint names the option, which leaves out zeros, and the users and items that have no other ratings."""
+    """A hint names the option, which leaves out zeros, and the users and items that have no other
+    ratings.
+    """
     values = np.repeat(np.arange(11), 5 * np.array([60, 1, 1, 2, 2, 4, 6, 8, 9, 6, 5]))
     text = lines(ratings=[(k % 20, k // 20, value, 0) for k, value in enumerate(values)])
     assert prepare(tmp_path, text, "r.csv").not_rated == pytest.approx(60 / 104)

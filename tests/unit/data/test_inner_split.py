@@ -20,7 +20,9 @@ def cells(ratings, part):
     """Return {(row, column): rating} of a part."""
     indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
     rows = np.repeat(np.arange(ratings.n_rows), np.diff(indptr))
-    return dict(zip(zip(rows.tolist(), columns.tolist(), strict=True), values.tolist(), strict=True))
+    return dict(
+        zip(zip(rows.tolist(), columns.tolist(), strict=True), values.tolist(), strict=True)
+    )
 
 
 @pytest.fixture
@@ -38,24 +40,34 @@ def test_training_ratings_are_divided_and_test_ratings_stay_away(path):
     assert (inner.nnz, inner.nnz_test) == (len(train), len(test))
     assert abs(len(test) / whole.nnz - 0.25) < 3 * np.sqrt(0.25 * 0.75 / whole.nnz)
     values = np.array(list(train.values()))
-    assert (inner.mean, inner.minimum, inner.maximum) == pytest.approx((values.mean(), values.min(), values.max()))
+    assert (inner.mean, inner.minimum, inner.maximum) == pytest.approx(
+        (values.mean(), values.min(), values.max())
+    )
     columns = [column for _, column in train]
     assert inner.column_counts.tolist() == np.bincount(columns, minlength=40).tolist()
 
 
 def test_rows_are_left_out_with_all_their_ratings(path):
     """About half of the rows keep both parts of their ratings, and the others have none."""
-    all_rows, half = InnerSplit(Ratings(path), 0.25, 3), InnerSplit(Ratings(path), 0.25, 3, rows=0.5)
+    all_rows, half = (
+        InnerSplit(Ratings(path), 0.25, 3),
+        InnerSplit(Ratings(path), 0.25, 3, rows=0.5),
+    )
     assert half.digest != all_rows.digest
     kept = np.diff(half.row_indptr) + np.diff(half.test_indptr) > 0
     assert 0.2 < kept.mean() < 0.8
-    for ends, before in ((half.row_indptr, all_rows.row_indptr), (half.test_indptr, all_rows.test_indptr)):
+    for ends, before in (
+        (half.row_indptr, all_rows.row_indptr),
+        (half.test_indptr, all_rows.test_indptr),
+    ):
         np.testing.assert_array_equal(np.diff(ends), kept * np.diff(before))
     assert len(half.slab("train", 0, half.n_rows)[1]) == half.nnz == half.column_counts.sum()
 
 
 def test_the_seed_determines_the_held_out_ratings(path):
-    """Equal seeds hold out the same ratings, however the rows are read; other seeds hold out others."""
+    """Equal seeds hold out the same ratings, however the rows are read; other seeds hold out
+    others.
+    """
     first, again, other = (InnerSplit(Ratings(path), 0.25, seed) for seed in (3, 3, 4))
     assert (first.digest, cells(first, "test")) == (again.digest, cells(again, "test"))
     assert first.digest != other.digest
@@ -78,11 +90,16 @@ def test_times_go_with_their_ratings(path):
 
 @pytest.mark.parametrize("tall", [False, True])
 def test_a_temporal_split_holds_out_the_latest(tmp_path, tall):
-    """Whichever side the rows are: held-out ratings are later than training ratings, and earlier than test ratings."""
+    """Whichever side the rows are: held-out ratings are later than training ratings, and earlier
+    than test ratings.
+    """
     rng = np.random.default_rng(0)
     pairs = np.unique(rng.integers(0, (20, 30) if tall else (30, 20), (400, 2)), axis=0)
     times = rng.permutation(len(pairs))
-    lines = [f"{user},{item},{1 + time % 5},{time}" for (user, item), time in zip(pairs, times, strict=True)]
+    lines = [
+        f"{user},{item},{1 + time % 5},{time}"
+        for (user, item), time in zip(pairs, times, strict=True)
+    ]
     (tmp_path / "r.csv").write_text("\n".join(["user,item,rating,timestamp", *lines]))
     prepare_ratings([str(tmp_path / "r.csv")], tmp_path / "r.h5", split="temporal")
     whole = Ratings(tmp_path / "r.h5")
@@ -98,7 +115,9 @@ def test_a_temporal_split_holds_out_the_latest(tmp_path, tall):
     assert whole.transposed == tall
     assert max(when(inner, "train")) < min(when(inner, "test"))
     assert max(when(inner, "test")) < min(when(whole, "test"))
-    assert 0.1 * whole.nnz <= inner.nnz_test <= 0.1 * whole.nnz + 10  # ten of a hundred parts, each rounded up
+    assert (
+        0.1 * whole.nnz <= inner.nnz_test <= 0.1 * whole.nnz + 10
+    )  # ten of a hundred parts, each rounded up
 
 
 def test_a_view_is_sampled_like_a_file_of_both_parts(tmp_path):
@@ -111,7 +130,9 @@ def test_a_view_is_sampled_like_a_file_of_both_parts(tmp_path):
     ends = []
     for source in (RatingsSource(path, view=view), RatingsSource(tmp_path / "written.h5")):
         out = tmp_path / f"run-{len(ends)}"
-        Job(Alone(), source, out, {"rank": 2, "grid": 2, "iterations": 20, "burn_in": 4}, quiet=True).run()
+        Job(
+            Alone(), source, out, {"rank": 2, "grid": 2, "iterations": 20, "burn_in": 4}, quiet=True
+        ).run()
         test = predict_test(Run(out))
         ends.append([test.rating.tolist(), test.mean.tolist(), test.variance.tolist()])
     assert ends[0] == ends[1]

@@ -1,4 +1,6 @@
-"""The ratings file: what is written is read back, and a wrong file is refused whatever is wrong with it."""
+"""The ratings file: what is written is read back, and a wrong file is refused whatever is wrong
+with it.
+"""
 
 import itertools
 from pathlib import Path
@@ -16,7 +18,11 @@ TRAIN = (
     np.array([0, 2, 0, 1, 2, 1], np.int32),
     np.array([1.5, 2, 3, 0.5, 5, 4], np.float32),
 )
-TEST = (np.array([0, 1, 2, 2, 2], np.int64), np.array([1, 0], np.int32), np.array([2.5, 4.5], np.float32))
+TEST = (
+    np.array([0, 1, 2, 2, 2], np.int64),
+    np.array([1, 0], np.int32),
+    np.array([2.5, 4.5], np.float32),
+)
 ROW_IDS = np.array([10, -7, 2**62, 0], np.int64)
 COL_IDS = np.array([b"a b", "Amélie".encode(), "七人の侍".encode()], "S12")
 
@@ -24,7 +30,13 @@ COL_IDS = np.array([b"a b", "Amélie".encode(), "七人の侍".encode()], "S12")
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "r.h5"
-    features = Features(np.arange(5), np.array([0, 1, 0, 1], np.int32), np.ones(4, np.float32), ("a", "b"), ("g", "g"))
+    features = Features(
+        np.arange(5),
+        np.array([0, 1, 0, 1], np.int32),
+        np.ones(4, np.float32),
+        ("a", "b"),
+        ("g", "g"),
+    )
     more = {"seed": 5, "transposed": True, "source": "x.csv", "features": {"rows": features}}
     write_ratings(path, TRAIN, TEST, ROW_IDS, COL_IDS, **more)
     return path
@@ -47,13 +59,19 @@ def test_round_trip(file):
                 assert starts.tolist() == (indptr[start : stop + 1] - indptr[start]).tolist()
                 assert columns.tolist() == indices[indptr[start] : indptr[stop]].tolist()
                 assert cells.tolist() == values[indptr[start] : indptr[stop]].tolist()
-                assert (starts.dtype, columns.dtype, cells.dtype) == (np.int64, np.int32, np.float32)
+                assert (starts.dtype, columns.dtype, cells.dtype) == (
+                    np.int64,
+                    np.int32,
+                    np.float32,
+                )
         ratings.verify()
     assert [path.name for path in file.parent.iterdir()] == ["r.h5"]
 
 
 def test_content_does_not_depend_on_slabs(tmp_path):
-    """Digest and mean are functions of the ratings, not of how they were cut up on the way to the file."""
+    """Digest and mean are functions of the ratings, not of how they were cut up on the way to the
+    file.
+    """
     rng = np.random.default_rng(0)
     n, j = 50, 20
     rows, columns = np.nonzero(rng.random((n, j)) < 0.4)
@@ -65,8 +83,14 @@ def test_content_does_not_depend_on_slabs(tmp_path):
         slabs = []
         for start, stop in cuts:
             cells = slice(indptr[start], indptr[stop])
-            slabs.append(Slab("train", indptr[start : stop + 1] - indptr[start], indices[cells], values[cells]))
-            slabs.append(Slab("test", np.zeros(stop - start + 1, np.int64), indices[:0], values[:0]))
+            slabs.append(
+                Slab(
+                    "train", indptr[start : stop + 1] - indptr[start], indices[cells], values[cells]
+                )
+            )
+            slabs.append(
+                Slab("test", np.zeros(stop - start + 1, np.int64), indices[:0], values[:0])
+            )
         ids = {"rows": [np.arange(*cut) for cut in cuts], "cols": [np.arange(j)]}
         write_slabs(path, Sizes(n, j, len(indices), 0), ids, slabs)
         with Ratings(path) as ratings:
@@ -113,8 +137,14 @@ def terabyte(file, folder):
 OVERFLOW = np.array([0, 2**63 - 1, -(2**63), -5, 6])
 WRONG_STRUCTURE = {
     "format": (set_attribute("format", np.bytes_(b"something")), "its format is 'something'"),
-    "text of variable length": (set_attribute("format", "dsgmcmc-ratings"), "'format' is not one str"),
-    "version": (set_attribute("version", 1), "version 1, but this program reads 'dsgmcmc-ratings' version 2"),
+    "text of variable length": (
+        set_attribute("format", "dsgmcmc-ratings"),
+        "'format' is not one str",
+    ),
+    "version": (
+        set_attribute("version", 1),
+        "version 1, but this program reads 'dsgmcmc-ratings' version 2",
+    ),
     "mean NaN": (set_attribute("mean", np.nan), "mean=nan"),
     "I too small": (set_attribute("I", 3), "/train/indptr has shape"),
     "indptr wraps around": (lambda f, d: replace(f, "train/indptr", OVERFLOW), "does not rise"),
@@ -123,13 +153,18 @@ WRONG_STRUCTURE = {
     "no test": (lambda f, d: f.__delitem__("test"), "/test is missing"),
     "external link": (external_link, "link elsewhere"),
     "a terabyte in 8 kB": (terabyte, "declares"),
-    "no checksums": (lambda f, d: replace(f, "train/values", TRAIN[2], checked=False), "in chunks with checksums"),
+    "no checksums": (
+        lambda f, d: replace(f, "train/values", TRAIN[2], checked=False),
+        "in chunks with checksums",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", WRONG_STRUCTURE)
 def test_wrong_structure_is_refused_on_opening(file, tmp_path, name):
-    """A file that lies about itself is refused with its name and what is wrong, before anything is allocated."""
+    """A file that lies about itself is refused with its name and what is wrong, before anything is
+    allocated.
+    """
     change, message = WRONG_STRUCTURE[name]
     with h5py.File(file, "r+") as opened:
         change(opened, tmp_path)
@@ -156,7 +191,9 @@ def test_wrong_structure_is_refused_on_opening(file, tmp_path, name):
     ],
 )
 def test_changed_content_is_refused(file, name, index, value, message):
-    """Readers refuse bad indices and numbers; `verify` finds any change, also to content that is valid in itself."""
+    """Readers refuse bad indices and numbers; `verify` finds any change, also to content that is
+    valid in itself.
+    """
     with h5py.File(file, "r+") as opened:
         opened[name][index] = value
     if message not in ("content_sha256", "column_counts"):
@@ -187,7 +224,13 @@ def test_only_what_is_read_is_checked(tmp_path):
     n = 5 * CHUNK
     train = np.arange(n + 1), np.zeros(n, np.int32), np.ones(n, np.float32)
     path = tmp_path / "r.h5"
-    write_ratings(path, train, (np.zeros(n + 1, np.int64), train[1][:0], train[2][:0]), np.arange(n), np.arange(2))
+    write_ratings(
+        path,
+        train,
+        (np.zeros(n + 1, np.int64), train[1][:0], train[2][:0]),
+        np.arange(n),
+        np.arange(2),
+    )
     with h5py.File(path) as opened:
         place = opened["train/values"].id.get_chunk_info_by_coord((3 * CHUNK,)).byte_offset
     with path.open("r+b") as raw:

@@ -18,7 +18,9 @@ SMALL = SyntheticOptions(rows=400, cols=250, ratings=12_000, rank=3, seed=4)
 def draw(options: SyntheticOptions) -> tuple[synthetic.Truth, list[np.ndarray]]:
     """Return the truth, and all rows, columns, values and timestamps."""
     truth = synthetic.draw_truth(options)
-    return truth, [np.concatenate(parts) for parts in zip(*synthetic.chunks(options, truth), strict=True)]
+    return truth, [
+        np.concatenate(parts) for parts in zip(*synthetic.chunks(options, truth), strict=True)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +35,8 @@ def draw(options: SyntheticOptions) -> tuple[synthetic.Truth, list[np.ndarray]]:
     ids=lambda o: f"{o.rows}x{o.cols}, {o.ratings}",
 )
 def test_every_size_has_its_ratings(options):
-    """There are as many ratings as asked for, no pair twice, every user and item at least once, and users ascend.
+    """There are as many ratings as asked for, no pair twice, every user and item at least once, and
+    users ascend.
 
     The sizes are the densest and the sparsest that are allowed, and one with several chunks.
     """
@@ -48,9 +51,9 @@ def test_every_size_has_its_ratings(options):
 def test_marginals_are_skewed_as_promised():
     """At MovieLens 1M's size both sides follow their laws, which resemble the real percentiles.
 
-    The laws are compared at the 5th to 99th percentile; the real figures (median 96 and 123, 99 % 906 and 1784,
-    largest 2314 and 3428) allow 15 %. Items' numbers scatter about the wanted ones by no more than Poisson noise:
-    the weights are right, also of the most popular.
+    The laws are compared at the 5th to 99th percentile; the real figures (median 96 and 123, 99 %
+    906 and 1784, largest 2314 and 3428) allow 15 %. Items' numbers scatter about the wanted ones by
+    no more than Poisson noise: the weights are right, also of the most popular.
     """
     options = SyntheticOptions()
     _, (rows, cols, _, _) = draw(options)
@@ -71,8 +74,12 @@ def test_marginals_are_skewed_as_promised():
 
 @pytest.mark.parametrize("spread", [None, 6.0])
 def test_noise_is_as_planted(spread):
-    """Real-valued ratings deviate from the predictor by N(0, sigma^2 / (g_i g'_j)), and by nothing else."""
-    options = dataclasses.replace(SMALL, ratings=25_000, noise=0.3, noise_spread=spread, half_stars=False)
+    """Real-valued ratings deviate from the predictor by N(0, sigma^2 / (g_i g'_j)), and by nothing
+    else.
+    """
+    options = dataclasses.replace(
+        SMALL, ratings=25_000, noise=0.3, noise_spread=spread, half_stars=False
+    )
     truth, (rows, cols, values, _) = draw(options)
     error = values - synthetic.best_prediction(truth, rows, cols)
     z = error * np.sqrt(truth.g_rows[rows] * truth.g_cols[cols]) / 0.3
@@ -89,12 +96,16 @@ def test_noise_is_as_planted(spread):
 
 
 def test_best_prediction_of_half_stars():
-    """The best prediction is the mean of half-star ratings, also at the ends of the scale and with noise by user."""
+    """The best prediction is the mean of half-star ratings, also at the ends of the scale and with
+    noise by user.
+    """
     rng = np.random.default_rng(0)
     a = np.array([-6.0, -3.1, -1.0, 0.0, 0.4, 1.2, 2.5], np.float32)
     ones, zeros = np.ones((7, 1), np.float32), np.zeros((1, 1), np.float32)
     g_rows, g_cols = np.linspace(0.3, 3, 7, dtype=np.float32), np.array([1.7], np.float32)
-    truth = synthetic.Truth(ones, zeros, a, np.zeros(1, np.float32), g_rows, g_cols, 3.5, 0.9, half_stars=True)
+    truth = synthetic.Truth(
+        ones, zeros, a, np.zeros(1, np.float32), g_rows, g_cols, 3.5, 0.9, half_stars=True
+    )
     draws = 400_000
     x = 3.5 + a[:, None] + 0.9 / np.sqrt(g_rows[:, None] * 1.7) * rng.standard_normal((7, draws))
     simulated = np.clip(np.round(2 * x) / 2, 0.5, 5)
@@ -106,7 +117,10 @@ def test_best_prediction_of_half_stars():
 def test_command(tmp_path):
     """The script makes the same file as the function, and names the best possible RMSE."""
     options = dataclasses.replace(SMALL, noise_spread=4.0, half_stars=False, noise=0.5)
-    arguments = "--rows 400 --cols 250 --ratings 12000 --rank 3 --seed 4 --noise 0.5 --noise-spread 4 --real"
+    arguments = (
+        "--rows 400 --cols 250 --ratings 12000 --rank 3 --seed 4 --noise 0.5 --noise-spread 4"
+        " --real"
+    )
     program = (sys.executable, PROGRAM, tmp_path / "a.csv")
     said = run(*program, *arguments.split(), env={"COLUMNS": "200"}).expect().out
     synthetic.generate(tmp_path / "b.csv", options)

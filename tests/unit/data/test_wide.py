@@ -1,4 +1,6 @@
-"""Matrices with a row a user and a column an item: the same ratings as from one line for each rating."""
+"""Matrices with a row a user and a column an item: the same ratings as from one line for each
+rating.
+"""
 
 import gzip
 import re
@@ -25,25 +27,39 @@ NUMBERED = {(i + 1, j + 1): np.float32(VALUES[i, j]) for i, j in CELLS}
 FROM_0 = {(i - 1, j - 1): x for (i, j), x in NUMBERED.items()}
 
 
-def lines(head: list | None, names: list | None, delimiter: str = ",", empty: str = "", values=VALUES) -> str:
+def lines(
+    head: list | None, names: list | None, delimiter: str = ",", empty: str = "", values=VALUES
+) -> str:
     """Write the matrix as text, with names in quotes."""
     text = [[empty if np.isnan(x) else repr(x) for x in row] for row in values.tolist()]
-    rows = text if names is None else [[f'"{name}"', *row] for name, row in zip(names, text, strict=True)]
-    return "".join(delimiter.join(row) + "\n" for row in ([[f'"{name}"' for name in head]] if head else []) + rows)
+    rows = (
+        text
+        if names is None
+        else [[f'"{name}"', *row] for name, row in zip(names, text, strict=True)]
+    )
+    return "".join(
+        delimiter.join(row) + "\n"
+        for row in ([[f'"{name}"' for name in head]] if head else []) + rows
+    )
 
 
 #: Matrices and their ratings.
 FILES = {
     "pandas": case(FRAME.to_csv(), NAMED),
     "pandas, default names": case(pandas.DataFrame(VALUES).to_csv(), FROM_0),
-    "tabs, NA, gzip": case(gzip.compress(FRAME.to_csv(sep="\t", na_rep="NA").encode()), NAMED, "m.tsv.gz"),
+    "tabs, NA, gzip": case(
+        gzip.compress(FRAME.to_csv(sep="\t", na_rep="NA").encode()), NAMED, "m.tsv.gz"
+    ),
     "write.csv of R": case(lines(["", *ITEMS], USERS, empty="NA"), NAMED),
     "write.table of R": case(lines(ITEMS, USERS, " ", "NA"), NAMED, "m.txt"),
     "named first column of text": case(lines(["gene", *ITEMS], USERS, ";", "."), NAMED),
     "no names": case(lines(None, None, empty="nan"), NUMBERED),
-    "names of rows alone": case(lines(None, USERS), {(USERS[i - 1], j): x for (i, j), x in NUMBERED.items()}),
+    "names of rows alone": case(
+        lines(None, USERS), {(USERS[i - 1], j): x for (i, j), x in NUMBERED.items()}
+    ),
     "numbers for names": case(
-        lines(["user_id", *range(3, 9)], range(20, 32)), {(i + 19, j + 2): x for (i, j), x in NUMBERED.items()}
+        lines(["user_id", *range(3, 9)], range(20, 32)),
+        {(i + 19, j + 2): x for (i, j), x in NUMBERED.items()},
     ),
     "users in a named column": case(
         FRAME.assign(k=range(1, 13)).to_csv(index=False),
@@ -51,10 +67,17 @@ FILES = {
         columns="user=k",
     ),
     "codes and text for cells that are not rated": case(
-        lines(["", *ITEMS], USERS, empty="99.0").replace("99.0", "absent", 3), NAMED, missing="99,Absent"
+        lines(["", *ITEMS], USERS, empty="99.0").replace("99.0", "absent", 3),
+        NAMED,
+        missing="99,Absent",
     ),
     "a first column that counts the others": case(
-        lines(None, None, empty="99", values=np.column_stack([(~np.isnan(VALUES)).sum(axis=1), VALUES])),
+        lines(
+            None,
+            None,
+            empty="99",
+            values=np.column_stack([(~np.isnan(VALUES)).sum(axis=1), VALUES]),
+        ),
         NUMBERED,
         missing=99,
     ),
@@ -87,13 +110,22 @@ def test_binary_files(tmp_path):
 
 
 def test_many_columns_in_little_memory(tmp_path):
-    """A header longer than the sample, and rows that are read one by one; a test file has the same form."""
+    """A header longer than the sample, and rows that are read one by one; a test file has the same
+    form.
+    """
     values = np.arange(3 * 9000).reshape(3, 9000) % 7
     frame = pandas.DataFrame(values, ["a", "b", "c"], [f"column {j}" for j in range(9000)])
     frame.iloc[:2].to_csv(tmp_path / "test.csv")
     text = frame.rename({"a": "d", "b": "e"}).to_csv()
     stages = []
-    summary = prepare(tmp_path, text, matrix=True, memory=4 * 10**8, test=tmp_path / "test.csv", report=stages.append)
+    summary = prepare(
+        tmp_path,
+        text,
+        matrix=True,
+        memory=4 * 10**8,
+        test=tmp_path / "test.csv",
+        report=stages.append,
+    )
     assert (summary.users, summary.items, summary.train, summary.test) == (5, 9000, 27000, 18000)
     found = read_back(tmp_path / "out.h5")
     for part, names in (("train", "dec"), ("test", "ab")):
@@ -104,12 +136,20 @@ def test_many_columns_in_little_memory(tmp_path):
 
 #: Matrices, and a part of the message.
 BAD = {
-    "text in a cell": case(FRAME.to_csv(na_rep="x?"), r"cell\(s\) have no number.*\n  line 2, item day \d: 'x\?'"),
+    "text in a cell": case(
+        FRAME.to_csv(na_rep="x?"), r"cell\(s\) have no number.*\n  line 2, item day \d: 'x\?'"
+    ),
     "1_0": case(FRAME.to_csv().replace(",,", ",1_0,", 1), "'1_0'"),
-    "lines before the names": case("made-up\n" + FRAME.to_csv(sep="\t"), "has one column: expected several"),
+    "lines before the names": case(
+        "made-up\n" + FRAME.to_csv(sep="\t"), "has one column: expected several"
+    ),
     "infinity": case(FRAME.to_csv().replace(",,", ",inf,", 1), "'inf'"),
-    "no name of a user": case(FRAME.rename({USERS[3]: ""}).to_csv(), r"\n  line 5, item .*\(user \)"),
-    "numbers of users, or ratings": case(FRAME.to_csv(index_label="k").replace('"gene, ', '"'), "--columns user=k"),
+    "no name of a user": case(
+        FRAME.rename({USERS[3]: ""}).to_csv(), r"\n  line 5, item .*\(user \)"
+    ),
+    "numbers of users, or ratings": case(
+        FRAME.to_csv(index_label="k").replace('"gene, ', '"'), "--columns user=k"
+    ),
     "other roles": case(FRAME.to_csv(), "expected one or more of user=NAME", columns="item=day 1"),
     "times": case(FRAME.to_csv(), "a matrix has no timestamps", split="temporal"),
     "no number": case(FRAME.to_csv(), "--missing 1,,2: expected numbers", missing="1,,2"),
@@ -127,7 +167,9 @@ def test_refused(tmp_path, name):
 def test_several_matrices_need_names(tmp_path):
     """Row 1 of two files is not the same user."""
     (tmp_path / "more.csv").write_text(lines(None, None))
-    failed = typed("prepare", tmp_path / "more.csv", tmp_path / "more.csv", tmp_path / "o.h5", "--matrix").expect(2)
+    failed = typed(
+        "prepare", tmp_path / "more.csv", tmp_path / "more.csv", tmp_path / "o.h5", "--matrix"
+    ).expect(2)
     assert "several matrices need names of rows" in failed.err
 
 
@@ -135,14 +177,22 @@ def test_several_matrices_need_names(tmp_path):
 GIVEN = {
     "array with nan": (VALUES, {}, FROM_0),
     "data frame with an index": (FRAME, {}, NAMED),
-    "range with a name": (pandas.DataFrame(VALUES, pandas.RangeIndex(1, 13, name="u"), range(1, 7)), {}, NUMBERED),
+    "range with a name": (
+        pandas.DataFrame(VALUES, pandas.RangeIndex(1, 13, name="u"), range(1, 7)),
+        {},
+        NUMBERED,
+    ),
     "first column of names": (FRAME.reset_index(), {"matrix": True}, NAMED),
     "nullable integers and a code": (
         (FRAME * 100).round().astype("Int64").fillna(-1),
         {"missing": [-1]},
         {pair: np.float32(round(x * 100)) for pair, x in NAMED.items()},
     ),
-    "three columns": (FRAME.iloc[:, :3], {"matrix": True}, {k: x for k, x in NAMED.items() if k[1] in ITEMS[:3]}),
+    "three columns": (
+        FRAME.iloc[:, :3],
+        {"matrix": True},
+        {k: x for k, x in NAMED.items() if k[1] in ITEMS[:3]},
+    ),
     "list": (VALUES.tolist(), {"matrix": True}, FROM_0),
 }
 
@@ -159,7 +209,11 @@ def test_in_memory(name):
 NO_MATRIX = {
     "complete, four columns": (np.ones((5, 4)), {}, r"\(n, 3\).*found \(5, 4\).*matrix=True"),
     "a usual name of a column": (FRAME.assign(rating=1.0), {}, "cannot tell which column is user"),
-    "text": (FRAME.assign(x="a"), {"matrix": True}, "a matrix has numbers alone, unlike its column x"),
+    "text": (
+        FRAME.assign(x="a"),
+        {"matrix": True},
+        "a matrix has numbers alone, unlike its column x",
+    ),
     "counts first": (
         np.column_stack([(~np.isnan(VALUES)).sum(axis=1), VALUES]),
         {},
@@ -178,11 +232,17 @@ def test_not_a_matrix(name):
 
 
 def test_names_of_rows_and_columns_in_a_model():
-    """The names of the matrix are those of predictions and of new rows; a code is named once, where `fit` is called."""
-    stars = pandas.DataFrame(RNG.integers(1, 6, (30, 8)), [f"s{i}" for i in range(30)], [f"q{j}" for j in range(8)])
+    """The names of the matrix are those of predictions and of new rows; a code is named once, where
+    `fit` is called.
+    """
+    stars = pandas.DataFrame(
+        RNG.integers(1, 6, (30, 8)), [f"s{i}" for i in range(30)], [f"q{j}" for j in range(8)]
+    )
     coded = stars.mask(RNG.random(stars.shape) < 0.3, 99)
     model = BPMF(rank=2, iterations=60, burn_in=20, options={"grid": 1})
-    with pytest.warns(UserWarning, match=r"are 99, apart from all others: .*; missing=99 leaves them out") as warned:
+    with pytest.warns(
+        UserWarning, match=r"are 99, apart from all others: .*; missing=99 leaves them out"
+    ) as warned:
         model.fit(coded)
     assert warned[0].filename == __file__
     with warnings.catch_warnings(action="error"):
@@ -200,6 +260,17 @@ def test_the_hint_after_a_comparison(tmp_path):
     values = np.where(RNG.random((60, 40)) < 0.3, -1, RNG.integers(1, 6, (60, 40)))
     pandas.DataFrame(values, [f"s{i}" for i in range(60)]).to_csv(tmp_path / "m.csv")
     typed("prepare", tmp_path / "m.csv", tmp_path / "m.h5", "--matrix").expect(0)
-    options = ("--model", "auto", "--likelihood", "gaussian", "--rank", "2", "--iterations", "40", "--burn-in", "20")
+    options = (
+        "--model",
+        "auto",
+        "--likelihood",
+        "gaussian",
+        "--rank",
+        "2",
+        "--iterations",
+        "40",
+        "--burn-in",
+        "20",
+    )
     done = typed("sample", tmp_path / "m.h5", "--out", tmp_path / "run", *options).expect(0)
     assert "are -1, apart from all others" in done.err.strip().splitlines()[-1]

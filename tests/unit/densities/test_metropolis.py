@@ -21,14 +21,22 @@ LINKS = {"logistic": LOGISTIC, "student": student(4.0)}
 BOUNDS = ["published", "whitened"]
 
 
-def regression(n: int, d: int, link: Link = LOGISTIC, prior: float = 1.0, seed: int = 7) -> Regression:
+def regression(
+    n: int, d: int, link: Link = LOGISTIC, prior: float = 1.0, seed: int = 7
+) -> Regression:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, d))
-    y = rng.random(n) < 1 / (1 + np.exp(-x.sum(axis=1))) if link is LOGISTIC else x.sum(axis=1) + rng.standard_t(4, n)
+    y = (
+        rng.random(n) < 1 / (1 + np.exp(-x.sum(axis=1)))
+        if link is LOGISTIC
+        else x.sum(axis=1) + rng.standard_t(4, n)
+    )
     return Regression(x, y, link, prior_precision=prior)
 
 
-def prepare(name: str, density: Any, rows: int = 1, burn_in: int = 0, **settings: Any) -> tuple[Any, VectorTarget]:
+def prepare(
+    name: str, density: Any, rows: int = 1, burn_in: int = 0, **settings: Any
+) -> tuple[Any, VectorTarget]:
     """Sampler and target at its start."""
     sampler = SAMPLERS[name](SAMPLERS[name].Config(**settings), burn_in)
     target = vector_target(density, sampler, rows=rows, seed=11)
@@ -47,7 +55,9 @@ def rates_of(kernel: Any, theta: np.ndarray, proposed: np.ndarray) -> tuple[np.n
     def remainders(x: np.ndarray) -> np.ndarray:
         d, (eta, value, slope, curvature) = t.features @ x, t.taylor.T
         return kernel.value(eta + d, t.responses, kernel.shape) - sum(
-            term for order, term in enumerate((value, slope * d, 0.5 * curvature * d**2)) if order <= k
+            term
+            for order, term in enumerate((value, slope * d, 0.5 * curvature * d**2))
+            if order <= k
         )
 
     phi = norm(v) ** (k + 1) + norm(w) ** (k + 1)
@@ -56,7 +66,9 @@ def rates_of(kernel: Any, theta: np.ndarray, proposed: np.ndarray) -> tuple[np.n
 
 @pytest.mark.parametrize(("name", "wanted"), [("hmc", 0.8), ("mala", 0.574)])
 def test_steps_are_adapted_in_burn_in_and_then_fixed(name: str, wanted: float) -> None:
-    """The acceptance rate is as requested, to 0.1, for a density whose curvature is a hundred times too small."""
+    """The acceptance rate is as requested, to 0.1, for a density whose curvature is a hundred times
+    too small.
+    """
     density = regression(300, 5)
     density.curvature = density.curvature / 100
     sampler, target = prepare(name, density, rows=20, burn_in=1000)
@@ -75,13 +87,17 @@ def test_steps_are_adapted_in_burn_in_and_then_fixed(name: str, wanted: float) -
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("name", ["smh1", "smh2"])
 def test_no_datum_rejects_faster_than_its_bound(name: str, link: str, bound: str) -> None:
-    """lambda_i <= phi psi_i at random points near and far: else a candidate's chance is above 1, and the law wrong."""
+    """lambda_i <= phi psi_i at random points near and far: else a candidate's chance is above 1,
+    and the law wrong.
+    """
     density = regression(30, 2, LINKS[link])
     sampler, target = prepare(name, density, bound=bound)
     kernel, law = sampler.prepared(target)
     rng, tightest = np.random.default_rng(8), 0.0
     for _ in range(300):
-        theta, proposed = (law.mean + 10 ** rng.uniform(-2, 1.5) * law.root @ rng.normal(size=2) for _ in range(2))
+        theta, proposed = (
+            law.mean + 10 ** rng.uniform(-2, 1.5) * law.root @ rng.normal(size=2) for _ in range(2)
+        )
         most, rates = rates_of(kernel, theta, proposed)
         assert (rates <= most * (1 + 1e-9) + 1e-12).all()
         tightest = max(tightest, (rates / most).max())
@@ -92,8 +108,12 @@ def test_no_datum_rejects_faster_than_its_bound(name: str, link: str, bound: str
 
 
 def test_a_reference_point_at_the_end_of_burn_in_is_counted() -> None:
-    """Its N evaluations belong to the iterations after burn-in; a decision at the first test has two of each datum."""
-    sampler, target = prepare("modified_stochastic_mh", regression(300, 3), burn_in=10, refresh=10, risk=0.49, batch=20)
+    """Its N evaluations belong to the iterations after burn-in; a decision at the first test has
+    two of each datum.
+    """
+    sampler, target = prepare(
+        "modified_stochastic_mh", regression(300, 3), burn_in=10, refresh=10, risk=0.49, batch=20
+    )
     sampler.advance(target, 0, 11)
     assert sampler.counts[0, 1] == 300 + 2 * 20
 
@@ -157,7 +177,7 @@ def test_a_link_of_your_own_is_compiled() -> None:
         sampler.advance(target, 0, 1)
 
 
-# ---------------------------------------------------------------------- austerity, over all orders of a few data
+# --------------------------------------------------------- austerity, over all orders of a few data
 
 N_DATA, BATCH = 6, 2
 
@@ -181,23 +201,33 @@ class Fixed(SumDensity):
 
 def orders() -> np.ndarray:
     """All orders of the data that differ in who is in which batch, each once."""
-    every = [np.sort(np.reshape(order, (-1, BATCH)), axis=1).ravel() for order in permutations(range(N_DATA))]
+    every = [
+        np.sort(np.reshape(order, (-1, BATCH)), axis=1).ravel()
+        for order in permutations(range(N_DATA))
+    ]
     return np.unique(every, axis=0)
 
 
 def wrong(rises: np.ndarray, bars: np.ndarray, risk: float) -> np.ndarray:
-    """Probability of a wrong decision against each bar, (len(bars),), the data being in random order."""
+    """Probability of a wrong decision against each bar, (len(bars),), the data being in random
+    order.
+    """
     kernel, density = Austerity(AusterityConfig(risk=risk, batch=BATCH), 0), Fixed(rises)
     pair = np.array([[0.0], [1.0]])
     found = [
-        [kernel.rises_by_no_more(density, pair, bar, order)[0] != (rises.sum() <= bar) for order in orders()]
+        [
+            kernel.rises_by_no_more(density, pair, bar, order)[0] != (rises.sum() <= bar)
+            for order in orders()
+        ]
         for bar in bars
     ]
     return np.mean(found, axis=1)
 
 
 def test_even_data_are_decided_as_rarely_wrongly_as_promised() -> None:
-    """Over the law of -log u: at most `risk` a test, of which there are two before all data are seen; never at 0."""
+    """Over the law of -log u: at most `risk` a test, of which there are two before all data are
+    seen; never at 0.
+    """
     rises = np.array([-1.2, -0.4, 0.1, 0.5, 0.9, 1.6])
     bars = -np.log((np.arange(20) + 0.5) / 20)
     assert len(orders()) == 90
@@ -212,7 +242,9 @@ def test_even_data_are_decided_as_rarely_wrongly_as_promised() -> None:
 
 def test_a_factorisation_is_not_offered_them() -> None:
     """Neither by its list of samplers nor by their names; in one line."""
-    with pytest.raises(InputError, match="'smh2' samples only densities; choose one of sgld, ") as error:
+    with pytest.raises(
+        InputError, match="'smh2' samples only densities; choose one of sgld, "
+    ) as error:
         build({"sampler": {"name": "smh2"}})
     assert "smh1" not in str(error.value)
 

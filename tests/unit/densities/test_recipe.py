@@ -1,4 +1,7 @@
-"""Drifts against the complete recipe [Ma 2015, eq. 3]: a wrong sign or a forgotten term shows without simulation."""
+"""Drifts against the complete recipe [Ma 2015, eq.
+
+3]: a wrong sign or a forgotten term shows without simulation.
+"""
 
 import functools
 from collections.abc import Callable
@@ -40,7 +43,8 @@ class Stretched(Logistic):
 
 
 DENSITY = Curved()
-#: Roots of the times of the steps that a sampler's drift is taken from, as fractions of the largest: Chebyshev's nodes.
+#: Roots of the times of the steps that a sampler's drift is taken from, as fractions of the
+#: largest: Chebyshev's nodes.
 NODES, TERMS = 0.525 - 0.475 * np.cos((np.arange(60) + 0.5) * np.pi / 60), 13
 START = 1  # the iteration in which the step is made: PSGLD's v is fixed from there on
 
@@ -61,7 +65,11 @@ def overdamped(s: np.ndarray) -> Dynamics:
 
 def stretched() -> Dynamics:
     """Z = theta, D = S S, which depends on theta."""
-    return Dynamics(energy_gradient, lambda z: diagonal(Stretched().metric(z)[0] ** 2), lambda z: diagonal(0 * z))
+    return Dynamics(
+        energy_gradient,
+        lambda z: diagonal(Stretched().metric(z)[0] ** 2),
+        lambda z: diagonal(0 * z),
+    )
 
 
 def underdamped(s: np.ndarray, friction: np.ndarray) -> Dynamics:
@@ -73,7 +81,11 @@ def underdamped(s: np.ndarray, friction: np.ndarray) -> Dynamics:
     def gradient(z: np.ndarray) -> np.ndarray:
         return np.hstack([energy_gradient(z[:, :D]), z[:, D : 2 * D]])
 
-    return Dynamics(gradient, lambda z: np.tile(diffusion, (len(z), 1, 1)), lambda z: np.tile(curl, (len(z), 1, 1)))
+    return Dynamics(
+        gradient,
+        lambda z: np.tile(diffusion, (len(z), 1, 1)),
+        lambda z: np.tile(curl, (len(z), 1, 1)),
+    )
 
 
 def riemannian() -> Dynamics:
@@ -116,12 +128,16 @@ LOWER = np.tril_indices(D)
 
 
 def matrix_of_frictions(s: np.ndarray) -> Dynamics:
-    """Z = (theta, r, lower half of Xi), H = U + r.r / 2 + (mu / 2) |Xi - A|^2 over all elements, mu = D."""
+    """Z = (theta, r, lower half of Xi), H = U + r.r / 2 + (mu / 2) |Xi - A|^2 over all elements, mu
+    = D.
+    """
     plain, size = underdamped(s, np.full(D, FRICTION)), len(LOWER[0])
     counted = np.where(LOWER[0] == LOWER[1], 1, 2)
 
     def gradient(z: np.ndarray) -> np.ndarray:
-        return np.hstack([plain.gradient(z), D * counted * (z[:, 2 * D :] - FRICTION * (counted == 1))])
+        return np.hstack(
+            [plain.gradient(z), D * counted * (z[:, 2 * D :] - FRICTION * (counted == 1))]
+        )
 
     def grown(small: np.ndarray) -> np.ndarray:
         return np.pad(small, ((0, 0), (0, size), (0, size)))
@@ -142,7 +158,9 @@ OVERDAMPED = {"sgld", "psgld", "sgrld", "gsgrld"}
 
 @dataclass
 class Case:
-    """A sampler, its settings, what it claims to be given S, and how its step follows from the time of the dynamics."""
+    """A sampler, its settings, what it claims to be given S, and how its step follows from the time
+    of the dynamics.
+    """
 
     name: str
     section: dict[str, Any]
@@ -151,7 +169,11 @@ class Case:
     @property
     def fields(self) -> list[str]:
         """What z is made of."""
-        return ["theta", *([] if self.name in OVERDAMPED else ["r"]), *(["xi"] if "sgnht" in self.name else [])]
+        return [
+            "theta",
+            *([] if self.name in OVERDAMPED else ["r"]),
+            *(["xi"] if "sgnht" in self.name else []),
+        ]
 
     def sampler(self, time: float) -> Sampler[Any, Any]:
         """With steps of this time."""
@@ -181,7 +203,9 @@ class Case:
             target.begin(START)
             self.made[time] = sampler, target
         sampler, target = self.made[time]
-        fields = {name: target.block[name][0] for name in self.fields if name in target.block.arrays}
+        fields = {
+            name: target.block[name][0] for name in self.fields if name in target.block.arrays
+        }
         scalar = "xi" in self.fields and "xi" not in fields
         values = dict(zip(self.fields, self.split(z), strict=True))
         for name, array in fields.items():
@@ -212,10 +236,11 @@ class Case:
         return 1 / np.sqrt(bound * (DENSITY.curvature + DENSITY.prior_precision))
 
     def parts(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What a step from z adds per root of its time, and per time, as the time goes to 0; each (m,).
+        """What a step from z adds per root of its time, and per time, as the time goes to 0; each
+        (m,).
 
-        A step is smooth in the root s of its time: noise times s, drift times s^2, and so on. The polynomial is fitted
-        to more nodes than it has terms, because every step is rounded.
+        A step is smooth in the root s of its time: noise times s, drift times s^2, and so on. The
+        polynomial is fitted to more nodes than it has terms, because every step is rounded.
         """
         roots = NODES * (0.2 if "sgnht" in self.name else 0.4)
         slopes = np.array([(self.step(z, s**2) - z) / s for s in roots])
@@ -244,19 +269,28 @@ CASES = [
     Case("gsgrhmc", {}, lambda s: riemannian()),
     Case("gsgrld", {"gradient": "full"}, lambda s: stretched()),
 ]
-#: One adapts to its own past, and its law has no exact diffusion; the other has no exact gradient to step along.
+#: One adapts to its own past, and its law has no exact diffusion; the other has no exact gradient
+#: to step along.
 OTHERS = {"hamcmc", "adjusted_sgld"}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name} {' '.join(map(str, case.section.values()))}")
+@pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: f"{case.name} {' '.join(map(str, case.section.values()))}"
+)
 def test_drift_and_noise_are_those_of_the_recipe(case: Case) -> None:
-    """Drift to 1e-10 of the recipe's with Gamma by differences, noise of covariance 2 D, Fokker-Planck 1e-6."""
+    """Drift to 1e-10 of the recipe's with Gamma by differences, noise of covariance 2 D,
+    Fokker-Planck 1e-6.
+    """
     dynamics = case.dynamics(case.root())
     thermostats = {"element": D}.get(case.section.get("thermostat", ""), len(case.fields) == 3)
-    size = D * min(len(case.fields), 2) + (len(LOWER[0]) if case.name == "matrix_sgnht" else thermostats)
+    size = D * min(len(case.fields), 2) + (
+        len(LOWER[0]) if case.name == "matrix_sgnht" else thermostats
+    )
     z = np.random.default_rng(4).uniform(0.5, 1.5, (1, size))
     noise, found = case.parts(z[0])
-    np.testing.assert_allclose(found, drift(dynamics, z)[0], rtol=0, atol=1e-10 * np.abs(found).max())
+    np.testing.assert_allclose(
+        found, drift(dynamics, z)[0], rtol=0, atol=1e-10 * np.abs(found).max()
+    )
     standard = normals_of(D, purpose=Purpose.STEP, iteration=START, factor=Factor.W)
     moved = slice(0, D) if len(case.fields) == 1 else slice(D, 2 * D)
     expected = np.zeros(size)
@@ -265,7 +299,10 @@ def test_drift_and_noise_are_those_of_the_recipe(case: Case) -> None:
     else:
         expected[moved] = np.sqrt(2 * np.diagonal(dynamics.diffusion(z)[0])[moved]) * standard
     np.testing.assert_allclose(noise, expected, rtol=0, atol=1e-10)
-    assert abs(residual(dynamics, z, lambda y: np.array([case.parts(each)[1] for each in y]))[0]) < 1e-6
+    assert (
+        abs(residual(dynamics, z, lambda y: np.array([case.parts(each)[1] for each in y]))[0])
+        < 1e-6
+    )
 
 
 def state_dependent(sign: float = 1.0) -> Dynamics:
@@ -274,12 +311,17 @@ def state_dependent(sign: float = 1.0) -> Dynamics:
     def slope(z: np.ndarray) -> np.ndarray:
         return -2 * sign * z / (1 + z**2) ** 2
 
-    return Dynamics(lambda z: z, lambda z: diagonal(0.5 + 1 / (1 + z**2)), lambda z: diagonal(0 * z), slope)
+    return Dynamics(
+        lambda z: z, lambda z: diagonal(0.5 + 1 / (1 + z**2)), lambda z: diagonal(0 * z), slope
+    )
 
 
 @pytest.mark.parametrize("sign", [0.0, -1.0])
 def test_the_residual_shows_a_correction_that_is_missing_or_has_the_wrong_sign(sign: float) -> None:
-    """[Ma 2015, eq. 6 and 14] print the latter; Gamma by differences is the one that is right, to 1e-10."""
+    """[Ma 2015, eq.
+
+    6 and 14] print the latter; Gamma by differences is the one that is right, to 1e-10.
+    """
     z, right = np.linspace(-2, 2, 9)[:, None], state_dependent()
     by_differences = Dynamics(right.gradient, right.diffusion, right.curl)
     np.testing.assert_allclose(drift(by_differences, z), drift(right, z), rtol=0, atol=1e-10)

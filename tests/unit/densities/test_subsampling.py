@@ -54,13 +54,17 @@ def mean_over_draws(target: VectorTarget, estimator: Subsample) -> np.ndarray:
 @pytest.mark.parametrize("density", [FIVE, Plain(FIVE)], ids=["regression", "any sum"])
 @pytest.mark.parametrize("name", DATUM_GRADIENTS)
 def test_every_estimator_is_unbiased(name: str, density: SumDensity) -> None:
-    """All 25 draws of two of five data, after 0 to 6 iterations, which leave tables of mixed ages: to 1e-12."""
+    """All 25 draws of two of five data, after 0 to 6 iterations, which leave tables of mixed ages:
+    to 1e-12.
+    """
     target, sampler = prepare(name, density)
     for iteration in range(7):
         sampler.advance(target, iteration, 1)
         target.begin(iteration + 1)
         expected = density.gradient(target.block["theta"])[0]
-        np.testing.assert_allclose(mean_over_draws(target, sampler.gradient), expected, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(
+            mean_over_draws(target, sampler.gradient), expected, rtol=0, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("name", ["saga", "importance", "importance-saga", "adaptive"])
@@ -99,7 +103,9 @@ def test_any_sampler_takes_any_of_them(name: str) -> None:
 
 
 def test_they_are_refused_where_there_are_no_data_to_draw() -> None:
-    """For a factorisation, for a density that is no sum over data, and by a sampler that visits one part twice."""
+    """For a factorisation, for a density that is no sum over data, and by a sampler that visits one
+    part twice.
+    """
     with pytest.raises(InputError, match="only for densities"):
         build({"sampler": {"name": "sgld", "gradient": "saga"}})
     with pytest.raises(InputError, match="'saga' needs a SumDensity, which this DoubleWell is not"):
@@ -107,11 +113,15 @@ def test_they_are_refused_where_there_are_no_data_to_draw() -> None:
     with pytest.raises(InputError, match="HAMCMC cannot use 'saga'"):
         sampler_with(SAMPLERS["hamcmc"], "saga")
     with pytest.raises(InputError, match="noise of plain parts"):
-        SAMPLERS["sghmc"].check(SAMPLERS["sghmc"].Config(gradient="saga", noise_correction=True), "random", 2, 1)
+        SAMPLERS["sghmc"].check(
+            SAMPLERS["sghmc"].Config(gradient="saga", noise_correction=True), "random", 2, 1
+        )
 
 
 def test_weights_that_are_all_zero_are_uniform() -> None:
-    """A model that is sure of all data has no gradients to weigh: they are drawn evenly, and the sum stays unbiased."""
+    """A model that is sure of all data has no gradients to weigh: they are drawn evenly, and the
+    sum stays unbiased.
+    """
     separate = Regression(np.array([[1.0], [2.0], [-3.0]]), np.array([1, 1, 0]))
     sampler = sampler_with(SAMPLERS["sgld"], "adaptive-stored")
     target = vector_target(separate, sampler, grid=1)
@@ -127,7 +137,9 @@ def test_weights_that_are_all_zero_are_uniform() -> None:
 def test_a_chain_that_is_lost_is_said_to_have_diverged() -> None:
     """Not by an error of the eigenvalues: the state shows it, to whoever looks."""
     sampler, rng = sampler_with(AdjustedSGLD, "saga"), np.random.default_rng(0)
-    target = vector_target(Regression(rng.normal(size=(50, 20)), np.ones(50)), sampler, grid=1, rows=2)
+    target = vector_target(
+        Regression(rng.normal(size=(50, 20)), np.ones(50)), sampler, grid=1, rows=2
+    )
     sampler.start(target, 1.0)
     sampler.advance(target, 0, 1)
     target.block["theta"][1] = np.inf

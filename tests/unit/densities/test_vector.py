@@ -17,7 +17,9 @@ from dsgmcmc.types import ScheduleName
 PARTS = 7
 
 
-def target_of(density: Any = None, gradient: str = "part", rows: int = 4, **more: Any) -> VectorTarget:
+def target_of(
+    density: Any = None, gradient: str = "part", rows: int = 4, **more: Any
+) -> VectorTarget:
     """Target at a random state."""
     sampler = SGLD(SGLDConfig(gradient=gradient), 0)
     target = vector_target(density or Logistic(), sampler, rows=rows, **more)
@@ -61,12 +63,16 @@ def test_the_mean_over_parts_is_the_full_gradient(schedule: ScheduleName, dense:
     offset = theta - density.prior_mean
     prior_gradient = offset @ density.prior_precision if dense else offset * density.prior_precision
     assert seen == [set(range(PARTS))] * len(theta)
-    np.testing.assert_allclose(mean, 2 * density.gradient(theta) + prior_gradient, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(
+        mean, 2 * density.gradient(theta) + prior_gradient, rtol=1e-10, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("metric", ["fisher", "kronecker"])
 def test_a_step_is_the_step_that_was_asked_for(metric: str) -> None:
-    """One update of BAOAB from rest moves by h^2 / 2 along P^-1 grad U, of few data as of many: l_i is 1."""
+    """One update of BAOAB from rest moves by h^2 / 2 along P^-1 grad U, of few data as of many: l_i
+    is 1.
+    """
     density = Gaussian(np.zeros(2), np.diag([1.0, 0.25]))
     density.prior_precision = np.full(2, 0.5)
     sampler = BAOAB(BAOABConfig(step_size=0.2, warm_up=0, metric=metric, friction=0.999999), 0)
@@ -91,6 +97,12 @@ def test_the_gradient_of_one_row_is_not_that_of_several(gradient: str) -> None:
 
 def test_arrays_of_any_numbers_will_do() -> None:
     """Float32 curvature and integer priors are taken as what they are: kernels know float64 alone."""
-    plain, other = Logistic(), Slip(prior_precision=np.arange(1, D + 1), prior_mean=np.full(D, 0.5, np.float32))
-    states = [next(sample(target_of(density), SGLD(SGLDConfig(), 0), 1)).copy() for density in (plain, other)]
+    plain, other = (
+        Logistic(),
+        Slip(prior_precision=np.arange(1, D + 1), prior_mean=np.full(D, 0.5, np.float32)),
+    )
+    states = [
+        next(sample(target_of(density), SGLD(SGLDConfig(), 0), 1)).copy()
+        for density in (plain, other)
+    ]
     np.testing.assert_array_equal(*states)

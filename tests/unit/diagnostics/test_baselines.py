@@ -10,14 +10,21 @@ from support import cells_of, planted, write_cells, write_planted
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics import baselines
-from dsgmcmc.diagnostics.baselines import PRECISION_RATE, PRECISION_SHAPE, advantage, fit_biases_only
+from dsgmcmc.diagnostics.baselines import (
+    PRECISION_RATE,
+    PRECISION_SHAPE,
+    advantage,
+    fit_biases_only,
+)
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.posterior import heldout
 
 
 @pytest.mark.parametrize("slab", [7, 10**6])
-def test_the_fit_solves_its_equations(data: Path, monkeypatch: pytest.MonkeyPatch, slab: int) -> None:
+def test_the_fit_solves_its_equations(
+    data: Path, monkeypatch: pytest.MonkeyPatch, slab: int
+) -> None:
     """The means are those of the joint posterior, and the precisions those that their updates give.
 
     The last row and column have no rating, so their variances are those of the prior.
@@ -35,14 +42,20 @@ def test_the_fit_solves_its_equations(data: Path, monkeypatch: pytest.MonkeyPatc
     precision = np.diag(np.repeat(strengths, shape)) + tau * design.T @ design
     centred = values.astype(float) - fitted.mean
     np.testing.assert_allclose(
-        np.concatenate(fitted.means), np.linalg.solve(precision, tau * design.T @ centred), atol=1e-6
+        np.concatenate(fitted.means),
+        np.linalg.solve(precision, tau * design.T @ centred),
+        atol=1e-6,
     )
     np.testing.assert_allclose(np.concatenate(fitted.variances), 1 / np.diag(precision), rtol=1e-6)
     variance = np.mean(centred**2)
     for strength, mean, spread in zip(strengths, fitted.means, fitted.variances, strict=True):
-        expected = (PRECISION_SHAPE + len(mean) / 2) / (PRECISION_RATE * variance + np.sum(mean**2 + spread) / 2)
+        expected = (PRECISION_SHAPE + len(mean) / 2) / (
+            PRECISION_RATE * variance + np.sum(mean**2 + spread) / 2
+        )
         assert strength == pytest.approx(expected, rel=1e-6)
-    errors = (centred - design @ np.concatenate(fitted.means)) ** 2 + design @ np.concatenate(fitted.variances)
+    errors = (centred - design @ np.concatenate(fitted.means)) ** 2 + design @ np.concatenate(
+        fitted.variances
+    )
     assert tau == pytest.approx((1 + len(values) / 2) / (variance + errors.sum() / 2), rel=1e-6)
 
 
@@ -50,7 +63,9 @@ def test_ratings_that_are_all_the_same_have_a_fit(tmp_path: Path) -> None:
     """Nothing is divided by a variance of 0."""
     i, j, x = planted()
     held = np.arange(len(i)) < 9
-    with Ratings(write_cells(tmp_path / "r.h5", (29, 17), i, j, np.where(held, x, 4.0), held)) as ratings:
+    with Ratings(
+        write_cells(tmp_path / "r.h5", (29, 17), i, j, np.where(held, x, 4.0), held)
+    ) as ratings:
         fitted = fit_biases_only(ratings)
     assert all(np.abs(mean).max() == 0 for mean in fitted.means)
     assert 0 < fitted.noise < 0.1
@@ -59,7 +74,9 @@ def test_ratings_that_are_all_the_same_have_a_fit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("kind", ["measurements", "levels", "counts"])
 def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, kind: str) -> None:
-    """Both gains have the standard error of a mean of clusters by user, whatever the parts of the predictions."""
+    """Both gains have the standard error of a mean of clusters by user, whatever the parts of the
+    predictions.
+    """
     path = write_planted(tmp_path / "r.h5", stars=kind != "measurements", transposed=transposed)
     law = NegativeBinomial if kind == "counts" else Gaussian
     levels = np.arange(1.0, 6.0) if kind == "levels" else None
@@ -71,18 +88,29 @@ def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, kind: 
         noise = mean if kind == "counts" else np.full(len(x), 0.3)
         whole = heldout.TestPredictions(x, mean, np.zeros(len(x)), noise)
         parts = [
-            whole._replace(**{name: None if array is None else array[a:b] for name, array in whole._asdict().items()})
+            whole._replace(
+                **{
+                    name: None if array is None else array[a:b]
+                    for name, array in whole._asdict().items()
+                }
+            )
             for a, b in pairwise([0, 1, 8, 9, len(x)])
         ]
         result = advantage(parts, law, levels, ratings, biases)
     centre = biases.predict(rows, columns)
     sd = np.sqrt(biases.noise + biases.variances[0][rows] + biases.variances[1][columns])
-    ends = (x - 0.5, x + 0.5) if kind == "counts" else (np.where(x == 1, -9, x - 0.5), np.where(x == 5, 99, x + 0.5))
+    ends = (
+        (x - 0.5, x + 0.5)
+        if kind == "counts"
+        else (np.where(x == 1, -9, x - 0.5), np.where(x == 5, 99, x + 0.5))
+    )
     inside = np.log(norm.cdf(ends[1], centre, sd) - norm.cdf(ends[0], centre, sd))
     simple = norm.logpdf(x, centre, sd) if kind == "measurements" else inside
     predictive = whole.predictive(law, levels)
     model = predictive.log_probability(x) if kind == "levels" else predictive.log_density(x)
-    assert result["measure"] == ("log_probability" if kind == "levels" else "log_predictive_density")
+    assert result["measure"] == (
+        "log_probability" if kind == "levels" else "log_predictive_density"
+    )
     assert result["biases_only"] == pytest.approx(simple.mean())
     squares = (x - centre) ** 2 - (x - mean) ** 2
     owners = columns if transposed else rows

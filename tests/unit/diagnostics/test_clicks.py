@@ -35,13 +35,21 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(data: Path) -> Run:
     """A short run on the clicks."""
-    settings = {"likelihood": "all-cells", "rank": 3, "iterations": 150, "burn_in": 50, "save_draws": 10}
+    settings = {
+        "likelihood": "all-cells",
+        "rank": 3,
+        "iterations": 150,
+        "burn_in": 50,
+        "save_draws": 10,
+    }
     assert sample(MPI.COMM_SELF, data, data.parent / "run", **settings) == 0
     return Run(data.parent / "run")
 
 
 def test_the_summary_has_rankings_and_no_errors(run: Run, data: Path) -> None:
-    """The rankings are those of `evaluate`, far above popularity, and the verdict and the report show them."""
+    """The rankings are those of `evaluate`, far above popularity, and the verdict and the report
+    show them.
+    """
     summary = json.loads((run.path / "summary.json").read_text())
     assert summary["rmse_mean"] is None
     with Ratings(data) as ratings:
@@ -53,7 +61,9 @@ def test_the_summary_has_rankings_and_no_errors(run: Run, data: Path) -> None:
     assert recall["popular"] == pytest.approx(rules["most popular"]["recall"]["mean"])
     assert recall["mean"] > recall["popular"] + 0.2
     assert rules["likely"]["recall"]["mean"] > recall["popular"] + 0.2
-    assert verdict(summary).result[0].startswith(f"Recall@20 of held-out clicks {recall['mean']:.4f}")
+    assert (
+        verdict(summary).result[0].startswith(f"Recall@20 of held-out clicks {recall['mean']:.4f}")
+    )
     assert verdict(summary).warnings == []
     write_report(run.path, run.path.parent / "report.html")
     page = (run.path.parent / "report.html").read_text()
@@ -62,9 +72,14 @@ def test_the_summary_has_rankings_and_no_errors(run: Run, data: Path) -> None:
 
 
 def test_scores_are_neither_ratings_nor_probabilities(run: Run) -> None:
-    """Scores of clicks are not clipped to the range of the ratings, and have no noise and no probabilities."""
+    """Scores of clicks are not clipped to the range of the ratings, and have no noise and no
+    probabilities.
+    """
     pairs = np.arange(5, dtype=np.int32), np.arange(5, dtype=np.int32)
-    predicted, plain = (Predictor(run, PredictOptions(clip=True, of_mean=of_mean))(*pairs) for of_mean in (False, True))
+    predicted, plain = (
+        Predictor(run, PredictOptions(clip=True, of_mean=of_mean))(*pairs)
+        for of_mean in (False, True)
+    )
     assert (predicted.mean < 1).all()
     np.testing.assert_array_equal(predicted.sd, plain.sd)
     with pytest.raises(InputError, match="not ratings or their probabilities"):
@@ -74,11 +89,15 @@ def test_scores_are_neither_ratings_nor_probabilities(run: Run) -> None:
 def test_a_new_user_has_the_law_of_all_cells_given_a_draw(run: Run) -> None:
     """The zeros of all items count as in sampling, and the values of new clicks do not."""
     items = np.int32([0, 2, 4])
-    folded = FoldIn(run, Vocabulary("user", np.array([-1])), np.zeros(3, int), items, np.array([1.0, 5.0, 2.0]))
+    folded = FoldIn(
+        run, Vocabulary("user", np.array([-1])), np.zeros(3, int), items, np.array([1.0, 5.0, 2.0])
+    )
     rows, draw = folded.rows(3, np.array([0])), run.draw(3)
     theta = draw.theta["item"].astype(float)
     prior = np.linalg.inv(draw.prior["user"].covariance)
     precision = prior + 30.0 * (theta[items].T @ theta[items] + 0.1 * theta.T @ theta)
-    mean = np.linalg.solve(precision, prior @ draw.prior["user"].mean + 30.0 * theta[items].sum(axis=0))
+    mean = np.linalg.solve(
+        precision, prior @ draw.prior["user"].mean + 30.0 * theta[items].sum(axis=0)
+    )
     np.testing.assert_allclose(rows.mean[0], mean, rtol=1e-6)
     np.testing.assert_allclose(rows.covariance[0], np.linalg.inv(precision), rtol=1e-6, atol=1e-12)

@@ -28,10 +28,22 @@ def autoregression(chains: int, draws: int, m: int, phi: float) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("chains", "draws", "phi"),
-    [(4, 200, 0.5), (1, 101, 0.9), (2, 40, -0.5), (3, 9, 0.5), (2, 10, 0.99), (2, 300, 0.999), (1, 8, 0.0)],
+    [
+        (4, 200, 0.5),
+        (1, 101, 0.9),
+        (2, 40, -0.5),
+        (3, 9, 0.5),
+        (2, 10, 0.99),
+        (2, 300, 0.999),
+        (1, 8, 0.0),
+    ],
 )
-def test_measures_of_an_autoregression_are_those_of_arviz(chains: int, draws: int, phi: float) -> None:
-    """The measures are those of ArviZ for few, many and tied draws, and for chains that mix badly or very well."""
+def test_measures_of_an_autoregression_are_those_of_arviz(
+    chains: int, draws: int, phi: float
+) -> None:
+    """The measures are those of ArviZ for few, many and tied draws, and for chains that mix badly
+    or very well.
+    """
     x = autoregression(chains, draws, 16, phi)
     np.testing.assert_allclose(ess_bulk(x), array_stats.ess(x, **AXES, method="bulk"), rtol=1e-9)
     tail = array_stats.ess(x, **AXES, method="tail", prob=(0.05, 0.95))
@@ -61,14 +73,22 @@ def test_measures_are_those_of_arviz_on_what_was_sampled(run):
     assert (result["chains"], result["draws"], result["withheld"]) == (3, 40, None)
     tau = np.stack([trace["tau"][:, 0] for trace in run.traces])
     by_name = {line["name"]: line for line in result["quantities"]}
-    assert set(by_name) == {  # and no factors, in which chains that sample the same distribution differ
+    assert set(
+        by_name
+    ) == {  # and no factors, in which chains that sample the same distribution differ
         *("tau", "user_bias_precision", "item_bias_precision", "mean_product", "variance_product"),
         *("user_nu", "item_nu", "test_log_likelihood"),
     }
     assert by_name["tau"]["rhat"] == pytest.approx(array_stats.rhat(tau, chain_axis=0, draw_axis=1))
-    assert by_name["tau"]["ess_bulk"] == pytest.approx(array_stats.ess(tau, chain_axis=0, draw_axis=1))
+    assert by_name["tau"]["ess_bulk"] == pytest.approx(
+        array_stats.ess(tau, chain_axis=0, draw_axis=1)
+    )
     assert by_name["tau"]["mean"] == pytest.approx(tau.mean())
-    assert len(result["predictions"]["rhat"]) == result["predictions"]["pairs"] == len(predictions(run)[0])
+    assert (
+        len(result["predictions"]["rhat"])
+        == result["predictions"]["pairs"]
+        == len(predictions(run)[0])
+    )
 
 
 def test_chains_that_have_not_mixed_are_warned_of(run, monkeypatch):
@@ -103,7 +123,10 @@ def test_calibration_is_that_of_the_test_ratings(run):
     assert result["coverage"] == scores.coverage(predicted.pit(test.rating))
     assert sum(result["pit"]) == result["ratings"] == len(test.rating)
     users, items = run.test_pairs()
-    for name, counts in (("by_activity", run.counts("user")[users]), ("by_popularity", run.counts("item")[items])):
+    for name, counts in (
+        ("by_activity", run.counts("user")[users]),
+        ("by_popularity", run.counts("item")[items]),
+    ):
         groups = result[name]
         assert sum(group["ratings"] for group in groups) == len(test.rating)
         assert all(a["to"] < b["from"] for a, b in pairwise(groups))
@@ -115,14 +138,18 @@ def test_calibration_is_that_of_the_test_ratings(run):
 
 
 def test_shared_parameters_that_drift_are_uncertain(run):
-    """A parameter of low ESS, or whose halves differ, is not to be interpreted, and a longer run is named."""
+    """A parameter of low ESS, or whose halves differ, is not to be interpreted, and a longer run is
+    named.
+    """
     line = {"name": "tau", "label": "tau", "mean": 2.0, "sd": 0.5, "rhat": None}
     good = line | {"halves": 1.01, "ess_bulk": 80.0, "ess_tail": 90.0}
     bad = line | {"label": "nu", "halves": 1.3, "ess_bulk": 4.0, "ess_tail": 9.0}
     diagnosis = {"quantities": [good, bad], "withheld": None, "draws": 300}
     found = slowest(diagnosis, run.config)["shared"]
     assert (found["uncertain"], found["ess"], found["error"]) == (["nu"], 4.0, 0.25)
-    assert found["iterations"] == pytest.approx(run.config.burn_in + 5 * 300 * run.config.thin, rel=0.05)
+    assert found["iterations"] == pytest.approx(
+        run.config.burn_in + 5 * 300 * run.config.thin, rel=0.05
+    )
     assert slowest(diagnosis | {"quantities": [good]}, run.config)["shared"]["uncertain"] == []
     apart = slowest(diagnosis | {"quantities": [good | {"halves": 1.2}]}, run.config)["shared"]
     assert apart["uncertain"] == ["tau"]

@@ -1,4 +1,6 @@
-"""Measures of rankings by hand, and those of a run against lists of one user at a time; what counts as liked."""
+"""Measures of rankings by hand, and those of a run against lists of one user at a time; what counts
+as liked.
+"""
 
 from contextlib import nullcontext
 
@@ -18,9 +20,13 @@ from dsgmcmc.posterior.run import Run
 
 
 def test_measures_by_hand():
-    """One user has a hit at rank 2 of one liked item, one hits at 1 and 3 of three, and one none in a short list."""
+    """One user has a hit at rank 2 of one liked item, one hits at 1 and 3 of three, and one none in
+    a short list.
+    """
     lists = np.int32([[5, 3, 8], [1, 2, 4], [7, -1, -1]])
-    values = measures(np.int32([10, 20, 30]), lists, np.int32([10, 20, 20, 20, 30]), np.int32([3, 1, 4, 9, 6]))
+    values = measures(
+        np.int32([10, 20, 30]), lists, np.int32([10, 20, 20, 20, 30]), np.int32([3, 1, 4, 9, 6])
+    )
     ideal = 1 + 1 / np.log2(3) + 1 / 2
     assert values["ndcg"] == pytest.approx([1 / np.log2(3), (1 + 1 / 2) / ideal, 0])
     assert values["precision"] == pytest.approx([1 / 3, 2 / 3, 0])
@@ -31,7 +37,9 @@ def test_measures_by_hand():
 
 @pytest.mark.parametrize(("users", "items"), [(40, 18), (18, 40)])
 def test_rules_of_a_run(tmp_path, users, items):
-    """The rules by mean and by popularity rank, user by user, the items that were not rated in training."""
+    """The rules by mean and by popularity rank, user by user, the items that were not rated in
+    training.
+    """
     sampled = make_run(tmp_path, users=users, items=items)
     run = sampled.open()
     rated = run.rated()
@@ -46,7 +54,9 @@ def test_rules_of_a_run(tmp_path, users, items):
         score = {"mean": predict(np.full(len(free), user), free).mean, "most popular": counts[free]}
         for rule, values in expected.items():
             best = free[np.argsort(-score[rule], kind="stable")][:4]
-            values.append(np.mean([*(int(item) in liked for item in best), *[False] * (4 - len(best))]))
+            values.append(
+                np.mean([*(int(item) in liked for item in best), *[False] * (4 - len(best))])
+            )
     rules = {rule["rule"]: rule for rule in result["rules"]}
     for rule, values in expected.items():
         assert rules[rule]["precision"]["mean"] == pytest.approx(np.mean(values))
@@ -60,7 +70,9 @@ def test_rules_of_a_run(tmp_path, users, items):
 
 
 def test_differences_are_by_user(tmp_path):
-    """Rules are compared by the mean difference from the default rule over users, with its standard error."""
+    """Rules are compared by the mean difference from the default rule over users, with its standard
+    error.
+    """
     run = make_run(tmp_path, users=40, items=30).open()
     rated = run.rated()
     result = evaluate(run, rated, at=5, liked=3.5, users=9)
@@ -71,14 +83,18 @@ def test_differences_are_by_user(tmp_path):
     users = everyone[np.linspace(0, len(everyone) - 1, 9).astype(int)]
     asked = chosen & np.isin(test_users, users)
     likely, cautious = (
-        measures(users, recommended(run, users, ranking, rated), test_users[asked], test_items[asked])["ndcg"]
+        measures(
+            users, recommended(run, users, ranking, rated), test_users[asked], test_items[asked]
+        )["ndcg"]
         for ranking in (Ranking(5, at_least=3.5), Ranking(5, "lcb", 3.0))
     )
     rules = {row["rule"]: row for row in result["rules"]}
     assert rules["likely"]["ndcg"] == pytest.approx(average(likely))
     assert rules["lcb, z = 3"]["ndcg"] == pytest.approx(average(cautious))
     assert rules["lcb, z = 3"]["difference"]["mean"] == pytest.approx((cautious - likely).mean())
-    assert rules["lcb, z = 3"]["difference"]["se"] == pytest.approx((cautious - likely).std(ddof=1) / 3)
+    assert rules["lcb, z = 3"]["difference"]["se"] == pytest.approx(
+        (cautious - likely).std(ddof=1) / 3
+    )
 
 
 SCALE = np.tile([1.0, 2, 3, 3, 4, 4, 4, 5], 60)[:460]
@@ -98,10 +114,14 @@ BOUNDS = {
 
 @pytest.mark.parametrize("name", BOUNDS)
 def test_what_counts_as_liked(name, tmp_path):
-    """Three quarters up a scale, otherwise the upper quarter; a stray value changes neither, and few likes are said."""
+    """Three quarters up a scale, otherwise the upper quarter; a stray value changes neither, and
+    few likes are said.
+    """
     ratings, expected = BOUNDS[name]
     i, j = (side.ravel() for side in np.indices((23, 20)))
-    model = BPMF(rank=1, iterations=8, burn_in=4, random_state=0).fit(np.column_stack([i, j]), ratings)
+    model = BPMF(rank=1, iterations=8, burn_in=4, random_state=0).fit(
+        np.column_stack([i, j]), ratings
+    )
     liked = liked_from(model.run_)
     assert set(ratings[ratings >= liked]) == set(ratings[ratings >= expected])
     with pytest.warns(match="fewer than 1 % of") if name == "rare ones" else nullcontext():
@@ -109,15 +129,23 @@ def test_what_counts_as_liked(name, tmp_path):
 
 
 def test_probabilities_that_underflow_are_no_ties(tmp_path):
-    """Rules for counts are compared by default, and a bound beyond all counts orders by the logarithm of tails."""
+    """Rules for counts are compared by default, and a bound beyond all counts orders by the
+    logarithm of tails.
+    """
     i, j = (side.ravel() for side in np.indices((23, 20)))
     x = np.random.default_rng(0).poisson(np.exp(0.1 * ((7 * j) % 20)))
-    data = write_cells(tmp_path / "x.h5", (23, 20), i, j, x.astype(np.float32), held=(i + j) % 5 == 0)
+    data = write_cells(
+        tmp_path / "x.h5", (23, 20), i, j, x.astype(np.float32), held=(i + j) % 5 == 0
+    )
     settings = {**SETTINGS, "grid": 2, "likelihood": "negative-binomial"}
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", **settings) == 0
     run = Run(tmp_path / "run")
     assert evaluate(run, at=5)["liked"] == np.sort(x[(i + j) % 5 > 0])[-92]
-    ((_, items, score),) = recommend(run, np.int32([3]), Ranking(20, "mean", at_least=1e6, include_rated=True))
+    ((_, items, score),) = recommend(
+        run, np.int32([3]), Ranking(20, "mean", at_least=1e6, include_rated=True)
+    )
     assert (score == 0).all()
-    ((_, predictive),) = Predictor(run, PredictOptions()).distributions(np.full(20, 3, np.int32), items)
+    ((_, predictive),) = Predictor(run, PredictOptions()).distributions(
+        np.full(20, 3, np.int32), items
+    )
     assert (np.diff(predictive.log_density(1e6)) < 0).all()

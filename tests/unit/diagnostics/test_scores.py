@@ -11,7 +11,9 @@ from dsgmcmc.posterior import heldout
 
 def covered(values, mean, variance, levels=scores.LEVELS):
     """Shares inside intervals of normal distributions."""
-    predictive = Gaussian.predictive_of_moments(Moments(np.asarray(mean, float), np.asarray(variance, float)))
+    predictive = Gaussian.predictive_of_moments(
+        Moments(np.asarray(mean, float), np.asarray(variance, float))
+    )
     return scores.coverage(predictive.pit(values), levels)
 
 
@@ -28,7 +30,9 @@ def test_coverage_by_hand():
 
 @pytest.mark.parametrize(("sd", "expected"), [(0.25, True), (0.4, False)])
 def test_intervals_narrower_than_levels(sd, expected):
-    """90 % intervals are 3.29 sds wide; levels at a distance of 1 are not told apart by narrower ones."""
+    """90 % intervals are 3.29 sds wide; levels at a distance of 1 are not told apart by narrower
+    ones.
+    """
     test = heldout.TestPredictions(*np.ones((2, 8)), np.zeros(8), np.full(8, sd**2))
     for levels, narrow in ((np.arange(1.0, 6.0), expected), (None, False)):
         assert scores.held_out_scores([test], Gaussian, levels)["narrower_than_levels"] is narrow

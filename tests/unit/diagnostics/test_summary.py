@@ -1,4 +1,6 @@
-"""The text about a run: no warning where all is well, the right one where it is not; gains over biases only."""
+"""The text about a run: no warning where all is well, the right one where it is not; gains over
+biases only.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -42,10 +44,14 @@ SIMPLE = BETTER | {"gain": 0.001, "square": 0.0}
 
 
 def test_a_good_run():
-    """The RMSE of a run is shown with those of the simplest predictors; chance and a decent coverage raise no doubt."""
+    """The RMSE of a run is shown with those of the simplest predictors; chance and a decent
+    coverage raise no doubt.
+    """
     assert "0.8300 (biases only 0.9100, mean only 1.1200)" in result(GOOD)[0]
     assert doubts(GOOD) == doubts(GOOD | {"coverage": {"0.9": 0.86}, "test_ratings": 50}) == []
-    assert doubts(GOOD | {"coverage": {"0.9": 1.0}, "narrower_than_levels": True}) == [], "an interval holds a level"
+    assert doubts(GOOD | {"coverage": {"0.9": 1.0}, "narrower_than_levels": True}) == [], (
+        "an interval holds a level"
+    )
     assert ending(GOOD) == "finished: 700 iterations"
 
 
@@ -76,7 +82,13 @@ def test_a_stopped_run_is_not_doubted():
     """A run that was stopped early is not judged."""
     bad = GOOD | {"rmse_mean": 11.66}
     assert doubts(bad | {"reached": [54]}) == []
-    look = {"until": "ess=100", "iteration": 54, "found": {"ess": 3.0}, "reached": False, "limit": 5000}
+    look = {
+        "until": "ess=100",
+        "iteration": 54,
+        "found": {"ess": 3.0},
+        "reached": False,
+        "limit": 5000,
+    }
     assert doubts(bad | {"until": look}) == []
     assert doubts(bad | {"until": look | {"iteration": 5000}})
     assert doubts(bad | {"until": look | {"reached": True}})
@@ -87,17 +99,24 @@ def test_a_run_of_levels_has_no_tau():
     levels = GOOD | {"tau": None, "log_probability": -1.25}
     assert "tau" not in result(levels)[0]
     assert result(levels)[1] == "log probability of a rating's level -1.2500"
-    assert result(levels | {"over_biases": SIMPLE})[1].endswith("level -1.2500 (biases only -1.3000)")
-    assert result(levels | {"rmse_mean": None, "test_ratings": 0}) == ["no RMSE: no ratings were held out"]
+    assert result(levels | {"over_biases": SIMPLE})[1].endswith(
+        "level -1.2500 (biases only -1.3000)"
+    )
+    assert result(levels | {"rmse_mean": None, "test_ratings": 0}) == [
+        "no RMSE: no ratings were held out"
+    ]
     clicks = GOOD | {"rmse_mean": None}
-    assert result(clicks) == ["no rankings: they need saved draws, and there are none (--save-draws 0)"]
+    assert result(clicks) == [
+        "no rankings: they need saved draws, and there are none (--save-draws 0)"
+    ]
     assert doubts(levels) == doubts(levels | {"rmse_mean": None}) == []
 
 
 def test_a_stopped_run_says_how_to_go_on():
     """The ending of a stopped run names the command that continues it."""
-    assert ending({"reached": [1130], "iterations": 20_000}) == (
-        "stopped at iteration 1,130 of 20,000; continue with the same command and --resume"
+    assert (
+        ending({"reached": [1130], "iterations": 20_000})
+        == "stopped at iteration 1,130 of 20,000; continue with the same command and --resume"
     )
     assert "700, 300, 0 of 700 (by chain)" in ending({"reached": [700, 300, 0], "iterations": 700})
 
@@ -110,12 +129,26 @@ def test_chains_that_disagree():
 
 
 def test_uncertain_shared_parameters_are_named():
-    """Shared parameters that are not to be interpreted are named, with the precision of the slowest and a remedy."""
-    known = {"label": "threshold 3", "ess": 4.4, "rhat": None, "mean": 1.25, "error": 0.034, "iterations": 4500}
+    """Shared parameters that are not to be interpreted are named, with the precision of the slowest
+    and a remedy.
+    """
+    known = {
+        "label": "threshold 3",
+        "ess": 4.4,
+        "rhat": None,
+        "mean": 1.25,
+        "error": 0.034,
+        "iterations": 4500,
+    }
     few = known | {"uncertain": ["threshold 3", "tau, the precision of the noise"]}
     line = result(GOOD | {"slowest": {"shared": few}})[-1]
-    assert line.startswith("do not interpret threshold 3, tau from this run: the ESS of threshold 3 is 4, ")
-    assert "and its mean 1.25 is known to ± 0.034; about 4,500 iterations would do: --resume --until none" in line
+    assert line.startswith(
+        "do not interpret threshold 3, tau from this run: the ESS of threshold 3 is 4, "
+    )
+    assert (
+        "and its mean 1.25 is known to ± 0.034; about 4,500 iterations would do: --resume --until"
+        " none" in line
+    )
     many = known | {"uncertain": ["threshold 3", "tau", "a", "b", "c"]}
     assert "threshold 3, tau, a and 2 more from" in result(GOOD | {"slowest": {"shared": many}})[-1]
     assert result(GOOD | {"slowest": {"shared": known | {"uncertain": []}}}) == result(GOOD)
@@ -130,19 +163,38 @@ def test_uncertain_shared_parameters_are_named():
     [
         (
             {"gain": 0.003},
-            ["no better than biases only", "level is higher by 0.0030 (standard error 0.0040)", "--rank 0"],
+            [
+                "no better than biases only",
+                "level is higher by 0.0030 (standard error 0.0040)",
+                "--rank 0",
+            ],
         ),
         ({"gain": -0.003}, ["no better than biases only", "lower by 0.0030"]),
         ({"gain": -0.03}, ["worse than biases only", "lower by 0.0300"]),
-        ({"measure": "log_predictive_density", "gain": 0.0}, ["log predictive density of a rating"]),
-        ({"square": 0.001}, ["no better than biases only in the mean squared error", "lower by 0.001"]),
-        ({"square": -0.02}, ["worse than biases only in the mean squared error, which is higher by 0.02"]),
+        (
+            {"measure": "log_predictive_density", "gain": 0.0},
+            ["log predictive density of a rating"],
+        ),
+        (
+            {"square": 0.001},
+            ["no better than biases only in the mean squared error", "lower by 0.001"],
+        ),
+        (
+            {"square": -0.02},
+            ["worse than biases only in the mean squared error, which is higher by 0.02"],
+        ),
     ],
 )
-def test_a_model_must_be_better_by_a_standard_error(change: dict[str, Any], words: list[str]) -> None:
-    """The log score and then the errors must be better, and the sentence has the difference and its standard error."""
+def test_a_model_must_be_better_by_a_standard_error(
+    change: dict[str, Any], words: list[str]
+) -> None:
+    """The log score and then the errors must be better, and the sentence has the difference and its
+    standard error.
+    """
     assert no_better({"over_biases": BETTER}) == []
-    assert no_better({"over_biases": BETTER | {"gain": -2e-5, "gain_error": 1e-6}}) == [], "both are exact"
+    assert no_better({"over_biases": BETTER | {"gain": -2e-5, "gain_error": 1e-6}}) == [], (
+        "both are exact"
+    )
     (said,) = no_better({"over_biases": BETTER | change})
     assert all(word in said for word in words), said
 
@@ -162,7 +214,12 @@ def write(path: Path, factors: float) -> Path:
     rng = np.random.default_rng(0)
     i, j = np.nonzero(rng.random((150, 80)) < 0.33)
     w, h = rng.normal(size=(150, 2)), rng.normal(size=(80, 2))
-    x = 3 + rng.normal(0, 0.5, 150)[i] + rng.normal(0, 0.5, 80)[j] + factors * (w[i] * h[j]).sum(axis=1)
+    x = (
+        3
+        + rng.normal(0, 0.5, 150)[i]
+        + rng.normal(0, 0.5, 80)[j]
+        + factors * (w[i] * h[j]).sum(axis=1)
+    )
     x += rng.normal(0, 1, len(i))
     return write_cells(path, (150, 80), i, j, x, rng.random(len(i)) < 0.2)
 
@@ -171,7 +228,9 @@ def write(path: Path, factors: float) -> Path:
 def test_a_run_says_whether_its_factors_are_worth_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], factors: float, worth: bool
 ) -> None:
-    """`sample`, the summary, `info` and the report say so where ratings have no factors, and only there."""
+    """`sample`, the summary, `info` and the report say so where ratings have no factors, and only
+    there.
+    """
     data, run = write(tmp_path / "r.h5", factors), tmp_path / "run"
     settings = {"rank": 3, "grid": 2, "iterations": 300, "burn_in": 50, "save_draws": 4}
     assert sample(MPI.COMM_SELF, data, run, **settings) == 0

@@ -1,4 +1,6 @@
-"""Sums of groups under a change of their effects against NumPy in float64, and offsets against biases."""
+"""Sums of groups under a change of their effects against NumPy in float64, and offsets against
+biases.
+"""
 
 import numpy as np
 import pytest
@@ -33,11 +35,18 @@ def cases():
     )
 
 
-@pytest.mark.parametrize(("score", "terms", "log"), [case[1:] for case in cases()], ids=[case[0] for case in cases()])
+@pytest.mark.parametrize(
+    ("score", "terms", "log"), [case[1:] for case in cases()], ids=[case[0] for case in cases()]
+)
 def test_sums_are_those_of_the_log_density(score, terms, log) -> None:
-    """Of scores and curvatures after a change of the effects, and of what the log density gains by it."""
+    """Of scores and curvatures after a change of the effects, and of what the log density gains by
+    it.
+    """
     rng, step = np.random.default_rng(1), 1e-4
-    groups, eta = rng.integers(0, GROUPS, N).astype(np.int32), rng.normal(0, 0.8, N).astype(np.float32)
+    groups, eta = (
+        rng.integers(0, GROUPS, N).astype(np.int32),
+        rng.normal(0, 0.8, N).astype(np.float32),
+    )
     change = rng.normal(0, 0.7, GROUPS).astype(np.float32)
     given = np.stack(terms).astype(np.float32)
     for moved in (True, False):

@@ -41,7 +41,10 @@ def inputs(n: int, D: int, dtype=np.float32, dense: bool = False, by_row: bool =
     shift = rng.standard_normal((n, D)).astype(dtype)
     prior = RowPrior(mean, precision.astype(dtype), shift if by_row else None)
     given = {"alpha": 0.9, "eps": 0.01, "c": 0.5}
-    given |= {"by_column": rng.standard_normal(D).astype(dtype), "by_row": rng.random(n).astype(dtype)}
+    given |= {
+        "by_column": rng.standard_normal(D).astype(dtype),
+        "by_row": rng.random(n).astype(dtype),
+    }
     return fields, {"given": given, "noise": lambda: KEY, "prior": lambda: prior}
 
 
@@ -57,7 +60,11 @@ def in_numpy(fields, given, noise, prior):
     v = given["alpha"] * v + (1 - given["alpha"]) * gm**2
     d = 1 / (0.25 + np.sqrt(v))
     eps = given["eps"]
-    theta = theta - eps * d * (g + pull) * given["by_row"][:, None] + np.sqrt(2 * eps * d) * z * given["by_column"]
+    theta = (
+        theta
+        - eps * d * (g + pull) * given["by_row"][:, None]
+        + np.sqrt(2 * eps * d) * z * given["by_column"]
+    )
     return {"theta": theta, "v": v, "g": g}, {
         "size": (theta**2).sum(),
         "v": v.sum(),
@@ -67,14 +74,25 @@ def in_numpy(fields, given, noise, prior):
     }
 
 
-# Less than a chunk, exactly one, several with a part at the end, one row longer than a chunk, single columns.
-SHAPES = [(5, 3, True), (64, 32, False), (201, 33, True), (201, 33, False), (2, 3000, False), (5000, 1, True)]
+# Less than a chunk, exactly one, several with a part at the end, one row longer than a chunk,
+# single columns.
+SHAPES = [
+    (5, 3, True),
+    (64, 32, False),
+    (201, 33, True),
+    (201, 33, False),
+    (2, 3000, False),
+    (5000, 1, True),
+]
 
 
 @pytest.mark.parametrize(("n", "D", "dense"), SHAPES)
-@pytest.mark.parametrize(("by_row", "dtype"), [(False, np.float32), (True, np.float32), (False, np.float64)])
+@pytest.mark.parametrize(
+    ("by_row", "dtype"), [(False, np.float32), (True, np.float32), (False, np.float64)]
+)
 def test_equals_numpy(n, D, dense, by_row, dtype):
-    """Protects every feature at once: noise, all kinds of prior, row and column vectors, literals, all totals.
+    """Protects every feature at once: noise, all kinds of prior, row and column vectors, literals,
+    all totals.
 
     In float64 nothing but the noise is rounded to float32.
     """
@@ -91,10 +109,20 @@ def test_equals_numpy(n, D, dense, by_row, dtype):
 
 
 def test_functions_at_extreme_values():
-    """Protects values that are not finite, and exact roots and divisions: estimates differ between processors."""
-    x = np.resize(np.array([0, 4, np.inf, -0.0, 0.25, 3e38, 1e-38, 7, 80, -1, np.nan], np.float32), (30, 11))
-    fields = {"x": x.copy(), **{name: np.zeros_like(x) for name in ("root", "power", "logarithm", "side", "cut")}}
-    source = "root = 1 / sqrt(x)\npower = exp(x)\nlogarithm = log(x)\nside = sign(x)\ncut = where(x <= 4, x, -1)"
+    """Protects values that are not finite, and exact roots and divisions: estimates differ between
+    processors.
+    """
+    x = np.resize(
+        np.array([0, 4, np.inf, -0.0, 0.25, 3e38, 1e-38, 7, 80, -1, np.nan], np.float32), (30, 11)
+    )
+    fields = {
+        "x": x.copy(),
+        **{name: np.zeros_like(x) for name in ("root", "power", "logarithm", "side", "cut")},
+    }
+    source = (
+        "root = 1 / sqrt(x)\npower = exp(x)\nlogarithm = log(x)\nside = sign(x)\ncut = where(x <="
+        " 4, x, -1)"
+    )
     applied(Formula(f"{source}\nx = 3 / x"), fields)
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(fields["root"], np.float32(1) / np.sqrt(x))
@@ -107,7 +135,9 @@ def test_functions_at_extreme_values():
 
 @pytest.mark.parametrize(("dense", "by_row"), [(False, True), (True, False)])
 def test_a_block_has_the_same_bits_alone_and_among_others(dense, by_row):
-    """Protects the invariant: how many blocks of a factor a process holds, and updates in one call, changes nothing."""
+    """Protects the invariant: how many blocks of a factor a process holds, and updates in one call,
+    changes nothing.
+    """
     D, lengths, starts = 33, (150, 0, 7, 64), (10, 160, 160, 167)
     each = [inputs(n, D, dense=dense, by_row=by_row) for n in lengths]
     given, prior = each[0][1]["given"], each[0][1]["prior"]()
@@ -118,7 +148,11 @@ def test_a_block_has_the_same_bits_alone_and_among_others(dense, by_row):
         block = {name: array.copy() for name, array in fields.items()}
         key = KEY._replace(first=KEY.first + start * D)
         totals = applied(
-            EVERYTHING, block, given | {"by_row": vector}, noise=lambda key=key: key, prior=lambda own=own: own
+            EVERYTHING,
+            block,
+            given | {"by_row": vector},
+            noise=lambda key=key: key,
+            prior=lambda own=own: own,
         )
         alone.append((block, totals))
     together = [dict(fields) for fields, _ in each]
@@ -134,7 +168,9 @@ def test_a_block_has_the_same_bits_alone_and_among_others(dense, by_row):
     for name in ("size", "v", "low"):
         assert np.array_equal(totals[name], [expected[name] for _, expected in alone])
     for name in ("theta", "high"):
-        assert np.array_equal(totals[name], np.concatenate([expected[name] for _, expected in alone]))
+        assert np.array_equal(
+            totals[name], np.concatenate([expected[name] for _, expected in alone])
+        )
 
 
 def test_arrays_may_be_replaced_between_calls():
@@ -154,7 +190,9 @@ def test_arrays_may_be_replaced_between_calls():
 
 def test_divergence_shows():
     """Protects the detection of divergence: NaN and infinity survive into values and totals."""
-    formula = Formula("x = minimum(x, 2)\ny = maximum(1, y)\nt = x", sums=("t",), row_sums=("x", "y"))
+    formula = Formula(
+        "x = minimum(x, 2)\ny = maximum(1, y)\nt = x", sums=("t",), row_sums=("x", "y")
+    )
     x = np.ones((40, 5), np.float32)
     x[7, 2] = np.nan
     totals = applied(formula, {"x": x, "y": x.copy()})
@@ -167,9 +205,16 @@ def test_divergence_shows():
 
 
 def test_a_name_is_what_it_is_where_the_formula_is_applied():
-    """Protects one formula for all targets: a field here is a number there, and neither is taken for the other."""
+    """Protects one formula for all targets: a field here is a number there, and neither is taken
+    for the other.
+    """
     formula = Formula("x = x + shift", sums=("x",))
-    for shift in (np.full((2, 3), 10.0, np.float32), 100.0, 1000.0, np.full((2, 3), 20.0, np.float32)):
+    for shift in (
+        np.full((2, 3), 10.0, np.float32),
+        100.0,
+        1000.0,
+        np.full((2, 3), 20.0, np.float32),
+    ):
         x = np.ones((2, 3), np.float32)
         if isinstance(shift, float):
             applied(formula, {"x": x}, {"shift": shift})
@@ -180,12 +225,16 @@ def test_a_name_is_what_it_is_where_the_formula_is_applied():
 
 @pytest.mark.parametrize("dense", [False, True])
 def test_the_gradient_means_what_was_taken(dense):
-    """Protects samplers from how gradients are taken: at once with the prior, or scaled and completed when read."""
+    """Protects samplers from how gradients are taken: at once with the prior, or scaled and
+    completed when read.
+    """
     fields, arguments = inputs(70, 5, np.float64, dense)
     mean, precision, *_ = arguments["prior"]()
     theta, g = fields["theta"].copy(), fields["g"]
     prior = (theta - mean) @ precision if dense else (theta - mean) * precision
-    formula = Formula("theta = theta + 1\nmean_gradient = grad_likelihood / 7\nall_of_it = grad\nagain = grad")
+    formula = Formula(
+        "theta = theta + 1\nmean_gradient = grad_likelihood / 7\nall_of_it = grad\nagain = grad"
+    )
     for gradient, likelihood in (
         (Gradient("g + grad_prior", "g"), g),
         (Gradient("tau * g + grad_prior", "tau * g", {"tau": 2.5}), 2.5 * g),
@@ -196,16 +245,22 @@ def test_the_gradient_means_what_was_taken(dense):
         }
         applied(formula, arrays, prior=arguments["prior"], gradient=gradient)
         np.testing.assert_allclose(arrays["mean_gradient"], likelihood / 7, rtol=1e-12)
-        np.testing.assert_allclose(arrays["all_of_it"], likelihood + prior, rtol=1e-12, err_msg="before this pass")
+        np.testing.assert_allclose(
+            arrays["all_of_it"], likelihood + prior, rtol=1e-12, err_msg="before this pass"
+        )
         np.testing.assert_array_equal(arrays["again"], arrays["all_of_it"])
 
 
 def test_numbers_of_the_gradient_are_not_taken_for_the_samplers():
-    """Protects samplers with a scalar of that name: by parts it would be theirs, by full gradients silently not."""
+    """Protects samplers with a scalar of that name: by parts it would be theirs, by full gradients
+    silently not.
+    """
     arrays = {"theta": np.ones((2, 2)), "g": np.ones((2, 2))}
     formula = Formula("theta = theta - tau * grad")
     with pytest.raises(ValueError, match="tau"):
-        applied(formula, arrays, {"tau": 0.5}, gradient=Gradient("tau * g", "tau * g", {"tau": 4.0}))
+        applied(
+            formula, arrays, {"tau": 0.5}, gradient=Gradient("tau * g", "tau * g", {"tau": 4.0})
+        )
 
 
 # ---------------------------------------------------------------------- what is refused
@@ -258,7 +313,9 @@ def test_refuses_other_language_and_unknown_names(source, message):
     ],
 )
 def test_refuses_wrong_arrays(change):
-    """Protects memory: compiled loops do not check bounds, so shapes, dtypes and order are checked before."""
+    """Protects memory: compiled loops do not check bounds, so shapes, dtypes and order are checked
+    before.
+    """
     fields, arguments = inputs(5, 3)
     fields |= change.get("fields", {})
     given = arguments["given"] | change.get("given", {})

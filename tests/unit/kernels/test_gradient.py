@@ -1,4 +1,6 @@
-"""The gradient kernel against plain NumPy in float64, for every way its source is generated; sums over the pattern."""
+"""The gradient kernel against plain NumPy in float64, for every way its source is generated; sums
+over the pattern.
+"""
 
 from typing import NamedTuple
 
@@ -39,7 +41,10 @@ def make_case(K: int, biases: bool, n: int = 13, m: int = 9, density: float = 0.
     indptr = np.concatenate(([0], np.cumsum(seen.sum(1)))).astype(np.int64)
     indices = np.nonzero(seen)[1].astype(np.int32)
     values = rng.standard_normal(len(indices)).astype(np.float32)
-    factors = [(rng.standard_normal((rows, K + biases)) / np.sqrt(max(K, 1))).astype(np.float32) for rows in (n, m)]
+    factors = [
+        (rng.standard_normal((rows, K + biases)) / np.sqrt(max(K, 1))).astype(np.float32)
+        for rows in (n, m)
+    ]
     weights = [rng.gamma(2, 0.5, rows).astype(np.float32) for rows in (n, m)]
     return Case(indptr, indices, values, *factors, *weights)
 
@@ -64,7 +69,10 @@ def reference(case: Case, K: int, weighted: bool, score: str):
 def run(case: Case, K: int, biases: bool, weighted: bool = False, score: str = RESIDUAL):
     """Run the kernel on outputs that are not zero, and subtract their former content."""
     rng = np.random.default_rng(1)
-    before = [rng.standard_normal(theta.shape).astype(np.float32) for theta in (case.theta_w, case.theta_h)]
+    before = [
+        rng.standard_normal(theta.shape).astype(np.float32)
+        for theta in (case.theta_w, case.theta_h)
+    ]
     out_w, out_h = before[0].copy(), before[1].copy()
     sse_w, sse_h = np.full(len(out_w), 3.0), np.full(len(out_h), 5.0)
     extra = (case.weight_w, case.weight_h, sse_w, sse_h) if weighted else ()
@@ -74,8 +82,9 @@ def run(case: Case, K: int, biases: bool, weighted: bool = False, score: str = R
     return out_w - before[0], out_h - before[1], total, sse_w - 3, sse_h - 5
 
 
-# One rank for each way the source turns out: biases alone, a single column, powers of two, odd ends, blocks with and
-# without rest. Other scores take the place of the residual, so each of them meets one of these ways.
+# One rank for each way the source turns out: biases alone, a single column, powers of two, odd
+# ends, blocks with and without rest. Other scores take the place of the residual, so each of them
+# meets one of these ways.
 CASES = [
     (0, True, True, RESIDUAL),
     (2, False, False, RESIDUAL),
@@ -96,10 +105,14 @@ SIZES = {"usual": (13, 0.4), "no ratings": (4, 0.0), "no rows": (0, 0.4), "one r
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("K", "biases", "weighted", "score"), CASES)
 def test_equals_numpy(K, biases, weighted, score, size):
-    """Protects both gradients, their accumulation, the scale, every sum of squared errors, and other scores."""
+    """Protects both gradients, their accumulation, the scale, every sum of squared errors, and
+    other scores.
+    """
     n, density = SIZES[size]
     case = make_case(K, biases, n=n, density=density)
-    for ours, exact in zip(run(case, K, biases, weighted, score), reference(case, K, weighted, score), strict=True):
+    for ours, exact in zip(
+        run(case, K, biases, weighted, score), reference(case, K, weighted, score), strict=True
+    ):
         np.testing.assert_allclose(ours, exact, rtol=1e-5, atol=1e-5)
 
 
@@ -120,12 +133,19 @@ def test_not_a_number_shows():
 @pytest.mark.parametrize("sides", ["wh", "w", "h"])
 @pytest.mark.parametrize("D", [1, 33, 130])
 def test_products_with_the_pattern(D: int, sides: str) -> None:
-    """Protects both directions, what was in the output before, empty rows, and columns in blocks with a rest."""
+    """Protects both directions, what was in the output before, empty rows, and columns in blocks
+    with a rest.
+    """
     rng = np.random.default_rng(D)
     pattern = sparse.random_array((13, 9), density=0.4, rng=rng, format="csr")
     pattern.data[:] = 1
-    in_w, in_h, out_w, out_h = (rng.integers(-9, 9, (n, D)).astype(np.float32) for n in (13, 9, 13, 9))
-    expected_w, expected_h = out_w + ("w" in sides) * (pattern @ in_h), out_h + ("h" in sides) * (pattern.T @ in_w)
+    in_w, in_h, out_w, out_h = (
+        rng.integers(-9, 9, (n, D)).astype(np.float32) for n in (13, 9, 13, 9)
+    )
+    expected_w, expected_h = (
+        out_w + ("w" in sides) * (pattern @ in_h),
+        out_h + ("h" in sides) * (pattern.T @ in_w),
+    )
     indptr, indices = pattern.indptr.astype(np.int64), pattern.indices.astype(np.int32)
     spread_kernel(D, sides)(indptr, indices.view(np.uint16), in_w, in_h, out_w, out_h)
     np.testing.assert_array_equal(out_w, expected_w)

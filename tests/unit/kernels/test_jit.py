@@ -25,7 +25,9 @@ print("numba.np.arraymath" in sys.modules, file=sys.stderr)  # of what the compi
 
 
 def finished(done: Result) -> tuple[float, int, int, Path, str]:
-    """Result, cache hits, cache misses, module file and stderr of a process that compiles, or loads, one kernel."""
+    """Result, cache hits, cache misses, module file and stderr of a process that compiles, or
+    loads, one kernel.
+    """
     result, hits, misses, path = done.expect().out.split()
     return float(result), int(hits), int(misses), Path(path), done.err
 
@@ -36,11 +38,16 @@ def run(environment: dict[str, str], *arguments: str) -> tuple[float, int, int, 
 
 
 def test_what_processes_compile_together_is_not_compiled_again(tmp_path):
-    """Of three processes that start at once one compiles; its machine code serves the others, and the next one."""
+    """Of three processes that start at once one compiles; its machine code serves the others, and
+    the next one.
+    """
     cache = tmp_path / "deep" / "cache"
     environment = {"DSGMCMC_CACHE_DIR": str(cache)}
     with ExitStack() as stack:
-        started = [stack.enter_context(Running([sys.executable, "-c", SCRIPT], environment)) for _ in range(3)]
+        started = [
+            stack.enter_context(Running([sys.executable, "-c", SCRIPT], environment))
+            for _ in range(3)
+        ]
         results = [finished(running.wait()) for running in started]
     assert {result[0] for result in results} == {42.0}
     found = sorted((*result[1:3], result[4].split()[-1]) for result in results)
@@ -52,7 +59,9 @@ def test_what_processes_compile_together_is_not_compiled_again(tmp_path):
 
 
 def test_other_source_or_flags_are_other_code(tmp_path):
-    """Protects the bits: neither another source nor another setting of the compiler finds this entry."""
+    """Protects the bits: neither another source nor another setting of the compiler finds this
+    entry.
+    """
     environment = {"DSGMCMC_CACHE_DIR": str(tmp_path)}
     first = run(environment)
     other = run(environment, "x + 1")
@@ -70,7 +79,9 @@ def test_a_failed_write_of_numba_names_the_file(tmp_path, monkeypatch):
 
 
 def test_where_the_cache_is(tmp_path, monkeypatch):
-    """Protects the documented places: XDG_CACHE_HOME before ~/.cache, DSGMCMC_CACHE_DIR before both."""
+    """Protects the documented places: XDG_CACHE_HOME before ~/.cache, DSGMCMC_CACHE_DIR before
+    both.
+    """
     for variable in ("DSGMCMC_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(variable, raising=False)
     for variable, place in (

@@ -29,9 +29,14 @@ def holes(tmp_path):
 
 
 def ratings(holes):
-    """Three ratings of two rows: near the beginning of their arrays, and past 2^31; in many bytes, in few."""
+    """Three ratings of two rows: near the beginning of their arrays, and past 2^31; in many bytes,
+    in few.
+    """
     indptr, table = np.array([0, 2, 3]), np.array([1.0, -2.0, 0.5], np.float32)
-    for index, stored, given in ((np.int32, table, None), (np.uint16, np.arange(3, dtype=np.uint8), table)):
+    for index, stored, given in (
+        (np.int32, table, None),
+        (np.uint16, np.arange(3, dtype=np.uint8), table),
+    ):
         yield indptr, np.array([0, 2, 1], index), stored, given
         far = holes(FAR + 3, index), holes(FAR + 3, stored.dtype)
         far[0][FAR:], far[1][FAR:] = (0, 2, 1), stored
@@ -45,11 +50,15 @@ def factors(K):
 
 @pytest.mark.parametrize("K", [3, WIDE])
 def test_gradient_of_ratings_past_32_bits(holes, K):
-    """The gradient is that of the same ratings at the beginning of their arrays, bit by bit; unrolled and blocked."""
+    """The gradient is that of the same ratings at the beginning of their arrays, bit by bit;
+    unrolled and blocked.
+    """
     found = []
     for given in ratings(holes):
         outs = [np.zeros_like(theta) for theta in factors(K)]
-        total = gradient_kernel(K, False, weighted=False)(*kernel_arguments(*given), *factors(K), *outs, 1.0)
+        total = gradient_kernel(K, False, weighted=False)(
+            *kernel_arguments(*given), *factors(K), *outs, 1.0
+        )
         found.append([total, *(out.tobytes() for out in outs)])
     assert all(each == found[0] for each in found)
 
@@ -61,7 +70,9 @@ def test_cutting_ratings_past_32_bits(holes):
         starts, block_of = np.zeros((2, 3), np.int64), np.int32([0, 0, 1])
         bounds, firsts, place = np.array([0, 2, 3]), np.zeros(3, np.int64), np.zeros(2, np.int64)
         cut = np.zeros(3, np.int32), np.zeros(3, np.float32)
-        split_kernel("int32", "float32")(indptr, indices, values, block_of, bounds, starts, firsts, place, *cut)
+        split_kernel("int32", "float32")(
+            indptr, indices, values, block_of, bounds, starts, firsts, place, *cut
+        )
         found.append([array.tolist() for array in (starts, *cut)])
     assert found[0] == found[1]
 

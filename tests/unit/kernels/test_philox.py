@@ -11,9 +11,21 @@ from dsgmcmc.types import Factor
 
 # Random123 1.14, tests/kat_vectors: counter, key and result of philox4x32 with 10 rounds.
 KNOWN = [
-    ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
-    ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff", "408f276d 41c83b0e a20bc7c6 6d5451fd"),
-    ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
+    (
+        "00000000 00000000 00000000 00000000",
+        "00000000 00000000",
+        "6627e8d5 e169c58d bc57ac4c 9b00dbd8",
+    ),
+    (
+        "ffffffff ffffffff ffffffff ffffffff",
+        "ffffffff ffffffff",
+        "408f276d 41c83b0e a20bc7c6 6d5451fd",
+    ),
+    (
+        "243f6a88 85a308d3 13198a2e 03707344",
+        "a4093822 299f31d0",
+        "d16cfe09 94fdcceb 5001e420 24126ea1",
+    ),
 ]
 
 
@@ -60,18 +72,38 @@ def expected(first, n, seed, chain, purpose, iteration, factor) -> np.ndarray:
     "name",
     [
         {"first": 0, "seed": 1, "chain": 0, "purpose": 0, "iteration": 0, "factor": 0},
-        {"first": 37, "seed": 2**64 - 3, "chain": 513, "purpose": 200, "iteration": 2**40 + 7, "factor": 255},
-        {"first": 2**34 - 70, "seed": 5, "chain": 65535, "purpose": 255, "iteration": 2**48 - 1, "factor": 1},
+        {
+            "first": 37,
+            "seed": 2**64 - 3,
+            "chain": 513,
+            "purpose": 200,
+            "iteration": 2**40 + 7,
+            "factor": 255,
+        },
+        {
+            "first": 2**34 - 70,
+            "seed": 5,
+            "chain": 65535,
+            "purpose": 255,
+            "iteration": 2**48 - 1,
+            "factor": 1,
+        },
         {"first": 2**49 - 200, "seed": 5, "chain": 1, "purpose": 1, "iteration": 1, "factor": 1},
     ],
 )
 def test_layout(name):
-    """Protects the promise of the chain: which counter makes which element; also across 2^32 counters."""
-    np.testing.assert_allclose(normals_of(200, **name), expected(n=200, **name), rtol=1e-6, atol=1e-6)
+    """Protects the promise of the chain: which counter makes which element; also across 2^32
+    counters.
+    """
+    np.testing.assert_allclose(
+        normals_of(200, **name), expected(n=200, **name), rtol=1e-6, atol=1e-6
+    )
 
 
 def test_numbers_of_formulas_have_counters_that_no_other_draw_has():
-    """Protects their independence: `z2` and `u` have bits of the factor that no factor has, `u` is a word."""
+    """Protects their independence: `z2` and `u` have bits of the factor that no factor has, `u` is
+    a word.
+    """
     name = {"first": 37, "seed": 3, "chain": 1, "purpose": 2, "iteration": 9, "factor": 1}
     fields = {each: np.zeros((70, 3), np.float32) for each in ("a", "b", "c")}
     Formula("a = z\nb = z2\nc = u").apply(Batch([fields]), noise=lambda: NoiseKey(**name))
@@ -87,21 +119,40 @@ def test_numbers_of_formulas_have_counters_that_no_other_draw_has():
 def test_slices_agree():
     """Protects the invariant: any process makes any slice with the same bits."""
     whole = normals_of(1000, first=7)
-    for start, size in ((0, 1), (57, 64), (56, 65), (58, 3), (1, 500), (130, 0), (999, 1), (121, 128)):
+    for start, size in (
+        (0, 1),
+        (57, 64),
+        (56, 65),
+        (58, 3),
+        (1, 500),
+        (130, 0),
+        (999, 1),
+        (121, 128),
+    ):
         assert np.array_equal(normals_of(size, first=7 + start), whole[start : start + size])
 
 
 def test_no_collisions():
-    """Protects independence by construction: no two names share a counter, nor do neighbouring bits."""
+    """Protects independence by construction: no two names share a counter, nor do neighbouring
+    bits.
+    """
     seen = {}
-    for member, bits in (("seed", 64), ("chain", 16), ("purpose", 8), ("iteration", 48), ("factor", 8)):
+    for member, bits in (
+        ("seed", 64),
+        ("chain", 16),
+        ("purpose", 8),
+        ("iteration", 48),
+        ("factor", 8),
+    ):
         for bit in range(bits):
             seen[member, bit] = normals_of(64, **{"seed": 0, member: 1 << bit}).tobytes()
     for bit in range(6, 49):
         seen["first", bit] = normals_of(64, first=1 << bit, seed=0).tobytes()
     seen["none"] = normals_of(64, seed=0).tobytes()
     assert len(set(seen.values())) == len(seen)
-    assert len(np.unique(normals_of(50_000))) > 49_900  # of 2^32 radii and angles few coincide in float32
+    assert (
+        len(np.unique(normals_of(50_000))) > 49_900
+    )  # of 2^32 radii and angles few coincide in float32
 
 
 @pytest.mark.parametrize(
@@ -114,8 +165,12 @@ def test_out_of_range(member, value):
 
 
 def test_wide_vectors_change_no_bit(monkeypatch, tmp_path):
-    """Protects the bits on unlike processors, and the speed: the kernel asks for wide vectors, and needs none."""
-    monkeypatch.setattr(jit, "cache_directory", lambda: tmp_path)  # what comes from the cache cannot be inspected
+    """Protects the bits on unlike processors, and the speed: the kernel asks for wide vectors, and
+    needs none.
+    """
+    monkeypatch.setattr(
+        jit, "cache_directory", lambda: tmp_path
+    )  # what comes from the cache cannot be inspected
     source = philox.transform() + philox._GROUPS
     found = {}
     for text in (source.replace("    wide_vectors()\n", ""), source):

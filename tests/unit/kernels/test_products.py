@@ -11,7 +11,9 @@ from dsgmcmc.kernels.products import add_rotated, inner
 def test_products_of_rows_and_of_columns(n: int, D: int, dtype: type) -> None:
     """Also with rows that do not fill the last chunk, after chunks that were full."""
     rng = np.random.default_rng(0)
-    left, right, matrix = (rng.normal(size=shape).astype(dtype) for shape in ((n, D), (n, D), (D, D)))
+    left, right, matrix = (
+        rng.normal(size=shape).astype(dtype) for shape in ((n, D), (n, D), (D, D))
+    )
     rotated = right.copy()
     add_rotated(rotated, left, matrix, keep=0.5)
     np.testing.assert_allclose(inner(left, right), left.T @ right, rtol=1e-4, atol=1e-4)

@@ -8,7 +8,14 @@ from scipy import sparse
 
 from dsgmcmc.kernels.gradient import gradient_kernel, spread_kernel, weigh_kernel
 from dsgmcmc.kernels.ordinal import ordinal_kernel
-from dsgmcmc.kernels.stored import FEW, Numbering, index_type, kernel_arguments, split_columns, transposed
+from dsgmcmc.kernels.stored import (
+    FEW,
+    Numbering,
+    index_type,
+    kernel_arguments,
+    split_columns,
+    transposed,
+)
 from dsgmcmc.types import Factor
 
 ROWS, COLUMNS, LEVELS, K = 40, 30, 5, 3
@@ -31,7 +38,9 @@ def thresholds(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) 
     outs, slopes = zeros(K + 1), [np.zeros(n, np.float32) for n in (ROWS, COLUMNS)]
     tables = np.sort(np.random.default_rng(4).normal(size=(COLUMNS, LEVELS + 1)).astype(np.float32))
     sums = np.zeros(tables.shape)
-    ordinal_kernel(K, True, True, Factor.H)(*given, *theta, *outs, tables, sums, *scales, *slopes, 0.7)
+    ordinal_kernel(K, True, True, Factor.H)(
+        *given, *theta, *outs, tables, sums, *scales, *slopes, 0.7
+    )
     return [*outs, sums, *slopes]
 
 
@@ -44,7 +53,9 @@ def pattern(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> 
 
 @pytest.mark.parametrize("kernel", [gradient, thresholds, pattern])
 def test_bits_do_not_depend_on_how_ratings_are_stored(kernel: Callable[..., Arrays]) -> None:
-    """Columns in two bytes or four, values in one or four; their number is odd, as halves of it are counted."""
+    """Columns in two bytes or four, values in one or four; their number is odd, as halves of it are
+    counted.
+    """
     rng = np.random.default_rng(3)
     indptr = np.concatenate([[0], np.cumsum(rng.integers(0, 25, ROWS))])
     indptr[-1] += 1 - indptr[-1] % 2
@@ -64,17 +75,24 @@ def test_bits_do_not_depend_on_how_ratings_are_stored(kernel: Callable[..., Arra
 
 def test_columns_past_two_bytes() -> None:
     """Both halves of a number count."""
-    columns, wide = np.array([3, 65_535, 65_536, 200_000], np.int32), np.zeros((200_001, 1), np.float32)
+    columns, wide = (
+        np.array([3, 65_535, 65_536, 200_000], np.int32),
+        np.zeros((200_001, 1), np.float32),
+    )
     wide[columns, 0] = 1, 2, 4, 8
     out, back = np.zeros((2, 1), np.float32), np.zeros_like(wide)
-    spread_kernel(1)(np.array([0, 3, 4]), columns.view(np.uint16), np.ones((2, 1), np.float32), wide, out, back)
+    spread_kernel(1)(
+        np.array([0, 3, 4]), columns.view(np.uint16), np.ones((2, 1), np.float32), wide, out, back
+    )
     assert out.tolist() == [[7], [8]]
     assert np.flatnonzero(back).tolist() == columns.tolist()
     assert [index_type(n) for n in (1, 65_536, 65_537)] == [np.uint16, np.uint16, np.int32]
 
 
 def test_numbers_stand_for_values() -> None:
-    """256 different ones have numbers, in pieces as at once, and -0 is one of them; one more ends that."""
+    """256 different ones have numbers, in pieces as at once, and -0 is one of them; one more ends
+    that.
+    """
     rng = np.random.default_rng(5)
     values = np.concatenate([[0.0, -0.0], rng.normal(size=FEW - 2), [0.0, -0.0]]).astype(np.float32)
     numbering, codes = Numbering(), []
@@ -97,15 +115,21 @@ def ratings(n: int, m: int, density: float = 0.2) -> sparse.csr_array:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8])
-@pytest.mark.parametrize("bounds", [[0, 40], [0, 7, 7, 23, 40], [0, 1, 39, 40], [0, 39, 65_576], [0, 39, 65_575]])
+@pytest.mark.parametrize(
+    "bounds", [[0, 40], [0, 7, 7, 23, 40], [0, 1, 39, 40], [0, 39, 65_576], [0, 39, 65_575]]
+)
 def test_blocks_are_the_columns(bounds, dtype):
-    """Protects the cut: every rating once, in its block, columns local and ascending, empty blocks too.
+    """Protects the cut: every rating once, in its block, columns local and ascending, empty blocks
+    too.
 
     Column numbers take two bytes if all are below 65,536.
     """
     full = ratings(30, 40)
     blocks = split_columns(
-        full.indptr.astype(np.int64), full.indices.astype(np.int32), full.data.astype(dtype), np.array(bounds, np.int64)
+        full.indptr.astype(np.int64),
+        full.indices.astype(np.int32),
+        full.data.astype(dtype),
+        np.array(bounds, np.int64),
     )
     assert len(blocks) == len(bounds) - 1
     index = np.int32 if bounds[-1] == 65_576 else np.uint16
@@ -120,13 +144,19 @@ def test_blocks_are_the_columns(bounds, dtype):
 
 @pytest.mark.parametrize("shape", [(30, 40), (1, 5), (70_000, 3)])
 def test_the_same_by_column(shape):
-    """Protects what rows of H are drawn from: every rating once, rows ascending, columns without ratings too."""
+    """Protects what rows of H are drawn from: every rating once, rows ascending, columns without
+    ratings too.
+    """
     full = ratings(*shape)
     want = full.tocsc()
     for index, dtype in ((np.int32, np.float32), (np.uint16, np.uint8)):
         given = full.indptr.astype(np.int64), full.indices.astype(index), full.data.astype(dtype)
         indptr, indices, values = transposed(*given, shape[1])
-        assert (indptr.dtype, indices.dtype, values.dtype) == (np.int64, index_type(shape[0]), dtype)
+        assert (indptr.dtype, indices.dtype, values.dtype) == (
+            np.int64,
+            index_type(shape[0]),
+            dtype,
+        )
         assert np.array_equal(indptr, want.indptr)
         assert np.array_equal(indices, want.indices)
         assert np.array_equal(values, want.data)

@@ -23,7 +23,9 @@ def target(data: Path) -> FactorTarget:
     """A target at a random state; ratings of all values are clicks."""
     sampler = SGLD(SGLDConfig(gradient="full"), 0)
     model = replace(MODEL, rank=RANK, biases=False, noise_precision=TAU)
-    target = factor_target(MPI.COMM_SELF, data, 3, model=model, sampler=sampler, likelihood=AllCells, background=A0)
+    target = factor_target(
+        MPI.COMM_SELF, data, 3, model=model, sampler=sampler, likelihood=AllCells, background=A0
+    )
     sampler.start(target, 0.7)
     return target
 
@@ -37,8 +39,12 @@ def clicked(data: Path) -> np.ndarray:
     return matrix
 
 
-def test_the_gradient_is_that_of_the_energy_over_all_cells(target: FactorTarget, clicked: np.ndarray) -> None:
-    """At tau 1 it is (sum of (1 - s)^2 over clicks + A0 sum of s^2 over all cells) / 2; sums are float32."""
+def test_the_gradient_is_that_of_the_energy_over_all_cells(
+    target: FactorTarget, clicked: np.ndarray
+) -> None:
+    """At tau 1 it is (sum of (1 - s)^2 over clicks + A0 sum of s^2 over all cells) / 2; sums are
+    float32.
+    """
     target.full_gradient("theta", "g")
     w, h = (rows_of(target, factor) for factor in Factor)
     slope = clicked * (w @ h.T - 1) + A0 * w @ h.T
@@ -49,13 +55,20 @@ def test_the_gradient_is_that_of_the_energy_over_all_cells(target: FactorTarget,
 def test_bounds_hold_for_the_curvature_of_rows_in_the_diagonal_metric(
     target: FactorTarget, clicked: np.ndarray
 ) -> None:
-    """Every row's Hessian, scaled by P, where few have clicks: the columns of the other factor are correlated."""
+    """Every row's Hessian, scaled by P, where few have clicks: the columns of the other factor are
+    correlated.
+    """
     for block in target.blocks():
         block["theta"][:] += 1.0  # a common mean, which zeros everywhere hold against
-    information, theta = target.information("theta", True, {}), [rows_of(target, factor) for factor in Factor]
+    information, theta = (
+        target.information("theta", True, {}),
+        [rows_of(target, factor) for factor in Factor],
+    )
     for side, factor in enumerate(Factor):
         other = theta[1 - side]
-        common = np.diag(target.row_priors.parameters.precision[factor][0]) + TAU * A0 * other.T @ other
+        common = (
+            np.diag(target.row_priors.parameters.precision[factor][0]) + TAU * A0 * other.T @ other
+        )
         np.testing.assert_allclose(information.common[factor], common, rtol=1e-5)
         blocks = [block for block in target.blocks() if block.factor == factor]
         bound = np.concatenate([information.bound[block] for block in blocks])
@@ -75,5 +88,11 @@ def test_the_defaults_suit_clicks() -> None:
     assert (config.biases, config.center, config.standardise) == (False, False, False)
     assert (config.noise_precision, config.zero_weight) == (30.0, 0.1)
     assert (config.sampler.name, config.sampler.config.metric) == ("baoab", "kronecker")
-    asked = build({**CLICKS, "sampler": {"metric": "fisher"}, "zero_weight": 0.3, "prior": "fixed"}).resolved()
-    assert (asked.sampler.config.metric, asked.zero_weight, asked.noise_precision) == ("fisher", 0.3, 30.0)
+    asked = build(
+        {**CLICKS, "sampler": {"metric": "fisher"}, "zero_weight": 0.3, "prior": "fixed"}
+    ).resolved()
+    assert (asked.sampler.config.metric, asked.zero_weight, asked.noise_precision) == (
+        "fisher",
+        0.3,
+        30.0,
+    )

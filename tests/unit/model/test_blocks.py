@@ -15,24 +15,35 @@ ROWS, COLUMNS, GRID = 80, 40, 2
 
 
 @pytest.mark.parametrize("stars", [True, False])
-def test_blocks_have_the_ratings_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stars: bool) -> None:
-    """Centred and standardised in single precision, and the same by column, whatever they are stored as.
+def test_blocks_have_the_ratings_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stars: bool
+) -> None:
+    """Centred and standardised in single precision, and the same by column, whatever they are
+    stored as.
 
-    Five different values are numbered. Where all differ, the first pieces that are read have fewer than 256, and those
-    after them more, so what is there has to be stored anew.
+    Five different values are numbered. Where all differ, the first pieces that are read have fewer
+    than 256, and those after them more, so what is there has to be stored anew.
     """
     monkeypatch.setattr(blocks, "SLAB", 100)
     path = write_planted(tmp_path / "r.h5", ROWS, COLUMNS, stars=stars)
     with Ratings(path) as ratings:
-        held = blocks.RatingBlocks(ratings, Ring(MPI.COMM_SELF, GRID), ratings.mean, standardise=True)
+        held = blocks.RatingBlocks(
+            ratings, Ring(MPI.COMM_SELF, GRID), ratings.mean, standardise=True
+        )
         indptr, columns, values = ratings.slab("train", 0, ROWS)
-        rows, values = np.repeat(np.arange(ROWS), np.diff(indptr)), values - np.float32(ratings.mean)
+        rows, values = (
+            np.repeat(np.arange(ROWS), np.diff(indptr)),
+            values - np.float32(ratings.mean),
+        )
     assert held.scale == pytest.approx(np.sqrt(np.mean(values.astype(np.float64) ** 2)), rel=1e-12)
     expected = np.zeros((ROWS, COLUMNS), np.float32)
     expected[rows, columns] = values / np.float32(held.scale)
     matrices = [np.zeros_like(expected), np.zeros_like(expected)]
     for (b, c), block in held.train.items():
-        assert (block.stored.dtype, block.indices.dtype) == (np.uint8 if stars else np.float32, np.uint16)
+        assert (block.stored.dtype, block.indices.dtype) == (
+            np.uint8 if stars else np.float32,
+            np.uint16,
+        )
         i = held.row_bounds[b] + np.repeat(np.arange(len(block.indptr) - 1), np.diff(block.indptr))
         matrices[0][i, held.column_bounds[c] + block.indices] = block.values
         turned = block.by_column

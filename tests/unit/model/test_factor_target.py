@@ -20,7 +20,9 @@ def target(data: Path) -> FactorTarget:
 
 
 def test_a_single_row_is_found(target: FactorTarget) -> None:
-    """One row diverges where the mean over its block would not show it, and a number that is not finite is named."""
+    """One row diverges where the mean over its block would not show it, and a number that is not
+    finite is named.
+    """
     assert target.find_divergence("theta") == ""
     block = next(block for block in target.blocks() if block.factor == Factor.H)
     for value in (3e3, np.inf, np.nan):
@@ -42,9 +44,15 @@ def test_a_precision_is_positive_and_finite(target: FactorTarget, value: float) 
     assert target.find_divergence("theta") == ""
 
 
-@pytest.mark.parametrize(("model", "size"), [(Model(2), 1e6), (Model(1, False, "fixed", 1e-6), 3e3)])
-def test_rows_that_their_data_or_their_prior_call_for_have_not_diverged(data: Path, model: Model, size: float) -> None:
-    """Where a rating is 1e6 from the centre a bias may be so, too; and so may rows of a prior of that width."""
+@pytest.mark.parametrize(
+    ("model", "size"), [(Model(2), 1e6), (Model(1, False, "fixed", 1e-6), 3e3)]
+)
+def test_rows_that_their_data_or_their_prior_call_for_have_not_diverged(
+    data: Path, model: Model, size: float
+) -> None:
+    """Where a rating is 1e6 from the centre a bias may be so, too; and so may rows of a prior of
+    that width.
+    """
     target = factor_target(MPI.COMM_SELF, data, model=model)
     if model.prior != "fixed":
         target.ratings.extreme = 1e6
@@ -72,20 +80,31 @@ def test_biases_start_at_their_conditional_means(data: Path, sampler: str, fits:
     for block in (block for block in target.blocks() if block.factor == Factor.H):
         strength = block.prior(block).precision[-1]
         slope = target.noise_precision * block["g"][:, -1] + strength * block["theta"][:, -1]
-        np.testing.assert_allclose(slope, 0, atol=1e-4 * target.noise_precision * block.counts.max())
+        np.testing.assert_allclose(
+            slope, 0, atol=1e-4 * target.noise_precision * block.counts.max()
+        )
 
 
 def test_an_update_has_the_gradient_at_the_scales_that_were_drawn(tmp_path: Path) -> None:
-    """One that followed scales drawn a state before made predictive sds and tau too small by 7 %, at any step."""
+    """One that followed scales drawn a state before made predictive sds and tau too small by 7 %,
+    at any step.
+    """
     model = Model(2, True, "fixed", 1.0, 2.0, heteroscedastic=tuple(Factor), noise_every=5)
     sampler = BAOAB(BAOABConfig(), 0)
-    target = factor_target(MPI.COMM_SELF, write_planted(tmp_path / "r.h5", 12, 9), model=model, sampler=sampler)
+    target = factor_target(
+        MPI.COMM_SELF, write_planted(tmp_path / "r.h5", 12, 9), model=model, sampler=sampler
+    )
     target.reset()
     for iteration in range(12):
         target.begin(iteration)
         before = [block.row("weight").copy() for block in target.blocks()]
-        gradient = [block["g"].copy() for block in FullGradient(sampler.config, 0).by_block(target, "theta")]
-        changed = [not np.array_equal(block.row("weight"), g) for block, g in zip(target.blocks(), before, strict=True)]
+        gradient = [
+            block["g"].copy() for block in FullGradient(sampler.config, 0).by_block(target, "theta")
+        ]
+        changed = [
+            not np.array_equal(block.row("weight"), g)
+            for block, g in zip(target.blocks(), before, strict=True)
+        ]
         assert any(changed) == (iteration in (0, 5, 10))
         target.full_gradient("theta", "g", errors=False)
         for block, used in zip(target.blocks(), gradient, strict=True):

@@ -1,6 +1,8 @@
-"""The stochastic gradient of a part: its mean over the parts, weighted by how often each is visited, is the gradient.
+"""The stochastic gradient of a part: its mean over the parts, weighted by how often each is
+visited, is the gradient.
 
-`test_likelihoods.py` compares the full gradient with the model's definition, `kernels/test_gradient.py` with weights.
+`test_likelihoods.py` compares the full gradient with the model's definition,
+`kernels/test_gradient.py` with weights.
 """
 
 from collections.abc import Iterator
@@ -26,7 +28,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def make(path: Path, schedule: ScheduleName, biases: bool, heteroscedastic: bool) -> FactorTarget:
     """Make a target of three latent dimensions."""
-    model = replace(MODEL, rank=3, biases=biases, heteroscedastic=tuple(Factor) if heteroscedastic else ())
+    model = replace(
+        MODEL, rank=3, biases=biases, heteroscedastic=tuple(Factor) if heteroscedastic else ()
+    )
     return factor_target(MPI.COMM_SELF, path, 5, schedule, model)
 
 
@@ -35,9 +39,15 @@ def put(target: FactorTarget, dense: bool) -> None:
     rng, prior, d = np.random.default_rng(7), target.row_priors.parameters, target.dimension
     target.noise.parameters.tau[:] = TAU
     for factor, n in zip(Factor, SHAPE, strict=True):
-        theta, weight, root = rng.normal(0, 1, (n, d)), rng.gamma(3, 1 / 3, (n, 1)), rng.normal(0, 1, (d, d))
+        theta, weight, root = (
+            rng.normal(0, 1, (n, d)),
+            rng.gamma(3, 1 / 3, (n, 1)),
+            rng.normal(0, 1, (d, d)),
+        )
         prior.mean[factor] = rng.normal(0, 1, (1, d))
-        prior.precision[factor] = (root @ root.T + np.eye(d))[None] if dense else rng.gamma(2, 1, (1, d))
+        prior.precision[factor] = (
+            (root @ root.T + np.eye(d))[None] if dense else rng.gamma(2, 1, (1, d))
+        )
         for block in target.blocks():
             rows = slice(block.start, block.start + len(block.counts))
             if block.factor == factor:
@@ -73,16 +83,21 @@ def parts(target: FactorTarget) -> Iterator[int]:
 def test_the_mean_over_parts_is_the_full_gradient(
     path: Path, schedule: ScheduleName, biases: bool, heteroscedastic: bool, prior: str
 ) -> None:
-    """With biases and without, with noise scales of users and items, with each kind of prior and without it.
+    """With biases and without, with noise scales of users and items, with each kind of prior and
+    without it.
 
-    An element agrees to 1e-5 of the sum of the parts' absolute values, as float32 rounds every term.
+    An element agrees to 1e-5 of the sum of the parts' absolute values, as float32 rounds every
+    term.
     """
     dense = prior == "dense"
     target = make(path, schedule, biases, heteroscedastic)
     put(target, dense)
     target.noise.squared_error[:] = 0.0
     target.full_gradient("theta", "g")
-    full, parameters = {f: TAU * rows_of(target, f, "g") for f in Factor}, target.row_priors.parameters
+    full, parameters = (
+        {f: TAU * rows_of(target, f, "g") for f in Factor},
+        target.row_priors.parameters,
+    )
     if prior != "without":
         for f in Factor:
             offset, precision = rows_of(target, f) - parameters.mean[f], parameters.precision[f][0]
@@ -105,12 +120,15 @@ def test_the_mean_over_parts_is_the_full_gradient(
     for f in Factor:
         assert np.abs(full[f]).max() > 1
         assert (np.abs(mean[f] - full[f]) <= 1e-5 * size[f]).all()
-    # over a sweep each part's errors count 1 / (B p_t), so that their sum estimates that over all ratings
+    # over a sweep each part's errors count 1 / (B p_t), so that their sum estimates that over all
+    # ratings
     assert mean_error * target.grid == pytest.approx(squared_error, rel=1e-5)
 
 
 def test_errors_count_for_the_sweep_in_which_they_were_made(path: Path) -> None:
-    """Begun anew with every sweep, not with every iteration, of all ratings and of every row; or not at all."""
+    """Begun anew with every sweep, not with every iteration, of all ratings and of every row; or
+    not at all.
+    """
     target = make(path, "cyclic", True, True)
     put(target, dense=False)
     totals = []
@@ -118,7 +136,11 @@ def test_errors_count_for_the_sweep_in_which_they_were_made(path: Path) -> None:
         target.begin(iteration)
         for cell in target.visit(send=True):
             cell.gradient("theta", "g", errors=iteration != 7)
-        rows = sum(float((block["weight"] * block["row_error"]).sum()) for block in target.blocks() if not block.factor)
+        rows = sum(
+            float((block["weight"] * block["row_error"]).sum())
+            for block in target.blocks()
+            if not block.factor
+        )
         totals.append(float(target.noise.squared_error.sum()))
         assert rows == pytest.approx(totals[-1], rel=1e-5)
     assert (np.diff(totals[:5]) > 0).all()

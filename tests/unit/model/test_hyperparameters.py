@@ -13,25 +13,41 @@ from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
 
 
 def test_what_is_given_in_the_ratings_unit_comes_back_in_it() -> None:
-    """--noise-precision and --prior-precision have the ratings' unit, whatever ratings are divided by inside.
+    """--noise-precision and --prior-precision have the ratings' unit, whatever ratings are divided
+    by inside.
 
-    The predictor is W . H plus the biases, so that a factor's column takes the root of the scale and a bias all of it.
+    The predictor is W . H plus the biases, so that a factor's column takes the root of the scale
+    and a bias all of it.
     """
     model = Model(2, True, "fixed", 2.0, 5.0, scale=9.0, standardised=True)
     parts = (model.rows(), model.noise())
-    inside = {q: value for part in parts for parameters in part.replicated for q, value in parameters.drawn()}
+    inside = {
+        q: value
+        for part in parts
+        for parameters in part.replicated
+        for q, value in parameters.drawn()
+    }
     named = {quantity.name: value.tolist() for quantity, value in inside.items()}
     assert named["tau"] == 5.0 * 81
     assert named["W.precision"] == [18.0, 18.0, 162.0]
-    outside = {q.name: q.in_rating_unit(value, model.rows().unit, model.scale).tolist() for q, value in inside.items()}
+    outside = {
+        q.name: q.in_rating_unit(value, model.rows().unit, model.scale).tolist()
+        for q, value in inside.items()
+    }
     assert outside["tau"] == 5.0
     assert outside["W.precision"] == [2.0, 2.0, 2.0]
 
 
 def test_every_subchain_has_a_set_of_its_own(data: Path) -> None:
-    """Interleaved sub-chains are conditioned each on its own state, with one tau's worth of errors each."""
-    model = Model(rank=2, biases=False, prior="normal-gamma", prior_precision=1.0, noise_precision=None)
-    target = factor_target(MPI.COMM_SELF, data, model=model, sampler=HAMCMC(HAMCMCConfig(memory=2), 0))
+    """Interleaved sub-chains are conditioned each on its own state, with one tau's worth of errors
+    each.
+    """
+    model = Model(
+        rank=2, biases=False, prior="normal-gamma", prior_precision=1.0, noise_precision=None
+    )
+    target = factor_target(
+        MPI.COMM_SELF, data, model=model, sampler=HAMCMC(HAMCMCConfig(memory=2), 0)
+    )
     for block in target.blocks():
         block["theta0"][:], block["theta1"][:] = 0.1, 10.0
     target.draw_shared(target.context()._replace(turn=1))

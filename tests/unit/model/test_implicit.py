@@ -1,4 +1,6 @@
-"""Implicit features: draws of y given the factors, against the normal law that NumPy computes from dense matrices."""
+"""Implicit features: draws of y given the factors, against the normal law that NumPy computes from
+dense matrices.
+"""
 
 from pathlib import Path
 
@@ -16,7 +18,9 @@ MODEL = Model(rank=1, biases=True, prior="fixed", prior_precision=2.0, noise_pre
 
 
 def target_of(data: Path, sampler: BAOAB | None = None) -> tuple[FactorTarget, np.ndarray]:
-    """A target at a random state, with implicit features of both sides, and its pattern, whose last column is empty."""
+    """A target at a random state, with implicit features of both sides, and its pattern, whose last
+    column is empty.
+    """
     part = ImplicitFeatures((Factor.W, Factor.H), 2, 5.0)
     target = factor_target(MPI.COMM_SELF, data, model=MODEL, sampler=sampler, parts=(part,))
     rng = np.random.default_rng(1)
@@ -34,11 +38,14 @@ def draw(target: FactorTarget, iteration: int) -> None:
     target.parts[-1].draw(target.context()._replace(turn=1))
 
 
-def test_y_has_its_conditional_law_and_a_row_without_ratings_the_shifts_of_the_others(data: Path) -> None:
-    """Mean and variance of y | theta at fixed beta, over a chain of its own, which must leave that law invariant.
+def test_y_has_its_conditional_law_and_a_row_without_ratings_the_shifts_of_the_others(
+    data: Path,
+) -> None:
+    """Mean and variance of y | theta at fixed beta, over a chain of its own, which must leave that
+    law invariant.
 
-    The shift of a row without ratings is drawn from the normal law of the others given its theta, not set to that of an
-    empty set.
+    The shift of a row without ratings is drawn from the normal law of the others given its theta,
+    not set to that of an empty set.
     """
     target, pattern = target_of(data)
     part = target.parts[-1]
@@ -62,27 +69,33 @@ def test_y_has_its_conditional_law_and_a_row_without_ratings_the_shifts_of_the_o
     covariance = np.linalg.inv(precision)
     mean = covariance @ (2.0 * x.T @ rows_of(target, Factor.W, "theta"))
     se = np.sqrt(np.diag(covariance) / DRAWS)[:, None]
-    # draws are nearly independent: what the conjugate gradients leave unsolved moves less, and stays correlated;
-    # so 7 standard errors of means and of variances, of which there are 34 each
+    # draws are nearly independent: what the conjugate gradients leave unsolved moves less, and
+    # stays correlated; so 7 standard errors of means and of variances, of which there are 34 each
     np.testing.assert_allclose(np.mean(draws, axis=0), mean, atol=7 * se.max())
     variances = np.var(draws, axis=0) / np.diag(covariance)[:, None]
     np.testing.assert_allclose(variances, 1.0, atol=7 * np.sqrt(2 / DRAWS))
 
 
 def test_the_shift_is_what_y_adds_up_to(data: Path) -> None:
-    """rho_i times the sum of the y of what a row has ratings of, on both sides, after several draws."""
+    """rho_i times the sum of the y of what a row has ratings of, on both sides, after several
+    draws.
+    """
     target, pattern = target_of(data)
     assert not any(block["shift"].any() for block in target.blocks())
     for iteration in range(6):
         draw(target, iteration)
     for factor, r in ((Factor.W, pattern), (Factor.H, pattern.T)):
         n = r.sum(axis=1)
-        shift = r @ rows_of(target, Factor(1 - factor), "implicit") / np.sqrt(np.maximum(n, 1))[:, None]
+        shift = (
+            r @ rows_of(target, Factor(1 - factor), "implicit") / np.sqrt(np.maximum(n, 1))[:, None]
+        )
         np.testing.assert_allclose(rows_of(target, factor, "shift")[n > 0], shift[n > 0], atol=1e-5)
 
 
 def test_the_directions_of_the_preconditioner_have_the_largest_eigenvalues(data: Path) -> None:
-    """U and s are those of the largest eigenvalues of the scaled X^T X, nearly; blocks that stay keep them."""
+    """U and s are those of the largest eigenvalues of the scaled X^T X, nearly; blocks that stay
+    keep them.
+    """
     target, pattern = target_of(data, BAOAB(BAOABConfig(), 0))
     draw(target, 0)
     u = rows_of(target, Factor.H, DIRECTIONS)
@@ -98,18 +111,25 @@ def test_the_directions_of_the_preconditioner_have_the_largest_eigenvalues(data:
 
 
 def test_moves_of_y_leave_a_normal_posterior_invariant(data: Path) -> None:
-    """Biases alone, with fixed precisions: the posterior of all theta and y is normal, and NumPy computes it exactly.
+    """Biases alone, with fixed precisions: the posterior of all theta and y is normal, and NumPy
+    computes it exactly.
 
-    4,000 sweeps are worth at least 400 independent draws of any of them; 4.5 standard errors are allowed for the
-    largest of 88 means and of 88 variances. The variances of rows less their shifts, on average over 44 rows, have a
-    standard error of 0.01 at most; they are 0.04 too large if rows follow too far by a half.
+    4,000 sweeps are worth at least 400 independent draws of any of them; 4.5 standard errors are
+    allowed for the largest of 88 means and of 88 variances. The variances of rows less their
+    shifts, on average over 44 rows, have a standard error of 0.01 at most; they are 0.04 too large
+    if rows follow too far by a half.
     """
     sampler = BAOAB(BAOABConfig(step_size=0.25), 0)
     part = ImplicitFeatures((Factor.W, Factor.H), 1, 3.0, moves_from=0)
     model = Model(rank=0, biases=True, prior="fixed", prior_precision=2.0, noise_precision=0.2)
     target = factor_target(MPI.COMM_SELF, data, model=model, sampler=sampler, parts=(part,))
     sampler.start(target, 0.3)
-    fields = [(Factor.W, "theta"), (Factor.H, "theta"), (Factor.W, "implicit"), (Factor.H, "implicit")]
+    fields = [
+        (Factor.W, "theta"),
+        (Factor.H, "theta"),
+        (Factor.W, "implicit"),
+        (Factor.H, "implicit"),
+    ]
     draws = []
     for iteration in range(4200):
         part.parameters.precision = {factor: np.full(1, 3.0) for factor in Factor}
@@ -121,17 +141,26 @@ def test_moves_of_y_leave_a_normal_posterior_invariant(data: Path) -> None:
     n, m = ROWS, COLUMNS
     pattern = np.zeros((n, m))
     pattern[i, j] = 1
-    to_rows, to_columns = (r / np.sqrt(np.maximum(r.sum(axis=1), 1))[:, None] for r in (pattern, pattern.T))
+    to_rows, to_columns = (
+        r / np.sqrt(np.maximum(r.sum(axis=1), 1))[:, None] for r in (pattern, pattern.T)
+    )
     design = np.zeros((len(x), 2 * (n + m)))
     design[np.arange(len(x)), i] = design[np.arange(len(x)), n + j] = 1
     residual = np.eye(n + m, 2 * (n + m))  # theta less the shift
     residual[:n, 2 * n + m :], residual[n:, n + m : 2 * n + m] = -to_rows, -to_columns
     precision = 0.2 * design.T @ design + 2.0 * residual.T @ residual
     precision[n + m :, n + m :] += 3.0 * np.eye(n + m)
-    mean, covariance = np.linalg.solve(precision, 0.2 * design.T @ (x - x.mean())), np.linalg.inv(precision)
+    mean, covariance = (
+        np.linalg.solve(precision, 0.2 * design.T @ (x - x.mean())),
+        np.linalg.inv(precision),
+    )
     variance = np.diag(covariance)
-    rated = np.concatenate([r.sum(axis=1) > 0 for r in (pattern, pattern.T)] * 2)  # others have shifts of their own
-    assert np.abs((np.mean(draws, axis=0) - mean) / np.sqrt(variance))[rated].max() < 4.5 / np.sqrt(400)
+    rated = np.concatenate(
+        [r.sum(axis=1) > 0 for r in (pattern, pattern.T)] * 2
+    )  # others have shifts of their own
+    assert np.abs((np.mean(draws, axis=0) - mean) / np.sqrt(variance))[rated].max() < 4.5 / np.sqrt(
+        400
+    )
     assert np.abs(np.var(draws, axis=0) / variance - 1)[rated].max() < 4.5 * np.sqrt(2 / 400)
     apart = np.var(draws @ residual.T, axis=0) / np.diag(residual @ covariance @ residual.T)
     assert abs(apart[rated[: n + m]].mean() - 1) < 0.03

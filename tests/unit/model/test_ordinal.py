@@ -32,7 +32,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def target_of(data: Path, scaled: bool = False, owner: Factor | None = None) -> FactorTarget:
     """A target away from its start: random factors, scales, thresholds and gaps."""
     sampler = SGLD(SGLDConfig(gradient="full"), 0)
-    model = replace(MODEL, rank=3, noise_precision=1.0, heteroscedastic=tuple(Factor) if scaled else ())
+    model = replace(
+        MODEL, rank=3, noise_precision=1.0, heteroscedastic=tuple(Factor) if scaled else ()
+    )
     given = {"model": model, "sampler": sampler, "likelihood": Ordinal, "cut_by": owner}
     target = factor_target(MPI.COMM_SELF, data, 3, **given)
     sampler.start(target, 0.6)
@@ -62,7 +64,9 @@ def test_coordinates_start_at_the_levels_shares() -> None:
 
 @pytest.mark.parametrize(("counts", "anchor"), [([90, 4, 3, 2, 1], 0), ([1, 2, 3, 4, 90], 3)])
 def test_coordinates_with_another_threshold(counts: list[int], anchor: int) -> None:
-    """That nearest the median rating: there and back, and the gradient of the same energy, by finite differences."""
+    """That nearest the median rating: there and back, and the gradient of the same energy, by
+    finite differences.
+    """
     model, rng = ThresholdModel(np.array(counts)), np.random.default_rng(0)
     assert model.anchor == anchor
     position, weights = model.position + rng.normal(0, 0.3, 4), rng.normal(size=4)
@@ -74,12 +78,20 @@ def test_coordinates_with_another_threshold(counts: list[int], anchor: int) -> N
         return float(weights @ re_anchored(at, anchor, 2) ** 2)
 
     expected = [(energy(moved + e) - energy(moved - e)) / 2e-6 for e in 1e-6 * np.eye(4)]
-    np.testing.assert_allclose(model._anchored(position, 2 * weights * position), expected, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(
+        model._anchored(position, 2 * weights * position), expected, rtol=1e-6, atol=1e-8
+    )
 
 
-@pytest.mark.parametrize(("owner", "scaled"), [(Factor.W, False), (Factor.W, True), (Factor.H, True)])
-def test_slopes_of_rows_are_those_of_the_log_likelihood(owner: Factor, scaled: bool, data: Path) -> None:
-    """In the log gaps of single rows, and in the coordinates that all have in common, by finite differences."""
+@pytest.mark.parametrize(
+    ("owner", "scaled"), [(Factor.W, False), (Factor.W, True), (Factor.H, True)]
+)
+def test_slopes_of_rows_are_those_of_the_log_likelihood(
+    owner: Factor, scaled: bool, data: Path
+) -> None:
+    """In the log gaps of single rows, and in the coordinates that all have in common, by finite
+    differences.
+    """
     target = target_of(data, scaled, owner)
     target.full_gradient("theta", "g")
     position = target.likelihood.thresholds.position
@@ -97,13 +109,19 @@ def test_slopes_of_rows_are_those_of_the_log_likelihood(owner: Factor, scaled: b
         p = probabilities(eta, values_of(phi + np.insert(d, 2, 0.0, axis=1))[of], s)
         return np.log(p[np.arange(len(p)), level])
 
-    slopes = np.concatenate([slopes_of(block) for block in target.blocks() if block.factor == owner])
+    slopes = np.concatenate(
+        [slopes_of(block) for block in target.blocks() if block.factor == owner]
+    )
     for k, place in enumerate((0, 1, 3)):
         e = 1e-5 * np.eye(3)[k]
         change = (log_likelihoods(position, gaps + e) - log_likelihoods(position, gaps - e)) / 2e-5
-        np.testing.assert_allclose(slopes[:, place], np.bincount(of, change, len(gaps)), rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(
+            slopes[:, place], np.bincount(of, change, len(gaps)), rtol=1e-3, atol=1e-3
+        )
     for k, e in enumerate(1e-5 * np.eye(4)):
-        change = (log_likelihoods(position + e, gaps) - log_likelihoods(position - e, gaps)).sum() / 2e-5
+        change = (
+            log_likelihoods(position + e, gaps) - log_likelihoods(position - e, gaps)
+        ).sum() / 2e-5
         assert slopes[:, k].sum() == pytest.approx(change, rel=1e-3, abs=1e-2)
     assert not rows_of(target, Factor(1 - owner), CUTS).any()
 

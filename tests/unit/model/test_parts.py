@@ -25,17 +25,29 @@ AGAINST: list[tuple[dict[str, Any], str]] = [
     ({"implicit_features": "user", "sampler": "hamcmc"}, "--implicit-features no"),
     ({"time_levels": "user", "likelihood": "all-cells"}, "--time-levels"),
     ({"time_levels": "user", "sampler": "hamcmc"}, "leave out --time-levels"),
-    ({"time_levels": "user", "sampler": {"name": "sgld", "gradient": "control-variate"}}, "leave out --time-levels"),
+    (
+        {"time_levels": "user", "sampler": {"name": "sgld", "gradient": "control-variate"}},
+        "leave out --time-levels",
+    ),
     ({"time_levels": "week"}, "'week' is not known"),
     ({"time_levels": "user:1"}, "'user:1' is not known"),
     ({"time_levels": "user,user:8"}, "a level twice"),
     ({"likelihood": "all-cells", "biases": True}, "no use for --biases: leave it out"),
-    ({"likelihood": "all-cells", "noise_precision": "sampled"}, "no use for --noise-precision: leave it out"),
-    ({"likelihood": "all-cells", "sampler": "psgld"}, "use --sampler baoab or gibbs or --set sampler.gradient=full"),
+    (
+        {"likelihood": "all-cells", "noise_precision": "sampled"},
+        "no use for --noise-precision: leave it out",
+    ),
+    (
+        {"likelihood": "all-cells", "sampler": "psgld"},
+        "use --sampler baoab or gibbs or --set sampler.gradient=full",
+    ),
     ({"likelihood": "all-cells", "noise": "both"}, "no use for --noise: leave it out"),
     ({"likelihood": "gaussian", "thresholds": "user"}, "no use for --thresholds: leave it out"),
     ({"likelihood": "gaussian", "zero_weight": 0.1}, "no use for --zero-weight: leave it out"),
-    ({"likelihood": "ordinal-logit", "noise_precision": 2.0}, "no use for --noise-precision: leave it out"),
+    (
+        {"likelihood": "ordinal-logit", "noise_precision": 2.0},
+        "no use for --noise-precision: leave it out",
+    ),
     ({"likelihood": "negative-binomial", "noise": "both"}, "no use for --noise: leave it out"),
     ({"likelihood": "negative-binomial", "biases": False}, "leave out --no-biases"),
     ({"likelihood": "negative-binomial", "center": False}, "no use for --set center: leave it out"),
@@ -44,7 +56,9 @@ AGAINST: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("name", PARTS)
 def test_a_chain_has_what_a_part_says(name: str) -> None:
-    """It keeps these quantities, and draws all that belong to a draw at the first turn, with every kind of sampler."""
+    """It keeps these quantities, and draws all that belong to a draw at the first turn, with every
+    kind of sampler.
+    """
     check_part(PARTS[name], **WITH[name])
 
 
@@ -63,6 +77,8 @@ def test_a_part_says_what_ratings_lack(data: Path) -> None:
             ({"time_levels": "user"}, "prepare it again with --timestamps"),
         ]:
             config = build(given).resolved()
-            (part,) = (part for part in PARTS.values() if given.keys() <= part.Settings.model_fields.keys())
+            (part,) = (
+                part for part in PARTS.values() if given.keys() <= part.Settings.model_fields.keys()
+            )
             with pytest.raises(InputError, match=what):
                 part.check_ratings(config, ratings)

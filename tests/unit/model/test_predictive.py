@@ -6,7 +6,11 @@ from scipy.special import expit
 from scipy.stats import nbinom, norm, t
 
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial, moments_above_zero, rate_above_zero
+from dsgmcmc.model.likelihoods.negative_binomial import (
+    NegativeBinomial,
+    moments_above_zero,
+    rate_above_zero,
+)
 from dsgmcmc.model.likelihoods.ordinal import Ordinal
 from dsgmcmc.model.likelihoods.student_t import StudentT
 from dsgmcmc.model.predictive.base import Moments, PredictorDraws
@@ -22,7 +26,14 @@ def normals() -> NormalMixture:
     rng = np.random.default_rng(0)
     mean = rng.normal(0, 3, (200, 4)).astype(np.float32)
     mean[::10, 0] += 1000
-    return NormalMixture(Gaussian, mean, (10 ** rng.uniform(-4, 2, (200, 4))).astype(np.float32), WEIGHTS, 3.5, LEVELS)
+    return NormalMixture(
+        Gaussian,
+        mean,
+        (10 ** rng.uniform(-4, 2, (200, 4))).astype(np.float32),
+        WEIGHTS,
+        3.5,
+        LEVELS,
+    )
 
 
 @pytest.mark.parametrize("p", [1e-8, 0.05, 0.5, 0.95, 1 - 1e-8])
@@ -45,22 +56,32 @@ def test_the_compiled_summary_is_that_of_the_solver(normals: NormalMixture) -> N
 
 
 def test_ratings_that_are_rounded_have_the_probabilities_of_levels(normals: NormalMixture) -> None:
-    """All that is nearer to a level than to its neighbours; a bound between levels is the one above it."""
+    """All that is nearer to a level than to its neighbours; a bound between levels is the one above
+    it.
+    """
     p = normals.probabilities()
     np.testing.assert_allclose(normals.at_least(3.2), normals.at_least(4.0))
     assert (normals.at_least(1.0) == 1).all()
     assert (normals.at_least(5.5) == 0).all()
     x = np.resize([0.2, 2.4, 3.0, 9.0], 200)
     nearest = p[np.arange(200), np.resize([0, 1, 2, 4], 200)]
-    np.testing.assert_allclose(np.exp(normals.log_probability(x)), np.maximum(nearest, 1e-30), rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(
+        np.exp(normals.log_probability(x)), np.maximum(nearest, 1e-30), rtol=1e-6, atol=1e-12
+    )
 
 
 def test_uncertain_predictors_are_integrated_over() -> None:
-    """The probability of a level is that of a fine quadrature, also for a predictor much wider than the noise."""
+    """The probability of a level is that of a fine quadrature, also for a predictor much wider than
+    the noise.
+    """
     eta, nodes = np.linspace(-30, 30, 61)[:, None], np.linspace(-8, 8, 4001)
-    draws = PredictorDraws(*(np.full((61, 1), x, np.float32) for x in (eta, 1, 100)), np.ones(1), np.zeros((1, 1, 1)))
+    draws = PredictorDraws(
+        *(np.full((61, 1), x, np.float32) for x in (eta, 1, 100)), np.ones(1), np.zeros((1, 1, 1))
+    )
     p = Ordinal.predictive(draws, 0.0, LEVELS[:2]).probabilities()[:, 1]
-    np.testing.assert_allclose(p, expit(eta + 10 * nodes) @ norm.pdf(nodes) / norm.pdf(nodes).sum(), atol=5e-4)
+    np.testing.assert_allclose(
+        p, expit(eta + 10 * nodes) @ norm.pdf(nodes) / norm.pdf(nodes).sum(), atol=5e-4
+    )
 
 
 #: Shape of counts at one draw: dispersion 4, a ceiling far away, and counts from 0 on.
@@ -68,17 +89,28 @@ COUNTS = np.array([[[4.0, 1e12, 0.0]]])
 
 
 def test_student_t_is_that_of_scipy() -> None:
-    """Log densities of mixtures over draws with their own nu and scale; probabilities in a far tail."""
+    """Log densities of mixtures over draws with their own nu and scale; probabilities in a far
+    tail.
+    """
     rng, nu, weights = np.random.default_rng(0), np.array([3.0, 30.0]), np.array([0.3, 0.7])
-    eta, noise = rng.normal(0, 1, (5, 2)).astype(np.float32), rng.gamma(2, 1, (5, 2)).astype(np.float32)
+    eta, noise = (
+        rng.normal(0, 1, (5, 2)).astype(np.float32),
+        rng.gamma(2, 1, (5, 2)).astype(np.float32),
+    )
     shape = (nu / (nu - 2))[None, :, None]
     draws = PredictorDraws(eta, noise, np.zeros_like(eta), weights, shape=shape)
     predictive, theirs = StudentT.predictive(draws, 2.0, LEVELS), t(nu, eta + 2.0, np.sqrt(noise))
     for x in (-4.0, 2.3, 9.0):
-        np.testing.assert_allclose(predictive.log_density(x), np.log(theirs.pdf(x) @ weights), rtol=1e-6)
+        np.testing.assert_allclose(
+            predictive.log_density(x), np.log(theirs.pdf(x) @ weights), rtol=1e-6
+        )
     far = t(nu[1], 0.0, 1.0)
-    one = PredictorDraws(*(np.full((1, 1), v, np.float32) for v in (0, 1, 0)), np.ones(1), shape=shape[:, 1:])
-    np.testing.assert_allclose(StudentT.predictive(one).between(40.0, 41.0), far.sf(40) - far.sf(41), rtol=1e-5)
+    one = PredictorDraws(
+        *(np.full((1, 1), v, np.float32) for v in (0, 1, 0)), np.ones(1), shape=shape[:, 1:]
+    )
+    np.testing.assert_allclose(
+        StudentT.predictive(one).between(40.0, 41.0), far.sf(40) - far.sf(41), rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +122,9 @@ def test_student_t_is_that_of_scipy() -> None:
     ],
 )
 def test_upper_tails_lose_no_digits(law, theirs, shape) -> None:
-    """Probabilities of at least a bound are SciPy's where 1 - F would be 0, and so are logarithms where they are 0."""
+    """Probabilities of at least a bound are SciPy's where 1 - F would be 0, and so are logarithms
+    where they are 0.
+    """
     given = None if shape is None else np.reshape(shape, (1, 1, -1)).astype(float)
     one = (np.full((1, 1), v, np.float32) for v in (0.5, 1, 0))
     predictive = law.predictive(PredictorDraws(*one, np.ones(1), shape=given))
@@ -98,7 +132,9 @@ def test_upper_tails_lose_no_digits(law, theirs, shape) -> None:
     for bound in (3.0, 30.0, 60.0, 9000.0):
         expected = theirs.logsf(bound - below)
         if np.isfinite(expected):
-            np.testing.assert_allclose(predictive.log_at_least(bound), expected, rtol=1e-5, atol=2e-3)
+            np.testing.assert_allclose(
+                predictive.log_at_least(bound), expected, rtol=1e-5, atol=2e-3
+            )
             np.testing.assert_allclose(predictive.at_least(bound), np.exp(expected), rtol=2e-5)
 
 
@@ -107,7 +143,9 @@ def test_student_t_noise_about_a_normal_predictor_has_its_density() -> None:
     nu, s, sd = 4.0, 0.5, 0.4
     inflation = np.full((3, 1), nu / (nu - 2))
     noise = np.full(3, s**2 * inflation[0, 0])
-    predictive = StudentT.predictive_of_moments(Moments(np.zeros(3), noise + sd**2, None, None, noise, inflation))
+    predictive = StudentT.predictive_of_moments(
+        Moments(np.zeros(3), noise + sd**2, None, None, noise, inflation)
+    )
     at = np.linspace(-8 * sd, 8 * sd, 4001)
     weight = norm.pdf(at, 0, sd)
     x = np.array([0.0, 1.0, 4.0])
@@ -118,22 +156,32 @@ def test_student_t_noise_about_a_normal_predictor_has_its_density() -> None:
 
 @pytest.mark.parametrize(("rate", "r"), [(0.05, 0.2), (0.8, 0.5), (3.0, 1000.0), (40.0, 2.0)])
 def test_counts_above_zero_are_those_of_scipy(rate: float, r: float) -> None:
-    """Probabilities, moments and what is found again from these, of a negative binomial law given a count above 0."""
+    """Probabilities, moments and what is found again from these, of a negative binomial law given a
+    count above 0.
+    """
     law = nbinom(r, r / (r + rate))
     k = np.arange(1, 4000)
     p = law.pmf(k) / law.sf(0)
     mean, variance = p @ k, p @ k**2 - (p @ k) ** 2
-    np.testing.assert_allclose(moments_above_zero(np.array(rate), np.array(r)), (mean, variance), rtol=1e-6)
+    np.testing.assert_allclose(
+        moments_above_zero(np.array(rate), np.array(r)), (mean, variance), rtol=1e-6
+    )
     np.testing.assert_allclose(rate_above_zero(np.array(mean), np.array(r)), rate, rtol=1e-5)
     predictive = NegativeBinomial.predictive_of_moments(
         Moments(np.full(3, mean), np.full(3, variance), shape=np.tile([0.0, 1e4, 1.0], (3, 1)))
     )
-    np.testing.assert_allclose(np.exp(predictive.log_density(np.array([1.0, 2.0, 5.0]))), p[[0, 1, 4]], rtol=2e-4)
-    np.testing.assert_allclose(predictive.cdf(np.array([0.0, 1.0, 2.0])), [0, p[0], p[0] + p[1]], rtol=2e-4)
+    np.testing.assert_allclose(
+        np.exp(predictive.log_density(np.array([1.0, 2.0, 5.0]))), p[[0, 1, 4]], rtol=2e-4
+    )
+    np.testing.assert_allclose(
+        predictive.cdf(np.array([0.0, 1.0, 2.0])), [0, p[0], p[0] + p[1]], rtol=2e-4
+    )
 
 
 def test_effects_of_unknown_groups_are_integrated_over() -> None:
-    """Each rating of another group: in its distribution with all laws, and in no spread of what is expected of it."""
+    """Each rating of another group: in its distribution with all laws, and in no spread of what is
+    expected of it.
+    """
     eta, effects = np.float32([[0.3, 0.1]]), np.float32([[0.1, 0.2]])
     given = eta, np.ones_like(eta), np.zeros_like(eta), np.array([0.5, 0.5])
     draws = PredictorDraws(*given, effects=effects, shape=np.repeat(COUNTS, 2, axis=1))
@@ -141,11 +189,17 @@ def test_effects_of_unknown_groups_are_integrated_over() -> None:
     at = (eta[0] + d[:, None] * np.sqrt(effects[0])).astype(float)
     over = share / share.sum()
     expected = (over @ nbinom.cdf(2, 4, 4 / (4 + np.exp(at)))).mean()
-    np.testing.assert_allclose(NegativeBinomial.predictive(draws).cdf(2.0), expected, atol=4e-4)  # of three nodes
-    np.testing.assert_allclose(NegativeBinomial.expectation(draws).mean, np.exp(eta + effects / 2).mean(), rtol=1e-4)
+    np.testing.assert_allclose(
+        NegativeBinomial.predictive(draws).cdf(2.0), expected, atol=4e-4
+    )  # of three nodes
+    np.testing.assert_allclose(
+        NegativeBinomial.expectation(draws).mean, np.exp(eta + effects / 2).mean(), rtol=1e-4
+    )
     means = np.exp(eta + effects / 2)[0]
     np.testing.assert_allclose(NegativeBinomial.expectation(draws).sd, means.std(), rtol=1e-3)
     cuts = np.array([[[-1.0, 0.5]]] * 2)
     levels = draws._replace(thresholds=cuts, owner=np.zeros(1, np.int32))
     expected = (over @ expit(0.5 - at)).mean()
-    np.testing.assert_allclose(Ordinal.predictive(levels, levels=LEVELS[:3]).cdf(2.0), expected, atol=1e-4)
+    np.testing.assert_allclose(
+        Ordinal.predictive(levels, levels=LEVELS[:3]).cdf(2.0), expected, atol=1e-4
+    )

@@ -34,13 +34,25 @@ MODELS: dict[str, dict[str, Any]] = {
     },
     "sub-chains": {"sampler": "hamcmc", "features": "no", "iterations": 26, "thin": 5},
     # rank 0: every part acts on the biases alone
-    "biases, parts": BIASES | {"noise": "both", "implicit_features": "both", "time_levels": "user,item"},
-    "biases, levels": BIASES | {"likelihood": "ordinal-logit", "thresholds": "user", "noise": "both"},
+    "biases, parts": (
+        BIASES | {"noise": "both", "implicit_features": "both", "time_levels": "user,item"}
+    ),
+    "biases, levels": (
+        BIASES | {"likelihood": "ordinal-logit", "thresholds": "user", "noise": "both"}
+    ),
     "biases, counts": BIASES | {"likelihood": "negative-binomial", "implicit_features": "both"},
     "biases, dense": BIASES | {"prior": "normal-wishart", "standardise": False},
 }
 #: The rank of most other tests of whole runs, whose kernels are compiled.
-SETTINGS = {"rank": 3, "grid": 2, "iterations": 12, "burn_in": 2, "thin": 2, "evaluate_every": 4, "save_draws": 2}
+SETTINGS = {
+    "rank": 3,
+    "grid": 2,
+    "iterations": 12,
+    "burn_in": 2,
+    "thin": 2,
+    "evaluate_every": 4,
+    "save_draws": 2,
+}
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -51,51 +63,78 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def data(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ratings of five levels, with features of both sides and times; items are the rows with some models."""
+    """Ratings of five levels, with features of both sides and times; items are the rows with some
+    models.
+    """
     path, transposed = tmp_path_factory.mktemp("data") / "r.h5", name in ("dense", "levels")
     return write_planted(path, stars=True, features=(4, 3), timed=True, transposed=transposed)
 
 
 def test_a_chain_keeps_what_its_model_says(data: Path, name: str) -> None:
-    """Every array of a checkpoint and of a draw, by its name and shape, and no other; no two parts keep the same."""
+    """Every array of a checkpoint and of a draw, by its name and shape, and no other; no two parts
+    keep the same.
+    """
     given = build(SETTINGS | MODELS[name])
     config, (target, sampler) = given.resolved(), start_chain(data, 0.1, given)
     with Ratings(data) as ratings:
         said = config.quantities_for(ratings)
-    assert target.layout.names == (*(field.name for field in sampler.kept), *(q.name for q in said.of_rows))
+    assert target.layout.names == (
+        *(field.name for field in sampler.kept),
+        *(q.name for q in said.of_rows),
+    )
     assert len(set(target.layout.names)) == len(target.layout.names)
-    assert target.layout.width - sum(f.width or config.dimension for f in sampler.kept) == said.width_of_rows()
-    shapes = {q.name: q.shape(said.sizes) for q in said.all if q.kept and not q.of_rows and q.name != "noise.turn"}
+    assert (
+        target.layout.width - sum(f.width or config.dimension for f in sampler.kept)
+        == said.width_of_rows()
+    )
+    shapes = {
+        q.name: q.shape(said.sizes)
+        for q in said.all
+        if q.kept and not q.of_rows and q.name != "noise.turn"
+    }
     chains = len(sampler.positions)
     several = {quantity.name for quantity in said.all if quantity.per_chain}
     kept = {name: array.shape for name, array in target.small().items()}
-    assert kept == {name: (chains, *shape) if name in several else shape for name, shape in shapes.items()}
+    assert kept == {
+        name: (chains, *shape) if name in several else shape for name, shape in shapes.items()
+    }
     drawn = {name: array.shape for name, array in target.parameters().items()}
     assert drawn == {quantity.name: quantity.shape(said.sizes) for quantity in said.shared}
 
 
 def test_all_of_it_can_be_read_and_shown(data: Path, tmp_path: Path, name: str) -> None:
-    """A run opens, which compares its arrays with those of its model; users see all of them, and finite predictions."""
+    """A run opens, which compares its arrays with those of its model; users see all of them, and
+    finite predictions.
+    """
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", **SETTINGS | MODELS[name]) == 0
     run = Run(tmp_path / "run")
     stored = {key.field for key in run.open_draw(0).snapshot.block_keys()}
-    assert stored == {quantity.name for quantity in (*run.quantities.drawn_of_rows, *run.quantities.shared)}
+    assert stored == {
+        quantity.name for quantity in (*run.quantities.drawn_of_rows, *run.quantities.shared)
+    }
     traces = scalar_traces(run)
     assert set(traces) <= set(labels(run, traces))
     assert not [label for label in labels(run, traces).values() if "{" in label]
-    assert all(np.isfinite(moments).all() for moments in (predict_test(run).mean, predict_test(run).variance))
+    assert all(
+        np.isfinite(moments).all()
+        for moments in (predict_test(run).mean, predict_test(run).variance)
+    )
 
 
 def test_a_warm_start_takes_what_is_marked(tmp_path: Path) -> None:
     """Users may be the rows in one run, and the columns in the other."""
-    before, now = (write_planted(tmp_path / f"{t}.h5", stars=True, transposed=t) for t in (False, True))
+    before, now = (
+        write_planted(tmp_path / f"{t}.h5", stars=True, transposed=t) for t in (False, True)
+    )
     settings = SETTINGS | {"likelihood": "ordinal-logit", "thresholds": "user", "noise": "both"}
     assert sample(MPI.COMM_SELF, before, tmp_path / "before", **settings) == 0
     assert sample(MPI.COMM_SELF, now, tmp_path / "now", start=tmp_path / "before", **SETTINGS) == 0
     run = Run(tmp_path / "now")
     start = run.directory.open_start(0, run.facts)
     marked = {quantity.name for quantity in (THETA, *run.quantities.all) if quantity.started}
-    assert {key.field for key in start.block_keys()} | set(start.manifest.state) == marked | {"known"}
+    assert {key.field for key in start.block_keys()} | set(start.manifest.state) == marked | {
+        "known"
+    }
 
 
 DRAWN = Model(heteroscedastic=(Factor.H,))
@@ -109,10 +148,15 @@ ONE = np.zeros((1, 1))
         (DRAWN.rows(2).parameters, {"W.mean", "H.mean", "W.precision", "H.precision"}),
         (DRAWN.noise(subchains=2).parameters, {"tau", "H.nu"}),
         (METRIC, {"metric.W.c", "metric.H.c", "metric.W.lambda", "metric.H.lambda", "metric.tau"}),
-        (PairProducts(ONE, ONE, ONE, np.zeros(1)), {"pairs.sy", "pairs.yhy", "pairs.sbs", "skipped_pairs"}),
+        (
+            PairProducts(ONE, ONE, ONE, np.zeros(1)),
+            {"pairs.sy", "pairs.yhy", "pairs.sbs", "skipped_pairs"},
+        ),
     ],
 )
 def test_names_on_disk_stay(replicated: Replicated, names: set[str]) -> None:
-    """Runs that an earlier version has begun can go on: the arrays of parts and samplers have the names on disk."""
+    """Runs that an earlier version has begun can go on: the arrays of parts and samplers have the
+    names on disk.
+    """
     assert set(replicated.arrays()) == names
     assert all(array.dtype == np.float64 for array in replicated.arrays().values())

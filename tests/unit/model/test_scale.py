@@ -1,4 +1,6 @@
-"""A logarithmic scale: a run on logarithms taken by hand is the same chain, and what it predicts is mapped back."""
+"""A logarithmic scale: a run on logarithms taken by hand is the same chain, and what it predicts is
+mapped back.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,10 +34,23 @@ Runs = tuple[FittedModel, FittedModel]
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """A run on amounts with scale log, and a run on their logarithms."""
     folder, opened = tmp_path_factory.mktemp("scale"), []
-    settings = {"rank": 2, "grid": 3, "burn_in": 20, "iterations": 60, "thin": 2, "save_draws": 20, "until": "none"}
+    settings = {
+        "rank": 2,
+        "grid": 3,
+        "burn_in": 20,
+        "iterations": 60,
+        "thin": 2,
+        "save_draws": 20,
+        "until": "none",
+    }
     settings |= {"likelihood": request.param, **LAWS[request.param]}
-    for name, values, scale in (("amounts", AMOUNTS, "log"), ("logarithms", LOGARITHMS, "identity")):
-        data = write_cells(folder / f"{name}.h5", (29, 17), ROWS, COLUMNS, values, np.arange(len(X)) % 5 == 0)
+    for name, values, scale in (
+        ("amounts", AMOUNTS, "log"),
+        ("logarithms", LOGARITHMS, "identity"),
+    ):
+        data = write_cells(
+            folder / f"{name}.h5", (29, 17), ROWS, COLUMNS, values, np.arange(len(X)) % 5 == 0
+        )
         assert sample(MPI.COMM_SELF, data, folder / name, **settings, scale=scale) == 0
         opened.append(open_run(folder / name))
     for model in opened:
@@ -52,14 +67,21 @@ def test_intervals_and_probabilities_are_those_of_logarithms(runs: Runs) -> None
         lambda model, values: model.fold_in(new, values),
         lambda model, values: model.fold_in(new[1:], values[1:]).update(new[:1], values[:1]),
     ):
-        ours, theirs = change(amounts, [1.0, 20.0, 300.0]), change(logarithms, np.log([1.0, 20.0, 300.0]))
-        for end, other in zip(ours.predict_interval(PAIRS), theirs.predict_interval(PAIRS), strict=True):
+        ours, theirs = (
+            change(amounts, [1.0, 20.0, 300.0]),
+            change(logarithms, np.log([1.0, 20.0, 300.0])),
+        )
+        for end, other in zip(
+            ours.predict_interval(PAIRS), theirs.predict_interval(PAIRS), strict=True
+        ):
             np.testing.assert_allclose(end, np.exp(other), rtol=1e-4)
     users, items = np.array(PAIRS[:3], np.int32).T
     of_mean = PredictOptions(of_mean=True)
     ours, theirs = (Predictor(model.run_, of_mean).columns(users, items) for model in runs)
     np.testing.assert_allclose(ours["q05"], np.exp(theirs["q05"]), rtol=1e-4)
-    np.testing.assert_allclose(ours["mean"], np.exp(theirs["mean"] + theirs["sd"] ** 2 / 2), rtol=1e-4)
+    np.testing.assert_allclose(
+        ours["mean"], np.exp(theirs["mean"] + theirs["sd"] ** 2 / 2), rtol=1e-4
+    )
 
 
 def test_scores_are_those_of_the_recorded_ratings(runs: Runs) -> None:
@@ -80,7 +102,11 @@ def test_scores_are_those_of_the_recorded_ratings(runs: Runs) -> None:
     median = amounts.run_.config.likelihood == "student-t"
     point = np.exp(found.mean + (0 if median else (found.variance + found.noise_variance) / 2))
     assert ours["point"] == ("median" if median else "mean")
-    assert ours["rmse_mean"] == pytest.approx(np.sqrt(np.mean((x - point) ** 2)), rel=1e-4) == amounts.rmse_
+    assert (
+        ours["rmse_mean"]
+        == pytest.approx(np.sqrt(np.mean((x - point) ** 2)), rel=1e-4)
+        == amounts.rmse_
+    )
     assert ours["mae_mean"] == pytest.approx(np.abs(x - point).mean(), rel=1e-4)
     assert ours["rmse_log"] == pytest.approx(theirs["rmse_mean"], rel=1e-4)
     *_, last = amounts.run_.directory.metrics()
@@ -89,7 +115,9 @@ def test_scores_are_those_of_the_recorded_ratings(runs: Runs) -> None:
 
 @dataclass
 class ByHand:
-    """The predictive distribution of a rating, from its predictor, noise and nu at every draw; draws weigh alike."""
+    """The predictive distribution of a rating, from its predictor, noise and nu at every draw;
+    draws weigh alike.
+    """
 
     eta: np.ndarray
     sd: np.ndarray
@@ -97,8 +125,12 @@ class ByHand:
     scale: str
 
     @classmethod
-    def of(cls, model: FittedModel, user: int, item: int, folded: dict[int, float] | None = None) -> "ByHand":
-        """Of a pair; `folded` are ratings of items by a new user, whose row is normal given a draw and shared noise."""
+    def of(
+        cls, model: FittedModel, user: int, item: int, folded: dict[int, float] | None = None
+    ) -> "ByHand":
+        """Of a pair; `folded` are ratings of items by a new user, whose row is normal given a draw
+        and shared noise.
+        """
         run, parts = model.run_, []
         u, i = run.users.index_of([user])[0], run.items.index_of([item])[0]
         for draw in map(run.draw, range(len(run.draws))):
@@ -107,12 +139,20 @@ class ByHand:
             variance = 1 / draw.tau / (draw.noise_scale["user"][u] * draw.noise_scale["item"][i])
             if folded:
                 items = draw.theta["item"][run.items.index_of(list(folded))]
-                phi, y = np.column_stack([items[:, :-1], np.ones(len(items))]), np.log(list(folded.values()))
+                phi, y = (
+                    np.column_stack([items[:, :-1], np.ones(len(items))]),
+                    np.log(list(folded.values())),
+                )
                 prior = np.linalg.inv(draw.prior["user"].covariance)
                 covariance = np.linalg.inv(prior + draw.tau * phi.T @ phi)
-                moment = prior @ draw.prior["user"].mean + draw.tau * phi.T @ (y - run.mean - items[:, -1])
+                moment = prior @ draw.prior["user"].mean + draw.tau * phi.T @ (
+                    y - run.mean - items[:, -1]
+                )
                 at = np.append(column[:-1], 1.0)
-                eta, variance = at @ covariance @ moment + column[-1], 1 / draw.tau + at @ covariance @ at
+                eta, variance = (
+                    at @ covariance @ moment + column[-1],
+                    1 / draw.tau + at @ covariance @ at,
+                )
             parts.append((run.mean + eta, np.sqrt(variance), np.max(draw.shared.get("nu", np.inf))))
         return cls(*np.array(parts).T, run.config.scale)
 
@@ -123,13 +163,17 @@ class ByHand:
 
     def quantile(self, p: float, rounded: bool = True) -> float:
         """Quantile, found by its definition; before counts are rounded if not `rounded`."""
-        y = optimize.brentq(lambda y: stats.t.cdf((y - self.eta) / self.sd, self.nu).mean() - p, -50, 50)
+        y = optimize.brentq(
+            lambda y: stats.t.cdf((y - self.eta) / self.sd, self.nu).mean() - p, -50, 50
+        )
         if self.scale == "log1p" and rounded:
             return next(float(k) for k in range(10_000) if self.up_to(k) >= p)
         return float(np.exp(y) - (self.scale == "log1p"))
 
     def moments(self, noise: bool = True) -> tuple[float, float]:
-        """Mean and sd, or the median and NaN under Student-t noise; without noise of exp(eta) over the draws."""
+        """Mean and sd, or the median and NaN under Student-t noise; without noise of exp(eta) over
+        the draws.
+        """
         variance = (noise * self.sd**2).mean() + self.eta.var()
         if noise and np.all(np.isfinite(self.nu)):
             return max(self.quantile(0.5, rounded=False), 0.0), np.nan
@@ -140,17 +184,35 @@ class ByHand:
 @pytest.mark.parametrize("scale", ["log", "log1p"])
 @pytest.mark.parametrize("likelihood", LAWS)
 @pytest.mark.parametrize("noise", ["shared", "both"])
-def test_predictions_follow_from_the_draws(scale: str, likelihood: str, noise: str, tmp_path: Path) -> None:
-    """By `predict` and `recommend`, for known users and, where it is a simple formula, for one that is folded in."""
+def test_predictions_follow_from_the_draws(
+    scale: str, likelihood: str, noise: str, tmp_path: Path
+) -> None:
+    """By `predict` and `recommend`, for known users and, where it is a simple formula, for one that
+    is folded in.
+    """
     values = AMOUNTS if scale == "log" else np.floor(AMOUNTS / 10)
-    data = write_cells(tmp_path / "r.h5", (29, 17), ROWS, COLUMNS, values, np.arange(len(X)) % 5 == 0)
-    settings = {"rank": 2, "grid": 3, "burn_in": 20, "iterations": 60, "save_draws": 20, "until": "none"}
+    data = write_cells(
+        tmp_path / "r.h5", (29, 17), ROWS, COLUMNS, values, np.arange(len(X)) % 5 == 0
+    )
+    settings = {
+        "rank": 2,
+        "grid": 3,
+        "burn_in": 20,
+        "iterations": 60,
+        "save_draws": 20,
+        "until": "none",
+    }
     chosen = {"scale": scale, "likelihood": likelihood, "noise": noise}
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", **settings, **chosen) == 0
     model, pairs = open_run(tmp_path / "run"), [(0, 0), (5, 3), (11, 16)]
     (tmp_path / "pairs.csv").write_text("user,item\n" + "".join(f"{i},{j}\n" for i, j in pairs))
-    said = typed("predict", model.run_.path, tmp_path / "pairs.csv", "--no-clip", "--at-least", "7").out.splitlines()
-    assert said[0] == f"user,item,{'mean,sd' if likelihood == 'gaussian' else 'median'},q05,q95,at_least_7"
+    said = typed(
+        "predict", model.run_.path, tmp_path / "pairs.csv", "--no-clip", "--at-least", "7"
+    ).out.splitlines()
+    assert (
+        said[0]
+        == f"user,item,{'mean,sd' if likelihood == 'gaussian' else 'median'},q05,q95,at_least_7"
+    )
     if likelihood == "student-t":
         with pytest.raises(InputError, match="no standard deviation: use predict_interval"):
             model.predict(pairs, return_std=True)
@@ -163,62 +225,98 @@ def test_predictions_follow_from_the_draws(scale: str, likelihood: str, noise: s
     for bound in (None, 7.0):
         ranked = model.recommend([3], n=17, by="mean", at_least=bound, include_rated=True)
         hands = [ByHand.of(model, 3, item) for item in ranked["item_id"]]
-        scores = [hand.moments(noise=False)[0] if bound is None else 1 - hand.up_to(below) for hand in hands]
+        scores = [
+            hand.moments(noise=False)[0] if bound is None else 1 - hand.up_to(below)
+            for hand in hands
+        ]
         np.testing.assert_allclose(ranked["score"], scores, rtol=2e-4)
     if (scale, likelihood, noise) == ("log", "gaussian", "shared"):
         new = {1: 2.0, 4: 20.0, 9: 300.0}
         folded = model.fold_in([[999, item] for item in new], list(new.values()))
         folded.clip, hand = False, ByHand.of(model, 0, 3, new)
-        np.testing.assert_allclose(np.ravel(folded.predict([[999, 3]], return_std=True)), hand.moments(), rtol=2e-4)
+        np.testing.assert_allclose(
+            np.ravel(folded.predict([[999, 3]], return_std=True)), hand.moments(), rtol=2e-4
+        )
         ends = np.ravel(folded.predict_interval([[999, 3]], 0.9))
         np.testing.assert_allclose(ends, [hand.quantile(0.05), hand.quantile(0.95)], rtol=1e-3)
 
 
 def test_counts_are_rounded() -> None:
-    """With log1p: quantiles, probabilities and log scores are those of whole numbers, whose masses are differences."""
+    """With log1p: quantiles, probabilities and log scores are those of whole numbers, whose masses
+    are differences.
+    """
     draws = PredictorDraws(*(np.full((1, 1), x, np.float32) for x in (1.0, 0.6, 0.0)), np.ones(1))
     law, values = on_scale(LIKELIHOODS["gaussian"], "log1p"), np.arange(30.0)
     mass = np.diff(stats.norm.cdf(np.log(values + 1.5), 1.0, np.sqrt(0.6)), prepend=0.0)
     made, listed = law.predictive(draws), law.predictive(draws, 0.0, values)
     for k in range(29):
-        assert np.exp([made.log_density(k)[0], listed.log_probability(np.array([k]))[0]]) == pytest.approx(mass[k])
+        assert np.exp(
+            [made.log_density(k)[0], listed.log_probability(np.array([k]))[0]]
+        ) == pytest.approx(mass[k])
     for p in (0.01, 0.2, 0.5, 0.95):
         assert made.quantile(p)[0] == np.searchsorted(np.cumsum(mass), p)
     for bound in (3.2, 4.0):
-        assert made.at_least(bound)[0] == np.exp(made.log_at_least(bound)[0]) == pytest.approx(1 - mass[:4].sum())
+        assert (
+            made.at_least(bound)[0]
+            == np.exp(made.log_at_least(bound)[0])
+            == pytest.approx(1 - mass[:4].sum())
+        )
     assert (made.at_least(0.0)[0], made.cdf(-1.0)[0], made.below(0.0)[0]) == (1.0, 0.0, 0.0)
     assert made.between(1.0, 3.0)[0] == pytest.approx(mass[1:3].sum())
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_a_distribution_is_that_of_scipy(name: str) -> None:
-    """Density, distribution function and quantiles of a mixture of two draws, and masses between half-way points."""
-    eta, noise, weights = np.array([[0.5, 1.5]], np.float32), np.array([[0.4, 0.9]], np.float32), np.array([0.3, 0.7])
+    """Density, distribution function and quantiles of a mixture of two draws, and masses between
+    half-way points.
+    """
+    eta, noise, weights = (
+        np.array([[0.5, 1.5]], np.float32),
+        np.array([[0.4, 0.9]], np.float32),
+        np.array([0.3, 0.7]),
+    )
     shape = None if name == "gaussian" else np.array([[[2.0], [1.5]]])  # nu 4 and 6
     draws = PredictorDraws(eta, noise, np.zeros_like(eta), weights, shape=shape)
     values = np.arange(1.0, 30.0)
     made = on_scale(LIKELIHOODS[name], "log").predictive(draws, 1.0, values)
-    law = stats.norm(1 + eta[0], np.sqrt(noise[0])) if shape is None else stats.t([4, 6], 1 + eta[0], np.sqrt(noise[0]))
+    law = (
+        stats.norm(1 + eta[0], np.sqrt(noise[0]))
+        if shape is None
+        else stats.t([4, 6], 1 + eta[0], np.sqrt(noise[0]))
+    )
     for x in (0.2, 3.0, 40.0):
         assert made.cdf(x)[0] == pytest.approx(weights @ law.cdf(np.log(x)), rel=1e-6)
-        assert made.log_density(x)[0] == pytest.approx(np.log(weights @ law.pdf(np.log(x)) / x), rel=1e-6)
+        assert made.log_density(x)[0] == pytest.approx(
+            np.log(weights @ law.pdf(np.log(x)) / x), rel=1e-6
+        )
         assert made.quantile(made.cdf(x))[0] == pytest.approx(x, rel=1e-6)
-    assert integrate.quad(lambda x: np.exp(made.log_density(x)[0]), 2, 5)[0] == pytest.approx(made.between(2, 5)[0])
+    assert integrate.quad(lambda x: np.exp(made.log_density(x)[0]), 2, 5)[0] == pytest.approx(
+        made.between(2, 5)[0]
+    )
     mass = weights @ (law.cdf(np.log(4.5)) - law.cdf(np.log(3.5)))
     assert made.log_probability(np.array([4.0]))[0] == pytest.approx(np.log(mass))
     assert made.cdf(0.0)[0] == made.cdf(-1.0)[0] == 0.0
-    assert made.log_at_least(25.0)[0] == pytest.approx(np.log(weights @ law.sf(np.log(24.5))), rel=1e-6)
+    assert made.log_at_least(25.0)[0] == pytest.approx(
+        np.log(weights @ law.sf(np.log(24.5))), rel=1e-6
+    )
     assert made.at_least(3.0)[0] == pytest.approx(1 - weights @ law.cdf(np.log(2.5)))
 
 
 def test_ratings_without_logarithm_are_refused(runs: Runs, tmp_path: Path) -> None:
     """With their number; so are new ones, and likelihoods with a link of their own."""
     values = np.where(np.arange(len(X)) % 7 == 0, 0, AMOUNTS)
-    data = write_cells(tmp_path / "zeros.h5", (29, 17), ROWS, COLUMNS, values, np.arange(len(X)) % 5 == 0)
-    refused = f"{(values == 0).sum()} of {len(X)} ratings are not above 0: leave out --scale, .* suit --scale log1p"
+    data = write_cells(
+        tmp_path / "zeros.h5", (29, 17), ROWS, COLUMNS, values, np.arange(len(X)) % 5 == 0
+    )
+    refused = (
+        f"{(values == 0).sum()} of {len(X)} ratings are not above 0: leave out --scale, .* suit"
+        " --scale log1p"
+    )
     with pytest.raises(InputError, match=refused):
         sample(MPI.COMM_SELF, data, tmp_path / "run", scale="log")
-    with pytest.raises(InputError, match=r"ratings are not whole numbers from 0 on: leave out --scale"):
+    with pytest.raises(
+        InputError, match=r"ratings are not whole numbers from 0 on: leave out --scale"
+    ):
         sample(MPI.COMM_SELF, data, tmp_path / "run", scale="log1p")
     with pytest.raises(InputError, match="negative-binomial likelihood has no use for --scale"):
         sample(MPI.COMM_SELF, data, tmp_path / "run", scale="log", likelihood="negative-binomial")

@@ -1,4 +1,6 @@
-"""Levels of time: names, groups from timestamps, what is refused, and predictions of ratings of an unknown time."""
+"""Levels of time: names, groups from timestamps, what is refused, and predictions of ratings of an
+unknown time.
+"""
 
 from pathlib import Path
 
@@ -18,11 +20,22 @@ from dsgmcmc.model.parts.time import read_groups, time_levels_of
 from dsgmcmc.parallel.ring import Ring
 
 #: User, item, rating, time: user a rates in three seconds, five ratings in all; b in one.
-LINES = ["a,p,1,10.2", "a,q,2,10.9", "a,r,3,5", "a,s,4,77", "a,t,5,77", "b,p,2,3", "b,q,4,3", "b,r,3,3"]
+LINES = [
+    "a,p,1,10.2",
+    "a,q,2,10.9",
+    "a,r,3,5",
+    "a,s,4,77",
+    "a,t,5,77",
+    "b,p,2,3",
+    "b,q,4,3",
+    "b,r,3,3",
+]
 
 
 def groups_of(path: Path, name: str) -> dict[tuple[str, str], int]:
-    """Group of every rating at one level, by user and item, on one process; of a block's groups the first is 0."""
+    """Group of every rating at one level, by user and item, on one process; of a block's groups the
+    first is 0.
+    """
     by_pair = {}
     ring = Ring(MPI.COMM_SELF, 1)
     with Ratings(path) as ratings:
@@ -31,7 +44,9 @@ def groups_of(path: Path, name: str) -> dict[tuple[str, str], int]:
         rows, cols = ratings.ids("rows"), ratings.ids("cols")
         for part, members in (("train", groups.train[0][0, 0]), ("test", groups.test[0][0])):
             indptr, j, _ = ratings.slab(part, 0, ratings.n_rows)
-            for i, column, group in zip(np.repeat(np.arange(len(rows)), np.diff(indptr)), j, members, strict=True):
+            for i, column, group in zip(
+                np.repeat(np.arange(len(rows)), np.diff(indptr)), j, members, strict=True
+            ):
                 pair = (rows[i], cols[column])
                 by_pair[pair[::-1] if ratings.transposed else pair] = int(group)
     return by_pair
@@ -48,11 +63,18 @@ def groups_of(path: Path, name: str) -> dict[tuple[str, str], int]:
     ],
 )
 def test_groups_follow_from_timestamps(tmp_path, fraction, level, together):
-    """Seconds and runs of each user and item, training and test ratings alike, whichever side the rows are."""
+    """Seconds and runs of each user and item, training and test ratings alike, whichever side the
+    rows are.
+    """
     (tmp_path / "r.csv").write_text("\n".join(["user,item,rating,timestamp", *LINES]))
-    prepare_ratings([str(tmp_path / "r.csv")], tmp_path / "r.h5", timestamps=True, test_fraction=fraction)
+    prepare_ratings(
+        [str(tmp_path / "r.csv")], tmp_path / "r.h5", timestamps=True, test_fraction=fraction
+    )
     by_pair = groups_of(tmp_path / "r.h5", level)
-    sets = {frozenset(pair for pair, other in by_pair.items() if other == group) for group in by_pair.values()}
+    sets = {
+        frozenset(pair for pair, other in by_pair.items() if other == group)
+        for group in by_pair.values()
+    }
     assert sets == {frozenset((pair[0], pair[1]) for pair in group.split()) for group in together}
 
 
@@ -71,7 +93,8 @@ def test_a_law_with_a_gradient_of_its_own_has_to_give_its_score(monkeypatch):
 
 
 def test_predictions_of_an_unknown_time_are_wider(tmp_path):
-    """The predictive variance of a pair has that of the noise and of the effects of all levels, besides the draws'.
+    """The predictive variance of a pair has that of the noise and of the effects of all levels,
+    besides the draws'.
 
     Timestamps come as a column of an array; whoever leaves it out is told so.
     """
@@ -81,9 +104,14 @@ def test_predictions_of_an_unknown_time_are_wider(tmp_path):
     options = {"grid": 2, "save_draws": 20}
     model = BPMF(rank=2, iterations=60, burn_in=20, time_levels="user:page,item:4", options=options)
     run = model.fit(np.column_stack([pairs, x, times])).run_
-    user, item = (run.vocabulary(kind).index_of(pairs[:9, k]) for k, kind in enumerate(("user", "item")))
+    user, item = (
+        run.vocabulary(kind).index_of(pairs[:9, k]) for k, kind in enumerate(("user", "item"))
+    )
     draws = [run.draw(number) for number in range(len(run.draws))]
-    w, h = (np.array([d.theta[kind][index] for d in draws]) for kind, index in (("user", user), ("item", item)))
+    w, h = (
+        np.array([d.theta[kind][index] for d in draws])
+        for kind, index in (("user", user), ("item", item))
+    )
     eta = (w[..., :2] * h[..., :2]).sum(axis=-1) + w[..., 2] + h[..., 2]
     variances = np.array([1 / d.tau + d.of_ratings(*np.zeros((2, 0), np.int32))[1] for d in draws])
     share = run.draw_weights

@@ -1,4 +1,6 @@
-"""Means of a factor's rows against biases of the other's: predictors stay, and so does the posterior."""
+"""Means of a factor's rows against biases of the other's: predictors stay, and so does the
+posterior.
+"""
 
 from pathlib import Path
 
@@ -30,7 +32,9 @@ def predictors(rows: dict[Factor, Float64]) -> Float64:
 
 
 def test_predictors_and_distances_from_means_stay(tmp_path: Path) -> None:
-    """What the likelihood and the priors of the factors' columns see is as before; means and biases are not."""
+    """What the likelihood and the priors of the factors' columns see is as before; means and biases
+    are not.
+    """
     data, sampler = write_planted(tmp_path / "r.h5"), Gibbs(GibbsConfig(), 0)
     target = factor_target(MPI.COMM_SELF, data, model=Model(K, exchanges=True), sampler=sampler)
     rng, parameters = np.random.default_rng(3), target.row_priors.parameters
@@ -48,7 +52,9 @@ def test_predictors_and_distances_from_means_stay(tmp_path: Path) -> None:
         assert np.abs(moved[:K]).min() > 0.01
         assert moved[K] == 0
         np.testing.assert_allclose(
-            after[factor][:, :K] - before[factor][:, :K], np.tile(moved[:K], (len(after[factor]), 1)), atol=1e-6
+            after[factor][:, :K] - before[factor][:, :K],
+            np.tile(moved[:K], (len(after[factor]), 1)),
+            atol=1e-6,
         )
 
 
@@ -57,28 +63,39 @@ def test_predictors_and_distances_from_means_stay(tmp_path: Path) -> None:
 def test_move_leaves_the_prior_as_it_is(dense: bool, intercept: bool) -> None:
     """Parameters drawn from the prior, moved, are still from it, whatever there is to exchange.
 
-    Only priors are in the law of the move. A term that is left out, or counted twice, gives scores of another variance,
-    or means that depend on the biases. 4,000 draws of 1 to 7 scores: Kolmogorov-Smirnov sees what is wrong by 5 %.
+    Only priors are in the law of the move. A term that is left out, or counted twice, gives scores
+    of another variance, or means that depend on the biases. 4,000 draws of 1 to 7 scores:
+    Kolmogorov-Smirnov sees what is wrong by 5 %.
     """
     kappa, bias_mean, rng = (2.0 if dense else 1.0), 0.4, np.random.default_rng(11)
-    scores: dict[str, list[Float64]] = {"means": [], "biases": [], "means along what biases fit": []}
+    scores: dict[str, list[Float64]] = {
+        "means": [],
+        "biases": [],
+        "means along what biases fit": [],
+    }
     scores |= {"intercept": []} if intercept else {}
     for _ in range(4000):
         rows, mean, precision, sums = {}, {}, {}, {}
         for factor, n in zip(Factor, SHAPE, strict=True):
             root = np.diag(rng.gamma(4, 0.5, K + 1) ** 0.5)
             root[1, 0] = 0.7 if dense else 0.0
-            root[K, K] *= 0.2 if factor == Factor.W else 3.0  # the first move is wide, the second well determined
+            root[K, K] *= (
+                0.2 if factor == Factor.W else 3.0
+            )  # the first move is wide, the second well determined
             full = root @ root.T
             precision[factor] = full if dense else np.diag(full)
-            mean[factor] = np.append(np.linalg.solve(root[:K, :K].T, rng.normal(size=K)) / kappa**0.5, bias_mean)
+            mean[factor] = np.append(
+                np.linalg.solve(root[:K, :K].T, rng.normal(size=K)) / kappa**0.5, bias_mean
+            )
             rows[factor] = mean[factor] + np.linalg.solve(root.T, rng.normal(size=(K + 1, n))).T
             centred = rows[factor] - np.append(np.zeros(K), bias_mean)
             sums[factor] = np.concatenate([centred.T @ centred, centred.sum(axis=0)[None]])
         given = Intercept(rng.normal(0, 0.5), 4.0) if intercept else None
         steps, biases = draw_translation(mean, precision, sums, SHAPE, kappa, rng, given)
         rows[Factor.W][:, K] += biases[Factor.W] - rows[Factor.W][:, :K] @ steps[Factor.H]
-        rows[Factor.H][:, K] += biases[Factor.H] - (rows[Factor.H][:, :K] + steps[Factor.H]) @ steps[Factor.W]
+        rows[Factor.H][:, K] += (
+            biases[Factor.H] - (rows[Factor.H][:, :K] + steps[Factor.H]) @ steps[Factor.W]
+        )
         if given is not None:
             scores["intercept"].append(np.array([2.0 * (given.value + sum(biases.values()))]))
         for factor, other in ((Factor.W, Factor.H), (Factor.H, Factor.W)):
@@ -88,6 +105,8 @@ def test_move_leaves_the_prior_as_it_is(dense: bool, intercept: bool) -> None:
             fit = (rows[other][:, K] - bias_mean) @ (rows[other][:, :K] + steps[other])
             scores["means"].append(standardised)
             scores["biases"].append((rows[factor][:, K] - bias_mean) * root[K, K])
-            scores["means along what biases fit"].append(np.array([standardised @ fit / np.linalg.norm(fit)]))
+            scores["means along what biases fit"].append(
+                np.array([standardised @ fit / np.linalg.norm(fit)])
+            )
     for values in scores.values():
         assert stats.kstest(np.concatenate(values), "norm").pvalue > 1e-4

@@ -1,4 +1,6 @@
-"""Owners, ranges and groups for every number of processes: a mistake here is a deadlock on a cluster."""
+"""Owners, ranges and groups for every number of processes: a mistake here is a deadlock on a
+cluster.
+"""
 
 from itertools import pairwise
 
@@ -10,11 +12,17 @@ from dsgmcmc.parallel import partition
 
 @pytest.mark.parametrize("grid", [1, 2, 5, 12, 24])
 def test_owner_is_the_inverse_of_blocks_of(grid: int) -> None:
-    """Every row block has one owner, ranges are contiguous, and no process has two blocks more than another."""
+    """Every row block has one owner, ranges are contiguous, and no process has two blocks more than
+    another.
+    """
     for size in range(1, grid + 1):
         ranges = [partition.blocks_of(rank, size, grid) for rank in range(size)]
         assert [b for blocks in ranges for b in blocks] == list(range(grid))
-        assert all(partition.owner(b, size, grid) == rank for rank, blocks in enumerate(ranges) for b in blocks)
+        assert all(
+            partition.owner(b, size, grid) == rank
+            for rank, blocks in enumerate(ranges)
+            for b in blocks
+        )
         lengths = [len(blocks) for blocks in ranges]
         assert min(lengths) >= 1
         assert max(lengths) - min(lengths) <= 1
@@ -26,8 +34,14 @@ def test_every_block_that_is_sent_is_received(grid: int) -> None:
     for size in range(1, grid + 1):
         for part, after in np.ndindex(grid, grid):
             routes = [partition.route(rank, size, grid, part, after) for rank in range(size)]
-            sent = {(rank, to, c) for rank, way in enumerate(routes) for c, to in way.departing.items()}
-            received = {(source, rank, c) for rank, way in enumerate(routes) for c, source in way.arriving.items()}
+            sent = {
+                (rank, to, c) for rank, way in enumerate(routes) for c, to in way.departing.items()
+            }
+            received = {
+                (source, rank, c)
+                for rank, way in enumerate(routes)
+                for c, source in way.arriving.items()
+            }
             assert sent == received
             for rank, way in enumerate(routes):
                 stays = [partition.column_of(b, part, grid) not in way.departing for b in way.order]
@@ -37,7 +51,9 @@ def test_every_block_that_is_sent_is_received(grid: int) -> None:
 
 @pytest.mark.parametrize("counts", ["equal", "skewed", "empty tail", "one giant", "none"])
 def test_block_bounds_are_non_empty_and_balanced(counts: str) -> None:
-    """Ranges cover all entities in order and differ from equal shares by no more than one entity's ratings."""
+    """Ranges cover all entities in order and differ from equal shares by no more than one entity's
+    ratings.
+    """
     rng = np.random.default_rng(0)
     for n in (1, 2, 3, 7, 20, 61):
         per_entity = {
@@ -61,7 +77,9 @@ def test_block_bounds_are_non_empty_and_balanced(counts: str) -> None:
 
 
 def test_chain_groups_are_contiguous_and_share_the_chains() -> None:
-    """min(P, C) groups of contiguous processes, sizes differing by one; each chain is run by exactly one."""
+    """min(P, C) groups of contiguous processes, sizes differing by one; each chain is run by
+    exactly one.
+    """
     for size in range(1, 17):
         for chains in range(1, 17):
             answers = [partition.chain_group(rank, size, chains) for rank in range(size)]
@@ -80,7 +98,9 @@ def test_chain_groups_are_contiguous_and_share_the_chains() -> None:
 @pytest.mark.parametrize("width", [1, 3, 2252, 700_000])
 @pytest.mark.parametrize("size", [2, 3, 1024])
 def test_slices_are_a_sum_and_cost_no_more_than_one(size: int, width: int) -> None:
-    """Every element has one process, none adds two slices or a single column; several slices cost less than one."""
+    """Every element has one process, none adds two slices or a single column; several slices cost
+    less than one.
+    """
     slices = partition.slices_of(width, size, size)
     assert slices[0].process == slices[0].begin == 0
     assert slices[-1].end == width

@@ -12,7 +12,9 @@ SIZES = (50, 10, 25, 15)
 
 
 def test_shuffled_visits_every_part_once_a_sweep() -> None:
-    """Every sweep is a permutation, and all orders occur equally often: no part follows another more often."""
+    """Every sweep is a permutation, and all orders occur equally often: no part follows another
+    more often.
+    """
     sweeps = 6000
     schedule = Schedule("shuffled", SIZES[:3], seed=1, chain=0)
     orders = [tuple(schedule.part(3 * sweep + k) for k in range(3)) for sweep in range(sweeps)]
@@ -24,7 +26,9 @@ def test_shuffled_visits_every_part_once_a_sweep() -> None:
 
 
 def test_random_visits_parts_in_proportion_to_their_size() -> None:
-    """Frequencies are |part| / N, and the next part does not depend on the last: the gradient is unbiased."""
+    """Frequencies are |part| / N, and the next part does not depend on the last: the gradient is
+    unbiased.
+    """
     n = 20000
     schedule = Schedule("random", SIZES, seed=2, chain=0)
     parts = np.array([schedule.part(iteration) for iteration in range(n)])
@@ -68,7 +72,9 @@ def test_constant_step_with_another_step_for_burn_in() -> None:
 def test_warm_up_rises_linearly_over_its_sweeps() -> None:
     """The step rises from a tenth to the full step, by sweeps and not by iterations."""
     steps = RisingStep(step_size=10.0, warm_up=2)
-    assert [steps.step(i, grid=2, burn_in=0) for i in range(6)] == pytest.approx([1.0, 3.25, 5.5, 7.75, 10.0, 10.0])
+    assert [steps.step(i, grid=2, burn_in=0) for i in range(6)] == pytest.approx(
+        [1.0, 3.25, 5.5, 7.75, 10.0, 10.0]
+    )
 
 
 def test_polynomial_decay() -> None:

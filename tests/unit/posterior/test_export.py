@@ -22,7 +22,9 @@ def test_parquet_has_moments_or_draws_by_name(finished, tmp_path):
     assert len(rows) == 2 * (len(run.users) + len(run.items))
     columns = rows.filter(f"{name} AND chain = 1").fetchnumpy()
     assert columns["bias"] == pytest.approx(run.moments[1].mean["item"][row, 3])
-    assert columns["factor_2_sd"] ** 2 == pytest.approx(run.moments[1].variance["item"][row, 1], rel=1e-5)
+    assert columns["factor_2_sd"] ** 2 == pytest.approx(
+        run.moments[1].variance["item"][row, 1], rel=1e-5
+    )
     rows = duckdb.read_parquet(str(tmp_path / "True.parquet"))
     assert len(rows) == len(run.draws) * (len(run.users) + len(run.items))
     columns = rows.filter(f"{name} AND chain = {chain} AND iteration = {iteration}").fetchnumpy()
@@ -30,20 +32,30 @@ def test_parquet_has_moments_or_draws_by_name(finished, tmp_path):
 
 
 def test_netcdf_is_arviz_schema(finished, tmp_path):
-    """Groups, dimensions and coordinates are those of ArviZ, and the predictions are those of the run."""
+    """Groups, dimensions and coordinates are those of ArviZ, and the predictions are those of the
+    run.
+    """
     run, out = finished.open(), tmp_path / "run.nc"
     export(run, out)
     with xarray.open_datatree(out, engine="h5netcdf") as tree:
-        assert {"/posterior", "/sample_stats", "/observed_data", "/constant_data"} <= set(tree.groups)
+        assert {"/posterior", "/sample_stats", "/observed_data", "/constant_data"} <= set(
+            tree.groups
+        )
         posterior = tree["posterior"]
         assert posterior["tau"].dims == tree["sample_stats"]["weight"].dims == ("chain", "draw")
         assert posterior["prediction"].dims == ("chain", "draw", "pair")
         pairs = posterior["pair"].values
-        np.testing.assert_allclose(tree["observed_data"]["rating"].values, predict_test(run).rating[pairs])
+        np.testing.assert_allclose(
+            tree["observed_data"]["rating"].values, predict_test(run).rating[pairs]
+        )
         mean = posterior["prediction"].mean(("chain", "draw")).values
         np.testing.assert_allclose(mean, predict_test(run).mean[pairs], atol=1e-4)
-        assert {"user_mean", "item_precision"} <= set(tree["columns"]), "columns rotate: no diagnostics are for them"
-        assert all(float(values.std()) > 0 and "column" not in values.dims for values in posterior.values())
+        assert {"user_mean", "item_precision"} <= set(tree["columns"]), (
+            "columns rotate: no diagnostics are for them"
+        )
+        assert all(
+            float(values.std()) > 0 and "column" not in values.dims for values in posterior.values()
+        )
         users = run.users.ids[run.test_pairs()[0][pairs]]
         assert tree["constant_data"]["user"].values.tolist() == users.tolist()
         assert list(arviz_stats.summary(tree, var_names=["tau"]).index) == ["tau"]
@@ -58,7 +70,9 @@ def test_netcdf_is_arviz_schema(finished, tmp_path):
         ("no/folder/run.nc", {}, "does not exist"),
     ],
 )
-def test_an_export_that_cannot_be_is_refused_and_leaves_nothing(finished, tmp_path, name, options, message):
+def test_an_export_that_cannot_be_is_refused_and_leaves_nothing(
+    finished, tmp_path, name, options, message
+):
     """No partial file is left, and a file of the user stays as it is."""
     (tmp_path / "taken.nc").write_text("mine")
     with pytest.raises(InputError, match=message):

@@ -17,22 +17,29 @@ class Pattern(Rated):
 
 @pytest.mark.parametrize("most", [4096, 9])
 def test_every_item_is_regressed_on_all_others(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    """Exposure is that of ridge regressions, one of every item, and of the items with the most ratings if too many.
+    """Exposure is that of ridge regressions, one of every item, and of the items with the most
+    ratings if too many.
 
     The last user has no ratings.
     """
     rng = np.random.default_rng(0)
     taste = np.arange(300)[:, None] % 2 == np.arange(25) % 2
-    pattern = (rng.random((300, 25)) < np.where(taste, 0.5, 0.05) * np.linspace(0, 1, 25)).astype(float)
+    pattern = (rng.random((300, 25)) < np.where(taste, 0.5, 0.05) * np.linspace(0, 1, 25)).astype(
+        float
+    )
     monkeypatch.setattr("dsgmcmc.posterior.exposure.MAX_ITEMS", most)
     some = np.sort(np.argsort(-pattern.mean(axis=0), kind="stable")[:most])
     scores = np.zeros((301, 25))
     for j in some:
         x = pattern[:, np.setdiff1d(some, j)]
-        scores[:-1, j] = x @ np.linalg.solve(x.T @ x + PENALTY * np.eye(x.shape[1]), x.T @ pattern[:, j])
+        scores[:-1, j] = x @ np.linalg.solve(
+            x.T @ x + PENALTY * np.eye(x.shape[1]), x.T @ pattern[:, j]
+        )
     expected = np.maximum(scores, FLOOR * pattern.mean(axis=0)) ** POWER
     users = [np.flatnonzero(row).astype(np.int32) for row in pattern]
-    exposure = Exposure.of_ratings(Pattern(pattern), pattern.mean(axis=0)).of([*users, np.zeros(0, np.int32)])
+    exposure = Exposure.of_ratings(Pattern(pattern), pattern.mean(axis=0)).of(
+        [*users, np.zeros(0, np.int32)]
+    )
     np.testing.assert_allclose(exposure, expected, rtol=1e-4, atol=1e-7)
 
 

@@ -1,4 +1,6 @@
-"""New rows: against the conditional law written out by quadrature-free algebra, and against training with them."""
+"""New rows: against the conditional law written out by quadrature-free algebra, and against
+training with them.
+"""
 
 import numpy as np
 import pytest
@@ -22,7 +24,13 @@ def run(finished):
 def fold(run, kind: str = "user") -> FoldIn:
     """Two new rows, the first with three ratings and the second with one."""
     vocabulary = Vocabulary(kind, np.array([-1, -2], np.int64))
-    return FoldIn(run, vocabulary, np.array([1, 0, 0, 0]), np.int32([2, 0, 5, 7]), np.array([3.0, 4.5, 2.0, 5.0]))
+    return FoldIn(
+        run,
+        vocabulary,
+        np.array([1, 0, 0, 0]),
+        np.int32([2, 0, 5, 7]),
+        np.array([3.0, 4.5, 2.0, 5.0]),
+    )
 
 
 def check_distribution(run, kind, number, prior_mean):
@@ -47,7 +55,9 @@ def test_the_law_of_a_new_row_is_the_conditional_given_a_draw(run, kind):
 
 
 def test_a_new_row_has_the_implicit_features_of_what_it_rated(tmp_path):
-    """The implicit features of rated items shift the prior mean; without ratings the prior is wider."""
+    """The implicit features of rated items shift the prior mean; without ratings the prior is
+    wider.
+    """
     run = make_run(tmp_path, iterations=50, implicit_features="both").open()
     for kind in KINDS:
 
@@ -75,7 +85,9 @@ def test_predictions_of_new_rows_carry_their_uncertainty(run):
             h = run.draw(number).theta["item"][4]
             values.append(run.mean + w[:, :3] @ h[:3] + w[:, 3] + h[3])
         values = np.concatenate(values)
-        assert predicted.mean[which] == pytest.approx(values.mean(), abs=5 * values.std() / np.sqrt(len(values)))
+        assert predicted.mean[which] == pytest.approx(
+            values.mean(), abs=5 * values.std() / np.sqrt(len(values))
+        )
         assert predicted.sd[which] == pytest.approx(values.std(), rel=0.03)
         assert predicted.low[which] == pytest.approx(np.quantile(values, 0.05), abs=0.06)
     known = Predictor(run, PredictOptions(of_mean=True))(users[2:], items[2:])
@@ -83,7 +95,9 @@ def test_predictions_of_new_rows_carry_their_uncertainty(run):
 
 
 def test_thompson_sampling_draws_the_rows_of_new_users(run):
-    """The scores of an item vary over seeds as its predictor does, with the uncertainty of the user's row."""
+    """The scores of an item vary over seeds as its predictor does, with the uncertainty of the
+    user's row.
+    """
     folded, n = fold(run), len(run.users)
     user, items = np.int32([n + 1]), np.arange(len(run.items), dtype=np.int32)
     scores = np.full((200, len(items)), np.nan)
@@ -91,7 +105,9 @@ def test_thompson_sampling_draws_the_rows_of_new_users(run):
         ranking = Ranking(len(items), "thompson", seed=seed, include_rated=True)
         _, of_seed, score = next(iter(recommend(run, user, ranking, newcomers=folded)))
         scores[seed, of_seed] = score
-    values = Predictor(run, PredictOptions(of_mean=True), folded)(np.repeat(user, len(items)), items)
+    values = Predictor(run, PredictOptions(of_mean=True), folded)(
+        np.repeat(user, len(items)), items
+    )
     assert np.abs((scores.mean(axis=0) - values.mean) / (values.sd / np.sqrt(200))).max() < 5
     assert np.abs(scores.std(axis=0) / values.sd - 1).max() < 0.35
 
@@ -105,18 +121,25 @@ def test_own_noise_of_new_users_is_inferred(tmp_path):
     rows, others = np.repeat([0, 1], 30), np.tile(items, 2)
     vocabulary = Vocabulary("user", np.array([-1, -2], np.int64))
     folded = FoldIn(run, vocabulary, rows, others, np.concatenate([steady, wild]))
-    noise = np.mean([folded.rows(number, np.array([0, 1])).noise for number in range(len(run.draws))], axis=0)
+    noise = np.mean(
+        [folded.rows(number, np.array([0, 1])).noise for number in range(len(run.draws))], axis=0
+    )
     assert noise[1] > 3 * noise[0]
 
 
 @pytest.mark.parametrize("kind", ["user", "item"])
 def test_a_known_row_is_worked_out_from_its_old_and_its_new_ratings(run, kind):
-    """A known row has its old ratings, of which one is replaced, and a new one; an unknown name is left out."""
+    """A known row has its old ratings, of which one is replaced, and a new one; an unknown name is
+    left out.
+    """
     other, row = OTHER[kind], 3
     with run.open_ratings() as ratings:
         _, rated, known = training_ratings(ratings, kind, np.int32([row]))
     other_one = int(np.setdiff1d(np.arange(len(run.vocabulary(other))), rated)[0])
-    names, rated_names = np.full(3, run.vocabulary(kind).ids[row]), run.vocabulary(other).ids[[rated[0], other_one]]
+    names, rated_names = (
+        np.full(3, run.vocabulary(kind).ids[row]),
+        run.vocabulary(other).ids[[rated[0], other_one]],
+    )
     new = NewRatings(kind, names, np.append(rated_names, -77), np.array([1.0, 5.0, 3.0]), {})
     folded, notes = fold_in(run, new)
     assert notes == [f"1 rating(s) left out: one {other} is unknown to the run: -77"]

@@ -1,4 +1,6 @@
-"""Rows with features: new ones against their conditional distribution in NumPy, and the importance of features."""
+"""Rows with features: new ones against their conditional distribution in NumPy, and the importance
+of features.
+"""
 
 import pickle
 from pathlib import Path
@@ -25,7 +27,9 @@ USERS, ITEMS = 44, 14
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Run:
-    """A run on ratings that `job` moves, of users with a job, an age, and what they like, and of items with genres."""
+    """A run on ratings that `job` moves, of users with a job, an age, and what they like, and of
+    items with genres.
+    """
     folder = tmp_path_factory.mktemp("described")
     rng = np.random.default_rng(0)
     job, age = rng.integers(0, 2, USERS), rng.normal(40, 9, USERS).round(1)
@@ -33,12 +37,31 @@ def run(tmp_path_factory) -> Run:
     lines = [f"{u},{'ab'[job[u]]},{age[u]},{likes[u]},same" for u in range(USERS)]
     (folder / "users.csv").write_text("\n".join(["user,job,age,likes,note", *lines]) + "\n")
     genres = [("x", "y|z", "x|z")[i % 3] for i in range(ITEMS)]
-    (folder / "items.csv").write_text("item,genres\n" + "".join(f"{i},{genres[i]}\n" for i in range(ITEMS)))
-    rows = [(u, i, 3 + 0.8 * (2 * job[u] - 1) + rng.normal(0, 0.3)) for u in range(40) for i in range(12)]
-    (folder / "r.csv").write_text("user,item,rating\n" + "".join(f"{u},{i},{x:.3f}\n" for u, i, x in rows))
-    described = {"user": Description(folder / "users.csv"), "item": Description(folder / "items.csv")}
-    prepare_ratings([str(folder / "r.csv")], folder / "r.h5", described=described, test_fraction=0.0)
-    settings = {"rank": 2, "grid": 2, "iterations": 150, "burn_in": 60, "sampler": {"name": "baoab", "step_size": 0.2}}
+    (folder / "items.csv").write_text(
+        "item,genres\n" + "".join(f"{i},{genres[i]}\n" for i in range(ITEMS))
+    )
+    rows = [
+        (u, i, 3 + 0.8 * (2 * job[u] - 1) + rng.normal(0, 0.3))
+        for u in range(40)
+        for i in range(12)
+    ]
+    (folder / "r.csv").write_text(
+        "user,item,rating\n" + "".join(f"{u},{i},{x:.3f}\n" for u, i, x in rows)
+    )
+    described = {
+        "user": Description(folder / "users.csv"),
+        "item": Description(folder / "items.csv"),
+    }
+    prepare_ratings(
+        [str(folder / "r.csv")], folder / "r.h5", described=described, test_fraction=0.0
+    )
+    settings = {
+        "rank": 2,
+        "grid": 2,
+        "iterations": 150,
+        "burn_in": 60,
+        "sampler": {"name": "baoab", "step_size": 0.2},
+    }
     assert sample(MPI.COMM_SELF, folder / "r.h5", folder / "run", **settings) == 0
     return Run(folder / "run")
 
@@ -51,7 +74,9 @@ def described_by(run: Run, kind: str, folder: Path, text: str, **more: object):
 
 def centred_by_hand(run: Run, kind: str) -> tuple[np.ndarray, dict[str, float]]:
     """Return the means of the features over all rows of the file, and the mean and sd of ages."""
-    lines = [line.split(",") for line in (run.path.parent / f"{kind}s.csv").read_text().splitlines()[1:]]
+    lines = [
+        line.split(",") for line in (run.path.parent / f"{kind}s.csv").read_text().splitlines()[1:]
+    ]
     if kind == "item":
         sets = [set(line[1].split("|")) for line in lines]
         return np.array([np.mean([atom in genres for genres in sets]) for atom in "xyz"]), {}
@@ -62,7 +87,9 @@ def centred_by_hand(run: Run, kind: str) -> tuple[np.ndarray, dict[str, float]]:
     return np.array(means), {"mean": ages.mean(), "sd": ages.std()}
 
 
-def expected(run: Run, kind: str, number: int, x: np.ndarray, others: list[int], values: list[float]):
+def expected(
+    run: Run, kind: str, number: int, x: np.ndarray, others: list[int], values: list[float]
+):
     """Return mean and covariance of a row with centred features x, given its ratings."""
     draw = run.draw(number)
     mean = draw.prior[kind].mean + x @ draw.shared[f"{kind}.features.effects"]
@@ -99,7 +126,9 @@ def test_the_law_of_a_new_row_with_features(run, tmp_path, kind, n):
 
 
 def test_unknown_features_have_no_effect(run, tmp_path):
-    """Unknown categories and empty cells have no effect, and a row of these alone has the prior mean."""
+    """Unknown categories and empty cells have no effect, and a row of these alone has the prior
+    mean.
+    """
     text = "user,job,age,likes\n901,astronaut,,NaN\n902,b,,rock|polka\n903,b,,rock\n"
     described = described_by(run, "user", tmp_path, text)
     folded, _ = folded_by(run, "user", [], described)
@@ -137,8 +166,14 @@ def test_a_known_row_keeps_old_ratings_and_features(run, tmp_path, new):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("user,job,age\n9,a,3\n", "new.csv has the columns job, age, but .* made from the columns job, age, likes"),
-        ("user,job,age,likes\n9,a,old,rock\n", "line 2: the number age is 'old'; correct it, leave the cell"),
+        (
+            "user,job,age\n9,a,3\n",
+            "new.csv has the columns job, age, but .* made from the columns job, age, likes",
+        ),
+        (
+            "user,job,age,likes\n9,a,old,rock\n",
+            "line 2: the number age is 'old'; correct it, leave the cell",
+        ),
         ("user,job,age,likes\nx9,a,3,rock\n", "the users of the run are integers, unlike 'x9'"),
     ],
 )
@@ -149,7 +184,9 @@ def test_bad_features_are_refused(run, tmp_path, text, message):
 
 
 def test_features_from_python(run):
-    """Features with ratings at once or later, by `fold_in` or `update`, and in a pickle give the same predictions."""
+    """Features with ratings at once or later, by `fold_in` or `update`, and in a pickle give the
+    same predictions.
+    """
     model = open_model(run.path)
     tastes = {"job": ["b", "a"], "age": [52.5, np.nan], "likes": [["rock", "jazz"], []]}
     frame = pd.DataFrame(tastes, index=pd.Index([901, 902], name="user"))
@@ -170,7 +207,8 @@ def test_features_from_python(run):
 def test_importance_of_features(run: Run) -> None:
     """The column that moves ratings comes first, and effects have intervals and decreasing sizes.
 
-    The share of an effect in the bias is not identified here: the factors of items that are alike serve as well.
+    The share of an effect in the bias is not identified here: the factors of items that are alike
+    serve as well.
     """
     groups, effects, *_ = importance(run).values()
     assert groups[0].name == "job"
@@ -183,8 +221,14 @@ def test_importance_of_features(run: Run) -> None:
 
 
 def test_a_group_explains_the_mean_square_of_its_part() -> None:
-    """The mean is over rows and columns, each column in units of its own precision; so in a dense metric."""
-    rng, groups, precision = np.random.default_rng(5), np.array([0, 0, 1, 1, 1]), np.diag([1.0, 2.0, 4.0])
+    """The mean is over rows and columns, each column in units of its own precision; so in a dense
+    metric.
+    """
+    rng, groups, precision = (
+        np.random.default_rng(5),
+        np.array([0, 0, 1, 1, 1]),
+        np.diag([1.0, 2.0, 4.0]),
+    )
     x, effects = rng.normal(size=(23, 5)), rng.normal(size=(5, 3))
     squares = explained(effects, x.T @ x / 23, groups, precision)
     for g in (0, 1):

@@ -1,7 +1,8 @@
-"""New rows where ratings are of levels, or counts: drawn rows against the prior's own draws, weighed by the likelihood.
+"""New rows where ratings are of levels, or counts: drawn rows against the prior's own draws,
+weighed by the likelihood.
 
-The reference knows neither modes nor slices: 200,000 rows are drawn from the prior of a saved draw and weighed by the
-probability of the new ratings, written down with SciPy.
+The reference knows neither modes nor slices: 200,000 rows are drawn from the prior of a saved draw
+and weighed by the probability of the new ratings, written down with SciPy.
 """
 
 from typing import Any
@@ -34,11 +35,15 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module", params=CASES, ids=str)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run on stars from 1 to 5; after the usual 120 sweeps rows and scales have not converged."""
-    return make_run(tmp_path_factory.mktemp("run"), stars=True, iterations=400, **CASES[request.param]).open()
+    return make_run(
+        tmp_path_factory.mktemp("run"), stars=True, iterations=400, **CASES[request.param]
+    ).open()
 
 
 def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the prior with their log scales and log gaps (n, D + m), and their weights, which sum to 1."""
+    """Rows of the prior with their log scales and log gaps (n, D + m), and their weights, which sum
+    to 1.
+    """
     rng, draw = np.random.default_rng(0), run.draw(number)
     prior, other = draw.prior[kind], OTHER[kind]
     theta = rng.multivariate_normal(np.zeros(len(prior.mean)), prior.covariance, REFERENCE)
@@ -46,10 +51,14 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray]
     s, d = np.ones(REFERENCE), np.zeros((REFERENCE, 0))
     if kind == "user" and run.config.thresholds == "user":
         precision = draw.shared["thresholds.precision"]
-        d = MAX_DEVIATION * np.tanh(rng.normal(0, precision**-0.5, (REFERENCE, len(precision))) / MAX_DEVIATION)
+        d = MAX_DEVIATION * np.tanh(
+            rng.normal(0, precision**-0.5, (REFERENCE, len(precision))) / MAX_DEVIATION
+        )
     if run.config.noise == "both":
         bound = run.config.law.scale_bound
-        s = np.exp(bound * np.tanh(rng.normal(0, draw.shared[f"{kind}.scales"] ** -0.5, REFERENCE) / bound))
+        s = np.exp(
+            bound * np.tanh(rng.normal(0, draw.shared[f"{kind}.scales"] ** -0.5, REFERENCE) / bound)
+        )
     k, log_weight = run.config.rank, np.zeros(REFERENCE)
     for j, x in zip(OTHERS, VALUES, strict=True):
         h = draw.theta[other][j].astype(float)
@@ -63,8 +72,15 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray]
             scale = (draw.tau * s * draw.noise_scale[other][j]) ** -0.5
             log_weight += stats.t.logpdf(x - run.mean, draw.shared["nu"][0], eta, scale)
             continue
-        inner = draw.thresholds if draw.user_thresholds is None or kind == "user" else draw.user_thresholds[j]
-        cuts, scale = of_gaps(inner, d if d.shape[1] else np.zeros((1, 3))), s * draw.noise_scale[other][j]
+        inner = (
+            draw.thresholds
+            if draw.user_thresholds is None or kind == "user"
+            else draw.user_thresholds[j]
+        )
+        cuts, scale = (
+            of_gaps(inner, d if d.shape[1] else np.zeros((1, 3))),
+            s * draw.noise_scale[other][j],
+        )
         p = expit(scale * (cuts[:, int(x)] - eta)) - expit(scale * (cuts[:, int(x) - 1] - eta))
         log_weight += np.log(np.maximum(p, 1e-300))
     weight = np.exp(log_weight - log_weight.max())
@@ -72,7 +88,9 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray]
 
 
 def of_gaps(thresholds: np.ndarray, d: np.ndarray) -> np.ndarray:
-    """The four thresholds, of which the third stays, between the ends, (n, 6); d changes the logarithms of the gaps."""
+    """The four thresholds, of which the third stays, between the ends, (n, 6); d changes the
+    logarithms of the gaps.
+    """
     up = np.pad(np.cumsum(np.diff(thresholds) * np.exp(d), axis=1), ((0, 0), (1, 0)))
     inner = thresholds[2] + up - up[:, 2:3]
     return np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (-np.inf, np.inf)))
@@ -80,23 +98,33 @@ def of_gaps(thresholds: np.ndarray, d: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["user", "item"])
 def test_a_drawn_row_has_the_conditional_law(run: Run, kind: str) -> None:
-    """Drawn rows, log scales and log gaps have the means and sds of the reference, to four standard errors."""
+    """Drawn rows, log scales and log gaps have the means and sds of the reference, to four standard
+    errors.
+    """
     if kind == "item" and run.config.thresholds == "shared":
         pytest.skip("the same as for users")
     number = len(run.draws) - 1
     expected, weight = reference(run, number, kind)
     names = Vocabulary(kind, np.arange(-SEEDS, 0))
-    repeated = np.repeat(np.arange(SEEDS), len(OTHERS)), np.tile(OTHERS, SEEDS), np.tile(VALUES, SEEDS)
+    repeated = (
+        np.repeat(np.arange(SEEDS), len(OTHERS)),
+        np.tile(OTHERS, SEEDS),
+        np.tile(VALUES, SEEDS),
+    )
     law = FoldIn(run, names, *repeated).rows(number, np.arange(SEEDS))
     assert not law.covariance.any()
     drawn = np.column_stack([law.mean, -np.log(law.noise)])
     if law.cuts is not None:
-        drawn = np.column_stack([drawn, np.log(np.diff(law.cuts) / np.diff(run.draw(number).thresholds))])
+        drawn = np.column_stack(
+            [drawn, np.log(np.diff(law.cuts) / np.diff(run.draw(number).thresholds))]
+        )
     error = np.sqrt(1 / SEEDS + (weight**2).sum())
     mean = weight @ expected
     sd = np.sqrt(weight @ (expected - mean) ** 2)
     assert (np.abs(np.mean(drawn, axis=0) - mean) <= 4 * sd * error).all()
-    assert (np.abs(np.std(drawn, axis=0) - sd) <= 4 * sd * error).all()  # tails: 1 / sqrt(2) of this for a normal law
+    assert (
+        np.abs(np.std(drawn, axis=0) - sd) <= 4 * sd * error
+    ).all()  # tails: 1 / sqrt(2) of this for a normal law
 
 
 def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
@@ -108,20 +136,26 @@ def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
     assert not notes
     n = len(run.users)
     users = np.repeat(np.int32([n, n + 1]), len(run.items))
-    predicted = Predictor(run, PredictOptions(), folded)(users, np.tile(np.arange(len(run.items), dtype=np.int32), 2))
+    predicted = Predictor(run, PredictOptions(), folded)(
+        users, np.tile(np.arange(len(run.items), dtype=np.int32), 2)
+    )
     high, low = predicted.mean.reshape(2, -1)  # -2 comes first
     assert (high > low + 0.5)[[0, 2, 3, 5]].all()
     ((_, items, _),) = recommend(run, np.int32([n]), Ranking(3, "mean"), newcomers=folded)
     assert len(items) == 3
     if run.config.thresholds == "user":
         cuts = folded.rows(0, np.array([0, 1])).cuts
-        mixture = Predictor(run, PredictOptions(), folded).draws(np.int32([n + 1, 3, -1]), np.int32([4, 4, 4]))
+        mixture = Predictor(run, PredictOptions(), folded).draws(
+            np.int32([n + 1, 3, -1]), np.int32([4, 4, 4])
+        )
         draw, used = run.draw(0), mixture.thresholds[0][mixture.owner]
         np.testing.assert_allclose(used, [cuts[1], draw.user_thresholds[3], draw.thresholds])
 
 
 def test_a_rating_that_is_no_count_is_refused(run: Run) -> None:
-    """Ratings of a new row must be counts under a law of counts; a law of levels takes the next level."""
+    """Ratings of a new row must be counts under a law of counts; a law of levels takes the next
+    level.
+    """
     n = run.users.ids[:1]
     for wrong in (-1.0, 2.5):
         new = NewRatings("item", np.array([-1]), n, np.array([wrong]), {})

@@ -1,4 +1,6 @@
-"""Runs that are being sampled or were killed: their draws serve, and messages say what is not there yet."""
+"""Runs that are being sampled or were killed: their draws serve, and messages say what is not there
+yet.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -58,7 +60,9 @@ def test_the_draws_of_a_killed_run_serve_as_those_of_one_that_ended(tmp_path: Pa
     ended, left = one.open(), Run(killed(one.path, tmp_path / "killed"))
     assert (left.unfinished, left.draws) == (True, ended.draws)
     pairs = ended.test_pairs()
-    for values, expected in zip(*(Predictor(run, PredictOptions())(*pairs) for run in (left, ended)), strict=True):
+    for values, expected in zip(
+        *(Predictor(run, PredictOptions())(*pairs) for run in (left, ended)), strict=True
+    ):
         assert np.array_equal(values, expected)
 
 
@@ -80,7 +84,9 @@ def test_a_chain_without_draws_is_left_out(under_way: Path) -> None:
     assert Run(under_way).chains == [0]
 
 
-def test_a_posterior_stands_until_a_checkpoint_has_later_draws(under_way: Path, finished: Made) -> None:
+def test_a_posterior_stands_until_a_checkpoint_has_later_draws(
+    under_way: Path, finished: Made
+) -> None:
     """The posterior of a run that goes on serves until a checkpoint has later draws."""
     shutil.copytree(finished.path / "posterior", under_way / "posterior")
     assert not Run(under_way).unfinished
@@ -111,11 +117,15 @@ def test_a_run_that_is_sampled_says_what_there_will_be(tmp_path: Path) -> None:
     words = "at iteration 60 of 60"
     with (
         sampled(path),
-        pytest.raises(InputError, match=rf"no posterior yet: it is being sampled: {words}; the first draw is made at"),
+        pytest.raises(
+            InputError,
+            match=rf"no posterior yet: it is being sampled: {words}; the first draw is made at",
+        ),
     ):
         Run(path)
     with pytest.raises(
-        InputError, match=rf"no posterior yet: it is not finished: its last job ended {words}.*--resume"
+        InputError,
+        match=rf"no posterior yet: it is not finished: its last job ended {words}.*--resume",
     ):
         Run(path)
 

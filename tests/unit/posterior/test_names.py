@@ -40,7 +40,9 @@ def test_unknown_names_are_refused_or_marked():
     names = Vocabulary("user", np.array([1, 2], np.int64))
     wanted = [9, 1, 9, 8, 7, 6, 5, 4]
     assert names.index_of(wanted).tolist() == [-1, 0, -1, -1, -1, -1, -1, -1]
-    with pytest.raises(InputError, match=r"^6 users are unknown to the run: 9, 8, 7, 6, 5, \.\.\.$"):
+    with pytest.raises(
+        InputError, match=r"^6 users are unknown to the run: 9, 8, 7, 6, 5, \.\.\.$"
+    ):
         names.index_of(np.array(wanted), refuse=True)
     with pytest.raises(InputError, match=r"^one item is unknown to the run: b$"):
         Vocabulary("item", np.array(["a"], dtype=object)).index_of(["a", "b"], refuse=True)
@@ -53,7 +55,9 @@ def test_a_run_knows_its_users_items_and_test_pairs(finished):
     assert sorted(run.users.ids.tolist()) == sorted({u for u, _ in rated})
     assert sorted(run.items.ids.tolist()) == sorted({i for _, i in rated})
     test_users, test_items = run.test_pairs()
-    test = list(zip(run.users.ids[test_users].tolist(), run.items.ids[test_items].tolist(), strict=True))
+    test = list(
+        zip(run.users.ids[test_users].tolist(), run.items.ids[test_items].tolist(), strict=True)
+    )
     np.testing.assert_allclose([rated[pair] for pair in test], predict_test(run).rating, rtol=1e-6)
     for kind, ids, side in (("user", run.users.ids, 0), ("item", run.items.ids, 1)):
         training = [pair[side] for pair in rated if pair not in set(test)]

@@ -1,4 +1,6 @@
-"""Predictive distributions and probabilities of levels, against the mixture over draws written out in NumPy."""
+"""Predictive distributions and probabilities of levels, against the mixture over draws written out
+in NumPy.
+"""
 
 import numpy as np
 import pytest
@@ -15,8 +17,18 @@ from dsgmcmc.posterior.run import Run
 
 CASES = {
     "plain": {},
-    "transposed, own noise": {"users": 18, "items": 40, "strings": True, "noise": "both", "chains": 2},
-    "no biases, dense prior": {"biases": False, "prior": "normal-wishart", "sampler": {"name": "psgld"}}
+    "transposed, own noise": {
+        "users": 18,
+        "items": 40,
+        "strings": True,
+        "noise": "both",
+        "chains": 2,
+    },
+    "no biases, dense prior": {
+        "biases": False,
+        "prior": "normal-wishart",
+        "sampler": {"name": "psgld"},
+    }
     | {"iterations": 400, "burn_in": 160, "thin": 6},
     "biases only": {"rank": 0, "noise": "both", "sampler": {"name": "gibbs"}},
 }
@@ -29,7 +41,11 @@ def finished(request, tmp_path_factory) -> Made:
 
 def predictors(run: Run, draw: Draw, users: np.ndarray, items: np.ndarray) -> np.ndarray:
     """W_i . H_j + a_i + b_j of pairs at a draw."""
-    w, h, k = draw.theta["user"][users].astype(float), draw.theta["item"][items].astype(float), run.config.rank
+    w, h, k = (
+        draw.theta["user"][users].astype(float),
+        draw.theta["item"][items].astype(float),
+        run.config.rank,
+    )
     return (w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k:].sum(axis=1) + h[:, k:].sum(axis=1)
 
 
@@ -47,7 +63,9 @@ def test_a_new_rating_is_the_mixture_over_draws(finished):
     """Mean, sd and quantiles are those of the mixture sum_d w_d N(c_d, v_d)."""
     run = finished.run
     rng = np.random.default_rng(0)
-    users, items = (rng.integers(0, n, 30).astype(np.int32) for n in (len(run.users), len(run.items)))
+    users, items = (
+        rng.integers(0, n, 30).astype(np.int32) for n in (len(run.users), len(run.items))
+    )
     predicted = Predictor(run, PredictOptions(interval=0.98))(users, items)
     weights = run.draw_weights
     assert weights.sum() == pytest.approx(1)
@@ -62,7 +80,9 @@ def test_a_new_rating_is_the_mixture_over_draws(finished):
 def test_of_the_mean_leaves_out_the_noise(finished):
     """The predictor alone has the sd and the quantiles of the draws."""
     run = finished.run
-    predicted = Predictor(run, PredictOptions(of_mean=True, interval=0.5))(np.int32([4]), np.int32([2]))
+    predicted = Predictor(run, PredictOptions(of_mean=True, interval=0.5))(
+        np.int32([4]), np.int32([2])
+    )
     c, _ = components(run, 4, 2)
     assert predicted.sd[0] == pytest.approx(c.std(), rel=1e-3)
     assert np.mean(c <= predicted.low[0]) == pytest.approx(0.25, abs=1 / len(c))
@@ -79,15 +99,21 @@ def test_the_unknown_have_their_prior(finished, user, item):
     for number in range(len(run.draws)):
         draw = run.draw(number)
         w, h = (
-            rng.multivariate_normal(draw.prior[kind].mean, draw.prior[kind].covariance, samples)
-            if row < 0
-            else draw.theta[kind][[row]]
+            (
+                rng.multivariate_normal(draw.prior[kind].mean, draw.prior[kind].covariance, samples)
+                if row < 0
+                else draw.theta[kind][[row]]
+            )
             for kind, row in (("user", user), ("item", item))
         )
-        values.append((w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k:].sum(axis=1) + h[:, k:].sum(axis=1))
+        values.append(
+            (w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k:].sum(axis=1) + h[:, k:].sum(axis=1)
+        )
     values = run.mean + np.concatenate(values)
     predicted = Predictor(run, PredictOptions(of_mean=True))(np.int32([user]), np.int32([item]))
-    assert predicted.mean[0] == pytest.approx(values.mean(), abs=5 * values.std() / np.sqrt(len(values)))
+    assert predicted.mean[0] == pytest.approx(
+        values.mean(), abs=5 * values.std() / np.sqrt(len(values))
+    )
     assert predicted.sd[0] == pytest.approx(values.std(), rel=0.02)
 
 
@@ -104,12 +130,16 @@ def test_options_name_their_quantiles():
 def test_draws_that_are_not_there_are_not_made_up(tmp_path):
     """Without saved draws nothing is predicted, and the message says what to do."""
     run = make_run(tmp_path, save_draws=0, iterations=60).open()
-    with pytest.raises(InputError, match="no saved draws to predict from: sample it again without --save-draws 0"):
+    with pytest.raises(
+        InputError, match="no saved draws to predict from: sample it again without --save-draws 0"
+    ):
         Predictor(run, PredictOptions())
 
 
 def test_draws_beyond_the_limit_of_memory_are_read_again(finished, monkeypatch):
-    """Draws that are read again predict as those in memory do, and only the last one stays in memory."""
+    """Draws that are read again predict as those in memory do, and only the last one stays in
+    memory.
+    """
     kept, users, items = finished.open(), np.int32([4, 3]), np.int32([2, 7])
     expected = Predictor(kept, PredictOptions())(users, items)
     monkeypatch.setattr("dsgmcmc.posterior.run.KEPT_BYTES", 0)
@@ -129,7 +159,8 @@ USERS, ITEMS = np.int32([0, 4, 7]), np.int32([2, 5, 1])
 
 
 @pytest.fixture(
-    scope="module", params=["ordinal-logit", "own thresholds", "gaussian", "student-t", "negative-binomial"]
+    scope="module",
+    params=["ordinal-logit", "own thresholds", "gaussian", "student-t", "negative-binomial"],
 )
 def run(request, tmp_path_factory) -> Run:
     """A run of every likelihood, with noise of users and items where it has one."""
@@ -156,9 +187,13 @@ def expected(run: Run, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         elif draw.thresholds is None:
             up_to = norm.cdf(away * np.sqrt(draw.tau * scale))
         else:
-            thresholds = draw.thresholds if draw.user_thresholds is None else draw.user_thresholds[users]
+            thresholds = (
+                draw.thresholds if draw.user_thresholds is None else draw.user_thresholds[users]
+            )
             up_to = expit(scale * (thresholds - eta[:, None]))
-        p += weight * np.diff(np.column_stack([np.zeros(len(users)), up_to, np.ones(len(users))]), axis=1)
+        p += weight * np.diff(
+            np.column_stack([np.zeros(len(users)), up_to, np.ones(len(users))]), axis=1
+        )
     return p
 
 
@@ -170,20 +205,28 @@ def count_probabilities(draw: Draw, eta: np.ndarray, most: int) -> np.ndarray:
 
 
 def test_predictions_have_the_probabilities_of_the_mixture(run: Run) -> None:
-    """Levels have the probabilities of the mixture, and ordinal predictions the mean, sd and quantiles of these."""
+    """Levels have the probabilities of the mixture, and ordinal predictions the mean, sd and
+    quantiles of these.
+    """
     p = expected(run, USERS, ITEMS)
     columns = Predictor(run, PredictOptions(at_least=4.0, probabilities=True)).columns(USERS, ITEMS)
-    np.testing.assert_allclose(np.stack([columns[f"p_{level}"] for level in LEVELS], axis=1), p, atol=2e-5)
+    np.testing.assert_allclose(
+        np.stack([columns[f"p_{level}"] for level in LEVELS], axis=1), p, atol=2e-5
+    )
     np.testing.assert_allclose(columns["at_least_4"], p[:, 3:].sum(axis=1), atol=2e-5)
     if run.config.likelihood == "ordinal-logit":
         np.testing.assert_allclose(columns["mean"], p @ LEVELS, rtol=1e-5)
         np.testing.assert_allclose(columns["sd"] ** 2, p @ LEVELS**2 - (p @ LEVELS) ** 2, rtol=1e-3)
-        np.testing.assert_array_equal(columns["q95"], LEVELS[(np.cumsum(p, axis=1) < 0.95).sum(axis=1)])
+        np.testing.assert_array_equal(
+            columns["q95"], LEVELS[(np.cumsum(p, axis=1) < 0.95).sum(axis=1)]
+        )
 
 
 @pytest.mark.parametrize("run", ["negative-binomial"], indirect=True)
 def test_counts_are_predicted_by_the_mixture_of_their_laws(run: Run) -> None:
-    """Counts have the mean, sd and quantiles of the mixture, for an unknown user by a quadrature over its prior."""
+    """Counts have the mean, sd and quantiles of the mixture, for an unknown user by a quadrature
+    over its prior.
+    """
     counts = np.arange(200)
     users, items = np.append(USERS, -1).astype(np.int32), np.append(ITEMS, 3).astype(np.int32)
     nodes, shares = np.polynomial.hermite_e.hermegauss(61)
@@ -204,7 +247,9 @@ def test_counts_are_predicted_by_the_mixture_of_their_laws(run: Run) -> None:
 
 
 def test_items_are_ranked_by_what_is_asked_for(run: Run) -> None:
-    """Items are ranked by the probability of at least 4, or by the expected level where ratings are levels."""
+    """Items are ranked by the probability of at least 4, or by the expected level where ratings are
+    levels.
+    """
     n = len(run.items)
     p = expected(run, np.full(n, 3), np.arange(n))
     ((_, items, score),) = recommend(run, np.int32([3]), Ranking(n, "mean", at_least=4.0))

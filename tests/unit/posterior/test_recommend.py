@@ -1,4 +1,6 @@
-"""Recommendations, against scores of all pairs that were predicted one by one; similar items; titles of items."""
+"""Recommendations, against scores of all pairs that were predicted one by one; similar items;
+titles of items.
+"""
 
 import numpy as np
 import pytest
@@ -10,7 +12,15 @@ from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.names import Vocabulary, item_titles
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.rank import Ranking, _best, allowed_items, recommend, recommendations, similar, similarities
+from dsgmcmc.posterior.rank import (
+    Ranking,
+    _best,
+    allowed_items,
+    recommend,
+    recommendations,
+    similar,
+    similarities,
+)
 from dsgmcmc.posterior.run import Run
 
 COLUMNS = ["user_id", "item_id", "score", "rank", "sd", "q05", "q95", "ratings"]
@@ -19,14 +29,21 @@ COLUMNS = ["user_id", "item_id", "score", "rank", "sd", "q05", "q95", "ratings"]
 def rated_by(finished: Made, run: Run) -> list[set[int]]:
     """Rows of the training items of every user, from the ratings under their names."""
     test = set(zip(*(side.tolist() for side in run.test_pairs()), strict=True))
-    users, items = (run.vocabulary(kind).index_of(finished.ratings[:, k]) for k, kind in enumerate(("user", "item")))
+    users, items = (
+        run.vocabulary(kind).index_of(finished.ratings[:, k])
+        for k, kind in enumerate(("user", "item"))
+    )
     train = set(zip(users.tolist(), items.tolist(), strict=True)) - test
     return [{item for user, item in train if user == row} for row in range(len(run.users))]
 
 
-def table(run: Run, users: np.ndarray, ranking: Ranking, rated: Rated | None = None) -> list[np.ndarray]:
+def table(
+    run: Run, users: np.ndarray, ranking: Ranking, rated: Rated | None = None
+) -> list[np.ndarray]:
     """Users, items and scores of all recommendations."""
-    return [np.concatenate(parts) for parts in zip(*recommend(run, users, ranking, rated), strict=True)]
+    return [
+        np.concatenate(parts) for parts in zip(*recommend(run, users, ranking, rated), strict=True)
+    ]
 
 
 @pytest.mark.parametrize(("by", "sign"), [("mean", 0), ("lcb", -2)])
@@ -39,7 +56,9 @@ def test_the_best_of_all_that_was_not_rated(finished, by, sign):
     theirs = rated_by(finished, run)
     best = table(run, users, Ranking(top=4, by=by, z=2.0), rated)
     for user in users.tolist():
-        values = predictor(np.full(len(run.items), user, np.int32), np.arange(len(run.items), dtype=np.int32))
+        values = predictor(
+            np.full(len(run.items), user, np.int32), np.arange(len(run.items), dtype=np.int32)
+        )
         score = values.mean + sign * values.sd
         score[sorted(theirs[user])] = -np.inf
         expected = np.argsort(-score, kind="stable")[:4]
@@ -54,7 +73,9 @@ def test_items_with_equal_scores_are_in_order_of_their_rows():
 
 
 def test_blocks_of_users_do_not_show(finished, monkeypatch):
-    """Recommendations for a user do not depend on the other users that are asked for, also by Thompson sampling."""
+    """Recommendations for a user do not depend on the other users that are asked for, also by
+    Thompson sampling.
+    """
     run = finished.run
     users = np.arange(len(run.users), dtype=np.int32)
     for by in ("mean", "thompson"):
@@ -71,7 +92,9 @@ def test_thompson_sampling_is_by_one_draw(finished):
     run, n = finished.run, len(finished.run.items)
     drawn = set()
     for seed in (0, 1, 2, 3, 0):
-        ((_, items, score),) = recommend(run, np.zeros(1, np.int32), Ranking(n, "thompson", seed=seed))
+        ((_, items, score),) = recommend(
+            run, np.zeros(1, np.int32), Ranking(n, "thompson", seed=seed)
+        )
         drawn.add(tuple(score[np.argsort(items)].tolist()))
     assert 2 <= len(drawn) <= 4
     pairs = np.zeros(n, np.int32), np.arange(n, dtype=np.int32)
@@ -87,7 +110,9 @@ def test_likely_is_exposure_times_the_probability_to_like(finished):
     for user in (0, 5):
         exposure = run.exposure.of([np.int32(sorted(theirs[user]))])[0]
         ((_, items, score),) = recommend(run, np.int32([user]), Ranking(n, at_least=4.0), rated)
-        ((_, again, liked),) = recommend(run, np.int32([user]), Ranking(n, "mean", at_least=4.0), rated)
+        ((_, again, liked),) = recommend(
+            run, np.int32([user]), Ranking(n, "mean", at_least=4.0), rated
+        )
         expected = np.zeros(n)
         expected[again] = liked * exposure[again]
         np.testing.assert_allclose(score, expected[items], rtol=1e-4, atol=1e-7)
@@ -100,7 +125,9 @@ def test_likely_is_exposure_times_the_probability_to_like(finished):
 
 
 def test_only_candidates_are_recommended(finished):
-    """Candidates are the items asked for without those ruled out; if all are unknown, they are refused."""
+    """Candidates are the items asked for without those ruled out; if all are unknown, they are
+    refused.
+    """
     run = finished.run
     some = run.items.ids[:6].tolist()
     unknown = -99 if run.items.integers else "none"
@@ -119,10 +146,15 @@ def test_only_candidates_are_recommended(finished):
 
 
 def test_a_bound_that_no_rating_can_reach_is_refused(tmp_path):
-    """Beyond the highest level all probabilities are 0, and no list would mean anything; nor is text a bound."""
+    """Beyond the highest level all probabilities are 0, and no list would mean anything; nor is
+    text a bound.
+    """
     run = make_run(tmp_path, stars=True).open()
     ((_, items, _),) = recommend(run, np.int32([0]), Ranking(3, "mean", at_least=4.5))
-    assert items.tolist() == next(recommend(run, np.int32([0]), Ranking(3, "mean", at_least=5.0)))[1].tolist()
+    assert (
+        items.tolist()
+        == next(recommend(run, np.int32([0]), Ranking(3, "mean", at_least=5.0)))[1].tolist()
+    )
     with pytest.raises(InputError, match=r"at_least 5\.5: the highest rating is 5"):
         next(recommend(run, np.int32([0]), Ranking(3, "mean", at_least=5.5)))
     for bound in ("4", np.inf):
@@ -131,7 +163,9 @@ def test_a_bound_that_no_rating_can_reach_is_refused(tmp_path):
 
 
 def test_the_columns_of_recommendations(finished):
-    """A table has names, ranks and titles, and the sd and interval of a prediction, kept on the scale by default."""
+    """A table has names, ranks and titles, and the sd and interval of a prediction, kept on the
+    scale by default.
+    """
     run, users = finished.run, np.int32([3, 0])
     (bold,) = recommendations(run, users, Ranking(5, by="ucb", z=9.0), titles={0: "zero"})
     (free,) = recommendations(run, users, Ranking(5, by="ucb", z=9.0, clip=False))
@@ -140,7 +174,9 @@ def test_the_columns_of_recommendations(finished):
     assert bold["user_id"].tolist() == np.repeat(run.users.ids[users], 5).tolist()
     assert (bold["item_name"] == np.where(bold["item_id"] == run.items.ids[0], "zero", "")).all()
     np.testing.assert_array_equal(bold["score"], free["score"])
-    assert (np.diff(bold["score"].reshape(-1, 5), axis=1) < 0).all()  # clipping would hide the order
+    assert (
+        np.diff(bold["score"].reshape(-1, 5), axis=1) < 0
+    ).all()  # clipping would hide the order
     rows = run.users.index_of(free["user_id"]), run.items.index_of(free["item_id"])
     expected = Predictor(run, PredictOptions(of_mean=True))(*rows)
     for name, values in (("sd", expected.sd), ("q05", expected.low), ("q95", expected.high)):
@@ -163,13 +199,18 @@ def test_other_ratings_than_the_runs_are_refused(finished, tmp_path):
 
 @pytest.mark.parametrize("kind", ["item", "user"])
 def test_similarity_is_the_correlation_of_predictions(finished, kind):
-    """Similarity is the correlation of W_i . H_j and W_i . H_k over users i, averaged over draws, best first."""
+    """Similarity is the correlation of W_i . H_j and W_i .
+
+    H_k over users i, averaged over draws, best first.
+    """
     run, row = finished.run, 4
     by_draw = similarities(run, kind, row)
     for number in (0, len(run.draws) - 1):
         theta = run.draw(number).theta
         predicted = theta[OTHER[kind]][:, :3].astype(float) @ theta[kind][:, :3].T.astype(float)
-        np.testing.assert_allclose(by_draw[number], np.corrcoef(predicted, rowvar=False)[row], atol=1e-4)
+        np.testing.assert_allclose(
+            by_draw[number], np.corrcoef(predicted, rowvar=False)[row], atol=1e-4
+        )
     best = similar(run, kind, run.vocabulary(kind).ids[row], n=5)
     mean = run.draw_weights @ by_draw
     mean[row] = -np.inf
@@ -182,7 +223,9 @@ def test_similarity_is_the_correlation_of_predictions(finished, kind):
 def test_biases_only_have_no_similarity(tmp_path):
     """A run of biases only has no factors to compare."""
     run = make_run(tmp_path, rank=0, iterations=50).open()
-    with pytest.raises(InputError, match=r"biases only \(--rank 0\).* sample with --rank 1 or more"):
+    with pytest.raises(
+        InputError, match=r"biases only \(--rank 0\).* sample with --rank 1 or more"
+    ):
         similar(run, "item", run.items.ids[0])
 
 

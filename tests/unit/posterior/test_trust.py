@@ -60,14 +60,20 @@ FACTS = {
 def test_a_changed_fact_is_named(finished: Made, path: Path, name: str) -> None:
     """Every reader and a job refuse a run whose facts were changed, and name the fact."""
     edit(path, *FACTS[name])
-    for read in (Run, BPMF.load, verify, lambda path: sample(MPI.COMM_SELF, finished.data, path, resume=True)):
+    for read in (
+        Run,
+        BPMF.load,
+        verify,
+        lambda path: sample(MPI.COMM_SELF, finished.data, path, resume=True),
+    ):
         with pytest.raises(InputError, match=rf"run\.toml has been changed since .*: {name}$"):
             read(path)
     assert typed("verify", path).err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    "change", [("center = true", "center = false"), ("rank = 3", "rank = 4"), ("seed = 0", "seed = 1")]
+    "change",
+    [("center = true", "center = false"), ("rank = 3", "rank = 4"), ("seed = 0", "seed = 1")],
 )
 def test_a_changed_setting_is_refused(finished: Made, path: Path, change: tuple[str, str]) -> None:
     """A changed setting is refused, also if the snapshots could be read with it."""
@@ -80,19 +86,30 @@ def test_a_changed_setting_is_refused(finished: Made, path: Path, change: tuple[
 def test_a_changed_summary_is_refused(path: Path) -> None:
     """The checksum of a summary tells a changed number."""
     file = path / "summary.json"
-    file.write_text(file.read_text(encoding="utf-8").replace('"rmse_mean": ', '"rmse_mean": 1'), encoding="utf-8")
+    file.write_text(
+        file.read_text(encoding="utf-8").replace('"rmse_mean": ', '"rmse_mean": 1'),
+        encoding="utf-8",
+    )
     for read, place in ((read_summary, file), (verify, path)):
         with pytest.raises(InputError, match="does not match its own checksum"):
             read(place)
 
 
-FORGED = {"rmse_mean": "low", "coverage": {}, "fell_back": [{}], "baselines": 3, "seconds_sampling": None}
+FORGED = {
+    "rmse_mean": "low",
+    "coverage": {},
+    "fell_back": [{}],
+    "baselines": 3,
+    "seconds_sampling": None,
+}
 FORGED |= {"until": {"reached": True}}
 
 
 @pytest.mark.parametrize("name", FORGED)
 def test_a_forged_summary_is_refused(path: Path, tmp_path: Path, name: str) -> None:
-    """A summary that is sealed but of other content is named by `info` or the report, without a traceback."""
+    """A summary that is sealed but of other content is named by `info` or the report, without a
+    traceback.
+    """
     summary = read_summary(path / "summary.json")
     save_summary(path / "summary.json", summary | {name: FORGED[name]})
     codes = []
@@ -139,7 +156,9 @@ WRONG = {
 
 @pytest.mark.parametrize("words", WRONG)
 def test_an_incomplete_posterior_is_refused_when_it_is_opened(path: Path, words: str) -> None:
-    """A posterior that lacks a part, or has one of another shape, is refused when the run is opened."""
+    """A posterior that lacks a part, or has one of another shape, is refused when the run is
+    opened.
+    """
     rewrite(newest(path, "posterior"), WRONG[words])
     with pytest.raises(InputError, match=f"inconsistent: its blocks of {words} "):
         Run(path)
@@ -194,14 +213,25 @@ def test_a_checkpoint_that_does_not_fit_is_refused(
     """A job refuses a checkpoint with arrays of other shapes or types, or with wrong counts."""
     place = newest(path, "checkpoints")
     kept = Path(shutil.copytree(place, path.parent / "kept"))
-    for earlier in set(place.parent.iterdir()) - {place}:  # that of the end of burn-in, which would be resumed from
+    for earlier in set(place.parent.iterdir()) - {
+        place
+    }:  # that of the end of burn-in, which would be resumed from
         shutil.rmtree(earlier)
     key = Key("moments", "W", 0, "mean")
     changes: dict[str, tuple[Change, dict[str, Any]]] = {
-        r"W\.mean is missing, or not of shape \(1, 4\)": (lambda blocks: None, {"W.mean": np.zeros(9)}),
-        r"float64 \(.*, not": (lambda blocks: blocks.update({key: blocks[key].astype(np.float64)}), {}),
+        r"W\.mean is missing, or not of shape \(1, 4\)": (
+            lambda blocks: None,
+            {"W.mean": np.zeros(9)},
+        ),
+        r"float64 \(.*, not": (
+            lambda blocks: blocks.update({key: blocks[key].astype(np.float64)}),
+            {},
+        ),
         r"float32 \(0, 4\), not": (lambda blocks: blocks.update({key: blocks[key][:0]}), {}),
-        r"\(weight, number, spacing\) 0, 0, 0": (lambda blocks: None, {"observer.numbers": np.zeros(3)}),
+        r"\(weight, number, spacing\) 0, 0, 0": (
+            lambda blocks: None,
+            {"observer.numbers": np.zeros(3)},
+        ),
     }
     for words, (change, state) in changes.items():
         rewrite(place, change, state)

@@ -33,10 +33,20 @@ def saved(out: Path, kind: str = "checkpoints") -> list[int]:
 
 
 def test_a_diverged_state_is_never_saved(data: Path, tmp_path: Path) -> None:
-    """Checkpoints stay intact where a state is looked at rarely, and a run with a diverged state does not end well."""
+    """Checkpoints stay intact where a state is looked at rarely, and a run with a diverged state
+    does not end well.
+    """
     settings: dict[str, Any] = {"evaluate_every": 1000, "checkpoint_every": 1, "burn_in": 100}
-    with pytest.raises(DivergenceError, match=r"chain 0 diverged by iteration .*smaller --step-size$"):
-        go(data, tmp_path / "run", sampler={"name": "sgld", "step_size": 60.0}, iterations=400, **settings)
+    with pytest.raises(
+        DivergenceError, match=r"chain 0 diverged by iteration .*smaller --step-size$"
+    ):
+        go(
+            data,
+            tmp_path / "run",
+            sampler={"name": "sgld", "step_size": 60.0},
+            iterations=400,
+            **settings,
+        )
     assert not (tmp_path / "run" / "summary.json").exists()
     kept = saved(tmp_path / "run")
     assert kept
@@ -51,7 +61,9 @@ def test_a_diverged_state_is_never_saved(data: Path, tmp_path: Path) -> None:
 
 
 def test_the_newest_checkpoints_are_kept(data: Path, tmp_path: Path) -> None:
-    """The newest two checkpoints stay, and that of the end of burn-in where a chain may begin again."""
+    """The newest two checkpoints stay, and that of the end of burn-in where a chain may begin
+    again.
+    """
     assert saved(go(data, tmp_path / "run", checkpoint_every=7)) == [8, 35, 40]
     section = {"name": "psgld", "step_size": 0.01}  # named, so that no chain begins again
     named = go(data, tmp_path / "named", checkpoint_every=7, sampler=section)
@@ -59,7 +71,9 @@ def test_the_newest_checkpoints_are_kept(data: Path, tmp_path: Path) -> None:
 
 
 def test_metrics_are_cut_back_to_the_checkpoint(data: Path, tmp_path: Path) -> None:
-    """A resumed run replaces the lines that a killed run wrote after its checkpoint, the last perhaps by half."""
+    """A resumed run replaces the lines that a killed run wrote after its checkpoint, the last
+    perhaps by half.
+    """
     out = go(data, tmp_path / "run", checkpoint_every=20)
     before = metrics(out)
     shutil.rmtree(checkpoint(out, 40))

@@ -38,9 +38,13 @@ def scores(mean, spread=0.0, seed=0):
 
 
 def test_one_outlier_does_not_hide_a_gap():
-    """A model that is worse by 1 everywhere is not taken because one rating makes its standard error larger still."""
+    """A model that is worse by 1 everywhere is not taken because one rating makes its standard
+    error larger still.
+    """
     worse = np.append(scores(-1.0).values[1:], -5000.0)
-    assert comparing.recommended({0: comparing.Scores(worse, OWNERS, 50.0, 0.0), 1: scores(0.0)}) == 1
+    assert (
+        comparing.recommended({0: comparing.Scores(worse, OWNERS, 50.0, 0.0), 1: scores(0.0)}) == 1
+    )
     worse[:-1] = 0.0
     assert comparing.recommended({0: comparing.Scores(worse, OWNERS), 1: scores(0.0)}) == 0
 
@@ -53,12 +57,23 @@ def test_candidates_in_the_order_of_their_complexity():
     clicks = comparing.candidates(clicks=True, features=False, times=True)
     assert [model.name for model in clicks] == ["clicks", "clicks + implicit"]
     last = comparing.candidates(clicks=False, features=True, times=True)[-1].settings
-    assert last | {"features": "yes", "implicit_features": "both", "thresholds": "user", "time_levels": "user"} == last
+    assert (
+        last
+        | {
+            "features": "yes",
+            "implicit_features": "both",
+            "thresholds": "user",
+            "time_levels": "user",
+        }
+        == last
+    )
     assert comparing.Candidate("plain", (), binary=True).settings["likelihood"] == "ordinal-logit"
 
 
 def test_the_simplest_model_within_one_standard_error_is_recommended():
-    """The error is that of the paired difference, and includes the Monte Carlo error of both chains."""
+    """The error is that of the paired difference, and includes the Monte Carlo error of both
+    chains.
+    """
     best = scores(0.01, spread=1.0)
     assert comparing.recommended({0: scores(0.0, spread=1.0), 1: best}) == 1
     assert comparing.recommended({0: scores(0.0, spread=1.0, seed=1), 1: best}) == 0
@@ -69,21 +84,35 @@ def test_the_simplest_model_within_one_standard_error_is_recommended():
 def test_monte_carlo_error_without_the_trend():
     """The error by half of the draws and all is that of the noise, without the common trend."""
     draws = np.random.default_rng(0).normal(0, 1, (30, 100))[:, OWNERS]
-    first, everything = ((draws + np.linspace(0, 5, 30)[:, None])[:count].mean(axis=0) for count in (15, 30))
+    first, everything = (
+        (draws + np.linspace(0, 5, 30)[:, None])[:count].mean(axis=0) for count in (15, 30)
+    )
     error = comparing.Scores(everything, OWNERS).compared_with(first).error
     assert error == pytest.approx(np.sqrt(1 / 30 / 100), rel=0.25)  # estimated from 100 users: 7 %
 
 
 def test_chains_end_early_where_a_gap_is_clear(monkeypatch):
-    """Candidates that are not clearly behind, with outliers or without, go on; if one diverges, the rest race again."""
+    """Candidates that are not clearly behind, with outliers or without, go on; if one diverges, the
+    rest race again.
+    """
     race = comparing.Comparing(Alone(), None, None, {})
     odd = comparing.Scores(np.append(scores(0.9).values[1:], -5000.0), OWNERS)
-    race._halves = {0: scores(0.0), 1: scores(0.93, 0.5, seed=1), 2: scores(1.0, 1.0), 3: scores(1.0), 4: odd}
+    race._halves = {
+        0: scores(0.0),
+        1: scores(0.93, 0.5, seed=1),
+        2: scores(1.0, 1.0),
+        3: scores(1.0),
+        4: odd,
+    }
     assert comparing.leading(race._halves) == [2, 3, 4]
     race._wholes = {1: scores(0.9), 2: scores(1.0), 4: odd}
     monkeypatch.setattr(race, "_go_on", lambda number: race._diverged.update({number} & {3}))
     assert list(race._race({*range(5)})) == [1, 2, 4]
-    assert [race._is_better(*pair) for pair in ((2, 1), (1, 2), (0, 2), (3, 2), (2, 3))] == [True, *[False] * 3, True]
+    assert [race._is_better(*pair) for pair in ((2, 1), (1, 2), (0, 2), (3, 2), (2, 3))] == [
+        True,
+        *[False] * 3,
+        True,
+    ]
 
 
 # ---------------------------------------------------------------------- comparisons
@@ -107,7 +136,9 @@ def short(monkeypatch):
 def compare(tmp_path, data, metric=None, **settings):
     """Compare models of rank 2."""
     given = {"rank": 3, "grid": 2, **settings}
-    return comparing.Comparing(Alone(), RatingsSource(data), tmp_path / "folder", given, metric, quiet=True).run()
+    return comparing.Comparing(
+        Alone(), RatingsSource(data), tmp_path / "folder", given, metric, quiet=True
+    ).run()
 
 
 LOG_COUNTS = np.floor(np.exp(np.linspace(0, 8, 300))) - 1
@@ -123,17 +154,25 @@ LOG_COUNTS = np.floor(np.exp(np.linspace(0, 8, 300))) - 1
         (np.append(np.arange(100.0), [300]), ["plain", "noise", "tails", "counts"]),
         (LOG_COUNTS, ["plain", "log1p", "noise", "log1p noise", "tails", "log1p tails", "counts"]),
         (LOG_COUNTS + 1, ["plain", "log", "noise", "log noise", "tails", "log tails", "counts"]),
-        (np.exp(np.linspace(-3, 3, 300)), ["plain", "log", "noise", "log noise", "tails", "log tails"]),
+        (
+            np.exp(np.linspace(-3, 3, 300)),
+            ["plain", "log", "noise", "log noise", "tails", "log tails"],
+        ),
         (np.append(np.arange(40.0), [-300]), ["plain", "noise", "tails"]),
     ],
 )
 def test_likelihoods_are_tried_where_ratings_admit_them(values, expected):
     """Likelihoods of levels, measurements and counts are tried where the ratings admit them."""
-    assert comparing.likelihoods_for(Levels(*np.unique(values, return_counts=True))) == ["biases only", *expected]
+    assert comparing.likelihoods_for(Levels(*np.unique(values, return_counts=True))) == [
+        "biases only",
+        *expected,
+    ]
 
 
 def test_likelihoods_are_compared_by_the_probability_of_the_recorded_value(tmp_path):
-    """The intervals half-way between counts that occur have probabilities that sum to 1 under every law."""
+    """The intervals half-way between counts that occur have probabilities that sum to 1 under every
+    law.
+    """
     rng = np.random.default_rng(0)
     i, j = np.divmod(np.sort(rng.choice(60 * 40, 1500, replace=False)), 40)
     x = rng.negative_binomial(0.5, 0.5 / (0.5 + 60), len(i)) + 1.0
@@ -141,9 +180,15 @@ def test_likelihoods_are_compared_by_the_probability_of_the_recorded_value(tmp_p
         values = comparing.recorded_values(ratings)
     assert len(values) > 100
     mean, variance = np.full(len(values), 40.0), np.full(len(values), 3000.0)
-    for law, shape in (("gaussian", None), ("student-t", [1.5]), ("negative-binomial", [1.0, 1e4, 1.0])):
+    for law, shape in (
+        ("gaussian", None),
+        ("student-t", [1.5]),
+        ("negative-binomial", [1.0, 1e4, 1.0]),
+    ):
         given = None if shape is None else np.tile(shape, (len(values), 1))
-        predictive = LIKELIHOODS[law].predictive_of_moments(Moments(mean, variance, None, values, variance, given))
+        predictive = LIKELIHOODS[law].predictive_of_moments(
+            Moments(mean, variance, None, values, variance, given)
+        )
         assert np.exp(predictive.log_probability(values)).sum() == pytest.approx(1.0, abs=1e-6)
 
 
@@ -151,19 +196,29 @@ def test_likelihoods_are_compared_by_the_probability_of_the_recorded_value(tmp_p
 def test_biases_only_are_recommended_where_there_is_nothing_else(tmp_path):
     """Biases only are recommended if the rank is left open, and the run then has no factors."""
     data, out = write_noisy(tmp_path / "r.h5", (0.5, 0.5)), tmp_path / "run"
-    typed("sample", data, "--out", out, "--model", "auto", "--set", "grid=2", "--iterations", 60).expect()
+    typed(
+        "sample", data, "--out", out, "--model", "auto", "--set", "grid=2", "--iterations", 60
+    ).expect()
     comparison = Comparison.read(out / "comparison.json")
-    assert [model.name for model in comparison.models][:3] == ["biases only", "plain", "plain + implicit"]
+    assert [model.name for model in comparison.models][:3] == [
+        "biases only",
+        "plain",
+        "plain + implicit",
+    ]
     assert comparison.recommended == "biases only"
     assert ResolvedConfig.of_run(RunDirectory(out))[0].rank == 0
 
 
 def test_settings_restrict_what_is_compared(tmp_path):
-    """Models that cannot have a given setting are left out; a comparison removes its runs alone from its folder."""
+    """Models that cannot have a given setting are left out; a comparison removes its runs alone
+    from its folder.
+    """
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "precious").write_text("")
     data = write_planted(tmp_path / "r.h5", stars=True, features=(2, 2))
-    result = compare(tmp_path, data, metric="rmse", likelihood="gaussian", implicit_features="no", features="no")
+    result = compare(
+        tmp_path, data, metric="rmse", likelihood="gaussian", implicit_features="no", features="no"
+    )
     assert [model.name for model in result.models] == ["plain", "noise"]
     assert [path.name for path in (tmp_path / "folder").iterdir()] == ["precious"]
     lock = Lock(tmp_path / "folder" / "lock")
@@ -192,19 +247,42 @@ def test_clicks_are_compared_by_rankings(tmp_path):
 
 
 def test_the_command_writes_settings_for_sample(tmp_path):
-    """The command prints a table as JSON and writes a file for `sample --config`, which it does not replace.
+    """The command prints a table as JSON and writes a file for `sample --config`, which it does not
+    replace.
 
-    Without JSON it ends with a command that a shell takes as it is, whatever characters are in a path.
+    Without JSON it ends with a command that a shell takes as it is, whatever characters are in a
+    path.
     """
     data, best = write_noisy(tmp_path / "r;$(x) 'y'.h5", (0.1, 1.0)), tmp_path / "best.toml"
     command = ("compare", data, "--out", best, "--set", "rank=3", "--set", "grid=2", "--json")
-    suggested = typed(*command[:-1], "--force").expect().out.splitlines()[-1].removeprefix(f"{best}: ")
-    assert shlex.split(suggested) == ["dsgmcmc", "sample", str(data), "--out", "RUN", "--config", str(best)]
+    suggested = (
+        typed(*command[:-1], "--force").expect().out.splitlines()[-1].removeprefix(f"{best}: ")
+    )
+    assert shlex.split(suggested) == [
+        "dsgmcmc",
+        "sample",
+        str(data),
+        "--out",
+        "RUN",
+        "--config",
+        str(best),
+    ]
     best.unlink()
     table = json.loads(typed(*command).expect().out)
     assert table["recommended"].startswith(("noise", "tails"))
-    assert (table["metric"], {model["sweeps"] for model in table["models"]}) == ("log-density", {75, 100})
-    assert tomllib.loads(best.read_text()) == table["settings"] == {**table["settings"], "noise": "both", "rank": 3}
+    assert (table["metric"], {model["sweeps"] for model in table["models"]}) == (
+        "log-density",
+        {75, 100},
+    )
+    assert (
+        tomllib.loads(best.read_text())
+        == table["settings"]
+        == {
+            **table["settings"],
+            "noise": "both",
+            "rank": 3,
+        }
+    )
     assert not best.with_name("best.toml.compare").exists()
     assert "exists; give another name, or --force" in typed(*command).expect(2).err
     typed("sample", data, "--out", tmp_path / "run", "--config", best, "--iterations", 10).expect()
@@ -220,7 +298,9 @@ def test_a_run_keeps_its_choice(tmp_path, monkeypatch):
     assert config.noise == "both"
     assert Comparison.read(out / "comparison.json").recommended.startswith("noise")
     monkeypatch.setattr(comparing.Comparing, "run", lambda _: pytest.fail("compared again"))
-    Comparison.read(out / "comparison.json").model_copy(update={"note": "a hint"}).save(out / "comparison.json")
+    Comparison.read(out / "comparison.json").model_copy(update={"note": "a hint"}).save(
+        out / "comparison.json"
+    )
     assert typed(*shared, "--iterations", 80, "--resume").expect().err.splitlines()[-1] == "a hint"
     assert "is not empty" in typed(*shared).expect(2).err
     assert "comparison.json" not in typed("verify", out).expect().out
@@ -254,7 +334,12 @@ def compared(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparing, "MAX_SWEEPS", 100)
         data = write_noisy(folder / "r.h5", (0.1, 1.0))
-        return data, comparing.Comparing(Alone(), RatingsSource(data), folder / "compare", GIVEN, quiet=True).run()
+        return (
+            data,
+            comparing.Comparing(
+                Alone(), RatingsSource(data), folder / "compare", GIVEN, quiet=True
+            ).run(),
+        )
 
 
 @pytest.fixture
@@ -272,7 +357,10 @@ def test_a_model_that_diverges_whole_gives_way_to_the_next(job):
     comparison = Comparison.read(out / "comparison.json")
     assert comparing.sample_recommended(job) == 0
     after = Comparison.read(out / "comparison.json")
-    assert len({(run.likelihood, run.noise, run.rank, run.implicit_features) for run in job.ended}) == 3
+    assert (
+        len({(run.likelihood, run.noise, run.rank, run.implicit_features) for run in job.ended})
+        == 3
+    )
     assert after.given_up[0] == comparison.recommended
     named = [*after.given_up, after.recommended]
     assert len(set(named)) == 3
@@ -282,9 +370,13 @@ def test_a_model_that_diverges_whole_gives_way_to_the_next(job):
     typed("verify", out).expect()
 
 
-@pytest.mark.parametrize("fault", ["rename=kill,path=.trash-", "remove=kill", "rename=kill,at=3,path=.trash-"])
+@pytest.mark.parametrize(
+    "fault", ["rename=kill,path=.trash-", "remove=kill", "rename=kill,at=3,path=.trash-"]
+)
 def test_a_job_may_be_killed_between_two_models(job, fault):
-    """A kill while snapshots of the diverged model are removed leaves a run that can be read and resumed."""
+    """A kill while snapshots of the diverged model are removed leaves a run that can be read and
+    resumed.
+    """
     out, policy, job.policy = job.run_directory.path, job.policy, Policy(on_divergence="stop")
     with pytest.raises(DivergenceError):
         comparing.sample_recommended(job)
@@ -292,8 +384,22 @@ def test_a_job_may_be_killed_between_two_models(job, fault):
     job.ended.extend(3 * job.ended)  # so that the next ones diverge at once
     assert copied(fault, lambda: comparing.sample_recommended(job)) == -signal.SIGKILL
     assert not (out / "run.toml").exists()
-    options = ("sample", job.source.path, "--out", out, "--rank", 3, "--grid", 2, "--iterations", 60, "--resume")
-    assert "was started with --model" in typed(*options).expect(2).err  # no settings are left, and none are made up
+    options = (
+        "sample",
+        job.source.path,
+        "--out",
+        out,
+        "--rank",
+        3,
+        "--grid",
+        2,
+        "--iterations",
+        60,
+        "--resume",
+    )
+    assert (
+        "was started with --model" in typed(*options).expect(2).err
+    )  # no settings are left, and none are made up
     typed(*options, "--model", "auto").expect()
     typed("verify", out).expect()
     assert Comparison.read(out / "comparison.json") == comparison
@@ -322,10 +428,14 @@ def test_no_comparison_is_made_for_a_run_with_a_model(tmp_path):
 
 
 def test_the_estimator_compares_and_fits(tmp_path):
-    """`compare` recommends the model that `fit` with ``model="auto"`` samples; a given parameter stays."""
+    """`compare` recommends the model that `fit` with ``model="auto"`` samples; a given parameter
+    stays.
+    """
     rng = np.random.default_rng(0)
     pairs = np.argwhere(rng.random((60, 40)) < 0.7)
-    x = rng.normal(0, 0.5, 60)[pairs[:, 0]] + rng.normal(size=len(pairs)) * np.where(pairs[:, 0] % 2, 0.1, 1.0)
+    x = rng.normal(0, 0.5, 60)[pairs[:, 0]] + rng.normal(size=len(pairs)) * np.where(
+        pairs[:, 0] % 2, 0.1, 1.0
+    )
     given = {"implicit_features": "both", "options": {"grid": 2, "likelihood": "gaussian"}}
     model = BPMF(3, iterations=60, burn_in=20, model="auto", **given)
     comparison = model.compare(pairs, x)

@@ -26,11 +26,15 @@ SETTINGS: dict[str, Any] = {"rank": 8, "grid": 5, "save_draws": 3}
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Large enough for arrays to outweigh Python's objects."""
-    return write_planted(tmp_path_factory.mktemp("data") / "r.h5", rows=3000, columns=1000, share=0.05)
+    return write_planted(
+        tmp_path_factory.mktemp("data") / "r.h5", rows=3000, columns=1000, share=0.05
+    )
 
 
 def held(data: Path, config: ResolvedConfig) -> int:
-    """Bytes of the ratings, the state and the accumulators of a chain on one process, after an iteration."""
+    """Bytes of the ratings, the state and the accumulators of a chain on one process, after an
+    iteration.
+    """
     ring, sampler = Ring(MPI.COMM_SELF, config.grid), config.make_sampler()
     before = tracemalloc.get_traced_memory()[0]
     with Ratings(data) as ratings:
@@ -57,15 +61,28 @@ def test_memory_is_at_least_what_a_chain_takes(data: Path, name: str) -> None:
         taken = held(data, config)
     finally:
         tracemalloc.stop()
-    assert said.memory_per_process - INTERPRETER_BYTES == pytest.approx(taken + said.checkpoint, rel=0.2)
-    share = (two.memory_per_process - INTERPRETER_BYTES) / (said.memory_per_process - INTERPRETER_BYTES)
-    assert 0.6 <= share < (0.7 if name != "gibbs" else 1.2)  # five row blocks: the larger process has three
+    assert said.memory_per_process - INTERPRETER_BYTES == pytest.approx(
+        taken + said.checkpoint, rel=0.2
+    )
+    share = (two.memory_per_process - INTERPRETER_BYTES) / (
+        said.memory_per_process - INTERPRETER_BYTES
+    )
+    assert (
+        0.6 <= share < (0.7 if name != "gibbs" else 1.2)
+    )  # five row blocks: the larger process has three
 
 
 @pytest.mark.parametrize("name", ["psgld", "hamcmc"])
 def test_disk_is_what_was_said(data: Path, tmp_path: Path, name: str) -> None:
     """A checkpoint has the size that was forecast, and the run lies between the bounds."""
-    settings = {**SETTINGS, "sampler": {"name": name}, "noise": "both", "iterations": 7, "burn_in": 0, "thin": 1}
+    settings = {
+        **SETTINGS,
+        "sampler": {"name": name},
+        "noise": "both",
+        "iterations": 7,
+        "burn_in": 0,
+        "thin": 1,
+    }
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", **settings) == 0
     with Ratings(data) as ratings:
         said = Costs.of(build(settings).resolved(), ratings, 1)
@@ -86,13 +103,18 @@ class Numbers(Ratings):
 
     def __init__(self, column_counts: np.ndarray, train: np.ndarray, test: np.ndarray) -> None:
         self.column_counts = column_counts
-        self._indptr = {"train": np.append(0, np.cumsum(train)), "test": np.append(0, np.cumsum(test))}
+        self._indptr = {
+            "train": np.append(0, np.cumsum(train)),
+            "test": np.append(0, np.cumsum(test)),
+        }
         self.row_indptr, self.test_indptr = self._indptr["train"], self._indptr["test"]
         self.features, self.transposed = {}, False
 
 
 def test_positions_of_test_ratings_have_32_bits() -> None:
-    """Test ratings of a block of rows are counted by 32 bits, so that more of them need a larger grid."""
+    """Test ratings of a block of rows are counted by 32 bits, so that more of them need a larger
+    grid.
+    """
     counts, half = np.full(4, 2**40), 2**30
     config = build({"rank": 2, "grid": 2}).resolved()
     check_limits(config, Numbers(counts, counts, np.array([half, half - 1, half, half - 1])))

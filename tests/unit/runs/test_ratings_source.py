@@ -1,4 +1,6 @@
-"""A run adapts to its ratings: to their unit, their number and their kind; and a job to the run that it resumes."""
+"""A run adapts to its ratings: to their unit, their number and their kind; and a job to the run
+that it resumes.
+"""
 
 import json
 import logging
@@ -18,7 +20,14 @@ from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
 
 
-def write(path: Path, rows: int, columns: int, values: Any = lambda x: x, share: float = 0.5, seed: int = 0) -> Path:
+def write(
+    path: Path,
+    rows: int,
+    columns: int,
+    values: Any = lambda x: x,
+    share: float = 0.5,
+    seed: int = 0,
+) -> Path:
     """Write planted ratings, of which a fifth are held out, as `values` makes them."""
     i, j, x = planted(rows, columns, share, seed)
     return write_cells(path, (rows, columns), i, j, values(x), np.arange(len(i)) % 5 == 0)
@@ -33,24 +42,34 @@ def sampled(folder: Path, data: Path, **settings: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("unit", "factor", "part"), [(1e-30, "1e[+]30", "train"), (1e25, "1e-25", "train"), (1e25, "1e-25", "test")]
+    ("unit", "factor", "part"),
+    [(1e-30, "1e[+]30", "train"), (1e25, "1e-25", "train"), (1e25, "1e-25", "test")],
 )
-def test_ratings_beyond_float32_are_refused(tmp_path: Path, unit: float, factor: str, part: str) -> None:
+def test_ratings_beyond_float32_are_refused(
+    tmp_path: Path, unit: float, factor: str, part: str
+) -> None:
     """Ratings whose variances float32 cannot hold are refused, with the factor that helps."""
     i, j, x = planted(29, 17)
     held = np.arange(len(i)) % 5 == 0
     x = np.where(held if part == "test" else ~held, x * np.float32(unit), 0 * x if unit < 1 else x)
     write_cells(tmp_path / "r.h5", (29, 17), i, j, x, held)
-    with pytest.raises(InputError, match=rf"r\.h5: ratings range from .* multiply them by {factor}"):
+    with pytest.raises(
+        InputError, match=rf"r\.h5: ratings range from .* multiply them by {factor}"
+    ):
         sample(MPI.COMM_SELF, tmp_path / "r.h5", tmp_path / "run")
     assert not (tmp_path / "run" / "run.toml").exists()
 
 
-@pytest.mark.parametrize("settings", [{"sampler": "baoab", "noise": "both"}, {"sampler": "psgld", "noise": "by-item"}])
-def test_results_do_not_depend_on_the_unit_of_the_ratings(tmp_path: Path, settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "settings", [{"sampler": "baoab", "noise": "both"}, {"sampler": "psgld", "noise": "by-item"}]
+)
+def test_results_do_not_depend_on_the_unit_of_the_ratings(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
     """Scores, moments and draws of ratings in another unit change by the unit alone.
 
-    The units are powers of 2, so that even the bits of the standardised ratings are equal; 1e-3 is for float32 sums.
+    The units are powers of 2, so that even the bits of the standardised ratings are equal; 1e-3 is
+    for float32 sums.
     """
     runs = {}
     for unit in (1.0, 2.0**-13, 2.0**20):
@@ -69,15 +88,21 @@ def test_results_do_not_depend_on_the_unit_of_the_ratings(tmp_path: Path, settin
         products = [d.theta["user"][:, :2] @ d.theta["item"][:, :2].T for d in (last, expected)]
         np.testing.assert_allclose(products[0], unit * products[1], rtol=1e-3, atol=1e-5 * unit)
         for kind in ("user", "item"):
-            np.testing.assert_allclose(last.theta[kind][:, 2], unit * expected.theta[kind][:, 2], rtol=1e-3)
+            np.testing.assert_allclose(
+                last.theta[kind][:, 2], unit * expected.theta[kind][:, 2], rtol=1e-3
+            )
             variances = [r.moments[0].variance[kind][:, 2] for r in (other, run)]
             np.testing.assert_allclose(variances[0], unit**2 * variances[1], rtol=1e-3)
             covariances = [np.diag(d.prior[kind].covariance) for d in (last, expected)]
-            np.testing.assert_allclose(covariances[0], [unit, unit, unit**2] * covariances[1], rtol=1e-3)
+            np.testing.assert_allclose(
+                covariances[0], [unit, unit, unit**2] * covariances[1], rtol=1e-3
+            )
 
 
 def test_rank_and_step_follow_from_the_ratings(tmp_path: Path) -> None:
-    """Few ratings have a small rank and a small step; settings that are given, or those of a run, win."""
+    """Few ratings have a small rank and a small step; settings that are given, or those of a run,
+    win.
+    """
     for rows, columns, share, rank in ((29, 17, 0.5, 3), (60, 50, 0.02, 1), (200, 100, 0.9, 32)):
         source = RatingsSource(write(tmp_path / f"{rank}.h5", rows, columns, share=share))
         assert source.build({}).resolved().rank == rank
@@ -85,14 +110,17 @@ def test_rank_and_step_follow_from_the_ratings(tmp_path: Path) -> None:
     source = RatingsSource(tmp_path / "3.h5")
     small = source.build({}).resolved()
     assert 0.05 < small.sampler.config.step_size < 0.1
-    assert source.build({"sampler": {"step_size": 0.35}}).resolved().sampler.config.step_size == 0.35
+    assert (
+        source.build({"sampler": {"step_size": 0.35}}).resolved().sampler.config.step_size == 0.35
+    )
     assert source.build(small.table()).resolved() == small
     step = source.build({"rank": 60}).resolved().sampler.config.step_size
     assert step == pytest.approx(0.4 * source.ratings.nnz / (46 * 61), abs=1e-4)
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "share", "seed", "noise"), [(40, 30, 0.05, 0, "both"), (25, 20, 0.4, 1, "shared")]
+    ("rows", "columns", "share", "seed", "noise"),
+    [(40, 30, 0.05, 0, "both"), (25, 20, 0.4, 1, "shared")],
 )
 def test_few_ratings_are_predicted_no_worse_than_by_their_mean(
     tmp_path: Path, rows: int, columns: int, share: float, seed: int, noise: str
@@ -114,8 +142,12 @@ def test_more_processes_than_blocks_are_refused(tmp_path: Path) -> None:
         source.resolve(6, {}, {"grid": 2, "chains": 2})
 
 
-def test_warnings_say_what_does_not_suit_the_data(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A warning names a rank that is too large, and a likelihood of real numbers for two values, if it was chosen."""
+def test_warnings_say_what_does_not_suit_the_data(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A warning names a rank that is too large, and a likelihood of real numbers for two values, if
+    it was chosen.
+    """
     data = write(tmp_path / "r.h5", 29, 17)
     binary = write(tmp_path / "b.h5", 29, 17, lambda x: (x > 3.5).astype(np.float32))
     for path, settings, expected in (
@@ -132,10 +164,21 @@ def test_warnings_say_what_does_not_suit_the_data(tmp_path: Path, caplog: pytest
 
 
 def test_two_values_are_logistic_unless_another_likelihood_is_needed(tmp_path: Path) -> None:
-    """Their scores are the AUC, as counted over pairs, the Brier score, and minus the log probability."""
+    """Their scores are the AUC, as counted over pairs, the Brier score, and minus the log
+    probability.
+    """
     for low, high in ((0, 1), (-1, 1)):
-        data = write(tmp_path / f"{low}.h5", 29, 17, lambda x, low=low, high=high: np.where(x > 3.5, high, low) * 1.0)
-        laws = {likelihood_of(data, {}), likelihood_of(data, {"noise": "both"}), likelihood_of(data, {"rank": 0})}
+        data = write(
+            tmp_path / f"{low}.h5",
+            29,
+            17,
+            lambda x, low=low, high=high: np.where(x > 3.5, high, low) * 1.0,
+        )
+        laws = {
+            likelihood_of(data, {}),
+            likelihood_of(data, {"noise": "both"}),
+            likelihood_of(data, {"rank": 0}),
+        }
         assert laws == {"ordinal-logit"}
         settings: Any = {"likelihood": "gaussian"}, {"sampler": "gibbs"}, {"noise_precision": 2.0}
         assert {likelihood_of(data, given) for given in settings} == {"gaussian"}
@@ -147,7 +190,9 @@ def test_two_values_are_logistic_unless_another_likelihood_is_needed(tmp_path: P
     assert summary["auc"] == pytest.approx(np.mean((apart > 0) + (apart == 0) / 2))
     assert summary["brier"] == pytest.approx(np.mean((p - (x > 0)) ** 2))
     assert (
-        summary["log_loss"] == pytest.approx(-np.log(np.where(x > 0, p, 1 - p)).mean()) == -summary["log_probability"]
+        summary["log_loss"]
+        == pytest.approx(-np.log(np.where(x > 0, p, 1 - p)).mean())
+        == -summary["log_probability"]
     )
 
 
@@ -155,7 +200,9 @@ def likelihood_of(data: Path, settings: dict[str, Any]) -> str:
     return RatingsSource(data).resolve(1, {}, settings).likelihood
 
 
-@pytest.mark.parametrize(("value", "why"), [(-1.0, "rating of -1,"), (2.5, "rating of 2.5,"), (0.0, "all")])
+@pytest.mark.parametrize(
+    ("value", "why"), [(-1.0, "rating of -1,"), (2.5, "rating of 2.5,"), (0.0, "all")]
+)
 def test_ratings_that_are_no_counts_are_refused(tmp_path: Path, value: float, why: str) -> None:
     """Negative ratings, fractions and zeros alone are refused."""
     data = write(tmp_path / "r.h5", 9, 7, lambda x: np.where(x > 3.5, np.float32(value), 0.0))
@@ -164,7 +211,9 @@ def test_ratings_that_are_no_counts_are_refused(tmp_path: Path, value: float, wh
 
 
 def test_measurements_are_no_levels(tmp_path: Path) -> None:
-    """Ratings that are all different have no levels, and an ordinal law refuses more than 25; few values are levels."""
+    """Ratings that are all different have no levels, and an ordinal law refuses more than 25; few
+    values are levels.
+    """
     cases = [
         (lambda x: x, False),
         (lambda x: np.clip(np.round(2 * x) / 2, 0.5, 5), True),
@@ -184,7 +233,9 @@ def test_measurements_are_no_levels(tmp_path: Path) -> None:
 SMALL = {"rank": 2, "sampler": "psgld", "iterations": 20, "burn_in": 4, "thin": 4}
 
 
-def ask(data: Path, out: Path, *, resume: bool = False, **options: Any) -> tuple[ResolvedConfig, list[str]]:
+def ask(
+    data: Path, out: Path, *, resume: bool = False, **options: Any
+) -> tuple[ResolvedConfig, list[str]]:
     """Resolve options on one process."""
     return Job(MPI.COMM_SELF, RatingsSource(data), out, options, resume).resolve()
 
@@ -198,7 +249,9 @@ def begun(data: Path, tmp_path: Path) -> Path:
 
 def test_what_a_chain_cannot_change_is_refused(data: Path, begun: Path) -> None:
     """A refusal names every such setting with both values; a second start needs --resume."""
-    with pytest.raises(AgreedError, match=r"thin: 4 in the run, 5 requested\n  rank: 2 in the run, 3 requested\n"):
+    with pytest.raises(
+        AgreedError, match=r"thin: 4 in the run, 5 requested\n  rank: 2 in the run, 3 requested\n"
+    ):
         ask(data, begun, resume=True, rank=3, thin=5)
     with pytest.raises(AgreedError, match="is not empty: give --resume"):
         ask(data, begun, **SMALL)

@@ -1,4 +1,6 @@
-"""Which draws a chain keeps; its moments, traces and predictions of held-out ratings, against all of its draws."""
+"""Which draws a chain keeps; its moments, traces and predictions of held-out ratings, against all
+of its draws.
+"""
 
 from typing import Any
 
@@ -28,14 +30,20 @@ def test_between_keep_and_twice_keep_draws_stand_for_the_chain(keep: int) -> Non
             assert numbers.kept == list(range(1, number + 1))
         assert min(number, keep) <= len(numbers.kept) <= 2 * keep - 1
         assert numbers.kept == list(range(1, number + 1, numbers.spacing))[: len(numbers.kept)]
-        assert number - numbers.kept[-1] < 2 * numbers.spacing, "the end of the chain is covered too"
+        assert number - numbers.kept[-1] < 2 * numbers.spacing, (
+            "the end of the chain is covered too"
+        )
 
 
 # ---------------------------------------------------------------------- moments
 
 CASES: dict[str, dict[str, Any]] = {
     "chains": {"noise": "both", "chains": 2},
-    "weights": {"sampler": {"name": "psgld", "decay_power": 0.33}, "schedule": "random", "prior": "normal-wishart"},
+    "weights": {
+        "sampler": {"name": "psgld", "decay_power": 0.33},
+        "schedule": "random",
+        "prior": "normal-wishart",
+    },
     "no biases": {"biases": False, "sampler": {"name": "psgld"}},
     "levels": {"likelihood": "ordinal-logit", "thresholds": "user", "noise": "both"},
     "counts": {"likelihood": "negative-binomial"},
@@ -59,7 +67,9 @@ def weighted(values: list[np.ndarray], weights: np.ndarray) -> tuple[np.ndarray,
 
 
 def test_moments_and_traces_are_those_of_the_draws(run: Run) -> None:
-    """All quantities of rows have the weighted mean and variance of a chain's draws, and traces have its parameters."""
+    """All quantities of rows have the weighted mean and variance of a chain's draws, and traces
+    have its parameters.
+    """
     for chain, state in enumerate(run.states):
         numbers = [number for number, (drawn, _) in enumerate(run.draws) if drawn == chain]
         draws, weights = [run.draw(number) for number in numbers], run.draw_weights[numbers]
@@ -67,7 +77,10 @@ def test_moments_and_traces_are_those_of_the_draws(run: Run) -> None:
             for name in draws[0].rows[kind]:
                 prefix = "" if name == "theta" else f"{name}_"
                 mean, variance = weighted([draw.rows[kind][name] for draw in draws], weights)
-                found = (state.read_field("moments", factor, f"{prefix}{moment}") for moment in ("mean", "variance"))
+                found = (
+                    state.read_field("moments", factor, f"{prefix}{moment}")
+                    for moment in ("mean", "variance")
+                )
                 np.testing.assert_allclose(next(found), mean, rtol=1e-5, atol=2e-6)
                 np.testing.assert_allclose(next(found), variance, rtol=1e-4, atol=5e-6)
         for name in run.traces[chain].keys() - {"iteration", "weight"}:
@@ -77,7 +90,9 @@ def test_moments_and_traces_are_those_of_the_draws(run: Run) -> None:
 
 
 def test_held_out_ratings_have_the_predictions_and_scores_of_the_draws(run: Run) -> None:
-    """The mean and variance of predictors, the noise, probabilities of levels, log likelihoods and errors."""
+    """The mean and variance of predictors, the noise, probabilities of levels, log likelihoods and
+    errors.
+    """
     pairs, test, weights = run.test_pairs(), predict_test(run), run.draw_weights
     predictor = Predictor(run, PredictOptions())
     draws = [next(predictor.distributions(*pairs, [number]))[1] for number in range(len(run.draws))]
@@ -90,7 +105,9 @@ def test_held_out_ratings_have_the_predictions_and_scores_of_the_draws(run: Run)
         probability, _ = weighted([draw.probabilities() for draw in draws], weights)
         np.testing.assert_allclose(test.probability, probability, atol=1e-5)
     followed, values = predictions(run)
-    np.testing.assert_allclose(np.concatenate(values), [draw.mean[followed] for draw in draws], atol=2e-5)
+    np.testing.assert_allclose(
+        np.concatenate(values), [draw.mean[followed] for draw in draws], atol=2e-5
+    )
     scores = [draw.log_density(test.rating).sum() for draw in draws]
     np.testing.assert_allclose(np.concatenate(run.followed()[2]), scores, rtol=1e-4)
     last = metrics(run.path)[-1]

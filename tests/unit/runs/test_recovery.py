@@ -35,13 +35,17 @@ ALL = ["half the step", "a quarter of the step", "the Kronecker metric", "the sa
     ],
 )
 def test_nothing_that_was_named_is_replaced(settings: dict[str, Any], expected: list[str]) -> None:
-    """A sampler, metric or step that was named stays, and Gibbs sampling needs a likelihood that admits it."""
+    """A sampler, metric or step that was named stays, and Gibbs sampling needs a likelihood that
+    admits it.
+    """
     given = section_of(settings.get("sampler", {}))
     assert [fallback.name for fallback in fallbacks(build(settings).resolved(), given)] == expected
 
 
 def test_steps_are_those_of_the_settings_made_smaller() -> None:
-    """Steps are halved and quartered; the Kronecker metric has a smaller step, and keeps settings that were named."""
+    """Steps are halved and quartered; the Kronecker metric has a smaller step, and keeps settings
+    that were named.
+    """
     given = {"friction": 0.8, "burn_in_step_size": 0.1}
     config = build({"sampler": given}).resolved()
     half, quarter, kronecker, _ = fallbacks(config, given)
@@ -51,7 +55,9 @@ def test_steps_are_those_of_the_settings_made_smaller() -> None:
     assert kronecker.sampler.config.metric == "kronecker"
     assert kronecker.sampler.config.step_size < size
     small = build({}).resolved().sampler
-    few = config.model_copy(update={"sampler": small.model_copy(update={"config": small.config.scaled(0.1)})})
+    few = config.model_copy(
+        update={"sampler": small.model_copy(update={"config": small.config.scaled(0.1)})}
+    )
     assert fallbacks(few, [])[2].sampler.config.step_size == few.sampler.config.step_size
     assert kronecker.sampler.config.friction == 0.8
 
@@ -91,16 +97,25 @@ def test_each_time_is_said_and_the_draws_are_of_the_last(recovered: Path) -> Non
     assert all(step["iteration"] > BURN_IN for step in steps)
     assert [line["iteration"] for line in metrics(recovered)] == [1, *range(10, 61, 10)]
     posterior = Snapshot(recovered / "posterior" / "chain-0" / step_name(60))
-    assert posterior.read(Key("trace", "run", 0, "iteration")).ravel().tolist() == [*range(BURN_IN + 5, 61, 5)]
+    assert posterior.read(Key("trace", "run", 0, "iteration")).ravel().tolist() == [
+        *range(BURN_IN + 5, 61, 5)
+    ]
 
 
-def test_a_chain_begins_from_the_state_at_the_end_of_its_burn_in(data: Path, tmp_path: Path) -> None:
-    """A chain begins again with the parameters of the end of its burn-in, new momenta, and no draws.
+def test_a_chain_begins_from_the_state_at_the_end_of_its_burn_in(
+    data: Path, tmp_path: Path
+) -> None:
+    """A chain begins again with the parameters of the end of its burn-in, new momenta, and no
+    draws.
 
-    The job is killed where it removes the first checkpoint that the new one replaces, so that both exist.
+    The job is killed where it removes the first checkpoint that the new one replaces, so that both
+    exist.
     """
     run = tmp_path / "run"
-    assert copied("rename=kill,path=.trash-", lambda: diverging(MPI.COMM_SELF, data, run)) == -signal.SIGKILL
+    assert (
+        copied("rename=kill,path=.trash-", lambda: diverging(MPI.COMM_SELF, data, run))
+        == -signal.SIGKILL
+    )
     begun, before = (Snapshot(run / "checkpoints" / "chain-0" / step_name(n)) for n in (0, BURN_IN))
     for factor in "WH":
         theta, r = (Key("state", factor, 2, name) for name in ("theta", "r"))

@@ -1,4 +1,6 @@
-"""Chains that end with an accuracy: when they are looked at, what is measured, and what is reported."""
+"""Chains that end with an accuracy: when they are looked at, what is measured, and what is
+reported.
+"""
 
 import json
 from itertools import pairwise
@@ -16,7 +18,11 @@ from dsgmcmc.runs.source import RatingsSource
 
 #: Mixes within tens of iterations: a tight prior leaves one mode.
 SETTINGS: dict[str, Any] = {"rank": 2, "grid": 3, "burn_in": 20, "thin": 1, "save_draws": 2}
-SETTINGS |= {"sampler": {"name": "baoab", "step_size": 0.15}, "prior": "fixed", "prior_precision": 20.0}
+SETTINGS |= {
+    "sampler": {"name": "baoab", "step_size": 0.15},
+    "prior": "fixed",
+    "prior_precision": 20.0,
+}
 
 
 def last(out: Path) -> dict[str, Any]:
@@ -54,7 +60,9 @@ def test_all_but_one_in_ten_must_have_it() -> None:
 
 
 def test_shared_parameters_are_waited_for_until_predictions_are_better_by_half() -> None:
-    """A drift of shared parameters keeps a run going until predictions are better than wanted by half."""
+    """A drift of shared parameters keeps a run going until predictions are better than wanted by
+    half.
+    """
     x = np.random.default_rng(6).normal(size=(1, 800, 20))
     drift = np.linspace(0, 9, 800)[None] + x[..., 0]
     good, bad = accuracy(x, 1, ["ess"], x[..., 0]), accuracy(x, 1, ["ess"], drift)
@@ -77,7 +85,9 @@ def test_shared_parameters_are_waited_for_until_predictions_are_better_by_half()
 
 
 def test_a_run_ends_with_the_accuracy(data: Path, tmp_path: Path) -> None:
-    """A run ends at the accuracy with the bits of a run of that length; only a higher accuracy continues it."""
+    """A run ends at the accuracy with the bits of a run of that length; only a higher accuracy
+    continues it.
+    """
     out, fixed = tmp_path / "until", tmp_path / "fixed"
     assert sample(MPI.COMM_SELF, data, out, until="ess=12", **SETTINGS) == 0
     look = last(out)
@@ -85,7 +95,9 @@ def test_a_run_ends_with_the_accuracy(data: Path, tmp_path: Path) -> None:
     assert look["found"]["ess"] >= 12
     assert set(look["found"]) == {"ess", "shared_ess"}
     shown = typed("info", out).expect(0).out  # as the last line of `sample` did
-    assert f"draws, 12 were wanted: reached at iteration {look['iteration']}; to continue: " in shown
+    assert (
+        f"draws, 12 were wanted: reached at iteration {look['iteration']}; to continue: " in shown
+    )
     assert "stopped at" not in shown
     assert sample(MPI.COMM_SELF, data, fixed, iterations=look["iteration"], **SETTINGS) == 0
     assert last(fixed) is None
@@ -97,14 +109,29 @@ def test_a_run_ends_with_the_accuracy(data: Path, tmp_path: Path) -> None:
 
 
 def test_the_limit_ends_a_run_and_says_how_far_it_was(data: Path, tmp_path: Path) -> None:
-    """The summary, `info` and `sample` say which accuracy was reached, and `sample` how to continue."""
-    options = ("--rank=2", "--grid=3", "--burn-in=20", "--iterations=90", "--until=rhat=1.0001", "--chains=2")
+    """The summary, `info` and `sample` say which accuracy was reached, and `sample` how to
+    continue.
+    """
+    options = (
+        "--rank=2",
+        "--grid=3",
+        "--burn-in=20",
+        "--iterations=90",
+        "--until=rhat=1.0001",
+        "--chains=2",
+    )
     options += ("--sampler=baoab", "--step-size=0.15", "--prior=fixed", "--set=prior_precision=20")
     done = typed("sample", data, "--out", tmp_path / "run", *options).expect(0)
     look = last(tmp_path / "run")
     assert (look["reached"], look["iteration"], look["limit"]) == (False, 90, 90)
-    why = f"R-hat of predictions is {look['found']['rhat']:.3f}, 1.0001 was wanted; R-hat of the test log "
-    why += f"likelihood is {look['found']['shared_rhat']:.3f}, 1.001 was wanted: ended at the limit of 90 iterations; "
+    why = (
+        f"R-hat of predictions is {look['found']['rhat']:.3f}, 1.0001 was wanted; R-hat of the test"
+        " log "
+    )
+    why += (
+        f"likelihood is {look['found']['shared_rhat']:.3f}, 1.001 was wanted: ended at the limit of"
+        " 90 iterations; "
+    )
     assert f"{why}to continue: --resume --iterations 180" in done.out
     assert "/1.0001" in done.err, "the way to go is shown"
     facts = json.loads(typed("info", tmp_path / "run", "--json").expect(0).out)

@@ -1,4 +1,6 @@
-"""Gibbs sampling: a sweep of it beside one of the reference that has the same noise; who can use it."""
+"""Gibbs sampling: a sweep of it beside one of the reference that has the same noise; who can use
+it.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +34,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(data: Path, sd: float = 0.7, **model: Any) -> FactorTarget:
     """Target at a random state, noise scales included, before iteration `TURN`."""
     sampler = Gibbs(GibbsConfig(), 0)
-    target = factor_target(MPI.COMM_SELF, data, GRID, model=replace(MODEL, **model), sampler=sampler, seed=SEED)
+    target = factor_target(
+        MPI.COMM_SELF, data, GRID, model=replace(MODEL, **model), sampler=sampler, seed=SEED
+    )
     sampler.start(target, sd)
     rng = np.random.default_rng(1)
     for block in target.blocks():
@@ -52,10 +56,16 @@ def whole(target: FactorTarget, field: str = "theta") -> list[np.ndarray]:
 
 
 def scales(target: FactorTarget) -> list[np.ndarray]:
-    return [g[:, 0] for g in whole(target, "weight")] if target.noise.factors else [np.ones(60), np.ones(40)]
+    return (
+        [g[:, 0] for g in whole(target, "weight")]
+        if target.noise.factors
+        else [np.ones(60), np.ones(40)]
+    )
 
 
-def reference_of(data: Path, target: FactorTarget) -> tuple[gibbs.State, np.ndarray, list[gibbs.View], gibbs.Model]:
+def reference_of(
+    data: Path, target: FactorTarget
+) -> tuple[gibbs.State, np.ndarray, list[gibbs.View], gibbs.Model]:
     """The state of a target as the reference has it, residuals, views and model."""
     rows, columns, values = cells_of(data)
     with Ratings(data) as ratings:
@@ -76,11 +86,19 @@ def take_parameters(state: gibbs.State, target: FactorTarget) -> None:
     state.prior = [(drawn.mean[f][0], p) for f, p in zip(Factor, dense, strict=True)]
 
 
-def squared_errors(state: gibbs.State, residuals: np.ndarray, sides: list[gibbs.View], model: gibbs.Model, side: int):
+def squared_errors(
+    state: gibbs.State,
+    residuals: np.ndarray,
+    sides: list[gibbs.View],
+    model: gibbs.Model,
+    side: int,
+):
     """Of every row of a side, times the other side's noise scales."""
     e = residuals - gibbs.predictor(state.theta, model.rank, sides[0].entity, sides[0].partner)
     view = sides[side]
-    return np.bincount(view.entity, e[view.order] ** 2 * state.g[1 - side][view.partner], len(state.g[side]))
+    return np.bincount(
+        view.entity, e[view.order] ** 2 * state.g[1 - side][view.partner], len(state.g[side])
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,9 +111,15 @@ def squared_errors(state: gibbs.State, residuals: np.ndarray, sides: list[gibbs.
         (33, False, "normal-gamma", "by-item"),
     ],
 )
-def test_a_sweep_is_that_of_the_reference(data: Path, rank: int, biases: bool, prior: Any, noise: str) -> None:
-    """Given the same noise: every row and noise scale, in the order of the docstring, to 1e-5 of the largest."""
-    target = made(data, 0.7 / rank**0.25, rank=rank, biases=biases, prior=prior, heteroscedastic=NOISES[noise])
+def test_a_sweep_is_that_of_the_reference(
+    data: Path, rank: int, biases: bool, prior: Any, noise: str
+) -> None:
+    """Given the same noise: every row and noise scale, in the order of the docstring, to 1e-5 of
+    the largest.
+    """
+    target = made(
+        data, 0.7 / rank**0.25, rank=rank, biases=biases, prior=prior, heteroscedastic=NOISES[noise]
+    )
     state, residuals, sides, model = reference_of(data, target)
     step(target)
     take_parameters(state, target)
@@ -107,8 +131,12 @@ def test_a_sweep_is_that_of_the_reference(data: Path, rank: int, biases: bool, p
             gamma = gammas(shape, target.stream.key(Purpose.NOISE_SCALE, factor, 0))
             state.g[side] = gamma / ((state.nu[side] + state.tau * errors) / 2)
         z = normals_of(n * d, seed=SEED, purpose=Purpose.STEP, iteration=TURN, factor=factor)
-        gibbs.draw_side(state, side, residuals, sides[side], model, z.reshape(n, d).astype(np.float64))
-    for found, expected in zip((*whole(target), *scales(target)), (*state.theta, *state.g), strict=True):
+        gibbs.draw_side(
+            state, side, residuals, sides[side], model, z.reshape(n, d).astype(np.float64)
+        )
+    for found, expected in zip(
+        (*whole(target), *scales(target)), (*state.theta, *state.g), strict=True
+    ):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
@@ -116,13 +144,17 @@ def test_a_sweep_is_that_of_the_reference(data: Path, rank: int, biases: bool, p
 def test_tau_is_drawn_from_the_errors_of_the_state_as_it_is(
     data: Path, monkeypatch: pytest.MonkeyPatch, noise: str
 ) -> None:
-    """Times both noise scales, with W and H as they are before the sweep: what makes it an exact conditional."""
+    """Times both noise scales, with W and H as they are before the sweep: what makes it an exact
+    conditional.
+    """
     target = made(data, heteroscedastic=NOISES[noise])
     state, residuals, sides, model = reference_of(data, target)
     expected = float(state.g[0] @ squared_errors(state, residuals, sides, model, 0))
     found: list[float] = []
     noted = target.noise.squared_error
-    monkeypatch.setattr(FactorTarget, "draw_shared", lambda model, context: found.append(noted.sum()))
+    monkeypatch.setattr(
+        FactorTarget, "draw_shared", lambda model, context: found.append(noted.sum())
+    )
     step(target)
     assert found == [pytest.approx(expected, rel=1e-5)]
 
@@ -132,12 +164,19 @@ def test_hyperparameters_wait_for_their_turn(data: Path) -> None:
     target = made(data, heteroscedastic=NOISES["both"], first=TURN + 2)
     before = target.small(), scales(target), whole(target)
     step(target)
-    assert all(value.tobytes() == before[0][name].tobytes() for name, value in target.small().items())
+    assert all(
+        value.tobytes() == before[0][name].tobytes() for name, value in target.small().items()
+    )
     assert all((g == old).all() for g, old in zip(scales(target), before[1], strict=True))
-    assert all((theta != old).any(axis=1).all() for theta, old in zip(whole(target), before[2], strict=True))
+    assert all(
+        (theta != old).any(axis=1).all()
+        for theta, old in zip(whole(target), before[2], strict=True)
+    )
 
 
-def test_a_likelihood_without_normal_conditionals_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_likelihood_without_normal_conditionals_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Before anything is sampled, with what to choose instead."""
 
     class Other(Gaussian):
@@ -145,6 +184,7 @@ def test_a_likelihood_without_normal_conditionals_is_refused(monkeypatch: pytest
 
     monkeypatch.setitem(LIKELIHOODS, "other", Other)
     with pytest.raises(
-        InputError, match=r"^--sampler gibbs needs .* which the other likelihood does not give: use .* baoab$"
+        InputError,
+        match=r"^--sampler gibbs needs .* which the other likelihood does not give: use .* baoab$",
     ):
         build({"sampler": "gibbs", "likelihood": "other"}).resolved()

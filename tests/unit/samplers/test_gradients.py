@@ -1,4 +1,6 @@
-"""Gradient estimators: when hyperparameters are drawn, given which state, and control variates with their anchor."""
+"""Gradient estimators: when hyperparameters are drawn, given which state, and control variates with
+their anchor.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,12 +30,16 @@ def whole(target: FactorTarget, field: str = "theta") -> Whole:
 
 
 class Drawn:
-    """Stands for `FactorTarget.draw_shared`: notes at which state it is asked, and sets tau to a number of its own."""
+    """Stands for `FactorTarget.draw_shared`: notes at which state it is asked, and sets tau to a
+    number of its own.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.at: list[int] = []
         self.states: list[Whole] = []
-        monkeypatch.setattr(FactorTarget, "draw_shared", lambda model, context: self.note(model, context))
+        monkeypatch.setattr(
+            FactorTarget, "draw_shared", lambda model, context: self.note(model, context)
+        )
 
     def note(self, model: FactorTarget, context: DrawContext) -> None:
         self.at.append(context.stream.iteration)
@@ -46,7 +52,9 @@ class Drawn:
 def test_hyperparameters_are_drawn_once_a_sweep(
     data: Path, monkeypatch: pytest.MonkeyPatch, gradient: str, length: int, first: int, sweeps: str
 ) -> None:
-    """By parts when all were seen, given the state that they led to; else given the one that the gradient is of."""
+    """By parts when all were seen, given the state that they led to; else given the one that the
+    gradient is of.
+    """
     drawn = Drawn(monkeypatch)
     sampler = SGLD(SGLDConfig(gradient=gradient, step_size=0.05), 0)
     model = replace(MODEL, first=first)
@@ -59,8 +67,12 @@ def test_hyperparameters_are_drawn_once_a_sweep(
         assert all((found[factor] == states[at + moved][factor]).all() for factor in Factor)
 
 
-def test_a_step_along_the_full_gradient_has_what_is_drawn_in_it(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If tau and the prior's precision are drawn twice as large, this very step pulls a row twice as far."""
+def test_a_step_along_the_full_gradient_has_what_is_drawn_in_it(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If tau and the prior's precision are drawn twice as large, this very step pulls a row twice
+    as far.
+    """
     moved: list[Whole] = []
     for precision in (1.0, 2.0):
 
@@ -120,7 +132,9 @@ def test_it_is_unbiased_on_the_ring(data: Path) -> None:
     gradients(target, sampler)
     sampler.gradient.burn_in = -1
     for block in target.blocks():
-        block["theta"][:] += 0.2 * np.sin(np.arange(block["theta"].size)).reshape(block["theta"].shape)
+        block["theta"][:] += 0.2 * np.sin(np.arange(block["theta"].size)).reshape(
+            block["theta"].shape
+        )
     target.noise.parameters.tau[:] = 2.5
     target.draw_shared = lambda context: None
     p = target.circulation.schedule.probability
@@ -148,8 +162,12 @@ def test_the_anchor_is_the_state_at_the_end_of_burn_in(data: Path) -> None:
         sampler = SGLD(SGLDConfig(gradient=gradient, step_size=0.05), burn_in)
         target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
         sampler.start(target, 0.3)
-        chains.append([flat(target), *(flat(target) for _ in iterate(target, sampler, burn_in + 2))])
+        chains.append(
+            [flat(target), *(flat(target) for _ in iterate(target, sampler, burn_in + 2))]
+        )
     plain, varied = chains
-    assert all((a == b).all() for a, b in zip(plain[: burn_in + 1], varied[: burn_in + 1], strict=True))
+    assert all(
+        (a == b).all() for a, b in zip(plain[: burn_in + 1], varied[: burn_in + 1], strict=True)
+    )
     assert (plain[burn_in + 1] != varied[burn_in + 1]).any()
     assert (flat(target, "anchor") == varied[burn_in]).all()

@@ -1,4 +1,6 @@
-"""HAMCMC's arithmetic: against dense matrices, on vectors and on blocks; what it refuses, counts and averages."""
+"""HAMCMC's arithmetic: against dense matrices, on vectors and on blocks; what it refuses, counts
+and averages.
+"""
 
 from collections.abc import Callable, Iterator
 from math import gcd
@@ -25,7 +27,9 @@ Gradient = Callable[[np.ndarray, int], np.ndarray]
 
 
 class Minibatches:
-    """A correlated Gaussian of which every datum has another mean and curvature, or a double well along every axis."""
+    """A correlated Gaussian of which every datum has another mean and curvature, or a double well
+    along every axis.
+    """
 
     def __init__(self, wells: bool = False) -> None:
         rng = np.random.default_rng(0)
@@ -50,7 +54,9 @@ class Minibatches:
 
 
 def path_of(sampler: HAMCMC, wells: bool = False) -> tuple[VectorTarget, Gradient]:
-    """Target of four parts, and the stochastic gradient of its energy, prior included, for the reference."""
+    """Target of four parts, and the stochastic gradient of its energy, prior included, for the
+    reference.
+    """
     density = Minibatches(wells)
     target = vector_target(density, sampler, seed=SEED, grid=PARTS)
 
@@ -71,7 +77,11 @@ def noise(n: int, iteration: int, factor: int = 0) -> np.ndarray:
 
 
 def compare(
-    sampler: HAMCMC, target: VectorTarget, reference: DenseHAMCMC, iterations: int = 60, precision: float = 1e-9
+    sampler: HAMCMC,
+    target: VectorTarget,
+    reference: DenseHAMCMC,
+    iterations: int = 60,
+    precision: float = 1e-9,
 ) -> Iterator[int]:
     """Compare every state with that of an independent program, and yield the iteration."""
     sampler.start(target, 1.0)
@@ -82,22 +92,31 @@ def compare(
         yield target.stream.iteration
 
 
-@pytest.mark.parametrize(("memory", "gamma", "trust"), [(2, 0.5, 0.3), (3, None, 1.0), (5, 0.5, 0.3)])
+@pytest.mark.parametrize(
+    ("memory", "gamma", "trust"), [(2, 0.5, 0.3), (3, None, 1.0), (5, 0.5, 0.3)]
+)
 def test_the_path_is_that_of_dense_matrices(memory: int, gamma: float | None, trust: float) -> None:
     """Pairs, ages, slots, minibatches, first steps and defaults."""
     sampler = HAMCMC(HAMCMCConfig(memory=memory, step_size=0.3, gamma=gamma, trust=trust), 0)
     target, gradient = path_of(sampler)
     h0 = gamma or 1 / CURVATURE
-    reference = DenseHAMCMC(gradient, memory, 0.3 / CURVATURE / h0, trust, lambda t, g: np.full(D, h0))
+    reference = DenseHAMCMC(
+        gradient, memory, 0.3 / CURVATURE / h0, trust, lambda t, g: np.full(D, h0)
+    )
     assert len(list(compare(sampler, target, reference))) == 60
     assert sampler.metrics()["skipped_pairs"] == 0
 
 
 @pytest.mark.parametrize(("memory", "burn_in"), [(2, 30), (3, 30), (3, 0)])
 def test_the_path_in_the_diagonal_metric(memory: int, burn_in: int) -> None:
-    """While v follows the gradients, all products are taken anew; after burn-in v and its metric stay."""
+    """While v follows the gradients, all products are taken anew; after burn-in v and its metric
+    stay.
+    """
     sampler = HAMCMC(
-        HAMCMCConfig(memory=memory, metric="diagonal", alpha=0.8, step_size=0.2, trust=0.5, lambda_n=3.0), burn_in
+        HAMCMCConfig(
+            memory=memory, metric="diagonal", alpha=0.8, step_size=0.2, trust=0.5, lambda_n=3.0
+        ),
+        burn_in,
     )
     target, gradient = path_of(sampler)
     v = np.zeros(D)
@@ -115,7 +134,9 @@ def test_the_path_in_the_diagonal_metric(memory: int, burn_in: int) -> None:
 
 @pytest.mark.parametrize("burn_in", [0, 30])
 def test_the_path_in_the_fisher_metric(burn_in: int) -> None:
-    """H^0 = 1 / P, with the curvature that the density gives: l is 1, as a vector has no other factor."""
+    """H^0 = 1 / P, with the curvature that the density gives: l is 1, as a vector has no other
+    factor.
+    """
     sampler = HAMCMC(HAMCMCConfig(memory=3, metric="fisher", step_size=0.2, trust=0.5), burn_in)
     target, gradient = path_of(sampler)
     reference = DenseHAMCMC(gradient, 3, 0.2, 0.5, lambda t, g: np.full(D, 1 / (CURVATURE + 0.2)))
@@ -123,7 +144,9 @@ def test_the_path_in_the_fisher_metric(burn_in: int) -> None:
 
 
 def test_pairs_without_curvature_are_left_out_and_counted() -> None:
-    """Between two wells the curvature is negative: such pairs would make H indefinite; users see how many."""
+    """Between two wells the curvature is negative: such pairs would make H indefinite; users see
+    how many.
+    """
     sampler = HAMCMC(HAMCMCConfig(memory=3, step_size=0.1), 0)
     target, gradient = path_of(sampler, wells=True)
     reference = DenseHAMCMC(gradient, 3, 0.1, 1.0, lambda t, g: np.full(D, 1 / CURVATURE))
@@ -136,11 +159,13 @@ def test_pairs_without_curvature_are_left_out_and_counted() -> None:
     assert sampler.metrics()["skipped_pairs"] == reference.skipped[0]
 
 
-# ---------------------------------------------------------------------- on blocks of a factorisation
+# --------------------------------------------------------------------- on blocks of a factorisation
 
 
 def test_blocks_move_as_one_vector(data: Path) -> None:
-    """One metric for all of W and H, from sums over blocks: the dense path of the flattened factors, in float32."""
+    """One metric for all of W and H, from sums over blocks: the dense path of the flattened
+    factors, in float32.
+    """
     memory = 3
     sampler = HAMCMC(HAMCMCConfig(memory=memory, step_size=0.2), 0)
     model = Model(2, True, "fixed", 1.0, 2.0)
@@ -164,7 +189,10 @@ def test_blocks_move_as_one_vector(data: Path) -> None:
             c = column_of(b, part, target.grid)
             cell = target.ratings.train[b, c]
             local = np.repeat(np.arange(len(cell.indptr) - 1), np.diff(cell.indptr))
-            i, j = target.ratings.row_bounds[b] + local, target.ratings.column_bounds[c] + cell.indices
+            i, j = (
+                target.ratings.row_bounds[b] + local,
+                target.ratings.column_bounds[c] + cell.indices,
+            )
             e = cell.values - (w[i, :2] * h[j, :2]).sum(axis=1) - w[i, 2] - h[j, 2]
             squared_errors[-1] += e @ e
             one = np.ones((len(i), 1))
@@ -173,16 +201,23 @@ def test_blocks_move_as_one_vector(data: Path) -> None:
         return np.concatenate([gw.ravel(), gh.ravel()])[None] + theta
 
     def z(iteration: int) -> np.ndarray:
-        return np.concatenate([noise(rows * d, iteration, Factor.W), noise(columns * d, iteration, Factor.H)])[None]
+        return np.concatenate(
+            [noise(rows * d, iteration, Factor.W), noise(columns * d, iteration, Factor.H)]
+        )[None]
 
     size = (rows + columns) * d
-    reference = DenseHAMCMC(gradient, memory, 0.2, 1.0, lambda t, g: np.full(size, 1 / target.curvature_bound))
+    reference = DenseHAMCMC(
+        gradient, memory, 0.2, 1.0, lambda t, g: np.full(size, 1 / target.curvature_bound)
+    )
     for iteration, dense in enumerate(reference.run(flat(sampler.positions[-1]), z, 40)):
         target.begin(iteration)
         sampler.step(target, iteration)
         np.testing.assert_allclose(flat(sampler.position(iteration)), dense, rtol=0, atol=2e-4)
-    # tau is drawn from the errors of a sweep's drift gradients; those of the pairs' second ones do not count
-    assert target.noise.squared_error.sum() == pytest.approx(sum(squared_errors[::2][-target.grid :]), rel=1e-4)
+    # tau is drawn from the errors of a sweep's drift gradients; those of the pairs' second ones do
+    # not count
+    assert target.noise.squared_error.sum() == pytest.approx(
+        sum(squared_errors[::2][-target.grid :]), rel=1e-4
+    )
 
 
 # ---------------------------------------------------------------------- sub-chains

@@ -1,4 +1,6 @@
-"""Metrics: the coordinates that they find, what updates and momenta are in them, and the steps that rows take."""
+"""Metrics: the coordinates that they find, what updates and momenta are in them, and the steps that
+rows take.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,10 +26,14 @@ MODELS = {
 
 @pytest.fixture(params=MODELS)
 def target(tmp_path: Path, request: Any) -> FactorTarget:
-    """At a state of no symmetry, with columns that are correlated and unlike precisions of the prior."""
+    """At a state of no symmetry, with columns that are correlated and unlike precisions of the
+    prior.
+    """
     sampler = BAOAB(BAOABConfig(metric="kronecker"), 0)
     model = MODELS[request.param]
-    target = factor_target(MPI.COMM_SELF, write_planted(tmp_path / "r.h5"), 4, model=model, sampler=sampler)
+    target = factor_target(
+        MPI.COMM_SELF, write_planted(tmp_path / "r.h5"), 4, model=model, sampler=sampler
+    )
     rng = np.random.default_rng(0)
     d = target.dimension
     for factor in Factor:
@@ -58,7 +64,9 @@ def information(target: FactorTarget) -> dict[Factor, np.ndarray]:
     """C of both factors, from the state."""
     averages = {}
     for factor, rows in features(target).items():
-        n = np.concatenate([b.counts for b in sorted(target.blocks(), key=lambda b: b.start) if b.factor == factor])
+        n = np.concatenate(
+            [b.counts for b in sorted(target.blocks(), key=lambda b: b.start) if b.factor == factor]
+        )
         averages[Factor.H if factor == Factor.W else Factor.W] = (rows.T * n) @ rows / n.sum()
     return averages
 
@@ -70,17 +78,30 @@ STATES: dict[str, Callable[[np.ndarray, np.random.Generator], np.ndarray]] = {
 }
 
 
-def own_matrices(target: FactorTarget, metric: Fisher) -> Iterator[tuple[ParameterBlock, int, np.ndarray]]:
+def own_matrices(
+    target: FactorTarget, metric: Fisher
+) -> Iterator[tuple[ParameterBlock, int, np.ndarray]]:
     """M_i of every row with ratings, in the metric's coordinates, made rating by rating."""
-    phi, tau, found = features(target), target.noise_precision, target.information("theta", True, {})
+    phi, tau, found = (
+        features(target),
+        target.noise_precision,
+        target.information("theta", True, {}),
+    )
     seen = np.zeros((len(phi[Factor.W]), len(phi[Factor.H])))
     for (b, c), cell in target.ratings.train.items():
         at = np.repeat(np.arange(len(cell.indptr) - 1), np.diff(cell.indptr))
-        seen[target.ratings.bounds(Factor.W, b)[0] + at, target.ratings.bounds(Factor.H, c)[0] + cell.indices] = 1
+        seen[
+            target.ratings.bounds(Factor.W, b)[0] + at,
+            target.ratings.bounds(Factor.H, c)[0] + cell.indices,
+        ] = 1
     for block in target.blocks():
         other, rated = (Factor.H, seen) if block.factor == Factor.W else (Factor.W, seen.T)
         common = found.common[block.factor]
-        axes = metric.vectors[block.factor] if isinstance(metric, Kronecker) else np.eye(target.dimension)
+        axes = (
+            metric.vectors[block.factor]
+            if isinstance(metric, Kronecker)
+            else np.eye(target.dimension)
+        )
         dense = axes.T @ (common if common.ndim == 2 else np.diag(common)) @ axes
         for k, row in enumerate(rated[block.start : block.start + len(block.counts)]):
             p = tau * row.sum() * metric.c[block.factor] + np.diag(dense)
@@ -90,11 +111,15 @@ def own_matrices(target: FactorTarget, metric: Fisher) -> Iterator[tuple[Paramet
 
 @pytest.mark.parametrize("kind", [Fisher, Kronecker])
 @pytest.mark.parametrize("state", STATES)
-def test_steps_suit_the_curvature_of_every_row(target: FactorTarget, kind: type[Fisher], state: str) -> None:
-    """l_i is at least half the largest eigenvalue of the row's own Hessian, less a tenth, and never above its trace.
+def test_steps_suit_the_curvature_of_every_row(
+    target: FactorTarget, kind: type[Fisher], state: str
+) -> None:
+    """l_i is at least half the largest eigenvalue of the row's own Hessian, less a tenth, and never
+    above its trace.
 
-    So it has to be where rows are collinear, with signs that cancel in the mean; where one rating outweighs the others;
-    and for rows of one rating. Without power iteration l_i is up to ten times too small there.
+    So it has to be where rows are collinear, with signs that cancel in the mean; where one rating
+    outweighs the others; and for rows of one rating. Without power iteration l_i is up to ten times
+    too small there.
     """
     rng = np.random.default_rng(1)
     for block in target.blocks():
@@ -112,19 +137,27 @@ def test_steps_suit_the_curvature_of_every_row(target: FactorTarget, kind: type[
 
 
 @pytest.mark.parametrize("kind", [Fisher, Kronecker])
-def test_bounds_are_computed_anew_where_a_row_has_grown(target: FactorTarget, kind: type[Fisher]) -> None:
-    """Between two turns at which they are due, steps of rows that have ratings with it fall; else nothing changes."""
+def test_bounds_are_computed_anew_where_a_row_has_grown(
+    target: FactorTarget, kind: type[Fisher]
+) -> None:
+    """Between two turns at which they are due, steps of rows that have ratings with it fall; else
+    nothing changes.
+    """
     metric, not_due = kind(), (EARLY_UNTIL + 1) * REFRESH_EVERY * target.sweep_length
     for _ in range(3):
         metric.take_from(target)
 
     def steps() -> np.ndarray:
         metric.refresh(target, not_due)
-        return np.concatenate([block.row("h").copy() for block in target.blocks() if block.factor == Factor.W])
+        return np.concatenate(
+            [block.row("h").copy() for block in target.blocks() if block.factor == Factor.W]
+        )
 
     before = steps()
     grown = next(block for block in target.blocks() if block.factor == Factor.H)
-    grown["theta"][0, : target.row_priors.rank] *= 2  # four times its mean square, and chance is left room
+    grown["theta"][0, : target.row_priors.rank] *= (
+        2  # four times its mean square, and chance is left room
+    )
     np.testing.assert_array_equal(steps(), before)
     grown["theta"][0, : target.row_priors.rank] *= 20
     after = steps()
@@ -135,7 +168,8 @@ def test_bounds_are_computed_anew_where_a_row_has_grown(target: FactorTarget, ki
 def test_a_move_is_that_of_the_whole_matrix(target: FactorTarget) -> None:
     """-h_i^2 / 2 (tau n_i C + Lambda)^-1 grad, row by row, as a dense solver finds it.
 
-    So it is equivariant: in other coordinates W R, H R^-T of the same predictions it is the same move.
+    So it is equivariant: in other coordinates W R, H R^-T of the same predictions it is the same
+    move.
     """
     metric = Kronecker()
     metric.take_from(target)
@@ -153,19 +187,25 @@ def test_a_move_is_that_of_the_whole_matrix(target: FactorTarget) -> None:
         for i, n in enumerate(block.counts):
             whole = target.noise_precision * n * c[block.factor] + dense
             expected = -0.5 * h[i] ** 2 * np.linalg.solve(whole, gradient[i])
-            np.testing.assert_allclose(block["theta"][i] - before[i], expected, rtol=2e-3, atol=2e-5)
+            np.testing.assert_allclose(
+                block["theta"][i] - before[i], expected, rtol=2e-3, atol=2e-5
+            )
 
 
 @pytest.mark.parametrize("follows", [False, True])
 def test_the_diagonal_metric_has_what_was_drawn_last(target: FactorTarget, follows: bool) -> None:
-    """(tau n_i c_k + lambda_k)^-1/2 r, of tau and lambda that were drawn after the metric was taken, where it follows.
+    """(tau n_i c_k + lambda_k)^-1/2 r, of tau and lambda that were drawn after the metric was
+    taken, where it follows.
 
     Those of older states would make posteriors too narrow.
     """
     target.metric_uses_current_hyperparameters = follows
     metric, state = Fisher(), target.row_priors.parameters
     metric.take_from(target)
-    tau, lambdas = target.noise_precision, {factor: state.precision[factor][0].copy() for factor in Factor}
+    tau, lambdas = (
+        target.noise_precision,
+        {factor: state.precision[factor][0].copy() for factor in Factor},
+    )
     target.noise.parameters.tau[0] *= 1.7
     for factor in Factor:
         state.precision[factor][0] *= 0.6

@@ -1,4 +1,6 @@
-"""Every entry of the registry keeps what a sampler promises; bits are compared by ``tests/mpi/test_invariance.py``."""
+"""Every entry of the registry keeps what a sampler promises; bits are compared by
+``tests/mpi/test_invariance.py``.
+"""
 
 import importlib
 import inspect
@@ -21,18 +23,23 @@ STEPS = {"baoab": {"step_size": 0.02}}  # the default is for real data, not for 
 
 @pytest.mark.parametrize("name", for_ratings())
 def test_it_keeps_what_a_sampler_promises(name: str) -> None:
-    """With its default gradient: the distribution, what an iteration does, and the same bits after a stop.
+    """With its default gradient: the distribution, what an iteration does, and the same bits after
+    a stop.
 
-    200 chains of 1,500 draws know a standard deviation to 1 or 2 %; what the step leaves is 3 % at most.
+    200 chains of 1,500 draws know a standard deviation to 1 or 2 %; what the step leaves is 3 % at
+    most.
     """
     check_sampler(SAMPLERS[name], **STEPS.get(name, {}))
 
 
 @pytest.mark.parametrize(
-    ("name", "gradient"), [(name, each) for name in for_ratings() for each in SAMPLERS[name].gradients[1:]]
+    ("name", "gradient"),
+    [(name, each) for name in for_ratings() for each in SAMPLERS[name].gradients[1:]],
 )
 def test_it_moves_every_row_with_every_gradient(name: str, gradient: str, data: Path) -> None:
-    """A sampler that visits the parts by itself must neither forget to have hyperparameters drawn, nor do it twice."""
+    """A sampler that visits the parts by itself must neither forget to have hyperparameters drawn,
+    nor do it twice.
+    """
     check_iterations(SAMPLERS[name], data, gradient=gradient, **STEPS.get(name, {}))
 
 
@@ -46,7 +53,9 @@ def test_a_gradient_that_it_cannot_use_is_refused(name: str) -> None:
     """With those that it can; a sampler that only looks as if it sampled the target would be worse."""
     sampler = SAMPLERS[name]
     for other in {"part", "full", "control-variate", "no such"} - {*sampler.gradients}:
-        with pytest.raises(InputError, match=rf"'{other}'; it takes {' or '.join(sampler.gradients)}"):
+        with pytest.raises(
+            InputError, match=rf"'{other}'; it takes {' or '.join(sampler.gradients)}"
+        ):
             build({"sampler": {"name": name, "gradient": other}}).resolved()
 
 
@@ -60,14 +69,34 @@ THERMOSTAT = r"^the thermostat .* schedule=random, or take another sampler$"
     [
         ("sghmc", CORRECTED, {"schedule": "shuffled"}, CORRECTION),
         ("sgrld", CORRECTED, {"schedule": "cyclic"}, CORRECTION),
-        ("sghmc", CORRECTED | {"metric": "identity"}, {}, r"noise_correction .* sampler\.metric=fisher"),
+        (
+            "sghmc",
+            CORRECTED | {"metric": "identity"},
+            {},
+            r"noise_correction .* sampler\.metric=fisher",
+        ),
         ("sghmc", CORRECTED | VARIATED, {}, "noise_correction is for the noise of plain parts"),
         ("sgnht", {}, {"schedule": "shuffled"}, THERMOSTAT),
         ("sgld", VARIATED, {"noise": "both"}, "noise scales"),
         ("sgld", VARIATED, {"likelihood": "ordinal-logit"}, "thresholds would change"),
-        ("hamcmc", {"memory": 2}, {"grid": 4, "schedule": "cyclic", "thin": 3}, "only 2 of the parts"),
-        ("hamcmc", {"memory": 3}, {"grid": 9, "schedule": "cyclic", "thin": 2}, "only 3 of the parts"),
-        ("hamcmc", {"memory": 2}, {"grid": 4, "schedule": "shuffled", "thin": 8}, "only 1 of the 2 sub-chains"),
+        (
+            "hamcmc",
+            {"memory": 2},
+            {"grid": 4, "schedule": "cyclic", "thin": 3},
+            "only 2 of the parts",
+        ),
+        (
+            "hamcmc",
+            {"memory": 3},
+            {"grid": 9, "schedule": "cyclic", "thin": 2},
+            "only 3 of the parts",
+        ),
+        (
+            "hamcmc",
+            {"memory": 2},
+            {"grid": 4, "schedule": "shuffled", "thin": 8},
+            "only 1 of the 2 sub-chains",
+        ),
         ("hamcmc", {"memory": 6}, {"grid": 4, "thin": 4}, "only 3 of the 6 sub-chains"),
     ],
 )
@@ -102,10 +131,20 @@ def test_noise_of_independent_parts_may_be_corrected(
 def test_every_sampler_of_the_package_is_registered() -> None:
     """A file that nobody can select is dead."""
     found = set()
-    rooms = (pkgutil.walk_packages(room.__path__, f"{room.__name__}.") for room in (samplers, densities))
+    rooms = (
+        pkgutil.walk_packages(room.__path__, f"{room.__name__}.") for room in (samplers, densities)
+    )
     for module in itertools.chain.from_iterable(rooms):
         content = vars(importlib.import_module(module.name)).values()
-        found |= {c for c in content if inspect.isclass(c) and issubclass(c, Sampler) and not inspect.isabstract(c)}
+        found |= {
+            c
+            for c in content
+            if inspect.isclass(c) and issubclass(c, Sampler) and not inspect.isabstract(c)
+        }
     assert found == set(SAMPLERS.values())
-    assert all(name.replace("_", "") == sampler.__name__.lower() for name, sampler in SAMPLERS.items())
-    assert for_ratings() == [name for name in SAMPLERS if SAMPLERS[name].__module__.startswith("dsgmcmc.samplers.")]
+    assert all(
+        name.replace("_", "") == sampler.__name__.lower() for name, sampler in SAMPLERS.items()
+    )
+    assert for_ratings() == [
+        name for name in SAMPLERS if SAMPLERS[name].__module__.startswith("dsgmcmc.samplers.")
+    ]

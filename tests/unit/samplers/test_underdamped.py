@@ -28,7 +28,9 @@ from dsgmcmc.types import Factor
 def test_halves_of_a_kick_make_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Underdamped[Any]], config: Any
 ) -> None:
-    """Taken apart on either side of draws that change nothing, they move as when joined: none is lost, none twice."""
+    """Taken apart on either side of draws that change nothing, they move as when joined: none is
+    lost, none twice.
+    """
     path = write_planted(tmp_path / "r.h5", 12, 9)
     model = Model(2, True, "fixed", 1.0, 2.0, first=100)
     states = []
@@ -40,7 +42,11 @@ def test_halves_of_a_kick_make_a_whole(
         sampler.start(target, 0.3)
         assert bool(sampler.end_step(target, 1.0)) == bool(renewed)
         sampler.advance(target, 0, 4)
-        states.append(np.concatenate([block[name].ravel() for block in target.blocks() for name in ("theta", "r")]))
+        states.append(
+            np.concatenate(
+                [block[name].ravel() for block in target.blocks() for name in ("theta", "r")]
+            )
+        )
     # in float32, and the halves are rounded apart
     for apart in states[1:]:
         np.testing.assert_allclose(apart, states[0], rtol=1e-3, atol=1e-4)
@@ -52,10 +58,14 @@ def test_halves_of_a_kick_make_a_whole(
 @pytest.fixture
 def target(tmp_path: Path) -> FactorTarget:
     sampler = BAOAB(BAOABConfig(), 0)
-    return factor_target(MPI.COMM_SELF, write_planted(tmp_path / "r.h5", 60, 40), model=MODEL, sampler=sampler)
+    return factor_target(
+        MPI.COMM_SELF, write_planted(tmp_path / "r.h5", 60, 40), model=MODEL, sampler=sampler
+    )
 
 
-def measure(temperatures: Temperatures, target: FactorTarget, sd: dict[Factor, float], seed: int) -> None:
+def measure(
+    temperatures: Temperatures, target: FactorTarget, sd: dict[Factor, float], seed: int
+) -> None:
     """Measure normal momenta of these standard deviations; those of biases are 1."""
     rng = np.random.default_rng(seed)
     for block in target.blocks():
@@ -65,7 +75,9 @@ def measure(temperatures: Temperatures, target: FactorTarget, sd: dict[Factor, f
 
 
 def test_a_temperature_is_the_mean_square_of_the_momenta_of_a_field(target: FactorTarget) -> None:
-    """By factor, and of biases apart, within four standard errors; the field that is hot is named, and none else is."""
+    """By factor, and of biases apart, within four standard errors; the field that is hot is named,
+    and none else is.
+    """
     temperatures = Temperatures()
     for seed in range(MIN_MEASUREMENTS):
         measure(temperatures, target, {Factor.W: 1.0, Factor.H: 1.3}, seed)
@@ -82,7 +94,9 @@ def test_a_temperature_is_the_mean_square_of_the_momenta_of_a_field(target: Fact
 
 
 def test_what_was_hot_at_first_is_left_out_in_time(target: FactorTarget) -> None:
-    """A chain that moved towards its posterior after burn-in is no diverged one; and few measurements say nothing."""
+    """A chain that moved towards its posterior after burn-in is no diverged one; and few
+    measurements say nothing.
+    """
     temperatures, hot = Temperatures(), dict.fromkeys(Factor, 1.4)
     for seed in range(3):
         measure(temperatures, target, hot, seed)

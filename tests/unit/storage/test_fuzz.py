@@ -1,7 +1,8 @@
-"""Files with random damage are read as they were written or refused, within limits of memory and time.
+"""Files with random damage are read as they were written or refused, within limits of memory and
+time.
 
-`fuzzer` damages them, and opens every one in a separate process. The number of files is also the seed, so that the
-longer tests have other damage than the short ones.
+`fuzzer` damages them, and opens every one in a separate process. The number of files is also the
+seed, so that the longer tests have other damage than the short ones.
 """
 
 from pathlib import Path
@@ -31,18 +32,27 @@ def fuzz(kind: str, source: Path, place: Path, names: list[str], count: int, see
 def test_damaged_ratings_files(tmp_path: Path, names: str, count: int) -> None:
     """The checksums of a ratings file tell every change as it is read."""
     i, j, x = planted(29, 17)
-    more = {"features": {"rows": features_of(np.eye(29, 3, dtype=np.float32), ("a", "b", "c"), ("x", "x", "y"))}}
+    more = {
+        "features": {
+            "rows": features_of(np.eye(29, 3, dtype=np.float32), ("a", "b", "c"), ("x", "x", "y"))
+        }
+    }
     if names == "text":
         more |= {
-            f"{side}_ids": np.array([f"{k}-ä".encode() for k in range(n)]) for side, n in (("row", 29), ("col", 17))
+            f"{side}_ids": np.array([f"{k}-ä".encode() for k in range(n)])
+            for side, n in (("row", 29), ("col", 17))
         }
-    whole = write_cells(tmp_path / "whole.h5", (29, 17), i, j, x, np.arange(len(i)) % 5 == 0, **more)
+    whole = write_cells(
+        tmp_path / "whole.h5", (29, 17), i, j, x, np.arange(len(i)) % 5 == 0, **more
+    )
     assert fuzz("ratings", whole, tmp_path, [""], count, count + (names == "text")) > count // 5
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json", ".mtx", ".parquet"])
 def test_damaged_tables(tmp_path: Path, suffix: str) -> None:
-    """Refused, or read as Python reads it where the text has one meaning; `tests/benchmarks/attack.py` has more."""
+    """Refused, or read as Python reads it where the text has one meaning;
+    `tests/benchmarks/attack.py` has more.
+    """
     assert fuzz("table", fuzzer.write_table(tmp_path / f"r{suffix}"), tmp_path, [""], 25, 5) > 5
 
 

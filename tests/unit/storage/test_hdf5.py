@@ -1,4 +1,6 @@
-"""No failed write of an HDF5 file is missed, and HDF5 closes cleanly after a failure or an interrupt."""
+"""No failed write of an HDF5 file is missed, and HDF5 closes cleanly after a failure or an
+interrupt.
+"""
 
 import sys
 from pathlib import Path
@@ -23,7 +25,9 @@ assert not [link for link in Path("/proc/self/fd").iterdir() if link.exists() an
 
 @pytest.mark.parametrize(("at", "after"), [(1, 0), (20, 19), (45, 39)])
 @pytest.mark.parametrize(("what", "kind"), [("int", "KeyboardInterrupt"), ("ENOSPC", "OSError")])
-def test_a_write_that_fails_or_is_interrupted(tmp_path: Path, what: str, kind: str, at: int, after: int) -> None:
+def test_a_write_that_fails_or_is_interrupted(
+    tmp_path: Path, what: str, kind: str, at: int, after: int
+) -> None:
     """A failed or interrupted write ends the writing at the next check, or at the end of the file."""
     path = tmp_path / "a.h5"
     done = run(sys.executable, "-c", WRITING, path, env=injected(f"write={what},at={at}"))

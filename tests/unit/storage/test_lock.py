@@ -39,10 +39,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:
-    """A second run, also in one process, is refused with the holder of the lock until it is released."""
+    """A second run, also in one process, is refused with the holder of the lock until it is
+    released.
+    """
     first, second = Lock(tmp_path / "lock"), Lock(tmp_path / "lock")
     first.attempt()
-    with pytest.raises(InputError, match=rf"in use: process {os.getpid()} on {socket.gethostname()} holds its lock"):
+    with pytest.raises(
+        InputError, match=rf"in use: process {os.getpid()} on {socket.gethostname()} holds its lock"
+    ):
         wait_for(second)
     first.release()
     assert second.attempt()
@@ -52,11 +56,16 @@ def test_one_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"process 5 on elsewhere", b"\xff\x1b" * 5000])
-def test_a_process_of_another_host_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: bytes) -> None:
+def test_a_process_of_another_host_is_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: bytes
+) -> None:
     """A lock of another host is waited for, with a warning; it is taken once free, or refused."""
     path = tmp_path / "lock"
     claim = Lock(path)
-    with Running([sys.executable, "-c", HOLD, path]) as holder, caplog.at_level("WARNING", "dsgmcmc"):
+    with (
+        Running([sys.executable, "-c", HOLD, path]) as holder,
+        caplog.at_level("WARNING", "dsgmcmc"),
+    ):
         assert holder.process.stdout.readline() == "held\n"
         path.write_bytes(text)
         with pytest.raises(InputError, match=r"in use: .* holds its lock"):

@@ -1,4 +1,6 @@
-"""Snapshots are complete or absent, all damage is detected, and files of other origin are not touched."""
+"""Snapshots are complete or absent, all damage is detected, and files of other origin are not
+touched.
+"""
 
 import json
 import os
@@ -39,10 +41,19 @@ CONTENT: dict[str, Any] = {
     "grid": 4,
     "config_hash": HASH,
     "data_hash": HASH,
-    "state": {"tau": {"shape": [2], "values": [0.1, 2.5]}, "observer.kept": {"shape": [1], "values": [3.0]}},
+    "state": {
+        "tau": {"shape": [2], "values": [0.1, 2.5]},
+        "observer.kept": {"shape": [1], "values": [3.0]},
+    },
     "about": {"seconds": 3.5},
     "blocks": [
-        {"key": ["state", "W", 0, "theta"], "shard": "shard-00000.h5", "shape": [3, 2], "dtype": "<f4", "sha256": HASH}
+        {
+            "key": ["state", "W", 0, "theta"],
+            "shard": "shard-00000.h5",
+            "shape": [3, 2],
+            "dtype": "<f4",
+            "sha256": HASH,
+        }
     ],
 }
 THETA = Key("state", "W", 0, "theta")
@@ -55,10 +66,14 @@ BLOCKS = {
 
 
 #: A small array of a state, whose floats are unlike each other.
-SMALL = np.array([0.1, 1e-310, np.nextafter(1, 2), -0.0, np.inf, -np.inf, np.nan, 1e22]).reshape(2, 4)
+SMALL = np.array([0.1, 1e-310, np.nextafter(1, 2), -0.0, np.inf, -np.inf, np.nan, 1e22]).reshape(
+    2, 4
+)
 
 
-def write(parent: Path, iteration: int = 7, blocks: dict[Key, np.ndarray] = BLOCKS, **changes: Any) -> Path:
+def write(
+    parent: Path, iteration: int = 7, blocks: dict[Key, np.ndarray] = BLOCKS, **changes: Any
+) -> Path:
     header = {name: value for name, value in CONTENT.items() if name != "blocks"}
     header |= {"iteration": iteration, "state": {"tau": SmallArray.of(SMALL)}}
     return write_snapshot(parent, step_name(iteration), blocks, header | changes)
@@ -69,7 +84,9 @@ def names(parent: Path) -> list[str]:
 
 
 def test_what_is_written_is_read_bit_by_bit(tmp_path: Path) -> None:
-    """A snapshot has the shapes, types and bits that were written, also in the place of a damaged one."""
+    """A snapshot has the shapes, types and bits that were written, also in the place of a damaged
+    one.
+    """
     path = write(tmp_path)
     (path / MANIFEST).unlink()
     assert write(tmp_path) == path
@@ -117,7 +134,9 @@ def test_every_damaged_byte_and_every_cut_of_a_shard_is_found(tmp_path: Path) ->
 
 
 def test_what_was_removed_is_gone_and_what_is_missing_is_damage(tmp_path: Path) -> None:
-    """A snapshot that the run has removed is told from a damaged one, so that a reader begins again."""
+    """A snapshot that the run has removed is told from a damaged one, so that a reader begins
+    again.
+    """
     path = write(tmp_path)
     snapshot = Snapshot(path)
     (path / SHARD).unlink()
@@ -208,8 +227,12 @@ def test_every_changed_character_and_every_cut_is_found(tmp_path: Path) -> None:
         (("state", "observer.kept", "values"), [float("inf")]),
     ],
 )
-def test_a_manifest_of_another_form_is_refused(tmp_path: Path, path: tuple[Any, ...], value: Any) -> None:
-    """A sealed manifest of another form is refused before anything is read by it, such as other files."""
+def test_a_manifest_of_another_form_is_refused(
+    tmp_path: Path, path: tuple[Any, ...], value: Any
+) -> None:
+    """A sealed manifest of another form is refused before anything is read by it, such as other
+    files.
+    """
     content = json.loads(json.dumps(CONTENT))
     at = content
     for step in path[:-1]:
@@ -234,6 +257,8 @@ def test_unknown_names_are_neither_read_nor_touched(tmp_path: Path) -> None:
     assert steps(tmp_path) == [1, 2, 3, 1000]
     clean(tmp_path)
     prune(tmp_path, 2, spare=1)
-    assert names(tmp_path) == sorted([*of_user, step_name(1), step_name(3), step_name(9), step_name(1000)])
+    assert names(tmp_path) == sorted(
+        [*of_user, step_name(1), step_name(3), step_name(9), step_name(1000)]
+    )
     assert all((tmp_path / name / "keep").exists() for name in of_user)
     assert steps(tmp_path / "absent") == []
