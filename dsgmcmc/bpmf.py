@@ -22,7 +22,7 @@ from dsgmcmc.data.arrays import has_times, ratings_source, read_features
 from dsgmcmc.data.columns import NO_COLUMN, parse_columns
 from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.errors import AgreedError, InputError, StoppedError
-from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.parallel.alone import Alone, Comm
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.mpirun import number_of_processes, run_sample
 from dsgmcmc.posterior.fitted import FittedModel
@@ -32,7 +32,6 @@ from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import Scratch
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.terminal import log, plain
-from dsgmcmc.types import Comm
 
 if TYPE_CHECKING:  # these modules load Numba's compiler
     from dsgmcmc.diagnostics.comparison import Comparison

@@ -30,7 +30,7 @@ from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
 from dsgmcmc.model.parts import PARTS, Part
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.parallel.alone import Alone, Comm
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.job import Job
@@ -39,7 +39,7 @@ from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.rundir import RunDirectory, verify_run
 from dsgmcmc.targets.state import arrays_of
-from dsgmcmc.types import Array, Comm, Factor, Float64
+from dsgmcmc.types import Array, Factor, Float64
 
 ALONE = Alone()
 #: Chains, iterations and burn-in of the check of a sampler's distribution.

@@ -1,20 +1,13 @@
-"""Types that several packages share: arrays, values of settings, factors, purposes of random
-numbers, communicators.
-"""
+"""Types that several packages share: arrays, values of settings, factors, purposes of numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum, unique
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
-
-    from dsgmcmc.parallel.alone import Alone
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -73,13 +66,10 @@ class Purpose(IntEnum):
 
 
 class Factor(IntEnum):
-    """The factors of a target, numbered as in the counters of random numbers; plain vectors have
-    only W.
+    """The factors of a target, numbered as in the counters of random numbers.
+
+    Plain vectors have only W.
     """
 
     W = 0
     H = 1
-
-
-#: A communicator of mpi4py, or that of a single process, which needs no MPI.
-Comm: TypeAlias = "MPI.Comm | Alone"

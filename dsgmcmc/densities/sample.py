@@ -29,7 +29,7 @@ from dsgmcmc.densities.verdict import Mixing, verdict
 from dsgmcmc.diagnostics.convergence import split_subchains
 from dsgmcmc.diagnostics.mixing import equal_weights, ess_bulk, ess_tail, halves, rhat
 from dsgmcmc.errors import DivergenceError, InputError, SamplingWarning
-from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.parallel.alone import Alone, Comm
 from dsgmcmc.parallel.comm import agree, launched, on_root, run_for_caller
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.export import datatree
@@ -39,7 +39,7 @@ from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.settings import in_python
 from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.terminal import log
-from dsgmcmc.types import Comm, Float64, Int64, ScheduleName
+from dsgmcmc.types import Float64, Int64, ScheduleName
 
 #: Maximum number of iterations in one call of a compiled loop: Ctrl-C takes effect only between
 #: calls. The draws do not depend on this number.

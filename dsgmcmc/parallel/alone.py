@@ -5,13 +5,16 @@ program calls.
 from __future__ import annotations
 
 import os
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 T = TypeVar("T")
 
 
 class Alone:
-    """Communicator of a single process; a `dsgmcmc.types.Comm`."""
+    """Communicator of a single process; a `Comm`."""
 
     rank, size = 0, 1
 
@@ -44,3 +47,7 @@ class Alone:
 
     Isend = Irecv = Gatherv = Igatherv = Bcast = Iallreduce = Ibarrier = _no_other
     Send_init = Recv_init = Split_type = _no_other
+
+
+#: A communicator of mpi4py, or that of a single process, which needs no MPI.
+Comm: TypeAlias = "MPI.Comm | Alone"

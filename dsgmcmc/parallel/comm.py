@@ -34,7 +34,7 @@ from dsgmcmc.terminal import complain, say
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from dsgmcmc.types import Comm
+    from dsgmcmc.parallel.alone import Comm
 
 T = TypeVar("T")
 

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
+from dsgmcmc.parallel.alone import Comm
 from dsgmcmc.parallel.comm import agree, processes_here
 from dsgmcmc.parallel.partition import Slice, blocks_of, column_of, route, slices_of
 from dsgmcmc.parallel.shared_buffers import MAX_BLOCK_BYTES, SharedColumnBuffers
-from dsgmcmc.types import Comm, Finish, Float32, Float64, Named, Shapes
+from dsgmcmc.types import Finish, Float32, Float64, Named, Shapes
 
 if TYPE_CHECKING:  # MPI is loaded only by jobs with several processes
     from mpi4py import MPI

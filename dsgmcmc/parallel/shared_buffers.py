@@ -22,7 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dsgmcmc.types import Comm, Float32
+from dsgmcmc.parallel.alone import Comm
+from dsgmcmc.types import Float32
 
 FOLDER = Path("/dev/shm")
 #: Bytes of the largest block in shared memory. A copy of a larger block costs little compared with

@@ -58,6 +58,7 @@ from dsgmcmc.errors import DivergenceError, InputError, StoppedError
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.likelihoods.ordinal import LEAST_LEVELS, MAX_THRESHOLDS, scale_of
 from dsgmcmc.model.predictive.base import SMALLEST
+from dsgmcmc.parallel.alone import Comm
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Signals
@@ -72,7 +73,7 @@ from dsgmcmc.settings import named
 from dsgmcmc.storage.lock import ATTEMPT_SECONDS, Lock
 from dsgmcmc.storage.store import open_array, write_array
 from dsgmcmc.terminal import say
-from dsgmcmc.types import Comm, Float64, Int32, Int64
+from dsgmcmc.types import Float64, Int32, Int64
 
 Metric = Literal["log-probability", "log-density", "rmse", "ndcg"]
 

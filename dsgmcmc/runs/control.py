@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from dsgmcmc.parallel.alone import Comm
 from dsgmcmc.parallel.comm import POLL, meet
 from dsgmcmc.parallel.signals import Request, Signals
 from dsgmcmc.parallel.watchdog import Watchdog
-from dsgmcmc.types import Comm
 
 MARGIN = 3.0  # seconds for the summary and MPI_Finalize, between the last write and the end of the wall time
 

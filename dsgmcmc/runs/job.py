@@ -34,6 +34,7 @@ from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.convergence import Look, look_at, next_look
 from dsgmcmc.diagnostics.summary import as_written, read_summary, save_summary, verdict
 from dsgmcmc.errors import AgreedError, DivergenceError, Exit, InputError, WriteError, failed_file
+from dsgmcmc.parallel.alone import Comm
 from dsgmcmc.parallel.comm import (
     agree,
     mpi_library,
@@ -56,7 +57,6 @@ from dsgmcmc.storage.lock import ATTEMPT_SECONDS, Lock, is_held
 from dsgmcmc.storage.rundir import Facts, RunDirectory, changed_versions, made_with, now, versions
 from dsgmcmc.storage.store import clean, read_manifest, step_name
 from dsgmcmc.terminal import log, say
-from dsgmcmc.types import Comm
 
 T = TypeVar("T")
 

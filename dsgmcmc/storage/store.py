@@ -31,11 +31,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from typing_extensions import TypedDict  # Pydantic needs it before Python 3.12
 
 from dsgmcmc.errors import GoneError, InputError, refusing
-from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.parallel.alone import Alone, Comm
 from dsgmcmc.storage.files import read_plain, remove_folder, sync, write_whole
 from dsgmcmc.storage.hdf5 import PlainFile, add_dataset, new_hdf5
 from dsgmcmc.terminal import log
-from dsgmcmc.types import Array, Comm, Float64
+from dsgmcmc.types import Array, Float64
 
 T = TypeVar("T")
 Lazy = (

@@ -8,10 +8,10 @@ from mpi4py import MPI
 from support import write_planted
 
 from dsgmcmc.diagnostics.comparison import Comparison
+from dsgmcmc.parallel.alone import Comm
 from dsgmcmc.runs import compare as comparing
 from dsgmcmc.runs.compare import Comparing
 from dsgmcmc.runs.source import RatingsSource
-from dsgmcmc.types import Comm
 
 pytestmark = [pytest.mark.mpi, pytest.mark.once, pytest.mark.long]
 
