@@ -43,10 +43,14 @@ NOT_HERE = {
 #: Pages with further blocks, which are neither `python` nor `sh`, and where they are executed, or
 #: why they are not.
 OTHERS = {
-    "README.md": "clones and installs; system/test_launch_scripts.py runs the scripts",
+    "CONTRIBUTING.md": "runs the tests",
+    "README.md": "installs; system/test_launch_scripts.py runs the scripts",
     "docker/README.md": "cluster/containers.py",
     "docs/cli.md": "usage and examples, whose options test_commands_and_options_exist checks",
     "docs/clusters.md": "cluster/test_wheelhouse.py; the rest needs a cluster",
+    "docs/dev/releasing.md": "uploads to an index",
+    "docs/dev/rooms.md": "a picture",
+    "docs/dev/testing.md": "runs the tests",
     "docs/evidence/method.md": "takes hours",
     "docs/evidence/speed.md": "needs a cluster",
     "docs/own-part.md": "an excerpt, which system/test_own.py compares with its file",
