@@ -165,12 +165,12 @@ def prepare(
 
     \b
     Examples:
-      dsgmcmc prepare ml-1m/ratings.dat ml-1m.h5 dsgmcmc prepare ml-25m/ratings.csv ml-25m.h5
-      --split temporal dsgmcmc prepare parts/*.parquet all.h5 --columns
-      user=buyer,item=sku,rating=stars dsgmcmc prepare u1.base u1.h5 --test u1.test dsgmcmc prepare
-      ml-1m/ratings.dat ml-1m.h5 --user-features ml-1m/users.dat --item-features ml-1m/movies.dat
-      dsgmcmc prepare r.csv r.h5 --user-features users.csv --feature-kinds
-      age=number,occupation=category
+      dsgmcmc prepare ml-1m/ratings.dat ml-1m.h5
+      dsgmcmc prepare ml-25m/ratings.csv ml-25m.h5 --split temporal
+      dsgmcmc prepare parts/*.parquet all.h5 --columns user=buyer,item=sku,rating=stars
+      dsgmcmc prepare u1.base u1.h5 --test u1.test
+      dsgmcmc prepare ratings.dat ml-1m.h5 --user-features users.dat --item-features movies.dat
+      dsgmcmc prepare r.csv r.h5 --user-features users.csv --feature-kinds age=number,job=category
     """
     from rich.text import Text
 

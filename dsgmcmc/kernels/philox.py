@@ -10,8 +10,8 @@ The layout of the elements allows 16 counters to be computed side by side. Eleme
 group e >> 6 of 64 elements and 16 counters. It is word (e >> 4) & 3 of counter number c = (group <<
 4) + (e & 15). The words of the counter are
 
-    c mod 2^32 | c >> 32 (16 bits), purpose (8), factor (8) | iteration mod 2^32 | iteration >> 32
-    (16), chain (16)
+    c mod 2^32 | c >> 32 (16 bits), purpose (8), factor (8) | iteration mod 2^32
+               | iteration >> 32 (16), chain (16)
 
 The Box-Muller transform turns words 0 and 1 into two normals, and words 2 and 3 into two more. The
 radius comes from the uniform (x + 1/2) 2^-32 in float32, which is precise near zero, so normals

@@ -1,9 +1,9 @@
 """Failures of runs on ratings of all shapes, and the quality of their predictions.
 
-    python tests/benchmarks/robust.py robust.jsonl python tests/benchmarks/robust.py robust.jsonl
-    --shapes check-ins few --models plain auto --seeds 3 python tests/benchmarks/robust.py
-    amounts.jsonl --shapes log-normal gamma --auto-seeds 10 python tests/benchmarks/robust.py
-    robust.jsonl --tables
+    python tests/benchmarks/robust.py robust.jsonl
+    python tests/benchmarks/robust.py robust.jsonl --shapes few --models plain auto --seeds 3
+    python tests/benchmarks/robust.py amounts.jsonl --shapes log-normal gamma --auto-seeds 10
+    python tests/benchmarks/robust.py robust.jsonl --tables
 
 A cell is a shape of `tests/shapes.py`, a model, and a seed of the ratings, the split and the chain.
 Its ratings are prepared and sampled by the command, with `LENGTH`, and the run is opened in Python.

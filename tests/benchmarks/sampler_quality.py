@@ -1,8 +1,7 @@
 """Calibration of samplers and metrics on one file, and their number of independent predictions.
 
-    python tests/benchmarks/sampler_quality.py ml-1m.h5 --out quality --gibbs 300 python
-    tests/benchmarks/sampler_quality.py ml-1m.h5 --out quality baoab baoab,metric=kronecker --
-    --rank 64
+    python tests/benchmarks/sampler_quality.py ml-1m.h5 --out quality --gibbs 300
+    python tests/benchmarks/sampler_quality.py ml-1m.h5 --out quality baoab,metric=kronecker
 
 A word is a sampler with its settings; the default is `ALL`. Options after ``--`` go to every
 ``dsgmcmc sample``. Each sampler runs alone on one process, one after another. With --gibbs exact

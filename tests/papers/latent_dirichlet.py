@@ -7,8 +7,8 @@ r"""Latent Dirichlet allocation: topics beta_k over V words, by their expanded m
 so that beta_k ~ Dirichlet(beta0), and theta is a vector of K V positive numbers. With n_dkv words
 of document d that are v and of topic k,
 
-    d U / d theta_kv = 1 - (beta0 - 1) / theta_kv - sum_d E[n_dkv] / theta_kv + sum_d E[n_dk.] /
-    theta_k.
+    d U / d theta_kv = 1 - (beta0 - 1) / theta_kv
+                       - sum_d E[n_dkv] / theta_kv + sum_d E[n_dk.] / theta_k.
 
 E over topics of the words given theta, by Gibbs sweeps with pi integrated out (`topics`). Its noise
 is a function of theta and of the documents: the sweeps' numbers have a hash of theta for their key.

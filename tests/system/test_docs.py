@@ -43,7 +43,6 @@ NOT_HERE = {
 #: Pages with further blocks, which are neither `python` nor `sh`, and where they are executed, or
 #: why they are not.
 OTHERS = {
-    "CONTRIBUTING.md": "runs the tests",
     "README.md": "installs; system/test_launch_scripts.py runs the scripts",
     "docker/README.md": "cluster/containers.py",
     "docs/cli.md": "usage and examples, whose options test_commands_and_options_exist checks",

@@ -6,8 +6,9 @@ is 0, zeros are taken never to be recorded, as in lists of the places that peopl
 the distribution is truncated: conditional on x > 0. So with p_0 = (1 + m / r)^-r, the probability
 of 0, or p_0 = 0 without truncation,
 
-    log p = lgamma(x + r) - lgamma(r) - lgamma(x + 1) + x log(m / r) - (x + r) log(1 + m / r) -
-    log(1 - p_0) d log p / d log m = (x - m / (1 - p_0)) / (1 + m / r)
+    log p = lgamma(x + r) - lgamma(r) - lgamma(x + 1)
+            + x log(m / r) - (x + r) log(1 + m / r) - log(1 - p_0)
+    d log p / d log m = (x - m / (1 - p_0)) / (1 + m / r)
 
 The derivative is between -r and x, and the curvature in log m is at most (x + r) / 4. The Fisher
 information on log m is Var(x) / (1 + m / r)^2: m / (1 + m / r) without truncation. But exp(eta)

@@ -13,8 +13,8 @@ sum over row i's n_i ratings of the squared error times the other side's g', the
 are
 
     nu  | rest, with g integrated out: on a grid, uniform in log nu, where row i contributes the log density
-          lgamma((nu + n_i) / 2) - lgamma(nu / 2) + (nu / 2) log(nu / 2) - ((nu + n_i) / 2) log((nu
-          + tau SSE_i) / 2)
+          lgamma((nu + n_i) / 2) - lgamma(nu / 2) + (nu / 2) log(nu / 2)
+          - ((nu + n_i) / 2) log((nu + tau SSE_i) / 2)
     g_i | nu, rest ~ Gamma((nu + n_i) / 2, rate (nu + tau SSE_i) / 2)
 
 SSE_i, too, comes from the last sweep's gradients. If both sides have noise scales, the sides take
