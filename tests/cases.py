@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Ratings, Split
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import Split
 
 N, M = 30, 20
 RNG = np.random.default_rng(2)

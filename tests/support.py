@@ -38,17 +38,9 @@ from mpi4py import MPI
 
 from dsgmcmc.cli.app import main
 from dsgmcmc.config.job import Policy
-from dsgmcmc.data.ratings import (
-    SIDES,
-    Features,
-    Ratings,
-    Side,
-    Sizes,
-    Slab,
-    Split,
-    Times,
-    write_slabs,
-)
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import SIDES, Features, Side, Split, Times
+from dsgmcmc.data.ratings_writer import Origin, Sizes, Slab, write_slabs
 from dsgmcmc.kernels.formula import Batch, Formula, RowPrior
 from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.model.blocks import RatingBlocks
@@ -148,13 +140,16 @@ def write_ratings(
     times: tuple[Mapping[Side, Times], Mapping[Side, Times]] | None = None,
     **attributes: Any,
 ) -> None:
-    """Write a ratings file; `train` and `test` are (indptr, indices, values), `attributes` as in
-    `write_slabs`.
+    """Write a ratings file; `train` and `test` are (indptr, indices, values).
+
+    `attributes` are those of `Origin` and further arguments of `write_slabs`.
     """
     sizes = Sizes(len(row_ids), len(col_ids), len(train[1]), len(test[1]))
     placed = times or (None, None)
     slabs = [Slab("train", *train, placed[0]), Slab("test", *test, placed[1])]
-    write_slabs(path, sizes, {"rows": [row_ids], "cols": [col_ids]}, slabs, **attributes)
+    origin = Origin(**{name: attributes.pop(name) for name in Origin._fields if name in attributes})
+    ids = {"rows": [row_ids], "cols": [col_ids]}
+    write_slabs(path, sizes, ids, slabs, origin=origin, **attributes)
 
 
 def write_planted(

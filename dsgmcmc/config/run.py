@@ -15,7 +15,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 from pydantic import BaseModel, Field, ValidationInfo, create_model, field_validator
 
 from dsgmcmc.config.chain import DEFAULT_SAMPLER, ChainConfig, ResolvedChain, section_of
-from dsgmcmc.data.ratings import SIDES, Ratings
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import SIDES
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law, LikelihoodSettings
 from dsgmcmc.model.parts import PARTS, PartSettings

@@ -23,7 +23,8 @@ import pydantic
 from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
 from dsgmcmc.data.columns import NAMES, find_column, simplified
-from dsgmcmc.data.ratings import MAX_FEATURES, MAX_ID_BYTES, Features, find_coarseness
+from dsgmcmc.data.precision import find_coarseness
+from dsgmcmc.data.ratings_format import MAX_FEATURES, MAX_ID_BYTES, Features
 from dsgmcmc.data.session import Session, as_number, is_integer, is_rounded, literal
 from dsgmcmc.data.tables import (
     SHOWN,

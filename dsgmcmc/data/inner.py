@@ -15,7 +15,8 @@ import hashlib
 
 import numpy as np
 
-from dsgmcmc.data.ratings import AGES, SPLITS, Ratings, Side, Split, Times, row_slabs
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import AGES, SPLITS, Side, Split, Times, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float32, Int32, Int64, Mask, UInt64
 

@@ -17,7 +17,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data import ratings
 from dsgmcmc.data.codes import Codes, find_codes
 from dsgmcmc.data.columns import (
     ROLES,
@@ -28,17 +27,18 @@ from dsgmcmc.data.columns import (
     parse_columns,
 )
 from dsgmcmc.data.features import Described, Description, check_kinds, encode, load_description
-from dsgmcmc.data.ratings import (
+from dsgmcmc.data.precision import find_bad_scale, find_coarseness
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import (
     AGES,
     MAX_ID_BYTES,
     MAX_SIDE,
     SIDES,
     SPLITS,
-    Ratings,
-    Sizes,
-    Slab,
     Times,
+    row_slabs,
 )
+from dsgmcmc.data.ratings_writer import Origin, Sizes, Slab, write_slabs
 from dsgmcmc.data.session import (
     Session,
     as_number,
@@ -242,7 +242,7 @@ def prepare_ratings(
         indptr, n_test = _sort_cells(db, test_sql, lengths[rows], timestamps, temporal)
         report(f"writing {out.name}")
         sides = dict(zip(SIDES, (rows, cols), strict=True))
-        attributes = ratings.write_slabs(
+        attributes = write_slabs(
             out,
             Sizes(lengths[rows], lengths[cols], int(indptr[-1]) - n_test, n_test),
             {side: _names(db, entity) for side, entity in sides.items()},
@@ -250,9 +250,11 @@ def prepare_ratings(
             features={
                 side: encoded[entity][0] for side, entity in sides.items() if entity in encoded
             },
-            seed=seed,
-            transposed=rows == "item",
-            source=", ".join(table.path.name for table, _ in tables),
+            origin=Origin(
+                seed=seed,
+                transposed=rows == "item",
+                source=", ".join(table.path.name for table, _ in tables),
+            ),
             force=force,
         )
         with Ratings(out) as written:
@@ -482,7 +484,7 @@ def _number_entities(db: Session, seed: int, features: Mapping[str, Described]) 
         raise InputError(
             f"all ratings are {low:.15g}: there is nothing to learn from them; {clicks_advice()}"
         )
-    if bad := ratings.find_bad_scale(low, high) or ratings.find_coarseness("ratings", low, high):
+    if bad := find_bad_scale(low, high) or find_coarseness("ratings", low, high):
         raise InputError("; ".join([bad, *find_doubts({}, 0, [], low, high)]))
     sizes = {}
     for entity in ("user", "item"):
@@ -598,7 +600,7 @@ def _sort_cells(
     row and column.
 
     With `timestamps` the table also has the places and pages of ratings
-    (`dsgmcmc.data.ratings.Times`); with a `temporal` split, it also has their ages
+    (`dsgmcmc.data.ratings_format.Times`); with a `temporal` split, it also has their ages
     (`dsgmcmc.data.inner`).
 
     Returns
@@ -633,7 +635,7 @@ def _sort_cells(
 
 def _slabs(db: Session, indptr: Int64) -> Iterator[Slab]:
     """Yield the ratings in the table ``sorted``, slab by slab."""
-    for start, stop in ratings.row_slabs(indptr, _SLAB):
+    for start, stop in row_slabs(indptr, _SLAB):
         cells = db.execute(
             f"SELECT * FROM sorted WHERE row >= {start} AND row < {stop} ORDER BY row, col"
         ).fetchnumpy()

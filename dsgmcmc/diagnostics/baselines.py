@@ -35,7 +35,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Ratings, Split, row_slabs
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import Split, row_slabs
 from dsgmcmc.diagnostics.scores import difference_of_sums
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.gaussian import Gaussian

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.ratings import SLAB, Ratings, row_slabs
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import SLAB, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.stored import (
     Numbering,

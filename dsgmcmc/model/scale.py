@@ -43,7 +43,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from dsgmcmc.data.ratings import SPLITS, Ratings, Split
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import SPLITS, Split
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.base import Law
 from dsgmcmc.model.predictive.base import SMALLEST, Moments, Prediction, Predictive, PredictorDraws

@@ -32,7 +32,8 @@ import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.columns import refuse_rounded
-from dsgmcmc.data.ratings import SIDES, Ratings, Side
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import SIDES, Side
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import Quantities

@@ -43,7 +43,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from dsgmcmc.data.ratings import SIDES, SLAB, Features, Ratings, find_bad_scale, row_slabs
+from dsgmcmc.data.precision import find_bad_scale
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import SIDES, SLAB, Features, row_slabs
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS

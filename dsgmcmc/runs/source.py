@@ -13,7 +13,8 @@ import numpy as np
 
 from dsgmcmc.config.chain import DEFAULT_LENGTH
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, build, merged
-from dsgmcmc.data.ratings import Ratings, find_bad_scale
+from dsgmcmc.data.precision import find_bad_scale
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.baselines import BiasesOnly, advantage, baselines, fit_biases_only
 from dsgmcmc.diagnostics.convergence import agreement, diagnose, slowest, temperatures
 from dsgmcmc.diagnostics.scores import held_out_scores

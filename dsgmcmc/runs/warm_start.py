@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.data.ratings import SIDES, Ratings
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import SIDES
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import THETA
 from dsgmcmc.model.target import KNOWN
@@ -122,7 +123,7 @@ class WarmStart:
         InputError
             If the two runs share no user and no item.
         """
-        names = zip("WH", ratings.kinds, map(ratings.ids, SIDES), strict=True)
+        names = zip("WH", ratings.entities, map(ratings.ids, SIDES), strict=True)
         rows = {factor: _match(self.index.vocabulary(kind), ids) for factor, kind, ids in names}
         if all((earlier < 0).all() for earlier in rows.values()):
             raise InputError(
@@ -171,7 +172,7 @@ class WarmStart:
             small = self._small(checkpoint, earlier_factors)
             head = header("start", chain, 0, config.grid, facts, small)
             write_snapshot(run.start(), run.start(chain).name, blocks, head)
-        kinds = zip("WH", ratings.kinds, strict=True)
+        kinds = zip("WH", ratings.entities, strict=True)
         counts = {f"known_{kind}s": int((rows[factor] >= 0).sum()) for factor, kind in kinds}
         iterations = [checkpoint.manifest.iteration for checkpoint in self.checkpoints]
         run.note(

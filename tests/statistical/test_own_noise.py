@@ -11,7 +11,7 @@ from gibbs import GibbsResult, gibbs
 from support import cells_of, typed
 from synthetic import SyntheticOptions, generate
 
-from dsgmcmc.data.ratings import SPLITS
+from dsgmcmc.data.ratings_format import SPLITS
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 

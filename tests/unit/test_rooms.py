@@ -190,7 +190,7 @@ def test_what_people_see_goes_through_one_place():
 def test_hdf5_lives_with_the_file_formats():
     """A format is promised to users, so one place reads and writes it, with its checks."""
     assert not {
-        name for name in importers("h5py") if not name.startswith(("storage/", "data/ratings.py"))
+        name for name in importers("h5py") if not name.startswith(("storage/", "data/ratings"))
     }
 
 

@@ -51,7 +51,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from dsgmcmc.data.ratings import SPLITS, Ratings
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import SPLITS
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.shaped import Shaped, shaped_kernel

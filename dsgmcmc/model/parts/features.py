@@ -29,7 +29,8 @@ import numpy as np
 from numpy.random import Generator
 from pydantic import BaseModel
 
-from dsgmcmc.data.ratings import SIDES, Features, Ratings
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import SIDES, Features
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import dense
 from dsgmcmc.model.blocks import RatingBlocks

@@ -64,7 +64,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import numpy as np
 from pydantic import AfterValidator, BaseModel
 
-from dsgmcmc.data.ratings import SIDES, SLAB, Ratings, Split, row_slabs
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import SIDES, SLAB, Split, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels import effects as passes
 from dsgmcmc.kernels.philox import normals

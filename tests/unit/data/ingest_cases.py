@@ -5,7 +5,8 @@ from pathlib import Path
 from cases import rated_pairs
 
 from dsgmcmc.data.prepare import Summary, prepare_ratings
-from dsgmcmc.data.ratings import SPLITS, Ratings
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import SPLITS
 
 # 5 users, 4 items, half stars; ids as sparse as in real exports
 RATINGS = [

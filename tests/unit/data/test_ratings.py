@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from support import csr, write_ratings
 
-from dsgmcmc.data.ratings import CHUNK, Features, Ratings, Sizes, Slab, write_slabs
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import CHUNK, Features
+from dsgmcmc.data.ratings_writer import Sizes, Slab, write_slabs
 from dsgmcmc.errors import InputError
 
 TRAIN = (

@@ -1,0 +1,187 @@
+"""The format of the ratings file: names and types of its contents, and the hash of its data.
+
+Format ``dsgmcmc-ratings``, version 2, an HDF5 file with
+
+========================  =========================  ===========================================
+``/train``, ``/test``     ``indptr``                 (I+1,) int64, compressed sparse rows
+..                        ``indices``                (nnz,) int32, columns, ascending in each row
+..                        ``values``                 (nnz,) float32, ratings
+``/train``                ``column_counts``          (J,) int64, training ratings of each column
+..                        ``age``                    (nnz,) uint8, for a temporal split:
+                                                     hundredth by time, latest is 0
+``/rows/ids``             ``/cols/ids``              int64, or UTF-8 of fixed length: original names
+``/rows/features``        ``indptr indices values``  int64, int32, float32: compressed sparse rows
+..                        ``names groups``           (F,) UTF-8 of fixed length (`Features`)
+..                        ``encoding``               (bytes,) uint8: encoding of the features,
+                                                     JSON as UTF-8; optional
+``/cols/features``                                   features of columns; both groups are optional
+``/train``, ``/test``     ``times/SIDE/place``       int32, with SIDE rows and cols (`Times`)
+..                        ``times/SIDE/page``
+``/rows``, ``/cols``      ``times/place``            int32: number of places of each row or column
+..                        ``times/page``             int32: number of pages; ``times`` are optional
+attributes                ``format version``         text is UTF-8 of fixed length
+..                        ``I J nnz nnz_test``       sizes
+..                        ``mean min max``           mean and range of the training ratings
+..                        ``seed transposed``        seed of shuffle and split; rows are items?
+..                        ``source``                 names of the input files
+..                        ``content_sha256``         identifies the data: hash of the arrays without
+                                                     encoding and counts
+========================  =========================  ===========================================
+
+Rows and columns are in a seeded random order, so that contiguous ranges with equal nnz are
+statistically alike. The rows are the longer side. The file does not depend on grids or processes.
+Every data set is stored in chunks with HDF5's Fletcher32 checksums.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.types import Array, Float32, Int32, Int64
+
+FORMAT = "dsgmcmc-ratings"
+VERSION = 2
+CHUNK = 1 << 16  # entries of a data set that are read and checked together
+#: First text of the hashed content; it does not change with the layout of the file.
+CONTENT = "dsgmcmc-ratings 1"
+MAX_SIDE = 2**31 - 1  # column indices are int32
+MAX_ID_BYTES = 1024
+MAX_FEATURES = 1_000_000
+AGES = 100  # parts of equal size, by time, of the training ratings of a temporal split
+SLAB = 250_000  # ratings that are read at a time
+
+Split = Literal["train", "test"]
+SPLITS: tuple[Split, Split] = ("train", "test")
+Side = Literal["rows", "cols"]
+SIDES: tuple[Side, Side] = ("rows", "cols")
+
+#: Names and types of the attributes of the file, which are scalars.
+ATTRIBUTES: dict[str, type] = {
+    "format": str,
+    "version": int,
+    "I": int,
+    "J": int,
+    "nnz": int,
+    "nnz_test": int,
+    "mean": float,
+    "min": float,
+    "max": float,
+    "seed": int,
+    "transposed": bool,
+    "source": str,
+    "content_sha256": str,
+}
+
+
+class Features(NamedTuple):
+    """Features of all rows of a side, or of a range of rows.
+
+    Attributes
+    ----------
+    indptr : (n + 1,) int64, starting at 0
+        A row without entries has unknown features, and is taken to be average.
+    indices : (nnz,) int32, ascending in each row
+    values : (nnz,) float32
+    names : (F,) of str
+    groups : (F,) of str
+        Source column of each feature; the features of a group share a prior strength.
+    encoding : str
+        Encoding by which features of new rows can be computed, as JSON; empty if unknown. The
+        encoding is not part of the content hash.
+    """
+
+    indptr: Int64
+    indices: Int32
+    values: Float32
+    names: tuple[str, ...]
+    groups: tuple[str, ...]
+    encoding: str = ""
+
+    def matrix(self) -> Any:
+        """Return the features as a scipy.sparse.csr_matrix (n, F)."""
+        from scipy.sparse import csr_matrix  # slow to import, and most runs do not need it
+
+        cells = (self.values.astype(np.float64), self.indices, self.indptr)
+        return csr_matrix(cells, (len(self.indptr) - 1, len(self.names)))
+
+    def datasets(self, side: Side) -> dict[str, Array]:
+        """Return the arrays to store, by data set; the encoding is left out if it is unknown."""
+        arrays: dict[str, Array] = {
+            "indptr": self.indptr,
+            "indices": self.indices,
+            "values": self.values,
+            "names": _as_utf8(self.names),
+            "groups": _as_utf8(self.groups),
+        }
+        if self.encoding:
+            arrays["encoding"] = np.frombuffer(self.encoding.encode(), np.uint8)
+        return {f"{side}/features/{name}": array for name, array in arrays.items()}
+
+
+def _as_utf8(texts: tuple[str, ...]) -> Array:
+    return np.array([text.encode() for text in texts], "S")
+
+
+class Times(NamedTuple):
+    """Positions in time of ratings within their rows, or within their columns: (m,) int32 each.
+
+    The *place* of a rating is its rank by time, from 0, among all ratings of its row (or column),
+    training and test together. Its *page* is the rank of its second among the distinct seconds of
+    the row (or column). Times in seconds are not stored. Ratings within one second are in the order
+    of the other side, which is random.
+
+    For whole rows or columns, the two arrays are the numbers of places and of pages, (n,) int32
+    each.
+    """
+
+    place: Int32
+    page: Int32
+
+    @classmethod
+    def datasets(cls, side: Side, part: Split | None = None) -> tuple[str, str]:
+        """Return the names of the data sets of a part; without it, of the counts of the side."""
+        group = f"{side}/times" if part is None else f"{part}/times/{side}"
+        return f"{group}/place", f"{group}/page"
+
+
+class ContentHash:
+    """SHA-256 of the arrays in a fixed order, which does not depend on how slabs divide them."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[str, str], Any] = {}
+
+    def update(self, name: str, array: Array) -> None:
+        """Append the little-endian bytes of `array` to the data set `name`."""
+        stored = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        part = self._parts.setdefault((name, stored.dtype.str), hashlib.sha256())
+        part.update(stored.view(np.uint8).data)
+
+    def hexdigest(self, n_rows: int, n_cols: int, transposed: bool) -> str:
+        """Return the hash of the sizes and of all arrays."""
+        total = hashlib.sha256(f"{CONTENT} {n_rows} {n_cols} {int(transposed)}\n".encode())
+        for (name, dtype), part in sorted(self._parts.items(), key=lambda item: item[0]):
+            total.update(f"{name} {dtype} {part.hexdigest()}\n".encode())
+        return total.hexdigest()
+
+
+def row_slabs(indptr: Int64, entries: int) -> Iterator[tuple[int, int]]:
+    """Yield start and stop of consecutive ranges of rows, each as long as `entries` allows.
+
+    Parameters
+    ----------
+    indptr : (n+1,) int64
+        Non-decreasing.
+    entries : int
+        Largest number of entries in a range, unless a single row has more.
+    """
+    n_rows = len(indptr) - 1
+    start = 0
+    while start < n_rows:
+        stop = int(np.searchsorted(indptr, indptr[start] + entries, side="right")) - 1
+        stop = min(max(stop, start + 1), n_rows)
+        yield start, stop
+        start = stop
