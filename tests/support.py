@@ -47,7 +47,7 @@ from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import Law, Levels
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.parts import Noise, Part, RowPriors
-from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.model.target import FactorTarget, SamplerFields
 from dsgmcmc.parallel.mpirun import openmpi_environment
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
@@ -334,11 +334,9 @@ def factor_target(
         centre = ratings.mean if values is None and likelihood.is_sum_over_ratings else 0.0
         blocks = RatingBlocks(ratings, ring, centre, codes=lambda x: likelihood.codes(x, values))
     levels = None if values is None else Levels(values, blocks.level_counts(ring, len(values)))
-    order = (
-        Schedule(schedule, blocks.part_sizes.tolist(), seed, 0)
-        if sampler.gradient.by_parts
-        else None
-    )
+    order = None
+    if sampler.gradient.by_parts:
+        order = Schedule(schedule, blocks.part_sizes.tolist(), seed, 0)
     law = likelihood(
         model.rank,
         model.biases,
@@ -348,10 +346,14 @@ def factor_target(
         cut_by=cut_by,
     )
     m = len(sampler.positions)
-    whole = (law, model.noise(ring.blocks, m), model.rows(m), *parts)
-    keeps = sampler.kept, sampler.working, sampler.positions
     target = FactorTarget(
-        ring, blocks, order, whole, *keeps, RandomStream(seed, 0), first=model.first
+        ring,
+        blocks,
+        (law, model.noise(ring.blocks, m), model.rows(m), *parts),
+        SamplerFields(sampler.kept, sampler.working, sampler.positions),
+        stream=RandomStream(seed, 0),
+        schedule=order,
+        hyper_start=model.first,
     )
     target.reset()
     return target

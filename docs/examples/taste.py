@@ -28,7 +28,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import predictor_kernel
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place
+from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, ModelFacts, Part
 from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named, setting
@@ -72,15 +72,15 @@ class Tastes(Part):
     has_effects = True
     parameters: TastePrecision
 
-    def __init__(self, traits: Float32, place: Place) -> None:
+    def __init__(self, traits: Float32, model: ModelFacts) -> None:
         self._traits = traits
-        self._given = place.ratings.train  # the training ratings with tastes
-        self.ratings = copy(place.ratings)  # its training ratings are those without tastes
+        self._given = model.ratings.train  # the training ratings with tastes
+        self.ratings = copy(model.ratings)  # its training ratings are those without tastes
         self.test = {}
         self._applied = False
         self.parameters = TastePrecision(np.ones(1))
         self.quantities = (TASTE, TRAITS, *TastePrecision.about(()))
-        self._residuals = predictor_kernel(place.config.rank, place.config.biases, "-")
+        self._residuals = predictor_kernel(model.config.rank, model.config.biases, "-")
 
     # ------------------------------------------------------------------ settings and ratings files
 
@@ -122,9 +122,9 @@ class Tastes(Part):
         return z
 
     @classmethod
-    def of(cls, place: Place, data: Float32 | None) -> Self | None:
+    def of(cls, model: ModelFacts, data: Float32 | None) -> Self | None:
         """Make a chain's instance."""
-        return None if data is None else cls(data, place)
+        return None if data is None else cls(data, model)
 
     # ------------------------------------------------------------------ the state of a chain
 

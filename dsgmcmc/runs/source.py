@@ -23,10 +23,10 @@ from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.likelihoods.ordinal import scale_of
 from dsgmcmc.model.parts import PARTS
-from dsgmcmc.model.parts.base import Place
+from dsgmcmc.model.parts.base import ModelFacts
 from dsgmcmc.model.parts.rows import start_precision
 from dsgmcmc.model.scale import on_scale
-from dsgmcmc.model.target import FactorTarget, make_parts, read_parts
+from dsgmcmc.model.target import FactorTarget, SamplerFields, make_parts, read_parts
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
@@ -330,21 +330,34 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
     scaled = ring.agree(partial(config.law.view, ratings))
     centre, codes = _centre(config, scaled), partial(config.law.codes, levels=levels)
     blocks = RatingBlocks(scaled, ring, centre, config.standardise, codes)
-    data, sizes = read_parts(config, scaled, blocks, ring), config.quantities_for(ratings).sizes
+    data = read_parts(config, scaled, blocks, ring)
+    sizes = config.quantities_for(ratings).sizes
 
     def make(chain: int, sampler: Sampler[Any, Any]) -> FactorTarget:
         by_parts = sampler.gradient.by_parts
-        given = len(sampler.positions), by_parts, sampler.moves_from
-        place = Place(config, ratings.transposed, blocks, ring, sizes, *given)
-        schedule = (
-            Schedule(config.schedule, blocks.part_sizes.tolist(), config.seed, chain)
-            if by_parts
-            else None
+        model = ModelFacts(
+            config=config,
+            transposed=ratings.transposed,
+            ratings=blocks,
+            ring=ring,
+            sizes=sizes,
+            subchains=len(sampler.positions),
+            by_parts=by_parts,
+            moves_from=sampler.moves_from,
         )
-        parts, stream = make_parts(place, data), RandomStream(config.seed, chain)
-        keeps = sampler.kept, sampler.working, sampler.positions
+        schedule = None
+        if by_parts:
+            sizes_of_parts = blocks.part_sizes.tolist()
+            schedule = Schedule(config.schedule, sizes_of_parts, config.seed, chain)
         return FactorTarget(
-            ring, blocks, schedule, parts, *keeps, stream, sizes=sizes, first=config.hyper_start
+            ring,
+            blocks,
+            make_parts(model, data),
+            SamplerFields(sampler.kept, sampler.working, sampler.positions),
+            stream=RandomStream(config.seed, chain),
+            schedule=schedule,
+            sizes=sizes,
+            hyper_start=config.hyper_start,
         )
 
     return make

@@ -26,9 +26,9 @@ from dsgmcmc.config.run import ResolvedConfig, build
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts import RowPriors
-from dsgmcmc.model.parts.base import Place
+from dsgmcmc.model.parts.base import ModelFacts
 from dsgmcmc.model.parts.implicit import PRIOR
-from dsgmcmc.model.target import FactorTarget, make_parts, read_parts
+from dsgmcmc.model.target import FactorTarget, SamplerFields, make_parts, read_parts
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.targets.state import RandomStream
@@ -89,15 +89,23 @@ def make(path: Path, config: ResolvedConfig, sampler: Sampler[Any, Any]) -> Fact
         blocks = RatingBlocks(
             ratings, ring, 0.0, codes=lambda values: config.law.codes(values, None)
         )
-        sizes, moves = config.quantities_for(ratings).sizes, sampler.moves_from
-        place = Place(
-            config, ratings.transposed, blocks, ring, sizes, by_parts=False, moves_from=moves
+        model = ModelFacts(
+            config=config,
+            transposed=ratings.transposed,
+            ratings=blocks,
+            ring=ring,
+            sizes=config.quantities_for(ratings).sizes,
+            by_parts=False,
+            moves_from=sampler.moves_from,
         )
-        parts = make_parts(place, read_parts(config, ratings, blocks, ring))
-        keeps = sampler.kept, sampler.working, sampler.positions
-        stream, first = RandomStream(config.seed, 0), config.hyper_start
         return FactorTarget(
-            ring, blocks, None, parts, *keeps, stream, sizes=place.sizes, first=first
+            ring,
+            blocks,
+            make_parts(model, read_parts(config, ratings, blocks, ring)),
+            SamplerFields(sampler.kept, sampler.working, sampler.positions),
+            stream=RandomStream(config.seed, 0),
+            sizes=model.sizes,
+            hyper_start=config.hyper_start,
         )
 
 

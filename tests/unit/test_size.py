@@ -14,7 +14,6 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 500
 LONGER = {
     "dsgmcmc/data/features.py": "to be split",
-    "dsgmcmc/model/target.py": "to be split",
     "dsgmcmc/runs/compare.py": "to be split",
     "dsgmcmc/runs/job.py": "to be split",
 }

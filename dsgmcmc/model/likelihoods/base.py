@@ -31,7 +31,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score, formula_score
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
 from dsgmcmc.model.circulation import Circulation, RatingsCell
-from dsgmcmc.model.parts.base import FeatureSizes, Intercept, Part, Place, chosen_factors
+from dsgmcmc.model.parts.base import FeatureSizes, Intercept, ModelFacts, Part, chosen_factors
 from dsgmcmc.model.parts.noise import NoiseParameters
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
 from dsgmcmc.model.predictive.mixture import LawOfMoments, Mixture, Scores
@@ -260,12 +260,12 @@ class Law(Part):
         return cls.quantities_with(chosen_factors(config.noise, transposed), *cut_by)
 
     @classmethod
-    def of(cls, place: Place, data: Levels | None) -> Self:
+    def of(cls, model: ModelFacts, data: Levels | None) -> Self:
         """Make a chain's instance of the part; None if the run does not use the part.
 
         Collective.
         """
-        config, transposed = place.config, place.transposed
+        config, transposed = model.config, model.transposed
         factors = chosen_factors(config.noise, transposed)
         cut_by = chosen_factors(config.thresholds, transposed)
         return cls(config.rank, config.biases, factors, data, config.zero_weight, *cut_by)

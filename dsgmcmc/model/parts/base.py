@@ -25,6 +25,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -57,21 +58,25 @@ DESCRIBED = Quantity("described", ("column",), of_rows=True, drawn=False)
 
 
 def chosen_factors(
-    side: ImplicitName | NoiseName | ThresholdsName, transposed: bool
+    entity: ImplicitName | NoiseName | ThresholdsName, transposed: bool
 ) -> tuple[Factor, ...]:
-    """Factors that `side` names: users, items, or users and items; `transposed` says that the rows
-    of W are items.
+    """Factors that a setting names: users, items, both or neither.
+
+    `transposed` says that the rows of W are items.
     """
-    users, items = (Factor.H, Factor.W) if transposed else (Factor.W, Factor.H)
+    users = Factor.H if transposed else Factor.W
+    items = Factor(1 - users)
     named = {"no": (), "shared": (), "user": (users,), "item": (items,), "both": (users, items)}
-    return named[side.removeprefix("by-")]
+    return named[entity.removeprefix("by-")]
 
 
 def is_due(turn: int, every: int, first: int = 1) -> bool:
-    """Whether a draw that recurs every `every` turns, from turn `first` on, is due; at turn 1 every
-    draw is due.
+    """Whether a draw that recurs every `every` turns, from turn `first` on, is due.
+
+    At turn 1 every draw is due.
     """
-    return (turn == 1 or turn >= max(first, 1)) and turn % every == 1 % every
+    has_begun = turn == 1 or turn >= max(first, 1)
+    return has_begun and turn % every == 1 % every
 
 
 class PrecisionTerms(NamedTuple):
@@ -90,15 +95,23 @@ class PrecisionTerms(NamedTuple):
 
     def of(self, k: int) -> Float64:
         """The leading (k, k) block of `products`; zeros if there are none."""
-        return np.zeros((k, k)) if self.products is None else self.products[:k, :k]
+        if self.products is None:
+            return np.zeros((k, k))
+        return self.products[:k, :k]
 
 
 NO_TERMS = PrecisionTerms()
 
 
 class Intercept(NamedTuple):
-    """Intercept of a likelihood: its value mu, and the precision lambda_0 of its prior N(0, 1 /
-    lambda_0).
+    """Intercept of a likelihood.
+
+    Attributes
+    ----------
+    value : float
+        mu.
+    precision : float
+        Precision lambda_0 of its prior N(0, 1 / lambda_0).
     """
 
     value: float
@@ -151,12 +164,11 @@ class DrawContext(NamedTuple):
 
     @property
     def position(self) -> str:
-        """Field that holds the state of the factors, for the first sub-chain if there are several."""
+        """Field that holds the state of the factors, of the first sub-chain if there are several."""
         return self.positions[0]
 
     def is_turn(self, every: int = 1, first: int = 1) -> bool:
-        """Whether a draw that recurs every `every` turns, from turn `first` on, is due in this
-        context.
+        """Whether a draw that recurs every `every` turns, from turn `first` on, is due here.
 
         Gibbs sampling calls `Part.draw` twice, before the rows of W and before the rows of H; the
         first call counts.
@@ -164,8 +176,9 @@ class DrawContext(NamedTuple):
         return is_due(self.turn, every, first) and self.factor != Factor.H
 
 
-class Place(NamedTuple):
-    """Settings, ratings and processes of a chain: the arguments from which its parts are made.
+@dataclass(frozen=True)
+class ModelFacts:
+    """Settings, ratings and processes of a chain: the facts from which its parts are made.
 
     Attributes
     ----------
@@ -196,6 +209,10 @@ class Place(NamedTuple):
     subchains: int = 1
     by_parts: bool = True
     moves_from: int | None = None
+
+
+#: Another name of `ModelFacts`, which parts outside of the package import.
+Place = ModelFacts
 
 
 class Part(ABC):
@@ -235,8 +252,9 @@ class Part(ABC):
 
     @classmethod  # noqa: B027 (some parts refuse nothing)
     def check(cls, config: Any) -> None:
-        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that the part cannot be
-        combined with.
+        """Refuse settings that the part cannot be combined with.
+
+        `config` is a `dsgmcmc.config.run.ResolvedConfig`.
 
         Raises
         ------
@@ -277,12 +295,12 @@ class Part(ABC):
 
     @classmethod
     @abstractmethod
-    def of(cls, place: Place, data: Any) -> Self | None:
+    def of(cls, model: ModelFacts, data: Any) -> Self | None:
         """Make a chain's instance of the part; None if the run does not use the part. Collective.
 
         Parameters
         ----------
-        place : Place
+        model : ModelFacts
         data : object
             Result of `read`.
         """
@@ -291,8 +309,10 @@ class Part(ABC):
 
     @property
     def replicated(self) -> tuple[Sampled, ...]:
-        """All parameters of the part that are the same on all processes; by default `parameters`."""
-        return () if self.parameters is None else (self.parameters,)
+        """The part's parameters that are the same on all processes; by default `parameters`."""
+        if self.parameters is None:
+            return ()
+        return (self.parameters,)
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:  # noqa: B027 (some parts have no state)
         """Set the part's fields in blocks and its shared parameters to their initial values."""
@@ -301,51 +321,50 @@ class Part(ABC):
         """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective."""
 
     def move(self, context: DrawContext) -> None:  # noqa: B027 (likewise)
-        """Move the state without changing the likelihood, before a sweep begins, if a move is due.
-
-        Collective.
+        """Move the state without changing the likelihood, before a sweep, if due. Collective.
 
         Here `DrawContext.turn` is the number of the draw of the hyperparameters that ended the last
         sweep.
         """
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """Arrays of the part for these row blocks that a checkpoint saves besides fields of blocks
-        and `replicated`.
+        """The part's arrays for these row blocks, to be saved in a checkpoint.
+
+        Fields of blocks and `replicated` are saved anyway.
         """
         yield from ()
 
     def loaded(self) -> None:  # noqa: B027 (likewise)
-        """Update derived state after the fields of blocks and `replicated` have been loaded from a
-        checkpoint.
-        """
+        """Update derived state, after a checkpoint was loaded into fields and `replicated`."""
 
     # ------------------------------------------------------------------ draws
 
     def renews_data(self, turn: int) -> bool:
-        """Whether the draw at this turn changes the likelihood's data, so that gradients must be
-        computed again.
+        """Whether the draw at this turn changes the likelihood's data.
+
+        Gradients must then be computed again.
         """
         return False
 
     def renews_prior(self, turn: int) -> bool:
-        """Whether the draw at this turn changes prior means of single rows, given the rows' current
-        values.
+        """Whether the draw at this turn changes prior means of single rows, given the rows.
 
         The sampler then makes the two half kicks of a momentum separately: one with the old prior,
         one with the new.
         """
-        return bool(self.prior_every) and is_due(turn, self.prior_every)
+        return self.prior_every > 0 and is_due(turn, self.prior_every)
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
-        """Additional statistics for drawing Lambda if the part's prior depends on it; one part per
-        factor at most.
+        """Additional statistics for drawing Lambda, if the part's prior depends on it.
+
+        At most one part has them for a factor.
         """
         return {}
 
     def sums(self, context: DrawContext) -> Named | None:
-        """Partial sums for `draw_shared`, each (local blocks, ...) in block order; None if the part
-        needs none.
+        """Partial sums for `draw_shared`; None if the part needs none.
+
+        Each is (local blocks, ...), in block order.
         """
         return None
 
@@ -356,49 +375,44 @@ class Part(ABC):
         context: DrawContext,
         rng: np.random.Generator,
     ) -> None:
-        """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at
-        the root.
+        """Draw a sub-chain's parameters in `replicated`; runs at the root.
 
         Parameters
         ----------
         subchain : int
             Number of the sub-chain, from 0.
         sums : dict of str to float64 array
-            Totals over all blocks.
+            Totals of all `sums` over all blocks.
         context : DrawContext
         rng : Generator
-            Source of randomness, used by all parts in turn.
+            Source of randomness, used by one part after another.
         """
 
     def draw(self, context: DrawContext) -> None:  # noqa: B027 (some parts have no other parameters)
-        """Draw the parameters that `draw_shared` does not draw, if they are due
-        (`DrawContext.is_turn`). Collective.
+        """Draw the parameters that `draw_shared` does not draw, if they are due. Collective.
+
+        `DrawContext.is_turn` says whether they are.
         """
 
     def moving(self, context: DrawContext, step: RowStep) -> AbstractContextManager[None]:
-        """Move the part's parameters at the same time as the rows, which move in the ``with``
-        block. Collective.
-        """
+        """Move the part's parameters with the rows, which move in the ``with`` block. Collective."""
         return nullcontext()
 
     def momenta_of(self, factor: Factor) -> Mapping[str, str]:
-        """Fields of a factor's rows that contain N(0, 1) momenta, by the name of the parameters
-        that they move.
-        """
+        """Fields of a factor's rows with N(0, 1) momenta, by the name of what they move."""
         return {}
 
     # --------------------------------------------------- rows and ratings outside the training data
 
     @classmethod
-    def of_unseen(cls, draw: SavedDraw, kind: str) -> tuple[Float64, Float64] | None:
-        """The part's contributions to the prior mean and the prior covariance of a row without
-        ratings.
+    def of_unseen(cls, draw: SavedDraw, entity: str) -> tuple[Float64, Float64] | None:
+        """The part's contributions to the prior mean and covariance of a row without ratings.
 
         Parameters
         ----------
         draw : SavedDraw
-        kind : {"user", "item"}
-            Side of the row.
+        entity : {"user", "item"}
+            What the row stands for.
 
         Returns
         -------
@@ -409,12 +423,11 @@ class Part(ABC):
         return None
 
     @classmethod
-    def of_rated(cls, draw: SavedDraw, kind: str, others: Int32) -> Float64 | None:
-        """The part's contribution, (D,), to the prior mean of a new row with ratings; None if there
-        is none.
+    def of_rated(cls, draw: SavedDraw, entity: str, others: Int32) -> Float64 | None:
+        """The part's contribution, (D,), to the prior mean of a new row with ratings, or None.
 
-        `kind` is the side of the new row, as in `of_unseen`; `others` are the other side's rows
-        with which it has ratings.
+        `entity` is what the new row stands for, as in `of_unseen`; `others` are the rows of the
+        other factor with which it has ratings.
         """
         return None
 
@@ -422,8 +435,7 @@ class Part(ABC):
     def of_ratings(
         cls, draw: SavedDraw, users: Int32, items: Int32
     ) -> tuple[Float32 | float, Float32 | float]:
-        """Mean and variance of the part's contribution to the predictors of new ratings, at one
-        draw.
+        """Mean and variance of the part's contribution to predictors of new ratings at one draw.
 
         Parameters
         ----------

@@ -39,8 +39,8 @@ from dsgmcmc.model.parts.base import (
     DESCRIBED,
     DrawContext,
     FeatureSizes,
+    ModelFacts,
     Part,
-    Place,
     PrecisionTerms,
     chosen_factors,
 )
@@ -263,12 +263,12 @@ class FeatureEffects(Part):
         return {factor: Design(blocks_of, ring) for factor, blocks_of in read.items()}
 
     @classmethod
-    def of(cls, place: Place, data: Mapping[Factor, Design]) -> Self | None:
+    def of(cls, model: ModelFacts, data: Mapping[Factor, Design]) -> Self | None:
         """Make a chain's instance of the part; None if the run does not use the part.
 
         Collective.
         """
-        return cls(data, place.config.dimension) if data else None
+        return cls(data, model.config.dimension) if data else None
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set B and the features' contribution to the shifts to 0, and beta to 1."""

@@ -79,8 +79,8 @@ from dsgmcmc.model.parts.base import (
     DESCRIBED,
     DrawContext,
     FeatureSizes,
+    ModelFacts,
     Part,
-    Place,
     chosen_factors,
 )
 from dsgmcmc.model.quantity import NONE, SHIFT, Quantity, Sampled, SavedDraw
@@ -287,15 +287,15 @@ class ImplicitFeatures(Part):
         )
 
     @classmethod
-    def of(cls, place: Place, data: None) -> Self | None:
+    def of(cls, model: ModelFacts, data: None) -> Self | None:
         """Make a chain's instance of the part; None if the run does not use the part.
 
         Collective.
         """
-        factors = tuple(sorted(chosen_factors(place.config.implicit_features, place.transposed)))
-        config = place.config
+        factors = tuple(sorted(chosen_factors(model.config.implicit_features, model.transposed)))
+        config = model.config
         return (
-            cls(factors, config.dimension, config.prior_precision, place.moves_from)
+            cls(factors, config.dimension, config.prior_precision, model.moves_from)
             if factors
             else None
         )

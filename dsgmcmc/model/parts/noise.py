@@ -36,7 +36,14 @@ from numpy.random import Generator
 from pydantic import BaseModel, Field
 
 from dsgmcmc.kernels.philox import gammas
-from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place, chosen_factors, is_due
+from dsgmcmc.model.parts.base import (
+    DrawContext,
+    FeatureSizes,
+    ModelFacts,
+    Part,
+    chosen_factors,
+    is_due,
+)
 from dsgmcmc.model.quantity import Quantity, Sampled, hyperparameter
 from dsgmcmc.settings import setting
 from dsgmcmc.storage.store import Key
@@ -157,16 +164,16 @@ class Noise(Part):
         return NoiseParameters.about(drawn_factors(config, transposed))
 
     @classmethod
-    def of(cls, place: Place, data: None) -> Self:
+    def of(cls, model: ModelFacts, data: None) -> Self:
         """Make a chain's instance of the part."""
-        config = place.config
+        config = model.config
         return cls(
-            place.ring.blocks,
+            model.ring.blocks,
             None if config.noise_precision == "sampled" else float(config.noise_precision),
-            drawn_factors(config, place.transposed),
-            every=1 if place.by_parts else NOISE_EVERY,
-            scale=place.ratings.scale,
-            subchains=place.subchains,
+            drawn_factors(config, model.transposed),
+            every=1 if model.by_parts else NOISE_EVERY,
+            scale=model.ratings.scale,
+            subchains=model.subchains,
         )
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:

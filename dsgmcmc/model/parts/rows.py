@@ -66,8 +66,8 @@ from dsgmcmc.model.parts.base import (
     DrawContext,
     FeatureSizes,
     Intercept,
+    ModelFacts,
     Part,
-    Place,
     PrecisionTerms,
 )
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
@@ -217,20 +217,20 @@ class RowPriors(Part):
         return float(config.law.bias_mean(ratings.mean))
 
     @classmethod
-    def of(cls, place: Place, data: float) -> Self:
+    def of(cls, model: ModelFacts, data: float) -> Self:
         """Make a chain's instance of the part."""
-        config, ratings = place.config, place.ratings
+        config, ratings = model.config, model.ratings
         return cls(
             config.rank,
             config.biases,
             config.prior,
             config.prior_precision,
-            subchains=place.subchains,
+            subchains=model.subchains,
             scale=ratings.scale,
             standardised=config.standardise or not config.law.has_noise,
             width=config.law.width,
             bias_mean=data,
-            exchanges=place.subchains == 1 and not place.by_parts,
+            exchanges=model.subchains == 1 and not model.by_parts,
         )
 
     @classmethod

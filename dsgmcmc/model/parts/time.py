@@ -70,7 +70,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels import effects as passes
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place, is_due
+from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, ModelFacts, Part, is_due
 from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named, setting
@@ -344,7 +344,7 @@ class TimeEffects(Part):
     ----------
     groups : RatingGroups
         The group of every rating at every level.
-    place : Place
+    model : ModelFacts
         Settings, ratings and processes of the chain; its ratings are not changed.
 
     Attributes
@@ -359,15 +359,15 @@ class TimeEffects(Part):
     has_effects = True
     parameters: TimeParameters
 
-    def __init__(self, groups: RatingGroups, place: Place) -> None:
-        law = place.config.law
-        self.groups, self.ring = groups, place.ring
-        self.original, self.ratings = place.ratings.train, copy(place.ratings)
+    def __init__(self, groups: RatingGroups, model: ModelFacts) -> None:
+        law = model.config.law
+        self.groups, self.ring = groups, model.ring
+        self.original, self.ratings = model.ratings.train, copy(model.ratings)
         self.quantities = TimeParameters.about(())
         self.test: dict[int, Float32] = {}
         self._start_precision = START_PRECISION / law.width**2
         self.values = [
-            {b: np.zeros(groups.size(number, b), np.float32) for b in place.ring.blocks}
+            {b: np.zeros(groups.size(number, b), np.float32) for b in model.ring.blocks}
             for number in range(len(groups.levels))
         ]
         self._normal = law.is_conditionally_gaussian()
@@ -422,12 +422,12 @@ class TimeEffects(Part):
         return read_groups(levels, ratings, blocks, ring) if levels else None
 
     @classmethod
-    def of(cls, place: Place, data: RatingGroups | None) -> Self | None:
+    def of(cls, model: ModelFacts, data: RatingGroups | None) -> Self | None:
         """Make a chain's instance of the part; None if the run does not use the part.
 
         Collective.
         """
-        return None if data is None else cls(data, place)
+        return None if data is None else cls(data, model)
 
     # ------------------------------------------------------------------ the state of a chain
 

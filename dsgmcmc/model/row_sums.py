@@ -1,0 +1,302 @@
+"""Sums over the ratings of every row, given the rows of the other factor.
+
+*Sufficient statistics* of a row are exact. The statistics of the rows of W stay in place, and a
+tour of the ring brings them the state of every column block. For the rows of H (the columns of the
+rating matrix), a tour sends only the statistics, (D + 1)(D + 2) / 2 float32 per row of H. If the
+likelihood has a term for every pair, rated or not, these terms add the same statistics to every
+row.
+
+*Fisher information* is approximate: it is computed from averages over all rows of the other factor.
+
+The *covariates* phi_j of a row of W are (H_j, 1), and those of a row of H are (W_i, 1): the numbers
+that multiply the row's elements in the predictor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from dsgmcmc.kernels.formula import Formula, RowPrior, diagonal
+from dsgmcmc.kernels.gradient import product_kernel
+from dsgmcmc.kernels.normal_rows import add_outer_products, statistics_width
+from dsgmcmc.kernels.products import inner
+from dsgmcmc.model.circulation import OTHER, Circulation, RatingsCell
+from dsgmcmc.model.likelihoods import Law
+from dsgmcmc.targets.base import REACH, Information, curvature_bound
+from dsgmcmc.targets.state import ParameterBlock, Rows
+from dsgmcmc.types import Array, Factor, Finish, Float32, Float64, Named, Shapes
+
+#: Names of temporary arrays of blocks.
+STATISTICS = "statistics"
+SENT = "information.sent"
+PRODUCT = "information.product"
+
+SQUARES = Formula(
+    """
+squared = theta * theta
+square = n * squared
+size = unit * squared
+""",
+    columns=("unit",),
+    rows=("n",),
+    column_sums=("square",),
+    row_sums=("size",),
+)
+
+
+class MeanSquares(NamedTuple):
+    """Mean squares of the covariates, and the sizes of the rows.
+
+    Attributes
+    ----------
+    c : dict of Factor to (D,) float64
+        Mean squares of the covariates over all ratings.
+    sizes : dict of ParameterBlock to (n,) float64
+        Mean, over all columns except the bias, of a row's squared elements, each divided by the
+        column's mean square at an earlier state; 0 if there is none.
+    grown : bool
+        Whether the size of any row is above its field ``reach``.
+    """
+
+    c: dict[Factor, Float64]
+    sizes: dict[ParameterBlock, Float64]
+    grown: bool
+
+
+class RowSums:
+    """Sums over the ratings of every row. All methods are collective.
+
+    Parameters
+    ----------
+    circulation : Circulation
+        The blocks of both factors.
+    likelihood : Law
+        The likelihood, whose noise scales are weights in these sums.
+    prior : callable
+        Returns the prior of a block's rows.
+    """
+
+    def __init__(
+        self,
+        circulation: Circulation,
+        likelihood: Law,
+        prior: Callable[[ParameterBlock], RowPrior],
+    ) -> None:
+        self._circulation = circulation
+        self._likelihood = likelihood
+        self._prior = prior
+        self._timers = circulation.ring.phases
+
+    # ------------------------------------------------------------------ sufficient statistics
+
+    def statistics(self, factor: Factor, position: str) -> dict[ParameterBlock, Float32]:
+        """Sufficient statistics of all rows of a factor. Collective.
+
+        Column blocks must be at home, and the likelihood conditionally Gaussian.
+
+        Parameters
+        ----------
+        factor : Factor
+            The factor to which the rows belong.
+        position : str
+            Field that holds the other factor's state.
+
+        Returns
+        -------
+        dict of ParameterBlock to (n, (D + 1)(D + 2) / 2) float32
+            In the layout of `dsgmcmc.kernels.normal_rows`.
+        """
+        circulation = self._circulation
+        likelihood = self._likelihood
+        blocks = [block for block in circulation.blocks() if block.factor == factor]
+        for block in blocks:
+            shape = (len(block.counts), statistics_width(block.dimension))
+            block.arrays[STATISTICS] = np.zeros(shape, np.float32)
+        for cell in self._statistics_tour(factor, position):
+            if factor == Factor.W:
+                rows = cell.row
+                others = cell.column
+                ratings = cell.ratings
+            else:
+                rows = cell.column
+                others = cell.row
+                ratings = cell.ratings.by_column
+            with self._timers("gradient"):
+                root = np.sqrt(likelihood.noise_scale(others))
+                add_outer_products(
+                    ratings.arrays, others[position], root, likelihood.rank, rows[STATISTICS]
+                )
+        gram_of_all = likelihood.gram_of_all(circulation, position, factor)
+        if gram_of_all is not None:
+            common = gram_of_all[np.tril_indices(len(gram_of_all))]
+            for block in blocks:
+                block.arrays[STATISTICS][:, : len(common)] += common
+        return {block: block.arrays.pop(STATISTICS) for block in blocks}
+
+    def _statistics_tour(self, factor: Factor, position: str) -> Iterator[RatingsCell]:
+        """The cells on the tour that adds up the statistics of a factor's rows. Collective."""
+        if factor == Factor.W:
+            return self._circulation.tour((position, *self._likelihood.drawn))
+        return self._circulation.tour((STATISTICS,), returning=(STATISTICS,))
+
+    # ------------------------------------------------------------------ Fisher information
+
+    def information(
+        self, position: str, bound: bool, earlier: Mapping[Factor, Float64], tau: float
+    ) -> Information:
+        """Fisher information of every row at the state in `position`. Collective.
+
+        `bound` requests curvature bounds; they are also computed if a row's size in units of the
+        mean squares `earlier` exceeds its field ``reach``. `tau` is the precision of the noise.
+        """
+        circulation = self._circulation
+        n, squares = self._likelihood.counts(circulation)
+        mean_squares = self._mean_squares(position, n, earlier)
+        prior_precision = {}
+        for rows in circulation.rows_by_factor():
+            prior = self._prior(rows.blocks[0])
+            prior_precision[rows.factor] = prior.precision.astype(np.float64)
+        common, curvature = self._likelihood.common_precision(
+            circulation, position, prior_precision, tau
+        )
+        information = Information(
+            c=mean_squares.c,
+            lambda_={factor: diagonal(precision) for factor, precision in common.items()},
+            tau=tau,
+            n=n,
+            squares=squares,
+            bound=None,
+            common=common,
+            sizes=mean_squares.sizes,
+        )
+        if not (bound or mean_squares.grown):
+            return information
+        return information._replace(bound=self._bounds(information, curvature))
+
+    def _bounds(
+        self, information: Information, curvature: Mapping[Factor, float]
+    ) -> dict[ParameterBlock, Float64]:
+        """Curvature bound of every row, given each factor's curvature by the sum over all pairs."""
+        bounds: dict[ParameterBlock, Float64] = {}
+        for block in self._circulation.blocks():
+            n = information.n[block]
+            mean = information.c[block.factor].astype(np.float32)
+            shared = information.lambda_[block.factor].astype(np.float32)
+            data = np.float32(information.tau) * n[:, None] * mean
+            bound = curvature_bound(n, information.squares[block], data, shared)
+            bounds[block] = bound + (curvature[block.factor] - 1)
+        return bounds
+
+    def _mean_squares(
+        self, position: str, n: dict[ParameterBlock, Array], earlier: Mapping[Factor, Float64]
+    ) -> MeanSquares:
+        """Mean squares of the covariates, given the sums `n` of every row's weights. Collective.
+
+        `earlier` are mean squares of the columns at an earlier state; empty if there is none.
+        """
+        partials: dict[str, Float64] = {}
+        sizes: dict[ParameterBlock, Float64] = {}
+        for rows in self._circulation.rows_by_factor():
+            name = rows.factor.name
+            counts = [n[block] for block in rows.blocks]
+            sums = rows.update(
+                SQUARES,
+                theta=position,
+                n=np.concatenate(counts),
+                unit=self._size_unit(rows, earlier),
+            )
+            sizes.update(rows.by_block(sums["size"]))
+            partials[name] = sums["square"]
+            partials[f"{name}.n"] = np.array([[count.sum(dtype=np.float64)] for count in counts])
+            if earlier:
+                grown = [np.count_nonzero(sizes[block] > block.row(REACH)) for block in rows.blocks]
+                partials[f"{name}.grown"] = np.array(grown, np.float64)[:, None]
+        totals = self._circulation.ring.sum(partials)
+        c = {}
+        for factor, other in OTHER.items():
+            c[factor] = totals[other.name] / totals[f"{other.name}.n"]
+            if self._likelihood.biases:
+                c[factor][-1] = 1.0
+        any_grown = bool(earlier) and any(totals[f"{factor.name}.grown"][0] for factor in Factor)
+        return MeanSquares(c, sizes, any_grown)
+
+    def _size_unit(self, rows: Rows, earlier: Mapping[Factor, Float64]) -> Array:
+        """Multipliers, (D,), of squared elements in the size of a row; 0 without `earlier`."""
+        unit = np.zeros(rows.dimension, rows.dtype)
+        if earlier:
+            n_factors = len(unit) - self._likelihood.biases
+            mean_squares = np.maximum(earlier[OTHER[rows.factor]], 1e-30)
+            unit[:] = 1 / (max(n_factors, 1) * mean_squares)
+            unit[n_factors:] = 0
+        return unit
+
+    # ------------------------------------------------------------------ covariates
+
+    def second_moments(
+        self, position: str, counts: Mapping[ParameterBlock, Array], finish: Finish, result: Shapes
+    ) -> dict[str, Float64]:
+        """`dsgmcmc.targets.base.Target.second_moments`. Collective."""
+        partials = {}
+        for rows in self._circulation.rows_by_factor():
+            products = []
+            for block in rows.blocks:
+                covariates = self._covariates(block, position, np.sqrt(counts[block]))
+                products.append(inner(covariates, covariates))
+            totals = [[counts[block].sum(dtype=np.float64)] for block in rows.blocks]
+            partials[rows.factor.name] = np.array(products)
+            partials[f"{rows.factor.name}.n"] = np.array(totals)
+
+        def finish_means(sums: dict[str, Float64]) -> Named:
+            means = {}
+            for factor, other in OTHER.items():
+                means[factor] = sums[other.name] / sums[f"{other.name}.n"]
+            return finish(means)
+
+        return self._circulation.ring.sum(partials, finish_means, result)
+
+    def covariate_sums(self, position: str, out: str) -> None:
+        """Set field `out` of every row i to the sum over its data of w_ij phi_j. Collective.
+
+        w_ij is the product of the noise scales of both rows.
+        """
+        scale = self._likelihood.noise_scale
+        for block in self._circulation.blocks():
+            block.arrays[SENT] = self._covariates(block, position, scale(block))
+        self._circulation.spread(SENT, out)
+        for block in self._circulation.blocks():
+            del block.arrays[SENT]
+            block[out][:] *= scale(block)[:, None]
+
+    def multiply_by_moments(self, position: str, field: str) -> None:
+        """Multiply every row of a field by the second moments of its covariates. Collective."""
+        scale = self._likelihood.noise_scale
+        blocks = list(self._circulation.blocks())
+        for block in blocks:
+            block.arrays[SENT] = self._covariates(block, position, np.sqrt(scale(block)))
+            block.arrays[PRODUCT] = np.empty_like(block[SENT])
+        multiply = product_kernel(blocks[0].dimension)
+        with self._timers("gradient"):
+            cells = self._circulation.tour(
+                (SENT, field, PRODUCT), returning=(PRODUCT,), sums=(PRODUCT,)
+            )
+            for row, column, ratings in cells:
+                # the kernel also adds to the other side of a cell, where nothing is needed
+                unused_column = np.empty_like(column[SENT])
+                unused_row = np.empty_like(row[SENT])
+                pattern = ratings.pattern
+                multiply(*pattern, row[field], column[SENT], row[PRODUCT], unused_column)
+                multiply(*pattern, row[SENT], column[field], unused_row, column[PRODUCT])
+        for block in blocks:
+            del block.arrays[SENT]
+            np.multiply(block.arrays.pop(PRODUCT), scale(block)[:, None], out=block[field])
+
+    def _covariates(self, block: ParameterBlock, position: str, scale: Array) -> Array:
+        """A block's rows as covariates of the other factor, (n, D), multiplied by `scale`, (n,)."""
+        covariates = block[position].copy()
+        if self._likelihood.biases:
+            covariates[:, -1] = 1.0
+        covariates *= scale[:, None]
+        return covariates
