@@ -16,7 +16,7 @@ from dsgmcmc.errors import Exit, InputError, retry_if_gone
 from dsgmcmc.terminal import pass_on, say, say_json, show_facts, show_table
 
 if TYPE_CHECKING:
-    from dsgmcmc.diagnostics.overview import Table
+    from dsgmcmc.diagnostics.overview import TextTable
 
 PathArgument = Annotated[
     Path, typer.Argument(metavar="PATH", help="Ratings file or run directory.")
@@ -71,7 +71,7 @@ def info(
     _show_tables(tables)
 
 
-def _show_tables(tables: Iterable[Table]) -> None:
+def _show_tables(tables: Iterable[TextTable]) -> None:
     for title, headings, rows in tables:
         say("")
         show_table(headings, rows, title, left=headings[:1])

@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.convergence import describe_ending
-from dsgmcmc.diagnostics.summary import Verdict, as_written, ending, read_summary, verdict, written
+from dsgmcmc.diagnostics.summary import (
+    RunText,
+    as_written,
+    describe_run,
+    ending,
+    read_summary,
+    written,
+)
 from dsgmcmc.posterior.run import LiveProgress, Run, newest_states, progress
 from dsgmcmc.posterior.traces import importance
 from dsgmcmc.settings import named
@@ -19,7 +26,7 @@ from dsgmcmc.storage.store import steps
 from dsgmcmc.terminal import plain
 
 
-class Table(NamedTuple):
+class TextTable(NamedTuple):
     """A table. Its cells are text, and most of them contain numbers."""
 
     title: str
@@ -27,18 +34,18 @@ class Table(NamedTuple):
     rows: list[list[str]]
 
 
-def overview(run: RunDirectory) -> tuple[dict[str, Any], Verdict, dict[str, Any], list[Table]]:
+def overview(run: RunDirectory) -> tuple[dict[str, Any], RunText, dict[str, Any], list[TextTable]]:
     """Collect the facts about a run, which need not have ended.
 
     Returns
     -------
     facts : dict
         All facts, for scripts.
-    verdict : Verdict
+    verdict : RunText
         The result of the run, or its progress.
     settings : dict of str to object
         Settings, commands and contents, by label.
-    tables : list of Table
+    tables : list of TextTable
         Importance of features, and of effects of groups of ratings.
     """
     config, facts = ResolvedConfig.of_run(run)
@@ -82,30 +89,30 @@ def overview(run: RunDirectory) -> tuple[dict[str, Any], Verdict, dict[str, Any]
     for title, estimates in (importance(Run(run.path)) if states else {}).items():
         known["importance"][title] = [estimate._asdict() for estimate in estimates]
         rows = [[name, *(f"{value:.3f}" for value in values)] for name, *values in estimates[:10]]
-        tables.append(Table(title, ("name", "mean", "5 %", "95 %"), rows))
+        tables.append(TextTable(title, ("name", "mean", "5 %", "95 %"), rows))
     return known, text, labelled, tables
 
 
-def _progress(under_way: LiveProgress, facts: Mapping[str, Any]) -> Verdict:
+def _progress(under_way: LiveProgress, facts: Mapping[str, Any]) -> RunText:
     """Say how far an unfinished run has come."""
     usable = under_way.usable()
     if under_way.rmse_mean is not None:
         usable += f"; RMSE of their prediction {written(under_way.rmse_mean)}"
-    return Verdict([str(under_way), usable], facts.get("cautions", []), [])
+    return RunText([str(under_way), usable], facts.get("cautions", []), [])
 
 
-def _verdict(known: Mapping[str, Any]) -> Verdict:
+def _verdict(known: Mapping[str, Any]) -> RunText:
     """Judge a run that has ended."""
     summary, cautions = known["summary"], known["run"].get("cautions", [])
     current = {"reached": known["reached"], "iterations": known["settings"]["iterations"]}
     if (
         summary is None or summary["reached"] != known["reached"]
     ):  # the last job ended before it wrote the summary
-        return Verdict([f"no result yet: {named('resume')} writes it"], cautions, [ending(current)])
+        return RunText([f"no result yet: {named('resume')} writes it"], cautions, [ending(current)])
     look = summary["until"]
     if look and look["iteration"] < max(current["reached"]):  # the run continued after this check
         look = None
-    return verdict({**summary, **current, "until": look}, cautions)
+    return describe_run({**summary, **current, "until": look}, cautions)
 
 
 def _settings(known: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,7 +158,7 @@ def _command(job: Mapping[str, Any]) -> str:
     return plain(job["command"]) + (f"  (on {processes} processes)" if processes > 1 else "")
 
 
-def convergence_table(diagnosis: Mapping[str, Any]) -> Table:
+def convergence_table(diagnosis: Mapping[str, Any]) -> TextTable:
     """Make a table of R-hat and ESS of shared parameters, and their worst values for predictions,
     from `diagnose`.
     """
@@ -165,7 +172,7 @@ def convergence_table(diagnosis: Mapping[str, Any]) -> Table:
             [f"worst of {predictions['pairs']} predictions", "", "", *_measures(predictions)]
         )
     title = f"{diagnosis['chains']} chain(s) of {diagnosis['draws']} draws"
-    return Table(title, ("quantity", "mean", "sd", "R-hat", "ESS bulk", "ESS tail"), rows)
+    return TextTable(title, ("quantity", "mean", "sd", "R-hat", "ESS bulk", "ESS tail"), rows)
 
 
 def _measures(line: Mapping[str, Any]) -> list[str]:
@@ -177,7 +184,7 @@ def _measures(line: Mapping[str, Any]) -> list[str]:
     return texts
 
 
-def score_tables(scored: Mapping[str, Any] | None) -> list[Table]:
+def score_tables(scored: Mapping[str, Any] | None) -> list[TextTable]:
     """Make tables of the scores of test ratings, in total and by number of training ratings, from
     `calibration`.
     """
@@ -214,8 +221,8 @@ def score_tables(scored: Mapping[str, Any] | None) -> list[Table]:
         for group in scored[name]
     ]
     return [
-        Table(f"{scored['ratings']:,} test ratings", ("score", "value"), rows),
-        Table(
+        TextTable(f"{scored['ratings']:,} test ratings", ("score", "value"), rows),
+        TextTable(
             "By number of training ratings",
             ("test ratings of", "RMSE", "inside 90% intervals"),
             groups,

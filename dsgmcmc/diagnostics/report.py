@@ -22,7 +22,7 @@ import numpy as np
 
 from dsgmcmc._version import __version__
 from dsgmcmc.diagnostics.convergence import RHAT_LIMIT, diagnose
-from dsgmcmc.diagnostics.overview import Table, convergence_table, overview, score_tables
+from dsgmcmc.diagnostics.overview import TextTable, convergence_table, overview, score_tables
 from dsgmcmc.diagnostics.scores import calibration, coverage
 from dsgmcmc.diagnostics.summary import as_written
 from dsgmcmc.errors import InputError, writing
@@ -92,7 +92,7 @@ def _page(run: Run, name: str) -> str:
     diagnosis, scored = diagnose(run), calibration(run)
     with as_written(run.directory.summary_file):
         times = _phases(facts["summary"] or {})
-    configuration = Table(
+    configuration = TextTable(
         "", ("setting", "value"), [[setting, str(value)] for setting, value in settings.items()]
     )
     sections = [
@@ -155,7 +155,7 @@ def _test_sections(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
     yield _section("Errors by group", _table(groups))
 
 
-def _phases(summary: Mapping[str, Any]) -> Table:
+def _phases(summary: Mapping[str, Any]) -> TextTable:
     """Return the seconds of the processes by phase; in exchange and reduce, a process mostly waits
     for messages.
     """
@@ -165,7 +165,7 @@ def _phases(summary: Mapping[str, Any]) -> Table:
     ]
     memory = max(summary.get("peak_rss_bytes", [0])) / 1e6
     title = f"At most {memory:,.0f} MB per process" if rows else "Known once a job has ended"
-    return Table(title, ("phase", "mean seconds per process", "maximum"), rows)
+    return TextTable(title, ("phase", "mean seconds per process", "maximum"), rows)
 
 
 def _metrics(run: Run) -> dict[int, dict[str, Float64]]:
@@ -194,7 +194,7 @@ def _html(text: str) -> str:
     return html.escape(plain(text))
 
 
-def _table(table: Table) -> str:
+def _table(table: TextTable) -> str:
     """Return the HTML of a table with its title above."""
     head = "".join(f"<th>{_html(name)}</th>" for name in table.headings)
     body = "".join(

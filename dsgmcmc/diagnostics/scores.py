@@ -236,14 +236,14 @@ def _groups(
 # ---------------------------------------------------------------------- paired differences
 
 
-class Estimate(NamedTuple):
+class Difference(NamedTuple):
     """An average and its standard error."""
 
     mean: float
     error: float
 
 
-def difference(first: Float64, second: Float64, owners: Int32) -> Estimate:
+def difference(first: Float64, second: Float64, owners: Int32) -> Difference:
     """Return the mean of `first` - `second`, (n,) scores, and its standard error, infinite for a
     single user.
 
@@ -254,14 +254,14 @@ def difference(first: Float64, second: Float64, owners: Int32) -> Estimate:
     )
 
 
-def difference_of_sums(sums: Float64, counts: Int64) -> Estimate:
+def difference_of_sums(sums: Float64, counts: Int64) -> Difference:
     """Return the `difference` from the sums of differences by user, (U,), and their numbers, (U,),
     which may be 0.
     """
     n, users = int(counts.sum()), int(np.count_nonzero(counts))
     mean = float(sums.sum()) / n
     if users < 2:
-        return Estimate(mean, float("inf"))
-    return Estimate(
+        return Difference(mean, float("inf"))
+    return Difference(
         mean, float(np.sqrt(users / (users - 1) * np.square(sums - mean * counts).sum())) / n
     )

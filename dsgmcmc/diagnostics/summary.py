@@ -73,7 +73,7 @@ def as_written(path: Path) -> AbstractContextManager[None]:
 # ---------------------------------------------------------------------- the text about a run
 
 
-class Verdict(NamedTuple):
+class RunText(NamedTuple):
     """The text about a run, in three groups of lines.
 
     Attributes
@@ -96,10 +96,10 @@ class Verdict(NamedTuple):
         return [*self.result, *(f"warning: {warning}" for warning in self.warnings), *self.end]
 
 
-def verdict(summary: Summary, cautions: Sequence[str] = ()) -> Verdict:
+def describe_run(summary: Summary, cautions: Sequence[str] = ()) -> RunText:
     """Judge a run by its summary; `cautions` are the warnings given at its start."""
     result = [*_scores(summary), *_mixing(summary)]
-    return Verdict(result, [*cautions, *doubts(summary)], [*_speed(summary), ending(summary)])
+    return RunText(result, [*cautions, *doubts(summary)], [*_speed(summary), ending(summary)])
 
 
 def _scores(summary: Summary) -> list[str]:

@@ -15,7 +15,7 @@ from dsgmcmc.model.parts import PARTS, RowPriors
 from dsgmcmc.model.quantity import WEIGHT
 from dsgmcmc.types import Float32, Float64, Int32
 
-KINDS = ("user", "item")  # kinds of rows
+ENTITIES = ("user", "item")  # kinds of rows
 OTHER = {"user": "item", "item": "user"}  # the opposite kind of each kind
 
 
@@ -26,7 +26,7 @@ class Prior(NamedTuple):
     covariance: Float64
 
 
-class Rows(NamedTuple):
+class RowDistributions(NamedTuple):
     """Means and covariances of rows of one kind at one draw.
 
     Attributes
@@ -95,7 +95,7 @@ class Draw:
     @cached_property
     def prior(self) -> dict[str, Prior]:
         """Normal prior of a row by kind, without the terms that other parts of the model add."""
-        return {kind: Prior(*RowPriors.of_unseen(self, kind)) for kind in KINDS}
+        return {kind: Prior(*RowPriors.of_unseen(self, kind)) for kind in ENTITIES}
 
     @cached_property
     def unseen(self) -> dict[str, Prior]:
@@ -103,7 +103,7 @@ class Draw:
         to its moments.
         """
         priors = {}
-        for kind in KINDS:
+        for kind in ENTITIES:
             terms = [term for part in PARTS.values() if (term := part.of_unseen(self, kind))]
             mean, covariance = (
                 functools.reduce(np.add, moments) for moments in zip(*terms, strict=True)

@@ -22,7 +22,7 @@ import numpy as np
 
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError, writing
-from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces, traced
@@ -101,7 +101,7 @@ def _columns(run: Run) -> list[tuple[str, int]]:
 
 def _moment_tables(run: Run) -> Iterator[dict[str, Array]]:
     for chain, moments in zip(run.chains, run.moments, strict=True):
-        for kind in KINDS:
+        for kind in ENTITIES:
             table = _labels(run, kind) | {
                 "chain": np.full(len(moments.mean[kind]), chain),
                 "ratings": run.counts(kind),
@@ -115,7 +115,7 @@ def _moment_tables(run: Run) -> Iterator[dict[str, Array]]:
 def _draw_tables(run: Run) -> Iterator[dict[str, Array]]:
     for position, (chain, iteration) in enumerate(run.draws):
         draw = run.draw(position)
-        for kind in KINDS:
+        for kind in ENTITIES:
             n = len(draw.theta[kind])
             constants = {
                 "chain": chain,

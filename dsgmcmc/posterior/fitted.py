@@ -15,7 +15,7 @@ import numpy as np
 from dsgmcmc.data.arrays import Table, as_given, list_names, read_pairs
 from dsgmcmc.errors import InputError, not_fitted, retry_if_gone
 from dsgmcmc.model.predictive.base import Prediction
-from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.names import unknown_names
@@ -191,7 +191,7 @@ class FittedModel:
         if options not in self._predictors:
             self._predictors[options] = Predictor(run, options, self._newcomers)
         predictor, rows = self._predictors[options], {}
-        for kind, names in zip(KINDS, read_pairs(X, self.columns), strict=True):
+        for kind, names in zip(ENTITIES, read_pairs(X, self.columns), strict=True):
             rows[kind] = predictor.index_of(kind, names)
             if self.unknown == "refuse":
                 run.vocabulary(kind).index_of(names[rows[kind] < 0], refuse=True)

@@ -51,7 +51,7 @@ from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.posterior.drawn_rows import RatedRow, Spread, draw_rows
-from dsgmcmc.posterior.draws import OTHER, Draw, Rows
+from dsgmcmc.posterior.draws import OTHER, Draw, RowDistributions
 from dsgmcmc.posterior.names import Vocabulary, unknown_names
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Float32, Float64, Int32
@@ -314,7 +314,7 @@ class FoldIn:
         values = run.config.law.scaled(values[order].astype(np.float64))
         self._values = run.config.law.codes(values, run.levels)
         self._ends = np.searchsorted(rows[order], np.arange(len(names) + 1))
-        self._rows: dict[int, Rows] = {}
+        self._rows: dict[int, RowDistributions] = {}
 
     def rated(self, row: int) -> Int32:
         """Return the rows of the items (or users) that the new row at position `row` in the
@@ -322,7 +322,7 @@ class FoldIn:
         """
         return self._others[self._ends[row] : self._ends[row + 1]]
 
-    def rows(self, position: int, chosen: Array) -> Rows:
+    def rows(self, position: int, chosen: Array) -> RowDistributions:
         """Return the distributions of new rows at a saved draw.
 
         Parameters
@@ -334,7 +334,7 @@ class FoldIn:
 
         Returns
         -------
-        Rows
+        RowDistributions
             Means, covariances, 1 / g (or 1 / s for ordinal ratings), and thresholds if users have
             individual ones.
         """
@@ -342,7 +342,9 @@ class FoldIn:
             self._rows[position] = self._solve(position)
         rows = self._rows[position]
         cuts = None if rows.cuts is None else rows.cuts[chosen]
-        return Rows(rows.mean[chosen], rows.covariance[chosen], rows.noise[chosen], cuts)
+        return RowDistributions(
+            rows.mean[chosen], rows.covariance[chosen], rows.noise[chosen], cuts
+        )
 
     def drawn(self, position: int, rng: Generator) -> FoldIn:
         """Return a copy in which every row at the saved draw `position` is one draw from its
@@ -356,7 +358,7 @@ class FoldIn:
         }
         return result
 
-    def _solve(self, position: int) -> Rows:
+    def _solve(self, position: int) -> RowDistributions:
         """Compute the distributions of all rows at a saved draw."""
         draw, law, n = self.run.draw(position), self.run.config.law, len(self.vocabulary)
         prior, unseen = draw.prior[self.kind], draw.unseen[self.kind]
@@ -377,7 +379,7 @@ class FoldIn:
             else None
         )
         covariance = np.tile(unseen.covariance.astype(np.float64), (n, 1, 1))
-        rows = Rows(unseen.mean + shifts, covariance, np.ones(n), cuts)
+        rows = RowDistributions(unseen.mean + shifts, covariance, np.ones(n), cuts)
         rated = np.flatnonzero(np.diff(self._ends))
         for part in np.split(rated, range(TOGETHER, len(rated), TOGETHER)):
             given = [

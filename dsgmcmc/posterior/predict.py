@@ -30,7 +30,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import cells_kernel
 from dsgmcmc.model.predictive.base import Prediction, Predictive, PredictorDraws
-from dsgmcmc.posterior.draws import KINDS, Rows
+from dsgmcmc.posterior.draws import ENTITIES, RowDistributions
 from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.run import Run
@@ -277,7 +277,7 @@ class Predictor:
             eta, noise, spread, weights / weights.sum(), cuts, cut_by, effects, shape
         )
 
-    def _rows(self, position: int, kind: str, index: Int32) -> Rows:
+    def _rows(self, position: int, kind: str, index: Int32) -> RowDistributions:
         """Return rows of one kind at a draw: known rows, (q, D), or the distribution of an unknown
         or new row, (1, D).
 
@@ -288,10 +288,10 @@ class Predictor:
         if 0 <= first < len(theta):
             known = theta[index].astype(np.float64)
             noise = draw.inverse_scale[kind][index].astype(np.float64)
-            return Rows(known, np.zeros((1, known.shape[1], known.shape[1])), noise)
+            return RowDistributions(known, np.zeros((1, known.shape[1], known.shape[1])), noise)
         if first < 0:
             prior = draw.unseen[kind]
-            return Rows(prior.mean[None], prior.covariance[None], np.ones(1))
+            return RowDistributions(prior.mean[None], prior.covariance[None], np.ones(1))
         assert self.newcomers is not None
         return self.newcomers.rows(position, np.array([first - len(theta)]))
 
@@ -315,7 +315,7 @@ class Predictor:
                 ).cuts
         return thresholds
 
-    def _join(self, user: Rows, item: Rows) -> tuple[Float64, Float64]:
+    def _join(self, user: RowDistributions, item: RowDistributions) -> tuple[Float64, Float64]:
         """Return the mean and variance of the predictor of pairs whose rows are independent."""
         k, biases = self.run.config.rank, self.run.config.biases
         centre = (user.mean[:, :k] * item.mean[:, :k]).sum(axis=1)
@@ -404,7 +404,7 @@ def predict_table(
             counts = {"pairs": 0, "unknown": 0}
             for chunk in chunks(db, table, integers):
                 users, items = (
-                    predictor.index_of(kind, ids) for kind, ids in zip(KINDS, chunk, strict=True)
+                    predictor.index_of(kind, ids) for kind, ids in zip(ENTITIES, chunk, strict=True)
                 )
                 known = users >= 0, items >= 0
                 is_unnamed = not (counts["pairs"] or columns or table.file.header)
@@ -429,9 +429,9 @@ def _describe_unknown(chunks: Iterable[list[Array]], predictor: Predictor) -> st
     """Return text with the first users and items that are unknown to the run; empty if there are
     none.
     """
-    missing: dict[str, Counter[Any]] = {kind: Counter() for kind in KINDS}
+    missing: dict[str, Counter[Any]] = {kind: Counter() for kind in ENTITIES}
     for chunk in chunks:
-        for kind, ids in zip(KINDS, chunk, strict=True):
+        for kind, ids in zip(ENTITIES, chunk, strict=True):
             missing[kind].update(ids[predictor.index_of(kind, ids) < 0].tolist())
     return "; ".join(
         str(unknown_names(kind, list(names))) for kind, names in missing.items() if names

@@ -29,7 +29,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.quantity import THETA, Quantity
-from dsgmcmc.posterior.draws import KINDS, Draw, PosteriorMoments
+from dsgmcmc.posterior.draws import ENTITIES, Draw, PosteriorMoments
 from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.names import Index, Vocabulary
 from dsgmcmc.storage.lock import is_held
@@ -214,7 +214,7 @@ class Run:
 
     def vocabulary(self, kind: str) -> Vocabulary:
         """Names of the users or of the items."""
-        if kind not in KINDS:
+        if kind not in ENTITIES:
             raise InputError(f"kind {kind!r}: expected user or item")
         return self.users if kind == "user" else self.items
 
@@ -265,7 +265,7 @@ class Run:
         model = self.config, self.index.transposed, self.index.feature_sizes()
         return any(part.has_effects and part.quantities_of(*model) for part in PARTS.values())
 
-    def kind_of(self, factor: Factor) -> str:
+    def entity_of(self, factor: Factor) -> str:
         """Return the kind of a factor's rows, "user" or "item"."""
         return "user" if factor.name == self.index.factors["user"] else "item"
 
@@ -273,12 +273,12 @@ class Run:
         """Return a quantity's name on disk, with ``user`` or ``item`` in place of the factor."""
         factor, dot, rest = quantity.partition(".")
         return (
-            f"{self.kind_of(Factor[factor])}.{rest}"
+            f"{self.entity_of(Factor[factor])}.{rest}"
             if dot and factor in Factor.__members__
             else quantity
         )
 
-    def followed(self) -> tuple[Int64, list[Float32], list[Float64]]:
+    def monitored(self) -> tuple[Int64, list[Float32], list[Float64]]:
         """Return predictions of the monitored test ratings at every draw; no predictions if the run
         has not ended.
 
@@ -416,7 +416,7 @@ class Run:
         names = [quantity.name for quantity in self.quantities.shared]
         arrays = snapshot.read_all([Key("draw", "run", 0, name) for name in names], index)
         shared = {self.name_of(name): array for name, array in zip(names, arrays, strict=True)}
-        rows: dict[str, dict[str, Float32]] = {kind: {} for kind in KINDS}
+        rows: dict[str, dict[str, Float32]] = {kind: {} for kind in ENTITIES}
         fields = [
             (factor, quantity.name)
             for factor in self._rows
@@ -425,7 +425,7 @@ class Run:
         for (factor, name), array in zip(
             fields, snapshot.read_fields("draw", fields, index), strict=True
         ):
-            rows[self.kind_of(Factor[factor])][name] = array
+            rows[self.entity_of(Factor[factor])][name] = array
         return Draw(chain, iteration, shared, rows)
 
     # ------------------------------------------------------------------ checks of manifests

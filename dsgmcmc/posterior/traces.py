@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.model.quantity import Quantity
-from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Float64, Int64
 
@@ -67,7 +67,7 @@ def scalar_traces(run: Run) -> dict[str, Float64]:
             names = _names(run, quantity, len(values))
             traces |= dict(zip(names, values**-0.5 if quantity.as_sd else values, strict=True))
     traces |= _prior_traces(run)
-    index, _, scores = run.followed()
+    index, _, scores = run.monitored()
     if len(index):
         traces[TEST_LOG_LIKELIHOOD] = last_draws(scores)
     return {
@@ -77,7 +77,7 @@ def scalar_traces(run: Run) -> dict[str, Float64]:
 
 def _names(run: Run, quantity: Quantity, width: int) -> list[str]:
     """Return the names of the `width` elements of a quantity in diagnostics."""
-    kind = "" if quantity.factor is None else run.kind_of(quantity.factor)
+    kind = "" if quantity.factor is None else run.entity_of(quantity.factor)
     labels = run.config.times if quantity.dims == ("time_level",) else ("",) * width
     return [
         quantity.diagnosed.format(kind=kind, number=position + 1, label=label.replace(":", "_"))
@@ -92,13 +92,14 @@ def _prior_traces(run: Run) -> dict[str, Float64]:
     rank, traces = run.config.rank, {}
     if run.config.biases:
         traces = {
-            f"{kind}_bias_precision": traced(run, f"{kind}.precision")[..., rank] for kind in KINDS
+            f"{kind}_bias_precision": traced(run, f"{kind}.precision")[..., rank]
+            for kind in ENTITIES
         }
-    user_mean, item_mean = (traced(run, f"{kind}.mean")[..., :rank] for kind in KINDS)
+    user_mean, item_mean = (traced(run, f"{kind}.mean")[..., :rank] for kind in ENTITIES)
     traces["mean_product"] = (user_mean * item_mean).sum(axis=-1)
     if run.config.prior != "normal-wishart":  # the trace of a dense precision has only its diagonal
         user_precision, item_precision = (
-            traced(run, f"{kind}.precision")[..., :rank] for kind in KINDS
+            traced(run, f"{kind}.precision")[..., :rank] for kind in ENTITIES
         )
         traces["variance_product"] = (1 / (user_precision * item_precision)).sum(axis=-1)
     return traces
@@ -111,7 +112,7 @@ def labels(run: Run, names: Iterable[str]) -> dict[str, str]:
     texts = {name: name.replace("_", " ") for name in names} | LABELS
     for quantity in run.quantities.traced:
         if quantity.label:
-            kind = "" if quantity.factor is None else run.kind_of(quantity.factor)
+            kind = "" if quantity.factor is None else run.entity_of(quantity.factor)
             texts[quantity.diagnosed.format(kind=kind)] = quantity.label.format(kind=kind)
     return texts
 
@@ -126,7 +127,7 @@ def predictions(run: Run) -> tuple[Int64, Float64]:
     values : (chains, draws, m) float64
         The last draws of each chain, as many as the shortest chain has.
     """
-    index, values, _ = run.followed()
+    index, values, _ = run.monitored()
     return index, last_draws(values).astype(np.float64)
 
 
@@ -149,7 +150,7 @@ def last_draws(chains: Sequence[Array]) -> Array:
 # ---------------------------------------------------------------------- importance
 
 
-class Estimate(NamedTuple):
+class Importance(NamedTuple):
     """Posterior mean of a parameter, and the bounds of its central interval of probability `LEVEL`."""
 
     name: str
@@ -158,7 +159,7 @@ class Estimate(NamedTuple):
     high: float
 
 
-def importance(run: Run) -> dict[str, list[Estimate]]:
+def importance(run: Run) -> dict[str, list[Importance]]:
     """Return the importance of groups of features, of single features, and of levels of time, by
     title.
     """
@@ -167,7 +168,7 @@ def importance(run: Run) -> dict[str, list[Estimate]]:
         return np.concatenate([trace[name] for trace in run.traces])
 
     result, weights = {}, all_draws("weight")[:, 0]
-    for kind in KINDS:
+    for kind in ENTITIES:
         if names := run.feature_names(kind):
             groups = list(dict.fromkeys(run.index.features(kind)[1]))
             explained = _estimates(groups, all_draws(f"{kind}.features.explained"), weights)
@@ -184,7 +185,7 @@ def importance(run: Run) -> dict[str, list[Estimate]]:
     return result
 
 
-def _estimates(names: Sequence[str], draws: Float64, weights: Float64) -> list[Estimate]:
+def _estimates(names: Sequence[str], draws: Float64, weights: Float64) -> list[Importance]:
     """Return estimates from the columns of `draws`, (n, names), in order of decreasing absolute
     mean.
     """
@@ -194,5 +195,5 @@ def _estimates(names: Sequence[str], draws: Float64, weights: Float64) -> list[E
         order = np.argsort(values)
         below = np.cumsum(share[order]) - share[order] / 2
         low, high = np.interp([(1 - LEVEL) / 2, (1 + LEVEL) / 2], below, values[order])
-        estimates.append(Estimate(name, float(share @ values), float(low), float(high)))
+        estimates.append(Importance(name, float(share @ values), float(low), float(high)))
     return sorted(estimates, key=lambda estimate: -abs(estimate.mean))

@@ -53,7 +53,7 @@ from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics import ranking
 from dsgmcmc.diagnostics.comparison import Comparison, Model
-from dsgmcmc.diagnostics.scores import Estimate, difference, mae, rmse
+from dsgmcmc.diagnostics.scores import Difference, difference, mae, rmse
 from dsgmcmc.errors import DivergenceError, InputError, StoppedError
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.likelihoods.ordinal import LEAST_LEVELS, MAX_THRESHOLDS, scale_of
@@ -304,7 +304,7 @@ class Scores(NamedTuple):
             error=difference(first, self.values, self.owners).error, usual_error=usual_error
         )
 
-    def behind(self, best: Scores, limited: bool = False) -> Estimate:
+    def behind(self, best: Scores, limited: bool = False) -> Difference:
         """Return the mean score of the candidate `best` minus the mean of these scores, with its
         standard error.
 
@@ -315,7 +315,9 @@ class Scores(NamedTuple):
             apart = without_outliers(apart)
             errors = [s.error if s.usual_error is None else s.usual_error for s in (self, best)]
         gap = difference(apart, np.zeros_like(apart), self.owners)
-        return Estimate(gap.mean, float(np.sqrt(gap.error**2 + sum(error**2 for error in errors))))
+        return Difference(
+            gap.mean, float(np.sqrt(gap.error**2 + sum(error**2 for error in errors)))
+        )
 
 
 def without_outliers(differences: Float64) -> Float64:

@@ -32,7 +32,7 @@ from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.convergence import Look, look_at, next_look
-from dsgmcmc.diagnostics.summary import as_written, read_summary, save_summary, verdict
+from dsgmcmc.diagnostics.summary import as_written, describe_run, read_summary, save_summary
 from dsgmcmc.errors import AgreedError, DivergenceError, Exit, InputError, WriteError, failed_file
 from dsgmcmc.parallel.alone import Comm
 from dsgmcmc.parallel.comm import (
@@ -746,5 +746,5 @@ def saved_result(run: RunDirectory, chains: int) -> list[str] | None:
 
 def _result(summary: dict[str, Any], path: Path) -> list[str]:
     """Return the lines that tell the user the result."""
-    first, *others = verdict(summary).lines()
+    first, *others = describe_run(summary).lines()
     return [f"{path}: {first}", *(f"  {line}" for line in others)]

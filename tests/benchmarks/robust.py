@@ -41,7 +41,7 @@ from dsgmcmc.errors import Exit
 from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.parallel.comm import usable_cores
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
-from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
@@ -169,7 +169,7 @@ def predictions(out: Path) -> list[np.ndarray]:
     test = predict_test(run.run_)
     predicted = Predictor(run.run_, PredictOptions(clip=True))
     of_pairs = predicted.columns(
-        *(predicted.index_of(kind, names) for kind, names in zip(KINDS, pairs.T, strict=True))
+        *(predicted.index_of(kind, names) for kind, names in zip(ENTITIES, pairs.T, strict=True))
     )
     return [*of_pairs.values(), test.mean, test.variance]
 

@@ -23,7 +23,7 @@ from dsgmcmc import BPMF, bpmf, open_run
 from dsgmcmc.data.arrays import Table, read_features
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 
 SHORT = {
@@ -228,7 +228,7 @@ def test_a_run_of_the_command_line_is_a_model(tmp_path):
     opened = made.open()
     rows = [
         opened.vocabulary(kind).index_of(column)
-        for kind, column in zip(KINDS, pairs.T, strict=True)
+        for kind, column in zip(ENTITIES, pairs.T, strict=True)
     ]
     expected = Predictor(opened, PredictOptions(clip=True))(*rows).mean
     np.testing.assert_array_equal(model.predict(pairs), expected.astype(np.float64))

@@ -11,7 +11,7 @@ from support import sample, write_cells
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.ranking import click_scores, evaluate
 from dsgmcmc.diagnostics.report import write_report
-from dsgmcmc.diagnostics.summary import verdict
+from dsgmcmc.diagnostics.summary import describe_run
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.names import Vocabulary
@@ -62,12 +62,14 @@ def test_the_summary_has_rankings_and_no_errors(run: Run, data: Path) -> None:
     assert recall["mean"] > recall["popular"] + 0.2
     assert rules["likely"]["recall"]["mean"] > recall["popular"] + 0.2
     assert (
-        verdict(summary).result[0].startswith(f"Recall@20 of held-out clicks {recall['mean']:.4f}")
+        describe_run(summary)
+        .result[0]
+        .startswith(f"Recall@20 of held-out clicks {recall['mean']:.4f}")
     )
-    assert verdict(summary).warnings == []
+    assert describe_run(summary).warnings == []
     write_report(run.path, run.path.parent / "report.html")
     page = (run.path.parent / "report.html").read_text()
-    assert f"<li>{verdict(summary).result[0]}</li>" in page
+    assert f"<li>{describe_run(summary).result[0]}</li>" in page
     assert "RMSE" not in page.partition("<h2>Glossary")[0]
 
 

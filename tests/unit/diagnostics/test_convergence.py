@@ -93,9 +93,9 @@ def test_measures_are_those_of_arviz_on_what_was_sampled(run):
 
 def test_chains_that_have_not_mixed_are_warned_of(run, monkeypatch):
     """Shifted predictions of one chain show in R-hat and in the warnings."""
-    index, values, scores = run.followed()
+    index, values, scores = run.monitored()
     shifted = [values[0] + 1.0, *values[1:]]
-    monkeypatch.setattr(run, "followed", lambda: (index, shifted, scores))
+    monkeypatch.setattr(run, "monitored", lambda: (index, shifted, scores))
     result = diagnose(run)
     assert np.mean(np.array(result["predictions"]["rhat"]) > RHAT_LIMIT) > 0.9
     assert any("have not mixed" in warning for warning in result["warnings"])

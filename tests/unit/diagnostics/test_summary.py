@@ -10,7 +10,7 @@ import pytest
 from mpi4py import MPI
 from support import sample, typed, write_cells
 
-from dsgmcmc.diagnostics.summary import doubts, ending, no_better, read_summary, verdict
+from dsgmcmc.diagnostics.summary import describe_run, doubts, ending, no_better, read_summary
 
 GOOD = {
     "rmse_mean": 0.83,
@@ -27,7 +27,7 @@ GOOD = {
 
 
 def result(summary: dict) -> list[str]:
-    return verdict(summary).result
+    return describe_run(summary).result
 
 
 #: The comparison of a good model with biases only.

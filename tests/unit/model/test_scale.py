@@ -96,7 +96,7 @@ def test_scores_are_those_of_the_recorded_ratings(runs: Runs) -> None:
     assert densities[0] == pytest.approx(densities[1] - jacobian, abs=1e-5)
     assert ours["coverage"] == theirs["coverage"]
     assert ours["over_biases"]["gain"] == pytest.approx(theirs["over_biases"]["gain"], abs=1e-4)
-    traces = [np.array(model.run_.followed()[2]) for model in runs]
+    traces = [np.array(model.run_.monitored()[2]) for model in runs]
     np.testing.assert_allclose(traces[0], traces[1] - jacobian * len(x), rtol=1e-4)
     found = predict_test(logarithms.run_)
     median = amounts.run_.config.likelihood == "student-t"

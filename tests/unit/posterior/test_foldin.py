@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from runs import given_ratings, make_run
 
-from dsgmcmc.posterior.draws import KINDS, OTHER
+from dsgmcmc.posterior.draws import ENTITIES, OTHER
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in, training_ratings
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
@@ -59,7 +59,7 @@ def test_a_new_row_has_the_implicit_features_of_what_it_rated(tmp_path):
     wider.
     """
     run = make_run(tmp_path, iterations=50, implicit_features="both").open()
-    for kind in KINDS:
+    for kind in ENTITIES:
 
         def shifted(draw, others, kind=kind):
             implicit = draw.rows[OTHER[kind]]["implicit"][others]

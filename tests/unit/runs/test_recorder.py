@@ -109,7 +109,7 @@ def test_held_out_ratings_have_the_predictions_and_scores_of_the_draws(run: Run)
         np.concatenate(values), [draw.mean[followed] for draw in draws], atol=2e-5
     )
     scores = [draw.log_density(test.rating).sum() for draw in draws]
-    np.testing.assert_allclose(np.concatenate(run.followed()[2]), scores, rtol=1e-4)
+    np.testing.assert_allclose(np.concatenate(run.monitored()[2]), scores, rtol=1e-4)
     last = metrics(run.path)[-1]
     assert last["rmse"] == pytest.approx(rmse(test.rating, draws[-1].mean), rel=1e-5)
     if len(run.chains) == 1:
