@@ -71,7 +71,7 @@ class Ratings:
         """
         import pandas as pd
 
-        from dsgmcmc.data.features import Description
+        from dsgmcmc.data.descriptions import Description
         from dsgmcmc.data.prepare import prepare_ratings
 
         folder = path.with_suffix(".tables")

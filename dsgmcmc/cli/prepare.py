@@ -6,7 +6,7 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,6 +15,7 @@ from dsgmcmc.data.movielens import fetch as fetch_data
 from dsgmcmc.terminal import console, pass_on, plain, say, say_json, show_facts
 
 if TYPE_CHECKING:
+    from dsgmcmc.data.features import FeaturesReport
     from dsgmcmc.data.prepare import Summary
 
 FEW_RATINGS = 50  # with fewer ratings, the prior dominates predictions
@@ -174,7 +175,7 @@ def prepare(
     """
     from rich.text import Text
 
-    from dsgmcmc.data.features import describe
+    from dsgmcmc.data.descriptions import describe
     from dsgmcmc.data.prepare import prepare_ratings
     from dsgmcmc.data.session import parse_bytes
 
@@ -242,7 +243,7 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool, missing: str 
         say(f"dsgmcmc: {note}", file=sys.stderr)
 
 
-def _features(entity: str, features: dict[str, Any]) -> str:
+def _features(entity: str, features: FeaturesReport) -> str:
     """Describe the features of users or items: groups and their sizes, and whose names are matched."""
     groups = ", ".join(
         f"{group} {size}" if size > 1 else group for group, size in features["groups"].items()

@@ -20,7 +20,8 @@ from dsgmcmc.data.columns import (
     parse_columns,
     refuse_rounded,
 )
-from dsgmcmc.data.features import Description, Kind
+from dsgmcmc.data.descriptions import Description
+from dsgmcmc.data.encoding import Kind
 from dsgmcmc.data.tables import TableFile, is_number
 from dsgmcmc.data.wide import counts_cells, parse_missing, refuse_names
 from dsgmcmc.errors import InputError, refusing

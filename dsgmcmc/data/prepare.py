@@ -26,7 +26,8 @@ from dsgmcmc.data.columns import (
     names_recur,
     parse_columns,
 )
-from dsgmcmc.data.features import Described, Description, check_kinds, encode, load_description
+from dsgmcmc.data.descriptions import Description, DescriptionTable, check_kinds, load_description
+from dsgmcmc.data.features import FeaturesReport, encode
 from dsgmcmc.data.precision import find_bad_scale, find_coarseness
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import (
@@ -98,11 +99,8 @@ class Summary(NamedTuple):
     ----------
     columns : str
         Roles of the columns in the first input file.
-    features : dict
-        For "user" and "item", if they have features: ``groups``, the number of features in each
-        group; ``unknown``, the number of users or items without features; ``unrated``, the number
-        of users or items without ratings; ``notes``, remarks on columns that were left out; and
-        more of `dsgmcmc.data.features.encode`.
+    features : dict of str to FeaturesReport
+        For "user" and "item", if they have features.
     not_rated : float
         Share of the ratings whose values probably mean "not rated".
     codes : list of float
@@ -128,7 +126,7 @@ class Summary(NamedTuple):
     maximum: float
     content_sha256: str
     columns: str
-    features: dict[str, dict[str, Any]]
+    features: dict[str, FeaturesReport]
     not_rated: float
     codes: list[float]
     missing: int
@@ -471,7 +469,9 @@ def _hash(*fields: str) -> str:
     return f"('0x' || left(md5(concat({joined})), 16))::UBIGINT"
 
 
-def _number_entities(db: Session, seed: int, features: Mapping[str, Described]) -> dict[str, int]:
+def _number_entities(
+    db: Session, seed: int, features: Mapping[str, DescriptionTable]
+) -> dict[str, int]:
     """Make the tables ``users`` and ``items`` (id, k), k from 0 in a seeded random order; return
     their lengths.
 

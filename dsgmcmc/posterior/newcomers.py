@@ -149,7 +149,9 @@ def describe_new(
     invalid.
     """
     from dsgmcmc.data.arrays import read_features
-    from dsgmcmc.data.features import Description, Encoding, encode_new
+    from dsgmcmc.data.descriptions import Description
+    from dsgmcmc.data.encoding import Encoding
+    from dsgmcmc.data.features import encode_new
 
     if not run.feature_names(kind):
         advice = f"leave them out, or prepare the ratings with --{kind}-features and sample again"
@@ -161,7 +163,7 @@ def describe_new(
     integers = run.vocabulary(kind).integers
     if not isinstance(given, Description):
         given = read_features(given, kind, encoding.separator, columns)
-    names, features = encode_new(kind, given, encoding, integers)
+    names, features = encode_new(kind, given, encoding, integers=integers)
     keys = (names.astype(np.int64) if integers else names).tolist()
     return dict(zip(keys, features.matrix(), strict=True))
 

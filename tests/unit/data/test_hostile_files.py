@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from dsgmcmc.data.features import Description, read_description
+from dsgmcmc.data.descriptions import Description, read_description
 from dsgmcmc.data.pairs import load_pairs
 from dsgmcmc.data.prepare import inspect, load
 from dsgmcmc.data.session import MIN_MEMORY, open_session

@@ -16,7 +16,7 @@ from support import planted, typed
 
 from dsgmcmc import BPMF
 from dsgmcmc.data.arrays import ratings_source, read_features
-from dsgmcmc.data.features import Description
+from dsgmcmc.data.descriptions import Description
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError

@@ -13,7 +13,7 @@ from runs import given_ratings
 from support import sample, typed
 
 from dsgmcmc import open_run as open_model
-from dsgmcmc.data.features import Description
+from dsgmcmc.data.descriptions import Description
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts.features import explained

@@ -1,0 +1,425 @@
+"""Reads tables and matrices that describe users or items into DuckDB tables of text.
+
+`dsgmcmc.data.features` turns the columns of such a table into features. A sparse matrix is used
+unchanged, as one group of features.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.data.columns import NAMES, find_column, simplified
+from dsgmcmc.data.encoding import KINDS, Kind
+from dsgmcmc.data.precision import find_coarseness
+from dsgmcmc.data.ratings_format import MAX_FEATURES
+from dsgmcmc.data.session import Session, is_integer, is_rounded, literal
+from dsgmcmc.data.tables import (
+    SHOWN,
+    TableFile,
+    first_column,
+    open_table,
+    read_matrix,
+    scalar,
+    trim_names,
+)
+from dsgmcmc.errors import InputError
+
+#: Texts that stand for a missing value, in lower case.
+_MISSING = ("", "na", "n/a", "nan", "null", "\\n", "(no genres listed)")
+_GENRES = [
+    "unknown",
+    "Action",
+    "Adventure",
+    "Animation",
+    "Children's",
+    "Comedy",
+    "Crime",
+    "Documentary",
+    "Drama",
+    "Fantasy",
+    "Film-Noir",
+    "Horror",
+    "Musical",
+    "Mystery",
+    "Romance",
+    "Sci-Fi",
+    "Thriller",
+    "War",
+    "Western",
+]
+#: Column names and kinds of the MovieLens files without headers [Harper & Konstan 2015].
+_MOVIELENS: dict[str, dict[str, str]] = {
+    # ages in users.dat are codes of age ranges
+    "users.dat": {
+        "user": "id",
+        "gender": "category",
+        "age": "category",
+        "occupation": "category",
+        "zip": "skip",
+    },
+    "movies.dat": {"item": "id", "year": "year", "genres": "list"},
+    "u.user": {
+        "user": "id",
+        "age": "number",
+        "gender": "category",
+        "occupation": "category",
+        "zip": "skip",
+    },
+    "u.item": {
+        "item": "id",
+        "year": "year",
+        "released": "skip",
+        "video": "skip",
+        "url": "skip",
+        **{f"genres={genre}": "flag" for genre in _GENRES},
+    },
+}
+
+
+class Description(NamedTuple):
+    """A file, table or matrix that describes users or items.
+
+    Attributes
+    ----------
+    source : Path, TableFile or scipy.sparse matrix
+        A file is text, JSON, Parquet, or a matrix. Names are in the column `label` or with a usual
+        name, or else in the first column; for a matrix, names are row numbers.
+    kinds : dict of str to Kind
+        Kinds by column; the kinds of all other columns are guessed.
+    separator : str
+        Separator between the values of a list.
+    label : str
+        Name of the column of names, if it is none of the usual ones; other tables need not have it.
+    """
+
+    source: Any
+    kinds: Mapping[str, Kind] = MappingProxyType({})
+    separator: str = "|"
+    label: str = ""
+
+
+class DescriptionTable(NamedTuple):
+    """A DuckDB table with ``id`` and the columns of a description as text; missing values are NULL.
+
+    Attributes
+    ----------
+    path : Path
+        The file, for messages.
+    entity : {"user", "item"}
+        Whether a row describes a user or an item.
+    columns : dict of str to str
+        Maps column names in the file to column names in the table.
+    kinds : dict of str to Kind
+        Kinds of columns by their names in the file: kinds that users chose, and kinds of known
+        MovieLens files.
+    table : TableFile or None
+        The file; None for a matrix.
+    matrix : scipy.sparse.csr_matrix or None
+        The matrix without its empty rows, if the description is a matrix. The DuckDB table then has
+        ``id`` and the row number ``r`` in this matrix.
+    """
+
+    path: Path
+    entity: str
+    columns: dict[str, str]
+    kinds: Mapping[str, Kind]
+    table: TableFile | None = None
+    matrix: Any = None
+
+    @property
+    def name(self) -> str:
+        """Name of the table."""
+        return f"described_{self.entity}s"
+
+    def where(self, rows: list[int]) -> str:
+        """Return the positions of rows in the file, for messages."""
+        if self.table is None:
+            return ", ".join(f"row {row + 1}" for row in rows)
+        return ", ".join(self.table.where(row) for row in rows)
+
+
+def describe(
+    files: Mapping[str, Path | None], kinds: str | None, separator: str
+) -> dict[str, Description]:
+    """Return descriptions by "user" and "item" from options of a command.
+
+    `kinds` is ``COLUMN=KIND,...``. Raises InputError if an option is invalid.
+    """
+    parsed = parse_kinds(kinds)
+    if not separator or (kinds and not any(files.values())):
+        raise InputError(
+            "--separator is empty, or --feature-kinds is given without --user-features or"
+            " --item-features"
+        )
+    return {
+        entity: Description(path, parsed, separator)
+        for entity, path in files.items()
+        if path is not None
+    }
+
+
+def parse_kinds(text: str | None) -> dict[str, Kind]:
+    """Parse ``COLUMN=KIND,...``; raise InputError if it has another form."""
+    if not text:
+        return {}
+    kinds: dict[str, Kind] = {}
+    for part in text.split(","):
+        column, _, word = part.strip().rpartition("=")  # names of columns may have equals signs
+        kind = next((kind for kind in KINDS if kind == word), None)
+        if not column or kind is None:
+            raise InputError(
+                f"--feature-kinds {text}: expected COLUMN=KIND,... with KIND one of"
+                f" {', '.join(KINDS)}"
+            )
+        kinds[column] = kind
+    return kinds
+
+
+def check_kinds(
+    tables: Mapping[str, DescriptionTable], descriptions: Mapping[str, Description]
+) -> None:
+    """Raise InputError if a description has a kind for a column that no table has."""
+    columns = {name for table in tables.values() for name in table.columns}
+    named = {name for description in descriptions.values() for name in description.kinds}
+    if unknown := named - columns:
+        known = ", ".join(sorted(columns))
+        raise InputError(f"--feature-kinds names {min(unknown)!r}, but the columns are {known}")
+
+
+# ------------------------------------------------------------------------------------------ reading
+
+
+def read_description(db: Session, entity: str, description: Description) -> DescriptionTable:
+    """Read a table or matrix that describes users or items into a DuckDB table.
+
+    Equal rows of a name count once. Raises InputError if the table is invalid, or has different
+    rows for one name.
+    """
+    source = description.source
+    if isinstance(source, Path | TableFile):
+        described = _read_table(db, source, entity, description)
+    else:
+        described = _read_matrix(db, Path(f"{entity}_features"), source.tocoo(), entity=entity)
+    _merge_equal_rows(db, described)
+    return described
+
+
+def _merge_equal_rows(db: Session, described: DescriptionTable) -> None:
+    """Keep one row of each name; raise InputError if the rows of a name differ."""
+    columns = ", ".join(described.columns.values()) or "r"
+    repeated = first_column(
+        db,
+        f"SELECT id FROM {described.name} GROUP BY id HAVING count(DISTINCT row({columns})) > 1"
+        " ORDER BY id",
+    )
+    if repeated:
+        shown = ", ".join(repeated[:SHOWN])
+        raise InputError(
+            f"{described.path} describes {len(repeated)} {described.entity}(s) in several ways:"
+            f" {shown}"
+        )
+    first_rows = f"SELECT min(rowid) FROM {described.name} GROUP BY id"
+    db.execute(f"DELETE FROM {described.name} WHERE rowid NOT IN ({first_rows})")
+
+
+def load_description(db: Session, entity: str, description: Description) -> DescriptionTable:
+    """Read a table or matrix that describes users or items of the ratings in the table ``raw``.
+
+    Raises InputError as `read_description` does, and if no described user or item has ratings.
+    """
+    described = read_description(db, entity, description)
+    rated = f"(SELECT DISTINCT {entity}_id AS id FROM raw)"
+    if not scalar(db, f"SELECT count(*) FROM {described.name} JOIN {rated} USING (id)"):
+        theirs = _first_names(db, described.name)
+        ours = _first_names(db, rated)
+        raise InputError(
+            f"{described.path} describes no {entity} of the ratings: it has names such as {theirs},"
+            f" but the ratings have names such as {ours}. {names_advice(entity)}"
+        )
+    if scalar(db, f"SELECT bool_and({is_integer()}) FROM {rated}"):
+        refuse_text(db, described, "ratings")
+        _refuse_shift(db, described, rated)
+    return described
+
+
+def _first_names(db: Session, table: str) -> str:
+    """Return the first three names in a table, for messages."""
+    return ", ".join(first_column(db, f"SELECT id FROM {table} ORDER BY id LIMIT 3"))
+
+
+def _refuse_shift(db: Session, described: DescriptionTable, rated: str) -> None:
+    """Raise InputError if names are numbered from 0 and rated ones from 1, or the reverse.
+
+    They are if they are as many, and both ends of the two ranges are left over.
+    """
+    low, high = _range_of_names(db, described.name)
+    rated_low, rated_high = _range_of_names(db, rated)
+    if low - rated_low == high - rated_high in (-1, 1):
+        raise InputError(
+            f"{described.path} describes {low} to {high}, but the ratings have {rated_low} to"
+            f" {rated_high}: one is numbered from 0 and the other from 1. Give a table with a"
+            f" column {described.entity} of the same names"
+        )
+
+
+def _range_of_names(db: Session, table: str) -> tuple[int, int]:
+    """Return the smallest and the largest of names that are integers."""
+    low, high = db.execute(f"SELECT min(id::BIGINT), max(id::BIGINT) FROM {table}").fetchall()[0]
+    return low, high
+
+
+def refuse_text(db: Session, described: DescriptionTable, source: str) -> None:
+    """Raise InputError if names are not integers, as those in `source`, "ratings" or "run", are."""
+    texts = first_column(
+        db, f"SELECT id FROM {described.name} WHERE NOT {is_integer()} LIMIT {SHOWN}"
+    )
+    if texts:
+        shown = ", ".join(map(repr, texts))
+        raise InputError(
+            f"{described.path}: the {described.entity}s of the {source} are integers, unlike"
+            f" {shown}"
+        )
+
+
+def names_advice(entity: str) -> str:
+    """Say which column of a description has the names."""
+    return f"The column of names must be called {entity}, or be the first"
+
+
+# ------------------------------------------------------------------------------------------- tables
+
+
+def _read_table(
+    db: Session, source: Path | TableFile, entity: str, description: Description
+) -> DescriptionTable:
+    """Read a table with a header, or a MovieLens file without one."""
+    known: dict[str, Any] = {}
+    if isinstance(source, Path):
+        known = _MOVIELENS.get(source.name.removesuffix(".gz"), {})
+        source = _open_description(db, source, entity, n_known=len(known))
+    if source.kind == "matrix":
+        entries, first = read_matrix(db, source)
+        return _read_matrix(db, source.path, entries, entity=entity, first=first)
+    names = source.names
+    kinds = dict(description.kinds)
+    if not source.header:
+        names = list(known)
+        kinds = {name: kind for name, kind in known.items() if kind != "id"} | kinds
+    _check_header(source, names)
+    position = _position_of_names(names, entity, description.label)
+    # row names of pandas and R have no header
+    others = [k for k, name in enumerate(names) if k != position and name]
+    if not others:
+        raise InputError(
+            f"{source.path} has one column: expected a column of names and columns of features"
+        )
+    described = DescriptionTable(
+        source.path, entity, {names[k]: f"c{k}" for k in others}, kinds, source
+    )
+    columns = [f"nullif(trim({source.name(position)}), '') AS id"]
+    for k in others:
+        text = _text(source, k, description.separator)
+        columns.append(f"CASE WHEN NOT {is_missing(text)} THEN trim({text}) END AS c{k}")
+    source.create(
+        db, f"CREATE TABLE {described.name} AS SELECT {', '.join(columns)} FROM {{table}}"
+    )
+    if not scalar(db, f"SELECT count(*) FROM {described.name}"):
+        raise InputError(f"{source.path} has no rows")
+    bad = f"SELECT rowid FROM {described.name} WHERE id IS NULL OR {is_rounded('id')} LIMIT {SHOWN}"
+    if rows := first_column(db, bad):
+        raise InputError(
+            f"{source.path}: the {entity} is missing, or a rounded float, in"
+            f" {described.where(rows)}"
+        )
+    trim_names(db, described.name, "id")
+    return described
+
+
+def _open_description(db: Session, path: Path, entity: str, n_known: int) -> TableFile:
+    """Open a file; it has a header unless it is a MovieLens file of `n_known` columns."""
+
+    def is_header(fields: list[str]) -> bool:
+        return len(fields) != n_known or simplified(fields[0]) in NAMES[entity]
+
+    return open_table(db, path, is_header, latin1=True)
+
+
+def _check_header(source: TableFile, names: list[str]) -> None:
+    """Raise InputError if names of columns are numbers, or repeat."""
+    if any(re.fullmatch(r"[+-]?[0-9.]+", name) for name in names):
+        raise InputError(
+            f"{source.path} has no header: line 1 must name the columns; found"
+            f" {', '.join(names)[:60]}"
+        )
+    if len({name.lower() for name in names}) < len(names):
+        raise InputError(f"{source.path}: two columns have the same name ({', '.join(names)})")
+
+
+def _position_of_names(names: list[str], entity: str, label: str) -> int:
+    """Return the position of the column of names: `label`, else a usual name, else the first."""
+    if label and label in names:
+        return names.index(label)
+    return find_column(names, entity) or 0
+
+
+def _text(table: TableFile, k: int, separator: str) -> str:
+    """Return SQL for a column as text; lists in Parquet are joined by the separator."""
+    if table.kind == "parquet" and table.types[k].endswith("[]"):
+        return f"array_to_string(c{k}, {literal(separator)})"
+    return f"c{k}::VARCHAR"
+
+
+def is_missing(text: str) -> str:
+    """Return SQL that is true for text that stands for a missing value.
+
+    The SQL avoids ``IN``, which DuckDB turns into a join: a few hundred columns would take minutes
+    and gigabytes.
+    """
+    return f"regexp_full_match(trim({text}), {literal('|'.join(map(re.escape, _MISSING)))}, 'i')"
+
+
+# ----------------------------------------------------------------------------------------- matrices
+
+
+def _read_matrix(
+    db: Session, path: Path, entries: Any, *, entity: str, first: int = 0
+) -> DescriptionTable:
+    """Read a matrix, whose rows are named by their numbers, from `first`.
+
+    Rows without entries have no features.
+    """
+    import scipy.sparse  # slow to import
+
+    _check_entries(path, entries)
+    present, rows = np.unique(entries.row, return_inverse=True)
+    values = entries.data.astype(np.float64)
+    matrix = scipy.sparse.csr_matrix(
+        (values, (rows, entries.col)), shape=(len(present), entries.shape[1])
+    )  # sums duplicates
+    lows = matrix.min(axis=0).toarray()[0].tolist()
+    highs = matrix.max(axis=0).toarray()[0].tolist()
+    for column, (low, high) in enumerate(zip(lows, highs, strict=True)):
+        if bad := find_coarseness(f"{path}: the features in column {column}", low, high):
+            raise InputError(bad)
+    described = DescriptionTable(path, entity, {}, {}, matrix=matrix)
+    db.register("matrix_rows", {"id": present + np.int64(first), "r": np.arange(len(present))})
+    db.execute(f"CREATE TABLE {described.name} AS SELECT id::VARCHAR AS id, r FROM matrix_rows")
+    return described
+
+
+def _check_entries(path: Path, entries: Any) -> None:
+    """Raise InputError if a matrix has no entries, too many columns, or values that do not fit."""
+    largest = np.finfo(np.float32).max
+    if entries.data.dtype.kind not in "fiub" or not (np.abs(entries.data) <= largest).all():
+        raise InputError(f"{path} has values that are not finite numbers in single precision")
+    if not len(entries.data):
+        raise InputError(f"{path} has no entries")
+    width = entries.shape[1]
+    if width > MAX_FEATURES:
+        raise InputError(f"{path} has {width} features, more than {MAX_FEATURES}")

@@ -1,0 +1,105 @@
+"""The encoding of a table that describes users or items: how its columns become features.
+
+The encoding is stored beside the features, as JSON, so that new users or items can be described by
+the same features.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, get_args
+
+import pydantic
+from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
+
+#: number: standardised. category: one feature per value. list: values with separators between them,
+#: one feature per value. year: a year, or a text that ends with a year, as in `Heat (1995)`; one
+#: feature per decade. flag: 0 or 1, unchanged; `genres=Comedy` is a feature of the group genres.
+#: skip: left out.
+Kind = Literal["number", "category", "list", "year", "flag", "skip"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+@pydantic.dataclasses.dataclass(frozen=True)
+class ColumnEncoding:
+    """Encoding of one column as features.
+
+    Attributes
+    ----------
+    name : str
+        Name of the column in its file.
+    kind : Kind
+    atoms : tuple of str
+        Categories in the order of their features, one feature each.
+    mean, sd : float
+        Mean and standard deviation by which numbers are standardised.
+    """
+
+    name: str
+    kind: Kind
+    atoms: tuple[str, ...] = ()
+    mean: FiniteFloat = 0.0
+    sd: Annotated[FiniteFloat, Field(gt=0)] = 1.0
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the column's features."""
+        if self.kind in ("number", "flag"):
+            return [self.name]
+        return [f"{self.name}={atom}" for atom in self.atoms]
+
+
+@pydantic.dataclasses.dataclass(frozen=True)
+class Encoding:
+    """Encoding of a table that describes users or items.
+
+    Attributes
+    ----------
+    columns : tuple of ColumnEncoding
+        Encodings of a table's columns, in the order of the features; empty for a matrix.
+    separator : str
+        Separator between the values of a list.
+    width : int
+        Number of columns of a matrix, which serve as features unchanged; 0 for a table.
+    """
+
+    columns: tuple[ColumnEncoding, ...] = ()
+    separator: Annotated[str, Field(min_length=1)] = "|"
+    width: NonNegativeInt = 0
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all features."""
+        names = [str(j) for j in range(self.width)]
+        for column in self.columns:
+            names += column.features
+        return names
+
+    @property
+    def groups(self) -> list[str]:
+        """Group of each feature: its column's name up to the first equals sign.
+
+        All features of a matrix are in the group ``features``.
+        """
+        groups = ["features"] * self.width
+        for column in self.columns:
+            groups += [column.name.partition("=")[0]] * len(column.features)
+        return groups
+
+    def dump(self) -> str:
+        """Return the encoding as JSON."""
+        return _ENCODING.dump_json(self).decode()
+
+    @classmethod
+    def parse(cls, text: str) -> Encoding:
+        """Read the JSON text of `dump`. Raises ValueError if the text is not a valid encoding."""
+        try:
+            encoding = _ENCODING.validate_json(text)
+        except ValidationError as error:
+            raise ValueError(f"{_INVALID} ({error.errors()[0]['msg']})") from error
+        if bool(encoding.columns) == bool(encoding.width):
+            raise ValueError(f"{_INVALID} (expected columns of a table, or the width of a matrix)")
+        return encoding
+
+
+_ENCODING = TypeAdapter(Encoding)
+_INVALID = "not a valid encoding of features"
