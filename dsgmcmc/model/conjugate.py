@@ -12,8 +12,8 @@ from dsgmcmc.model.quantity import SHIFT
 from dsgmcmc.targets.state import Rows
 from dsgmcmc.types import Array, Float64
 
+#: Precision of the mean, in units of Lambda, under the normal-Wishart prior.
 WISHART_BETA = 2.0
-
 
 #: Column sums of the rows and of their squares; the key says whether the rows' shifts are
 #: subtracted first.
@@ -42,17 +42,19 @@ def sums_of_rows(rows: Rows, position: str, dense: bool) -> tuple[Float64, Float
     products : (blocks, D) or (blocks, D, D) float64
         Sum of the rows' squares, or of their outer products if `dense`.
     """
-    shifted = SHIFT.name in rows.blocks[0].arrays
-    if dense:
-        thetas = [
-            block[position].astype(np.float64) - (block[SHIFT.name] if shifted else 0.0)
-            for block in rows.blocks
-        ]
-        return np.array([theta.sum(axis=0) for theta in thetas]), np.array(
-            [theta.T @ theta for theta in thetas]
-        )
-    sums = rows.update(SUMS[shifted], theta=position)
-    return sums["total"], sums["squares"]
+    is_shifted = SHIFT.name in rows.blocks[0].arrays
+    if not dense:
+        sums = rows.update(SUMS[is_shifted], theta=position)
+        return sums["total"], sums["squares"]
+    totals = []
+    products = []
+    for block in rows.blocks:
+        theta = block[position].astype(np.float64)
+        if is_shifted:
+            theta -= block[SHIFT.name]
+        totals.append(theta.sum(axis=0))
+        products.append(theta.T @ theta)
+    return np.array(totals), np.array(products)
 
 
 class GammaPrior(NamedTuple):
@@ -62,9 +64,7 @@ class GammaPrior(NamedTuple):
     rate: float
 
     def draw(self, squares: Array | float, n: Array | float, rng: np.random.Generator) -> Float64:
-        """Draw precisions given the sum of squares of n values from N(0, 1 / precision),
-        elementwise.
-        """
+        """Draw precisions given the sums of squares of n values from N(0, 1 / precision)."""
         return np.asarray(rng.gamma(self.shape + n / 2, 1 / (self.rate + squares / 2)))
 
 
@@ -72,9 +72,7 @@ PUBLISHED_PRIOR = GammaPrior(1.0, 5.0)
 
 
 def with_mean_variance(b: float) -> GammaPrior:
-    """Prior of a precision with E[1 / precision] = b and a finite variance of 1 / precision, which
-    suits few data.
-    """
+    """Prior of a precision with E[1 / precision] = b and a finite variance of 1 / precision."""
     shape = 4.0
     return GammaPrior(shape, (shape - 1) * b)
 
@@ -83,12 +81,12 @@ def draw_normal_gamma(
     average: Float64,
     squares: Float64,
     n: int,
+    *,
     rng: np.random.Generator,
     prior: GammaPrior,
     more: PrecisionTerms,
 ) -> tuple[Float64, Float64]:
-    """Draw (m, lambda), the mean and the precisions of a diagonal Gaussian, given n rows [Nemeth
-    2021, 6.3].
+    """Draw (m, lambda) of a diagonal Gaussian given n rows [Nemeth 2021, 6.3].
 
     Parameters
     ----------
@@ -140,11 +138,11 @@ def draw_wishart(freedom: int, scale: Float64, rng: np.random.Generator) -> Floa
 
 
 def draw_normal_wishart(
-    average: Float64, outer: Float64, n: int, rng: np.random.Generator, more: PrecisionTerms
+    average: Float64, outer: Float64, n: int, *, rng: np.random.Generator, more: PrecisionTerms
 ) -> tuple[Float64, Float64]:
-    """Draw (m, Lambda) of a Gaussian given n rows [Salakhutdinov 2008, eq.
+    """Draw (m, Lambda) of a Gaussian given n rows [Salakhutdinov 2008, equation 14].
 
-    14], with W0 = I, nu0 = K, beta0 = 2.
+    The parameters of the prior are W0 = I, nu0 = K and beta0 = 2.
 
     Parameters
     ----------
@@ -161,9 +159,8 @@ def draw_normal_wishart(
     """
     k = len(average)
     scatter = outer - n * np.outer(average, average)
-    inverse = (
-        np.eye(k) + scatter + WISHART_BETA * n / (WISHART_BETA + n) * np.outer(average, average)
-    )
+    share = WISHART_BETA * n / (WISHART_BETA + n)
+    inverse = np.eye(k) + scatter + share * np.outer(average, average)
     inverse += more.of(k)
     scale = np.linalg.inv((inverse + inverse.T) / 2)
     precision = draw_wishart(k + n + more.n, (scale + scale.T) / 2, rng)

@@ -11,7 +11,7 @@ from scipy import stats
 from support import Model, factor_target, rows_of, write_planted
 
 from dsgmcmc.model.parts.base import Intercept
-from dsgmcmc.model.parts.rows import draw_translation
+from dsgmcmc.model.parts.exchange import draw_translation
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.gibbs import Gibbs, GibbsConfig
 from dsgmcmc.types import Factor, Float64
@@ -90,14 +90,16 @@ def test_move_leaves_the_prior_as_it_is(dense: bool, intercept: bool) -> None:
             rows[factor] = mean[factor] + np.linalg.solve(root.T, rng.normal(size=(K + 1, n))).T
             centred = rows[factor] - np.append(np.zeros(K), bias_mean)
             sums[factor] = np.concatenate([centred.T @ centred, centred.sum(axis=0)[None]])
-        given = Intercept(rng.normal(0, 0.5), 4.0) if intercept else None
-        steps, biases = draw_translation(mean, precision, sums, SHAPE, kappa, rng, given)
+        shared = Intercept(rng.normal(0, 0.5), 4.0) if intercept else None
+        steps, biases = draw_translation(
+            mean, precision, sums, shape=SHAPE, kappa=kappa, rng=rng, intercept=shared
+        )
         rows[Factor.W][:, K] += biases[Factor.W] - rows[Factor.W][:, :K] @ steps[Factor.H]
         rows[Factor.H][:, K] += (
             biases[Factor.H] - (rows[Factor.H][:, :K] + steps[Factor.H]) @ steps[Factor.W]
         )
-        if given is not None:
-            scores["intercept"].append(np.array([2.0 * (given.value + sum(biases.values()))]))
+        if shared is not None:
+            scores["intercept"].append(np.array([2.0 * (shared.value + sum(biases.values()))]))
         for factor, other in ((Factor.W, Factor.H), (Factor.H, Factor.W)):
             full = precision[factor] if dense else np.diag(precision[factor])
             root = np.linalg.cholesky(full)
