@@ -35,7 +35,7 @@ from dsgmcmc.terminal import log, plain
 
 if TYPE_CHECKING:  # these modules load Numba's compiler
     from dsgmcmc.diagnostics.comparison import Comparison
-    from dsgmcmc.runs.compare import Metric
+    from dsgmcmc.runs.candidate_scores import Metric
 
 #: Admitted values of parameters that are not settings of the run.
 ADMITTED: dict[str, tuple[Any, ...]] = {
@@ -341,10 +341,10 @@ class BPMF(Estimator, FittedModel):
                     options += [] if value is None else [name, str(value)]
                 run_sample(data, out, settings, options, processes, show_progress, command)
             else:
-                from dsgmcmc.runs.compare import sample_recommended
                 from dsgmcmc.runs.job import (
                     Job,
                 )  # loads Numba's compiler, which is not needed to read a model
+                from dsgmcmc.runs.recommended import sample_recommended
                 from dsgmcmc.runs.source import RatingsSource
 
                 source = RatingsSource(data, start=earlier_run)
@@ -353,7 +353,7 @@ class BPMF(Estimator, FittedModel):
                     source,
                     out,
                     settings,
-                    self.warm_start,
+                    resume=self.warm_start,
                     command=command,
                     quiet=not show_progress,
                 )
@@ -406,7 +406,7 @@ class BPMF(Estimator, FittedModel):
         data = self._prepare(X, y, scratch.path / "ratings.h5", comm, settings["seed"])
         folder = Path(comm.bcast(str(scratch.path / "compare")))
         return Comparing(
-            comm, RatingsSource(data), folder, settings, metric, quiet=not self.verbose
+            comm, RatingsSource(data), folder, settings, metric=metric, quiet=not self.verbose
         ).run()
 
     def _prepare(

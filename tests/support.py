@@ -391,9 +391,15 @@ def sample(
 ) -> int:
     """``dsgmcmc sample`` on the processes of `comm`; the exit status. Collective."""
     with handlers_as_before():
-        return Job(
-            comm, RatingsSource(data, start=start), out, settings, resume, policy or Policy()
-        ).run(installed())
+        job = Job(
+            comm,
+            RatingsSource(data, start=start),
+            out,
+            settings,
+            resume=resume,
+            policy=policy or Policy(),
+        )
+        return job.run(installed())
 
 
 def diverging(
@@ -413,9 +419,8 @@ def diverging(
     sampler = {"step_size": 10.0, **({"metric": metric} if metric else {"burn_in_step_size": 0.35})}
     given = {**usual, "iterations": iterations, **settings}
     with handlers_as_before():
-        return Job(comm, RatingsSource(data), out, given, True, usual={"sampler": sampler}).run(
-            installed()
-        )
+        job = Job(comm, RatingsSource(data), out, given, resume=True, defaults={"sampler": sampler})
+        return job.run(installed())
 
 
 def rest(comm: MPI.Comm) -> None:

@@ -84,7 +84,7 @@ def compare(
         try:
             source, signals = RatingsSource(data), installed()
             comparison = Comparing(
-                comm, source, folder, shared_settings, metric, signals=signals, quiet=as_json
+                comm, source, folder, shared_settings, metric=metric, signals=signals, quiet=as_json
             ).run()
             comparison = comparison.including(
                 {k: v for k, v in shared_settings.items() if v not in ({}, "auto")}

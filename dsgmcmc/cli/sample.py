@@ -121,9 +121,9 @@ def sample(
         settings = on_root(comm, partial(read_settings, run_settings, config, assign or ()))
         line = command or shlex.join(["dsgmcmc", *sys.argv[1:]])
 
-        job = Job(comm, source, out, settings, resume, policy, line)
+        job = Job(comm, source, out, settings, resume=resume, policy=policy, command=line)
         if model is not None:
-            from dsgmcmc.runs.compare import sample_recommended
+            from dsgmcmc.runs.recommended import sample_recommended
 
             return sample_recommended(job, signals, dry_run)
         return job.describe() if dry_run else job.run(signals)

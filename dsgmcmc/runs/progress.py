@@ -52,7 +52,7 @@ class Progress:
         self._said_at, self._unshown = 0.0, ""
         #: Accuracy at the last check of all chains, as text; empty before the first check, or
         #: without checks.
-        self.look = ""
+        self.accuracy = ""
         #: Iteration and time of the line from which the speed is measured: the first line with the
         #: lowest iteration.
         self._first_line: tuple[int, float] | None = None
@@ -94,8 +94,8 @@ class Progress:
         done, elapsed = line["iteration"] - first, line["time_s"] - since
         speed = done / elapsed if elapsed > 0 else 0.0
         parts = [f"chain {line['chain']}", f"iteration {line['iteration']}/{self._iterations}"]
-        if self.look:
-            parts.append(self.look)
+        if self.accuracy:
+            parts.append(self.accuracy)
         labels = (("rmse", "this draw"), ("rmse_mean", "all draws"))
         rmses = [
             f"{label} {written(line[name])}" for name, label in labels if line.get(name) is not None
@@ -104,7 +104,7 @@ class Progress:
         parts += [f"tau {line['tau']:.4g}"] if line.get("tau") is not None else []
         if speed:
             seconds = (self._iterations - line["iteration"]) / speed
-            limit = "at most " if self.look else ""
+            limit = "at most " if self.accuracy else ""
             parts += [f"{in_units(speed * self._data)} ratings/s", f"{limit}{seconds:.0f} s left"]
         return "  ".join(parts)
 

@@ -45,7 +45,7 @@ from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.runs.compare import recorded_values, scores_of
+from dsgmcmc.runs.candidate_scores import recorded_values, scores_of
 from dsgmcmc.storage.rundir import RunDirectory
 
 LENGTH = ("--iterations", "400sweeps", "--max-walltime", "10min")

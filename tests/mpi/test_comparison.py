@@ -9,7 +9,7 @@ from support import write_planted
 
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.parallel.alone import Comm
-from dsgmcmc.runs import compare as comparing
+from dsgmcmc.runs import candidates
 from dsgmcmc.runs.compare import Comparing
 from dsgmcmc.runs.source import RatingsSource
 
@@ -23,7 +23,7 @@ def test_the_choice_does_not_depend_on_the_processes(
     """All figures except seconds have the same bits, also if the first attempts end before and
     after half a chain.
     """
-    monkeypatch.setattr(comparing, "MAX_SWEEPS", 80)
+    monkeypatch.setattr(candidates, "MAX_SWEEPS", 80)
     data, folder = mpi_tmp_path / "r.h5", mpi_tmp_path / "compare"
 
     def compare(processes: Comm, folder: Path) -> Comparison:

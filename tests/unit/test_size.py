@@ -12,10 +12,7 @@ from dsgmcmc.cli.app import app
 ROOT = Path(__file__).resolve().parents[2]
 #: Lines of code that a file may have, and the files that may have more, each with its reason.
 LIMIT = 500
-LONGER = {
-    "dsgmcmc/runs/compare.py": "to be split",
-    "dsgmcmc/runs/job.py": "to be split",
-}
+LONGER: dict[str, str] = {}
 #: Parameters that all commands together may have, and `sample`: those that they have. The latest
 #: are --scale, because amounts and plays need logarithms, and only a setting of the run can give
 #: predictions in their own unit; and --matrix, because a matrix with numbers for names may also be

@@ -20,8 +20,18 @@ from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Levels
 from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.parallel.comm import Alone
-from dsgmcmc.runs import compare as comparing
+from dsgmcmc.runs import candidates
+from dsgmcmc.runs.candidate_scores import (
+    CandidateScores,
+    best_of,
+    leading,
+    recommended,
+    recorded_values,
+)
+from dsgmcmc.runs.candidates import Candidate, likelihoods_for
+from dsgmcmc.runs.compare import Comparing
 from dsgmcmc.runs.job import Job
+from dsgmcmc.runs.recommended import sample_recommended
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.rundir import RunDirectory
@@ -31,7 +41,7 @@ OWNERS = np.repeat(np.arange(100), 10)
 
 def scores(mean, spread=0.0, seed=0):
     """Scores of 1,000 ratings of 100 users about a mean."""
-    return comparing.Scores(mean + spread * np.random.default_rng(seed).normal(size=1000), OWNERS)
+    return CandidateScores(mean + spread * np.random.default_rng(seed).normal(size=1000), OWNERS)
 
 
 # ---------------------------------------------------------------------- the choice
@@ -42,21 +52,21 @@ def test_one_outlier_does_not_hide_a_gap():
     error larger still.
     """
     worse = np.append(scores(-1.0).values[1:], -5000.0)
-    assert (
-        comparing.recommended({0: comparing.Scores(worse, OWNERS, 50.0, 0.0), 1: scores(0.0)}) == 1
-    )
+    assert recommended({0: CandidateScores(worse, OWNERS, 50.0, 0.0), 1: scores(0.0)}) == 1
     worse[:-1] = 0.0
-    assert comparing.recommended({0: comparing.Scores(worse, OWNERS), 1: scores(0.0)}) == 0
+    assert recommended({0: CandidateScores(worse, OWNERS), 1: scores(0.0)}) == 0
 
 
 def test_candidates_in_the_order_of_their_complexity():
     """Likelihoods come first, then one, two and all additions, as far as the ratings admit them."""
-    names = [model.name for model in comparing.candidates(clicks=False, features=True, times=False)]
+    names = [
+        model.name for model in candidates.candidates(clicks=False, features=True, times=False)
+    ]
     plain = ["plain", "plain + features", "plain + implicit", "plain + features + implicit"]
     assert names[:6] == ["biases only", *plain, "log"]
-    clicks = comparing.candidates(clicks=True, features=False, times=True)
+    clicks = candidates.candidates(clicks=True, features=False, times=True)
     assert [model.name for model in clicks] == ["clicks", "clicks + implicit"]
-    last = comparing.candidates(clicks=False, features=True, times=True)[-1].settings
+    last = candidates.candidates(clicks=False, features=True, times=True)[-1].settings
     assert (
         last
         | {
@@ -67,7 +77,7 @@ def test_candidates_in_the_order_of_their_complexity():
         }
         == last
     )
-    assert comparing.Candidate("plain", (), binary=True).settings["likelihood"] == "ordinal-logit"
+    assert Candidate("plain", (), binary=True).settings["likelihood"] == "ordinal-logit"
 
 
 def test_the_simplest_model_within_one_standard_error_is_recommended():
@@ -75,10 +85,10 @@ def test_the_simplest_model_within_one_standard_error_is_recommended():
     chains.
     """
     best = scores(0.01, spread=1.0)
-    assert comparing.recommended({0: scores(0.0, spread=1.0), 1: best}) == 1
-    assert comparing.recommended({0: scores(0.0, spread=1.0, seed=1), 1: best}) == 0
-    assert comparing.recommended({0: scores(0.0, spread=1.0)._replace(error=0.02), 1: best}) == 0
-    assert comparing.best_of({0: scores(0.0), 1: scores(0.0), 2: scores(-0.1)}) == 0
+    assert recommended({0: scores(0.0, spread=1.0), 1: best}) == 1
+    assert recommended({0: scores(0.0, spread=1.0, seed=1), 1: best}) == 0
+    assert recommended({0: scores(0.0, spread=1.0)._replace(error=0.02), 1: best}) == 0
+    assert best_of({0: scores(0.0), 1: scores(0.0), 2: scores(-0.1)}) == 0
 
 
 def test_monte_carlo_error_without_the_trend():
@@ -87,7 +97,7 @@ def test_monte_carlo_error_without_the_trend():
     first, everything = (
         (draws + np.linspace(0, 5, 30)[:, None])[:count].mean(axis=0) for count in (15, 30)
     )
-    error = comparing.Scores(everything, OWNERS).compared_with(first).error
+    error = CandidateScores(everything, OWNERS).compared_with(first).error
     assert error == pytest.approx(np.sqrt(1 / 30 / 100), rel=0.25)  # estimated from 100 users: 7 %
 
 
@@ -95,17 +105,17 @@ def test_chains_end_early_where_a_gap_is_clear(monkeypatch):
     """Candidates that are not clearly behind, with outliers or without, go on; if one diverges, the
     rest race again.
     """
-    race = comparing.Comparing(Alone(), None, None, {})
-    odd = comparing.Scores(np.append(scores(0.9).values[1:], -5000.0), OWNERS)
-    race._halves = {
+    race = Comparing(Alone(), None, None, {})
+    odd = CandidateScores(np.append(scores(0.9).values[1:], -5000.0), OWNERS)
+    race._half_scores = {
         0: scores(0.0),
         1: scores(0.93, 0.5, seed=1),
         2: scores(1.0, 1.0),
         3: scores(1.0),
         4: odd,
     }
-    assert comparing.leading(race._halves) == [2, 3, 4]
-    race._wholes = {1: scores(0.9), 2: scores(1.0), 4: odd}
+    assert leading(race._half_scores) == [2, 3, 4]
+    race._full_scores = {1: scores(0.9), 2: scores(1.0), 4: odd}
     monkeypatch.setattr(race, "_go_on", lambda number: race._diverged.update({number} & {3}))
     assert list(race._race({*range(5)})) == [1, 2, 4]
     assert [race._is_better(*pair) for pair in ((2, 1), (1, 2), (0, 2), (3, 2), (2, 3))] == [
@@ -130,14 +140,14 @@ def write_noisy(path, noises):
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """Chains of 100 sweeps are enough for what is planted here."""
-    monkeypatch.setattr(comparing, "MAX_SWEEPS", 100)
+    monkeypatch.setattr(candidates, "MAX_SWEEPS", 100)
 
 
 def compare(tmp_path, data, metric=None, **settings):
     """Compare models of rank 2."""
     given = {"rank": 3, "grid": 2, **settings}
-    return comparing.Comparing(
-        Alone(), RatingsSource(data), tmp_path / "folder", given, metric, quiet=True
+    return Comparing(
+        Alone(), RatingsSource(data), tmp_path / "folder", given, metric=metric, quiet=True
     ).run()
 
 
@@ -163,7 +173,7 @@ LOG_COUNTS = np.floor(np.exp(np.linspace(0, 8, 300))) - 1
 )
 def test_likelihoods_are_tried_where_ratings_admit_them(values, expected):
     """Likelihoods of levels, measurements and counts are tried where the ratings admit them."""
-    assert comparing.likelihoods_for(Levels(*np.unique(values, return_counts=True))) == [
+    assert likelihoods_for(Levels(*np.unique(values, return_counts=True))) == [
         "biases only",
         *expected,
     ]
@@ -177,7 +187,7 @@ def test_likelihoods_are_compared_by_the_probability_of_the_recorded_value(tmp_p
     i, j = np.divmod(np.sort(rng.choice(60 * 40, 1500, replace=False)), 40)
     x = rng.negative_binomial(0.5, 0.5 / (0.5 + 60), len(i)) + 1.0
     with Ratings(write_cells(tmp_path / "r.h5", (60, 40), i, j, x)) as ratings:
-        values = comparing.recorded_values(ratings)
+        values = recorded_values(ratings)
     assert len(values) > 100
     mean, variance = np.full(len(values), 40.0), np.full(len(values), 3000.0)
     for law, shape in (
@@ -297,7 +307,7 @@ def test_a_run_keeps_its_choice(tmp_path, monkeypatch):
     config, _ = ResolvedConfig.of_run(RunDirectory(out))
     assert config.noise == "both"
     assert Comparison.read(out / "comparison.json").recommended.startswith("noise")
-    monkeypatch.setattr(comparing.Comparing, "run", lambda _: pytest.fail("compared again"))
+    monkeypatch.setattr(Comparing, "run", lambda _: pytest.fail("compared again"))
     Comparison.read(out / "comparison.json").model_copy(update={"note": "a hint"}).save(
         out / "comparison.json"
     )
@@ -332,13 +342,11 @@ def compared(tmp_path_factory):
     """A ratings file, and the comparison of models on it."""
     folder = tmp_path_factory.mktemp("compared")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparing, "MAX_SWEEPS", 100)
+        patch.setattr(candidates, "MAX_SWEEPS", 100)
         data = write_noisy(folder / "r.h5", (0.1, 1.0))
         return (
             data,
-            comparing.Comparing(
-                Alone(), RatingsSource(data), folder / "compare", GIVEN, quiet=True
-            ).run(),
+            Comparing(Alone(), RatingsSource(data), folder / "compare", GIVEN, quiet=True).run(),
         )
 
 
@@ -348,14 +356,14 @@ def job(compared, tmp_path, monkeypatch):
     monkeypatch.setattr(Diverging, "ended", [])
     data, comparison = compared
     comparison.save(tmp_path / "comparison.json")
-    return Diverging(Alone(), RatingsSource(data), tmp_path, GIVEN, True, quiet=True)
+    return Diverging(Alone(), RatingsSource(data), tmp_path, GIVEN, resume=True, quiet=True)
 
 
 def test_a_model_that_diverges_whole_gives_way_to_the_next(job):
     """The next best model is sampled in place of one that diverged, and the comparison records it."""
     out = job.run_directory.path
     comparison = Comparison.read(out / "comparison.json")
-    assert comparing.sample_recommended(job) == 0
+    assert sample_recommended(job) == 0
     after = Comparison.read(out / "comparison.json")
     assert (
         len({(run.likelihood, run.noise, run.rank, run.implicit_features) for run in job.ended})
@@ -379,10 +387,10 @@ def test_a_job_may_be_killed_between_two_models(job, fault):
     """
     out, policy, job.policy = job.run_directory.path, job.policy, Policy(on_divergence="stop")
     with pytest.raises(DivergenceError):
-        comparing.sample_recommended(job)
+        sample_recommended(job)
     comparison, job.policy = Comparison.read(out / "comparison.json"), policy
     job.ended.extend(3 * job.ended)  # so that the next ones diverge at once
-    assert copied(fault, lambda: comparing.sample_recommended(job)) == -signal.SIGKILL
+    assert copied(fault, lambda: sample_recommended(job)) == -signal.SIGKILL
     assert not (out / "run.toml").exists()
     options = (
         "sample",
@@ -411,7 +419,7 @@ def test_what_a_comparison_left_is_removed_by_the_next_job(job):
     left, user = folder / ("a" * 64) / "checkpoints", folder / "notes.txt"
     left.mkdir(parents=True)
     user.touch()
-    assert comparing.sample_recommended(job) == 0
+    assert sample_recommended(job) == 0
     assert list(folder.iterdir()) == [user]
 
 

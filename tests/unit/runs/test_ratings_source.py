@@ -237,7 +237,7 @@ def ask(
     data: Path, out: Path, *, resume: bool = False, **options: Any
 ) -> tuple[ResolvedConfig, list[str]]:
     """Resolve options on one process."""
-    return Job(MPI.COMM_SELF, RatingsSource(data), out, options, resume).resolve()
+    return Job(MPI.COMM_SELF, RatingsSource(data), out, options, resume=resume).resolve()
 
 
 @pytest.fixture

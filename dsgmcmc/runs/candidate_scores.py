@@ -1,0 +1,201 @@
+"""Scores of candidate models on held-out ratings, and the choice of a candidate by its score.
+
+The recommended model is the simplest candidate whose score is within one standard error of the best
+score. The standard error is that of the paired difference, and includes the Monte Carlo errors of
+both chains. The gap must not be clear without the outliers among the differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.diagnostics import ranking
+from dsgmcmc.diagnostics.scores import Difference, difference
+from dsgmcmc.errors import InputError
+from dsgmcmc.model.likelihoods import Levels
+from dsgmcmc.model.likelihoods.ordinal import scale_of
+from dsgmcmc.model.predictive.base import SMALLEST
+from dsgmcmc.posterior.exposure import Exposure, Rated
+from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.rank import Ranking, liked_from
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.types import Float64, Int32
+
+Metric = Literal["log-probability", "log-density", "rmse", "ndcg"]
+
+#: Number of ranked items per user for the NDCG.
+LIST_LENGTH = 10
+#: A gap of so many standard errors is clear without outliers,
+CLEAR = 3.0
+#: and a gap of so many is clear after half of the draws.
+CLEAR_EARLY = 2.0
+
+
+class CandidateScores(NamedTuple):
+    """Scores of a candidate.
+
+    Attributes
+    ----------
+    values : (n,) float64
+        Score of every held-out rating, or for the metric ``ndcg`` of every ranked user: larger
+        scores are better. For the metric ``rmse``, negative squared errors.
+    users : (n,) int32
+        User of every score.
+    error : float
+        Monte Carlo error of the mean score; 0 before it is computed.
+    error_without_outliers : float or None
+        The same for scores `without_outliers`; None if it is the same.
+    """
+
+    values: Float64
+    users: Int32
+    error: float = 0.0
+    error_without_outliers: float | None = None
+
+    def compared_with(self, first: Float64) -> CandidateScores:
+        """Return these scores with their Monte Carlo error.
+
+        If scores are nearly linear in the predictions, the scores from all draws lie halfway
+        between the scores from the two halves. They differ from either half by the Monte Carlo
+        error and, until the chain has converged, by a trend. A trend that is equal for all users
+        does not enter the error.
+
+        Parameters
+        ----------
+        first : (n,) float64
+            Scores from the first half of the draws.
+        """
+        limited = without_outliers(first - self.values)
+        return self._replace(
+            error=difference(first, self.values, self.users).error,
+            error_without_outliers=difference(limited, np.zeros_like(limited), self.users).error,
+        )
+
+    def behind(self, best: CandidateScores) -> Difference:
+        """Return the mean score of `best` minus the mean of these scores, with its standard error.
+
+        The standard error includes the Monte Carlo errors of both.
+        """
+        return self._mean_gap(best.values - self.values, (self.error, best.error))
+
+    def behind_without_outliers(self, best: CandidateScores) -> Difference:
+        """Return the same as `behind`, of differences and errors `without_outliers`."""
+        errors = (self._limited_error(), best._limited_error())
+        return self._mean_gap(without_outliers(best.values - self.values), errors)
+
+    def _limited_error(self) -> float:
+        if self.error_without_outliers is None:
+            return self.error
+        return self.error_without_outliers
+
+    def _mean_gap(self, differences: Float64, errors: tuple[float, float]) -> Difference:
+        gap = difference(differences, np.zeros_like(differences), self.users)
+        monte_carlo = sum(error**2 for error in errors)
+        return Difference(gap.mean, float(np.sqrt(gap.error**2 + monte_carlo)))
+
+
+def without_outliers(differences: Float64) -> Float64:
+    """Reduce the largest and the smallest hundredth of the differences to the others."""
+    with np.errstate(invalid="ignore"):  # of infinite differences
+        return np.clip(differences, *np.quantile(differences, (0.01, 0.99)))
+
+
+# ---------------------------------------------------------------------- scoring
+
+
+def recorded_values(ratings: Ratings) -> Float64 | None:
+    """Return the values of the training ratings if they are levels or integers; else None.
+
+    All likelihoods can be compared by the probabilities of these values. The probability of a value
+    is the integral of the density, or the sum over counts or levels, between the midpoints to the
+    neighbouring values; the first and last values include the tails.
+
+    Returns
+    -------
+    (n,) float64 or None
+        Ascending.
+    """
+    scale = scale_of(ratings)
+    if scale is not None:
+        return scale
+    values = Levels.of(ratings).values
+    return None if np.any(values % 1) else values
+
+
+def scores_of(run: Run, metric: Metric, values: Float64 | None) -> CandidateScores:
+    """Score every test rating of a run by a metric other than ``ndcg``.
+
+    The log probability needs `values`, the `recorded_values` of the training ratings.
+    """
+    law = run.config.law
+    users, _ = run.test_pairs()
+    test = predict_test(run)
+    if metric == "rmse":
+        return CandidateScores(-np.square(test.rating - test.point(law)), users)
+    predictive = test.predictive(law, values if run.levels is None else run.levels)
+    if metric == "log-probability":
+        scores = predictive.log_probability(test.rating)
+    else:
+        scores = predictive.log_density(test.rating)
+    finite = np.nan_to_num(scores, nan=np.nan, neginf=np.log(SMALLEST))
+    return CandidateScores(finite, users)
+
+
+def ranking_scores(run: Run, rated: Rated, max_users: int = ranking.MAX_USERS) -> CandidateScores:
+    """Return the NDCG@10 of at most `max_users` users who like a held-out item, evenly spaced.
+
+    Items are ranked by the default rule, ``likely``, with the exposure estimated from `rated`.
+    """
+    run.exposure = Exposure.of_ratings(rated, run.counts("item") / len(run.users))
+    is_liked = predict_test(run).rating >= liked_from(run)
+    test_users, test_items = run.test_pairs()
+    users_who_like = test_users[is_liked]
+    liked_items = test_items[is_liked]
+    if not len(users_who_like):
+        raise InputError(
+            "no user likes a held-out item, so rankings cannot be compared: choose another metric"
+        )
+    users = ranking.evenly_spaced(np.unique(users_who_like), max_users)
+    lists = ranking.recommended(run, users, Ranking(LIST_LENGTH), rated)
+    measures = ranking.measures(users, lists, users_who_like, liked_items)
+    return CandidateScores(measures["ndcg"], users)
+
+
+# ---------------------------------------------------------------------- choosing
+
+
+def best_of(scores: Mapping[int, CandidateScores]) -> int:
+    """Return the number of the candidate with the largest mean score; in a tie, of the simplest."""
+    return max(scores, key=lambda number: (scores[number].values.mean(), -number))
+
+
+def recommended(scores: Mapping[int, CandidateScores]) -> int:
+    """Return the number of the simplest candidate within one standard error of the best score.
+
+    One outlier can make the standard error as large as the gap: the gap of the other ratings must
+    not be clear.
+    """
+    best = scores[best_of(scores)]
+    return next(number for number in sorted(scores) if _is_near(scores[number], best))
+
+
+def _is_near(candidate: CandidateScores, best: CandidateScores) -> bool:
+    gap = candidate.behind(best)
+    limited = candidate.behind_without_outliers(best)
+    return gap.mean <= gap.error and limited.mean <= CLEAR * limited.error
+
+
+def leading(scores: Mapping[int, CandidateScores]) -> list[int]:
+    """List the candidates that are not clearly behind the best, with outliers or without."""
+    best = scores[best_of(scores)]
+    return [number for number, candidate in scores.items() if not _is_behind(candidate, best)]
+
+
+def _is_behind(candidate: CandidateScores, best: CandidateScores) -> bool:
+    gap = candidate.behind(best)
+    limited = candidate.behind_without_outliers(best)
+    return gap.mean > CLEAR_EARLY * gap.error and limited.mean > CLEAR_EARLY * limited.error
