@@ -18,7 +18,7 @@ import numpy as np
 
 from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import RunConfig, nested
-from dsgmcmc.data.arrays import has_times, ratings_source, read_features
+from dsgmcmc.data.arrays import InputForm, has_times, ratings_source, read_features
 from dsgmcmc.data.columns import NO_COLUMN, parse_columns
 from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.errors import AgreedError, InputError, StoppedError
@@ -428,12 +428,11 @@ class BPMF(Estimator, FittedModel):
                 for k, x in given.items()
                 if x is not None
             }
+            form = InputForm(self.columns, self.matrix, self.missing)
             timed = self.time_levels not in (None, "no")
             if not timed and (run is None or self.model == "auto"):
-                timed = has_times(X, y, self.columns, self.matrix)
-            source = ratings_source(
-                X, y, timed, self.columns, bool(features), self.matrix, self.missing
-            )
+                timed = has_times(X, y, form)
+            source = ratings_source(X, y, form, timed=timed, has_features=bool(features))
             if isinstance(source, Path) and source.suffix == ".h5":
                 return source.resolve()
             options: dict[str, Any] = {

@@ -469,7 +469,7 @@ def _write_ratings(path: Path) -> None:
         side: read_features(np.column_stack([np.arange(n), rng.normal(size=(n, 3))]), side)
         for side, n in lengths.items()
     }
-    source = ratings_source(table, None, True, None, True)
+    source = ratings_source(table, timed=True)
     prepare_ratings([source], path, test_fraction=0.2, timestamps=True, described=features)
 
 

@@ -1,6 +1,4 @@
-"""Reads ratings, pairs, names and features from sparse matrices, data frames or arrays; `Table`
-holds results.
-"""
+"""Reads ratings, pairs, names and features from matrices, data frames and arrays; holds results."""
 
 from __future__ import annotations
 
@@ -8,12 +6,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence, Set
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from dsgmcmc.data.columns import (
     ROLES,
+    Heading,
     assign_columns,
     find_column,
     locate,
@@ -46,55 +46,49 @@ class Table(dict[str, Array]):
         return self.frame_of("polars")
 
     def frame_of(self, library: str) -> Any:
-        """Return a data frame of a library such as pandas, whose ``DataFrame`` takes columns by
-        name.
-        """
+        """Return a data frame of a library whose ``DataFrame`` takes columns by name."""
         columns = {
             name: column.tolist() if column.dtype == object else column
             for name, column in self.items()
         }
         return import_module(library).DataFrame(columns)
 
+    @override
     def __repr__(self) -> str:
         length = len(next(iter(self.values()), ()))
+        cells = [list(self)]
+        for k in range(min(length, _PRINTED)):
+            cells.append([_format_cell(column[k]) for column in self.values()])
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = [
-            list(self),
-            *([_format_cell(c[k]) for c in self.values()] for k in range(min(length, _PRINTED))),
+            "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
+            for row in cells
         ]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        rows = [
-            "  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True))
-            for line in lines
-        ]
-        return "\n".join(
-            [
-                *rows,
-                *(["..."] if length > _PRINTED else []),
-                f"[{length:,} rows x {len(self)} columns]",
-            ]
-        )
+        if length > _PRINTED:
+            lines.append("...")
+        lines.append(f"[{length:,} rows x {len(self)} columns]")
+        return "\n".join(lines)
 
 
 def _format_cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, np.floating) else str(value)
 
 
-def as_given(given: Any, table: Table) -> Any:
-    """Return the table as a data frame of the library to which `given` belongs; unchanged if the
-    library has none.
-    """
-    library = type(given).__module__.partition(".")[0]
-    return table.frame_of(library) if hasattr(import_module(library), "DataFrame") else table
+def frame_like(example: Any, table: Table) -> Any:
+    """Return the table as a data frame of the library of `example`, if the library has any."""
+    library = type(example).__module__.partition(".")[0]
+    if hasattr(import_module(library), "DataFrame"):
+        return table.frame_of(library)
+    return table
 
 
-def list_names(given: Any, role: str) -> list[Any]:
-    """List names of users or items: a single name, a sequence or set of them, or a column of a data
-    frame.
+def list_names(names: Any, role: str) -> list[Any]:
+    """List names of users or items: a single name, a sequence or set, or a column of a data frame.
 
-    `role` is "user" or "item". Raises InputError if `given` is anything else, or a data frame
+    `role` is "user" or "item". Raises InputError if `names` is anything else, or a data frame
     without such a column.
     """
-    labels = getattr(given, "columns", None)
+    labels = getattr(names, "columns", None)
     if labels is not None:
         position = 0 if len(labels) == 1 else find_column(labels, role)
         if position is None:
@@ -102,23 +96,39 @@ def list_names(given: Any, role: str) -> list[Any]:
                 f"the data frame has no column {role}; its columns are"
                 f" {', '.join(map(str, labels))}"
             )
-        given = given[labels[position]]
-    if isinstance(given, Iterator | Set):
-        given = list(given)
-    if np.ndim(given) == 0:
-        return [given.item() if isinstance(given, np.generic | np.ndarray) else given]
-    if np.ndim(given) != 1:
-        raise InputError(f"expected names of {role}s; found an array of shape {np.shape(given)}")
-    return list(given)
+        names = names[labels[position]]
+    if isinstance(names, Iterator | Set):
+        names = list(names)
+    if np.ndim(names) == 0:
+        return [names.item() if isinstance(names, np.generic | np.ndarray) else names]
+    if np.ndim(names) != 1:
+        raise InputError(f"expected names of {role}s; found an array of shape {np.shape(names)}")
+    return list(names)
+
+
+class InputForm(NamedTuple):
+    """How ratings in memory are read: parameters of `BPMF`.
+
+    Attributes
+    ----------
+    columns : str, optional
+        Columns of a data frame by role, such as ``user=U,item=I``.
+    matrix : bool, optional
+        Whether the ratings are a matrix with a row for each user; None if their form tells.
+    missing : optional
+        Values that mean "not rated".
+    """
+
+    columns: str | None = None
+    matrix: bool | None = None
+    missing: Any = None
+
+
+ANY_FORM = InputForm()
 
 
 def read_ratings(
-    X: Any,
-    y: Any = None,
-    timed: bool = False,
-    columns: str | None = None,
-    matrix: Any = None,
-    missing: Any = None,
+    X: Any, y: Any = None, form: InputForm = ANY_FORM, *, timed: bool = False
 ) -> dict[str, Array]:
     """Read ratings from a matrix, a data frame or arrays.
 
@@ -129,21 +139,19 @@ def read_ratings(
 
     Parameters
     ----------
-    X : SciPy sparse matrix; data frame or array (n, 3) or, as a matrix, (I, J); with `y`, data frame or array (n, 2)
+    X
+        SciPy sparse matrix; data frame or array (n, 3) or, as a matrix, (I, J); with `y`, data
+        frame or array (n, 2).
     y : (n,) array, optional
         The ratings, if `X` has only users and items.
     timed : bool
         Whether `X` has one more column: times as numbers, or NumPy dates.
-    columns : str, optional
-        Columns of a data frame by role, such as ``user=U,item=I`` (as in `BPMF`).
-    matrix, missing : optional
-        As in `BPMF`.
     """
     import scipy.sparse  # slow to import
 
-    codes = np.array([float(text) for text in parse_missing(missing, False)], np.float32)
-    wide = is_wide(X, y, columns, matrix)
-    if scipy.sparse.issparse(X) or wide:
+    codes = np.array([float(text) for text in parse_missing(form.missing, False)], np.float32)
+    wide = is_wide(X, y, form)
+    if wide or scipy.sparse.issparse(X):
         if timed:
             raise InputError(
                 "time levels need timestamps, which a matrix cannot have: give a data frame or an"
@@ -151,39 +159,55 @@ def read_ratings(
             )
         if y is not None:
             raise InputError("X is a matrix of ratings, so y must be left out")
-        if wide:
-            given = _read_wide(X, parse_columns(columns, ("user",)), codes)
-        else:
-            cells = X.tocoo()
-            given = {
-                "user": cells.row.astype(np.int64),
-                "item": cells.col.astype(np.int64),
-                "rating": cells.data,
-            }
+    if wide:
+        columns = _read_wide(X, parse_columns(form.columns, ("user",)), codes)
+    elif scipy.sparse.issparse(X):
+        columns = _read_sparse(X)
     else:
-        roles = ["user", "item", *["rating"] * (y is None), *["timestamp"] * timed]
-        given = _columns(X, roles, parse_columns(columns))
-        if y is not None:
-            given["rating"] = np.asarray(y)
-        if timed:
-            given["timestamp"] = _seconds(given["timestamp"])
-    if "rating" not in given:
-        return given
-    ratings = _floats(given["rating"], "ratings must be numbers")
-    if ratings.shape != given["user"].shape:
+        columns = _read_long(X, y, parse_columns(form.columns), timed=timed)
+    if "rating" not in columns:
+        return columns
+    ratings = _floats(columns["rating"], "ratings must be numbers")
+    if ratings.shape != columns["user"].shape:
         raise InputError(
-            f"there are {len(given['user'])} pairs, but the ratings have the shape {ratings.shape}"
+            f"there are {len(columns['user'])} pairs, but the ratings have the shape"
+            f" {ratings.shape}"
         )
     _refuse_rows(~np.isfinite(ratings), "rating")
+    columns["rating"] = ratings
     rated = ~np.isin(ratings.astype(np.float32), codes)
     if not rated.any():
         raise InputError("there are no ratings")
-    return {role: column[rated] for role, column in (given | {"rating": ratings}).items()}
+    return {role: column[rated] for role, column in columns.items()}
 
 
-def is_wide(X: Any, y: Any, columns: str | None, matrix: bool | None) -> bool:
-    """Whether the input of `BPMF.fit` is a matrix with a row for each user, in an array or a data
-    frame.
+def _read_sparse(X: Any) -> dict[str, Array]:
+    """Return user, item and rating of the entries of a sparse matrix."""
+    entries = X.tocoo()
+    return {
+        "user": entries.row.astype(np.int64),
+        "item": entries.col.astype(np.int64),
+        "rating": entries.data,
+    }
+
+
+def _read_long(X: Any, y: Any, columns: Mapping[str, str], *, timed: bool) -> dict[str, Array]:
+    """Return the columns of an array or a data frame with a row for each rating, by role."""
+    roles = ["user", "item"]
+    if y is None:
+        roles.append("rating")
+    if timed:
+        roles.append("timestamp")
+    found = _columns(X, roles, columns)
+    if y is not None:
+        found["rating"] = np.asarray(y)
+    if timed:
+        found["timestamp"] = _seconds(found["timestamp"])
+    return found
+
+
+def is_wide(X: Any, y: Any, form: InputForm) -> bool:
+    """Whether the input of `BPMF.fit` is a matrix, in an array or a data frame.
 
     By default it is one if it has five columns or more, or NaN and one, two or four columns; a data
     frame also needs columns that are all numbers, and none of them may have a usual name of a user,
@@ -191,53 +215,49 @@ def is_wide(X: Any, y: Any, columns: str | None, matrix: bool | None) -> bool:
     """
     if y is not None or isinstance(X, str | os.PathLike) or hasattr(X, "tocoo"):
         return False
+    if form.matrix is not None:
+        return bool(form.matrix)
     labels = getattr(X, "columns", None)
-    if matrix is not None or (labels is None and not (isinstance(X, np.ndarray) and X.ndim == 2)):
-        return bool(matrix)
-    if labels is not None and (
-        columns or any(find_column(labels, role) is not None for role in ROLES)
-    ):
-        return False
-    values = [X] if labels is None else [np.asarray(X[label]) for label in labels]
+    if labels is None:
+        if not isinstance(X, np.ndarray) or X.ndim != 2:
+            return False
+        values = [X]
+    else:
+        if form.columns or any(find_column(labels, role) is not None for role in ROLES):
+            return False
+        values = [np.asarray(X[label]) for label in labels]
     if X.shape[1] == 3 or not all(column.dtype.kind in "iufb" for column in values):
         return False
     return X.shape[1] > 4 or any(bool(np.isnan(column).any()) for column in values)
 
 
-def _read_wide(X: Any, given: Mapping[str, str], codes: Array) -> dict[str, Array]:
-    """Return user, item and rating of the cells of a matrix that are neither NaN nor among `codes`.
+def _read_wide(X: Any, columns: Mapping[str, str], codes: Array) -> dict[str, Array]:
+    """Return user, item and rating of the cells of a matrix that are neither NaN nor in `codes`.
 
-    Users are named by the column that `given` names, or that has a usual name, or by the first
-    column if it has text, or else by the index. Raises InputError if the matrix has another form,
-    or cells are not numbers.
+    Users are named by the column in `columns`, or that has a usual name, or by the first column if
+    it has text, or else by the index. Raises InputError if the matrix has another form, or cells
+    are not numbers.
     """
     table = np.array(X, object)
     if table.ndim != 2:
         raise InputError(f"expected a matrix of shape (users, items); found {table.shape}")
-    labels, names = list(getattr(X, "columns", range(table.shape[1]))), None
+    labels = list(range(table.shape[1]))
+    names = None
     if hasattr(X, "columns"):
-        index = getattr(X, "index", range(0))
-        # a range without a name is what a data frame has by itself; pandas 3 makes ranges of other
-        # indices, too
-        names = (
-            None
-            if hasattr(index, "step") and not getattr(index, "name", None)
-            else np.asarray(index)
-        )
-        place = locate(
-            "the data frame", list(map(str, labels)), len(labels), given, ("user",), "", "user"
-        ).get("user")
-        if place is None and any(
-            isinstance(value, str) and not is_number(value) for value in table[:, 0]
-        ):
-            place = 0
-        if place is not None:
-            names, table = np.array(table[:, place].tolist()), np.delete(table, place, axis=1)
-            del labels[place]
-    table[np.fromiter(map(_is_missing, table.flat), bool).reshape(table.shape)] = np.nan
-    rule = "a matrix has numbers alone, unlike its column {}"
+        labels = list(X.columns)
+        names = _index_names(X)
+        position = _position_of_names(table, labels, columns)
+        if position is not None:
+            names = np.array(table[:, position].tolist())
+            table = np.delete(table, position, axis=1)
+            del labels[position]
+    missing = np.fromiter(map(_is_missing, table.flat), bool).reshape(table.shape)
+    table[missing] = np.nan
     values = np.column_stack(
-        [_floats(c, rule.format(k)) for k, c in zip(labels, table.T, strict=True)]
+        [
+            _floats(column, f"a matrix has numbers alone, unlike its column {label}")
+            for label, column in zip(labels, table.T, strict=True)
+        ]
     )
     values[np.isin(values.astype(np.float32), codes)] = np.nan
     if names is None:
@@ -245,29 +265,53 @@ def _read_wide(X: Any, given: Mapping[str, str], codes: Array) -> dict[str, Arra
             raise InputError("the first column has the number of ratings of each row: leave it out")
         refuse_names(values, "the first column", 'give a data frame and BPMF(columns="user=NAME")')
         names = np.arange(len(values))
+    users = _names(names, "user")
+    items = _names(np.array(labels), "item")
     row, column = np.nonzero(~np.isnan(values))
-    users, items = _names(names, "user"), _names(np.array(labels), "item")
     return {"user": users[row], "item": items[column], "rating": values[row, column]}
 
 
-def has_times(X: Any, y: Any, columns: str | None = None, matrix: bool | None = None) -> bool:
-    """Whether the input of `BPMF.fit` has a column of timestamps; False for files, which are not
-    opened.
+def _index_names(frame: Any) -> Array | None:
+    """Return the names of rows in the index of a data frame; None if they are only numbers.
+
+    A range without a name is what a data frame has by itself; pandas 3 makes ranges of other
+    indices, too.
     """
-    if is_wide(X, y, columns, matrix):
+    index = getattr(frame, "index", range(0))
+    if hasattr(index, "step") and not getattr(index, "name", None):
+        return None
+    return np.asarray(index)
+
+
+def _position_of_names(
+    table: Array, labels: Sequence[Any], columns: Mapping[str, str]
+) -> int | None:
+    """Return the position of the column of a matrix that names its rows, or None."""
+    heading = Heading("the data frame", [str(label) for label in labels], len(labels))
+    position = locate(heading, columns, ("user",), optional=("user",)).get("user")
+    if position is not None:
+        return position
+    has_text = any(isinstance(value, str) and not is_number(value) for value in table[:, 0])
+    return 0 if has_text else None
+
+
+def has_times(X: Any, y: Any, form: InputForm) -> bool:
+    """Whether the input of `BPMF.fit` has a column of timestamps; False for files."""
+    if is_wide(X, y, form):
         return False
     names = getattr(X, "columns", None)
     if names is not None:
-        return "timestamp" in parse_columns(columns) or find_column(names, "timestamp") is not None
+        if "timestamp" in parse_columns(form.columns):
+            return True
+        return find_column(names, "timestamp") is not None
     return isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == (4 if y is None else 3)
 
 
 def _seconds(times: Array) -> Float64:
     """Convert seconds or NumPy dates to (n,) seconds."""
     if times.dtype.kind == "M":
-        times = np.where(
-            np.isnat(times), np.nan, times.astype("datetime64[us]").astype(np.float64) / 1e6
-        )
+        microseconds = times.astype("datetime64[us]").astype(np.float64)
+        times = np.where(np.isnat(times), np.nan, microseconds / 1e6)
     seconds = _floats(times, "timestamps must be seconds, or NumPy dates")
     _refuse_rows(~np.isfinite(seconds), "timestamp")
     return seconds
@@ -284,18 +328,19 @@ def _floats(column: Array, rule: str) -> Float64:
         return column.astype(np.float64)
 
 
-def _refuse_rows(bad: Mask, kind: str) -> None:
-    """Raise InputError if there are `bad` rows; the error names the `kind` of value and the first
-    rows, from 0.
-    """
+def _refuse_rows(bad: Mask, what: str) -> None:
+    """Raise InputError if there are `bad` rows; the error names `what` is bad and the first rows."""
     rows = np.flatnonzero(bad)
-    if len(rows):
-        subject = f"{len(rows):,} {kind}s are" if len(rows) > 1 else f"one {kind} is"
-        shown = (
-            f"row{'s' * (len(rows) > 1)}"
-            f" {', '.join(map(str, rows[:5]))}{', ...' if len(rows) > 5 else ''}"
-        )
-        raise InputError(f"{subject} missing, NaN or infinite: {shown} (the first is row 0)")
+    if not len(rows):
+        return
+    if len(rows) == 1:
+        found = f"one {what} is missing, NaN or infinite: row {rows[0]}"
+    else:
+        shown = [str(row) for row in rows[:5]]
+        if len(rows) > 5:
+            shown.append("...")
+        found = f"{len(rows):,} {what}s are missing, NaN or infinite: rows {', '.join(shown)}"
+    raise InputError(f"{found} (the first is row 0)")
 
 
 def read_pairs(X: Any, columns: str | None = None) -> list[Array]:
@@ -306,56 +351,66 @@ def read_pairs(X: Any, columns: str | None = None) -> list[Array]:
     has another form, or if a name is missing.
     """
     labels = {str(label) for label in getattr(X, "columns", ())}
-    given = {role: name for role, name in parse_columns(columns).items() if name in labels}
-    return list(_columns(X, ("user", "item"), given).values())
+    known = {role: name for role, name in parse_columns(columns).items() if name in labels}
+    return list(_columns(X, ("user", "item"), known).values())
 
 
 @in_python()
-def _columns(X: Any, roles: Sequence[str], given: Mapping[str, str]) -> dict[str, Array]:
-    """Return columns by role, with names converted by `_names`; `given` maps roles to labels of a
-    data frame.
+def _columns(X: Any, roles: Sequence[str], columns: Mapping[str, str]) -> dict[str, Array]:
+    """Return columns by role, with names converted by `_names`.
 
-    An array, or a data frame whose labels are numbers, has one column for each role, in the order
-    of roles.
+    `columns` maps roles to labels of a data frame. An array, or a data frame whose labels are
+    numbers, has one column for each role, in the order of roles.
     """
-    labels = getattr(X, "columns", None)
-    expected, advice = ", ".join(roles), _MATRIX_ADVICE * ("rating" in roles)
-    if labels is None:
-        array = (
-            X if isinstance(X, np.ndarray) else np.array(X, object)
-        )  # object: numbers stay numbers
-        if array.ndim != 2 or array.shape[1] != len(roles):
-            raise InputError(
-                f"expected an array of shape (n, {len(roles)}): {expected}; found"
-                f" {array.shape}{advice}"
-            )
-        columns = dict(zip(roles, array.T, strict=True))
+    if hasattr(X, "columns"):
+        found = _frame_columns(X, roles, columns)
     else:
-        given = {role: name for role, name in given.items() if role in roles}
-        numbered, width = (
-            not given and all(isinstance(label, int | np.integer) for label in labels),
-            len(labels),
+        found = _array_columns(X, roles)
+    for role in ("user", "item"):
+        found[role] = _names(found[role], role)
+    return found
+
+
+def _array_columns(X: Any, roles: Sequence[str]) -> dict[str, Array]:
+    """Return the columns of an array by role, in the order of roles."""
+    # as objects, numbers in a list stay numbers beside text
+    array = X if isinstance(X, np.ndarray) else np.array(X, object)
+    if array.ndim != 2 or array.shape[1] != len(roles):
+        advice = _MATRIX_ADVICE if "rating" in roles else ""
+        raise InputError(
+            f"expected an array of shape (n, {len(roles)}): {', '.join(roles)}; found"
+            f" {array.shape}{advice}"
         )
-        if numbered and width != len(roles):
+    return dict(zip(roles, array.T, strict=True))
+
+
+def _frame_columns(X: Any, roles: Sequence[str], columns: Mapping[str, str]) -> dict[str, Array]:
+    """Return the columns of a data frame by role."""
+    labels = X.columns
+    columns = {role: name for role, name in columns.items() if role in roles}
+    names: list[str] | None = [str(label) for label in labels]
+    if not columns and all(isinstance(label, int | np.integer) for label in labels):
+        names = None
+        if len(labels) != len(roles):
+            advice = _MATRIX_ADVICE if "rating" in roles else ""
             raise InputError(
-                f"expected a column for each of {expected}; the data frame has {width}"
-                f" columns{advice}"
+                f"expected a column for each of {', '.join(roles)}; the data frame has"
+                f" {len(labels)} columns{advice}"
             )
-        names = None if numbered else [str(label) for label in labels]
-        if "rating" in roles:
-            places = assign_columns("the data frame", names, width, given, "timestamp" in roles)
-        else:
-            rename = (
-                f'rename them, or give BPMF(columns="{",".join(f"{role}=NAME" for role in roles)}")'
-            )
-            places = locate("the data frame", names, width, given, roles, rename)
-        columns = {role: np.asarray(X[labels[places[role]]]) for role in roles if role in places}
-    return columns | {role: _names(columns[role], role) for role in ("user", "item")}
+    heading = Heading("the data frame", names, len(labels))
+    if "rating" in roles:
+        positions = assign_columns(heading, columns, timed="timestamp" in roles)
+    else:
+        example = ",".join(f"{role}=NAME" for role in roles)
+        advice = f'rename them, or give BPMF(columns="{example}")'
+        positions = locate(heading, columns, roles, advice=advice)
+    return {role: np.asarray(X[labels[positions[role]]]) for role in roles if role in positions}
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN, which is not itself, or pandas.NA, whose comparisons are
-    neither true nor false.
+    """Whether a value is None, NaN or pandas.NA.
+
+    NaN is not itself, and comparisons of pandas.NA are neither true nor false.
     """
     try:
         return value is None or bool(value != value)
@@ -369,11 +424,13 @@ def _names(column: Array, role: str) -> Array:
         missing = [_is_missing(value) or value == "" for value in column]
         _refuse_rows(np.array(missing, bool), f"{role} name")
         inferred = np.array(column.tolist())
-        column = inferred if inferred.dtype.kind in "iuf" else column
+        if inferred.dtype.kind in "iuf":
+            column = inferred
     if column.dtype.kind == "f":
         _refuse_rows(~np.isfinite(column), f"{role} name")
         refuse_rounded(column, role)
-        if len(rows := np.flatnonzero(column % 1)):
+        rows = np.flatnonzero(column % 1)
+        if len(rows):
             raise InputError(
                 f"names of {role}s must be integers or text; row {rows[0]} has {column[rows[0]]}"
             )
@@ -383,13 +440,18 @@ def _names(column: Array, role: str) -> Array:
 
 
 def ratings_source(
-    X: Any, y: Any, timed: bool, columns: str | None, has_features: bool, *form: Any
+    X: Any,
+    y: Any = None,
+    form: InputForm = ANY_FORM,
+    *,
+    timed: bool = False,
+    has_features: bool = False,
 ) -> Path | TableFile:
-    """Return the input of `BPMF.fit` as an input of `prepare_ratings`: the path of a file, or a
-    table of arrays.
+    """Return the input of `BPMF.fit` as an input of `prepare_ratings`: a path, or a table.
 
-    Parameters are as for `read_ratings`; `has_features` says whether features are given. Raises
-    InputError as `read_ratings` does, and if `X` cannot be combined with the other parameters.
+    `has_features` says whether features are given; other parameters are as for `read_ratings`.
+    Raises InputError as `read_ratings` does, and if `X` cannot be combined with the other
+    parameters.
     """
     if isinstance(X, str | os.PathLike):
         if y is not None or (has_features and Path(X).suffix == ".h5"):
@@ -398,102 +460,115 @@ def ratings_source(
                 " features"
             )
         return Path(X)
-    if columns is not None and not hasattr(X, "columns"):
+    if form.columns is not None and not hasattr(X, "columns"):
         raise InputError(
-            f"columns={columns!r} is for files and data frames; columns of arrays are user, item,"
-            " rating"
+            f"columns={form.columns!r} is for files and data frames; columns of arrays are user,"
+            " item, rating"
         )
-    return TableFile.of_arrays(Path("ratings"), read_ratings(X, y, timed, columns, *form))
+    return TableFile.of_arrays(Path("ratings"), read_ratings(X, y, form, timed=timed))
 
 
 def read_features(
-    given: Any, entity: str, separator: str = "|", columns: str | None = None
+    features: Any, entity: str, separator: str = "|", columns: str | None = None
 ) -> Description:
     """Make a description of users or items from features in any form.
 
-    `given` may be the path of a file for ``prepare --user-features``; a SciPy sparse matrix, whose
-    row numbers are the names; a data frame (`_feature_columns`); or an array (n, 1 + F), names
-    first. `entity` is "user" or "item"; `separator` joins the values of a list; `columns` are the
-    columns of the ratings, as in `BPMF`. Raises InputError if features have another form.
+    `features` may be the path of a file for ``prepare --user-features``; a SciPy sparse matrix,
+    whose row numbers are the names; a data frame (`_feature_columns`); or an array (n, 1 + F),
+    names first. `entity` is "user" or "item"; `separator` joins the values of a list; `columns` are
+    the columns of the ratings, as in `BPMF`. Raises InputError if features have another form.
     """
     import scipy.sparse  # slow to import
 
     own = parse_columns(columns).get(entity, "")
-    if isinstance(given, str | os.PathLike) or scipy.sparse.issparse(given):
-        return Description(
-            Path(given) if isinstance(given, str | os.PathLike) else given, label=own
-        )
-    name_label, names, described = _feature_columns(given, entity, own)
+    if isinstance(features, str | os.PathLike):
+        return Description(Path(features), label=own)
+    if scipy.sparse.issparse(features):
+        return Description(features, label=own)
+    described = _feature_columns(features, entity, own)
     kinds: dict[str, Kind] = {}
-    texts = {name_label: np.array([str(name) for name in names.tolist()], dtype=object)}
-    for label, column in described.items():
+    texts = {described.label: np.array([str(name) for name in described.names.tolist()], object)}
+    for label, column in described.columns.items():
         texts[label] = _texts(column, separator)
-        if column.dtype.kind not in "iufb" and all(
-            is_number(text) for text in texts[label] if text is not None
-        ):
+        known = [text for text in texts[label] if text is not None]
+        if column.dtype.kind not in "iufb" and all(map(is_number, known)):
             kinds[label] = "category"  # numbers written as text are codes
-    return Description(
-        TableFile.of_arrays(Path(f"{entity}_features"), texts), kinds, separator, name_label
-    )
+    table = TableFile.of_arrays(Path(f"{entity}_features"), texts)
+    return Description(table, kinds, separator, described.label)
 
 
-def _feature_columns(given: Any, entity: str, own: str) -> tuple[str, Array, dict[str, Array]]:
-    """Return a label for the names of users or items, the names, and the feature columns by label.
+class FeatureColumns(NamedTuple):
+    """Names of users or items, a label for them, and columns of features by label."""
+
+    label: str
+    names: Array
+    columns: dict[str, Array]
+
+
+def _feature_columns(features: Any, entity: str, own: str) -> FeatureColumns:
+    """Return names and features in a data frame or an array.
 
     The column, or index, of names is called `own`, as in the ratings; else it has a usual name;
     else it is an index with a name or of text; else it is the first column, unless no column can be
     names: integers or text, all different.
     """
-    labels = getattr(given, "columns", None)
+    labels = getattr(features, "columns", None)
     if labels is None:
-        array = np.asarray(given)
+        array = np.asarray(features)
         if array.ndim != 2 or array.shape[1] < 2:
             raise InputError(
                 f"{entity}_features: expected an array (n, 1 + F), names first, but found"
                 f" {array.shape}"
             )
-        return (
-            entity,
-            _names(array[:, 0], entity),
-            {f"feature_{k}": array[:, k] for k in range(1, array.shape[1])},
-        )
-    columns = {str(label): np.asarray(given[label]) for label in labels}
-    index_name = str(getattr(getattr(given, "index", None), "name", None) or "")
+        columns = {f"feature_{k}": array[:, k] for k in range(1, array.shape[1])}
+        return FeatureColumns(entity, _names(array[:, 0], entity), columns)
+    columns = {str(label): np.asarray(features[label]) for label in labels}
+    index_name = str(getattr(getattr(features, "index", None), "name", None) or "")
     if len(columns) < len(labels) or (index_name and index_name in columns):
         raise InputError(
             f"{entity}_features: two columns have the same name ({', '.join(map(str, labels))})"
         )
-    index = np.asarray(given.index) if hasattr(given, "index") else np.arange(len(given))
+    index = np.arange(len(features))
+    if hasattr(features, "index"):
+        index = np.asarray(features.index)
+    label = _label_of_names(columns, index, index_name, own=own, entity=entity)
+    names = columns.pop(label, index)
+    return FeatureColumns(label or entity, _names(names, entity), columns)
+
+
+def _label_of_names(
+    columns: Mapping[str, Array], index: Array, index_name: str, *, own: str, entity: str
+) -> str:
+    """Return the label of the column of names, or of the index."""
     known = [*columns, index_name]
-    place = known.index(own) if own and own in known else find_column(known, entity)
-    if (
-        place is None
-        and not index_name
-        and index.dtype.kind in "iu"
-        and any(map(_can_name, columns.values()))
-    ):
-        place = 0
-    label = index_name if place is None else known[place]
-    return label or entity, _names(columns.pop(label, index), entity), columns
+    if own and own in known:
+        return own
+    position = find_column(known, entity)
+    if position is not None:
+        return known[position]
+    counts_rows = not index_name and index.dtype.kind in "iu"
+    if counts_rows and any(map(_can_name, columns.values())):
+        return known[0]
+    return index_name
 
 
 def _can_name(column: Array) -> bool:
     """Whether the values of a column are integers or text, and all different."""
-    return len({*map(str, column)}) == len(column) and all(
-        isinstance(value, int | str) for value in column.tolist()
-    )
+    if len({*map(str, column)}) < len(column):
+        return False
+    return all(isinstance(value, int | str) for value in column.tolist())
 
 
 def _texts(column: Array, separator: str) -> Array:
     """Convert values to text, lists to text with a separator, and missing values to None."""
-    texts: list[str | None] = []
-    for value in column.tolist():
-        if isinstance(value, list | tuple | np.ndarray):
-            texts.append(separator.join(map(str, value)))
-        else:
-            texts.append(
-                None
-                if _is_missing(value)
-                else str(int(value) if isinstance(value, bool) else value)
-            )
-    return np.array(texts, dtype=object)
+    return np.array([_text(value, separator) for value in column.tolist()], dtype=object)
+
+
+def _text(value: Any, separator: str) -> str | None:
+    if isinstance(value, list | tuple | np.ndarray):
+        return separator.join(map(str, value))
+    if _is_missing(value):
+        return None
+    if isinstance(value, bool):
+        return str(int(value))
+    return str(value)

@@ -10,8 +10,10 @@ import numpy as np
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array
 
-LEAST_SHARE, LEAST_RATINGS = 0.01, 5  # of the ratings at a code
-LEAST_LEVELS, MOST_LEVELS = 3, 25  # of a scale above zeros
+LEAST_SHARE = 0.01  # of the ratings, at a code
+LEAST_RATINGS = 5  # at a code
+LEAST_LEVELS = 3  # of a scale above zeros
+MOST_LEVELS = 25
 _USUAL = (-1, -9, -99, 9, 99, 999, 9999)
 
 
@@ -27,7 +29,8 @@ class Codes(NamedTuple):
         if not self.values:
             return ""
         values = [f"{value:.9g}" for value in self.values]
-        text, means = " and ".join(values), "probably mean" + "s" * (len(values) == 1)
+        text = " and ".join(values)
+        means = "probably means" if len(values) == 1 else "probably mean"
         return (
             f"{self.ratings:,} ratings ({self.share:.0%}) are {text}, apart from all others: {text}"
             f" {means} not rated, but a model would learn from these ratings;"
@@ -36,8 +39,7 @@ class Codes(NamedTuple):
 
 
 def find_codes(values: Array, counts: Array) -> Codes:
-    """Find codes among the distinct values of ratings, (R,) ascending, given the number of ratings
-    at each, (R,).
+    """Find codes among the distinct values of ratings.
 
     A code is the lowest or the highest value, and has at least 1 % of the ratings. It stands apart
     from the others: its gap to them is at least twice as wide as every gap between them; or it is a
@@ -45,37 +47,45 @@ def find_codes(values: Array, counts: Array) -> Codes:
     other value is. A zero is also a code if 3 to 25 levels are above it, and zeros are more than
     twice as frequent as the next level, which is not the most frequent one. Counts fall from the
     first level above 0, and the next level of a measurement is near.
+
+    Parameters
+    ----------
+    values : (R,) array
+        The distinct values, ascending.
+    counts : (R,) array
+        Number of ratings at each value.
     """
-    found = [
-        place
-        for place, others in ((0, values[1:]), (-1, values[-2::-1]))
-        if counts[place] >= max(LEAST_SHARE * counts.sum(), LEAST_RATINGS)
-        and (
-            _stands_apart(float(values[place]), others)
-            or (place == 0 and values[0] == 0 and _is_pile(counts))
-        )
-    ]
+    total = counts.sum()
+    least = max(LEAST_SHARE * total, LEAST_RATINGS)
+    found = []
+    lowest = float(values[0])
+    pile = lowest == 0 and _is_pile(counts)
+    if counts[0] >= least and (pile or _stands_apart(lowest, values[1:])):
+        found.append(0)
+    if counts[-1] >= least and _stands_apart(float(values[-1]), values[-2::-1]):
+        found.append(-1)
     ratings = int(counts[found].sum())
-    return Codes([float(values[place]) for place in found], ratings, float(ratings / counts.sum()))
+    return Codes([float(values[k]) for k in found], ratings, float(ratings / total))
 
 
 def _stands_apart(value: float, others: Array) -> bool:
-    """Whether a value is far from all others, given from the nearest on."""
+    """Whether a value is far from all others, (R - 1,) from the nearest on."""
     if len(others) < 2:
         return False
-    gap, widest = abs(value - others[0]), np.abs(np.diff(others)).max()
+    gap = abs(value - others[0])
+    widest = np.abs(np.diff(others)).max()
+    if gap >= 2 * widest:
+        return True
+    if value not in _USUAL:
+        return False
     if len(others) == 2:  # votes may be -1, 0, 1 or 1, 6, and 9 for no vote
-        outside = abs(value) > 1 and gap != widest
-    else:
-        outside = gap > widest or value < 0 <= others[0]
-    return bool(gap >= 2 * widest or (value in _USUAL and outside))
+        return bool(abs(value) > 1 and gap != widest)
+    return bool(gap > widest or value < 0 <= others[0])
 
 
 def _is_pile(counts: Sequence[int] | Array) -> bool:
     """Whether zeros, the first of the levels, are far more frequent than the level above them."""
     above = counts[1:]
-    return bool(
-        LEAST_LEVELS <= len(above) <= MOST_LEVELS
-        and counts[0] > 2 * above[0]
-        and above[0] < max(above)
-    )
+    if not LEAST_LEVELS <= len(above) <= MOST_LEVELS:
+        return False
+    return bool(counts[0] > 2 * above[0] and above[0] < max(above))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array
 
-# usual names of columns by role, in order of preference, in the form that `simplified` returns
+#: Usual names of columns by role, in order of preference, in the form that `simplified` returns.
 NAMES: dict[str, tuple[str, ...]] = {
     role: tuple(names.split())
     for role, names in {
@@ -32,15 +33,43 @@ NAMES: dict[str, tuple[str, ...]] = {
     }.items()
 }
 ROLES = tuple(NAMES)
-_CELL = re.compile(
-    r"(?i)[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)(e[+-]?[0-9]+)?|NA|N/A|NaN|null|[.]?"
-)  # of a matrix
+NO_COLUMN = "none"  # as the column of ratings: every row is a click
+_NOT_RATINGS = {name for role in ROLES if role != "rating" for name in NAMES[role]}
+#: A cell of a matrix.
+_CELL = re.compile(r"(?i)[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)(e[+-]?[0-9]+)?|NA|N/A|NaN|null|[.]?")
 _CODES = (99, 999, 9999)  # usual codes for "not rated", with either sign
 _EARLIEST = 1e8  # seconds from 1970 to 1973
 _FEW = 50  # with fewer ratings, all may differ by chance
-Rows = Sequence[Sequence[str]]  # fields of rows
 _SHOWN = 8  # columns that a message shows
-NO_COLUMN = "none"  # as the column of ratings: every row is a click
+
+Rows = Sequence[Sequence[str]]  # fields of rows
+
+
+class Heading(NamedTuple):
+    """Columns of a table, before they have roles.
+
+    Attributes
+    ----------
+    where : object
+        The file or the data frame, for messages.
+    names : sequence of str, optional
+        Names of the columns; None for a table without a header.
+    width : int
+        Number of columns.
+    sample : sequence of sequences of str
+        Fields of the first rows of a text file.
+    """
+
+    where: object
+    names: Sequence[str] | None
+    width: int
+    sample: Rows = ()
+
+    def __str__(self) -> str:
+        """Return a list of the columns."""
+        if self.names is None:
+            return f"{self.width} columns without a header"
+        return f"columns {_shortened(self.names)}"
 
 
 def simplified(name: object) -> str:
@@ -49,20 +78,20 @@ def simplified(name: object) -> str:
 
 
 def find_column(names: Iterable[object], role: str) -> int | None:
-    """Return the position of the column whose name is the most preferred usual name of a role, or
-    None.
-    """
+    """Return the position of the column with the most preferred usual name of a role, or None."""
     known = [simplified(name) for name in names]
     return next((known.index(name) for name in NAMES[role] if name in known), None)
 
 
 def names_recur(names: Sequence[str], sample: Rows) -> bool:
-    """Whether what may be names of columns recurs in the rows below, and is no usual name of users
-    or items.
+    """Whether names of columns recur in the rows below, so that they may be a row themselves.
+
+    They are no row if a name is usual for users or items.
     """
-    usual = any(find_column(names, role) is not None for role in ("user", "item"))
+    if any(find_column(names, role) is not None for role in ("user", "item")):
+        return False
     pairs = (pair for row in sample for pair in zip(names, row, strict=False))
-    return not usual and any(name and name == text.strip() for name, text in pairs)
+    return any(name and name == text.strip() for name, text in pairs)
 
 
 def clicks_advice() -> str:
@@ -71,17 +100,14 @@ def clicks_advice() -> str:
 
 
 def refuse_rounded(floats: Array | list[float], role: str) -> None:
-    """Raise InputError if floats, names of a role, are so large that integers between them have
-    been rounded.
-    """
-    bits = np.finfo(np.asarray(floats, None if len(floats) else float).dtype).nmant + 1
-    if len(rows := np.flatnonzero(np.abs(floats) >= 2.0**bits)):
-        found = (
-            f"floats of 2^{bits} or more, which are rounded integers: row {rows[0]} has"
-            f" {floats[rows[0]]}"
-        )
+    """Raise InputError if names of a role are floats so large that integers have been rounded."""
+    numbers = np.asarray(floats, dtype=None if len(floats) else float)
+    bits = np.finfo(numbers.dtype).nmant + 1
+    rows = np.flatnonzero(np.abs(numbers) >= 2.0**bits)
+    if len(rows):
         raise InputError(
-            f"names of {role}s are {found}; pass X and y, or a data frame with integer ids"
+            f"names of {role}s are floats of 2^{bits} or more, which are rounded integers: row"
+            f" {rows[0]} has {floats[rows[0]]}; pass X and y, or a data frame with integer ids"
         )
 
 
@@ -93,78 +119,78 @@ def parse_columns(text: str | None, roles: Sequence[str] = ROLES) -> dict[str, s
     """
     if text is None:
         return {}
-    pairs = [
-        (role.strip(), name.strip())
-        for role, _, name in (part.partition("=") for part in text.split(","))
-    ]
-    given = {role for role, name in pairs if name}
-    if len(given) < len(pairs) or not given <= set(roles):
-        expected = ",".join(f"{role}=NAME" for role in roles)
-        raise InputError(f"{named('columns')} {text}: expected one or more of {expected}")
-    return dict(pairs)
+    columns: dict[str, str] = {}
+    for part in text.split(","):
+        role, _, name = (field.strip() for field in part.partition("="))
+        if not name or role not in roles or role in columns:
+            expected = ",".join(f"{role}=NAME" for role in roles)
+            raise InputError(f"{named('columns')} {text}: expected one or more of {expected}")
+        columns[role] = name
+    return columns
 
 
 def locate(
-    where: object,
-    names: Sequence[str] | None,
-    width: int,
+    heading: Heading,
     columns: Mapping[str, str],
     roles: Sequence[str],
-    advice: str,
+    *,
+    advice: str = "",
     optional: Collection[str] = (),
 ) -> dict[str, int]:
-    """Return the column position of every role: from `columns`, or else by the usual names of
-    columns.
+    """Return the position of every role's column: from `columns`, or else by usual names.
 
-    Without a header (`names` is None) and without `columns`, the columns are taken in the order of
-    the roles. Roles in `optional` that have no column are left out of the result. `where` names the
-    table in messages; `width` is its number of columns; `advice` tells users how to name columns.
-    Raises InputError if a column named in `columns` does not exist, if a required role has no
-    column, or several with the same usual name, or if two required roles have the same column.
+    Without a header and without `columns`, the columns are in the order of the roles. Roles in
+    `optional` that have no column are left out of the result. `advice` tells users how to name
+    columns. Raises InputError if a column named in `columns` does not exist, if a required role has
+    no column, or several with the same usual name, or if two required roles have the same column.
     """
-    layout = (
-        f"{width} columns without a header" if names is None else f"columns {_shortened(names)}"
-    )
-    places = (
-        {role: k for k, role in enumerate(roles[:width])} if names is None and not columns else {}
-    )
-    for role, name in columns.items():
-        if names and names.count(name) == 1:
-            places[role] = names.index(name)
-        elif name.isdecimal() and len(name) < 10 and 1 <= int(name) <= width:
-            places[role] = int(name) - 1
-        else:
-            found = "several columns" if names and name in names else "no column"
-            raise InputError(f"{where} has {layout}, but {found} {name[:60]!r} for {role}")
-    known = [simplified(name) for name in names or ()]
+    positions = {role: _find_named(heading, role, name) for role, name in columns.items()}
+    if heading.names is None and not columns:
+        positions = {role: k for k, role in enumerate(roles[: heading.width])}
+    known = [simplified(name) for name in heading.names or ()]
     for role in roles:
-        place = find_column(known, role)
-        if role not in places and place is not None and known.count(known[place]) == 1:
-            places[role] = place
+        k = find_column(known, role)
+        if role not in positions and k is not None and known.count(known[k]) == 1:
+            positions[role] = k
     needed = [role for role in roles if role not in optional]
-    missing = [role for role in needed if role not in places]
+    missing = [role for role in needed if role not in positions]
     if missing:
         raise InputError(
-            f"{where}: cannot tell which column is {', '.join(missing)} ({layout}); {advice}"
+            f"{heading.where}: cannot tell which column is {', '.join(missing)} ({heading});"
+            f" {advice}"
         )
-    if len({places[role] for role in needed}) < len(needed):
+    if len({positions[role] for role in needed}) < len(needed):
         raise InputError(
-            f"{where}: one column serves for two of {', '.join(needed)} ({layout}); {advice}"
+            f"{heading.where}: one column serves for two of {', '.join(needed)} ({heading});"
+            f" {advice}"
         )
-    return places
+    return positions
+
+
+def _find_named(heading: Heading, role: str, name: str) -> int:
+    """Return the position of the column that users name, or number from 1, for a role."""
+    names = heading.names or ()
+    if names.count(name) == 1:
+        return names.index(name)
+    if name.isdecimal() and len(name) < 10 and 1 <= int(name) <= heading.width:
+        return int(name) - 1
+    found = "several columns" if name in names else "no column"
+    raise InputError(f"{heading.where} has {heading}, but {found} {name[:60]!r} for {role}")
 
 
 def _shortened(texts: Sequence[str]) -> str:
     """Join texts, of which the first are shown."""
     shown = [text if len(text) < 24 else f"{text[:20]}..." for text in texts[:_SHOWN]]
-    return ", ".join(shown) + f", ... ({len(texts)} columns)" * (len(texts) > _SHOWN)
+    if len(texts) > _SHOWN:
+        shown.append(f"... ({len(texts)} columns)")
+    return ", ".join(shown)
 
 
 def _matrix_advice(sample: Rows) -> str:
-    """Return advice if the first rows of a table may be those of a matrix: four numbers or more
-    after a first column.
+    """Return advice if the first rows of a table may be those of a matrix.
 
-    It names codes for "not rated", and a first column with the number of ratings.
+    They may if four numbers or more follow a first column. The advice names codes for "not rated",
+    and a first column with the number of ratings.
     """
     if not sample or not all(len(row) > 4 and all(map(_is_cell, row[1:])) for row in sample):
         return ""
@@ -186,44 +212,53 @@ def _is_cell(text: str) -> bool:
     return bool(_CELL.fullmatch(text.strip()))
 
 
-def refuse_unnamed(path: object, sample: Rows, rated: bool = True) -> None:
-    """Raise InputError if a table without a header is no user, item, rating and time; `sample` are
-    its first rows.
+def refuse_unnamed(where: object, sample: Rows, rated: bool = True) -> None:
+    """Raise InputError if a table without a header is no user, item, rating and time.
 
     It is none if it has more than four columns or, if it is `rated`, four with text in most rows of
-    the third one.
+    the third one. `sample` are its first rows.
     """
     width = len(sample[0])
-    numbers = [
-        k + 1
-        for k in range(width)
-        if 2 * sum(_is_cell(row[k]) for row in sample if len(row) > k) > len(sample)
-    ]
+    numbers = [k + 1 for k in range(width) if _has_numbers(sample, k)]
     if width < 4 or (width == 4 and (3 in numbers or not rated)):
         return
-    others = [k for k in numbers if k > 2]
-    rating = f",rating={others[0] if len(others) == 1 else 'R'}" if rated else ""
-    matrix = _matrix_advice(sample) if rated else ""
-    shown = "; ".join(f"{k}: {text.strip()[:20]}" for k, text in enumerate(sample[0][:_SHOWN], 1))
-    found = (
-        f"{width} columns without names ({shown}{'; ...' * (width > _SHOWN)}), not user, item,"
-        " rating and time"
+    fields = [f"{k}: {text.strip()[:20]}" for k, text in enumerate(sample[0][:_SHOWN], 1)]
+    if width > _SHOWN:
+        fields.append("...")
+    advice = f"say which columns count, by position: {named('columns')} user=1,item=2"
+    if rated:
+        others = [k for k in numbers if k > 2]
+        rating = others[0] if len(others) == 1 else "R"
+        advice += f",rating={rating}{_matrix_advice(sample)}"
+    raise InputError(
+        f"{where} has {width} columns without names ({'; '.join(fields)}), not user, item, rating"
+        f" and time, and is in no other format of docs/files.md; {advice}"
     )
-    advice = (
-        f"say which columns count, by position: {named('columns')} user=1,item=2{rating}{matrix}"
-    )
-    raise InputError(f"{path} has {found}, and is in no other format of docs/files.md; {advice}")
+
+
+def _has_numbers(sample: Rows, k: int) -> bool:
+    """Whether a column has numbers in most of the rows."""
+    return 2 * sum(_is_cell(row[k]) for row in sample if len(row) > k) > len(sample)
 
 
 def find_doubts(
-    entities: Mapping[str, int], n: int, first: Sequence[float], low: float, high: float
+    entities: Mapping[str, int], *, n: int, first: Sequence[float], low: float, high: float
 ) -> list[str]:
-    """Return what speaks against the columns that were taken, for `n` ratings of `entities` by
-    role.
+    """Return what speaks against the columns that were taken for users, items and ratings.
 
-    `first` are some of the ratings, and `low` and `high` the least and the largest one. Times are
-    large and differ little, line numbers and other ids differ in every row, and whole numbers of
-    ratings seldom do.
+    Times are large and differ little, line numbers and other ids differ in every row, and whole
+    numbers of ratings seldom do.
+
+    Parameters
+    ----------
+    entities : dict of str to int
+        Numbers of users and items by role.
+    n : int
+        Number of ratings.
+    first : sequence of float
+        Some of the ratings.
+    low, high : float
+        The least and the largest rating.
     """
     doubts = []
     if low >= _EARLIEST and high < 2 * low:
@@ -245,53 +280,57 @@ def find_doubts(
     ]
 
 
-def assign_columns(
-    where: object,
-    names: list[str] | None,
-    width: int,
-    columns: Mapping[str, str],
-    timestamp: bool,
-    sample: Rows = (),
-) -> dict[str, int]:
-    """Return the column position of each role in a file or data frame; parameters as in `locate`.
+def assign_columns(heading: Heading, columns: Mapping[str, str], *, timed: bool) -> dict[str, int]:
+    """Return the position of each role's column in a table of ratings; parameters as in `locate`.
 
-    `sample` are the first rows of a text file.
-
-    The table has clicks, without a rating column, if `columns` says ``rating=none``. Unless a
-    column has a usual name of ratings, it also has clicks in three cases: `columns` names user and
-    item but no rating; the table has two columns and no header; every column that `columns` does
-    not name has a usual name of another role. In the last case a first column without a name, in
-    which pandas and R write the names of rows, does not count. The timestamp is optional unless
-    `timestamp` is true.
+    Without a column of ratings, they are clicks (`_has_clicks`). The timestamp is optional unless
+    the table is `timed`.
     """
-    asked = columns.get("rating") == NO_COLUMN and NO_COLUMN not in (names or ())
-    if asked:
+    names = heading.names or ()
+    clicks = columns.get("rating") == NO_COLUMN and NO_COLUMN not in names
+    if clicks:
         columns = {role: name for role, name in columns.items() if role != "rating"}
-    others = [name for name in names or () if name not in columns.values()]
-    few = (
-        {"user", "item"} <= columns.keys() and "rating" not in columns
-        if columns
-        else names is None and width == 2
+    if _has_clicks(heading, columns):
+        clicks = True
+    if heading.names is None and not columns and heading.sample:
+        refuse_unnamed(heading.where, heading.sample)
+    roles = [role for role in ROLES if role != "rating" or not clicks]
+    advice = f"use {named('columns')} user=NAME,item=NAME,rating=NAME"
+    if timed:
+        advice += ",timestamp=NAME"
+    if not clicks:
+        advice += f", or {clicks_advice()}"
+    positions = locate(
+        heading,
+        columns,
+        roles,
+        advice=advice + _matrix_advice(heading.sample),
+        optional=() if timed else ("timestamp",),
     )
-    clicks = asked or (few and find_column(others, "rating") is None)
-    if names is not None and "rating" not in columns:
-        counted = names[1:] if names[:1] == [""] else names
-        unassigned = set(map(simplified, counted)) - set(map(simplified, columns.values()))
-        clicks = clicks or not unassigned - {
-            name for role in ROLES if role != "rating" for name in NAMES[role]
-        }
-    if names is None and not columns and sample:
-        refuse_unnamed(where, sample)
-    roles = tuple(role for role in ROLES if not (clicks and role == "rating"))
-    optional = () if timestamp else ("timestamp",)
-    option = f"{named('columns')} user=NAME,item=NAME,rating=NAME" + (
-        ",timestamp=NAME" if timestamp else ""
-    )
-    advice = f"use {option}" + ("" if clicks else f", or {clicks_advice()}")
-    advice += _matrix_advice(sample)
-    places = locate(where, names, width, columns, roles, advice, optional)
-    if not timestamp and places.get("timestamp") in {
-        places[role] for role in roles if role != "timestamp"
-    }:
-        del places["timestamp"]
-    return {role: places[role] for role in roles if role in places}
+    needed = {positions[role] for role in roles if role != "timestamp"}
+    if not timed and positions.get("timestamp") in needed:
+        del positions["timestamp"]
+    return {role: positions[role] for role in roles if role in positions}
+
+
+def _has_clicks(heading: Heading, columns: Mapping[str, str]) -> bool:
+    """Whether a table has clicks, without a column of ratings.
+
+    It has clicks unless a column has a usual name of ratings, in three cases: `columns` names user
+    and item but no rating; the table has two columns and no header; every column that `columns`
+    does not name has a usual name of another role. In the last case a first column without a name,
+    in which pandas and R write the names of rows, does not count.
+    """
+    if "rating" in columns:
+        return False
+    names_both = {"user", "item"} <= columns.keys()
+    if heading.names is None:
+        return names_both or (not columns and heading.width == 2)
+    others = [name for name in heading.names if name not in columns.values()]
+    if names_both and find_column(others, "rating") is None:
+        return True
+    counted = heading.names[1:] if heading.names[:1] == [""] else heading.names
+    unassigned = {simplified(name) for name in counted} - {
+        simplified(name) for name in columns.values()
+    }
+    return unassigned <= _NOT_RATINGS

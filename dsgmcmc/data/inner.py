@@ -1,5 +1,4 @@
-"""Splits the training ratings of a file into a training and a test part, to choose a model by the
-test part.
+"""Splits the training ratings of a file into a training and a test part, to choose a model by it.
 
 If the file has a temporal split, the latest training ratings are held out. Otherwise training
 ratings are held out at random, by a hash of seed, row and column. Rows may be left out at random,
@@ -14,6 +13,7 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
+from typing_extensions import override
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import AGES, SPLITS, Side, Split, Times, row_slabs
@@ -24,8 +24,7 @@ _SLAB_ENTRIES = 4_000_000  # ratings that are read at a time
 
 
 class InnerSplit(Ratings):
-    """A view of an open file in which the training ratings of the file are split into training and
-    test ratings.
+    """A view of an open file that splits its training ratings into training and test ratings.
 
     Raises InputError if the split leaves no training ratings or no test ratings.
 
@@ -49,10 +48,10 @@ class InnerSplit(Ratings):
 
     def __init__(self, ratings: Ratings, share: float, seed: int, rows: float = 1.0) -> None:
         vars(self).update(vars(ratings))  # names, features, times and levels come from the file
-        self._whole, self._share = ratings, share
-        self._threshold, self._most = (
-            np.uint64(min(int(part * 2.0**64), 2**64 - 1)) for part in (share, rows)
-        )
+        self._whole = ratings
+        self._share = share
+        self._held_out_below = _hash_bound(share)
+        self._used_up_to = _hash_bound(rows)
         self._seed_hash = _scramble(np.array([seed], np.uint64))
         self.temporal = False
         self.digest = hashlib.sha256(
@@ -65,59 +64,68 @@ class InnerSplit(Ratings):
         counts = {part: np.zeros(self.n_rows, np.int64) for part in SPLITS}
         self.column_counts = np.zeros(self.n_cols, np.int64)
         total = 0.0
-        self.minimum, self.maximum = np.inf, -np.inf
+        self.minimum = np.inf
+        self.maximum = -np.inf
         for start, stop in row_slabs(self._whole.row_indptr, _SLAB_ENTRIES):
             ends, columns, values = self._whole.slab("train", start, stop)
             rows = np.repeat(np.arange(stop - start), np.diff(ends))
-            train, test = (self._mask(part, start, stop, columns) for part in SPLITS)
-            for part, mask in zip(SPLITS, (train, test), strict=True):
+            masks = {part: self._mask(part, start, stop, columns) for part in SPLITS}
+            for part, mask in masks.items():
                 counts[part][start:stop] = np.bincount(rows[mask], minlength=stop - start)
-            kept = values[train]
-            self.column_counts += np.bincount(columns[train], minlength=self.n_cols)
+            kept = values[masks["train"]]
+            self.column_counts += np.bincount(columns[masks["train"]], minlength=self.n_cols)
             total += kept.sum(dtype=np.float64)
             self.minimum = float(kept.min(initial=self.minimum))
             self.maximum = float(kept.max(initial=self.maximum))
         self._indptr = {part: np.append(0, np.cumsum(n)) for part, n in counts.items()}
-        self.row_indptr, self.test_indptr = (self._indptr[part] for part in SPLITS)
-        self.nnz, self.nnz_test = (int(self._indptr[part][-1]) for part in SPLITS)
+        self.row_indptr = self._indptr["train"]
+        self.test_indptr = self._indptr["test"]
+        self.nnz = int(self.row_indptr[-1])
+        self.nnz_test = int(self.test_indptr[-1])
         if not self.nnz or not self.nnz_test:
-            found = f"{self.path} has {self._whole.nnz:,} training ratings"
-            raise InputError(f"{found}: too few to hold some out for comparing models")
+            raise InputError(
+                f"{self.path} has {self._whole.nnz:,} training ratings: too few to hold some out"
+                " for comparing models"
+            )
         self.mean = total / self.nnz
 
     def _mask(self, part: Split, start: int, stop: int, columns: Int32) -> Mask:
-        """Return a mask of the file's training ratings in rows `start` to `stop`, at `columns`,
-        that are in a part.
+        """Return a mask of the file's training ratings that are in a part, (n,).
+
+        The ratings are those in rows `start` to `stop`, at `columns`, (n,).
         """
         rows = np.repeat(np.arange(start, stop), np.diff(self._whole.row_indptr[start : stop + 1]))
         if self._whole.temporal:
             held_out = self._whole.ages(start, stop) < round(self._share * AGES)
         else:
-            held_out = (
-                _scramble((rows * self.n_cols + columns).astype(np.uint64) + self._seed_hash)
-                < self._threshold
-            )
-        used = _scramble(rows.astype(np.uint64) ^ self._seed_hash) <= self._most
+            cells = (rows * self.n_cols + columns).astype(np.uint64)
+            held_out = _scramble(cells + self._seed_hash) < self._held_out_below
+        used = _scramble(rows.astype(np.uint64) ^ self._seed_hash) <= self._used_up_to
         return used & (held_out if part == "test" else ~held_out)
 
+    @override
     def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
-        """Read rows `start` to `stop` of a part; return arrays as `Ratings.slab` does."""
         _, columns, values = self._whole.slab("train", start, stop)
         mask = self._mask(part, start, stop, columns)
         indptr = self._indptr[part][start : stop + 1]
         return indptr - indptr[0], columns[mask], values[mask]
 
+    @override
     def columns(self, part: Split, start: int, stop: int) -> Int32:
-        """Return the column of every rating of a part in rows `start` to `stop`, (n,) int32."""
         columns = self._whole.columns("train", start, stop)
         return columns[self._mask(part, start, stop, columns)]
 
+    @override
     def times_slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
         """Read the positions in time, in the file, of a part's ratings in rows `start` to `stop`."""
         mask = self._mask(part, start, stop, self._whole.columns("train", start, stop))
-        return Times(
-            *(numbers[mask] for numbers in self._whole.times_slab("train", side, start, stop))
-        )
+        times = self._whole.times_slab("train", side, start, stop)
+        return Times(*(numbers[mask] for numbers in times))
+
+
+def _hash_bound(share: float) -> np.uint64:
+    """Return the bound below which hashes, (n,) uint64, have this share."""
+    return np.uint64(min(int(share * 2.0**64), 2**64 - 1))
 
 
 def _scramble(x: UInt64) -> UInt64:

@@ -1,5 +1,4 @@
-"""Recognises files of the field that are no plain table, and says how their lines or bytes become
-rows.
+"""Recognises files of other tools that are no plain table, and says how they become rows.
 
 `find_layout` knows text: MatrixMarket [Boisvert et al. 1996], libFM and LIBSVM, the files of the
 Netflix prize, and tables with any blanks between columns, as KONECT has them. DuckDB parses the
@@ -32,11 +31,8 @@ _VALUES = {
 _SYNONYMS = {"double": "real", "unsigned-integer": "integer"}
 _LARGEST = 1 << 48  # rows or columns of a matrix of SMURFF; eight bytes of text are a larger number
 _MEMORY_FACTOR = 4  # bytes of memory that reading one byte of a binary matrix takes
-_MIRRORED = {
-    "general": "",
-    "symmetric": "c2",
-    "skew-symmetric": "-c2",
-}  # the value beyond the diagonal
+#: SQL of the value beyond the diagonal, by the symmetry of a matrix.
+_MIRRORED = {"general": "", "symmetric": "c2", "skew-symmetric": "-c2"}
 
 Cells = dict[str, Array]  # row, column and value of entries
 
@@ -76,8 +72,9 @@ class Layout(NamedTuple):
 
     @property
     def query(self) -> str:
-        """SQL that parses the lines in column c0 of a table; ``bad`` is a line that cannot be read,
-        or else NULL.
+        """SQL that parses the lines in column c0 of a table.
+
+        ``bad`` is a line that cannot be read, or else NULL.
         """
         groups = [f"g{k}" for k in range(re.compile(self.pattern).groups)]
         pattern = literal(f"^[ \\t]*(?:{self.pattern})[ \\t]*$")
@@ -90,8 +87,7 @@ class Layout(NamedTuple):
 
 
 def find_layout(path: Path, lines: Sequence[str]) -> Layout | None:
-    """Return the layout of a file by its first lines, or None if it is a table with one delimiter
-    between columns.
+    """Return the layout of a file by its first lines, or None for a table with one delimiter.
 
     Raises InputError if the beginning of a MatrixMarket file is not valid, or has values that are
     not real numbers.
@@ -109,7 +105,8 @@ def find_layout(path: Path, lines: Sequence[str]) -> Layout | None:
 def _matrix_market(path: Path, lines: Sequence[str]) -> Layout:
     """Return the layout of a MatrixMarket file: row and column, from 1, and value."""
     kind, form, field, symmetry = [*lines[0].lower().split()[1:], *[""] * 4][:4]
-    field, dense = _SYNONYMS.get(field, field), form == "array"
+    field = _SYNONYMS.get(field, field)
+    dense = form == "array"
     known = (
         kind == "matrix"
         and field in _VALUES
@@ -117,47 +114,69 @@ def _matrix_market(path: Path, lines: Sequence[str]) -> Layout:
         and form in ("coordinate", "array")
     )
     if not known or (dense and (field == "pattern" or symmetry != "general")):
-        forms = (
-            "matrix coordinate, with real, integer or pattern, and general, symmetric or"
-            " skew-symmetric; or array"
+        raise InputError(
+            f"{path}, line 1: expected %%MatrixMarket matrix coordinate, with real, integer or"
+            " pattern, and general, symmetric or skew-symmetric; or array, with real or integer,"
+            f" and general; found {lines[0][:90]!r}"
         )
-        expected = f"%%MatrixMarket {forms}, with real or integer, and general"
-        raise InputError(f"{path}, line 1: expected {expected}; found {lines[0][:90]!r}")
     at = next(
         (k for k, line in enumerate(lines) if line.strip() and line.lstrip()[0] != "%"),
         len(lines) - 1,
     )
-    sizes, width = re.findall("(?<![^ \t])[0-9]{1,15}(?![^ \t])", lines[at]), 2 if dense else 3
-    if not len(sizes) == len(lines[at].split()) == width:
-        expected = "rows and columns" if dense else "rows, columns and entries"
+    sizes = re.findall("(?<![^ \t])[0-9]{1,15}(?![^ \t])", lines[at])
+    needed = ["rows", "columns"] if dense else ["rows", "columns", "entries"]
+    if not len(sizes) == len(lines[at].split()) == len(needed):
+        names = f"{', '.join(needed[:-1])} and {needed[-1]}"
         raise InputError(
-            f"{path}, line {at + 1}: expected the numbers of {expected}; found {lines[at][:60]!r}"
+            f"{path}, line {at + 1}: expected the numbers of {names}; found {lines[at][:60]!r}"
         )
-    n, m = map(int, sizes[:2])
-    number = n * m if dense else int(sizes[2])
-    fault = (
-        f"CASE WHEN count(c0) != {number} THEN concat('it has ', count(c0), ' entries instead of"
-        f" {number}') END"
-    )
-    value, meaning = _VALUES[field]
+    numbers = [int(size) for size in sizes]
     if dense:
-        cells = (
-            "(SELECT row_number() OVER (ORDER BY rowid) - 1 AS k, c0 FROM lines WHERE c0 IS NOT"
-            " NULL)"
-        )
-        rows = (  # column by column
-            f"SELECT 1 + k % {n} AS c0, 1 + k // {n} AS c1, c0 AS c2 FROM {cells}"
-        )
-        columns = {"value": _number(0)}
-        return Layout(f"({value})", columns, "c0 IS NOT NULL", meaning, rows, fault, at + 1, (n, m))
+        layout = _dense_market(field, numbers[0], numbers[1])
+        n_entries = numbers[0] * numbers[1]
+    else:
+        layout = _sparse_market(field, symmetry, numbers[0], numbers[1])
+        n_entries = numbers[2]
+    fault = (
+        f"CASE WHEN count(c0) != {n_entries} THEN concat('it has ', count(c0), ' entries instead"
+        f" of {n_entries}') END"
+    )
+    return layout._replace(fault=fault, skipped=at + 1)
+
+
+def _dense_market(field: str, n: int, m: int) -> Layout:
+    """Return the layout of n times m values of a MatrixMarket array, column by column."""
+    value, meaning = _VALUES[field]
+    cells = "SELECT row_number() OVER (ORDER BY rowid) - 1 AS k, c0 FROM lines WHERE c0 IS NOT NULL"
+    return Layout(
+        f"({value})",
+        columns={"value": _number(0)},
+        valid="c0 IS NOT NULL",
+        expected=meaning,
+        rows=f"SELECT 1 + k % {n} AS c0, 1 + k // {n} AS c1, c0 AS c2 FROM ({cells})",
+        shape=(n, m),
+    )
+
+
+def _sparse_market(field: str, symmetry: str, n: int, m: int) -> Layout:
+    """Return the layout of the entries of an n times m MatrixMarket matrix."""
+    value, meaning = _VALUES[field]
+    columns = {"row": _index(0), "col": _index(1), "value": "1"}
+    groups = [_INDEX, _INDEX]
+    if value:
+        columns["value"] = _number(2)
+        groups.append(f"({value})")
     rows = "SELECT c0, c1, c2 FROM lines WHERE c0 IS NOT NULL"
     if symmetry != "general":
         rows += f" UNION ALL SELECT c1, c0, {_MIRRORED[symmetry]} FROM lines WHERE c0 != c1"
-    columns = {"row": _index(0), "col": _index(1), "value": _number(2) if value else "1"}
-    pattern = _BLANKS.join([_INDEX, _INDEX, *([f"({value})"] if value else [])])
-    valid = f"c0 BETWEEN 1 AND {n} AND c1 BETWEEN 1 AND {m} AND c2 IS NOT NULL"
-    expected = f"a row from 1 to {n}, a column from 1 to {m} and {meaning} ({field} in line 1)"
-    return Layout(pattern, columns, valid, expected, rows, fault, at + 1, (n, m))
+    return Layout(
+        _BLANKS.join(groups),
+        columns=columns,
+        valid=f"c0 BETWEEN 1 AND {n} AND c1 BETWEEN 1 AND {m} AND c2 IS NOT NULL",
+        expected=f"a row from 1 to {n}, a column from 1 to {m} and {meaning} ({field} in line 1)",
+        rows=rows,
+        shape=(n, m),
+    )
 
 
 def _index(group: int) -> str:
@@ -171,17 +190,21 @@ def _number(group: int) -> str:
 
 
 def _libfm() -> Layout:
-    """Return the layout of libFM and LIBSVM: a rating, and for its user and its item a feature of
-    value 1 each.
+    """Return the layout of libFM and LIBSVM: a rating, and two features of value 1.
+
+    One feature is the user, the other one the item.
     """
     one = f"{_INDEX}:1(?:[.]0*)?"
-    columns = {"user": "least({0}, {1})", "item": "greatest({0}, {1})", "rating": _number(0)}
+    low = f"least({_index(1)}, {_index(2)})"
+    high = f"greatest({_index(1)}, {_index(2)})"
     return Layout(
         _BLANKS.join([f"({_NUMBER})", one, one]),
-        {name: sql.format(_index(1), _index(2)) for name, sql in columns.items()},
-        "c0 < c1 AND c2 IS NOT NULL",
-        "a rating, and features of value 1 for a user and an item; libFM's other features cannot be"
-        " read",
+        columns={"user": low, "item": high, "rating": _number(0)},
+        valid="c0 < c1 AND c2 IS NOT NULL",
+        expected=(
+            "a rating, and features of value 1 for a user and an item; libFM's other features"
+            " cannot be read"
+        ),
         fault=(
             "CASE WHEN max(c0) >= min(c1) THEN concat('in libFM, users and items must have features"
             " in two ranges, but ', max(c0), ' is the lower feature of one line, and ', min(c1), '"
@@ -191,37 +214,48 @@ def _libfm() -> Layout:
 
 
 def _netflix(after: str) -> Layout | None:
-    """Return the layout of ratings, qualifying or probing pairs of the Netflix prize, by the line
-    after an item.
+    """Return the layout of a file of the Netflix prize, by the line after an item.
+
+    These are ratings, or the qualifying or probing pairs.
     """
-    parts = {"user": (_INDEX, _index), "rating": (f"({_NUMBER})", _number)}
-    parts["timestamp"] = ("([0-9]{4}-[0-9]{2}-[0-9]{2})", "nullif(g.g{}, '')".format)
+    patterns = {
+        "user": _INDEX,
+        "rating": f"({_NUMBER})",
+        "timestamp": "([0-9]{4}-[0-9]{2}-[0-9]{2})",
+    }
     for names in (
         ("user", "rating", "timestamp"),
         ("user", "timestamp"),
         ("user", "rating"),
         ("user",),
     ):
-        pattern = ",".join(parts[name][0] for name in names)
-        if re.fullmatch(pattern, after):
-            sql = {name: parts[name][1](k) for k, name in enumerate(names, 1)}
-            return Layout(
-                f"{_INDEX}:|{pattern}",
-                {"user": sql.pop("user"), "item": _index(0), **sql},
-                "c0 IS NOT NULL OR c1 IS NOT NULL",
-                f"an item and a colon, or {', '.join(names)}",
+        pattern = ",".join(patterns[name] for name in names)
+        if not re.fullmatch(pattern, after):
+            continue
+        columns = {"user": _index(1), "item": _index(0)}
+        for k, name in enumerate(names[1:], 2):
+            columns[name] = _number(k) if name == "rating" else f"nullif(g.g{k}, '')"
+        return Layout(
+            f"{_INDEX}:|{pattern}",
+            columns=columns,
+            valid="c0 IS NOT NULL OR c1 IS NOT NULL",
+            expected=f"an item and a colon, or {', '.join(names)}",
+            rows=(
                 "SELECT * EXCLUDE (bad) REPLACE (last_value(c1 IGNORE NULLS) OVER (ROWS UNBOUNDED"
-                " PRECEDING) AS c1) FROM lines QUALIFY c0 IS NOT NULL",
-            )
+                " PRECEDING) AS c1) FROM lines QUALIFY c0 IS NOT NULL"
+            ),
+        )
     return None
 
 
 def blank_separated(width: int, skipped: int) -> Layout:
     """Return the layout of a table with any number of blanks between its columns."""
-    columns = {f"c{k}": f"nullif(g.g{k}, '')" for k in range(width)}
-    expected = f"{width} columns with blanks between them"
     return Layout(
-        _BLANKS.join(['([^ \\t"]+)'] * width), columns, "c0 IS NOT NULL", expected, skipped=skipped
+        _BLANKS.join(['([^ \\t"]+)'] * width),
+        columns={f"c{k}": f"nullif(g.g{k}, '')" for k in range(width)},
+        valid="c0 IS NOT NULL",
+        expected=f"{width} columns with blanks between them",
+        skipped=skipped,
     )
 
 
@@ -231,37 +265,45 @@ def blank_separated(width: int, skipped: int) -> Layout:
 def read_smurff(
     path: Path, file: IO[bytes], head: bytes, limit: int
 ) -> tuple[tuple[int, int], Cells] | None:
-    """Return sizes of a matrix of SMURFF, and row, column, from 1, and value of its entries; None
-    for other files.
+    """Return sizes and entries of a matrix of SMURFF; None for other files.
 
-    A file has the numbers of rows and columns, and then the values of a dense matrix (.ddm) by
-    columns, or the number of entries, their rows, their columns and, except for .sbm, their values;
-    sizes are int64, rows and columns int32 from 1. `head` is the beginning of the file, and `limit`
-    the memory that may be used, in bytes. Raises InputError if an entry is outside of the matrix,
-    or if the file needs more memory.
+    Entries have row and column, from 1, and value. A file has the numbers of rows and columns, and
+    then the values of a dense matrix (.ddm) by columns, or the number of entries, their rows, their
+    columns and, except for .sbm, their values; sizes are int64, rows and columns int32 from 1.
+    `head` is the beginning of the file, and `limit` the memory that may be used, in bytes. Raises
+    InputError if an entry is outside of the matrix, or if the file needs more memory.
     """
     rows, columns, n = np.frombuffer(head[:24].ljust(24, b"\0"), "<i8").tolist()
     if not (0 < rows < _LARGEST and 0 < columns < _LARGEST):
         return None
+    dense_size = 16 + 8 * rows * columns
+    binary_size = 24 + 8 * n
     size = file.seek(0, io.SEEK_END)
-    if size not in (24 + 16 * n, 24 + 8 * n, 16 + 8 * rows * columns):
+    if size not in (24 + 16 * n, binary_size, dense_size):
         return None
     refuse_size(path, size, limit)
     file.seek(0)
     content = file.read()
-    if size == 16 + 8 * rows * columns:
-        cell, value = np.arange(rows * columns), np.frombuffer(content, "<f8", offset=16)
+    if size == dense_size:
+        cell = np.arange(rows * columns)
+        value = np.frombuffer(content, "<f8", offset=16)
         return (rows, columns), {"row": 1 + cell % rows, "col": 1 + cell // rows, "value": value}
-    row, col = (np.frombuffer(content, "<i4", n, 24 + start) for start in (0, 4 * n))
-    value = np.ones(n) if size == 24 + 8 * n else np.frombuffer(content, "<f8", offset=24 + 8 * n)
+    row = np.frombuffer(content, "<i4", n, offset=24)
+    col = np.frombuffer(content, "<i4", n, offset=24 + 4 * n)
+    if size == binary_size:
+        value = np.ones(n)
+    else:
+        value = np.frombuffer(content, "<f8", offset=24 + 8 * n)
     if n and not (1 <= row.min() <= row.max() <= rows and 1 <= col.min() <= col.max() <= columns):
-        found = f"rows {row.min()} to {row.max()} and columns {col.min()} to {col.max()}"
-        raise InputError(f"{path} has {rows} rows and {columns} columns, but entries in {found}")
+        raise InputError(
+            f"{path} has {rows} rows and {columns} columns, but entries in rows {row.min()} to"
+            f" {row.max()} and columns {col.min()} to {col.max()}"
+        )
     return (rows, columns), {"row": row, "col": col, "value": value}
 
 
 def refuse_size(path: Path, size: int, limit: int) -> None:
-    """Raise InputError if reading a binary matrix of `size` bytes needs more memory than the limit."""
+    """Raise InputError if reading a binary matrix of `size` bytes needs more than the limit."""
     if _MEMORY_FACTOR * size > limit:
         raise InputError(
             f"{path} ({size / 1e6:,.0f} MB) needs {_MEMORY_FACTOR} times as much memory: raise"

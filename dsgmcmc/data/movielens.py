@@ -39,16 +39,15 @@ DATA_SETS = {
 def fetch(
     name: str, folder: Path, report: Callable[[int, int], None] = lambda done, total: None
 ) -> Path:
-    """Download a data set into `folder`/`name`, unless its ratings are there; the folder is created
-    atomically.
+    """Download a data set into `folder`/`name`, unless its ratings are there.
 
+    Returns the file with the ratings, for ``dsgmcmc prepare``. The folder is created atomically.
     `report` is called with the number of bytes received and the number expected (0 if unknown).
-    Returns the file with the ratings, for ``dsgmcmc prepare``. Raises InputError if the publisher
-    cannot be reached, the checksum is wrong, the folder exists without ratings, or it cannot be
-    written. The environment variable ``DSGMCMC_FETCH_URL`` names a mirror, which is used in place
-    of the publisher.
+    Raises InputError if the publisher cannot be reached, the checksum is wrong, the folder exists
+    without ratings, or it cannot be written. The environment variable ``DSGMCMC_FETCH_URL`` names a
+    mirror, which is used in place of the publisher.
     """
-    file_name, expected = DATA_SETS[name]
+    file_name, checksum = DATA_SETS[name]
     target = folder / name
     if (target / file_name).is_file():
         return target / file_name
@@ -60,25 +59,9 @@ def fetch(
     with writing(target):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder) as scratch:
-            archive, unpacked = Path(scratch) / "archive.zip", Path(scratch) / "unpacked"
-            if not expected:
-                text = (
-                    b"".join(block for block, _ in _blocks(f"{url}.md5"))
-                    .decode("ascii", "replace")
-                    .lower()
-                )
-                expected = (re.findall(r"\b[0-9a-f]{32}\b", text) or ["nothing"])[0]
-            digest = hashlib.md5(usedforsecurity=False)
-            with archive.open("wb") as file:
-                for block, total in _blocks(url):
-                    digest.update(block)
-                    file.write(block)
-                    report(file.tell(), total)
-            if digest.hexdigest() != expected:
-                raise InputError(
-                    f"{url} has MD5 {digest.hexdigest()}, its publisher gives {expected}: fetch it"
-                    " again"
-                )
+            archive = Path(scratch) / "archive.zip"
+            _download(url, archive, checksum or _published_checksum(url), report)
+            unpacked = Path(scratch) / "unpacked"
             shutil.unpack_archive(archive, unpacked)
             files = list(unpacked.glob(f"*/{file_name}"))
             if len(files) != 1:
@@ -87,18 +70,36 @@ def fetch(
     return target / file_name
 
 
+def _published_checksum(url: str) -> str:
+    """Return the MD5 checksum that the publisher gives beside an archive."""
+    content = b"".join(block for block, _ in _blocks(f"{url}.md5"))
+    found = re.search(r"\b[0-9a-f]{32}\b", content.decode("ascii", "replace").lower())
+    return found[0] if found else "nothing"
+
+
+def _download(url: str, archive: Path, checksum: str, report: Callable[[int, int], None]) -> None:
+    """Write the content of `url` to a file; raise InputError if it has another checksum."""
+    digest = hashlib.md5(usedforsecurity=False)
+    with archive.open("wb") as file:
+        for block, total in _blocks(url):
+            digest.update(block)
+            file.write(block)
+            report(file.tell(), total)
+    if digest.hexdigest() != checksum:
+        raise InputError(
+            f"{url} has MD5 {digest.hexdigest()}, its publisher gives {checksum}: fetch it again"
+        )
+
+
 def _blocks(url: str) -> Iterator[tuple[bytes, int]]:
-    """Yield blocks of the content of `url`, and with every block the total size in bytes, or 0 if
-    it is unknown.
-    """
+    """Yield blocks of the content of `url`, each with the total size in bytes, 0 if unknown."""
     import http.client  # importing these modules takes longer than running most commands
     import urllib.request
 
-    advice = (
-        "copy the archive here and unpack it, or make synthetic ratings with data/synthetic.py of"
-        " the repository"
+    problem = (
+        f"cannot download {url} (without a network, copy the archive here and unpack it, or make"
+        " synthetic ratings with data/synthetic.py of the repository)"
     )
-    problem = f"cannot download {url} (without a network, {advice})"
     with refusing(problem, OSError, http.client.HTTPException, ValueError):
         request = urllib.request.Request(url, headers={"User-Agent": "dsgmcmc"})
         with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:

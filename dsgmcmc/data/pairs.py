@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import find_column, locate, refuse_unnamed
+from dsgmcmc.data.columns import Heading, find_column, locate, refuse_unnamed
 from dsgmcmc.data.session import Session, is_integer, is_rounded
 from dsgmcmc.data.tables import SHOWN, TableFile, holds, open_table, scalar
 from dsgmcmc.errors import InputError
@@ -72,8 +72,11 @@ def load_pairs(db: Session, path: Path, given: Mapping[str, str]) -> PairsTable:
     if not file.header and not given and file.sample:
         refuse_unnamed(path, file.sample, rated=False)
     names = file.names if file.header else [*ROLES, *[""] * (file.width - 2)]
-    places = locate(
-        path, names, len(names), given, ROLES, "name them with --columns user=NAME,item=NAME"
+    positions = locate(
+        Heading(path, names, len(names)),
+        given,
+        ROLES,
+        advice="name them with --columns user=NAME,item=NAME",
     )
     names = [name or f"column{k}" for k, name in enumerate(names, 1)]
     if len({name.lower() for name in names}) < len(names):
@@ -85,7 +88,7 @@ def load_pairs(db: Session, path: Path, given: Mapping[str, str]) -> PairsTable:
     )
     if scalar(db, "SELECT count(*) FROM pairs") == 0:
         raise InputError(f"{path} has no pairs")
-    return PairsTable(file, places["user"], places["item"], names)
+    return PairsTable(file, positions["user"], positions["item"], names)
 
 
 def chunks(db: Session, table: PairsTable, integers: tuple[bool, bool]) -> Iterator[list[Array]]:

@@ -1,4 +1,4 @@
-"""DuckDB sessions, which keep to a memory limit and spill to disk; signals interrupt their queries."""
+"""DuckDB sessions that keep to a memory limit and spill to disk; signals interrupt their queries."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ _SPILL_PREFIX = ".dsgmcmc-prepare-"
 
 def parse_bytes(text: str) -> int:
     """Parse a size such as ``2GB``, ``512MiB`` or ``1000000000``, in bytes."""
+    if text.isdecimal():
+        return int(text)
     with refusing(f"{text!r} is no size (for example, 2GB or 512MB)", ValidationError):
-        return int(text) if text.isdecimal() else int(TypeAdapter(ByteSize).validate_python(text))
+        return int(TypeAdapter(ByteSize).validate_python(text))
 
 
 @contextlib.contextmanager
@@ -48,7 +50,9 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[Session]:
         Limit on the memory of the whole process, in bytes; default 60 % of the memory that it may
         use.
     """
-    memory = int(0.6 * memory_limit()) if memory is None else min(memory, 1 << 50)
+    if memory is None:
+        memory = int(0.6 * memory_limit())
+    memory = min(memory, 1 << 50)
     if memory < MIN_MEMORY:
         raise InputError(
             f"{memory / 1e6:.0f} MB of memory are not enough: --memory needs"
@@ -69,9 +73,9 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[Session]:
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
     except duckdb.OutOfMemoryException as error:
-        found = f"{memory / 1e6:.0f} MB of memory, or the free space in {parent}, are not enough"
         raise InputError(
-            f"{found}: raise --memory, or write to a larger disk ({system_reason(error)})"
+            f"{memory / 1e6:.0f} MB of memory, or the free space in {parent}, are not enough: raise"
+            f" --memory, or write to a larger disk ({system_reason(error)})"
         ) from error
     except duckdb.IOException as error:
         raise InputError(
@@ -93,9 +97,8 @@ def interruptible(connection: Session, work: Callable[[], T]) -> T:
     tasks, and a task may last minutes.
     """
     with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(
-            copy_context().run, work
-        )  # messages name settings as in the calling thread
+        # in the context of the calling thread, messages name settings as there
+        future = pool.submit(copy_context().run, work)
         try:
             while not future.done():
                 wait([future], 0.1)  # handlers of signals run between two waits
@@ -108,28 +111,25 @@ def interruptible(connection: Session, work: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def reading(name: str | Path) -> Iterator[None]:
-    """Context in which DuckDB reads a file: its errors become an InputError with one line, which
-    begins with `name`.
+    """Context in which DuckDB reads a file: an error becomes an InputError that begins with `name`.
 
     Errors in spilling, which `open_session` reports, and interruptions pass through unchanged.
     """
     try:
         yield
-    except (
-        duckdb.Error,
-        RuntimeError,
-    ) as error:  # DuckDB raises RuntimeError for column names that are not UTF-8
+    except (duckdb.Error, RuntimeError) as error:
+        # DuckDB raises RuntimeError for column names that are not UTF-8
         if _SPILL_PREFIX in str(error) or _interrupted(error):
             raise
         raise InputError(f"{name} cannot be read: {str(error).strip().splitlines()[0]}") from error
 
 
 def system_reason(error: duckdb.Error) -> str:
-    """Return the system error behind a DuckDB error, if known, otherwise the first line of the
-    error.
-    """
+    """Return the system error behind a DuckDB error if it is known, or else its first line."""
     number = re.search(r'"errno":"(\d+)"', str(error))
-    return os.strerror(int(number[1])) if number else str(error).splitlines()[0]
+    if number:
+        return os.strerror(int(number[1]))
+    return str(error).splitlines()[0]
 
 
 def _interrupted(error: Exception) -> bool:
@@ -162,15 +162,19 @@ def is_integer(text: str = "id") -> str:
 
 
 def is_rounded(text: str) -> str:
-    """Return SQL that is true if a text is a float of 2^53 or more, or has an exponent: it may be a
-    rounded integer.
+    """Return SQL that is true if a text may be a rounded integer.
+
+    It may if it is a float of 2^53 or more, or has an exponent.
     """
     exponent = r"[+-]?[0-9]+([.][0-9]+)?e[+][0-9]+|[+-]?[0-9]+[.][0-9]+e[0-9]+"
-    return (
-        f"((contains({text}, '+') OR contains({text}, '.')) AND "  # most names need no slow regular expression
-        f"(regexp_full_match(trim({text}), '{exponent}', 'i') OR (regexp_full_match(trim({text}), "
-        f"'[+-]?[0-9]{{16,}}[.][0-9]+') AND abs(try_cast({text} AS DOUBLE)) >= {2**53})))"
+    has_exponent = f"regexp_full_match(trim({text}), '{exponent}', 'i')"
+    is_large = (
+        f"regexp_full_match(trim({text}), '[+-]?[0-9]{{16,}}[.][0-9]+') AND"
+        f" abs(try_cast({text} AS DOUBLE)) >= {2**53}"
     )
+    # most names have neither sign nor point, and need no slow regular expression
+    may_match = f"contains({text}, '+') OR contains({text}, '.')"
+    return f"(({may_match}) AND ({has_exponent} OR ({is_large})))"
 
 
 def as_number(text: str) -> str:

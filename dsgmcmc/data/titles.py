@@ -1,14 +1,17 @@
-"""Reads titles of items from MovieLens files (movies.dat, u.item, movies.csv) or from any table of
-ids and names.
-"""
+"""Reads titles of items from MovieLens files or from any table of ids and names."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dsgmcmc.data.columns import find_column, simplified
 from dsgmcmc.errors import InputError, refusing
+
+if TYPE_CHECKING:
+    from dsgmcmc.data.tables import TableFile
 
 _TITLES = ("title", "name", "itemname", "movietitle", "label", "description")
 
@@ -24,47 +27,59 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
     """
     import duckdb  # slow to import
 
-    from dsgmcmc.data.tables import is_number, open_table
+    from dsgmcmc.data.tables import open_table
 
     with refusing(f"{matching!r} is not a regular expression", re.error):
         pattern = re.compile(matching or "", re.IGNORECASE)
     with duckdb.connect() as db:
         table = open_table(db, path, lambda fields: _find_id(fields) is not None, latin1=True)
-        id_column = _find_id(table.names)
-        title_column = next(
-            (k for k, name in enumerate(table.names) if simplified(name) in _TITLES), None
-        )
-        if not table.header:  # years precede titles in the file of the Netflix prize
-            columns = list(
-                zip(*table.sample[:10], strict=False)
-            )  # as many as the shortest line has
-            words = (k for k, texts in enumerate(columns) if k and not all(map(is_number, texts)))
-            id_column, title_column = 0, next(words, 1)
-        if id_column is None or title_column is None:
-            raise InputError(
-                f"{path} needs a column item and a column title; it has {', '.join(table.names)}"
-            )
+        id_column, title_column = _find_columns(table)
         fields = ", ".join(f"c{k}::VARCHAR" for k in range(table.width))
         table.create(db, f"CREATE TABLE titles AS SELECT {fields} FROM {{table}}")
         rows = db.execute("SELECT * FROM titles ORDER BY rowid").fetchall()
-    lines = (
-        (table.delimiter.join(text or "" for text in row), row[id_column], row[title_column])
-        for row in rows
+    titles = {}
+    for row in rows:
+        name = row[id_column]
+        line = table.delimiter.join(text or "" for text in row)
+        if name and pattern.search(line):
+            titles[name.strip()] = (row[title_column] or "").strip()
+    return titles
+
+
+def _find_columns(table: TableFile) -> tuple[int, int]:
+    """Return the positions of the columns of ids and titles; raise InputError without them."""
+    if not table.header:
+        return 0, _first_text(table.sample[:10])
+    id_column = _find_id(table.names)
+    for k, name in enumerate(table.names):
+        if simplified(name) in _TITLES and id_column is not None:
+            return id_column, k
+    raise InputError(
+        f"{table.path} needs a column item and a column title; it has {', '.join(table.names)}"
     )
-    return {
-        name.strip(): (title or "").strip()
-        for line, name, title in lines
-        if name and pattern.search(line)
-    }
+
+
+def _first_text(rows: Sequence[Sequence[str]]) -> int:
+    """Return the position of the first column of text after the first column, 1 without one.
+
+    Years precede titles in the file of the Netflix prize.
+    """
+    from dsgmcmc.data.tables import is_number
+
+    columns = list(zip(*rows, strict=False))  # as many as the shortest line has
+    for k, texts in enumerate(columns[1:], 1):
+        if not all(map(is_number, texts)):
+            return k
+    return 1
 
 
 def _find_id(header: list[str]) -> int | None:
-    """Return the position of the column of ids, by its name in the header; None if there is no such
-    column.
-    """
-    place = find_column(header, "item")
+    """Return the position of the column of ids, by its name in the header, or None."""
+    position = find_column(header, "item")
+    if position is not None:
+        return position
     names = [simplified(name) for name in header]
-    return names.index("id") if place is None and "id" in names else place
+    return names.index("id") if "id" in names else None
 
 
 def read_names(path: Path) -> list[str]:

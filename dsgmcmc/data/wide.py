@@ -1,5 +1,4 @@
-"""Reads matrices that are tables, with a row a user and a column an item, as one rating for each
-cell that is filled.
+"""Reads matrices that are tables, with a row a user and a column an item; filled cells are ratings.
 
 Rows are read a few at a time, so that memory depends neither on their number nor on their width.
 DuckDB's UNPIVOT would need a scan of the whole file for every few hundred columns to keep within
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.columns import find_column, locate
+from dsgmcmc.data.columns import Heading, find_column, locate
 from dsgmcmc.data.session import Session, memory_of
 from dsgmcmc.data.tables import SHOWN, TableFile, is_number, open_table
 from dsgmcmc.errors import InputError
@@ -26,11 +25,8 @@ from dsgmcmc.types import Array, Float64
 Reporter = Callable[[str], None]
 #: Texts that stand for a cell without a rating, in lower case.
 _EMPTY = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", ".")
-_NAMELESS = (
-    "",
-    "Unnamed: 0",
-    "__index_level_0__",
-)  # columns in which R and pandas write the names of rows
+#: Columns in which R and pandas write the names of rows.
+_NAMELESS = ("", "Unnamed: 0", "__index_level_0__")
 _SAMPLE = 100  # rows from which the first column is judged
 _FEW = 5  # rows or names whose order says little
 _CELLS = 250_000  # that are in memory at a time
@@ -38,47 +34,46 @@ _REMEMBERED = 100_000  # contents of cells whose numbers are remembered
 
 
 class _Numbers(dict[str | None, float]):
-    """The number in a cell, by its text: NaN if the cell is not rated, and infinity if the text is
-    no number.
-    """
+    """The number in a cell, by its text: NaN if it is not rated, infinity if it has no number."""
 
     def __init__(self, missing: Sequence[str]) -> None:
         self._empty = {None, *_EMPTY, *map(str.lower, missing)}
         self._codes = {float(code) for code in missing if is_number(code)}
 
     def __missing__(self, text: str | None) -> float:
-        number = np.inf
-        if text is None or text.strip().lower() in self._empty:
-            number = np.nan
-        elif is_number(text):
-            number = np.nan if float(text) in self._codes else float(text)
+        number = self._read(text)
         if len(self) < _REMEMBERED:  # texts recur in most files
             self[text] = number
         return number
 
-    def of(self, rows: Sequence[Sequence[str | None]], width: int) -> Float64:
+    def _read(self, text: str | None) -> float:
+        if text is None or text.strip().lower() in self._empty:
+            return np.nan
+        if not is_number(text):
+            return np.inf
+        number = float(text)
+        return np.nan if number in self._codes else number
+
+    def table(self, rows: Sequence[Sequence[str | None]], width: int) -> Float64:
         """Return the numbers in rows of a table as an array (n, width)."""
         numbers = map(self.__getitem__, chain.from_iterable(rows))
         return np.fromiter(numbers, np.float64, len(rows) * width).reshape(len(rows), width)
 
 
-def parse_missing(given: Any, matrix: bool) -> list[str]:
-    """Return the values that mean "not rated" as texts; `given` is text with commas, a number, a
-    sequence, or None.
+def parse_missing(missing: Any, matrix: bool) -> list[str]:
+    """Return the values that mean "not rated" as texts.
 
-    Raises InputError if a value is empty, or is no number and the ratings are no `matrix`.
+    `missing` is text with commas, a number, a sequence, or None. Raises InputError if a value is
+    empty, or is no number and the ratings are no `matrix`.
     """
-    values = (
-        []
-        if given is None
-        else given.split(",")
-        if isinstance(given, str)
-        else np.atleast_1d(given).tolist()
-    )
+    if missing is None:
+        return []
+    values = missing.split(",") if isinstance(missing, str) else np.atleast_1d(missing).tolist()
     texts = [str(value).strip() for value in values]
-    if not all(texts if matrix else map(is_number, texts)):
+    valid = all(texts) if matrix else all(map(is_number, texts))
+    if not valid:
         raise InputError(
-            f"{named('missing')} {given}: expected numbers with commas between them, such as 0,99"
+            f"{named('missing')} {missing}: expected numbers with commas between them, such as 0,99"
         )
     return texts
 
@@ -86,14 +81,14 @@ def parse_missing(given: Any, matrix: bool) -> list[str]:
 def inspect_wide(
     db: Session, path: Path, columns: Mapping[str, str], missing: Sequence[str]
 ) -> tuple[TableFile, dict[str, int]] | None:
-    """Return the table in a file, and the positions of its columns that are no items, by role:
-    "user" and "count".
+    """Return the table in a file, and the positions of its columns that are no items, by role.
 
-    The array in an .npz file of NumPy is a table of "user", "item" and "rating"; files that DuckDB
-    or SciPy read as a matrix give None. Names of rows are in the column that `columns` has for
-    "user"; or else in a column without a name, or with a usual name; or else in the first column,
-    unless it has numbers. The column "count" has the number of ratings of each row. Raises
-    InputError if the file is no table, or the first column may have names or ratings.
+    The role "user" has names of rows, and "count" the number of ratings of each row. The array in
+    an .npz file of NumPy is a table of "user", "item" and "rating"; files that DuckDB or SciPy read
+    as a matrix give None. Names of rows are in the column that `columns` has for "user"; or else in
+    a column without a name, or with a usual name; or else in the first column, unless it has
+    numbers. Raises InputError if the file is no table, or the first column may have names or
+    ratings.
     """
     table = open_table(db, path, lambda fields: _is_header(fields, missing))
     if table.kind == "matrix":
@@ -101,117 +96,125 @@ def inspect_wide(
         return None if dense is None else (dense, {"user": 0, "item": 1, "rating": 2})
     if table.kind == "lines" or table.delimiter == "::":
         raise InputError(f"{path} has a line for each rating: leave out {named('matrix')}")
-    names, searched = (
-        table.names if table.header else None,
-        table.width if table.kind == "parquet" else 1,
-    )
     if columns:
-        return table, locate(path, names, table.width, columns, ("user",), "")
-    known = names[:searched] if names else []
-    place = next(
-        (k for k, name in enumerate(known) if name in _NAMELESS), find_column(known, "user")
-    )
-    if place is not None:
-        return table, {"user": place}
+        names = table.names if table.header else None
+        return table, locate(Heading(path, names, table.width), columns, ("user",))
+    position = _find_names(table)
+    if position is not None:
+        return table, {"user": position}
+    return table, _judge_first(db, table, missing)
+
+
+def _find_names(table: TableFile) -> int | None:
+    """Return the position of the column with names of rows, by its own name; None without one."""
+    if not table.header:
+        return None
+    searched = table.names if table.kind == "parquet" else table.names[:1]
+    for k, name in enumerate(searched):
+        if name in _NAMELESS:
+            return k
+    return find_column(searched, "user")
+
+
+def _judge_first(db: Session, table: TableFile, missing: Sequence[str]) -> dict[str, int]:
+    """Return the role of the first column by its values; it has none if it is an item.
+
+    The first column of a Parquet file is the first one of text, if any has text.
+    """
     first = next((k for k, kind in enumerate(table.types) if kind == "VARCHAR"), 0)
     rows = list(islice(table.rows(db), _SAMPLE))
-    cells = np.roll(_Numbers(missing).of(rows, table.width), -first, axis=1)
+    cells = np.roll(_Numbers(missing).table(rows, table.width), -first, axis=1)
     if np.isinf(cells[:, 0]).any():
-        return table, {"user": first}
+        return {"user": first}
     if counts_cells(cells):
-        return table, {"count": first}
-    refuse_names(
-        cells,
-        f"{path}: {table.names[first]}",
-        f"{named('columns')} user={names[first] if names else 1}",
-    )
-    return table, {}
+        return {"count": first}
+    name = table.names[first] if table.header else 1
+    refuse_names(cells, f"{table.path}: {table.names[first]}", f"{named('columns')} user={name}")
+    return {}
 
 
 def counts_cells(cells: Float64) -> bool:
-    """Whether the first column of a matrix has the number of filled cells of each row, and not all
-    are equal.
+    """Whether the first column of a matrix has the number of filled cells of each row.
+
+    Equal numbers in all rows do not tell.
     """
-    return bool(
-        np.ptp(cells[:, 0]) and (cells[:, 0] == np.isfinite(cells[:, 1:]).sum(axis=1)).all()
-    )
+    first = cells[:, 0]
+    return bool(np.ptp(first) and (first == np.isfinite(cells[:, 1:]).sum(axis=1)).all())
 
 
 def refuse_names(cells: Float64, what: str, advice: str) -> None:
-    """Raise InputError if the first column of a matrix, given some of its rows with NaN for empty
-    cells, may be names.
+    """Raise InputError if the first column of a matrix may be names.
 
-    It may if all its values are different whole numbers, and those of no other column are.
+    It may if all its values are different whole numbers, and those of no other column are. `cells`
+    are some rows of the matrix, with NaN for empty cells; `what` names the column, and `advice`
+    tells how to say that it has names.
     """
+    if len(cells) < _FEW or not _may_be_names(cells[:, 0]):
+        return
+    if any(map(_may_be_names, cells[:, 1:].T)):
+        return
+    raise InputError(
+        f"{what} has a different whole number in every row, as no other column has: if they name"
+        f" the users, {advice}; if they are ratings, put another column first"
+    )
 
-    def may_be_names(column: Float64) -> bool:
-        whole = np.isfinite(column).all() and not np.any(column % 1)
-        return bool(whole and len(np.unique(column)) == len(column))
 
-    if (
-        len(cells) >= _FEW
-        and may_be_names(cells[:, 0])
-        and not any(map(may_be_names, cells[:, 1:].T))
-    ):
-        advice = f"if they name the users, {advice}; if they are ratings, put another column first"
-        raise InputError(
-            f"{what} has a different whole number in every row, as no other column has: {advice}"
-        )
+def _may_be_names(column: Float64) -> bool:
+    whole = np.isfinite(column).all() and not np.any(column % 1)
+    return bool(whole and len(np.unique(column)) == len(column))
 
 
 def _is_header(fields: list[str], missing: Sequence[str]) -> bool:
-    """Whether the first line of a file has names of items: texts, or numbers that ascend; decimals
-    are ratings.
+    """Whether the first line of a file has names of items.
+
+    They are texts, or numbers that ascend; decimals are ratings.
     """
     if find_column(fields[:1], "user") is not None:
         return True
-    cells = _Numbers(missing).of([fields[1:]], len(fields) - 1)[0]
+    cells = _Numbers(missing).table([fields[1:]], len(fields) - 1)[0]
     numbers = cells[np.isfinite(cells)]
+    if np.any(numbers % 1):
+        return False
     if np.isinf(cells).any():
-        return not np.any(numbers % 1)
+        return True
+    if len(numbers) < max(2, len(cells)):
+        return False
     steps = np.diff(numbers)
-    ascend = bool((steps == 1).all() if len(steps) < _FEW else (steps > 0).all())
-    return ascend and len(steps) > 0 and len(numbers) == len(cells) and not np.any(numbers % 1)
+    return bool((steps == 1).all() if len(steps) < _FEW else (steps > 0).all())
 
 
 def load_wide(
     db: Session,
     table: TableFile,
     roles: Mapping[str, int],
+    *,
     test: bool,
     missing: Sequence[str],
     report: Reporter,
 ) -> None:
-    """Append the filled cells of a table to the table ``raw``; parameters as for `inspect_wide` and
-    `load`.
+    """Append the filled cells of a table to the table ``raw``; `roles` as from `inspect_wide`.
 
     Rows without names have the numbers 1, 2, ..., and so have items without names. Raises
     InputError if cells have text or infinity, or names are missing. The error gives their number,
     and the first five with line and column.
     """
     others = [k for k in range(table.width) if k not in roles.values()]
-    items = np.array(
-        [table.names[k] if table.header else str(number) for number, k in enumerate(others, 1)],
-        object,
-    )
-    nameless_items, numbers = (
-        _nameless(items),
-        _Numbers([text for text in missing if not is_number(text)]),
-    )
-    rows, n_read, n_bad, shown = table.rows(db), 0, 0, ""
+    items = np.array(_item_names(table, others), object)
+    items_without_name = _nameless(items)
+    # numbers that mean "not rated" are counted when they are deleted
+    numbers = _Numbers([text for text in missing if not is_number(text)])
+    rows = table.rows(db)
+    n_read = 0
+    n_bad = 0
+    shown = ""
     while piece := list(islice(rows, max(1, _CELLS // table.width))):
-        cells = numbers.of(piece, table.width)[:, others]
-        names = [
-            row[roles["user"]] if "user" in roles else str(n_read + k)
-            for k, row in enumerate(piece, 1)
-        ]
-        users, filled = np.array(names, object), ~np.isnan(cells)
-        bad = np.isinf(cells) | (filled & (_nameless(users)[:, None] | nameless_items))
+        cells = numbers.table(piece, table.width)[:, others]
+        users = np.array(_user_names(piece, roles, n_read), object)
+        filled = ~np.isnan(cells)
+        bad = np.isinf(cells) | (filled & (_nameless(users)[:, None] | items_without_name))
         for k, j in np.argwhere(bad)[: max(0, SHOWN - n_bad)].tolist():
-            shown += (
-                f"\n  {table.where(n_read + k)}, item {items[j]}: {piece[k][others[j]]!r} (user"
-                f" {users[k]})"
-            )
+            where = table.where(n_read + k)
+            shown += f"\n  {where}, item {items[j]}: {piece[k][others[j]]!r} (user {users[k]})"
         n_bad += int(bad.sum())
         row, col = np.nonzero(filled)
         db.register("arrays", {"u": users[row], "i": items[col], "x": cells[row, col]})
@@ -219,9 +222,26 @@ def load_wide(
         n_read += len(piece)
         report(f"reading {table.path.name}: {n_read:,} rows")
     if n_bad:
-        advice = f"correct them, or give {named('missing')} VALUE,... if they mean not rated"
-        found = f"{n_bad:,} cell(s) have no number, or no name of a user or an item"
-        raise InputError(f"{table.path}: {found}; {advice}{shown}")
+        raise InputError(
+            f"{table.path}: {n_bad:,} cell(s) have no number, or no name of a user or an item;"
+            f" correct them, or give {named('missing')} VALUE,... if they mean not rated{shown}"
+        )
+
+
+def _item_names(table: TableFile, columns: Sequence[int]) -> list[str]:
+    """Return the names of the columns that are items: 1, 2, ... without a header."""
+    if table.header:
+        return [table.names[k] for k in columns]
+    return [str(number) for number in range(1, len(columns) + 1)]
+
+
+def _user_names(
+    rows: Sequence[Sequence[str | None]], roles: Mapping[str, int], n_before: int
+) -> list[str | None]:
+    """Return the names of rows: their numbers from 1, `n_before` of them read, without a column."""
+    if "user" in roles:
+        return [row[roles["user"]] for row in rows]
+    return [str(n_before + k) for k in range(1, len(rows) + 1)]
 
 
 def _nameless(names: Iterable[str | None]) -> Array:
@@ -230,43 +250,34 @@ def _nameless(names: Iterable[str | None]) -> Array:
 
 
 def _read_dense(db: Session, path: Path) -> TableFile | None:
-    """Return the cells that are not NaN of the array (I, J) in an .npz file of NumPy; None for
-    other files.
-    """
+    """Return the cells that are not NaN of the array (I, J) in an .npz file of NumPy, or None."""
     if path.suffix.lower() != ".npz":
         return None
     try:
         with np.load(path) as archive:
             size = sum(info.file_size for info in archive.zip.infolist())
-            array = (
-                archive[archive.files[0]]
-                if len(archive.files) == 1 and 4 * size < memory_of(db)
-                else np.zeros(0)
-            )
+            if len(archive.files) != 1 or 4 * size >= memory_of(db):
+                return None
+            array = archive[archive.files[0]]
     except (OSError, ValueError, EOFError, zipfile.BadZipFile):
         return None
     if array.ndim != 2 or array.dtype.kind not in "iufb":
         return None
     row, col = np.nonzero(~np.isnan(array))
-    return TableFile.of_arrays(
-        path, {"row": row, "col": col, "value": array[row, col].astype(np.float64)}
-    )
+    values = array[row, col].astype(np.float64)
+    return TableFile.of_arrays(path, {"row": row, "col": col, "value": values})
 
 
 def describe_wide(table: TableFile, roles: Mapping[str, int]) -> str:
     """Describe how a matrix was read, so that users can check it."""
     others = [name for k, name in enumerate(table.names) if k not in roles.values()]
-    users = (
-        f"named by {table.names[roles['user']] or 'the first column'}"
-        if "user" in roles
-        else "numbered"
-    )
-    items = (
-        f"named {others[0]}, {others[1]}, ..." if table.header and len(others) > 1 else "numbered"
-    )
-    counted = (
-        f"; {table.names[roles['count']]} counts the ratings of a row: left out"
-        if "count" in roles
-        else ""
-    )
-    return f"a row a user ({users}), {len(others):,} columns the items ({items}){counted}"
+    users = "numbered"
+    if "user" in roles:
+        users = f"named by {table.names[roles['user']] or 'the first column'}"
+    items = "numbered"
+    if table.header and len(others) > 1:
+        items = f"named {others[0]}, {others[1]}, ..."
+    text = f"a row a user ({users}), {len(others):,} columns the items ({items})"
+    if "count" in roles:
+        text += f"; {table.names[roles['count']]} counts the ratings of a row: left out"
+    return text

@@ -12,7 +12,7 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 
 import numpy as np
 
-from dsgmcmc.data.arrays import Table, as_given, list_names, read_pairs
+from dsgmcmc.data.arrays import Table, frame_like, list_names, read_pairs
 from dsgmcmc.errors import InputError, not_fitted, retry_if_gone
 from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.draws import ENTITIES
@@ -439,7 +439,7 @@ class FittedModel:
             if blocks
             else {}
         )
-        return as_given(users, table)
+        return frame_like(users, table)
 
     @renewing
     def similar(self, name: Any, n: int = 10, *, kind: Literal["user", "item"] = "item") -> Table:

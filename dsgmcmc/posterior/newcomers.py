@@ -90,7 +90,7 @@ class NewRatings(NamedTuple):
         `form` are the arguments `columns`, `matrix` and `missing` of `BPMF`. Raises InputError if
         both are missing, or if one is invalid.
         """
-        from dsgmcmc.data.arrays import read_ratings
+        from dsgmcmc.data.arrays import InputForm, read_ratings
 
         if X is None and features is None:
             raise InputError("nothing to fold in: give ratings, features, or both")
@@ -98,7 +98,7 @@ class NewRatings(NamedTuple):
         if X is None:
             no_names = np.zeros(0, object)
             return cls(kind, no_names, no_names, np.zeros(0), described)
-        given = read_ratings(X, y, False, *form)
+        given = read_ratings(X, y, InputForm(*form))
         run.vocabulary(kind)  # checks the kind
         values = given.get("rating", np.ones(len(given[kind])))
         if bad := find_bad_scale(values.min(), values.max()):

@@ -13,7 +13,7 @@ import scipy.sparse
 
 from dsgmcmc.data.descriptions import Description, read_description
 from dsgmcmc.data.pairs import load_pairs
-from dsgmcmc.data.prepare import inspect, load
+from dsgmcmc.data.read import load, open_ratings
 from dsgmcmc.data.session import MIN_MEMORY, open_session
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
@@ -22,7 +22,9 @@ Read = Callable[[duckdb.DuckDBPyConnection, Path], object]
 
 
 READERS: dict[str, Read] = {
-    "ratings": lambda db, path: load(db, *inspect(db, path, {}, False), False, False),
+    "ratings": lambda db, path: load(
+        db, open_ratings(db, path, columns={}, timed=False), timed=False
+    ),
     "features": lambda db, path: read_description(db, "user", Description(path)),
     "pairs": lambda db, path: load_pairs(db, path, {}),
     "titles": lambda db, path: read_titles(path),

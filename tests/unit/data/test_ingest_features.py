@@ -257,7 +257,7 @@ def test_features_from_python(tmp_path):
         prepare(tmp_path, lines(header=True), described=described)
         assert set(features_of(tmp_path / "out.h5")[3]) == expected
     with pytest.raises(InputError, match="leave out y and features"):
-        ratings_source(str(tmp_path / "out.h5"), None, False, None, has_features=True)
+        ratings_source(str(tmp_path / "out.h5"), has_features=True)
 
 
 def test_the_encoding_is_kept_and_checked(tmp_path):

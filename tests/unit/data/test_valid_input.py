@@ -239,7 +239,7 @@ def test_times_in_small_units_are_recognised(tmp_path, unit, name):
     paths = [tmp_path / f"{k}.csv" for k in range(4)]
     for part, path in zip((small[::3], dated[1::3], frame[2::3], frame), paths, strict=True):
         part.to_csv(path, index=False)
-    sources = paths[3:], paths[:3], [ratings_source(small, None, True, None, False)]
+    sources = paths[3:], paths[:3], [ratings_source(small, timed=True)]
     prepared = partial(prepare_ratings, out=tmp_path / "o.h5", timestamps=True, force=True)
     expected, mixed, array = map(prepared, sources)
     assert mixed.content_sha256 == array.content_sha256 == expected.content_sha256

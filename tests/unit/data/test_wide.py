@@ -13,7 +13,7 @@ from ingest_cases import case, everything, prepare, read_back
 from support import typed
 
 from dsgmcmc.bpmf import BPMF
-from dsgmcmc.data.arrays import read_ratings
+from dsgmcmc.data.arrays import InputForm, read_ratings
 from dsgmcmc.errors import AgreedError, InputError
 
 RNG = np.random.default_rng(6)
@@ -201,7 +201,7 @@ GIVEN = {
 def test_in_memory(name):
     """Arrays and data frames that can be nothing else are matrices, and others if `matrix` says so."""
     X, options, expected = GIVEN[name]
-    found = read_ratings(X, **options)
+    found = read_ratings(X, form=InputForm(**options))
     triples = zip(*(found[role].tolist() for role in ("user", "item", "rating")), strict=True)
     assert {(user, item): np.float32(x) for user, item, x in triples} == expected
 

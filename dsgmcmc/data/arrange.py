@@ -1,0 +1,328 @@
+"""Turns the DuckDB table ``raw`` of ratings into slabs of a ratings file.
+
+Users and items get numbers, repeated ratings are merged, test ratings are split off, and ratings
+are sorted by row and column. All randomness comes from MD5 hashes of the seed and the original
+names, so the result depends neither on the order of the lines nor on versions of libraries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from dsgmcmc.data.columns import clicks_advice, find_doubts
+from dsgmcmc.data.descriptions import DescriptionTable
+from dsgmcmc.data.precision import find_bad_scale, find_coarseness
+from dsgmcmc.data.ratings_format import (
+    AGES,
+    MAX_ID_BYTES,
+    MAX_SIDE,
+    SIDES,
+    SPLITS,
+    Side,
+    Times,
+    row_slabs,
+)
+from dsgmcmc.data.ratings_writer import Slab
+from dsgmcmc.data.session import Session, is_integer
+from dsgmcmc.data.tables import SHOWN, scalar
+from dsgmcmc.errors import InputError
+from dsgmcmc.settings import named
+from dsgmcmc.types import Array, Int64
+
+_SLAB = 1_000_000  # ratings in NumPy arrays at a time
+_NAME_BYTES = 1 << 26  # bytes of names in NumPy arrays at a time
+
+#: SQL of the value and the time of a merged rating, by --duplicates; ``moment`` orders ratings by
+#: time, then by input line.
+_MERGED = {
+    "first": ("arg_min(value, moment)", "min(time)"),
+    "last": ("arg_max(value, moment)", "max(time)"),
+    "mean": ("avg(value ORDER BY value)::FLOAT", "max(time)"),
+}
+_MOMENT = "{'time': coalesce(time, '-infinity'::DOUBLE), 'line': raw.rowid}"
+
+# place: rank by time within a row, with ties in order of column (or within a column, with ties in
+# order of row); page: rank of a rating's second among the distinct seconds; both are ranks among
+# training and test ratings together
+_PLACE = "(row_number() OVER (PARTITION BY {0} ORDER BY time, {1}) - 1)::INTEGER"
+_PAGE = "(dense_rank() OVER (PARTITION BY {0} ORDER BY floor(time)) - 1)::INTEGER"
+_TIMES = {
+    "rows_place": _PLACE.format("row", "col"),
+    "rows_page": _PAGE.format("row"),
+    "cols_place": _PLACE.format("col", "row"),
+    "cols_page": _PAGE.format("col"),
+}
+
+
+def _hash(*fields: str) -> str:
+    """Return SQL for the first 64 bits of the MD5 hash of text fields."""
+    joined = ", chr(31), ".join(fields)
+    return f"('0x' || left(md5(concat({joined})), 16))::UBIGINT"
+
+
+# ---------------------------------------------------------------------------------------- numbering
+
+
+class Entities(NamedTuple):
+    """Numbers of users and items, which the tables ``users`` and ``items`` (id, k) name.
+
+    The longer side becomes the rows of the ratings file.
+    """
+
+    user: int
+    item: int
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The numbers by "user" and "item"."""
+        return self._asdict()
+
+    @property
+    def transposed(self) -> bool:
+        """Whether the rows are items."""
+        return self.item > self.user
+
+    @property
+    def sides(self) -> dict[Side, str]:
+        """Entity of every side: "user" or "item"."""
+        if self.transposed:
+            return {"rows": "item", "cols": "user"}
+        return {"rows": "user", "cols": "item"}
+
+
+def number_entities(db: Session, seed: int, described: Mapping[str, DescriptionTable]) -> Entities:
+    """Make the tables ``users`` and ``items`` (id, k), k from 0 in a seeded random order.
+
+    Users and items that `described` has, by "user" and "item", are included even without ratings.
+    Raises InputError if there is only one user or item, or there are too many.
+    """
+    return Entities(
+        user=_number_entity(db, seed, "user", described.get("user")),
+        item=_number_entity(db, seed, "item", described.get("item")),
+    )
+
+
+def _number_entity(db: Session, seed: int, entity: str, described: DescriptionTable | None) -> int:
+    """Make the table of users or items; return its length."""
+    ids = f"SELECT DISTINCT {entity}_id AS id FROM raw"
+    if described is not None:
+        ids += f" UNION SELECT id FROM {described.name}"
+    order = _hash(f"'{seed}'", f"'{entity}'", "id")
+    db.execute(
+        f"CREATE TABLE {entity}s AS SELECT id, (row_number() OVER (ORDER BY {order}, id) -"
+        f" 1)::BIGINT AS k FROM ({ids})"
+    )
+    n, longest = db.execute(f"SELECT count(*), max(strlen(id)) FROM {entity}s").fetchall()[0]
+    if not 2 <= n <= MAX_SIDE:
+        raise InputError(f"{n} {entity}(s): a matrix needs at least two, and at most {MAX_SIDE}")
+    if longest > MAX_ID_BYTES:
+        raise InputError(
+            f"the {entity} column has a name of {longest} bytes: at most {MAX_ID_BYTES} are allowed"
+        )
+    return int(n)
+
+
+def refuse_scale(db: Session) -> None:
+    """Raise InputError if ratings have no scale that a model can learn.
+
+    They have none if all are equal and not 1, or if their scale is outside the range of float32,
+    or too fine for it.
+    """
+    low, high = db.execute("SELECT min(rating), max(rating) FROM raw").fetchall()[0]
+    if low == high != 1:  # clicks are ratings that all equal 1
+        raise InputError(
+            f"all ratings are {low:.15g}: there is nothing to learn from them; {clicks_advice()}"
+        )
+    fault = find_bad_scale(low, high) or find_coarseness("ratings", low, high)
+    if fault:
+        raise InputError("; ".join([fault, *find_doubts({}, n=0, first=[], low=low, high=high)]))
+
+
+# ------------------------------------------------------------------------------------------ merging
+
+
+def merge_ratings(db: Session, seed: int, duplicates: str, sides: Mapping[Side, str]) -> int:
+    """Turn ``raw`` into the table ``cells`` (row, col, value, time, key, test).
+
+    ``key`` is the seeded hash of the names of the user and the item. Ratings of the same user and
+    item are merged as `duplicates` says. Returns the number of ratings that merging removes. Raises
+    InputError if a pair is both in the training and in the test ratings, or if a pair is repeated
+    and `duplicates` is "error".
+    """
+    rows = sides["rows"]
+    cols = sides["cols"]
+    key = _hash(f"'{seed}'", "'pair'", "raw.user_id", "raw.item_id")
+    numbered = (
+        f"SELECT r.k::INTEGER AS row, c.k::INTEGER AS col, rating::FLOAT AS value, time, {key} AS"
+        f" key, test, {_MOMENT} AS moment FROM raw JOIN {rows}s r ON r.id = raw.{rows}_id JOIN"
+        f" {cols}s c ON c.id = raw.{cols}_id"
+    )
+    before = scalar(db, f"CREATE TABLE cells AS SELECT * EXCLUDE (moment) FROM ({numbered})")
+    repeated = "SELECT key FROM cells GROUP BY key HAVING count(*) > 1"
+    if not scalar(db, f"SELECT count(*) FROM ({repeated})"):
+        return 0
+    _refuse_pairs(
+        db,
+        sides,
+        condition="bool_or(test) AND NOT bool_and(test)",
+        fault="in both the training and the test files",
+    )
+    if duplicates == "error":
+        advice = f"{named('duplicates')} first, last or mean"
+        _refuse_pairs(
+            db,
+            sides,
+            condition="count(*) > 1",
+            fault=f"rated more than once (to merge them: {advice})",
+        )
+    value, time = _MERGED[duplicates]
+    after = scalar(
+        db,
+        f"CREATE OR REPLACE TABLE cells AS SELECT row, col, {value} AS value, {time} AS time,"
+        f" any_value(key) AS key, test FROM ({numbered}) GROUP BY row, col, test",
+    )
+    return int(before - after)
+
+
+def _refuse_pairs(db: Session, sides: Mapping[Side, str], *, condition: str, fault: str) -> None:
+    """Raise InputError, with the first pairs, if pairs in ``cells`` meet a condition."""
+    pairs = db.execute(
+        "SELECT users.id, items.id, ratings, count(*) OVER () FROM (SELECT row, col, list(value"
+        f" ORDER BY test, value)[:{SHOWN}] AS ratings FROM cells GROUP BY row, col HAVING"
+        f" {condition}) JOIN {sides['rows']}s ON {sides['rows']}s.k = row JOIN {sides['cols']}s ON"
+        f" {sides['cols']}s.k = col ORDER BY ALL LIMIT {SHOWN}"
+    ).fetchall()
+    if not pairs:
+        return
+    message = f"{pairs[0][-1]} pair(s) of a user and an item are {fault}:"
+    for user, item, values, _ in pairs:
+        shown = ", ".join(f"{value:g}" for value in values)
+        message += f"\n  user {user}, item {item}: rated {shown}"
+    raise InputError(message)
+
+
+# ---------------------------------------------------------------------------- splitting and sorting
+
+
+def held_out(db: Session, fraction: float, temporal: bool) -> str:
+    """Return SQL that is true for exactly round(fraction * N) of the N ratings in ``cells``.
+
+    In a random split, these have the smallest hashes; in a temporal split, they are the latest
+    ratings, with ties broken by hash.
+    """
+    total = scalar(db, "SELECT count(*) FROM cells")
+    n_test = int(fraction * total + 0.5)
+    if n_test == 0:
+        return "false"
+    if n_test >= total:
+        raise InputError(
+            f"{named('test_fraction')} {fraction} of {total} ratings leaves no training ratings"
+        )
+    order = "time DESC, key" if temporal else "key"
+    time, key = db.execute(
+        f"SELECT time, key FROM cells ORDER BY {order} LIMIT 1 OFFSET {n_test - 1}"
+    ).fetchall()[0]
+    if temporal:
+        return f"(time > {time!r}::DOUBLE OR (time = {time!r}::DOUBLE AND key <= {key}::UBIGINT))"
+    return f"key <= {key}::UBIGINT"
+
+
+class SortedRatings(NamedTuple):
+    """The table ``sorted`` (row, col, value, test), ordered by row and column.
+
+    Attributes
+    ----------
+    indptr : (I+1,) int64
+        Position in ``sorted`` at which each row's ratings, training and test together, begin; the
+        last element is their total number.
+    n_test : int
+        Number of test ratings.
+    """
+
+    indptr: Int64
+    n_test: int
+
+    @property
+    def n(self) -> int:
+        """Number of ratings, training and test together."""
+        return int(self.indptr[-1])
+
+
+def sort_ratings(
+    db: Session, test_condition: str, n_rows: int, *, timestamps: bool, temporal: bool
+) -> SortedRatings:
+    """Make the table ``sorted`` from ``cells``, for a matrix of `n_rows` rows.
+
+    `test_condition` is SQL that is true for test ratings. With `timestamps` the table also has the
+    places and pages of ratings (`dsgmcmc.data.ratings_format.Times`); with a `temporal` split, it also has
+    their ages (`dsgmcmc.data.inner`).
+    """
+    columns = f"row, col, value, {test_condition} AS test"
+    if timestamps:
+        columns += "".join(f", {formula} AS {name}" for name, formula in _TIMES.items())
+    if temporal:
+        columns += (
+            f", (ntile({AGES}) OVER (PARTITION BY {test_condition} ORDER BY time DESC, key) -"
+            " 1)::UTINYINT AS age"
+        )
+    db.execute(f"CREATE TABLE sorted AS SELECT {columns} FROM cells ORDER BY row, col")
+    db.execute("DROP TABLE cells")
+    counts = db.execute("SELECT row, count(*) AS n FROM sorted GROUP BY row").fetchnumpy()
+    indptr = np.zeros(n_rows + 1, dtype=np.int64)
+    indptr[1 + counts["row"]] = counts["n"]
+    np.cumsum(indptr, out=indptr)
+    return SortedRatings(indptr, int(scalar(db, "SELECT count(*) FROM sorted WHERE test")))
+
+
+# ---------------------------------------------------------------------------------------- reading out
+
+
+def slabs(db: Session, indptr: Int64) -> Iterator[Slab]:
+    """Yield the ratings in the table ``sorted``, slab by slab."""
+    for start, stop in row_slabs(indptr, _SLAB):
+        cells = db.execute(
+            f"SELECT * FROM sorted WHERE row >= {start} AND row < {stop} ORDER BY row, col"
+        ).fetchnumpy()
+        for part in SPLITS:
+            mask = cells["test"] if part == "test" else ~cells["test"]
+            counts = np.bincount(cells["row"][mask] - start, minlength=stop - start)
+            times = None
+            if "rows_place" in cells:
+                times = {
+                    side: Times(*(cells[f"{side}_{name}"][mask] for name in Times._fields))
+                    for side in SIDES
+                }
+            ages = None
+            if part == "train" and "age" in cells:
+                ages = cells["age"][mask]
+            yield Slab(
+                part,
+                indptr=np.append(0, np.cumsum(counts)),
+                indices=cells["col"][mask],
+                values=cells["value"][mask],
+                times=times,
+                ages=ages,
+            )
+
+
+def names(db: Session, entity: str) -> Iterator[Array]:
+    """Yield arrays of the names of users or items, in the order of their numbers.
+
+    They are int64 if all are integers in canonical form, else UTF-8 padded to the longest name.
+    """
+    query = f"SELECT count(*), bool_and({is_integer()}), max(strlen(id)) FROM {entity}s"
+    n, integers, longest = db.execute(query).fetchall()[0]
+    sql_type = "BIGINT" if integers else "VARCHAR"
+    step = max(1, _NAME_BYTES // (longest + 64))
+    for start in range(0, n, step):
+        piece = db.execute(
+            f"SELECT id::{sql_type} AS id FROM {entity}s WHERE k >= {start} AND k < {start + step}"
+            " ORDER BY k"
+        ).fetchnumpy()["id"]
+        if integers:
+            yield piece
+        else:
+            yield np.array([name.encode() for name in piece], dtype=f"S{longest}")

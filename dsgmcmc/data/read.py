@@ -1,0 +1,269 @@
+"""Reads tables of ratings into the DuckDB table ``raw`` (user_id, item_id, rating, time, test).
+
+`open_ratings` detects the format of a table and the roles of its columns, and `load` appends its
+rows. A table has a row for each rating, or is a matrix (`dsgmcmc.data.wide`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dsgmcmc.data.codes import Codes, find_codes
+from dsgmcmc.data.columns import Heading, assign_columns, names_recur
+from dsgmcmc.data.session import Session, as_number, is_rounded
+from dsgmcmc.data.tables import (
+    SHOWN,
+    TableFile,
+    is_number,
+    open_table,
+    scalar,
+    trim_names,
+)
+from dsgmcmc.data.wide import describe_wide, inspect_wide, load_wide
+from dsgmcmc.errors import InputError
+from dsgmcmc.settings import named
+
+_TYPICAL = 100_000  # times that show the unit of all times of a file
+#: Times above a bound are in a unit, of which a second has so many: bound, number, name.
+_UNITS = (
+    (1e17, 1e9, "nanoseconds"),
+    (1e14, 1e6, "microseconds"),
+    (1e11, 1e3, "milliseconds"),
+)
+#: Parts of the range of ratings. Values in one part count as one in the search for codes.
+_BINS = 1 << 20
+
+
+class RatingsTable(NamedTuple):
+    """A table of ratings whose columns have roles; its rows have not been read.
+
+    Attributes
+    ----------
+    file : TableFile
+    columns : dict of str to int
+        Positions of columns by role: "user", "item", "rating" and "timestamp", of which the last
+        two may be missing. Without "rating", all ratings are 1. A matrix has other roles
+        (`inspect_wide`), and no "item".
+    test : bool
+        Whether the ratings are test ratings.
+    """
+
+    file: TableFile
+    columns: dict[str, int]
+    test: bool = False
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a row has all ratings of a user."""
+        return "item" not in self.columns
+
+    def describe(self, timed: bool) -> str:
+        """Describe the roles of the columns, so that users can check them."""
+        if self.is_wide:
+            return describe_wide(self.file, self.columns)
+        if self.file.kind == "matrix":
+            return "user row, item column"
+        roles = [role for role in self.columns if timed or role != "timestamp"]
+        text = ", ".join(f"{role} {self.file.names[self.columns[role]]}" for role in roles)
+        if "rating" not in self.columns:
+            text += ", no rating column: treated as clicks"
+        return text
+
+
+# ------------------------------------------------------------------------------------------ columns
+
+
+def open_ratings(
+    db: Session,
+    source: Path | TableFile,
+    *,
+    columns: Mapping[str, str],
+    timed: bool,
+    missing: Sequence[str] | None = None,
+    test: bool = False,
+) -> RatingsTable:
+    """Return the table in a file, and the positions of its columns by role.
+
+    Raises InputError if the file is empty, is not a table, or lacks a required column.
+
+    Parameters
+    ----------
+    columns : dict of str to str
+        Columns that the user names, from `parse_columns`.
+    timed : bool
+        Whether a column of times is required.
+    missing : sequence of str, optional
+        Codes for "not rated" in a matrix; if they are given, the file is a matrix.
+    """
+    if isinstance(source, TableFile):
+        file = source
+    else:
+        if missing is not None:
+            wide = inspect_wide(db, source, columns, missing)
+            if wide is not None:
+                return RatingsTable(*wide, test)
+        file = _open_long(db, source, columns)
+        if file.kind == "matrix" and (columns or timed):
+            raise InputError(
+                f"{source} is a matrix: leave out {named('columns')}, --timestamps and --split"
+            )
+    names = file.names if file.header else None
+    heading = Heading(file.path, names, file.width, file.sample)
+    positions = assign_columns(heading, columns, timed=timed)
+    return RatingsTable(file, positions, test)
+
+
+def _open_long(db: Session, path: Path, columns: Mapping[str, str]) -> TableFile:
+    """Open a file with a row for each rating; a first line whose fields recur below is no header."""
+    file = open_table(db, path, lambda fields: not any(map(is_number, fields)))
+    names_columns = bool(set(columns.values()) & set(file.names))
+    if file.header and not names_columns and names_recur(file.names, file.sample):
+        return open_table(db, path, lambda fields: False)
+    return file
+
+
+# --------------------------------------------------------------------------------------------- rows
+
+
+def load(
+    db: Session,
+    table: RatingsTable,
+    *,
+    timed: bool,
+    missing: Sequence[str] = (),
+    report: Callable[[str], None] = lambda stage: None,
+) -> str:
+    """Append the ratings of a table to ``raw``, in its order; times are in seconds, or NULL.
+
+    Returns the note of `_scale_times`. Raises InputError if the file cannot be read, has no
+    ratings, or has rows with missing, non-numeric, infinite or NaN values (including times, if
+    `timed`). The error gives the number of bad rows and the first five. `missing` are texts that
+    mean "not rated" in a matrix.
+    """
+    db.execute(
+        "CREATE TABLE IF NOT EXISTS raw (user_id TEXT, item_id TEXT, rating DOUBLE, time DOUBLE,"
+        " test BOOLEAN)"
+    )
+    first = scalar(db, "SELECT count(*) FROM raw")
+    if table.is_wide:
+        load_wide(db, table.file, table.columns, test=table.test, missing=missing, report=report)
+    else:
+        _load_long(db, table)
+        _refuse_bad_rows(db, table.file, timed, first)
+    if scalar(db, "SELECT count(*) FROM raw") == first:
+        raise InputError(f"{table.file.path} has no ratings")
+    for column in ("user_id", "item_id"):
+        trim_names(db, "raw", column, first)
+    return _scale_times(db, table.file, first)
+
+
+def _load_long(db: Session, table: RatingsTable) -> None:
+    """Append the ratings of a table with a row for each rating."""
+    file = table.file
+    users = file.name(table.columns["user"])
+    items = file.name(table.columns["item"])
+    query = (
+        f"INSERT INTO raw SELECT {users}, {items}, {_rating_sql(table)}, {_time_sql(table)},"
+        f" {table.test} FROM {{table}}"
+    )
+    file.create(db, query, table.columns.get("rating") if file.kind == "text" else None)
+
+
+def _rating_sql(table: RatingsTable) -> str:
+    """Return SQL of the ratings in a table, or NULL for text that is no number."""
+    if "rating" not in table.columns:
+        return "1"
+    k = table.columns["rating"]
+    is_text = table.file.kind == "json" or "VARCHAR" in table.file.types[k : k + 1]
+    if not is_text:
+        return f"try_cast(c{k} AS DOUBLE)"
+    text = f"c{k}::VARCHAR"
+    return f"CASE lower({text}) WHEN 'true' THEN 1 WHEN 'false' THEN 0 ELSE {as_number(text)} END"
+
+
+def _time_sql(table: RatingsTable) -> str:
+    """Return SQL of the times in a table, in the unit of the table or in seconds, or NULL."""
+    if "timestamp" not in table.columns:
+        return "NULL"
+    text = f"c{table.columns['timestamp']}::VARCHAR"
+    return f"coalesce({as_number(text)}, epoch(try_cast({text} AS TIMESTAMPTZ)))"
+
+
+def _refuse_bad_rows(db: Session, file: TableFile, timed: bool, first: int) -> None:
+    """Raise InputError if a file has invalid values; its rows in ``raw`` begin at row `first`."""
+    blank = "{0} IS NULL OR ({0} < '!' AND trim({0}) = '')"  # to trim all names would take longer
+    faults = {
+        "the user is missing": blank.format("user_id"),
+        "the item is missing": blank.format("item_id"),
+        "the rating is missing or not a number": "rating IS NULL",
+        "the rating is not finite": "NOT isfinite(rating)",
+        # a stored name would end at its first NUL byte
+        "a name is a float that may be rounded: write integers": (
+            f"{is_rounded('user_id')} OR {is_rounded('item_id')}"
+        ),
+        "a name contains a NUL byte": "contains(user_id, chr(0)) OR contains(item_id, chr(0))",
+    }
+    if timed:
+        faults["the timestamp is missing or not a time"] = "time IS NULL OR NOT isfinite(time)"
+    cases = " ".join(f"WHEN {condition} THEN '{fault}'" for fault, condition in faults.items())
+    rows = db.execute(
+        f"SELECT rowid - {first}, CASE {cases} END AS fault, user_id, item_id, rating, count(*)"
+        f" OVER () FROM raw WHERE rowid >= {first} AND fault IS NOT NULL ORDER BY rowid LIMIT"
+        f" {SHOWN}"
+    ).fetchall()
+    if not rows:
+        return
+    number = rows[0][-1]
+    subject = "1 row has" if number == 1 else f"{number} rows have"
+    message = (
+        f"{file.path}: {subject} missing, non-numeric, rounded, infinite or NaN values; correct or"
+        " remove them"
+    )
+    for row, fault, user, item, rating, _ in rows:
+        message += f"\n  {file.where(row)}: {fault} (user {user}, item {item}, rating {rating})"
+    raise InputError(message)
+
+
+def _scale_times(db: Session, file: TableFile, first: int) -> str:
+    """Convert a file's times to seconds if their size shows a smaller unit.
+
+    Returns a note that says so, or an empty text. Times before the year 5138 are below 10^11
+    seconds. The median decides, so that a few strange times do not.
+    """
+    step = 1 + (scalar(db, "SELECT count(*) FROM raw") - first) // _TYPICAL
+    median = scalar(
+        db,
+        "SELECT approx_quantile(abs(time), 0.5) FROM raw WHERE"
+        f" rowid >= {first} AND rowid % {step} = 0 AND isfinite(time) AND time != 0",
+    )
+    for bound, size, unit in _UNITS:
+        if median is not None and median > bound:
+            db.execute(f"UPDATE raw SET time = time / {size} WHERE rowid >= {first}")
+            return f"the times of {file.path.name} are taken for {unit}, by their size"
+    return ""
+
+
+# ------------------------------------------------------------------------------------------- values
+
+
+def leave_out(db: Session, missing: Sequence[str]) -> int:
+    """Delete the ratings that mean "not rated", compared in float32; return their number."""
+    numbers = [f"{float(text)!r}::FLOAT" for text in missing if is_number(text)]
+    if not numbers:
+        return 0
+    deleted = scalar(db, f"DELETE FROM raw WHERE rating::FLOAT IN ({', '.join(numbers)})")
+    if not scalar(db, "SELECT count(*) FROM raw WHERE NOT test"):
+        raise InputError(f"{named('missing')}={','.join(missing)} leaves no training ratings")
+    return int(deleted)
+
+
+def find_codes_in_raw(db: Session) -> Codes:
+    """Return the values in ``raw`` that probably mean "not rated"."""
+    low, high = db.execute("SELECT min(rating), max(rating) FROM raw").fetchall()[0]
+    width = high - low if high > low else 1
+    part = f"floor((rating - {low!r}) / {width!r} * {_BINS})"
+    query = f"SELECT min(rating) AS value, count(*) AS n FROM raw GROUP BY {part} ORDER BY value"
+    bins = db.execute(query).fetchnumpy()
+    return find_codes(bins["value"], bins["n"])
