@@ -252,7 +252,7 @@ def applied(
 ) -> dict[str, Any]:
     """Apply a formula to one block of rows; its totals."""
     priors = None if prior is None else lambda: [RowPrior(*prior())]
-    return formula.of_one(formula.apply(Batch([arrays]), given, prior=priors, **more))
+    return formula.for_one_block(formula.apply(Batch([arrays]), given, prior=priors, **more))
 
 
 def normals_of(n: int, **key: int) -> np.ndarray:

@@ -178,7 +178,7 @@ class Scalable(Metropolis[SMHConfig, Regression]):
         target.begin(first)
         added = np.zeros((len(self.counts), 3))
         key = target.stream.key(Purpose.METROPOLIS, Factor.W, 0)
-        kernel.iterate(target.block["theta"], self.energies, added, key, count)
+        kernel.iterate(target.block["theta"], self.energies, added, key=key, count=count)
         self.counts += np.column_stack([added, np.full(len(added), count)])
         target.begin(first + count - 1)
 

@@ -65,17 +65,15 @@ def kernel(signature: str, fastmath: set[str] = FAST) -> Callable[[Callable[...,
 
 @intrinsic
 def wide_vectors(typing_context: Any) -> Any:
-    """Make the vectors of a kernel 512 bits wide if the processor supports it; the compiler's
-    default is 256 bits.
+    """Make the vectors of a kernel 512 bits wide if the processor supports it.
 
-    Sums may be reordered (`FAST`), so the last bits of results depend on the width.
+    The compiler's default is 256 bits. Sums may be reordered (`FAST`), so the last bits of results
+    depend on the width.
     """
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        attributes = builder.function.attributes
-        set.add(
-            attributes, '"prefer-vector-width"="512"'
-        )  # `attributes.add` accepts no attribute with a value
+        # `attributes.add` accepts no attribute with a value
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
         return context.get_dummy_value()
 
     return types.none(), lower
@@ -86,7 +84,9 @@ def vector_width() -> int:
     features = numba.config.CPU_FEATURES  # type: ignore[attr-defined]
     if features is None:
         features = llvmlite.binding.get_host_cpu_features().flatten()
-    return 16 if "+avx512f" in features else 8
+    if "+avx512f" in features:
+        return 16
+    return 8
 
 
 class _Cache(FunctionCache):
@@ -97,9 +97,8 @@ class _Cache(FunctionCache):
     """
 
     def load_overload(self, sig: str, target_context: Any) -> Any:
-        rtsys.initialize(
-            target_context
-        )  # cached machine code needs only the memory manager of arrays
+        # cached machine code needs only the memory manager of arrays
+        rtsys.initialize(target_context)
         with self._guard_against_spurious_io_errors():
             overload = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         if overload is None:
@@ -125,17 +124,15 @@ def machine() -> str:
         "BOUNDSCHECK",
         "DEBUGINFO_DEFAULT",
     ]
-    return "\n".join(
-        (
-            platform.python_implementation() + sys.version,
-            numba.__version__,
-            llvmlite.__version__,
-            np.__version__,
-            llvmlite.binding.get_process_triple(),
-            llvmlite.binding.get_host_cpu_name(),
-            llvmlite.binding.get_host_cpu_features().flatten(),
-            *(f"{flag}={getattr(numba.config, flag, None)}" for flag in flags),
-            inspect.getsource(vectors),
-            inspect.getsource(sys.modules[__name__]),
-        )
-    )
+    facts = [
+        platform.python_implementation() + sys.version,
+        numba.__version__,
+        llvmlite.__version__,
+        np.__version__,
+        llvmlite.binding.get_process_triple(),
+        llvmlite.binding.get_host_cpu_name(),
+        llvmlite.binding.get_host_cpu_features().flatten(),
+    ]
+    facts += [f"{flag}={getattr(numba.config, flag, None)}" for flag in flags]
+    facts += [inspect.getsource(vectors), inspect.getsource(sys.modules[__name__])]
+    return "\n".join(facts)

@@ -1,19 +1,19 @@
-"""Passes over a cell's ratings for effects of groups: predictors, sums by group, and proposed
-changes of effects.
+"""Passes over a cell's ratings for effects of groups: predictors, sums, and proposed changes.
 
 If ratings are normal given their predictors, sums of weighted residuals suffice. Other likelihoods
 need only a score. Let e(eta) = d log p / d eta be the score of a rating with predictor eta, which
 may depend on further terms (`Score.terms`), and c the change in the effect of the rating's group. A
 pass sums over the ratings of every group
 
-    S = sum e(eta + c)      I = sum max(i(eta + c), e(eta + c)^2 / 4)      L = sum [log p(eta + c) - log p(eta)]
+    S = sum e(eta + c)
+    I = sum max(i(eta + c), e(eta + c)^2 / 4)
+    L = sum [log p(eta + c) - log p(eta)]
 
 where i(x) = [e(x - H) - e(x)] / H is the curvature. It can be small compared with the score in the
 tails, and negative for densities that are not log-concave. Therefore each term of I is at least e^2
-/ 4. L is the integral of the score from eta to eta + c, by Gauss-Legendre quadrature. For logistic
-levels and a change of 1, the error with 3 nodes is 3e-7, as small as the rounding error of float32.
-Scores given as formulas have 6 nodes, because heavy tails allow large changes. `LANES` scores are
-computed side by side.
+/ 4. L is the integral of the score from eta to eta + c, by Gauss-Legendre quadrature: with 3 nodes
+for logistic levels (error 3e-7 for a change of 1), and with 6 for scores given as formulas, because
+heavy tails allow large changes. `LANES` scores are computed side by side.
 """
 
 from __future__ import annotations
@@ -62,13 +62,14 @@ def formula_score(score: str) -> Score:
 
 
 def level_score(scaled: bool) -> Score:
-    """Make the score of a level (`dsgmcmc.kernels.ordinal`) from the thresholds above and below it,
-    and its scale.
+    """Make the score of a level (`dsgmcmc.kernels.ordinal`).
+
+    Its terms are the thresholds above and below the level, and its scale if it is `scaled`.
     """
-    scale = "" if scaled else "s = float32(1)\n"
-    return Score(
-        "levels", f"{scale}{DERIVATIVES[True]}e = -s * both", ("upper", "lower", *("s" * scaled)), 3
-    )
+    lines = f"{DERIVATIVES[True]}e = -s * both"
+    if scaled:
+        return Score("levels", lines, terms=("upper", "lower", "s"), nodes=3)
+    return Score("levels", f"s = float32(1)\n{lines}", terms=("upper", "lower"), nodes=3)
 
 
 _SOURCE = '''\
@@ -101,19 +102,23 @@ def effects(groups, predictors, terms, nodes, sums):
             e = tile[lane + uint64({sums})]
             sums[g, uint64(1)] += e
             sums[g, uint64(2)] += max(tile[lane + uint64({sums} + {lanes})], float32(0.25) * e * e)
-            sums[g, uint64(3)] += tile[lane + uint64({sums} + 2 * {lanes})] * tile[lane + uint64({lanes})]
+            change = tile[lane + uint64({lanes})]
+            sums[g, uint64(3)] += tile[lane + uint64({sums} + 2 * {lanes})] * change
 '''
 
 
 def _nodes(n: int) -> Float32:
-    """Return the points at which scores are computed, (n + 2, 5): factor of c, shift, and weights
-    in S, I and L / c.
+    """Return the points at which scores are computed, (n + 2, 5).
+
+    The columns are the factor of c, the shift, and the weights in S, I and L / c.
     """
     nodes, weights = np.polynomial.legendre.leggauss(n)
-    inside = [
-        ((node + 1) / 2, 0, 0, 0, weight / 2) for node, weight in zip(nodes, weights, strict=True)
+    points = [
+        (node, 0, 0, 0, weight) for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True)
     ]
-    return np.array([*inside, (1, 0, 1, -1 / STEP, 0), (1, -STEP, 0, 1 / STEP, 0)], np.float32)
+    at_change = (1, 0, 1, -1 / STEP, 0)
+    step_before = (1, -STEP, 0, 1 / STEP, 0)
+    return np.array([*points, at_change, step_before], np.float32)
 
 
 @functools.cache
@@ -122,40 +127,46 @@ def effects_kernel(score: Score) -> Callable[..., None]:
 
     Returns
     -------
-    f(groups, predictors, terms, sums, moved) -> None
+    f(groups, predictors, terms, sums, *, moved) -> None
         For a cell's ratings: `groups` (nnz,) int32, `predictors` (nnz,) float32, and `terms` (m,
         nnz) float32, in the order of `Score.terms`. `sums` (G, 4) float32 has c in its first
         column; S, I and L are added to the other columns. If `moved` is false, c must be 0 for
         every group, and nothing is added to L, which is 0.
     """
-    nodes, first = _nodes(score.nodes), (2 + len(score.terms)) * LANES
-    places = [f"tile[lane + uint64({(2 + k) * LANES})]" for k in range(len(score.terms))]
-    totals = [f"tile[lane + uint64({first + k * LANES})]" for k in range(3)]
-    source = _SOURCE.format(
-        fill="\n".join(
-            indented([f"{place} = terms[{k}, block + lane]" for k, place in enumerate(places)], 3)
-        ),
-        clear="\n".join(indented([f"{total} = float32(0)" for total in totals], 3)),
-        take="\n".join(
-            indented(
-                [f"{name} = {place}" for name, place in zip(score.terms, places, strict=True)], 4
-            )
-        ),
-        lines="\n".join(indented(score.lines.splitlines(), 4)),
-        add="\n".join(
-            indented([f"{total} += nodes[node, {2 + k}] * e" for k, total in enumerate(totals)], 4)
-        ),
-        lanes=LANES,
-        sums=first,
-        size=first + 3 * LANES,
-    )
-    source = "\n\n".join((functions("float32"), FUNCTIONS, source))
+    source = "\n\n".join((functions("float32"), FUNCTIONS, _effects_source(score)))
     kernel = jit.compile_source(f"effects_{score.name}", source).effects
+    nodes = _nodes(score.nodes)
 
-    def add(groups: Int32, predictors: Float32, terms: Float32, sums: Float32, moved: bool) -> None:
-        kernel(groups, predictors, terms, nodes if moved else nodes[-2:], sums)
+    def add(
+        groups: Int32, predictors: Float32, terms: Float32, sums: Float32, *, moved: bool
+    ) -> None:
+        nodes_used = nodes
+        if not moved:
+            nodes_used = nodes[-2:]
+        kernel(groups, predictors, terms, nodes_used, sums)
 
     return add
+
+
+def _effects_source(score: Score) -> str:
+    """Source of the sums over groups for one score."""
+    first_sum = (2 + len(score.terms)) * LANES
+    terms = [f"tile[lane + uint64({(2 + k) * LANES})]" for k in range(len(score.terms))]
+    totals = [f"tile[lane + uint64({first_sum + k * LANES})]" for k in range(3)]
+    fill = [f"{term} = terms[{k}, block + lane]" for k, term in enumerate(terms)]
+    clear = [f"{total} = float32(0)" for total in totals]
+    take = [f"{name} = {term}" for name, term in zip(score.terms, terms, strict=True)]
+    add = [f"{total} += nodes[node, {2 + k}] * e" for k, total in enumerate(totals)]
+    return _SOURCE.format(
+        fill="\n".join(indented(fill, 3)),
+        clear="\n".join(indented(clear, 3)),
+        take="\n".join(indented(take, 4)),
+        lines="\n".join(indented(score.lines.splitlines(), 4)),
+        add="\n".join(indented(add, 4)),
+        lanes=LANES,
+        sums=first_sum,
+        size=first_sum + 3 * LANES,
+    )
 
 
 _GROUPS = '''\
@@ -178,7 +189,7 @@ def propose(effects, sums, tau, precision, noise, out):
 
 @kernel("void(float32[::1], float32[:, ::1], float32[:, ::1], float64, float64, float32[::1])")
 def accept(effects, here, there, tau, precision, noise):
-    """Accept changes with the sums at the changed effects, or reject them with the sums at the old ones."""
+    """Keep accepted changes; set the others to 0, and their sums to those at the old effects."""
     for g in range(effects.shape[0]):
         old = float64(effects[g])
         new = float64(effects[g] + there[g, 0])
@@ -222,7 +233,7 @@ def subtract(groups, effects, out):
 
 
 def propose(
-    effects: Float32, here: Float32, tau: float, precision: float, noise: Float32
+    effects: Float32, here: Float32, *, tau: float, precision: float, noise: Float32
 ) -> Float32:
     """Propose changes of effects by a Newton step with noise.
 
@@ -247,7 +258,13 @@ def propose(
 
 
 def accept(
-    effects: Float32, here: Float32, there: Float32, tau: float, precision: float, noise: Float32
+    effects: Float32,
+    here: Float32,
+    there: Float32,
+    *,
+    tau: float,
+    precision: float,
+    noise: Float32,
 ) -> None:
     """Accept or reject the changes in the first column of `there`.
 
@@ -274,8 +291,7 @@ def along(effects: Float32, sums: Float32, tau: float) -> Float64:
 
 @functools.cache
 def predictor_kernel(K: int, biases: bool, sign: Literal["+", "-"]) -> Callable[..., None]:
-    """Compile the sum, or the difference, of given values and the predictors of a cell's ratings,
-    for one rank.
+    """Compile the sum, or the difference, of values and the predictors of a cell's ratings.
 
     Returns
     -------
@@ -290,11 +306,13 @@ def predictor_kernel(K: int, biases: bool, sign: Literal["+", "-"]) -> Callable[
         "values": "float32[::1]",
         "theta_w": "float32[:, ::1]",
         "theta_h": "float32[:, ::1]",
+        "out": "float32[::1]",
     }
-    errors = "errors = np.empty(values.size + 3, np.float32)"
-    last = ["for r in range(values.size):", f"    out[r] = values[r] {sign} errors[r]"]
-    lines = [*record.begin(), errors, "base = uint64(0)", *by_rows(record.predictors()), *last]
-    return compile_passes(f"predict_ratings_{K}", arguments | {"out": "float32[::1]"}, lines)
+    lines = record.begin()
+    lines += ["errors = np.empty(values.size + 3, np.float32)", "base = uint64(0)"]
+    lines += by_rows(record.predictors())
+    lines += ["for r in range(values.size):", f"    out[r] = values[r] {sign} errors[r]"]
+    return compile_passes(f"predict_ratings_{K}", arguments, lines)
 
 
 def add_to_groups(groups: Int32, residuals: Float32, weights: Float32, out: Float32) -> None:
@@ -312,7 +330,5 @@ def add_to_groups(groups: Int32, residuals: Float32, weights: Float32, out: Floa
 
 
 def subtract_groups(groups: Int32, effects: Float32, out: Float32) -> None:
-    """Subtract from `out`, (nnz,) float32, the effects (G,) float32 of the groups (nnz,) int32 of
-    its ratings.
-    """
+    """Subtract the effects (G,) of the groups (nnz,) of ratings from `out`, (nnz,) float32."""
     jit.compile_source("groups", _GROUPS).subtract(groups, effects, out)

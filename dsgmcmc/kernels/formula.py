@@ -30,8 +30,8 @@ from dsgmcmc.kernels.formula_parser import Assignments, parse
 from dsgmcmc.kernels.formula_source import (
     PRIOR_AT,
     DeclaredFormula,
-    Layout,
-    PriorKind,
+    FormulaLayout,
+    PriorForm,
     formula_source,
 )
 from dsgmcmc.kernels.philox import STREAMS, NoiseKey, noise_words
@@ -41,9 +41,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Gradient(NamedTuple):
-    """Definitions of `grad` and `grad_likelihood`: expressions in fields, and values of the scalars
-    in them.
-    """
+    """Definitions of `grad` and `grad_likelihood`: expressions in fields, and their scalars."""
 
     total: str
     likelihood: str = ""
@@ -52,12 +50,16 @@ class Gradient(NamedTuple):
 
 def dense(precision: Array) -> Array:
     """Return a precision (D,) or (D, D) as a matrix."""
-    return precision if precision.ndim == 2 else np.diag(precision)
+    if precision.ndim == 2:
+        return precision
+    return np.diag(precision)
 
 
 def diagonal(precision: Array) -> Array:
     """Return the diagonal (D,) of a precision (D,) or (D, D)."""
-    return np.diag(precision).copy() if precision.ndim == 2 else precision
+    if precision.ndim == 2:
+        return np.diag(precision).copy()
+    return precision
 
 
 class RowPrior(NamedTuple):
@@ -78,7 +80,7 @@ class RowPrior(NamedTuple):
     shift: Array | None = None
 
 
-class Table(NamedTuple):
+class AddressTable(NamedTuple):
     """Addresses and shapes of the arrays of a batch.
 
     Attributes
@@ -91,7 +93,7 @@ class Table(NamedTuple):
     dtype : dtype
     arrays : list of array
         The arrays at these addresses.
-    layout : Layout
+    layout : FormulaLayout
         The layout for which the table was made.
     """
 
@@ -100,7 +102,7 @@ class Table(NamedTuple):
     width: int
     dtype: np.dtype[np.generic]
     arrays: list[Array]
-    layout: Layout
+    layout: FormulaLayout
 
 
 class Batch:
@@ -117,15 +119,18 @@ class Batch:
     """
 
     def __init__(self, blocks: Sequence[Mapping[str, Array]], starts: Sequence[int] = ()) -> None:
-        self.blocks, self._starts = blocks, starts or [0] * len(blocks)
-        self._tables: dict[int, Table] = {}
+        self.blocks = blocks
+        self._starts = starts
+        if not starts:
+            self._starts = [0] * len(blocks)
+        self._tables: dict[int, AddressTable] = {}
 
-    def table(self, layout: Layout, shifts: Sequence[Array]) -> Table:
+    def table(self, layout: FormulaLayout, shifts: Sequence[Array]) -> AddressTable:
         """Return the table of addresses, which is rebuilt only if an array has been replaced.
 
         Parameters
         ----------
-        layout : Layout
+        layout : FormulaLayout
             Names of the arrays.
         shifts : sequence of (n, D) array
             Shift of the prior mean of each block (`RowPrior.shift`); empty if there are no shifts.
@@ -146,38 +151,52 @@ class Batch:
             table = self._tables[id(layout)] = self._new_table(layout, shifts, arrays)
         return table
 
-    def _new_table(self, layout: Layout, shifts: Sequence[Array], arrays: list[Array]) -> Table:
+    def _new_table(
+        self, layout: FormulaLayout, shifts: Sequence[Array], arrays: list[Array]
+    ) -> AddressTable:
         first = self.blocks[0][layout.arrays[0]]
-        numbers, before = [], 0
-        for place, (block, start) in enumerate(zip(self.blocks, self._starts, strict=True)):
-            fields = {name: block[array] for name, array in layout.fields.items()}
-            rows = {array: block[array] for array in layout.row_fields.values()}
-            shift = shifts[place : place + 1]
+        numbers = []
+        rows = 0
+        for b, (block, start) in enumerate(zip(self.blocks, self._starts, strict=True)):
             shape = (len(block[layout.arrays[0]]), *first.shape[1:])
-            for name, array in fields.items():
-                if array.shape != shape or len(shape) != 2:
+            _check_shapes(layout, block, shape)
+            addressed = [block[name] for name in layout.arrays]
+            if shifts:
+                shift = shifts[b]
+                if shift.shape != shape:
                     raise ValueError(
-                        f"field {name!r} has shape {array.shape}, the first field {shape}"
+                        f"the prior's shift has shape {shift.shape} where {shape} is needed"
                     )
-            for name, array in rows.items():
-                if array.shape != (shape[0], 1):
-                    raise ValueError(
-                        f"{name!r} has shape {array.shape} where {(shape[0], 1)} is needed"
-                    )
-            if shift and shift[0].shape != shape:
-                raise ValueError(
-                    f"the prior's shift has shape {shift[0].shape} where {shape} is needed"
-                )
-            addressed = [*(block[name] for name in layout.arrays), *shift]
+                addressed.append(shift)
             if not all(array.flags.carray and array.dtype == first.dtype for array in addressed):
                 raise ValueError(
                     f"arrays must be C-contiguous, writable and {first.dtype} like the first field"
                 )
-            numbers.append([shape[0], start, before, *(array.ctypes.data for array in addressed)])
-            before += shape[0]
-        return Table(
-            np.array(numbers, np.int64), before, first.shape[1], first.dtype, arrays, layout
+            addresses = [array.ctypes.data for array in addressed]
+            numbers.append([shape[0], start, rows, *addresses])
+            rows += shape[0]
+        return AddressTable(
+            numbers=np.array(numbers, np.int64),
+            rows=rows,
+            width=first.shape[1],
+            dtype=first.dtype,
+            arrays=arrays,
+            layout=layout,
         )
+
+
+def _check_shapes(
+    layout: FormulaLayout, block: Mapping[str, Array], shape: tuple[int, ...]
+) -> None:
+    """Raise ValueError if a field is not of this shape, or the field of a row vector not (n, 1)."""
+    for name, array in layout.fields.items():
+        found = block[array].shape
+        if found != shape or len(shape) != 2:
+            raise ValueError(f"field {name!r} has shape {found}, the first field {shape}")
+    for name in layout.row_fields.values():
+        found = block[name].shape
+        if found != (shape[0], 1):
+            raise ValueError(f"{name!r} has shape {found} where {(shape[0], 1)} is needed")
 
 
 class Formula(DeclaredFormula):
@@ -208,21 +227,26 @@ class Formula(DeclaredFormula):
         return not self._body.read.isdisjoint(("grad", "grad_likelihood"))
 
     @functools.cached_property
-    def _layouts(self) -> dict[tuple[Any, ...], Layout]:
+    def _layouts(self) -> dict[tuple[Any, ...], FormulaLayout]:
         return {}
 
-    def of_one(self, totals: dict[str, Any]) -> dict[str, Any]:
-        """Totals for a batch of one block: floats for `sums`, (D,) for `column_sums`; totals per
-        row are unchanged.
+    def for_one_block(self, totals: dict[str, Any]) -> dict[str, Any]:
+        """Return the totals of a batch of one block as numbers, and as (D,) for `column_sums`.
+
+        Totals per row are unchanged.
         """
-        return totals and {
-            name: total if name in self.row_sums else total[0] for name, total in totals.items()
-        }
+        result = {}
+        for name, total in totals.items():
+            if name in self.row_sums:
+                result[name] = total
+            else:
+                result[name] = total[0]
+        return result
 
     def apply(
         self,
         batch: Batch,
-        given: Mapping[str, Any] = _NOTHING,
+        values: Mapping[str, Any] = _NOTHING,
         *,
         noise: Callable[[], NoiseKey] | None = None,
         prior: Callable[[], Sequence[RowPrior]] | None = None,
@@ -236,11 +260,11 @@ class Formula(DeclaredFormula):
         batch : Batch
             The blocks. Their arrays are the fields that the formula may name: (n, D), C-contiguous,
             all float32 or all float64. No array may overlap another.
-        given : mapping of str to float, (D,) or (n,) array, or str
-            A float is a scalar, which is converted to the dtype of the fields. An array is a
-            declared vector, with the dtype of the fields; a row vector has one element for each row
-            of all blocks, in their order. A str is the name of the field that replaces this name;
-            in place of a row vector the field has width 1.
+        values : mapping of str to float, (D,) or (n,) array, or str
+            Values of names in the formula. A float is a scalar, which is converted to the dtype of
+            the fields. An array is a declared vector, with the dtype of the fields; a row vector
+            has one element for each row of all blocks, in their order. A str is the name of the
+            field that replaces this name; in place of a row vector the field has width 1.
         noise : callable, if `z`, `z2` or `u` is read
             Returns the key of the noise, whose `first` is the index of the first element.
         prior : callable, if the prior's gradient is read
@@ -262,19 +286,14 @@ class Formula(DeclaredFormula):
         Raises
         ------
         ValueError
-            If a name is neither a field nor given; an array has the wrong shape, dtype or memory
-            order; noise or prior is missing; or a member of the noise key is out of range.
+            If a name is neither a field nor in `values`; an array has the wrong shape, dtype or
+            memory order; noise or prior is missing; or a member of the noise key is out of range.
         """
         if gradient is not None and not self._reads_gradient:
             gradient = None
         if gradient is not None and gradient.numbers:
-            if not given.keys().isdisjoint(gradient.numbers):
-                taken = min(given.keys() & gradient.numbers.keys())
-                raise ValueError(
-                    f"{taken!r} is also a scalar of the gradient: rename the formula's scalar"
-                )
-            given = {**given, **gradient.numbers}
-        layout = self._layout(batch.blocks[0], given, gradient)
+            values = _with_scalars(values, gradient)
+        layout = self._layout(batch.blocks[0], values, gradient)
         priors: Sequence[RowPrior] = ()
         if layout.reads_prior:
             if prior is None:
@@ -285,23 +304,28 @@ class Formula(DeclaredFormula):
         shifts = [block_prior.shift for block_prior in priors if block_prior.shift is not None]
         table = batch.table(layout, shifts)
         arguments: list[Any] = [table.numbers, table.width]
-        arguments += [_vector(name, given, table.width) for name in self.columns]
-        arguments += [_vector(name, given, table.rows) for name in layout.rows]
-        arguments += [given[name] for name in layout.scalars]
-        kind = None
+        arguments += [_vector(name, values, table.width) for name in self.columns]
+        arguments += [_vector(name, values, table.rows) for name in layout.rows]
+        arguments += [values[name] for name in layout.scalars]
+        form = None
         if priors:
-            kind, prior_arrays = _checked(priors[0], table.width, bool(shifts))
-            arguments += prior_arrays
+            _check_prior(priors[0], table.width)
+            form = PriorForm(dense=priors[0].precision.ndim == 2, shift=bool(shifts))
+            arguments += [priors[0].mean, priors[0].precision]
         if layout.noise:
             if noise is None:
                 raise ValueError(
                     f"the formula reads {layout.noise[0]}: pass noise=lambda: NoiseKey(...)"
                 )
-            arguments += (stride, *noise_words(noise()))
-        return self._run(layout, arguments, table, kind)
+            arguments += [stride, *noise_words(noise())]
+        return self._run(layout, arguments, table, form)
 
     def _run(
-        self, layout: Layout, arguments: list[Any], table: Table, kind: PriorKind | None
+        self,
+        layout: FormulaLayout,
+        arguments: list[Any],
+        table: AddressTable,
+        prior: PriorForm | None,
     ) -> dict[str, Any]:
         """Call the compiled function, and return its totals by name."""
         totals: dict[str, Any] = {}
@@ -317,9 +341,9 @@ class Formula(DeclaredFormula):
             totals.update(zip(self.sums, sums, strict=True))
         if table.rows and table.width:
             # `char` is faster than the dtype, and calls are frequent
-            kernel = layout.kernels.get((table.dtype.char, kind)) or _compile(
-                layout, table.dtype, kind
-            )
+            kernel = layout.kernels.get((table.dtype.char, prior))
+            if kernel is None:
+                kernel = _compile(layout, table.dtype, prior)
             try:
                 kernel(*arguments)
             except TypeError as error:  # Numba raises it if no signature fits
@@ -329,69 +353,88 @@ class Formula(DeclaredFormula):
         return totals
 
     def _layout(
-        self, arrays: Mapping[str, Array], given: Mapping[str, Any], gradient: Gradient | None
-    ) -> Layout:
-        """Return the roles of all names, from a cache if these names occurred in an earlier call."""
-        aliases = tuple([item for item in given.items() if isinstance(item[1], str)])
-        key = (tuple(arrays), tuple(given), aliases, gradient and gradient[:2])
+        self, arrays: Mapping[str, Array], values: Mapping[str, Any], gradient: Gradient | None
+    ) -> FormulaLayout:
+        """Return the roles of all names, from a cache if these names occurred before."""
+        aliases = tuple([item for item in values.items() if isinstance(item[1], str)])
+        definitions = None
+        if gradient is not None:
+            definitions = (gradient.total, gradient.likelihood)
+        key = (tuple(arrays), tuple(values), aliases, definitions)
         layout = self._layouts.get(key)
         if layout is None:
-            layout = self._layouts[key] = self._new_layout(arrays, given, dict(aliases), gradient)
+            body = self._with_gradient(gradient)
+            layout = self._new_layout(body, arrays, values, dict(aliases))
+            self._layouts[key] = layout
         return layout
 
-    def _new_layout(
-        self,
-        arrays: Mapping[str, Array],
-        given: Mapping[str, Any],
-        aliases: dict[str, str],
-        gradient: Gradient | None,
-    ) -> Layout:
+    def _with_gradient(self, gradient: Gradient | None) -> Assignments:
+        """Return the formula's lines with definitions of `grad` and `grad_likelihood`, if read."""
+        if gradient is None:
+            gradient = Gradient("")
         body = self._body
-        for name, expression in (
-            ("grad", gradient and gradient.total),
-            ("grad_likelihood", gradient and gradient[1]),
-        ):
+        definitions = {"grad": gradient.total, "grad_likelihood": gradient.likelihood}
+        for name, expression in definitions.items():
             if name in body.read:
                 if not expression:
                     raise ValueError(f"the formula reads {name!r}, which was not computed")
                 body = body.with_definition(name, expression)
-        names = body.read | body.written | ({PRIOR_AT} if "grad_prior" in body.read else set())
+        return body
+
+    def _new_layout(
+        self,
+        body: Assignments,
+        arrays: Mapping[str, Array],
+        values: Mapping[str, Any],
+        aliases: dict[str, str],
+    ) -> FormulaLayout:
+        reads_prior = "grad_prior" in body.read
+        names = body.read | body.written
+        if reads_prior:
+            names |= {PRIOR_AT}
         vectors = {*self.columns, *self.rows}
         scalars = tuple(
-            name for name in given if name in names and name not in aliases and name not in vectors
+            name for name in values if name in names and name not in aliases and name not in vectors
         )
-        known = aliases | {name: name for name in arrays if name not in aliases}
+        known = {name: name for name in arrays} | aliases
         # in sorted order, so that all orders of the arrays share one compiled function
         fields = {name: known[name] for name in sorted(names & known.keys() - {*scalars, *vectors})}
-        for name in sorted(body.free - {*fields, *scalars, *vectors}):
-            raise ValueError(f"{name!r} is not a field of {', '.join(arrays)}, and is not given")
-        for name in sorted(body.written & {*scalars}):
-            raise ValueError(f"{name!r} cannot be assigned: it is given as a number")
-        if not fields:  # the first array gives the shape
-            fields = {name: name for name in list(arrays)[:1]}
+        unknown = body.free - {*fields, *scalars, *vectors}
+        if unknown:
+            raise ValueError(
+                f"{min(unknown)!r} is not a field of {', '.join(arrays)}, and is not given"
+            )
+        fixed = body.written & {*scalars}
+        if fixed:
+            raise ValueError(f"{min(fixed)!r} cannot be assigned: it is given as a number")
+        if not fields:
+            first = next(iter(arrays))  # it gives the shape
+            fields = {first: first}
         row_fields = {name: aliases[name] for name in self.rows if name in aliases}
-        rows = tuple(name for name in self.rows if name not in aliases)
-        arrays_used = (*fields.values(), *row_fields.values())
-        reads_prior, noise = (
-            "grad_prior" in body.read,
-            tuple(name for name in STREAMS if name in body.read),
-        )
-        return Layout(
-            self,
-            body,
-            fields,
-            scalars,
-            rows,
-            row_fields,
-            arrays_used,
-            reads_prior,
-            noise,
+        return FormulaLayout(
+            formula=self,
+            body=body,
+            fields=fields,
+            scalars=scalars,
+            rows=tuple(name for name in self.rows if name not in aliases),
+            row_fields=row_fields,
+            arrays=(*fields.values(), *row_fields.values()),
+            reads_prior=reads_prior,
+            noise=tuple(name for name in STREAMS if name in body.read),
             kernels={},
         )
 
 
-def _compile(layout: Layout, dtype: np.dtype[Any], prior: PriorKind | None) -> Any:
-    """Compile the function for one dtype and kind of prior, and keep it in the layout."""
+def _with_scalars(values: Mapping[str, Any], gradient: Gradient) -> dict[str, Any]:
+    """Add the scalars of the gradient to the values; raise ValueError if a name is in both."""
+    if not values.keys().isdisjoint(gradient.numbers):
+        taken = min(values.keys() & gradient.numbers.keys())
+        raise ValueError(f"{taken!r} is also a scalar of the gradient: rename the formula's scalar")
+    return {**values, **gradient.numbers}
+
+
+def _compile(layout: FormulaLayout, dtype: np.dtype[Any], prior: PriorForm | None) -> Any:
+    """Compile the function for one dtype and form of the prior, and keep it in the layout."""
     if dtype not in (np.float32, np.float64):
         raise ValueError(f"fields are {dtype}; float32 or float64 is needed")
     source = formula_source(layout._replace(dtype=dtype.name, prior=prior))
@@ -400,21 +443,22 @@ def _compile(layout: Layout, dtype: np.dtype[Any], prior: PriorKind | None) -> A
     return kernel
 
 
-def _checked(prior: RowPrior, D: int, shifted: bool) -> tuple[PriorKind, list[Array]]:
-    """Check the shapes of a prior; return its kind and its arrays."""
-    mean, precision = prior.mean, prior.precision
-    if mean.shape != (D,) or precision.shape not in ((D,), (D, D)):
+def _check_prior(prior: RowPrior, D: int) -> None:
+    """Raise ValueError if the mean or the precision of a prior has the wrong shape."""
+    mean_shape = prior.mean.shape
+    precision_shape = prior.precision.shape
+    if mean_shape != (D,) or precision_shape not in ((D,), (D, D)):
         raise ValueError(
-            f"the prior's mean and precision have shapes {mean.shape} and {precision.shape}, but D"
-            f" = {D}"
+            f"the prior's mean and precision have shapes {mean_shape} and {precision_shape},"
+            f" but D = {D}"
         )
-    return PriorKind(precision.ndim == 2, shifted), [mean, precision]
 
 
-def _vector(name: str, given: Mapping[str, Any], length: int) -> Array:
+def _vector(name: str, values: Mapping[str, Any], length: int) -> Array:
     """Return a declared vector; raise ValueError if it is missing or has the wrong shape."""
-    vector: Array | None = given.get(name)
-    if vector is None or vector.shape != (length,):
-        problem = "is missing" if vector is None else f"has shape {vector.shape}"
-        raise ValueError(f"{name!r} {problem} where a vector ({length},) is needed")
+    vector: Array | None = values.get(name)
+    if vector is None:
+        raise ValueError(f"{name!r} is missing where a vector ({length},) is needed")
+    if vector.shape != (length,):
+        raise ValueError(f"{name!r} has shape {vector.shape} where a vector ({length},) is needed")
     return vector

@@ -56,15 +56,17 @@ BUILT_IN = frozenset(("z", "z2", "u", "grad", "grad_likelihood", "grad_prior"))
 
 
 def functions(dtype: str) -> str:
-    """Source of the functions that formulas call; minimum and maximum are NaN if an argument is
-    NaN.
+    """Source of the functions that formulas call.
+
+    Minimum and maximum are NaN if an argument is NaN.
     """
     return _SOURCE.format(dtype=dtype)
 
 
 class Assignments(NamedTuple):
-    """A parsed formula: its lines, and the names that it reads, assigns, and reads before it
-    assigns them (`free`).
+    """A parsed formula: its lines, and the names that it reads and assigns.
+
+    `free` has the names that it reads before it assigns them.
     """
 
     lines: tuple[str, ...]
@@ -73,8 +75,7 @@ class Assignments(NamedTuple):
     free: frozenset[str]
 
     def with_definition(self, name: str, expression: str) -> Assignments:
-        """Define a built-in name by an expression in other names, before the line that first reads
-        it.
+        """Return the formula with a built-in name defined before the line that first reads it.
 
         Raises
         ------
@@ -85,14 +86,17 @@ class Assignments(NamedTuple):
         first = next(
             k for k, line in enumerate(self.lines) if name in _names(line.partition(" = ")[2])
         )
-        lines = (*self.lines[:first], *definition.lines, *self.lines[first:])
         early = {line.partition(" = ")[0] for line in self.lines[:first]} & definition.free
         if early:
             raise ValueError(
                 f"the formula assigns {min(early)!r} before {name} = {expression} reads it"
             )
-        read, free = (self.read - {name}) | definition.read, (self.free - {name}) | definition.free
-        return Assignments(lines, read, self.written, free)
+        return Assignments(
+            lines=(*self.lines[:first], *definition.lines, *self.lines[first:]),
+            read=(self.read - {name}) | definition.read,
+            written=self.written,
+            free=(self.free - {name}) | definition.free,
+        )
 
 
 def _names(expression: str) -> set[str]:
@@ -159,8 +163,9 @@ def parse_score(score: str) -> str:
 
 
 def _usable(name: str) -> bool:
-    """Whether a formula may use a name; names that begin with an underscore belong to the generated
-    code.
+    """Whether a formula may use a name.
+
+    Names that begin with an underscore belong to the generated code.
     """
     return (
         name.isidentifier()
@@ -171,8 +176,9 @@ def _usable(name: str) -> bool:
 
 
 def _expression(node: ast.expr, read: set[str]) -> str:
-    """Return the source of an expression, with literals in the arrays' dtype, and add its names to
-    `read`.
+    """Return the source of an expression, with literals in the arrays' dtype.
+
+    Its names are added to `read`.
     """
 
     def inner(child: ast.expr) -> str:

@@ -1,5 +1,4 @@
-"""Generates the source of a formula's compiled function: loops over blocks, over chunks of rows,
-and over elements.
+"""Generates the source of a formula's function: loops over blocks, chunks of rows, and elements.
 
 A table contains the addresses of the arrays of every block (`dsgmcmc.kernels.formula.Batch`). The
 function divides a block into chunks of whole rows, about `CHUNK` elements, which fit into the
@@ -31,13 +30,13 @@ CHUNK = 2048
 #: The field at which the gradient of the prior is computed.
 PRIOR_AT = "theta"
 
-_NOISE = ["_stride", "_first", "_c1", "_c2", "_c3", "_k0", "_k1"]
+#: Arguments that describe the noise, and their types.
+_NOISE = dict.fromkeys(("_stride", "_first"), "int64")
+_NOISE |= dict.fromkeys(("_c1", "_c2", "_c3", "_k0", "_k1"), "uint64")
 
 
-class PriorKind(NamedTuple):
-    """Kind of a prior: whether its precision is a full matrix, and whether every row has a shift of
-    the mean.
-    """
+class PriorForm(NamedTuple):
+    """Whether a prior's precision is a full matrix, and whether every row shifts the mean."""
 
     dense: bool
     shift: bool
@@ -55,7 +54,7 @@ class DeclaredFormula:
     row_sums: tuple[str, ...] = ()
 
 
-class Layout(NamedTuple):
+class FormulaLayout(NamedTuple):
     """Roles of the names in a formula, for given names of arrays and numbers.
 
     Attributes
@@ -78,11 +77,11 @@ class Layout(NamedTuple):
     noise : tuple of str
         The random numbers that the formula reads, of `dsgmcmc.kernels.philox.STREAMS`.
     kernels : dict
-        Compiled functions, by dtype of the arrays and kind of prior.
+        Compiled functions, by dtype of the arrays and form of the prior.
     dtype : str
         Dtype of the arrays of one compiled function.
-    prior : PriorKind, optional
-        Kind of the prior of one compiled function; None if the formula does not read it.
+    prior : PriorForm, optional
+        Form of the prior of one compiled function; None if the formula does not read it.
     """
 
     formula: DeclaredFormula
@@ -94,19 +93,35 @@ class Layout(NamedTuple):
     arrays: tuple[str, ...]
     reads_prior: bool
     noise: tuple[str, ...]
-    kernels: dict[tuple[str, PriorKind | None], Any]
+    kernels: dict[tuple[str, PriorForm | None], Any]
     dtype: str = ""
-    prior: PriorKind | None = None
+    prior: PriorForm | None = None
 
     @property
     def vectors(self) -> tuple[str, ...]:
         """Names of all row vectors."""
         return (*self.rows, *self.row_fields)
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether the prior is read, and its precision is a full matrix."""
+        return self.prior is not None and self.prior.dense
 
-def formula_source(layout: Layout) -> str:
-    """Source of ``formula(table, D, columns, rows, scalars, prior, noise, totals)``; names are in
-    declared order.
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether the prior is read, and its precision is a diagonal."""
+        return self.prior is not None and not self.prior.dense
+
+    @property
+    def is_shifted(self) -> bool:
+        """Whether the prior is read, and every row shifts its mean."""
+        return self.prior is not None and self.prior.shift
+
+
+def formula_source(layout: FormulaLayout) -> str:
+    """Source of ``formula(table, D, columns, rows, scalars, prior, noise, totals)``.
+
+    Names are in declared order.
     """
     parts = [
         functions(layout.dtype),
@@ -114,54 +129,57 @@ def formula_source(layout: Layout) -> str:
     ]
     for groups in dict.fromkeys(STREAMS[name][0] for name in layout.noise):
         parts.append(f"from {groups_module(groups).__name__} import {groups}\n")
-    block = [*_located(layout), "for _row in range(0, _n, _step):"]
-    block += indented(_chunk(layout))
-    block += ["    for _i in range(_size):", *indented(_element(layout), 2)]
-    block += [*indented(_per_row(layout)), *_finish(layout)]
-    lines = [*_setup(layout), "for _block in range(_table.shape[0]):", *indented(block)]
-    return "\n\n".join((*parts, "\n".join((*_signature(layout), *indented(lines))))) + "\n"
+    chunk = [*_chunk(layout), "for _i in range(_size):", *indented(_element(layout))]
+    chunk += _row_totals(layout)
+    block = [*_located(layout), "for _row in range(0, _n, _step):", *indented(chunk)]
+    block += _block_totals(layout)
+    lines = [*_working_arrays(layout), "for _block in range(_table.shape[0]):", *indented(block)]
+    parts.append("\n".join((*_signature(layout), *indented(lines))))
+    return "\n\n".join(parts) + "\n"
 
 
-def _signature(layout: Layout) -> list[str]:
+def _signature(layout: FormulaLayout) -> list[str]:
     """Lines with the decorator and the ``def`` of the function."""
-    vector, matrix = f"{layout.dtype}[::1]", f"{layout.dtype}[:, ::1]"
-    arguments = [("_table", "int64[:, ::1]"), ("_D", "int64")]
-    arguments += [(f"_c_{name}", vector) for name in layout.formula.columns]
-    arguments += [(f"_all_{name}", vector) for name in layout.rows]
-    arguments += [(name, "float64") for name in layout.scalars]
+    vector = f"{layout.dtype}[::1]"
+    matrix = f"{layout.dtype}[:, ::1]"
+    types = {"_table": "int64[:, ::1]", "_D": "int64"}
+    types |= {f"_c_{name}": vector for name in layout.formula.columns}
+    types |= {f"_all_{name}": vector for name in layout.rows}
+    types |= dict.fromkeys(layout.scalars, "float64")
     if layout.prior:
-        arguments += [("_mean", vector), ("_precision", matrix if layout.prior.dense else vector)]
+        types |= {"_mean": vector, "_precision": matrix if layout.prior.dense else vector}
     if layout.noise:
-        arguments += zip(_NOISE, ["int64"] * 2 + ["uint64"] * 5, strict=True)
-    arguments += [(f"_totals_{name}", "float64[:, ::1]") for name in layout.formula.column_sums]
-    arguments += [(f"_totals_{name}", "float64[::1]") for name in layout.formula.row_sums]
-    arguments += [("_sums", "float64[:, ::1]")] if layout.formula.sums else []
-    names, types = zip(*arguments, strict=True)
-    return [f'@kernel("void({", ".join(types)})")', f"def formula({', '.join(names)}):"]
+        types |= _NOISE
+    types |= {f"_totals_{name}": "float64[:, ::1]" for name in layout.formula.column_sums}
+    types |= {f"_totals_{name}": "float64[::1]" for name in layout.formula.row_sums}
+    if layout.formula.sums:
+        types["_sums"] = "float64[:, ::1]"
+    return [f'@kernel("void({", ".join(types.values())})")', f"def formula({', '.join(types)}):"]
 
 
-def _setup(layout: Layout) -> list[str]:
-    """Lines that make the working arrays for the longest chunk, and repeat column vectors to its
-    length.
-    """
+def _working_arrays(layout: FormulaLayout) -> list[str]:
+    """Lines that make the working arrays for the longest chunk, and repeat column vectors."""
     dtype = layout.dtype
-    lines = ["_longest = 1", "for _block in range(_table.shape[0]):"]
-    lines += [
+    lines = [
+        "_longest = 1",
+        "for _block in range(_table.shape[0]):",
         f"    _longest = max(_longest, min(_table[_block, 0], {CHUNK} // _D))",
         "_most = _longest * _D",
     ]
     lines += [f"{name} = {dtype}({name})" for name in layout.scalars]
     repeated = [(f"_t_{name}", f"_c_{name}") for name in layout.formula.columns]
-    repeated += [("_t_mean", "_mean")] if layout.prior else []
-    repeated += [("_t_precision", "_precision")] if layout.prior and not layout.prior.dense else []
+    if layout.prior:
+        repeated += [("_t_mean", "_mean")]
+    if layout.is_diagonal:
+        repeated += [("_t_precision", "_precision")]
     lines += [f"{long} = np.empty(_most, np.{dtype})" for long, _ in repeated]
     if repeated:
         lines += ["for _i in range(_longest):", "    for _k in range(_D):"]
         lines += [f"        {long}[_i * _D + _k] = {short}[_k]" for long, short in repeated]
     lines += [f"_e_{name} = np.empty(_most, np.{dtype})" for name in layout.vectors]
-    if layout.prior and layout.prior.dense:
-        lines += [f"_deviation = np.empty((_longest, _D), np.{dtype})"]
+    if layout.is_dense:
         lines += [
+            f"_deviation = np.empty((_longest, _D), np.{dtype})",
             f"_product = np.empty((_longest, _D), np.{dtype})",
             "_prior = _product.reshape(_most)",
         ]
@@ -171,15 +189,17 @@ def _setup(layout: Layout) -> list[str]:
     return lines
 
 
-def _located(layout: Layout) -> list[str]:
+def _located(layout: FormulaLayout) -> list[str]:
     """Lines that make views of a block's arrays, and set its sums to zero."""
     lines = ["_n = _table[_block, 0]", f"_step = max(1, min(_n, {CHUNK} // _D))"]
     arrays = [(f"_flat_{name}", "_n * _D") for name in layout.fields]
     arrays += [(f"_r_{name}", "_n") for name in layout.row_fields]
-    arrays += [("_flat__shift", "_n * _D")] if layout.prior and layout.prior.shift else []
+    if layout.is_shifted:
+        arrays += [("_flat__shift", "_n * _D")]
     for column, (name, size) in enumerate(arrays, 3):
         lines += [f"{name} = carray(pointer(_table[_block, {column}]), {size}, np.{layout.dtype})"]
-    lines += ["_before = _table[_block, 2]"] if layout.rows or layout.formula.row_sums else []
+    if layout.rows or layout.formula.row_sums:
+        lines += ["_before = _table[_block, 2]"]
     lines += [f"_r_{name} = _all_{name}[_before : _before + _n]" for name in layout.rows]
     lines += [
         f"_total_{name} = _totals_{name}[_before : _before + _n]"
@@ -188,17 +208,20 @@ def _located(layout: Layout) -> list[str]:
     lines += [f"_total_{name} = _totals_{name}[_block]" for name in layout.formula.column_sums]
     lines += [f"_a_{name}[:] = 0.0" for name in layout.formula.column_sums]
     lines += [f"_s_{name} = 0.0" for name in layout.formula.sums]
-    lines += ["_begin = _first + _table[_block, 1] * _stride"] if layout.noise else []
+    if layout.noise:
+        lines += ["_begin = _first + _table[_block, 1] * _stride"]
     return lines
 
 
-def _chunk(layout: Layout) -> list[str]:
-    """Lines that make views of a chunk's fields, its noise, its repeated row vectors, and a dense
-    prior's gradient.
+def _chunk(layout: FormulaLayout) -> list[str]:
+    """Lines that make views of a chunk's fields, and its arrays.
+
+    These are the noise, repeated row vectors, and a dense prior's gradient.
     """
     lines = ["_rows = min(_step, _n - _row)", "_size = _rows * _D", "_at = _row * _D"]
     lines += [f"_x_{name} = _flat_{name}[_at : _at + _size]" for name in layout.fields]
-    lines += ["_e = _begin + _at", "_group = _e >> 6"] if layout.noise else []
+    if layout.noise:
+        lines += ["_e = _begin + _at", "_group = _e >> 6"]
     for name in layout.noise:
         groups, bits = STREAMS[name]
         counter = f"_c1 | uint64({bits << 24}), _c2, _c3, _k0, _k1"
@@ -211,29 +234,25 @@ def _chunk(layout: Layout) -> list[str]:
         lines += [
             f"        _e_{name}[_i * _D + _k] = _r_{name}[_row + _i]" for name in layout.vectors
         ]
-    lines += (
-        ["_x__shift = _flat__shift[_at : _at + _size]"]
-        if layout.prior and layout.prior.shift
-        else []
-    )
-    if layout.prior and layout.prior.dense:
+    if layout.is_shifted:
+        lines += ["_x__shift = _flat__shift[_at : _at + _size]"]
+    if layout.is_dense:
         lines += ["_flat_deviation = _deviation.reshape(_most)", "for _i in range(_size):"]
         lines += [f"    _flat_deviation[_i] = {_deviation(layout, f'_x_{PRIOR_AT}[_i]')}"]
         lines += ["np.dot(_deviation[:_rows], _precision, _product[:_rows])"]
     return lines
 
 
-def _element(layout: Layout) -> list[str]:
+def _element(layout: FormulaLayout) -> list[str]:
     """Lines of the loop over elements: loads, formula, stores."""
     lines = [f"{name} = _x_{name}[_i]" for name in layout.fields]
     lines += [f"{name} = _t_{name}[_i]" for name in layout.formula.columns]
     lines += [f"{name} = _e_{name}[_i]" for name in layout.vectors]
     lines += [f"{name} = {layout.dtype}(_{name}[_i])" for name in layout.noise]
-    if layout.prior:
-        if layout.prior.dense:
-            lines += ["grad_prior = _prior[_i]"]
-        else:
-            lines += [f"grad_prior = _t_precision[_i] * ({_deviation(layout, PRIOR_AT)})"]
+    if layout.is_dense:
+        lines += ["grad_prior = _prior[_i]"]
+    if layout.is_diagonal:
+        lines += [f"grad_prior = _t_precision[_i] * ({_deviation(layout, PRIOR_AT)})"]
     lines += layout.body.lines
     lines += [f"_x_{name}[_i] = {name}" for name in layout.fields if name in layout.body.written]
     lines += [f"_s_{name} += float64({name})" for name in layout.formula.sums]
@@ -242,13 +261,14 @@ def _element(layout: Layout) -> list[str]:
     return lines
 
 
-def _deviation(layout: Layout, theta: str) -> str:
+def _deviation(layout: FormulaLayout, theta: str) -> str:
     """Expression for an element minus its prior mean; `theta` is the expression for the element."""
-    shift = " - _x__shift[_i]" if layout.prior and layout.prior.shift else ""
-    return f"{theta} - _t_mean[_i]{shift}"
+    if layout.is_shifted:
+        return f"{theta} - _t_mean[_i] - _x__shift[_i]"
+    return f"{theta} - _t_mean[_i]"
 
 
-def _per_row(layout: Layout) -> list[str]:
+def _row_totals(layout: FormulaLayout) -> list[str]:
     """Lines that compute the sums of the chunk's rows."""
     lines = []
     for name in layout.formula.row_sums:
@@ -262,7 +282,7 @@ def _per_row(layout: Layout) -> list[str]:
     return lines
 
 
-def _finish(layout: Layout) -> list[str]:
+def _block_totals(layout: FormulaLayout) -> list[str]:
     """Lines that store a block's sums, and combine its sums per column."""
     lines = [
         f"_sums[{position}, _block] = _s_{name}"

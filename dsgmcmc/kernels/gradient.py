@@ -1,5 +1,4 @@
-"""Kernels over a cell's ratings: the gradient of its energy for one rank K and one score, and sums
-over its pattern.
+"""Kernels over a cell's ratings: the gradient of its energy, and sums over its pattern.
 
 For every rating x_ij of a cell, with eta = W_i . H_j + a_i + b_j and the score e = d log density /
 d eta, which is x - eta for Gaussian ratings,
@@ -32,7 +31,12 @@ from dsgmcmc.kernels.stored import COLUMN
 
 @functools.cache
 def gradient_kernel(
-    K: int, biases: bool, weighted: bool = False, score: str = "x - eta", offset: bool = False
+    K: int,
+    biases: bool,
+    *,
+    weighted: bool = False,
+    score: str = "x - eta",
+    offset: bool = False,
 ) -> Callable[..., float]:
     """Compile the gradient for one rank.
 
@@ -68,15 +72,15 @@ def gradient_kernel(
         If K is outside 0 to 512, or 0 without biases, or the score is not an expression of x and
         eta.
     """
-    weights = {
-        "weight_w": "float32[::1]",
-        "weight_h": "float32[::1]",
-        "sse_w": "float64[::1]",
-        "sse_h": "float64[::1]",
-    }
-    more = weights if weighted else {}
-    record, passes = Record(K, biases), _passes(weighted, parse_score(score), offset)
-    return compile_gradient("gradient", record, passes, more, offset, total=True)
+    passes = _PLAIN
+    more: dict[str, str] = {}
+    if weighted:
+        passes = _WEIGHTED
+        more = dict.fromkeys(("weight_w", "weight_h"), "float32[::1]")
+        more |= dict.fromkeys(("sse_w", "sse_h"), "float64[::1]")
+    passes = _with_score(passes, parse_score(score), offset)
+    record = Record(K, biases)
+    return compile_gradient("gradient", record, passes, more=more, offset=offset, total=True)
 
 
 #: With noise scales: ``others`` has g'_j of the ratings in a group, and ``squares`` their squared
@@ -99,27 +103,27 @@ _WEIGHTED = Passes(
 _PLAIN = Passes(scores=["group_total += e * e", "errors[t] = e * scale"])
 
 
-def _passes(weighted: bool, score: str, offset: bool) -> Passes:
-    """Return passes with scores times the scale; squared scores are summed in float32 by group,
-    then in float64.
+def _with_score(passes: Passes, score: str, offset: bool) -> Passes:
+    """Return passes that compute scores times the scale.
+
+    Squared scores are summed in float32 by group, then in float64.
     """
-    passes = _WEIGHTED if weighted else _PLAIN
-    lines = [
-        "x = given[t]",
-        f"eta = errors[t]{' + offsets[base + t]' if offset else ''}",
-        f"e = {score}",
-    ]
-    loop = [
+    if offset:
+        predictor = "eta = errors[t] + offsets[base + t]"
+    else:
+        predictor = "eta = errors[t]"
+    scores = [
         "group_total = float32(0)",
         "for t in range(count):",
-        *indented([*lines, *passes.scores]),
+        *indented(["x = observed[t]", predictor, f"e = {score}", *passes.scores]),
+        "total += group_total",
     ]
-    scores = [*loop, "total += group_total"]
     return passes._replace(scores=scores, functions=functions("float32"), begin=["total = 0.0"])
 
 
 _WEIGH = """
-@kernel("void(int64[::1], uint16[::1], float32[::1], float32[::1], float32[:, ::1], float32[:, ::1])")
+@kernel("void(int64[::1], uint16[::1], float32[::1], float32[::1],"
+        " float32[:, ::1], float32[:, ::1])")
 def weigh(indptr, indices, weight_w, weight_h, sums_w, sums_h):
     '''Add w_ij = g_i g'_j and w_ij^2 over a block's ratings to the sums of rows and of columns.'''
     sh = sums_h.reshape(sums_h.size)
@@ -176,8 +180,7 @@ def spread_kernel(D: int, sides: str = "wh") -> Callable[..., None]:
 
 @functools.cache
 def product_kernel(D: int) -> Callable[..., None]:
-    """Compile products of rows of D numbers with sums of outer products of the other factor's rated
-    rows.
+    """Compile products of rows with sums of outer products of the other factor's rated rows.
 
     Returns
     -------
@@ -188,6 +191,7 @@ def product_kernel(D: int) -> Callable[..., None]:
     """
     record = Record(D, biases=False)
     row = ["base = begin", *record.predictors(), *record.gradients("-errors[r - base]")]
-    errors = "errors = np.empty(final + uint64(4), np.float32)"  # each row fills only the beginning
+    # each row fills only the beginning of `errors`
+    errors = "errors = np.empty(final + uint64(4), np.float32)"
     lines = [*record.begin(), errors, *by_rows(row), *record.end()]
     return compile_passes(f"products_{D}", PATTERN | FACTORS, lines)

@@ -1,22 +1,19 @@
 """Compiles generated source once per CPU, and loads it from the cache afterwards.
 
-Kernels are Python source that is generated for a rank, a formula or a dtype. Numba's cache cannot
-store functions defined by ``exec``, and its key contains neither SLP vectorisation nor the
-generated text. So the source is written to a folder
+Kernels are Python source, generated for a rank, a formula or a dtype. Numba's cache cannot store
+functions defined by ``exec``. So the source is written to a folder
 
     CACHE / <SHA-256 of source, name, compiler flags, versions, CPU> / <module>.py
 
-and imported from there, and Numba's ``cache=True`` keeps the machine code in the same folder. A
-folder appears by an atomic rename, and its source never changes, so many processes can start at
-once on a shared file system. Of processes that find no machine code one compiles the source, and
-the others wait for it, if the file system has locks.
+and imported from there; Numba keeps the machine code in the same folder. A folder appears by an
+atomic rename, and its source never changes, so many processes can start at once. One process
+compiles, and the others wait for it, if the file system has locks.
 
-CACHE is ``DSGMCMC_CACHE_DIR``, or else ``$XDG_CACHE_HOME/dsgmcmc``, or else ``~/.cache/dsgmcmc``.
-If that folder cannot be written or its disk is full, the process uses a private temporary folder
-and removes it at exit. Numba's cache files are pickles: whoever can write them can run code as the
-user, so the folder is created with mode 0700.
+CACHE is ``DSGMCMC_CACHE_DIR``, else ``$XDG_CACHE_HOME/dsgmcmc``, else ``~/.cache/dsgmcmc``. If it
+cannot be written or its disk is full, the process uses a temporary folder and removes it at exit.
+Numba's cache files are pickles, which can run code as the user, so the folder has mode 0700.
 
-Numba is imported with the first kernel (`kernels.compiler`), so commands without kernels start
+Numba is imported with the first kernel (`kernels.compiler`): commands without kernels start
 without it.
 """
 
@@ -36,6 +33,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import IO
 
 from dsgmcmc.errors import naming
 
@@ -48,9 +46,8 @@ from numpy import float32, float64, int32, int64, uint32, uint64
 
 """
 
-_PATIENCE = (
-    60.0  # seconds in which any kernel is compiled; whoever has waited for so long compiles it, too
-)
+#: Seconds in which any kernel is compiled; a process that has waited for so long compiles it, too.
+_PATIENCE = 60.0
 _REQUIRED_BYTES = 1 << 18  # sufficient for nearly every kernel
 
 
@@ -84,7 +81,7 @@ def compile_source(name: str, source: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # Numba looks up a cached function's globals by module name
     try:
-        with naming(path), _turn(path.parent):  # Numba writes the compiled kernels beside it
+        with naming(path), _one_compiles(path.parent):  # Numba writes the machine code beside it
             spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[module_name]
@@ -95,9 +92,8 @@ def compile_source(name: str, source: str) -> ModuleType:
 @functools.cache
 def cache_directory() -> Path:
     """Return the folder of compiled kernels. The first call creates it if it is missing."""
-    requested, caches = os.environ.get("DSGMCMC_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME")
     try:
-        folder = Path(requested or Path(caches or Path.home() / ".cache", "dsgmcmc"))
+        folder = _chosen_directory()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.stat().st_uid != os.geteuid():  # of another user, whose code must not be run
             folder = folder / str(os.geteuid())
@@ -105,9 +101,8 @@ def cache_directory() -> Path:
             if folder.stat().st_uid != os.geteuid():
                 raise PermissionError(f"{folder} belongs to another user")
         with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(
-                bytes(_REQUIRED_BYTES)
-            )  # with a full quota, empty files can still be created
+            # with a full quota, empty files can still be created
+            file.write(bytes(_REQUIRED_BYTES))
     except (OSError, RuntimeError):
         private = tempfile.mkdtemp(prefix="dsgmcmc-kernels-")
         atexit.register(shutil.rmtree, private, ignore_errors=True)
@@ -115,9 +110,21 @@ def cache_directory() -> Path:
     return folder.resolve()
 
 
+def _chosen_directory() -> Path:
+    """Return the folder that the environment names, or the default."""
+    requested = os.environ.get("DSGMCMC_CACHE_DIR")
+    if requested:
+        return Path(requested)
+    caches = os.environ.get("XDG_CACHE_HOME")
+    if caches:
+        return Path(caches, "dsgmcmc")
+    return Path.home() / ".cache" / "dsgmcmc"
+
+
 def _publish(folder: Path, file_name: str, source: str) -> Path:
-    """Write source to a file in a new folder, unless it exists, and return its path; an atomic
-    rename shows both.
+    """Write source to a file in a new folder, unless it exists, and return its path.
+
+    An atomic rename shows both.
     """
     path = folder / file_name
     if path.exists():
@@ -132,30 +139,35 @@ def _publish(folder: Path, file_name: str, source: str) -> Path:
     except OSError:
         if not path.exists():
             raise
-        shutil.rmtree(
-            draft, ignore_errors=True
-        )  # another process has written the same source earlier
+        # another process has written the same source earlier
+        shutil.rmtree(draft, ignore_errors=True)
     return path
 
 
 @contextlib.contextmanager
-def _turn(folder: Path) -> Iterator[None]:
-    """Let one process at a time compile what is in a folder; those after it find the machine code."""
+def _one_compiles(folder: Path) -> Iterator[None]:
+    """Let one process at a time compile the source in a folder; the others find the machine code.
+
+    Folders that cannot be written, and file systems without locks, raise `OSError`: then every
+    process compiles.
+    """
     with contextlib.ExitStack() as held:
         if not any(folder.rglob("*.nbi")):
-            with contextlib.suppress(
-                OSError
-            ):  # of folders that cannot be written, and file systems without locks
-                file, end = (
-                    held.enter_context((folder / "lock").open("wb")),
-                    time.monotonic() + _PATIENCE,
-                )
-                while time.monotonic() < end:
-                    with contextlib.suppress(BlockingIOError):
-                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        break
-                    time.sleep(0.02)
+            with contextlib.suppress(OSError):
+                _wait_for_lock(held.enter_context((folder / "lock").open("wb")))
         yield
+
+
+def _wait_for_lock(file: IO[bytes]) -> None:
+    """Lock a file, or give up after `_PATIENCE` seconds."""
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.02)
+        else:
+            return
 
 
 def indented(lines: Sequence[str], depth: int = 1) -> list[str]:

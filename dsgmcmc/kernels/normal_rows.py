@@ -1,5 +1,4 @@
-r"""Normal conditional distributions of rows: sums of outer products of their ratings, and draws,
-for Gibbs sampling.
+r"""Normal conditional distributions of rows, for Gibbs sampling: statistics of ratings, and draws.
 
 Row i has ratings x_r of columns j(r). With phi = (H_j, 1), or phi = H_j without biases, t = x_r -
 b_j and the other factor's noise scales g', its *statistics* are
@@ -120,8 +119,9 @@ def errors(theta, statistics, out):
 
 
 def _tile() -> list[str]:
-    """Lines that add rows r < n of the panel to a tile: square[a + i, c:] += panel[r, a + i]
-    panel[r, c:].
+    """Lines that add rows r < n of the panel to a tile.
+
+    square[a + i, c:] += panel[r, a + i] panel[r, c:].
     """
     rows = range(TALL)
     return [
@@ -152,7 +152,7 @@ def statistics_width(dimension: int) -> int:
 
 
 def add_outer_products(
-    ratings: tuple[Array, ...], features: Float32, root: Float32, rank: int, out: Float32
+    ratings: tuple[Array, ...], features: Float32, *, root: Float32, rank: int, out: Float32
 ) -> None:
     """Add the outer products of a cell's ratings to the statistics of its rows.
 
@@ -174,8 +174,7 @@ def add_outer_products(
 
 
 def squared_errors(theta: Float32, statistics: Float32) -> Float64:
-    """Sum the squared errors of every row's ratings, times the other factor's noise scales; (n,)
-    float64.
+    """Sum squared errors of every row's ratings, times the other factor's noise scales.
 
     Parameters
     ----------
@@ -183,6 +182,10 @@ def squared_errors(theta: Float32, statistics: Float32) -> Float64:
         Rows at which the errors are computed.
     statistics : (n, (D + 1)(D + 2) / 2) float32
         Statistics of the rows.
+
+    Returns
+    -------
+    (n,) float64
     """
     out = np.empty(len(theta))
     _statistics_module().errors(theta, statistics, out)
@@ -191,10 +194,9 @@ def squared_errors(theta: Float32, statistics: Float32) -> Float64:
 
 # ---------------------------------------------------------------------- draws
 
-LANES, ROWS = (
-    8,
-    4,
-)  # rows of theta solved side by side, and rows of their triangles updated together
+#: Rows of theta solved side by side, and rows of their triangles updated together.
+LANES = 8
+ROWS = 4
 
 _SOLVE = """\
 {below}
@@ -230,7 +232,8 @@ def solve(theta, statistics, scale, precision, pull):
             corner(L, inverse, a)
         for k in range(D):
             for lane in range(uint64(count)):
-                x[k * uint64({lanes}) + lane] = L[(y + k) * uint64({lanes}) + lane] + theta[first + int64(lane), k]
+                z = theta[first + int64(lane), k]
+                x[k * uint64({lanes}) + lane] = L[(y + k) * uint64({lanes}) + lane] + z
         for k in range(D):
             substitute(L, inverse, x, D - uint64(1) - k)
         for lane in range(uint64(count)):
@@ -249,8 +252,9 @@ def _lanes(line: str) -> list[str]:
 
 
 def _places(rows: str) -> list[str]:
-    """Lines that compute where `ROWS` rows of the packed triangles begin; `rows` is the variable of
-    the first row.
+    """Lines that compute where `ROWS` rows of the packed triangles begin.
+
+    `rows` is the variable of the first row.
     """
     return [
         f"p{r} = ({rows} + uint64({r})) * ({rows} + uint64({r + 1})) // uint64(2) * uint64({LANES})"
@@ -278,8 +282,9 @@ def _below() -> str:
 
 
 def _corner() -> str:
-    """Source of the function that computes the diagonal triangle of rows a, a + 1, ..., after the
-    columns before a.
+    """Source of the function that computes the diagonal triangle of rows a, a + 1, ...
+
+    The columns before a are complete.
     """
     lines = [f"d = a * uint64({LANES})", *_places("a")]
     triangle = [(r, c) for c, r in combinations_with_replacement(range(ROWS), 2)]
@@ -293,11 +298,10 @@ def _corner() -> str:
     for r, c in triangle:
         for k in range(c):
             lines += _lanes(f"s{r}{c}_{{i}} -= s{r}{k}_{{i}} * s{c}{k}_{{i}}")
-        lines += _lanes(
-            f"w{c}_{{i}} = 1.0 / math.sqrt(s{c}{c}_{{i}})"
-            if r == c
-            else f"s{r}{c}_{{i}} *= w{c}_{{i}}"
-        )
+        if r == c:
+            lines += _lanes(f"w{c}_{{i}} = 1.0 / math.sqrt(s{c}{c}_{{i}})")
+        else:
+            lines += _lanes(f"s{r}{c}_{{i}} *= w{c}_{{i}}")
     for r, c in triangle:
         if r == c:
             lines += _lanes(f"inverse[d + uint64({c * LANES} + {{i}})] = w{c}_{{i}}")
@@ -307,8 +311,9 @@ def _corner() -> str:
 
 
 def _substitute() -> str:
-    """Source of the function that computes element k of the solution, and subtracts its part in
-    earlier elements.
+    """Source of the function that computes element k of the solution.
+
+    It subtracts its part in earlier elements.
     """
     lines = [f"p = k * (k + uint64(1)) // uint64(2) * uint64({LANES})", f"d = k * uint64({LANES})"]
     lines += _lanes("v{i} = x[d + uint64({i})] * inverse[d + uint64({i})]")
@@ -342,11 +347,12 @@ def draw_normal_rows(theta: Float32, statistics: Float32, scale: Float64, prior:
         Prior mean m_i of every row, and prior precision Lambda.
     """
     lambda_ = prior.precision.astype(np.float64)
-    mean = (prior.mean[None] if prior.shift is None else prior.mean + prior.shift).astype(
-        np.float64
-    )
+    mean = prior.mean[None].astype(np.float64)
+    if prior.shift is not None:
+        mean = (prior.mean + prior.shift).astype(np.float64)
     if lambda_.ndim == 1:
-        pull, lambda_ = mean * lambda_, np.diag(lambda_)
+        pull = mean * lambda_
+        lambda_ = np.diag(lambda_)
     else:
         pull = np.einsum("nk,kc->nc", mean, lambda_)  # the last bits of BLAS depend on the machine
     _solve_module().solve(theta, statistics, scale, lambda_[np.tril_indices(len(lambda_))], pull)

@@ -1,12 +1,13 @@
-"""Ordered levels: gradients with respect to factors, scales and thresholds, and probabilities for
-predictions.
+"""Ordered levels: gradients by factors, scales and thresholds, and probabilities of levels.
 
 A rating is of level r = 0 .. R - 1 with probability F(z_u) - F(z_l), z_u = s (C_r - eta), z_l = s
 (C_{r-1} - eta). F is the logistic distribution function, C_{-1} = -inf, C_{R-1} = inf, and s = s_i
 s'_j is 1 or the product of the scales of row and column. With du = d log p / d z_u and dl = d log p
 / d z_l,
 
-    d log p / d eta = -s (du + dl)      d log p / d C_r = s du      d log p / d log s = z_u du + z_l dl
+    d log p / d eta = -s (du + dl)
+    d log p / d C_r = s du
+    d log p / d log s = z_u du + z_l dl
 
 Thresholds of +-1e30 represent +-infinity. With E = exp(-z),
 
@@ -45,7 +46,8 @@ LANES = 16
 def exp32(x: Any) -> Any:
     """Exponential function by Cephes' polynomial; arguments are clipped to -87 and 87."""
     x = min(max(x, float32(-87)), float32(87))
-    n = int32(x * float32(1.44269504) + (float32(0.5) if x > float32(0) else float32(-0.5)))
+    half = float32(0.5) if x > float32(0) else float32(-0.5)
+    n = int32(x * float32(1.44269504) + half)
     f = float32(n)
     r = x - f * float32(0.693359375)
     r = r - f * float32(-2.12194440e-4)
@@ -61,8 +63,8 @@ def exp32(x: Any) -> Any:
 #: The exponential's remainder must be computed as written.
 FUNCTIONS = "@exact_helper\n" + inspect.getsource(exp32)
 
-#: What passes with scales keep of rating r of row i and column j, before and after its score is
-#: computed.
+#: Passes with scales: what they keep of rating r of row i and column j, before and after its score
+#: is computed.
 SCALED = Passes(
     scores=[],
     kept=("scales", "slopes"),
@@ -74,16 +76,13 @@ SCALE_ARGUMENTS = dict.fromkeys(("scale_w", "scale_h", "slope_w", "slope_h"), "f
 #: Lines that compute du, and du + dl as `both`, from `eta` and the tables of the level, by whether
 #: there are scales.
 DERIVATIVES = {
-    False: (
-        """\
+    False: """\
 t = exp32(min(max(eta, float32(-40)), float32(40)))
 fu = float32(1) / (float32(1) + t * upper)
 both = float32(1) - fu - float32(1) / (float32(1) + t * lower)
 du = rise - fu
-"""
-    ),
-    True: (
-        """\
+""",
+    True: """\
 zu = max(s * (upper - eta), float32(-42))
 zl = max(s * (lower - eta), float32(-44))
 eu = exp32(-zu)
@@ -91,14 +90,18 @@ el = exp32(-zl)
 fu = float32(1) / (float32(1) + eu)
 both = float32(1) - fu - float32(1) / (float32(1) + el)
 du = eu * fu * ((float32(1) + el) / max(el - eu, float32(1e-7) * el))
-"""
-    ),
+""",
 }
 
 
 @functools.cache
 def ordinal_kernel(
-    K: int, biases: bool, scaled: bool = False, cut_by: Factor | None = None, offset: bool = False
+    K: int,
+    biases: bool,
+    *,
+    scaled: bool = False,
+    cut_by: Factor | None = None,
+    offset: bool = False,
 ) -> Callable[..., None]:
     """Compile the gradient for one rank.
 
@@ -137,73 +140,84 @@ def ordinal_kernel(
     """
     if cut_by is not None and not scaled:
         raise ValueError("separate thresholds of rows need scales of rows")
-    more = {"tables": "float32[:, ::1]", "sums": "float64[:, ::1]"} | (
-        SCALE_ARGUMENTS if scaled else {}
-    )
-    passes, (cuts, cut_slopes) = SCALED if scaled else Passes([]), _cuts(cut_by)
-    offsets = ["for t in range(count):", "    errors[t] += offsets[base + t]"] if offset else []
-    passes = Passes(
-        [*offsets, *_scores(scaled, cut_by)],
-        kept=(*passes.kept, *(("uppers", "lowers") if cuts else ())),
-        before=[*passes.before, *cuts],
-        after=[*passes.after, *cut_slopes],
+    more = {"tables": "float32[:, ::1]", "sums": "float64[:, ::1]"}
+    passes = Passes([])
+    if scaled:
+        more |= SCALE_ARGUMENTS
+        passes = SCALED
+    if cut_by is not None:
+        passes = _with_cuts(passes, cut_by)
+    scores = []
+    if offset:
+        scores += ["for t in range(count):", "    errors[t] += offsets[base + t]"]
+    scores += _scores(scaled, cut_by)
+    passes = passes._replace(
+        scores=scores,
         functions=FUNCTIONS + "\n\n",
         begin=[f"tile = np.zeros({3 * LANES}, np.float32)"],
     )
-    return compile_gradient("ordinal", Record(K, biases), passes, more, offset)
+    return compile_gradient("ordinal", Record(K, biases), passes, more=more, offset=offset)
 
 
-def _cuts(cut_by: Factor | None) -> tuple[list[str], list[str]]:
-    """Lines that look up the thresholds of rating r, and that add du, which is in ``uppers``, and
-    dl to their sums.
+def _with_cuts(passes: Passes, cut_by: Factor) -> Passes:
+    """Add lines that look up the thresholds of rating r, and that add du and dl to their sums.
+
+    du is in ``uppers`` after the scores are computed.
     """
-    if cut_by is None:
-        return [], []
-    owner, level = "i" if cut_by == Factor.W else "j", "level = uint64(given[r - base])"
-    low, high = f"[{owner}, level]", f"[{owner}, level + uint64(1)]"
-    before = [level, f"lowers[r - base] = tables{low}", f"uppers[r - base] = tables{high}"]
-    return before, [
+    owner = "i" if cut_by == Factor.W else "j"
+    level = "level = uint64(observed[r - base])"
+    low = f"[{owner}, level]"
+    high = f"[{owner}, level + uint64(1)]"
+    look_up = [level, f"lowers[r - base] = tables{low}", f"uppers[r - base] = tables{high}"]
+    add = [
         level,
         f"sums{low} -= errors[r - base] + uppers[r - base]",
         f"sums{high} += uppers[r - base]",
     ]
+    return passes._replace(
+        kept=(*passes.kept, "uppers", "lowers"),
+        before=[*passes.before, *look_up],
+        after=[*passes.after, *add],
+    )
 
 
 def _scores(scaled: bool, cut_by: Factor | None) -> list[str]:
-    """Lines that replace the `count` predictors in ``errors`` by scores times `scale`, and add to
-    the sums.
+    """Lines that replace the `count` predictors in ``errors`` by scores times `scale`.
 
-    `LANES` ratings are processed at a time. The table entries of their levels are copied to
-    ``tile``, and du replaces the first of them. If rows have separate thresholds, these are in
-    ``uppers`` and ``lowers``, and du replaces ``uppers``.
+    They also add to the sums. `LANES` ratings are processed at a time. The table entries of their
+    levels are copied to ``tile``, and du replaces the first of them. If rows have separate
+    thresholds, these are in ``uppers`` and ``lowers``, and du replaces ``uppers``.
     """
-    s = "s * " if scaled else ""
-    back = "tile[lane]" if cut_by is None else "uppers[block + lane]"
-    level = ["level = uint64(given[block + lane])"]
-    fill = [
-        f"tile[lane + uint64({k * LANES})] = tables[{k}, level]" for k in range(2 if scaled else 3)
-    ]
-    bounds = ["tile[lane]", f"tile[lane + uint64({LANES})]"]
-    if cut_by is not None:
-        bounds = ["uppers[block + lane]", "lowers[block + lane]"]
-    lane = ["eta = errors[block + lane]", f"upper = {bounds[0]}", f"lower = {bounds[1]}"]
-    lane += ["s = scales[block + lane]"] if scaled else [f"rise = tile[lane + uint64({2 * LANES})]"]
-    lane += DERIVATIVES[scaled].splitlines()
-    lane += [f"errors[block + lane] = -scale * {s}both", f"{back} = scale * {s}du"]
-    if scaled:
-        bounded = "min(zu, float32(1e9)) * du + max(zl, float32(-1e9)) * (both - du)"
-        lane += [f"slopes[block + lane] = scale * ({bounded})"]
-    add = ["sums[level, 0] += tile[lane]", "sums[level, 1] += errors[block + lane]"]
-    before = ["    for lane in range(here):", *indented([*level, *fill], 2)]
-    after = ["    for lane in range(here):", *indented([*level, *add], 2)]
-    return [
+    lines = [
         f"for block in range(uint64(0), count, uint64({LANES})):",
         f"    here = min(uint64({LANES}), count - block)",
-        *(before if cut_by is None else []),
-        f"    for lane in range(uint64({LANES})):",
-        *indented(lane, 2),
-        *(after if cut_by is None else []),
     ]
+    if cut_by is not None:
+        lane = _lane(scaled, upper="uppers[block + lane]", lower="lowers[block + lane]")
+        return [*lines, f"    for lane in range(uint64({LANES})):", *indented(lane, 2)]
+    level = "level = uint64(observed[block + lane])"
+    tables = 2 if scaled else 3
+    fill = [f"tile[lane + uint64({k * LANES})] = tables[{k}, level]" for k in range(tables)]
+    add = ["sums[level, 0] += tile[lane]", "sums[level, 1] += errors[block + lane]"]
+    lines += ["    for lane in range(here):", *indented([level, *fill], 2)]
+    lane = _lane(scaled, upper="tile[lane]", lower=f"tile[lane + uint64({LANES})]")
+    lines += [f"    for lane in range(uint64({LANES})):", *indented(lane, 2)]
+    lines += ["    for lane in range(here):", *indented([level, *add], 2)]
+    return lines
+
+
+def _lane(scaled: bool, upper: str, lower: str) -> list[str]:
+    """Lines for one rating, whose thresholds are in `upper` and `lower`; du replaces `upper`."""
+    lines = ["eta = errors[block + lane]", f"upper = {upper}", f"lower = {lower}"]
+    if scaled:
+        lines += ["s = scales[block + lane]", *DERIVATIVES[True].splitlines()]
+        lines += ["errors[block + lane] = -scale * s * both", f"{upper} = scale * s * du"]
+        slope = "min(zu, float32(1e9)) * du + max(zl, float32(-1e9)) * (both - du)"
+        lines += [f"slopes[block + lane] = scale * ({slope})"]
+    else:
+        lines += [f"rise = tile[lane + uint64({2 * LANES})]", *DERIVATIVES[False].splitlines()]
+        lines += ["errors[block + lane] = -scale * both", f"{upper} = scale * du"]
+    return lines
 
 
 def level_tables(scaled: bool, thresholds: Float64) -> Float32:
@@ -213,12 +227,14 @@ def level_tables(scaled: bool, thresholds: Float64) -> Float32:
     scales, they are the exponentials of minus these thresholds, and the constant c of du = c -
     F(z_u).
     """
-    upper, lower = np.append(thresholds, END), np.append(-END, thresholds)
-    rise = np.zeros(len(upper))
-    if not scaled:
+    upper = np.append(thresholds, END)
+    lower = np.append(-END, thresholds)
+    if scaled:
+        tables = [upper, lower, np.zeros(len(upper))]
+    else:
         rise = 1 / np.maximum(-np.expm1(lower - upper), 1e-7)
-        upper, lower = np.exp(-np.minimum(upper, 200)), np.exp(np.minimum(-lower, 85))
-    return np.stack([upper, lower, rise]).astype(np.float32)
+        tables = [np.exp(-np.minimum(upper, 200)), np.exp(np.minimum(-lower, 85)), rise]
+    return np.stack(tables).astype(np.float32)
 
 
 _BELOW, _ABOVE, _P, _CUT = range(2 * LANES, 6 * LANES, LANES)
@@ -227,7 +243,7 @@ _LEVELS = f'''
 
 @kernel("void(float32[::1], float32[::1], float32[:, ::1], int32[::1], float32[:, ::1])", EXACT)
 def probabilities(eta, scales, cuts, owner, out):
-    """Probabilities of all levels, {LANES} ratings side by side, with the thresholds of their owners."""
+    """Probabilities of all levels by the thresholds of the owners, {LANES} side by side."""
     R = out.shape[1]
     tile = np.zeros({6 * LANES}, np.float32)
     for block in range(0, eta.shape[0], {LANES}):
@@ -246,7 +262,9 @@ def probabilities(eta, scales, cuts, owner, out):
                 small = float32(1) / (float32(1) + exp32(abs(z)))
                 up = small if z > float32(0) else float32(1) - small
                 down = float32(1) - small if z > float32(0) else small
-                tile[lane + {_P}] = tile[lane + {_ABOVE}] - up if z > float32(0) else down - tile[lane + {_BELOW}]
+                above = tile[lane + {_ABOVE}] - up
+                below = down - tile[lane + {_BELOW}]
+                tile[lane + {_P}] = above if z > float32(0) else below
                 tile[lane + {_BELOW}] = down
                 tile[lane + {_ABOVE}] = up
             for lane in range(here):
@@ -286,7 +304,9 @@ def level_probabilities(
     """
     cuts = np.atleast_2d(thresholds).astype(np.float32)
     probability = np.empty((len(eta), cuts.shape[1] + 1), np.float32)
-    owner = np.zeros(len(eta), np.int32) if owner is None else np.ascontiguousarray(owner, np.int32)
+    if owner is None:
+        owner = np.zeros(len(eta), np.int32)
+    owner = np.ascontiguousarray(owner, np.int32)
     jit.compile_source("levels", FUNCTIONS + _LEVELS).probabilities(
         np.ascontiguousarray(eta), np.ascontiguousarray(scale), cuts, owner, probability
     )
@@ -294,8 +314,9 @@ def level_probabilities(
 
 
 def level_moments(p: Float32, values: Float64) -> tuple[Float32, Float32]:
-    """Mean and variance, (q,) float32 each, of distributions (q, R) over levels of these values."""
-    mean, variance = np.empty(len(p), np.float32), np.empty(len(p), np.float32)
+    """Return means and variances, (q,) float32, of distributions (q, R) over these values."""
+    mean = np.empty(len(p), np.float32)
+    variance = np.empty(len(p), np.float32)
     jit.compile_source("levels", FUNCTIONS + _LEVELS).moments(
         np.ascontiguousarray(p), values.astype(np.float32), mean, variance
     )

@@ -1,31 +1,24 @@
-"""Counter-based normals and gamma variables: every random number is a function of its key and
-index.
+"""Counter-based normals and gamma variables: a random number is a function of its key and index.
 
 Philox 4x32-10 [Salmon 2011] turns a counter of four words and a key of two words into four random
 words. The counter contains purpose, iteration, factor, chain and the index of the element in its
 factor (e = global row * D + k); the key is the seed. Every process can therefore compute any slice
 of the noise, with identical bits.
 
-The layout of the elements allows 16 counters to be computed side by side. Element e belongs to
-group e >> 6 of 64 elements and 16 counters. It is word (e >> 4) & 3 of counter number c = (group <<
-4) + (e & 15). The words of the counter are
+16 counters are computed side by side. Element e belongs to group e >> 6 of 64 elements and 16
+counters. It is word (e >> 4) & 3 of counter c = (group << 4) + (e & 15). The counter's words are
 
-    c mod 2^32 | c >> 32 (16 bits), purpose (8), factor (8) | iteration mod 2^32
-               | iteration >> 32 (16), chain (16)
+    0   c mod 2^32
+    1   c >> 32 (16 bits), purpose (8), factor (8)
+    2   iteration mod 2^32
+    3   iteration >> 32 (16), chain (16)
 
-The Box-Muller transform turns words 0 and 1 into two normals, and words 2 and 3 into two more. The
-radius comes from the uniform (x + 1/2) 2^-32 in float32, which is precise near zero, so normals
-reach 6.76 standard deviations; with uniforms of 24 bits they would reach 5.8.
+The Box-Muller transform turns words 0 and 1 into two normals, and words 2 and 3 into two more.
+Normals reach 6.76 standard deviations. Gamma variables are made by the rejection sampler of
+[Marsaglia & Tsang 2000]. Attempt a for row i uses counter 64 i + a.
 
-A formula may read further random numbers of each element. Their counters have other bits of the
-factor (`STREAMS`), which no factor has: normals z2 in the layout of z, and uniforms u, each from
-its element's word.
-
-Gamma variables are made by the rejection sampler of [Marsaglia & Tsang 2000]. Attempt a for row i
-uses counter 64 i + a, so that a variable depends only on its key and row.
-
-The functions from `log_series` to `uniform` are never called from Python: their source is compiled
-into the kernels that use them.
+The functions from `log_series` to `uniform` are compiled into kernels, and never called from
+Python.
 
 [Marsaglia & Tsang 2000] A simple method for generating gamma variables. ACM Trans. Math. Softw. 26.
 """
@@ -48,8 +41,7 @@ from dsgmcmc.types import Float64
 
 
 class NoiseKey(NamedTuple):
-    """Key of the numbers of elements `first`, `first` + 1, ... of one factor in one iteration of
-    one chain.
+    """Key of the numbers of elements `first`, `first` + 1, ... of a factor in an iteration.
 
     Attributes
     ----------
@@ -92,13 +84,16 @@ def noise_words(key: NoiseKey) -> tuple[int, int, int, int, int, int]:
         for name, value, bits in zip(NoiseKey._fields, key, _BITS, strict=True):
             if not 0 <= value < 1 << bits:
                 raise ValueError(f"noise {name} = {value} is outside [0, 2^{bits})")
-    counter = purpose << 16 | factor << 24, iteration & 0xFFFFFFFF, iteration >> 32 | chain << 16
-    return first, *counter, seed & 0xFFFFFFFF, seed >> 32
+    c1 = purpose << 16 | factor << 24
+    c2 = iteration & 0xFFFFFFFF
+    c3 = iteration >> 32 | chain << 16
+    return first, c1, c2, c3, seed & 0xFFFFFFFF, seed >> 32
 
 
 def log_series(t: Any) -> Any:
-    """Compute (log(1 + t) - t + t^2 / 2) / t^3 from sqrt(1/2) - 1 to sqrt(2) - 1: Cephes'
-    polynomial.
+    """Compute (log(1 + t) - t + t^2 / 2) / t^3 by Cephes' polynomial.
+
+    t is between sqrt(1/2) - 1 and sqrt(2) - 1.
     """
     p = float32(7.0376836292e-2)
     p = p * t + float32(-1.1514610310e-1)
@@ -112,16 +107,14 @@ def log_series(t: Any) -> Any:
 
 
 def radius(word: Any) -> Any:
-    """Compute sqrt(-2 log u) for u = (word + 1/2) 2^-32."""
+    """Compute sqrt(-2 log u) for u = (word + 1/2) 2^-32, which is precise near zero."""
     u = float32((float32(word) + float32(0.5)) * float32(2.0**-32))
-    bits = int32(
-        u.view(int32) - int32(0x3F3504F3)
-    )  # so that the mantissa goes from sqrt(1/2) to sqrt(2)
+    # the mantissa goes from sqrt(1/2) to sqrt(2)
+    bits = int32(u.view(int32) - int32(0x3F3504F3))
     exponent = float32(bits >> int32(23))
     mantissa = int32((bits & int32(0x007FFFFF)) + int32(0x3F3504F3)).view(float32)
-    below_one = (float32(uint32(~word)) + float32(0.5)) * float32(
-        2.0**-32
-    )  # 1 - u, which u has rounded off
+    # 1 - u, which u has rounded off
+    below_one = (float32(uint32(~word)) + float32(0.5)) * float32(2.0**-32)
     t = -below_one if exponent == float32(0) else mantissa - float32(1)
     p = log_series(t)
     square = t * t
@@ -131,7 +124,7 @@ def radius(word: Any) -> Any:
 
 
 def quadrant(word: Any) -> Any:
-    """Round a word, taken as a fraction of a turn, to quarter turns."""
+    """Round a word, a fraction of a full turn, to quarter turns."""
     return uint32(uint32(word + uint32(0x20000000)) >> uint32(30))
 
 
@@ -167,18 +160,15 @@ def turned(value: Any, quarter: Any) -> Any:
 
 
 def uniform(word: Any) -> Any:
-    """Compute (k + 1/2) 2^-23, exact in float32 and inside (0, 1), from the upper 23 bits k of a
-    word.
-    """
+    """Compute (k + 1/2) 2^-23, exact in float32, from the upper 23 bits k of a word."""
     return (float32(uint32(word) >> uint32(9)) + float32(0.5)) * float32(2.0**-23)
 
 
 def rounds(first: str, indent: int) -> str:
-    """Write out ten rounds of Philox 4x32 on x0 .. x3, uint64 below 2^32, which the line `first`
-    sets.
+    """Write out ten rounds of Philox 4x32 on x0 .. x3, which the line `first` sets.
 
-    Loops, and functions that return several values, would keep the compiler from computing 16
-    counters at once.
+    The numbers are uint64 below 2^32. Loops, and functions that return several values, would keep
+    the compiler from computing 16 counters at once.
     """
     lines = [first]
     for step in range(10):
@@ -194,9 +184,7 @@ def rounds(first: str, indent: int) -> str:
 
 
 def _pair(x: str, y: str, word: int) -> str:
-    """Lines of the Box-Muller transform of two words, which gives two of the four rows of 16
-    normals in a group.
-    """
+    """Lines of the Box-Muller transform of two words: two of the four rows of 16 in a group."""
     return f"""\
             word = uint32({y})
             quarter = quadrant(word)
@@ -224,9 +212,7 @@ def _helpers(*functions: Callable[..., Any]) -> str:
 
 
 def _groups(name: str, numbers: str) -> str:
-    """Source of a kernel that fills groups of 64; the lines `numbers` make four elements from the
-    words x0 to x3.
-    """
+    """Source of a kernel that fills groups of 64; `numbers` makes four elements from x0 to x3."""
     return f'''
 
 @kernel("void(float32[::1], int64, int64, uint64, uint64, uint64, uint64, uint64)", EXACT)
@@ -250,15 +236,14 @@ _UNIFORMS = _groups(
     "".join(f"            row[lane + {16 * word}] = uniform(x{word})\n" for word in range(4)),
 )
 
-#: Random numbers that a formula may read: the kernel that makes them, and the bits of the factor in
-#: their counters.
+#: Random numbers that a formula may read: the kernel that makes them, and bits that their counters
+#: have in place of the factor's, and that no factor has.
 STREAMS = {"z": ("normal_groups", 0), "z2": ("normal_groups", 2), "u": ("uniform_groups", 4)}
 
 
 @functools.cache
 def groups_module(name: str = "normal_groups") -> ModuleType:
-    """Return the module with `normal_groups` or `uniform_groups`, for kernels that make their own
-    noise.
+    """Return the module with a kernel in `STREAMS`, for kernels that make their own noise.
 
     The module is compiled once and linked into these kernels, which saves each of them a second of
     compilation.
@@ -269,8 +254,7 @@ def groups_module(name: str = "normal_groups") -> ModuleType:
 
 
 def normals(out: NDArray[np.float32], key: NoiseKey) -> None:
-    """Fill an array with standard normals, each of which depends on the key and on its element
-    alone.
+    """Fill an array with standard normals, which depend on the key and their elements alone.
 
     Parameters
     ----------
@@ -284,11 +268,11 @@ def normals(out: NDArray[np.float32], key: NoiseKey) -> None:
         If a member of the key is negative or too large.
     """
     first, *words = noise_words(key)
-    place = first & 63
-    groups = (place + len(out) + 63) >> 6
+    in_group = first & 63
+    groups = (in_group + len(out) + 63) >> 6
     numbers = np.empty(groups << 6, np.float32)
     groups_module().normal_groups(numbers, first >> 6, groups, *words)
-    out[:] = numbers[place : place + len(out)]
+    out[:] = numbers[in_group : in_group + len(out)]
 
 
 ATTEMPTS = 64  # the probability that all are rejected is below 1e-80
@@ -309,14 +293,16 @@ def gammas(shape, out, first, c1, c2, c3, k0, k1):
             radius = math.sqrt(-2.0 * math.log((float64(x0) + 0.5) * 2.0**-32))
             x = radius * math.cos(2.0 * math.pi * (float64(x1) + 0.5) * 2.0**-32)
             v = (1.0 + c * x) ** 3
-            if v > 0.0 and math.log((float64(x2) + 0.5) * 2.0**-32) < 0.5 * x * x + d - d * v + d * math.log(v):
-                out[i] = d * v
-                break
+            if v > 0.0:
+                level = math.log((float64(x2) + 0.5) * 2.0**-32)
+                if level < 0.5 * x * x + d - d * v + d * math.log(v):
+                    out[i] = d * v
+                    break
 '''
 
 
 def gammas(shape: Float64, key: NoiseKey) -> Float64:
-    """Gamma variables of scale 1 for rows `key.first`, `key.first` + 1, ...
+    """Return gamma variables of scale 1 for rows `key.first`, `key.first` + 1, ...
 
     Parameters
     ----------

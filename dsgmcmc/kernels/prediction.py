@@ -1,5 +1,4 @@
-"""Predictions for pairs of a row and a column, the normal distribution function, and summaries of
-normal mixtures.
+"""Predictions for pairs, the normal distribution function, and summaries of normal mixtures.
 
 SciPy's distribution function is not used: its import takes longer than a prediction, and it runs at
 half the speed.
@@ -13,6 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -51,7 +51,8 @@ def predict_kernel(K: int, biases: bool) -> Callable[..., None]:
         `rows`, `cols` (q,) int32, `theta_w` (n, D) and `theta_h` (m, D) float32. `out` (q,) float32
         is set to W_i . H_j + a_i + b_j, without the mean of the ratings.
     """
-    return _pairs(K, biases, f"predict_{K}", {"out": "float32[::1]"}, "out[q]")
+    pairs = _Pairs(f"predict_{K}", {"out": "float32[::1]"}, centre="out[q]")
+    return pairs.compile(K, biases)
 
 
 @functools.cache
@@ -65,41 +66,64 @@ def cells_kernel(K: int, biases: bool) -> Callable[..., None]:
         `inverse_h` (m,) float32, 1 / g of every row; `noise` 1 / tau. Column `d` of `centre` and
         `variance`, (q, draws) float32, is set.
     """
-    vectors = dict.fromkeys(("inverse_w", "inverse_h"), "float32[::1]")
-    outputs = dict.fromkeys(("centre", "variance"), "float32[:, ::1]")
-    more = {**vectors, "noise": "float64", "d": "int64", **outputs}
+    arguments = {
+        "inverse_w": "float32[::1]",
+        "inverse_h": "float32[::1]",
+        "noise": "float64",
+        "d": "int64",
+        "centre": "float32[:, ::1]",
+        "variance": "float32[:, ::1]",
+    }
     variance = "variance[q, d] = float32(noise) * inverse_w[i] * inverse_h[j]"
-    return _pairs(K, biases, f"cells_{K}", more, "centre[q, d]", variance)
+    pairs = _Pairs(f"cells_{K}", arguments, centre="centre[q, d]", last=variance)
+    return pairs.compile(K, biases)
 
 
-def _pairs(
-    K: int, biases: bool, name: str, more: dict[str, str], centre: str, last: str = ""
-) -> Callable[..., None]:
-    """Compile a kernel over pairs, which sets `centre` to the predictor, and then runs the line
-    `last`.
+class _Pairs(NamedTuple):
+    """A kernel over pairs of a row and a column, as source.
 
-    `more` has the types of further arguments by name.
+    Attributes
+    ----------
+    name : str
+        Part of file names.
+    arguments : dict of str to str
+        Types of the arguments after the factors, by name.
+    centre : str
+        Expression that is set to the predictor.
+    last : str
+        Line that runs after it for every pair.
     """
-    types = ", ".join(
-        ["int32[::1]", "int32[::1]", "float32[:, ::1]", "float32[:, ::1]", *more.values()]
-    )
-    source = _PAIRS.format(
-        types=types,
-        arguments=", ".join(more),
-        K=K,
-        centre=centre,
-        biases=f" + (theta_w[i, {K}] + theta_h[j, {K}])" if biases else "",
-        more=last,
-    )
-    kernel: Callable[..., None] = jit.compile_source(name, source).pairs
-    return kernel
+
+    name: str
+    arguments: dict[str, str]
+    centre: str
+    last: str = ""
+
+    def compile(self, K: int, biases: bool) -> Callable[..., None]:
+        """Compile the kernel for one rank."""
+        types = ["int32[::1]", "int32[::1]", "float32[:, ::1]", "float32[:, ::1]"]
+        types += self.arguments.values()
+        added = ""
+        if biases:
+            added = f" + (theta_w[i, {K}] + theta_h[j, {K}])"
+        source = _PAIRS.format(
+            types=", ".join(types),
+            arguments=", ".join(self.arguments),
+            K=K,
+            centre=self.centre,
+            biases=added,
+            more=self.last,
+        )
+        kernel: Callable[..., None] = jit.compile_source(self.name, source).pairs
+        return kernel
 
 
 # ---------------------------------------------------------------------- normal distributions
 
 #: Extent of the table of the normal distribution on both sides of 0, and its points per unit.
 #: Linear interpolation errs by less than 5e-7.
-EXTENT, PER_UNIT = 9, 256
+EXTENT = 9
+PER_UNIT = 256
 
 _NORMAL = f'''\
 @kernel("void(float64[::1], float64[::1], float64[::1], float64[::1])")
@@ -136,10 +160,10 @@ def quantile(c, inverse, w, n, p, z, mean, sd, table):
         slope = 0.0
         for d in range(n):
             t = min(max((x - c[d]) * inverse[d], -{EXTENT}.0), {EXTENT} - 1e-6)
-            place = (t + {EXTENT}.0) * {PER_UNIT}.0
-            k = int64(place)
+            at = (t + {EXTENT}.0) * {PER_UNIT}.0
+            k = int64(at)
             rise = table[k + 1] - table[k]
-            total += w[d] * (table[k] + (place - k) * rise)
+            total += w[d] * (table[k] + (at - k) * rise)
             slope += w[d] * rise * inverse[d]
         error = total - p
         if abs(error) < 2e-6:
@@ -179,9 +203,10 @@ def empirical(c, w, n, p):
     return c[n - 1]
 
 
-@kernel("void(float32[:, ::1], float32[:, ::1], float64[::1], float64, float64, float64, float64, float64[::1], "
-        "float64[:, ::1], float32[::1], float32[::1], float32[::1], float32[::1])")
-def summarise(centre, variance, weights, p_low, p_high, z_low, z_high, table, scratch, means, sds, lows, highs):
+@kernel("void(float32[:, ::1], float32[:, ::1], float64[::1], float64, float64, float64, float64, "
+        "float64[::1], float64[:, ::1], float32[::1], float32[::1], float32[::1], float32[::1])")
+def summarise(centre, variance, weights, p_low, p_high, z_low, z_high, table, scratch,
+              means, sds, lows, highs):
     """Mean, sd and the quantiles p_low and p_high of every cell's mixture; weights sum to 1."""
     n = weights.shape[0]
     c = scratch[0]
@@ -213,8 +238,9 @@ def summarise(centre, variance, weights, p_low, p_high, z_low, z_high, table, sc
 
 
 def ndtr(x: Array) -> Float64:
-    """Compute the standard normal distribution function elementwise, in float64, with a relative
-    error below 2e-11.
+    """Compute the standard normal distribution function elementwise, in float64.
+
+    The relative error is below 2e-11.
     """
     points = np.ascontiguousarray(x, np.float64)
     probability = np.empty_like(points)
@@ -236,6 +262,7 @@ def summarise(
     centre: Float32,
     variance: Float32,
     weights: Float64,
+    *,
     levels: tuple[float, float],
     z: tuple[float, float],
 ) -> tuple[Float32, Float32, Float32, Float32]:
@@ -256,9 +283,8 @@ def summarise(
     mean, sd, low, high : (q,) float32
     """
     mean, sd, low, high = (np.empty(len(centre), np.float32) for _ in range(4))
-    scratch = np.empty(
-        (3, len(weights))
-    )  # an allocation in the kernel would load as slowly as Numba
+    # an allocation in the kernel would load as slowly as Numba
+    scratch = np.empty((3, len(weights)))
     summarise = jit.compile_source("mixture", _MIXTURE).summarise
     summarise(centre, variance, weights, *levels, *z, _tables()[0], scratch, mean, sd, low, high)
     return mean, sd, low, high

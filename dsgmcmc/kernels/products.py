@@ -1,4 +1,4 @@
-"""Products of a block's rows with small matrices, and inner products of its columns, without BLAS.
+"""Products of rows with small matrices, and inner products of columns, without BLAS.
 
 The last bits of BLAS results depend on the processor, the version and the number of threads. Here
 64 rows at a time are transposed, so that inner loops run over rows, whatever the number of columns.
@@ -83,7 +83,7 @@ def add_rotated(out: Array, values: Array, matrix: Array, keep: float = 1.0) -> 
 
 
 def inner(left: Array, right: Array) -> Float64:
-    """Inner products of the columns of `left` with those of `right`, `left`.T @ `right`, (D, D).
+    """Return `left`.T @ `right`, (D, D): inner products of columns.
 
     Parameters
     ----------

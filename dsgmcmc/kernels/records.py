@@ -1,29 +1,20 @@
-"""Source of the passes over a cell's ratings, row by row: predictors, and contributions to both
-gradients.
+"""Source of the passes over a cell's ratings, row by row: predictors, and gradients of both sides.
 
 With eta = W_i . H_j + a_i + b_j and e the score of a rating,
 
     out_w[i] -= e * (H_j, 1)        out_h[j] -= e * (W_i, 1)
 
-Factors are (n, D), with the biases in column K, so rows of 33 numbers would cross cache lines at
-every load and store. A kernel therefore copies each row of the cell into a *record*: theta and its
-gradient, each padded to whole vectors and, if longer than half a cache line, to whole cache lines.
-The records of all columns are made when the kernel starts, first theta of every column, then the
-gradients; these are added to `out_h` when it ends. A row has a record while its ratings are
-processed. If the last vector has room for both biases, it contains them:
+Rows of (n, D) factors, such as 33 numbers, would cross cache lines at every load and store. A
+kernel therefore copies each row into a *record*: theta and its gradient, padded to whole vectors
+and cache lines. The records of all columns are made when the kernel starts, first theta of every
+column, then the gradients, which are added to `out_h` when it ends. A row has a record while its
+ratings are processed. If the last vector has room for both biases, it contains them:
 
     (W_i, a_i, 1) . (H_j, 1, b_j) = W_i . H_j + a_i + b_j
 
-and the gradients of the biases are computed with the other gradients. For rank 0 there is only this
-vector. If there is no room, the biases of columns follow all records, as pairs of value and
-gradient. A vector fills 1, 2, 4 or 8 registers, because few wide vectors compile faster than many;
-at the end of a row it may have 8 elements where registers have 16. Predictors are summed four
-ratings at a time (`dsgmcmc.kernels.vectors.sums_of`); up to three predictors after those of a row
-are replaced by the next row's.
-
-Rows are prefetched, and so are the records of columns if they do not fit into the second-level
-cache. Columns and values of a group of ratings (`dsgmcmc.kernels.stored`) are looked up before its
-passes.
+Otherwise the biases of columns follow all records, as pairs of value and gradient. A vector fills
+1, 2, 4 or 8 registers, because few wide vectors compile faster than many. Predictors are summed
+four ratings at a time (`dsgmcmc.kernels.vectors.sums_of`).
 """
 
 from __future__ import annotations
@@ -32,6 +23,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from math import ceil
 from typing import Any, NamedTuple
 
 from dsgmcmc.kernels import jit
@@ -57,14 +49,13 @@ SECOND_LEVEL = 1 << 18
 #: Number of float32 in half a first-level cache, which the columns of a group of ratings may fill.
 HALF_FIRST_LEVEL = 1 << 12
 
-
 #: Expressions for the column of a rating, and for that of a rating that may be beyond the last one.
 COLUMN_OF = "column(indices, halves, {})"
 COLUMN_UP_TO = "column(indices, halves, min({}, final - uint64(1)))"
 
-#: Expression for the column of a rating in a group; `by_groups` has stored the columns in
-#: ``places``.
-IN_GROUP = "uint64(places[{} - base])"
+#: Expression for the column of a rating in a group; `by_groups` stores the columns in
+#: ``group_columns``.
+IN_GROUP = "uint64(group_columns[{} - base])"
 
 
 @dataclass(frozen=True)
@@ -98,17 +89,26 @@ class Record:
     @property
     def dimension(self) -> int:
         """Number D of elements in a row."""
-        return self.rank + (self.biases or self.split)
+        if self.biases or self.split:
+            return self.rank + 1
+        return self.rank
 
     @property
     def inside(self) -> bool:
         """Whether the last vector has room for both biases."""
-        return self.biases and -(-(self.rank + 2) // 8) == max(-(-self.rank // 8), 1)
+        return self.biases and ceil((self.rank + 2) / 8) == max(ceil(self.rank / 8), 1)
+
+    @property
+    def _used(self) -> int:
+        """Number of elements of a record's theta that are not padding."""
+        if self.inside:
+            return self.rank + 2
+        return self.rank
 
     @cached_property
     def vectors(self) -> list[tuple[int, int]]:
         """First elements and widths of the vectors of theta."""
-        return self._spans(-(-(self.rank + 2 * self.inside) // 8) * 8)
+        return self._spans(ceil(self._used / 8) * 8)
 
     @cached_property
     def _register(self) -> int:
@@ -118,10 +118,13 @@ class Record:
         return vector_width()
 
     def _spans(self, length: int) -> list[tuple[int, int]]:
-        """First elements and widths of the vectors that cover `length` elements, a multiple of 8;
-        the widest first.
+        """First elements and widths of the vectors that cover `length` elements, the widest first.
+
+        `length` is a multiple of 8.
         """
-        spans, at, width = [], 0, REGISTERS * self._register
+        spans = []
+        at = 0
+        width = REGISTERS * self._register
         while at < length:
             if at + width <= length:
                 spans.append((at, width))
@@ -134,20 +137,20 @@ class Record:
     def half(self) -> int:
         """Number of float32 of theta, and of its gradient, in a record."""
         length = sum(self.vectors[-1])
-        return length if length <= LINE // 2 else -(-length // LINE) * LINE
+        if length <= LINE // 2:
+            return length
+        return ceil(length / LINE) * LINE
 
     @property
     def group(self) -> int:
-        """Number of ratings in a group: a multiple of `LINE`, for kernels that score `LINE` ratings
-        at once.
-        """
+        """Number of ratings in a group, a multiple of `LINE`: kernels may score `LINE` at once."""
         return min(max(HALF_FIRST_LEVEL // self.half // LINE * LINE, 32), 128)
 
     @property
     def _copied(self) -> tuple[list[tuple[int, int]], range]:
-        """Vectors that are copied whole, and the columns after them."""
-        whole = self.rank // 8 * 8
-        return self._spans(whole), range(whole, self.rank)
+        """Vectors that are copied at once, and the columns after them."""
+        in_vectors = self.rank // 8 * 8
+        return self._spans(in_vectors), range(in_vectors, self.rank)
 
     @property
     def _blocks(self) -> list[list[tuple[int, int]]]:
@@ -161,48 +164,60 @@ class Record:
     # ------------------------------------------------------------------ rows to records and back
 
     def _filled(self, side: str, theta: str, record: str) -> list[str]:
-        """Lines that copy a row of D numbers, which starts at `p` of `theta`, to the record at `q`
-        of `record`.
+        """Lines that copy a row of D numbers from `theta` to a record, at `p` and `q`.
 
         Theta is needed for the other side's gradients, and a gradient starts at zero.
         """
-        whole, rest = self._copied
-        apart = self._apart and side == "h"
-        zeros = [
-            f"store({record}, q_sums, {at}, spread(float32(0), {n}))" for at, n in self.vectors
-        ]
-        zeros += ["records[pairs + j + j + uint64(1)] = float32(0)"] if apart else []
-        if self.sides == side:
-            return zeros
-        lines = [f"store({record}, q, {at}, load({theta}, p, {at}, {n}))" for at, n in whole]
+        lines = []
+        if self.sides != side:
+            lines += self._copied_theta(side, theta, record)
+        if side in self.sides:
+            lines += [
+                f"store({record}, q_sums, {at}, spread(float32(0), {n}))" for at, n in self.vectors
+            ]
+            if self._apart and side == "h":
+                lines += ["records[pairs + j + j + uint64(1)] = float32(0)"]
+        return lines
+
+    def _copied_theta(self, side: str, theta: str, record: str) -> list[str]:
+        """Lines that copy theta to a record, with the biases in their positions, and zeros."""
+        vectors, rest = self._copied
+        lines = [f"store({record}, q, {at}, load({theta}, p, {at}, {n}))" for at, n in vectors]
         lines += [f"{record}[q + uint64({k})] = {theta}[p + uint64({k})]" for k in rest]
         if self.inside:
-            bias, one = (self.rank, self.rank + 1) if side == "w" else (self.rank + 1, self.rank)
+            bias = self._bias_in_record(side)
+            one = 2 * self.rank + 1 - bias
             lines += [f"{record}[q + uint64({bias})] = {theta}[p + uint64({self.rank})]"]
             lines += [f"{record}[q + uint64({one})] = float32(1)"]
-        used = self.rank + 2 * self.inside
-        lines += [
-            f"{record}[q + uint64({k})] = float32(0)" for k in range(used, sum(self.vectors[-1]))
-        ]
-        lines += [f"records[pairs + j + j] = th[p + uint64({self.rank})]"] if apart else []
-        return lines + zeros if side in self.sides else lines
+        padding = range(self._used, sum(self.vectors[-1]))
+        lines += [f"{record}[q + uint64({k})] = float32(0)" for k in padding]
+        if self._apart and side == "h":
+            lines += [f"records[pairs + j + j] = th[p + uint64({self.rank})]"]
+        return lines
+
+    def _bias_in_record(self, side: str) -> int:
+        """Position of a side's bias in its records; a 1 is at the other side's position."""
+        if side == "w":
+            return self.rank
+        return self.rank + 1
 
     def _emptied(self, side: str, record: str, out: str) -> list[str]:
         """Lines that add the gradient in a record to the row of D numbers at `p` of `out`."""
         if side not in self.sides:
             return []
-        whole, rest = self._copied
+        vectors, rest = self._copied
         lines = []
-        for at, n in whole:
+        for at, n in vectors:
             sums = f"plus(load({out}, p, {at}, {n}), load({record}, q_sums, {at}, {n}))"
             lines += [f"store({out}, p, {at}, {sums})"]
         lines += [f"{out}[p + uint64({k})] += {record}[q_sums + uint64({k})]" for k in rest]
+        last = f"{out}[p + uint64({self.rank})]"
         if self.inside:
-            bias = self.rank + (side == "h")
-            lines += [f"{out}[p + uint64({self.rank})] += {record}[q_sums + uint64({bias})]"]
-        if self._apart:
-            last = "bias" if side == "w" else "records[pairs + j + j + uint64(1)]"
-            lines += [f"{out}[p + uint64({self.rank})] += {last}"]
+            lines += [f"{last} += {record}[q_sums + uint64({self._bias_in_record(side)})]"]
+        elif self._apart and side == "w":
+            lines += [f"{last} += bias"]
+        elif self._apart:
+            lines += [f"{last} += records[pairs + j + j + uint64(1)]"]
         return lines
 
     @property
@@ -212,22 +227,20 @@ class Record:
 
     def begin(self) -> list[str]:
         """Lines that begin a kernel: records of all columns, and flat views."""
-        column = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.half})"]
-        column += [f"q_sums = gradients + j * uint64({self.half})"]
-        column += self._filled("h", "th", "records")
+        column = [
+            f"p = j * uint64({self.dimension})",
+            f"q = aligned + j * uint64({self.half})",
+            f"q_sums = gradients + j * uint64({self.half})",
+            *self._filled("h", "th", "records"),
+        ]
+        lines = ["tw = theta_w.reshape(theta_w.size)", "th = theta_h.reshape(theta_h.size)"]
+        if self.sides:
+            lines += ["ow = out_w.reshape(out_w.size)", "oh = out_h.reshape(out_h.size)"]
+        length = f"columns * uint64({2 * self.half + 2}) + uint64({LINE})"
         return [
-            "tw = theta_w.reshape(theta_w.size)",
-            "th = theta_h.reshape(theta_h.size)",
-            *(
-                ["ow = out_w.reshape(out_w.size)", "oh = out_h.reshape(out_h.size)"]
-                if self.sides
-                else []
-            ),
+            *lines,
             "columns = uint64(theta_h.shape[0])",
-            (
-                f"records = np.empty(columns * uint64({2 * self.half + 2}) + uint64({LINE}),"
-                " np.float32)"
-            ),
+            f"records = np.empty({length}, np.float32)",
             f"aligned = {_aligned('records')}",
             f"gradients = aligned + columns * uint64({self.half})",
             f"pairs = gradients + columns * uint64({self.half})",
@@ -236,7 +249,8 @@ class Record:
             f"row_start = {_aligned('row_record')}",
             "final = uint64(indptr[theta_w.shape[0]])",
             "halves = uint64(indices.size) > final",
-            "one = uint64(indptr.strides[0] // 8)",  # not a literal: LLVM would unroll the loops over short rows
+            # not a literal: LLVM would unroll the loops over short rows
+            "one = uint64(indptr.strides[0] // 8)",
             "for j in range(columns):",
             *indented(column),
         ]
@@ -254,43 +268,45 @@ class Record:
 
     def _row(self, ahead: str) -> list[str]:
         """Lines that make the record of row i, and prefetch a later row of the array `ahead`."""
-        lines = [
-            f"p = min(uint64(i) + uint64({ROWS_AHEAD}), uint64(theta_w.shape[0] - 1)) *"
-            f" uint64({self.dimension})"
-        ]
-        lines += [f"prefetch({ahead}, p, {self.dimension}, {LINE})"]
-        lines += [
+        last_row = "uint64(theta_w.shape[0] - 1)"
+        later = f"min(uint64(i) + uint64({ROWS_AHEAD}), {last_row})"
+        return [
+            f"p = {later} * uint64({self.dimension})",
+            f"prefetch({ahead}, p, {self.dimension}, {LINE})",
             f"p = uint64(i) * uint64({self.dimension})",
             "q = row_start",
             f"q_sums = q + uint64({self.half})",
+            *self._filled("w", "tw", "row_record"),
         ]
-        return lines + self._filled("w", "tw", "row_record")
 
     def predictors(self, also: Sequence[str] = (), column: str = COLUMN_UP_TO) -> list[str]:
-        """Lines that write the predictors of row i's ratings to ``errors``, and up to three numbers
-        after them.
+        """Lines that write the predictors of row i's ratings to ``errors``.
 
-        Lines `also` run for every rating r, of column j, after its predictor is complete; `column`
-        is the expression for the column of a rating.
+        Up to three numbers after them are overwritten. Lines `also` run for every rating r, of
+        column j, after its predictor is complete; `column` is the expression for the column of a
+        rating.
         """
-        lines, last = self._row("tw"), len(self._blocks) - 1
-        lines += [f"bias = spread(tw[p + uint64({self.rank})], 4)"] if self._apart else []
+        lines = self._row("tw")
+        if self._apart:
+            lines += [f"bias = spread(tw[p + uint64({self.rank})], 4)"]
+        last = len(self._blocks) - 1
         for number, block in enumerate(self._blocks):
+            four = []
+            if number == 0:
+                four += self._prefetches()
+            four += self._products(block, column, first=number == 0)
+            if number == last and also:
+                for x in range(4):
+                    four += [f"r = s + uint64({x})", f"j = j{x}", *also]
+            four += ["s += uint64(4)"]
             lines += [f"w{at} = load(row_record, q, {at}, {n})" for at, n in block]
-            arguments = block, column, number > 0, also if number == last else []
-            four = [
-                *([] if number else self._prefetches()),
-                *self._ratings(*arguments),
-                "s += uint64(4)",
-            ]
             lines += ["s = begin", "while s < end:", *indented(four)]
         return lines
 
-    def _ratings(
-        self, block: list[tuple[int, int]], column: str, more: bool, also: Sequence[str]
-    ) -> list[str]:
-        """Lines for four ratings from s on: predictors (`more`: terms of a further block), then
-        `also`.
+    def _products(self, block: list[tuple[int, int]], column: str, first: bool) -> list[str]:
+        """Lines that add a block's terms to the predictors of four ratings from s on.
+
+        With the `first` block, predictors begin with the biases that are not in the records.
         """
         widths = sorted({min(width, self._register) for _, width in block})
         lines = []
@@ -301,33 +317,28 @@ class Record:
             ]
             lines += [f"d{n}_{x} = spread(float32(0), {n})" for n in widths]
             for at, width in block:
-                products = f"d{min(width, self._register)}_{x}"
-                lines += [
-                    f"{products} = times_plus(w{at}, load(records, c, {at}, {width}), {products})"
-                ]
+                sums = f"d{min(width, self._register)}_{x}"
+                lines += [f"{sums} = times_plus(w{at}, load(records, c, {at}, {width}), {sums})"]
         terms = [f"sums_of({', '.join(f'd{n}_{x}' for x in range(4))})" for n in widths]
-        if more:
+        if not first:
             terms += ["load(errors, s - base, 0, 4)"]
         elif self._apart:
-            terms += [
-                "bias",
-                f"four({', '.join(f'records[pairs + j{x} + j{x}]' for x in range(4))})",
-            ]
-        lines += [f"store(errors, s - base, 0, {reduce('plus({}, {})'.format, terms)})"]
-        return lines + [
-            line for x in range(4) if also for line in (f"r = s + uint64({x})", f"j = j{x}", *also)
-        ]
+            biases = ", ".join(f"records[pairs + j{x} + j{x}]" for x in range(4))
+            terms += ["bias", f"four({biases})"]
+        return [*lines, f"store(errors, s - base, 0, {reduce('plus({}, {})'.format, terms)})"]
 
     def _prefetches(self) -> list[str]:
-        """Lines that prefetch the records of four later ratings."""
+        """Lines that prefetch the records of four later ratings, if records are `far`.
+
+        They are if they do not fit into the second-level cache.
+        """
         lines = []
         for x in range(4):
+            column = COLUMN_UP_TO.format(f"s + uint64({AHEAD + x})")
             lines += [
-                f"ahead = {COLUMN_UP_TO.format(f's + uint64({AHEAD + x})')} * uint64({self.half})"
-            ]
-            lines += [
-                f"prefetch(records, {begin} + ahead, {self.half}, {LINE})"
-                for begin in ("aligned", "gradients")
+                f"ahead = {column} * uint64({self.half})",
+                f"prefetch(records, aligned + ahead, {self.half}, {LINE})",
+                f"prefetch(records, gradients + ahead, {self.half}, {LINE})",
             ]
         return ["if far:", *indented(lines)]
 
@@ -338,40 +349,50 @@ class Record:
         expressions for its score and its column.
         """
         lines = self._row("ow" if "w" in self.sides else "tw")
-        terms = (
-            ("e * records[pairs + j + j]", f"e * tw[p + uint64({self.rank})]")
-            if self.split
-            else ("e", "e")
-        )
-        lines += ["bias = float32(0)"] if self._apart else []
+        if self._apart:
+            lines += ["bias = float32(0)"]
         for number, block in enumerate(self._blocks):
-            rating = [f"e = {score}", f"j = {column.format('r')}"]
-            rating += [
-                f"c = aligned + j * uint64({self.half})",
-                f"c_sums = gradients + j * uint64({self.half})",
-            ]
-            rating += [f"e{n} = spread(-e, {n})" for n in sorted({n for _, n in block})]
-            for at, n in block:
-                sums = {"w": f"g{at} = times_plus(e{n}, load(records, c, {at}, {n}), g{at})"}
-                sums["h"] = (
-                    f"store(records, c_sums, {at}, times_plus(e{n}, w{at}, load(records, c_sums,"
-                    f" {at}, {n})))"
-                )
-                rating += [sums[side] for side in self.sides]
-            if not number:
-                last = {
-                    "w": f"bias -= {terms[0]}",
-                    "h": f"records[pairs + j + j + uint64(1)] -= {terms[1]}",
-                }
-                rating += [last[side] for side in self.sides if self._apart]
+            rating = [f"e = {score}", f"j = {column.format('r')}", *self._terms(block)]
+            if number == 0:
+                rating += self._terms_apart()
                 rating += also
             lines += [f"w{at} = load(row_record, q, {at}, {n})" for at, n in block]
             lines += [f"g{at} = spread(float32(0), {n})" for at, n in block]
             lines += ["r = begin", "while r < end:", *indented([*rating, "r += one"])]
-            lines += [
-                f"store(row_record, q_sums, {at}, g{at})" for at, _ in block if "w" in self.sides
-            ]
+            if "w" in self.sides:
+                lines += [f"store(row_record, q_sums, {at}, g{at})" for at, _ in block]
         return lines + self._emptied("w", "row_record", "ow")
+
+    def _terms(self, block: list[tuple[int, int]]) -> list[str]:
+        """Lines that add a rating's terms to the gradients of a block's vectors."""
+        lines = [
+            f"c = aligned + j * uint64({self.half})",
+            f"c_sums = gradients + j * uint64({self.half})",
+        ]
+        lines += [f"e{n} = spread(-e, {n})" for n in sorted({n for _, n in block})]
+        for at, n in block:
+            if "w" in self.sides:
+                lines += [f"g{at} = times_plus(e{n}, load(records, c, {at}, {n}), g{at})"]
+            if "h" in self.sides:
+                sums = f"times_plus(e{n}, w{at}, load(records, c_sums, {at}, {n}))"
+                lines += [f"store(records, c_sums, {at}, {sums})"]
+        return lines
+
+    def _terms_apart(self) -> list[str]:
+        """Lines that add a rating's terms to the gradients of a last column that is apart."""
+        if not self._apart:
+            return []
+        in_w = "e"
+        in_h = "e"
+        if self.split:
+            in_w = "e * records[pairs + j + j]"
+            in_h = f"e * tw[p + uint64({self.rank})]"
+        lines = []
+        if "w" in self.sides:
+            lines += [f"bias -= {in_w}"]
+        if "h" in self.sides:
+            lines += [f"records[pairs + j + j + uint64(1)] -= {in_h}"]
+        return lines
 
 
 #: Imports and functions at the beginning of the source of a module with passes.
@@ -383,8 +404,9 @@ PASSES += COLUMN
 
 
 class Passes(NamedTuple):
-    """Lines of a kernel that computes, for `Record.group` ratings at a time, predictors, then
-    scores, then gradients.
+    """Lines of a kernel that computes predictors, then scores, then gradients.
+
+    `Record.group` ratings are processed at a time.
 
     Attributes
     ----------
@@ -395,7 +417,7 @@ class Passes(NamedTuple):
         Names of further arrays, (group,) float32, with one value for each rating of a group.
     before, after : list of str
         Lines for rating r of row i and column j, before and after the scores are computed. Its
-        index in the arrays of a group is r - `base`, and the rating itself is in ``given``.
+        index in the arrays of a group is r - `base`, and the rating itself is in ``observed``.
     row_before, row_after : list of str
         Lines for row i, before and after the gradients of its ratings `begin` to `end` - 1 of the
         group.
@@ -419,24 +441,21 @@ class Passes(NamedTuple):
 
 
 def by_groups(record: Record, passes: Passes) -> list[str]:
-    """Return the lines of the whole loop over a cell's ratings."""
-
-    def of_rows(lines: Sequence[str]) -> list[str]:
-        """Lines that run `lines` for every row i with ratings in the group."""
-        bounds = ["begin = max(uint64(indptr[i]), base)", "end = min(uint64(indptr[i + 1]), last)"]
-        row = [*bounds, "if begin < end:", "    row = i", *indented(lines), "begin = end", "i += 1"]
-        return ["i = first_row", "begin = base", "while begin < last:", *indented(row)]
-
+    """Return all lines of the loop over a cell's ratings."""
+    length = record.group + 3  # lines before the scores also run for up to three ratings too many
+    floats = ("errors", "observed", *passes.kept)
+    gradients = [
+        *passes.row_before,
+        *record.gradients(passes.score, passes.after, IN_GROUP),
+        *passes.row_after,
+    ]
     return [
         *record.begin(),
-        *(
-            f"{name} = np.empty({record.group + 3}, np.float32)"
-            for name in ("errors", "given", *passes.kept)
-        ),
-        f"places = np.empty({record.group + 3}, np.uint32)",
-        f"for t in range({record.group + 3}):",  # lines before the scores also run for up to three ratings too many
-        "    places[t] = uint32(0)",
-        "    given[t] = float32(0)",
+        *(f"{name} = np.empty({length}, np.float32)" for name in floats),
+        f"group_columns = np.empty({length}, np.uint32)",
+        f"for t in range({length}):",
+        "    group_columns[t] = uint32(0)",
+        "    observed[t] = float32(0)",
         "coded = codes.size > 0",
         "first_row = 0",
         "row = 0",
@@ -445,27 +464,35 @@ def by_groups(record: Record, passes: Passes) -> list[str]:
         f"    last = min(base + uint64({record.group}), final)",
         "    count = last - base",
         "    for t in range(count):",
-        "        places[t] = column(indices, halves, base + t)",
+        "        group_columns[t] = column(indices, halves, base + t)",
         "    if coded:",
         "        for t in range(count):",
-        "            given[t] = values[uint64(codes[base + t])]",
+        "            observed[t] = values[uint64(codes[base + t])]",
         "    else:",
         "        for t in range(count):",
-        "            given[t] = values[base + t]",
-        *indented(of_rows(record.predictors(passes.before, IN_GROUP))),
+        "            observed[t] = values[base + t]",
+        *indented(_rows_of_group(record.predictors(passes.before, IN_GROUP))),
         *indented(passes.scores),
-        *indented(
-            of_rows(
-                [
-                    *passes.row_before,
-                    *record.gradients(passes.score, passes.after, IN_GROUP),
-                    *passes.row_after,
-                ]
-            )
-        ),
+        *indented(_rows_of_group(gradients)),
         "    first_row = row",
         "    base = last",
         *record.end(),
+    ]
+
+
+def _rows_of_group(lines: Sequence[str]) -> list[str]:
+    """Lines that run `lines` for every row i with ratings in the group."""
+    return [
+        "i = first_row",
+        "begin = base",
+        "while begin < last:",
+        "    begin = max(uint64(indptr[i]), base)",
+        "    end = min(uint64(indptr[i + 1]), last)",
+        "    if begin < end:",
+        "        row = i",
+        *indented(lines, 2),
+        "    begin = end",
+        "    i += 1",
     ]
 
 
@@ -477,14 +504,19 @@ FACTORS = dict.fromkeys(("theta_w", "theta_h", "out_w", "out_h"), "float32[:, ::
 
 def by_rows(lines: Sequence[str]) -> list[str]:
     """Lines that run `lines` for every row i, with its ratings from `begin` to `end` - 1."""
-    bounds = ["begin = uint64(indptr[i])", "end = uint64(indptr[i + 1])"]
-    return ["for i in range(theta_w.shape[0]):", *indented([*bounds, *lines])]
+    return [
+        "for i in range(theta_w.shape[0]):",
+        "    begin = uint64(indptr[i])",
+        "    end = uint64(indptr[i + 1])",
+        *indented(lines),
+    ]
 
 
 def compile_passes(
     name: str,
     arguments: Mapping[str, str],
     lines: Sequence[str],
+    *,
     functions: str = "",
     result: str = "void",
 ) -> Callable[..., Any]:
@@ -506,6 +538,7 @@ def compile_gradient(
     name: str,
     record: Record,
     passes: Passes,
+    *,
     more: Mapping[str, str],
     offset: bool,
     total: bool = False,
@@ -515,19 +548,17 @@ def compile_gradient(
     `more` has the types of further arguments by name. With `offset` the argument ``offsets``
     follows ``values``; with `total` the kernel returns the number ``total``.
     """
-    ratings = {
-        "indptr, indices, codes, values": RATINGS,
-        **({"offsets": "float32[::1]"} if offset else {}),
-    }
-    lines = [
-        "scale = float32(scale)",
-        *passes.begin,
-        *by_groups(record, passes),
-        *(["return total"] if total else []),
-    ]
-    arguments = {**ratings, **FACTORS, **more, "scale": "float64"}
+    arguments = {"indptr, indices, codes, values": RATINGS}
+    if offset:
+        arguments["offsets"] = "float32[::1]"
+    arguments |= {**FACTORS, **more, "scale": "float64"}
+    lines = ["scale = float32(scale)", *passes.begin, *by_groups(record, passes)]
+    result = "void"
+    if total:
+        lines += ["return total"]
+        result = "float64"
     return compile_passes(
-        f"{name}_{record.rank}", arguments, lines, passes.functions, "float64" if total else "void"
+        f"{name}_{record.rank}", arguments, lines, functions=passes.functions, result=result
     )
 
 

@@ -1,5 +1,4 @@
-"""The gradient of a cell's energy for likelihoods with shape parameters, and sums for draws of
-these parameters.
+"""Gradients for likelihoods with shape parameters, and sums for draws of these parameters.
 
 The gradient is computed as in `dsgmcmc.kernels.gradient`, but the score e depends on parameters
 that change from sweep to sweep. Further expressions of each rating are summed, in float32 over a
@@ -40,14 +39,8 @@ def log1p32(x: Any) -> Any:
     near = min(x, float32(0.125))
     z = near / (float32(2) + near)
     square = z * z
-    series = (
-        float32(2)
-        * z
-        * (
-            float32(1)
-            + square * (float32(1 / 3) + square * (float32(0.2) + square * float32(1 / 7)))
-        )
-    )
+    rest = square * (float32(1 / 3) + square * (float32(0.2) + square * float32(1 / 7)))
+    series = float32(2) * z * (float32(1) + rest)
     return series + log32((float32(1) + x) / (float32(1) + near))
 
 
@@ -95,7 +88,7 @@ class Shaped(NamedTuple):
 
 @functools.cache
 def shaped_kernel(
-    K: int, biases: bool, law: Shaped, scaled: bool = False, offset: bool = False
+    K: int, biases: bool, law: Shaped, *, scaled: bool = False, offset: bool = False
 ) -> Callable[..., None]:
     """Compile the gradient for one rank and one likelihood.
 
@@ -114,34 +107,44 @@ def shaped_kernel(
 
     Returns
     -------
-    f(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, parameters, sums, scale) -> None
-        Arguments are as in `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included.
+    f(indptr, ..., out_h, parameters, sums, scale) -> None
+        The first arguments are as in `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included.
         `parameters` (p,) float32 are the values of the shape parameters; the tallies are added to
         `sums` (t,) float64.
 
         With scales four arguments precede `scale`: `scale_w` (n,) and `scale_h` (m,) float32, and
         `slope_w` (n,) and `slope_h` (m,) float32, to which the slopes are added.
     """
-    more = {"parameters": "float32[::1]", "sums": "float64[::1]"} | (
-        SCALE_ARGUMENTS if scaled else {}
+    more = {"parameters": "float32[::1]", "sums": "float64[::1]"}
+    passes = Passes([])
+    if scaled:
+        more |= SCALE_ARGUMENTS
+        passes = SCALED
+    passes = passes._replace(
+        scores=_scores(law, scaled, offset),
+        functions=FUNCTIONS + "\n\n",
+        begin=[f"{name} = parameters[{k}]" for k, name in enumerate(law.parameters)],
     )
-    tallies = range(len(law.tallies))
-    rating = ["x = given[t]", f"eta = errors[t]{' + offsets[base + t]' if offset else ''}"]
-    rating += [
-        f"s = {'scales[t]' if scaled else 'float32(1)'}",
-        *law.lines.splitlines(),
-        "errors[t] = scale * e",
-    ]
-    rating += [f"slopes[t] = {law.slope}"] if scaled else []
+    return compile_gradient(law.name, Record(K, biases), passes, more=more, offset=offset)
+
+
+def _scores(law: Shaped, scaled: bool, offset: bool) -> list[str]:
+    """Lines that replace the predictors in ``errors`` by scores, and add the tallies to sums."""
+    rating = ["x = observed[t]"]
+    if offset:
+        rating += ["eta = errors[t] + offsets[base + t]"]
+    else:
+        rating += ["eta = errors[t]"]
+    if scaled:
+        rating += ["s = scales[t]"]
+    else:
+        rating += ["s = float32(1)"]
+    rating += [*law.lines.splitlines(), "errors[t] = scale * e"]
+    if scaled:
+        rating += [f"slopes[t] = {law.slope}"]
     rating += [f"tally{k} += {expression}" for k, expression in enumerate(law.tallies)]
-    scores = [
-        *(f"tally{k} = float32(0)" for k in tallies),
-        "for t in range(count):",
-        *indented(rating),
-    ]
-    scores += [f"sums[{k}] += tally{k}" for k in tallies]
-    parameters = [f"{name} = parameters[{k}]" for k, name in enumerate(law.parameters)]
-    passes = (SCALED if scaled else Passes([]))._replace(
-        scores=scores, functions=FUNCTIONS + "\n\n", begin=parameters
-    )
-    return compile_gradient(law.name, Record(K, biases), passes, more, offset)
+    tallies = range(len(law.tallies))
+    lines = [f"tally{k} = float32(0)" for k in tallies]
+    lines += ["for t in range(count):", *indented(rating)]
+    lines += [f"sums[{k}] += tally{k}" for k in tallies]
+    return lines

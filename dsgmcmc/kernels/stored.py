@@ -1,5 +1,4 @@
-"""Storage of a cell's ratings in memory, with three to eight bytes per rating; splitting and
-transposing them.
+"""Storage of a cell's ratings in memory, with three to eight bytes per rating.
 
 A column index takes two bytes in a block of at most 65,536 columns, and otherwise four. With at
 most `FEW` distinct values, a value takes one byte, which is its index in a table; otherwise it
@@ -10,6 +9,7 @@ kernel reads all kinds.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -27,7 +27,7 @@ RATINGS = "int64[::1], uint16[::1], uint8[::1], float32[::1]"
 COLUMN = '''\
 @helper
 def column(indices, halves, r):
-    """Column of rating r; if `halves`, the lower and the upper one of each column follow each other."""
+    """Column of rating r; if `halves`, every column is stored as its lower and its upper half."""
     if halves:
         return uint64(indices[r + r]) | uint64(indices[r + r + uint64(1)]) << uint64(16)
     return uint64(indices[r])
@@ -62,14 +62,15 @@ def kernel_arguments(
     values : (at most 256,) or (nnz,) float32
         The table, or the ratings if there is no table.
     """
-    values = (np.zeros(0, np.uint8), stored) if table is None else (stored, table)
-    return indptr, indices.view(np.uint16), *values
+    if table is None:
+        return indptr, indices.view(np.uint16), np.zeros(0, np.uint8), stored
+    return indptr, indices.view(np.uint16), stored, table
 
 
 _NUMBER = '''\
 @kernel("int64(uint32[::1], uint32[::1], int64[::1], int64, uint8[::1])")
 def number(values, table, slots, known, codes):
-    """Number the values; return how many are known, which is one above the size of a table that is too small."""
+    """Number the values; return how many are known, or size + 1 if the table is too small."""
     for r in range(uint64(values.shape[0])):
         x = values[r]
         slot = uint64(x) * uint64(2654435769) >> uint64(22) & uint64(1023)
@@ -90,7 +91,8 @@ class Numbering:
     """Indices of at most `FEW` distinct values, in the order of their first occurrence."""
 
     def __init__(self) -> None:
-        self._table, self._known = np.zeros(FEW, np.float32), 0
+        self._table = np.zeros(FEW, np.float32)
+        self._known = 0
         self._slots = np.full(4 * FEW, -1, np.int64)
 
     @property
@@ -99,23 +101,30 @@ class Numbering:
         return self._table[: self._known]
 
     def numbers(self, values: Float32) -> UInt8 | None:
-        """Return the indices of values, (n,) uint8, or None after more than `FEW` values; -0 is not
-        0.
+        """Return the indices of values, (n,) uint8, or None after more than `FEW` values.
+
+        -0 is not 0.
         """
         codes = np.empty(len(values), np.uint8)
         if self._known <= FEW:
-            bits = values.view(np.uint32), self._table.view(np.uint32)
             self._known = jit.compile_source("number", _NUMBER).number(
-                *bits, self._slots, self._known, codes
+                values.view(np.uint32),
+                self._table.view(np.uint32),
+                self._slots,
+                self._known,
+                codes,
             )
-        return codes if self._known <= FEW else None
+        if self._known > FEW:
+            return None
+        return codes
 
 
 _SPLIT = '''\
-@kernel("void(int64[::1], int32[::1], {value}[::1], int32[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1], "
-        "{index}[::1], {value}[::1])")
-def split(indptr, indices, values, block_of, bounds, starts, firsts, place, out_indices, out_values):
-    """Copy ratings to their blocks; block b begins at firsts[b], and its row i at starts[b, i] from there on."""
+@kernel("void(int64[::1], int32[::1], {value}[::1], int32[::1], int64[::1], int64[:, ::1], "
+        "int64[::1], int64[::1], {index}[::1], {value}[::1])")
+def split(indptr, indices, values, block_of, bounds, starts, firsts, place,
+          out_indices, out_values):
+    """Copy ratings to their blocks; row i of block b begins at firsts[b] + starts[b, i]."""
     blocks = starts.shape[0]
     rows = indptr.shape[0] - 1
     for i in range(rows):
@@ -154,8 +163,9 @@ def split_columns(indptr: Int64, indices: Int32, values: Array, bounds: Int64) -
 
     Returns
     -------
-    blocks : list of B tuples (indptr (n + 1,) int64, indices of `index_type` of the widest block, values)
-        Columns are counted from the first column of the block. The order within a row is kept.
+    blocks : list of B tuples (indptr, indices, values)
+        `indptr` is (n + 1,) int64, and `indices` have the `index_type` of the widest block. Columns
+        are counted from the first column of the block. The order within a row is kept.
 
     Raises
     ------
@@ -172,19 +182,28 @@ def split_columns(indptr: Int64, indices: Int32, values: Array, bounds: Int64) -
     starts = np.zeros((blocks, len(indptr)), np.int64)
     out_indices = np.empty(len(indices), index_type(int(np.diff(bounds).max())))
     out_values = np.empty_like(values)
-    firsts, place = np.zeros(blocks + 1, np.int64), np.zeros(blocks, np.int64)
-    split = split_kernel(out_indices.dtype.name, values.dtype.name)
-    split(indptr, indices, values, block_of, bounds, starts, firsts, place, out_indices, out_values)
+    firsts = np.zeros(blocks + 1, np.int64)
+    next_free = np.zeros(blocks, np.int64)
+    split_kernel(out_indices.dtype.name, values.dtype.name)(
+        indptr,
+        indices,
+        values,
+        block_of,
+        bounds,
+        starts,
+        firsts,
+        next_free,
+        out_indices,
+        out_values,
+    )
     return [
-        (starts[b], out_indices[firsts[b] : firsts[b + 1]], out_values[firsts[b] : firsts[b + 1]])
-        for b in range(blocks)
+        (row_starts, out_indices[begin:end], out_values[begin:end])
+        for row_starts, (begin, end) in zip(starts, pairwise(firsts), strict=True)
     ]
 
 
 def transposed(indptr: Int64, indices: Array, values: Array, columns: int) -> Ratings:
-    """Transpose ratings in CSR with `columns` columns; the types of the arrays are as in
-    `split_columns`.
-    """
+    """Transpose ratings in CSR with `columns` columns; types are as in `split_columns`."""
     rows = np.repeat(np.arange(len(indptr) - 1, dtype=index_type(len(indptr) - 1)), np.diff(indptr))
     begins = np.zeros(columns + 1, np.int64)
     np.cumsum(np.bincount(indices, minlength=columns), out=begins[1:])

@@ -1,5 +1,4 @@
-"""Metropolis steps that evaluate few data, for regressions: one compiled loop over iterations
-[Cornish 2019].
+"""Metropolis steps that evaluate few data, for regressions [Cornish 2019].
 
 Energies U_i(theta) = u(x_i . theta, y_i) are expanded to order k about an anchor theta^. Let v =
 theta - theta^, d = x_i . v, and R_i the remainder of U_i after the terms of orders 0 to k. The
@@ -113,18 +112,21 @@ def reach(order, euclidean, v, w, white):
     return norm_of(white, euclidean, v) ** (order + 1) + norm_of(white, euclidean, w) ** (order + 1)
 
 
-# No reassociation: theta = anchor + w, and v = theta - anchor, must be rounded as if theta were stored.
-@kernel("void(float64[:, ::1], float64[::1], float64[:, ::1], int64, int64, uint64, uint64, uint64, uint64, "
-        "int64, boolean, float64, float64, float64[:, ::1], float64[::1], float64[:, ::1], "
-        "float64[::1], float64[::1], int64[::1], float64, float64[::1], float64[:, ::1], float64[:, ::1], "
-        "float64[:, :, ::1], float64, float64[::1], float64[:, ::1])", EXACT)
+# No reassociation: theta = anchor + w, and v = theta - anchor, must be rounded as if theta were
+# stored.
+@kernel("void(float64[:, ::1], float64[::1], float64[:, ::1], int64, int64, "
+        "uint64, uint64, uint64, uint64, int64, boolean, float64, float64, "
+        "float64[:, ::1], float64[::1], float64[:, ::1], float64[::1], float64[::1], int64[::1], "
+        "float64, float64[::1], float64[:, ::1], float64[:, ::1], float64[:, :, ::1], "
+        "float64, float64[::1], float64[:, ::1])", EXACT)
 def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclidean, limit, shape,
-            features, responses, taylor, psi, chance, alias, total, anchor, white, linear, quadratic,
-            keep, centre, root):
-    """Move every row of theta; energies has the sums of U_i that are known, and counts the moves and evaluations."""
+            features, responses, taylor, psi, chance, alias, total, anchor, white, linear,
+            quadratic, keep, centre, root):
+    """Move every row of theta; `energies` has the sums of U_i that are known."""
     rows, dimension = theta.shape
     n = features.shape[0]
-    v, w = np.empty(dimension), np.empty(dimension)
+    v = np.empty(dimension)
+    w = np.empty(dimension)
     z = np.empty(dimension + 1)  # normals come in pairs
     for row in range(rows):
         low = c1 | uint64(row)
@@ -136,9 +138,10 @@ def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclid
             draw = uint64(0)
             for k in range(0, dimension, 2):
                 x0, x1, x2, x3 = words(draw, low, c2, high, k0, k1)
-                size = np.sqrt(-2.0 * np.log(uniform(x0, x1)))
-                turn = 2.0 * np.pi * uniform(x2, x3)
-                z[k], z[k + 1] = size * np.cos(turn), size * np.sin(turn)
+                radius = np.sqrt(-2.0 * np.log(uniform(x0, x1)))
+                angle = 2.0 * np.pi * uniform(x2, x3)
+                z[k] = radius * np.cos(angle)
+                z[k + 1] = radius * np.sin(angle)
                 draw += uint64(1)
             for k in range(dimension):
                 w[k] = centre[k] + keep * (v[k] - centre[k]) + dot(root[k], z)
@@ -147,7 +150,8 @@ def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclid
             expected = reach(order, euclidean, v, w, white) * total
             plain = not expected < limit
             a = 0 if plain else 1
-            change = free_energy(linear[a], quadratic[a], w) - free_energy(linear[a], quadratic[a], v)
+            change = free_energy(linear[a], quadratic[a], w)
+            change -= free_energy(linear[a], quadratic[a], v)
             new = np.nan
             if plain:
                 if np.isnan(energies[row]):
@@ -166,9 +170,9 @@ def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclid
                     time -= np.log((float64(x0) + 0.5) * 2.0**-32)
                     if time >= expected:
                         break
-                    place = uniform(x1, x2) * n
-                    i = min(int64(place), n - 1)
-                    if place - i >= chance[i]:
+                    at = uniform(x1, x2) * n
+                    i = min(int64(at), n - 1)
+                    if at - i >= chance[i]:
                         i = alias[i]
                     rejects = rate(order, i, v, w, features, responses, taylor, shape)
                     counts[row, 1] += 2
@@ -178,7 +182,8 @@ def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclid
                 energies[row] = new
                 for k in range(dimension):
                     theta[row, k] = anchor[k] + w[k]
-                    v[k] = theta[row, k] - anchor[k]  # as a call that starts from this theta computes it
+                    # as a call that starts from this theta computes it
+                    v[k] = theta[row, k] - anchor[k]
 '''
 
 
@@ -281,7 +286,7 @@ class Thinning(NamedTuple):
     tables: Tables
 
     def iterate(
-        self, theta: Float64, energies: Float64, counts: Float64, key: NoiseKey, count: int
+        self, theta: Float64, energies: Float64, counts: Float64, *, key: NoiseKey, count: int
     ) -> None:
         """Run iterations, and update the arrays in place.
 
@@ -307,7 +312,19 @@ class Thinning(NamedTuple):
         if len(theta) > 1 << 16:
             raise ValueError(f"{len(theta)} rows do not have separate counters: at most 2^16")
         _, c1, _, c3, k0, k1 = noise_words(key._replace(iteration=0))
-        settings = (self.order, self.euclidean, self.limit, self.shape)
         thinning_module(self.value, self.third).iterate(
-            theta, energies, counts, key.iteration, count, c1, c3, k0, k1, *settings, *self.tables
+            theta,
+            energies,
+            counts,
+            key.iteration,
+            count,
+            c1,
+            c3,
+            k0,
+            k1,
+            self.order,
+            self.euclidean,
+            self.limit,
+            self.shape,
+            *self.tables,
         )

@@ -1,5 +1,4 @@
-"""Vectors of float32 for generated kernels: loads, stores, products, and sums of four vectors at a
-time.
+"""Vectors of float32 for generated kernels: loads, stores, products, and sums of four at a time.
 
 Compilers vectorise scalar source, but they do not know that a row begins on a cache line, and they
 do not sum four dot products with shared shuffles. Kernels over rows of factors therefore use
@@ -22,7 +21,8 @@ from numba.extending import intrinsic, models, register_model
 #: Fast-math flags, which `dsgmcmc.kernels.compiler.FAST` explains.
 FAST = ("contract", "reassoc", "nsz")
 
-_FLOAT, _INDEX = ir.FloatType(), ir.IntType(32)
+_FLOAT = ir.FloatType()
+_INDEX = ir.IntType(32)
 
 
 class Vector(types.Type):
@@ -49,7 +49,7 @@ def pointer(typing: Any, address: Any) -> Any:
     return types.voidptr(address), lower
 
 
-def _place(context: Any, builder: Any, array: Any, value: Any, start: Any, at: int) -> Any:
+def _address(context: Any, builder: Any, array: Any, value: Any, start: Any, at: int) -> Any:
     """Return a pointer to element `at` from element `start` of an array on."""
     index = builder.add(start, start.type(at))
     return builder.gep(
@@ -62,11 +62,10 @@ def load(typing: Any, array: Any, start: Any, at: Any, width: Any) -> Any:
     """Load `width` elements of a flat array, from element `start` + `at` on; both are literals."""
     vector = Vector(width.literal_value)
 
-    def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        place = _place(context, builder, array, given[0], given[1], at.literal_value)
-        loaded = builder.load(
-            builder.bitcast(place, ir.VectorType(_FLOAT, vector.width).as_pointer())
-        )
+    def lower(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        address = _address(context, builder, array, values[0], values[1], at.literal_value)
+        pointer_type = ir.VectorType(_FLOAT, vector.width).as_pointer()
+        loaded = builder.load(builder.bitcast(address, pointer_type))
         loaded.align = 4
         return loaded
 
@@ -77,9 +76,10 @@ def load(typing: Any, array: Any, start: Any, at: Any, width: Any) -> Any:
 def store(typing: Any, array: Any, start: Any, at: Any, vector: Any) -> Any:
     """Store a vector in a flat array, from element `start` + `at` on; `at` is a literal."""
 
-    def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        place = _place(context, builder, array, given[0], given[1], at.literal_value)
-        builder.store(given[3], builder.bitcast(place, given[3].type.as_pointer())).align = 4
+    def lower(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        address = _address(context, builder, array, values[0], values[1], at.literal_value)
+        stored = builder.store(values[3], builder.bitcast(address, values[3].type.as_pointer()))
+        stored.align = 4
         return context.get_dummy_value()
 
     return types.none(array, start, at, vector), lower
@@ -104,10 +104,10 @@ def spread(typing: Any, x: Any, width: Any) -> Any:
 def four(typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
     """Make a vector of four float32."""
 
-    def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+    def lower(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         vector = ir.Constant(ir.VectorType(_FLOAT, 4), ir.Undefined)
         for k in range(4):
-            vector = builder.insert_element(vector, given[k], _INDEX(k))
+            vector = builder.insert_element(vector, values[k], _INDEX(k))
         return vector
 
     return Vector(4)(a, b, c, d), lower
@@ -116,19 +116,20 @@ def four(typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
 @intrinsic
 def plus(typing: Any, a: Any, b: Any) -> Any:
     """Add two vectors."""
-    return a(a, b), lambda context, builder, signature, given: _add(builder, *given)
+    return a(a, b), lambda context, builder, signature, values: _add(builder, *values)
 
 
 @intrinsic
 def times_plus(typing: Any, a: Any, b: Any, c: Any) -> Any:
-    """Multiply two vectors elementwise, and add the products to a third, as many at a time as it
-    has elements.
+    """Multiply two vectors elementwise, and add the products to a third vector.
+
+    Products are added as many at a time as the third vector has elements.
     """
 
-    def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        total = given[2]
+    def lower(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        total = values[2]
         for at in range(0, a.width, c.width):
-            factors = (_shuffle(builder, x, x, range(at, at + c.width)) for x in given[:2])
+            factors = (_shuffle(builder, x, x, range(at, at + c.width)) for x in values[:2])
             total = _add(builder, builder.fmul(*factors, flags=FAST), total)
         return total
 
@@ -137,29 +138,35 @@ def times_plus(typing: Any, a: Any, b: Any, c: Any) -> Any:
 
 @intrinsic
 def sums_of(typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """Sum the elements of each of four vectors, with shared shuffles; return the sums as a vector."""
+    """Return the sums of the elements of four vectors as a vector; shuffles are shared."""
 
-    def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        pairs = [_folded(builder, given[k], given[k + 1], turns=True) for k in (0, 2)]
-        return _halved(builder, _folded(builder, pairs[0], pairs[1], turns=False), 4)
+    def lower(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        first = _folded(builder, values[0], values[1], alternate=True)
+        second = _folded(builder, values[2], values[3], alternate=True)
+        return _halved(builder, _folded(builder, first, second, alternate=False), 4)
 
     return Vector(4)(a, b, c, d), lower
 
 
 @intrinsic(prefer_literal=True)
 def prefetch(typing: Any, array: Any, start: Any, length: Any, line: Any) -> Any:
-    """Prefetch `length` elements of a flat array, from `start` on, for writing; a cache line has
-    `line` elements.
+    """Prefetch `length` elements of a flat array, from `start` on, for writing.
+
+    A cache line has `line` elements.
     """
 
-    def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+    def lower(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, _INDEX, _INDEX, _INDEX])
-        name = "llvm.prefetch.p0i8"
-        function = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
+        function = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+            builder.module,
+            ir.FunctionType(ir.VoidType(), [byte, _INDEX, _INDEX, _INDEX]),
+            "llvm.prefetch.p0i8",
+        )
+        write, highest_locality, data = _INDEX(1), _INDEX(3), _INDEX(1)
         for at in range(0, length.literal_value, line.literal_value):
-            place = _place(context, builder, array, given[0], given[1], at)
-            builder.call(function, [builder.bitcast(place, byte), _INDEX(1), _INDEX(3), _INDEX(1)])
+            address = _address(context, builder, array, values[0], values[1], at)
+            pointer_to_byte = builder.bitcast(address, byte)
+            builder.call(function, [pointer_to_byte, write, highest_locality, data])
         return context.get_dummy_value()
 
     return types.none(array, start, length, line), lower
@@ -179,19 +186,19 @@ def _shuffle(builder: Any, a: Any, b: Any, chosen: Sequence[int]) -> Any:
     )
 
 
-def _folded(builder: Any, a: Any, b: Any, turns: bool) -> Any:
+def _folded(builder: Any, a: Any, b: Any, alternate: bool) -> Any:
     """Add, within each group of four elements, the last two of a and of b to the first two.
 
-    With `turns` the results of a and b alternate; otherwise the pair of a precedes the pair of b.
-    Folding four vectors first in turns and then in pairs leaves one element of each vector in every
-    group of four.
+    With `alternate` the results of a and b alternate; otherwise the pair of a precedes the pair of
+    b. Folding four vectors first alternately and then in pairs leaves one element of each vector in
+    every group of four.
     """
     width = a.type.count
     fours = range(0, width, 4)
-    if turns:
-        first = [side + four + k for four in fours for k in (0, 1) for side in (0, width)]
+    if alternate:
+        first = [begin + four + k for four in fours for k in (0, 1) for begin in (0, width)]
     else:
-        first = [side + four + k for four in fours for side in (0, width) for k in (0, 1)]
+        first = [begin + four + k for four in fours for begin in (0, width) for k in (0, 1)]
     last = [k + 2 for k in first]
     return _add(builder, _shuffle(builder, a, b, first), _shuffle(builder, a, b, last))
 
@@ -199,6 +206,7 @@ def _folded(builder: Any, a: Any, b: Any, turns: bool) -> Any:
 def _halved(builder: Any, a: Any, width: int) -> Any:
     """Add the two halves of a vector until it has `width` elements."""
     while (count := a.type.count) > width:
-        lower, upper = range(count // 2), range(count // 2, count)
-        a = _add(builder, _shuffle(builder, a, a, lower), _shuffle(builder, a, a, upper))
+        lower = _shuffle(builder, a, a, range(count // 2))
+        upper = _shuffle(builder, a, a, range(count // 2, count))
+        a = _add(builder, lower, upper)
     return a

@@ -127,7 +127,11 @@ class RowSums:
             with self._timers("gradient"):
                 root = np.sqrt(likelihood.noise_scale(others))
                 add_outer_products(
-                    ratings.arrays, others[position], root, likelihood.rank, rows[STATISTICS]
+                    ratings.arrays,
+                    others[position],
+                    root=root,
+                    rank=likelihood.rank,
+                    out=rows[STATISTICS],
                 )
         gram_of_all = likelihood.gram_of_all(circulation, position, factor)
         if gram_of_all is not None:

@@ -280,7 +280,7 @@ class ParameterBlock(Rows):
         """Apply a formula to every element in one pass; arguments as in `Rows.update`, results for
         this block.
         """
-        return formula.of_one(super().update(formula, purpose, width, **given))
+        return formula.for_one_block(super().update(formula, purpose, width, **given))
 
     def begin_gradient(self, position: str, out: str, prior: bool) -> None:
         """Set `out` to the first term of a gradient: the prior's gradient at field `position`, or

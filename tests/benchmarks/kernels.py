@@ -71,7 +71,7 @@ def measure(k: int) -> list[float]:
     functions, plain, weighted = (
         by_hand(k),
         gradient_kernel(k, True),
-        gradient_kernel(k, True, True),
+        gradient_kernel(k, True, weighted=True),
     )
     block = indptr, columns, levels[stars], w, h
     pointers = [ctypes.c_void_p(array.ctypes.data) for array in block]
@@ -80,7 +80,7 @@ def measure(k: int) -> list[float]:
         lambda: functions.gradient(ROWS, COLUMNS, *pointers, ctypes.c_double(1e-6)),
     )
     seconds += fastest(lambda: weighted(*arrays, *scales, *errors, 1e-6))
-    seconds += fastest(lambda: add_outer_products(ratings, h, scales[1], k, sums))
+    seconds += fastest(lambda: add_outer_products(ratings, h, root=scales[1], rank=k, out=sums))
     operations = 2 * width * RATINGS / seconds[-1]
     speeds = [RATINGS / 1e6 / duration for duration in seconds]
     return [*speeds, operations / 1e9, 100 * operations / 1e6 / functions.peak()]

@@ -588,7 +588,11 @@ class Ordinal(ScaledRows):
         blocks, cut_by = (cell.row, cell.column), self.cut_by
         scaled = self.heteroscedastic or cut_by is not None
         kernel = ordinal_kernel(
-            self.rank, self.biases, scaled, cut_by, cell.ratings.offsets is not None
+            self.rank,
+            self.biases,
+            scaled=scaled,
+            cut_by=cut_by,
+            offset=cell.ratings.offsets is not None,
         )
         if cut_by is None:
             tables, sums = (

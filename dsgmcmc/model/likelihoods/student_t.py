@@ -199,7 +199,11 @@ class StudentT(ScaledRows, Likelihood):
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
         nu, blocks = self.nu, (cell.row, cell.column) if self.heteroscedastic else ()
         kernel = shaped_kernel(
-            self.rank, self.biases, RATINGS, self.heteroscedastic, cell.ratings.offsets is not None
+            self.rank,
+            self.biases,
+            RATINGS,
+            scaled=self.heteroscedastic,
+            offset=cell.ratings.offsets is not None,
         )
         parameters = np.array([self._tau / nu, (nu + 1) / nu, (nu + 1) / 2], np.float32)
         sums, scales = np.zeros(len(RATINGS.tallies)), [self.row_scale(block) for block in blocks]

@@ -726,7 +726,11 @@ class MetropolisDraw:
         )
         for cell, buffer in self._part.visit(number, flat, 4, returning=True):
             self._kernel(
-                groups[cell], self.kept[cell], self._terms[cell], buffer.reshape(-1, 4), moved
+                groups[cell],
+                self.kept[cell],
+                self._terms[cell],
+                buffer.reshape(-1, 4),
+                moved=moved,
             )
         for b, array in flat.items():
             sums[b] = array.reshape(-1, 4)
@@ -742,13 +746,12 @@ class MetropolisDraw:
         self._add(number, here, moved=False)
         there = {}
         for b, old in blocks.items():
-            there[b] = passes.propose(
-                old, here[b], tau, prior, part.normals(number, b, self._stream, Purpose.TIME)
-            )
+            noise = part.normals(number, b, self._stream, Purpose.TIME)
+            there[b] = passes.propose(old, here[b], tau=tau, precision=prior, noise=noise)
         self._add(number, there)
         for b, old in blocks.items():
             noise = part.normals(number, b, self._stream, Purpose.TIME_ACCEPTED, 2)
-            passes.accept(old, here[b], there[b], tau, prior, noise)
+            passes.accept(old, here[b], there[b], tau=tau, precision=prior, noise=noise)
         return there
 
     def _rescaled(self, number: int, drawn: Sums) -> dict[int, Float32]:

@@ -158,7 +158,7 @@ class NormalMixture(SymmetricMixture):
         mean, variance = (
             np.ascontiguousarray(values, np.float32) for values in (self.means, self.variances)
         )
-        centred = Prediction(*summarise(mean, variance, self.weights, (low, high), z))
+        centred = Prediction(*summarise(mean, variance, self.weights, levels=(low, high), z=z))
         centre = np.float32(self.centre)
         return Prediction(
             centred.mean + centre, centred.sd, centred.low + centre, centred.high + centre

@@ -53,7 +53,7 @@ def test_sums_are_those_of_the_log_density(score, terms, log) -> None:
         sums = np.zeros((GROUPS, 4), np.float32)
         sums[:, 0] = change if moved else 0.0
         after = eta.astype(float) + sums[groups, 0]
-        effects_kernel(score)(groups, eta, given, sums, moved)
+        effects_kernel(score)(groups, eta, given, sums, moved=moved)
         slope = (log(after + step, *terms) - log(after - step, *terms)) / (2 * step)
         earlier = (log(after - 0.1 + step, *terms) - log(after - 0.1 - step, *terms)) / (2 * step)
         curvature = np.maximum((earlier - slope) / 0.1, slope**2 / 4)

@@ -1,5 +1,6 @@
-"""The gradient kernel against plain NumPy in float64, for every way its source is generated; sums
-over the pattern.
+"""The gradient kernel against NumPy in float64, for every way its source is generated.
+
+Also sums over the pattern.
 """
 
 from typing import NamedTuple
@@ -32,7 +33,7 @@ class Case(NamedTuple):
     weight_h: np.ndarray
 
 
-def make_case(K: int, biases: bool, n: int = 13, m: int = 9, density: float = 0.4) -> Case:
+def make_case(K: int, biases: bool, *, n: int = 13, m: int = 9, density: float = 0.4) -> Case:
     """Random block with some empty rows and columns."""
     rng = np.random.default_rng(0)
     seen = rng.random((n, m)) < density
@@ -66,7 +67,7 @@ def reference(case: Case, K: int, weighted: bool, score: str):
     return SCALE * out_w, SCALE * out_h, (g * gp * e**2).sum(), sse_w, sse_h
 
 
-def run(case: Case, K: int, biases: bool, weighted: bool = False, score: str = RESIDUAL):
+def run(case: Case, K: int, biases: bool, *, weighted: bool = False, score: str = RESIDUAL):
     """Run the kernel on outputs that are not zero, and subtract their former content."""
     rng = np.random.default_rng(1)
     before = [
@@ -77,7 +78,7 @@ def run(case: Case, K: int, biases: bool, weighted: bool = False, score: str = R
     sse_w, sse_h = np.full(len(out_w), 3.0), np.full(len(out_h), 5.0)
     extra = (case.weight_w, case.weight_h, sse_w, sse_h) if weighted else ()
     ratings = kernel_arguments(case.indptr, case.indices, case.values, None)
-    kernel = gradient_kernel(K, biases, weighted, score)
+    kernel = gradient_kernel(K, biases, weighted=weighted, score=score)
     total = kernel(*ratings, case.theta_w, case.theta_h, out_w, out_h, *extra, SCALE)
     return out_w - before[0], out_h - before[1], total, sse_w - 3, sse_h - 5
 
@@ -110,9 +111,8 @@ def test_equals_numpy(K, biases, weighted, score, size):
     """
     n, density = SIZES[size]
     case = make_case(K, biases, n=n, density=density)
-    for ours, exact in zip(
-        run(case, K, biases, weighted, score), reference(case, K, weighted, score), strict=True
-    ):
+    found = run(case, K, biases, weighted=weighted, score=score)
+    for ours, exact in zip(found, reference(case, K, weighted, score), strict=True):
         np.testing.assert_allclose(ours, exact, rtol=1e-5, atol=1e-5)
 
 
@@ -142,10 +142,12 @@ def test_products_with_the_pattern(D: int, sides: str) -> None:
     in_w, in_h, out_w, out_h = (
         rng.integers(-9, 9, (n, D)).astype(np.float32) for n in (13, 9, 13, 9)
     )
-    expected_w, expected_h = (
-        out_w + ("w" in sides) * (pattern @ in_h),
-        out_h + ("h" in sides) * (pattern.T @ in_w),
-    )
+    expected_w = out_w.copy()
+    expected_h = out_h.copy()
+    if "w" in sides:
+        expected_w += pattern @ in_h
+    if "h" in sides:
+        expected_h += pattern.T @ in_w
     indptr, indices = pattern.indptr.astype(np.int64), pattern.indices.astype(np.int32)
     spread_kernel(D, sides)(indptr, indices.view(np.uint16), in_w, in_h, out_w, out_h)
     np.testing.assert_array_equal(out_w, expected_w)

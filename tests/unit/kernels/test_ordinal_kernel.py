@@ -112,7 +112,7 @@ def test_gradients_are_derivatives_of_the_log_probability(
     )
     slopes = np.zeros_like(case.s_w), np.zeros_like(case.s_h)
     scales = (case.s_w, case.s_h, *slopes) if scaled else ()
-    ordinal_kernel(K, biases, scaled, cut_by)(
+    ordinal_kernel(K, biases, scaled=scaled, cut_by=cut_by)(
         *case.ratings, case.w, case.h, out_w, out_h, table, sums, *scales, 0.5
     )
 

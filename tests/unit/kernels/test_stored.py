@@ -38,7 +38,7 @@ def thresholds(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) 
     outs, slopes = zeros(K + 1), [np.zeros(n, np.float32) for n in (ROWS, COLUMNS)]
     tables = np.sort(np.random.default_rng(4).normal(size=(COLUMNS, LEVELS + 1)).astype(np.float32))
     sums = np.zeros(tables.shape)
-    ordinal_kernel(K, True, True, Factor.H)(
+    ordinal_kernel(K, True, scaled=True, cut_by=Factor.H)(
         *given, *theta, *outs, tables, sums, *scales, *slopes, 0.7
     )
     return [*outs, sums, *slopes]
