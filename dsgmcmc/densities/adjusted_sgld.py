@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 from pydantic import Field
+from typing_extensions import override
 
 from dsgmcmc.densities.density import multiply
 from dsgmcmc.densities.subsampling import Subsample, SumTarget
@@ -39,9 +40,7 @@ class AdjustedSGLDConfig(StepSize):
 
 
 class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
-    """Langevin dynamics whose injected noise and gradient noise have the covariance 2 eps I
-    together.
-    """
+    """Langevin dynamics whose injected noise and gradient noise together have variance 2 eps."""
 
     Config = AdjustedSGLDConfig
     gradients = ("adaptive", *(name for name in DATUM_GRADIENTS if name != "adaptive"))
@@ -51,28 +50,26 @@ class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
 
     def __init__(self, config: AdjustedSGLDConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
-        self._clipped = np.zeros(
-            2
-        )  # numbers of negative eigenvalues of 2 eps I - eps^2 V^, and of all its eigenvalues
+        self._clipped = 0  # number of negative eigenvalues of 2 eps I - eps^2 V^
+        self._directions = 0  # number of all eigenvalues of these matrices
 
+    @override
     def metrics(self) -> dict[str, float]:
-        """Return values for a line of metrics, with ``clipped``, the share of directions without
-        injected noise.
-        """
-        clipped, total = self._clipped
-        return {**super().metrics(), "clipped": float(clipped / max(total, 1.0))}
+        """Add ``clipped``, the share of directions without injected noise."""
+        clipped = self._clipped / max(self._directions, 1)
+        return {**super().metrics(), "clipped": clipped}
 
+    @override
     def step(self, target: SumTarget, iteration: int) -> None:
-        """Run one iteration: one update of every row."""
         eps = self.step_size(target, iteration) / target.curvature_bound
         for block in self.gradient.by_block(target, "theta"):
             block.update(DRIFT, eps=eps)
             noise = self.gradient.noise()
-            diverged = ~np.isfinite(noise).all(
-                axis=(1, 2)
-            )  # NaN in theta is detected as divergence
-            noise[diverged], block["theta"][diverged] = 0.0, np.nan
+            diverged = ~np.isfinite(noise).all(axis=(1, 2))
+            noise[diverged] = 0.0
+            block["theta"][diverged] = np.nan  # which is detected as divergence
             values, vectors = np.linalg.eigh(2 * eps * np.eye(block.dimension) - eps**2 * noise)
-            self._clipped += [(values < 0).sum(), values.size]
+            self._clipped += int((values < 0).sum())
+            self._directions += values.size
             spread = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
             block["theta"][:] += multiply(spread, block["normal"])

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 from pydantic import Field
+from typing_extensions import override
 
 from dsgmcmc.densities.density import Density, posterior_gradient, prior_energy
 from dsgmcmc.densities.metropolis import DualAveraging, Metropolis
@@ -55,9 +56,10 @@ class MALA(Metropolis[MALAConfig, Density]):
         self.adapted: DualAveraging | None = None
         self._gradient: Float64 | None = None
 
+    @override
     def step(self, target: VectorTarget[Density], iteration: int) -> None:
-        """Run one iteration."""
-        theta, density = target.block["theta"], target.density
+        theta = target.block["theta"]
+        density = target.density
         if self.adapted is None:
             self.adapted = DualAveraging(np.full(len(theta), self.config.step_size or START_STEP))
         adapting = self.config.step_size is None and iteration < self.burn_in
@@ -69,23 +71,20 @@ class MALA(Metropolis[MALAConfig, Density]):
         gradient = self._gradient
         rng = target.stream.generator(Purpose.PROPOSAL)
         metric = 1 / target.precision
-        proposed = (
-            theta
-            - eps * metric * gradient
-            + np.sqrt(2 * eps * metric) * rng.standard_normal(theta.shape)
-        )
-        new, slope = density.energy(proposed), posterior_gradient(density, proposed)
-        rise = new - self.energies + prior_energy(density, proposed) - prior_energy(density, theta)
-        forth, back = (
-            proposed - theta + eps * metric * gradient,
-            theta - proposed + eps * metric * slope,
-        )
+        noise = np.sqrt(2 * eps * metric) * rng.standard_normal(theta.shape)
+        proposed = theta - eps * metric * gradient + noise
+        new_energy = density.energy(proposed)
+        new_gradient = posterior_gradient(density, proposed)
+        rise = new_energy - self.energies
+        rise = rise + prior_energy(density, proposed) - prior_energy(density, theta)
+        forth = proposed - theta + eps * metric * gradient
+        back = theta - proposed + eps * metric * new_gradient
         hastings = ((forth**2 - back**2) / metric).sum(axis=1) / (4 * eps[:, 0])
         if adapting:
             self.adapted.adapt(np.exp(np.minimum(hastings - rise, 0)), self.config.acceptance)
         accepted = rise - hastings <= rng.standard_exponential(len(theta))
-        theta[accepted], self.energies[accepted] = proposed[accepted], new[accepted]
-        gradient[accepted] = slope[accepted]
-        self.counts += np.column_stack(
-            [accepted, np.broadcast_to([density.n_data, 1.0, 1.0], (len(theta), 3))]
-        )
+        theta[accepted] = proposed[accepted]
+        self.energies[accepted] = new_energy[accepted]
+        gradient[accepted] = new_gradient[accepted]
+        work = np.broadcast_to([density.n_data, 1.0, 1.0], (len(theta), 3))
+        self.counts += np.column_stack([accepted, work])

@@ -1,32 +1,18 @@
-r"""Stochastic gradient Nose-Hoover thermostat with a matrix of frictions, for gradient noise with
-any covariance.
+r"""Nose-Hoover thermostat with a matrix of frictions, for gradient noise with any covariance.
 
-Let P be the diagonal metric (typical curvature + the prior's precision), h = sqrt(2 eps), H = h
-P^-1/2, Xi a symmetric matrix (D, D) for every row, and A the setting `diffusion`. In the splitting
-of `sgnht`, one update is
+Let P be the diagonal metric (typical curvature + the prior's precision), h = sqrt(2 eps),
+H = h P^-1/2, Xi a symmetric matrix (D, D) for every row, A the setting `diffusion`, and mu = D. In
+the splitting of `sgnht`, one update is
 
     r     <- r - H grad U~,                                         theta <- theta + (H / 2) r
     Xi    <- Xi + (h / (2 mu)) (r r^T - I)
     r     <- exp(-Xi h) r + N(0, A (1 - exp(-2 Xi h)) Xi^-1)
     Xi    <- Xi + (h / (2 mu)) (r r^T - I),                         theta <- theta + (H / 2) r
 
-Let V be the covariance of the noise in P^-1/2 grad U~. This noise acts on momenta like the
-diffusion h V / 2. With S = A I + h V / 2 the dynamics have the form of [Ma 2015, eq. 3] with D = S
-for r and
-
-    H(z) = U + |r|^2 / 2 + (mu / 2) sum_jk (Xi - S)_jk^2,     Q(r_i, Xi_jk) = (r_j delta_ik + r_k delta_ij) / (2 mu):
-
-The friction is S + (Xi - S) = Xi, and the force on Xi is (r r^T - I) / mu, where I comes from the
-correction Gamma. So exp(-H) is invariant for every covariance V, and the mean of Xi becomes S
-without knowledge of V. A thermostat with one friction per row (`sgnht`, thermostat = "row") has
-this property only for V proportional to the identity; one friction per element suffices for
-diagonal V. With mu = D the eigenvalues of Xi - S are of order 1 for all D.
+`MatrixSGNHT` says why this is right for any covariance [Ma 2015, eq. 3].
 
 Target: the posterior, up to O(h^2), for independent noise whose covariance does not depend on
-theta. The constant in O(h^2) grows with h^2 V, which default steps keep below 0.3. If the
-covariance depends on theta, the error is O(h), as for all thermostats: S is then an average.
-Shuffled parts are refused, as for `sgnht`. An iteration computes an eigendecomposition of Xi, so D
-is at most 50. Left out: Metropolis correction.
+theta. If it does, the error is O(h), as for all thermostats. Left out: Metropolis correction.
 """
 
 from __future__ import annotations
@@ -36,6 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
+from typing_extensions import override
 
 from dsgmcmc.densities.density import Density, multiply
 from dsgmcmc.densities.vector import VectorTarget
@@ -61,23 +48,39 @@ MAX_DIMENSION = 50
 
 
 class MatrixSGNHTConfig(StepSize):
-    """Configuration of the thermostat; `step_size` is eps = h^2 / 2, with h the time step of the
-    dynamics.
-    """
+    """Configuration of the thermostat; `step_size` is h^2 / 2, with h the time step."""
 
     step_size: float = Field(0.01, gt=0)
     diffusion: float = Field(0.5, gt=0, description="A, the friction if gradients have no noise")
 
 
 class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
-    """A Nose-Hoover thermostat with a matrix of frictions."""
+    """A Nose-Hoover thermostat with a matrix of frictions.
+
+    Let V be the covariance of the noise in P^-1/2 grad U~. This noise acts on momenta like the
+    diffusion h V / 2. With S = A I + h V / 2 the dynamics have the form of [Ma 2015, eq. 3] with
+    D = S for r and
+
+        H(z) = U + |r|^2 / 2 + (mu / 2) sum_jk (Xi - S)_jk^2
+        Q(r_i, Xi_jk) = (r_j delta_ik + r_k delta_ij) / (2 mu)
+
+    The friction is S + (Xi - S) = Xi, and the force on Xi is (r r^T - I) / mu, where I comes from
+    the correction Gamma. So exp(-H) is invariant for every covariance V, and the mean of Xi becomes
+    S without knowledge of V. If V depends on theta, S is an average. A thermostat with one friction
+    per row (`sgnht`, thermostat = "row") has this property only for V proportional to the identity;
+    one friction per element suffices for diagonal V. With mu = D the eigenvalues of Xi - S are of
+    order 1 for all D.
+
+    The error O(h^2) has a constant that grows with h^2 V, which default steps keep below 0.3.
+    """
 
     Config = MatrixSGNHTConfig
     gradients = ("part", "control-variate")
     draws_data = True
     densities = object
     density_step = 0.15
-    fields, momentum = (StateField("theta"), StateField("r")), "r"  # position and momentum
+    fields = (StateField("theta"), StateField("r"))  # position and momentum
+    momentum = "r"
     scratch = ("g", "normal")
     defaults: ClassVar[dict[str, Any]] = {"schedule": "random"}
 
@@ -86,14 +89,16 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
         self.frictions: Float64 = np.zeros((0, 0, 0))  # Xi of every row
 
     @classmethod
+    @override
     def check(cls, config: MatrixSGNHTConfig, schedule: str, grid: int, thin: int) -> None:
         """Raise `InputError` if the parts of successive iterations depend on each other."""
         cls.needs_independent_parts(
             "the thermostat of matrix_sgnht", "take another sampler", config, schedule, grid
         )
 
+    @override
     def start(self, target: VectorTarget[Density], sd: float) -> None:
-        """Draw positions from N(0, `sd`^2) and momenta from N(0, 1); set frictions to A I."""
+        """Set frictions to A I, too."""
         rows, D = target.block["theta"].shape
         if D > MAX_DIMENSION:
             raise InputError(
@@ -102,8 +107,8 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
         super().start(target, sd)
         self.frictions = np.tile(self.config.diffusion * np.eye(D), (rows, 1, 1))
 
+    @override
     def step(self, target: VectorTarget[Density], iteration: int) -> None:
-        """Run one iteration: one update of every row."""
         h = sqrt(2 * self.step_size(target, iteration))
         scaled = h / np.sqrt(target.precision)
         for block in self.gradient.by_block(target, "theta"):
@@ -119,17 +124,15 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
         self.frictions = self.frictions + 0.5 * h / D * (r[:, :, None] * r[:, None, :] - np.eye(D))
 
     def _after_friction(self, r: Float64, normal: Float64, h: float) -> Float64:
-        """Return the momenta after friction and noise for a time h, computed along the eigenvectors
-        of Xi.
+        """Return the momenta after friction and noise for a time h.
+
+        They are computed along the eigenvectors of Xi.
         """
-        xi = np.where(
-            np.isfinite(self.frictions), self.frictions, 0.0
-        )  # divergence is detected later
+        # where it is not finite, the chain has diverged, which is detected later
+        xi = np.where(np.isfinite(self.frictions), self.frictions, 0.0)
         values, axes = np.linalg.eigh(xi)
         x = np.where(values == 0, 1e-12, values * h)
         spread = np.sqrt(-self.config.diffusion * h * np.expm1(-2 * x) / x)
-        damped, noise = (
-            np.exp(-x) * multiply(axes.swapaxes(1, 2), r),
-            spread * multiply(axes.swapaxes(1, 2), normal),
-        )
+        damped = np.exp(-x) * multiply(axes.swapaxes(1, 2), r)
+        noise = spread * multiply(axes.swapaxes(1, 2), normal)
         return multiply(axes, damped + noise)

@@ -1,25 +1,12 @@
 r"""Metropolis kernels: base classes, adaptive step sizes, and proposals that do not use the data.
 
-Every row of theta is an independent chain.
+Every row of theta is an independent chain. Steps are adapted by `DualAveraging`.
 
-Dual averaging adapts the step eps to a mean acceptance probability delta [Hoffman & Gelman 2014,
-eq. 6, algorithm 5]. With m the number of iterations so far, and alpha the acceptance probability of
-the last iteration,
-
-    H        <- (1 - 1 / (m + t0)) H + (delta - alpha) / (m + t0)
-    log eps  <- log(10 eps_0) - sqrt(m) H / gamma,       log eps_bar <- m^-kappa log eps + (1 - m^-kappa) log eps_bar
-
-where gamma = 0.05, t0 = 10, kappa = 0.75. Every row has a separate step: eps in burn-in, and the
-fixed eps_bar after burn-in. A step that continued to depend on the past would change the invariant
-distribution.
-
-Proposals that do not use the data have the form theta' = m + keep (theta - m) + root z, with z ~
-N(0, I). With keep = 1 the proposal is a random walk, which is symmetric. With keep = sqrt(rho) and
-root root^T = (1 - rho) S it is the preconditioned Crank-Nicolson proposal, which is reversible with
-respect to N(m, S); in the acceptance ratio the target is then divided by N(m, S) [Cornish 2019,
-section 3.2].
-
-[Hoffman & Gelman 2014] The No-U-Turn Sampler, Journal of Machine Learning Research 15.
+Proposals that do not use the data have the form theta' = m + keep (theta - m) + root z, with
+z ~ N(0, I). With keep = 1 the proposal is a random walk, which is symmetric. With keep = sqrt(rho)
+and root root^T = (1 - rho) S it is the preconditioned Crank-Nicolson proposal, which is reversible
+with respect to N(m, S); in the acceptance ratio the target is then divided by N(m, S) [Cornish
+2019, section 3.2].
 """
 
 from __future__ import annotations
@@ -31,6 +18,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.random import Generator
 from pydantic import Field
+from typing_extensions import override
 
 from dsgmcmc.densities.density import D, Density, prior_energy
 from dsgmcmc.densities.vector import VectorTarget
@@ -40,12 +28,26 @@ from dsgmcmc.samplers.base import C, Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.types import Array, Float64, Purpose
 
-GAMMA, KAPPA = 0.05, 0.75  # gamma and kappa of dual averaging
-T0 = 10.0  # t0 of dual averaging
+#: Constants gamma, kappa and t0 of dual averaging.
+GAMMA = 0.05
+KAPPA = 0.75
+T0 = 10.0
 
 
 class DualAveraging:
-    """Dual averaging of the steps of all rows.
+    """Dual averaging of the steps of all rows [Hoffman & Gelman 2014, eq. 6, algorithm 5].
+
+    It adapts the step eps of a row to a mean acceptance probability delta. With m the number of
+    iterations so far, and alpha the acceptance probability of the last iteration,
+
+        H            <- (1 - 1 / (m + t0)) H + (delta - alpha) / (m + t0)
+        log eps      <- log(10 eps_0) - sqrt(m) H / gamma
+        log eps_bar  <- m^-kappa log eps + (1 - m^-kappa) log eps_bar
+
+    Every row has a separate step: eps in burn-in, and the fixed eps_bar after burn-in. A step that
+    continued to depend on the past would change the invariant distribution.
+
+    [Hoffman & Gelman 2014] The No-U-Turn Sampler, Journal of Machine Learning Research 15.
 
     Parameters
     ----------
@@ -54,26 +56,33 @@ class DualAveraging:
     """
 
     def __init__(self, eps: Float64) -> None:
-        log_eps = np.log(eps)
-        self._steps = np.stack([log_eps + np.log(10), np.zeros_like(log_eps), log_eps, log_eps])
+        self._log_eps = np.log(eps)
+        self._log_mean = self._log_eps  # log eps_bar
+        self._centre = self._log_eps + np.log(10)  # log(10 eps_0)
+        self._error = np.zeros_like(self._log_eps)  # H
         self._iterations = 0  # m
 
     def eps(self, adapting: bool) -> Float64:
         """Return the steps of the rows, (n,): eps while adapting, otherwise eps_bar."""
-        return np.exp(self._steps[2 if adapting else 3])
+        return np.exp(self._log_eps if adapting else self._log_mean)
 
     def adapt(self, probability: Float64, target: float) -> None:
-        """Adapt the steps, given the acceptance probabilities (n,) of an iteration and a target;
-        NaN counts as 0.
+        """Adapt the steps to a mean acceptance probability `target`.
+
+        Parameters
+        ----------
+        probability : (n,) float64
+            Acceptance probabilities of an iteration; NaN counts as 0.
+        target : float
+            delta.
         """
-        centre, error, _, mean = self._steps  # log(10 eps_0), H, log eps, log eps_bar
+        probability = np.where(np.isnan(probability), 0.0, probability)
         self._iterations += 1
-        error = error + (target - np.where(np.isnan(probability), 0.0, probability) - error) / (
-            self._iterations + T0
-        )
-        log_eps = centre - sqrt(self._iterations) / GAMMA * error
-        weight = self._iterations**-KAPPA
-        self._steps = np.stack([centre, error, log_eps, weight * log_eps + (1 - weight) * mean])
+        m = self._iterations
+        self._error = self._error + (target - probability - self._error) / (m + T0)
+        self._log_eps = self._centre - sqrt(m) / GAMMA * self._error
+        weight = m**-KAPPA
+        self._log_mean = weight * self._log_eps + (1 - weight) * self._log_mean
 
 
 class Metropolis(Sampler[C, VectorTarget[D]]):
@@ -97,10 +106,12 @@ class Metropolis(Sampler[C, VectorTarget[D]]):
 
     def __init__(self, config: C, burn_in: int) -> None:
         super().__init__(config, burn_in)
-        self.counts, self.energies = np.zeros((0, 4)), np.zeros(0)
+        self.counts = np.zeros((0, 4))
+        self.energies = np.zeros(0)
 
+    @override
     def metrics(self) -> dict[str, float]:
-        """Return the acceptance rate, and the evaluations of the energy of a datum per iteration."""
+        """Return the acceptance rate, and evaluations of a datum's energy per iteration."""
         accepted, evaluations, _, n = self.counts.sum(axis=0)
         return {
             "acceptance": float(accepted / max(n, 1.0)),
@@ -108,12 +119,14 @@ class Metropolis(Sampler[C, VectorTarget[D]]):
         }
 
     def begin_counts(self, target: VectorTarget[D], first: int) -> None:
-        """Prepare `counts` and `energies` for iterations from `first` on; counts are reset at the
-        end of burn-in.
+        """Prepare `counts` and `energies` for iterations from `first` on.
+
+        Counts are reset at the end of burn-in.
         """
         rows = len(target.block.counts)
         if len(self.counts) != rows:
-            self.counts, self.energies = np.zeros((rows, 4)), np.full(rows, np.nan)
+            self.counts = np.zeros((rows, 4))
+            self.energies = np.full(rows, np.nan)
         if first == self.burn_in:
             self.counts[:] = 0.0
 
@@ -158,8 +171,8 @@ class NormalApproximation(NamedTuple):
             If the precision is not positive definite; the message calls it `label`.
         """
         problem = (
-            f"{label} is not positive definite (give a prior_precision above 0, or use proposal ="
-            ' "walk")'
+            f"{label} is not positive definite (give a prior_precision above 0,"
+            ' or use proposal = "walk")'
         )
         with refusing(problem, np.linalg.LinAlgError):
             lower = np.linalg.cholesky(precision)
@@ -167,17 +180,19 @@ class NormalApproximation(NamedTuple):
 
     @classmethod
     def without_data(cls, config: ProposalConfig, density: Density) -> NormalApproximation:
-        """Return the prior for pcn, N(prior mean, I) for a walk, else a normal that uses the
-        typical curvature.
+        """Return the distribution for a proposal that does not use the data.
+
+        It is the prior for pcn, N(prior mean, I) for a walk, and otherwise a normal distribution
+        that uses the typical curvature.
         """
-        mean, prior = density.prior_mean, dense(density.prior_precision)
+        mean = density.prior_mean
         if config.proposal == "walk":
             return cls(mean, np.eye(len(mean)), np.eye(len(mean)))
+        prior = dense(density.prior_precision)
         if config.proposal == "pcn":
             return cls.of(mean, prior, "the prior's precision")
-        return cls.of(
-            mean, np.diag(density.curvature) + prior, "curvature and the prior's precision"
-        )
+        curvature = np.diag(density.curvature) + prior
+        return cls.of(mean, curvature, "curvature and the prior's precision")
 
 
 class Proposal(NamedTuple):
@@ -203,23 +218,27 @@ class Proposal(NamedTuple):
 
     @classmethod
     def of(cls, config: ProposalConfig, normal: NormalApproximation, n_data: int) -> Proposal:
-        """Make the proposal of a configuration; for pcn it is reversible with respect to `normal`."""
+        """Make the proposal of a configuration; pcn is reversible with respect to `normal`."""
         if config.proposal == "pcn":
             return cls(
-                sqrt(config.rho), normal.mean, sqrt(1 - config.rho) * normal.root, normal.precision
+                keep=sqrt(config.rho),
+                centre=normal.mean,
+                root=sqrt(1 - config.rho) * normal.root,
+                precision=normal.precision,
             )
-        walk = config.proposal == "walk"
-        root = (
-            config.scale / sqrt(n_data) * np.eye(len(normal.mean))
-            if walk
-            else config.scale * normal.root
+        if config.proposal == "walk":
+            root = config.scale / sqrt(n_data) * np.eye(len(normal.mean))
+        else:
+            root = config.scale * normal.root
+        return cls(
+            keep=1.0,
+            centre=normal.mean,
+            root=root,
+            precision=np.zeros_like(normal.precision),
         )
-        return cls(1.0, normal.mean, root, np.zeros_like(normal.precision))
 
     def move(self, theta: Float64, z: Float64) -> Float64:
-        """Return new values for all rows of theta, (n, D), from standard normals z of the same
-        shape.
-        """
+        """Return new values of all rows of theta, (n, D), from standard normals z, (n, D)."""
         return self.centre + self.keep * (theta - self.centre) + z @ self.root.T
 
     def energy(self, theta: Float64) -> Float64:
@@ -232,17 +251,19 @@ P = TypeVar("P", bound=ProposalConfig)
 
 
 class Stepwise(Metropolis[P, D]):
-    """A kernel that makes one proposal per iteration in NumPy; subclasses define the decision to
-    accept it.
+    """A kernel that makes one proposal per iteration in NumPy.
+
+    Subclasses define the decision to accept it.
     """
 
     def __init__(self, config: P, burn_in: int) -> None:
         super().__init__(config, burn_in)
         self._proposal: Proposal | None = None
 
+    @override
     def step(self, target: VectorTarget[D], iteration: int) -> None:
-        """Run one iteration."""
-        theta, density = target.block["theta"], target.density
+        theta = target.block["theta"]
+        density = target.density
         self.begin_counts(target, iteration)
         if self._proposal is None:
             normal = NormalApproximation.without_data(self.config, density)
@@ -250,18 +271,18 @@ class Stepwise(Metropolis[P, D]):
         rng = target.stream.generator(Purpose.PROPOSAL)
         proposed = self._proposal.move(theta, rng.standard_normal(theta.shape))
         limit = rng.standard_exponential(len(theta))  # -log u
-        for sign, at in ((1, theta), (-1, proposed)):
-            limit += sign * (prior_energy(density, at) - self._proposal.energy(at))
-        accepted = self.decide(density, theta, proposed, limit, rng)
+        limit += prior_energy(density, theta) - self._proposal.energy(theta)
+        limit -= prior_energy(density, proposed) - self._proposal.energy(proposed)
+        accepted = self.decide(density, theta, proposed, limit=limit, rng=rng)
         theta[accepted] = proposed[accepted]
         self.counts[:, 0] += accepted
         self.counts[:, 3] += 1
 
     @abstractmethod
     def decide(
-        self, density: D, theta: Float64, proposed: Float64, limit: Float64, rng: Generator
+        self, density: D, theta: Float64, proposed: Float64, *, limit: Float64, rng: Generator
     ) -> Array:
-        """Decide for every row whether the data's energy rises by no more than `limit`.
+        """Return for every row whether the data's energy rises by no more than `limit`.
 
         A subclass adds evaluations and decisions based on all data to `counts`, and updates
         `energies` if it uses them.

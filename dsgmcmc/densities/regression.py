@@ -1,5 +1,4 @@
-"""Regression: a sum over data that depend on theta through linear predictors, U_i(theta) = u(x_i .
-theta, y_i).
+"""Regression: data depend on theta through linear predictors, U_i(theta) = u(x_i . theta, y_i).
 
 A `Link` is the distribution of a response y given its linear predictor eta, defined by its energy
 u(eta) = -log p(y | eta) and the derivatives of u. Its functions take (eta, y, shape), with arrays
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.sums import SumDensity
@@ -100,13 +100,21 @@ def student_third(eta: Any, y: Any, shape: float) -> Any:
 
 
 #: Logistic regression, for responses 0 or 1.
-LOGISTIC_FUNCTIONS = (logistic_value, logistic_slope, logistic_curvature, logistic_third)
-LOGISTIC = Link("logistic", *LOGISTIC_FUNCTIONS, suprema=(0.25, 1 / (6 * sqrt(3))), typical=0.15)
+LOGISTIC = Link(
+    name="logistic",
+    value=logistic_value,
+    slope=logistic_slope,
+    curvature=logistic_curvature,
+    third=logistic_third,
+    suprema=(0.25, 1 / (6 * sqrt(3))),
+    typical=0.15,
+)
 
 
 def student(nu: float) -> Link:
-    """Robust regression: Student's t errors with nu degrees of freedom and scale 1 [Cornish 2019,
-    G.2].
+    """Return the link for Student's t errors: robust regression [Cornish 2019, G.2].
+
+    The errors have nu degrees of freedom and scale 1.
 
     Raises
     ------
@@ -115,16 +123,23 @@ def student(nu: float) -> Link:
     """
     if not nu > 0:
         raise InputError(f"student: degrees of freedom must be positive (found {nu!r})")
-    third = (nu + 1) * (3 + 2 * sqrt(2)) / (4 * nu**1.5)  # at r = (sqrt(2) - 1) sqrt(nu)
-    functions = student_value, student_slope, student_curvature, student_third
+    largest_third = (nu + 1) * (3 + 2 * sqrt(2)) / (4 * nu**1.5)  # at r = (sqrt(2) - 1) sqrt(nu)
     return Link(
-        "student", *functions, ((nu + 1) / nu, third), typical=(nu + 1) / (nu + 3), shape=float(nu)
+        name="student",
+        value=student_value,
+        slope=student_slope,
+        curvature=student_curvature,
+        third=student_third,
+        suprema=((nu + 1) / nu, largest_third),
+        typical=(nu + 1) / (nu + 3),
+        shape=float(nu),
     )
 
 
 class Regression(SumDensity):
-    """Regression of N responses on D features with coefficients theta: logistic, robust, or with
-    another link.
+    """Regression of N responses on D features with coefficients theta.
+
+    It is logistic, robust, or has another link.
 
     The gradient of a datum is the slope u' times its features, so its stored form is one number.
 
@@ -165,48 +180,40 @@ class Regression(SumDensity):
     ) -> None:
         self.features = np.ascontiguousarray(features, np.float64)
         self.responses = np.ascontiguousarray(responses, np.float64)
-        if (
-            self.features.ndim != 2
-            or self.responses.shape != self.features.shape[:1]
-            or not self.features.size
-        ):
-            found = f"{self.features.shape} and {self.responses.shape}"
-            raise InputError(f"features must be (N, D) and responses (N,): found {found}")
-        if not (np.isfinite(self.features).all() and np.isfinite(self.responses).all()):
-            raise InputError("features and responses must be finite")
+        _check_data(self.features, self.responses)
         self.link = link
         self.n_data, self.dimension = self.features.shape
         self.squares = (self.features**2).sum(axis=1)
         self.curvature = link.typical * (self.features**2).sum(axis=0)
-        precision = np.asarray(prior_precision, np.float64)
         shape = (self.dimension,)
         self.prior_mean = np.broadcast_to(np.asarray(prior_mean, np.float64), shape).copy()
-        self.prior_precision = (
-            precision if precision.ndim == 2 else np.broadcast_to(precision, shape).copy()
-        )
+        self.prior_precision = np.asarray(prior_precision, np.float64)
+        if self.prior_precision.ndim != 2:
+            self.prior_precision = np.broadcast_to(self.prior_precision, shape).copy()
 
+    @override
     def energies(self, theta: Float64, index: Data = ALL) -> Float64:
-        """Return U_i, minus the log likelihood, for each of S data: (n, S) for theta (n, D)."""
         return self._evaluate(self.link.value, theta, index)
 
+    @override
     def slopes(self, theta: Float64, index: Data = ALL) -> Float64:
         """`gradients` in stored form: the slope u' of every datum, (n, S, 1)."""
         return self._evaluate(self.link.slope, theta, index)[:, :, None]
 
+    @override
     def spread(self, slopes: Float64, index: Data = ALL) -> Float64:
-        """Gradients (n, S, D) from their stored form (n, S, 1): slopes times features."""
         return slopes * self.features[index]
 
+    @override
     def total(self, slopes: Float64) -> Float64:
-        """Sum of stored gradients (n, N, 1) over all data, (n, D), without computing single
-        gradients.
-        """
+        """Sum of stored gradients (n, N, 1), (n, D), without computing single gradients."""
         return slopes[:, :, 0] @ self.features
 
+    @override
     def lengths(self, slopes: Float64, index: Data = ALL) -> Float64:
-        """Lengths of stored gradients, (n, S)."""
         return np.abs(slopes[:, :, 0]) * np.sqrt(self.squares[index])
 
+    @override
     def stiffness(self, theta: Float64, index: Data = ALL) -> Float64:
         """Lipschitz constants of the gradients of U_i near theta, (n, S): abs(u'') |x_i|^2."""
         return np.abs(self.curvatures(theta, index)) * self.squares[index]
@@ -222,10 +229,11 @@ class Regression(SumDensity):
         """Evaluate a function of the link for each of S data, (n, S)."""
         return function(theta @ self.features[index].T, self.responses[index], self.link.shape)
 
+    @override
     def gradients(self, theta: Float64, index: Data = ALL) -> Float64:
-        """Gradients of `energies`, (n, S, D)."""
         return self.spread(self.slopes(theta, index), index)
 
+    @override
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
         """Gradient of `energy`, (n, D), without computing single gradients."""
         return self.slopes(theta, data)[:, :, 0] @ self.features[data]
@@ -236,15 +244,26 @@ class Regression(SumDensity):
         return self.features.T @ weighted + dense(self.prior_precision)
 
     @property
+    @override
     def smoothness(self) -> Float64:
-        """Lipschitz constants L_i of the gradients of U_i in the Euclidean norm, (N,): sup abs(u'')
-        |x_i|^2.
-        """
+        """Lipschitz constants, (N,): sup abs(u'') |x_i|^2."""
         return self.link.suprema[0] * self.squares
 
+    @override
     def bounds(self, order: int) -> Float64:
-        """Bounds of all partial derivatives of U_i of one order, 2 or 3, for all theta: (N,).
+        """Bounds of derivatives, (N,) [Cornish 2019, G.1, G.2].
 
-        They are sup abs(u^(order)) max_j abs(x_ij)^order [Cornish 2019, G.1, G.2].
+        They are sup abs(u^(order)) max_j abs(x_ij)^order.
         """
         return self.link.suprema[order - 2] * np.abs(self.features).max(axis=1) ** order
+
+
+def _check_data(features: Float64, responses: Float64) -> None:
+    """Raise `InputError` unless the data of a regression are finite, (N, D) and (N,)."""
+    if features.ndim != 2 or responses.shape != features.shape[:1] or not features.size:
+        raise InputError(
+            "features must be (N, D) and responses (N,):"
+            f" found {features.shape} and {responses.shape}"
+        )
+    if not (np.isfinite(features).all() and np.isfinite(responses).all()):
+        raise InputError("features and responses must be finite")

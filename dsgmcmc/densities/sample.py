@@ -9,23 +9,24 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from typing_extensions import override
 
 from dsgmcmc.config.chain import ChainConfig, ResolvedChain, section_of
 from dsgmcmc.config.units import LEAST_DRAWS
+from dsgmcmc.densities.curvature import complete
 from dsgmcmc.densities.density import (
     D,
     Density,
     check_attributes,
     check_energy,
     check_gradient,
-    complete,
     start_points,
 )
 from dsgmcmc.densities.vector import NOT_CONDITIONAL, VectorTarget
-from dsgmcmc.densities.verdict import Mixing, verdict
+from dsgmcmc.densities.verdict import Mixing, reasons_to_doubt
 from dsgmcmc.diagnostics.convergence import split_subchains
 from dsgmcmc.diagnostics.mixing import equal_weights, ess_bulk, ess_tail, halves, rhat
 from dsgmcmc.errors import DivergenceError, InputError, SamplingWarning
@@ -45,11 +46,10 @@ from dsgmcmc.types import Float64, Int64, ScheduleName
 #: calls. The draws do not depend on this number.
 CALL_ITERATIONS = 1_000
 
-#: Arrays of `Draws`.
-ARRAYS = ("theta", "energy", "weight", "iteration")
-
-#: Default samplers of densities with and without a gradient.
-DEFAULT_SAMPLER, WITHOUT_GRADIENT = "hmc", "mh"
+#: Default sampler of densities with a gradient.
+DEFAULT_SAMPLER = "hmc"
+#: Default sampler of densities without one.
+WITHOUT_GRADIENT = "mh"
 
 #: Defaults of densities, which replace those of samplers; `initial_sd` is in units of 1 /
 #: sqrt(curvature + the prior's precision).
@@ -68,8 +68,7 @@ class DensityConfig(ChainConfig):
 
     @classmethod
     def build(cls, settings: Mapping[str, Any]) -> Self:
-        """Check settings; those not given are taken from `DEFAULTS`, else from the sampler, else
-        from this class.
+        """Return checked settings, with the defaults of `DEFAULTS`, the sampler, and this class.
 
         Raises
         ------
@@ -79,23 +78,22 @@ class DensityConfig(ChainConfig):
         for name in sorted(RUN_SETTINGS & settings.keys()):
             raise InputError(f"{name} is a setting of runs, and not of sample_density")
         section = {"name": DEFAULT_SAMPLER, **section_of(settings.get("sampler", {}))}
-        kind = SAMPLERS.get(section["name"])
-        declared = kind.defaults if kind else {}
-        defaults = {name: value for name, value in declared.items() if name in cls.model_fields}
+        defaults = {}
+        if sampler := SAMPLERS.get(section["name"]):
+            defaults = {
+                name: value for name, value in sampler.defaults.items() if name in cls.model_fields
+            }
         return cls.of({**defaults, **DEFAULTS, **settings, "sampler": section})
 
+    @override
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
-        """Choose the settings left open, convert lengths to iterations, and check that the sampler
-        allows the settings.
-
-        Step sizes that are left open are chosen for a density, given the number of parts.
-        """
+        """As in the base class; step sizes that are left open are chosen for a density."""
         plain = super()._plain(processes, finest, until)
         suited = self.sampler.kind.suited_to_density(self.sampler.config, plain["grid"])
         return {**plain, "sampler": self.sampler.model_copy(update={"config": suited})}
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedDensity:
-        """Resolve the settings for a number of processes, with at most `finest` parts of the data."""
+        """Resolve the settings for a number of processes, with at most `finest` parts of data."""
         return ResolvedDensity.of(self.plain(processes, finest))
 
 
@@ -104,17 +102,21 @@ class ResolvedDensity(ResolvedChain, DensityConfig):
 
 
 def check_fits(
-    density: Density, kind: type[Sampler[Any, Any]], config: SamplerConfig, name: str = ""
+    density: Density, sampler: type[Sampler[Any, Any]], config: SamplerConfig, name: str = ""
 ) -> None:
-    """Raise `InputError` if a sampler, or its gradient estimator, needs a density of another class."""
-    for use, needed in (
-        (f"sampler {name or kind.__name__} samples", kind.densities),
-        (f"sampler.gradient = {config.gradient!r} needs", kind.estimator(config).densities),
-    ):
-        if needed is not None and not isinstance(density, needed):
-            raise InputError(
-                f"{use} a {needed.__name__}, which this {type(density).__name__} is not"
-            )
+    """Raise `InputError` if a sampler or its gradient estimator needs another class of density.
+
+    `name` is the sampler's name in the message, by default that of its class.
+    """
+    _check_class(density, sampler.densities, f"sampler {name or sampler.__name__} samples")
+    estimator = sampler.estimator(config)
+    _check_class(density, estimator.densities, f"sampler.gradient = {config.gradient!r} needs")
+
+
+def _check_class(density: Density, needed: type | None, needs: str) -> None:
+    """Raise `InputError` unless a density has a class, if one is needed."""
+    if needed is not None and not isinstance(density, needed):
+        raise InputError(f"{needs} a {needed.__name__}, which this {type(density).__name__} is not")
 
 
 def vector_target(
@@ -127,13 +129,12 @@ def vector_target(
     grid: int = 1,
     schedule: ScheduleName = "shuffled",
 ) -> VectorTarget[D]:
-    """Prepare a density for a sampler: state, working arrays, random numbers and the order of the
-    data.
+    """Return the target of a sampler: state, working arrays, random numbers, order of the data.
 
     Parameters
     ----------
     density : Density
-        It must have a `curvature`; `dsgmcmc.densities.density.complete` computes one.
+        It must have a `curvature`; `dsgmcmc.densities.curvature.complete` computes one.
     sampler : Sampler
         Determines the fields of the state, and whether an iteration uses a part of the data or all
         of them.
@@ -154,10 +155,11 @@ def vector_target(
     """
     check_attributes(density)
     check_fits(density, type(sampler), sampler.config)
-    sizes = [len(range(part, density.n_data, grid)) for part in range(grid)]
-    order = Schedule(schedule, sizes, seed, chain) if sampler.gradient.by_parts else None
-    stream = RandomStream(seed, chain)
-    return VectorTarget(density, order, sampler, stream, rows)
+    order = None
+    if sampler.gradient.by_parts:
+        sizes = [len(range(part, density.n_data, grid)) for part in range(grid)]
+        order = Schedule(schedule, sizes, seed, chain)
+    return VectorTarget(density, order, sampler, RandomStream(seed, chain), rows=rows)
 
 
 def sample(
@@ -233,7 +235,8 @@ class Draws:
             unknown = np.full(self.theta.shape[2], np.nan)
             return Mixing(unknown, unknown)
         compared = halves(values) if len(self.theta) == 1 else values
-        return Mixing(rhat(compared), np.minimum(ess_bulk(values), ess_tail(values)))
+        ess = np.minimum(ess_bulk(values), ess_tail(values))
+        return Mixing(rhat(compared), ess)
 
     def to_arviz(self) -> Any:
         """Return the draws as a tree of data sets for ArviZ.
@@ -270,7 +273,16 @@ class Draws:
         return f"{text}: R-hat at most {np.nanmax(rhat):.3f}, ESS at least {np.nanmin(ess):,.0f}"
 
 
-class Chain:
+class ChainDraw(NamedTuple):
+    """One draw of a chain: its theta (D,), and entries of the arrays of `Draws`."""
+
+    theta: Float64
+    energy: float
+    weight: float
+    iteration: int
+
+
+class DensityChain:
     """A chain that samples a density, and the draws that it has recorded."""
 
     def __init__(self, density: Density, config: ResolvedDensity, number: int) -> None:
@@ -286,9 +298,7 @@ class Chain:
             schedule=config.schedule,
         )
         self.iterations = 0
-        self._records: list[
-            tuple[Float64, float, float, int]
-        ] = []  # an entry of each of `ARRAYS` for every draw
+        self._draws: list[ChainDraw] = []
         self.sampler.start(self.target, config.initial_sd)
 
     def run(self, iterations: int) -> None:
@@ -300,7 +310,7 @@ class Chain:
             If the state is not finite, or too far from its start.
         """
         config = self.config
-        next_draw = config.first_draw + config.thin * len(self._records)
+        next_draw = config.first_draw + config.thin * len(self._draws)
         while self.iterations < iterations:
             stop = min(iterations, next_draw, self.iterations + CALL_ITERATIONS)
             self.sampler.advance(self.target, self.iterations, stop - self.iterations)
@@ -311,33 +321,38 @@ class Chain:
         self._check_finite()
 
     def draws(self) -> dict[str, Any]:
-        """Return the `ARRAYS` and ``statistics`` of `Draws` for this chain alone."""
-        arrays = map(np.array, zip(*self._records, strict=True))
-        return {**dict(zip(ARRAYS, arrays, strict=True)), "statistics": self.sampler.metrics()}
+        """Return arrays as in `Draws` for this chain alone, and its ``statistics``."""
+        arrays = {
+            name: np.array([getattr(draw, name) for draw in self._draws])
+            for name in ChainDraw._fields
+        }
+        return {**arrays, "statistics": self.sampler.metrics()}
 
     def _record(self) -> None:
+        """Record the current state as a draw."""
         self._check_finite()
         position = self.sampler.position(self.iterations - 1)
-        all_data = (
-            self.config.sweep_length == 1
-        )  # otherwise an energy would take more data than many iterations
-        energy = float(self.target.energy(position)[0]) if all_data else np.nan
-        weight = self.sampler.weight(self.target, self.iterations - 1)
-        self._records.append(
-            (self.target.block[position][0].copy(), energy, weight, self.iterations)
+        energy = np.nan
+        # with parts of the data, an energy would take more data than many iterations
+        if self.config.sweep_length == 1:
+            energy = float(self.target.energy(position)[0])
+        draw = ChainDraw(
+            theta=self.target.block[position][0].copy(),
+            energy=energy,
+            weight=self.sampler.weight(self.target, self.iterations - 1),
+            iteration=self.iterations,
         )
+        self._draws.append(draw)
 
     def _check_finite(self) -> None:
+        """Raise `DivergenceError` if the chain has diverged."""
         position = self.sampler.position(self.iterations - 1)
         where = self.target.find_divergence(position) or self.sampler.find_divergence()
         if where:
-            density = (
-                "a larger curvature of the density, which is its unit, or a start nearer to its"
-                " bulk"
-            )
-            advice = f"Use a smaller step_size of the sampler, or {density}"
             raise DivergenceError(
-                f"chain {self.number} diverged by iteration {self.iterations}: {where}. {advice}"
+                f"chain {self.number} diverged by iteration {self.iterations}: {where}."
+                " Use a smaller step_size of the sampler, or a larger curvature of the density,"
+                " which is its unit, or a start nearer to its bulk"
             )
 
 
@@ -348,7 +363,7 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
     ----------
     density : Density
         If it has no `curvature` or no `start`, they follow from its gradient
-        (`dsgmcmc.densities.density`).
+        (`dsgmcmc.densities.curvature`).
     comm : MPI.Comm, optional
         Processes that share the chains. Every process returns all draws, which do not depend on the
         number of processes. By default one process runs all chains.
@@ -375,75 +390,78 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
     """
     if comm is None:
         if launched():
-            alone = "with comm=MPI.COMM_SELF each of them runs all chains"
             raise InputError(
                 "several processes were started: with comm=MPI.COMM_WORLD they share the chains,"
-                f" {alone}"
+                " with comm=MPI.COMM_SELF each of them runs all chains"
             )
         comm = Alone()
     with in_python({}), np.errstate(all="ignore"):  # divergence is detected from the state
         draws = run_for_caller(comm, partial(_sample_chains, density, settings, comm))
     if comm.rank == 0:
         for sentence in draws.warnings:
-            # not at level WARNING: without handlers, logging would print what `warnings.warn`
-            # prints, too
+            # not at level WARNING: without handlers, logging would print it as `warnings.warn` does
             log.info("%s", sentence)
             warnings.warn(sentence, SamplingWarning, stacklevel=2)
     return draws
 
 
 def _sample_chains(density: Density, settings: Mapping[str, Any], comm: Comm) -> Draws:
-    """Run all chains and collect their draws: process r of P runs the chains r, r + P, r + 2 P,
-    .... Collective.
+    """Run all chains and return their draws, on all processes. Collective.
+
+    Process r of P runs the chains r, r + P, r + 2 P and so on.
     """
     density, config = agree(comm, lambda: _resolve(density, settings))
     numbers = range(comm.rank, config.chains, comm.size)
-    chains = agree(comm, lambda: [Chain(density, config, number) for number in numbers])
-    for doublings in range(DOUBLINGS + 1 if settings.get("iterations") is None else 1):
-        _run(chains, config.iterations << doublings, comm)
+    chains = agree(comm, lambda: [DensityChain(density, config, number) for number in numbers])
+    iterations = config.iterations
+    longest = iterations
+    if settings.get("iterations") is None:
+        longest = iterations << DOUBLINGS
+    while True:
+        _run(chains, iterations, comm)
         draws = _gather(chains, config, comm)
-        doubtful = draws.mixing.doubtful(config.chains)
-        if comm.bcast(
-            draws.mixing.is_unknown or not np.any(doubtful)
-        ):  # more draws would not help, or are not needed
+        are_needed = not draws.mixing.is_unknown and np.any(draws.mixing.doubtful(config.chains))
+        if iterations == longest or not comm.bcast(are_needed):
             break
-    draws.settings["iterations"] = config.iterations << doublings
+        iterations *= 2
+    draws.settings["iterations"] = iterations
     draws.warnings = on_root(
-        comm, lambda: list(verdict(draws.theta, draws.mixing, draws.statistics, density))
+        comm, lambda: list(reasons_to_doubt(draws.theta, draws.mixing, draws.statistics, density))
     )
     return draws
 
 
-def _gather(chains: list[Chain], config: ResolvedDensity, comm: Comm) -> Draws:
+def _gather(chains: list[DensityChain], config: ResolvedDensity, comm: Comm) -> Draws:
     """Collect the draws of all chains on all processes. Collective."""
     by_process = comm.allgather({chain.number: chain.draws() for chain in chains})
     draws = [by_process[number % comm.size][number] for number in range(config.chains)]
+    arrays = {name: np.stack([chain[name] for chain in draws]) for name in ChainDraw._fields}
     return Draws(
         sampler=config.sampler.name,
         settings={
             name: value for name, value in config.table().items() if name not in RUN_SETTINGS
         },
         interleaved=len(config.make_sampler().positions),
-        **{name: np.stack([chain[name] for chain in draws]) for name in ARRAYS},
+        **arrays,
         statistics=[chain["statistics"] for chain in draws],
         warnings=[],
     )
 
 
 def _resolve(density: Density, settings: Mapping[str, Any]) -> tuple[Density, ResolvedDensity]:
-    """Check density and settings; return the completed density, and the settings with none left
-    open.
-    """
+    """Return the completed density, and checked settings of which none is left open."""
     density = complete(density)
-    given = settings if hasattr(density, "gradient") else {"sampler": WITHOUT_GRADIENT, **settings}
-    config = DensityConfig.build(given).resolved(1, density.n_data)
+    if not hasattr(density, "gradient"):
+        settings = {"sampler": WITHOUT_GRADIENT, **settings}
+    config = DensityConfig.build(settings).resolved(1, density.n_data)
     _check(density, config)
     return density, config
 
 
-def _run(chains: list[Chain], iterations: int, comm: Comm) -> None:
-    """Run this process's chains up to an iteration; all processes raise the error of a diverged
-    chain. Collective.
+def _run(chains: list[DensityChain], iterations: int, comm: Comm) -> None:
+    """Run this process's chains up to an iteration. Collective.
+
+    If a chain diverges, all processes raise its error.
     """
     diverged: list[tuple[int, str]] = []
     for chain in chains:
@@ -458,30 +476,32 @@ def _run(chains: list[Chain], iterations: int, comm: Comm) -> None:
 
 
 def _check(density: Density, config: ResolvedDensity) -> None:
-    """Raise `InputError` if the settings do not suit the density, or its energy or gradient fails
-    before any iteration.
+    """Raise `InputError` if the settings do not fit the density, or its energy or gradient fails.
 
     Energy and gradient are tried at points drawn like initial states: shapes, and whether the
     energy is NaN.
     """
-    kind = config.sampler.kind
-    if kind.draws_conditionals:
+    sampler = config.sampler.kind
+    if sampler.draws_conditionals:
         raise InputError(NOT_CONDITIONAL)
-    check_fits(density, kind, config.sampler.config, config.sampler.name)
+    check_fits(density, sampler, config.sampler.config, config.sampler.name)
     if config.first_draw > config.iterations:
-        ending = (
+        raise InputError(
             f"{config.iterations} iterations end before the first draw, at iteration"
-            f" {config.first_draw}"
+            f" {config.first_draw}: use more iterations, or a shorter burn-in"
         )
-        raise InputError(f"{ending}: use more iterations, or a shorter burn-in")
     if config.sweep_length > density.n_data:
         raise InputError(
             f"grid {config.grid}: {density.n_data} data cannot be cut into so many parts"
         )
-    kind.check_density(config.sampler.config, config.grid, density.dimension)
+    sampler.check_density(config.sampler.config, config.grid, density.dimension)
     points = start_points(density, config.initial_sd)
     check_energy(density, points)
-    estimator = kind.estimator(config.sampler.config)
-    if kind.gradients != ("none",) and estimator.densities is None:
-        part = (slice(0, None, config.grid),) if estimator.by_parts else ()
-        check_gradient(density, points[:1], density.gradient(points[:1], *part))
+    estimator = sampler.estimator(config.sampler.config)
+    if sampler.gradients == ("none",) or estimator.densities is not None:
+        return
+    if estimator.by_parts:
+        gradient = density.gradient(points[:1], slice(0, None, config.grid))
+    else:
+        gradient = density.gradient(points[:1])
+    check_gradient(density, points[:1], gradient)

@@ -1,5 +1,4 @@
-r"""Gradient estimators for sums over data, U = sum_i U_i + prior, with importance sampling and
-control variates.
+r"""Gradient estimators that draw single data of a sum U = sum_i U_i + prior.
 
 Every iteration draws S = N / B of the N data with replacement, with probabilities p. The gradient
 of the prior is exact. Two estimators are unbiased for all p > 0 and all tables h [El Hanchi 2019,
@@ -19,9 +18,11 @@ incremental gradient method with support for non-strongly convex composite objec
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.densities.vector import VectorTarget
@@ -36,6 +37,32 @@ SumTarget = VectorTarget[SumDensity]
 #: Number of sweeps whose positions are stored: with `uniform` = 1 / 2, one datum in 3,000 is not
 #: drawn for so long.
 PAST = 16
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The S terms of an estimated gradient of one row.
+
+    Attributes
+    ----------
+    density : SumDensity
+    slopes : (1, S, W) float64
+        The terms in stored form (`SumDensity.slopes`), not yet divided by their probabilities.
+    index : (S,) int64
+        The drawn data.
+    p : (S,) float64
+        Probabilities of these data.
+    """
+
+    density: SumDensity
+    slopes: Float64
+    index: Int64
+    p: Float64
+
+    def covariance_of_mean(self) -> Float64:
+        """Return the estimated covariance of the mean of the terms, (D, D)."""
+        terms = self.density.spread(self.slopes, self.index)[0] / self.p[:, None]
+        return np.atleast_2d(np.cov(terms, rowvar=False)) / len(terms)
 
 
 class Subsample(PartGradient[SumTarget]):
@@ -63,68 +90,77 @@ class Subsample(PartGradient[SumTarget]):
         super().__init__(config, burn_in)
         self.calls = 0.0
         self.drawn: list[Int64] = []
-        self._summed: list[tuple[SumDensity, Float64, Float64]] = []
+        self._terms: list[Terms] = []  # of every row
 
+    @override
     def metrics(self) -> dict[str, float]:
-        """Return the entries that the estimator adds to a line of metrics."""
         return {"gradient_calls": self.calls}
 
     # ------------------------------------------------------------------ an iteration
 
+    @override
     def take(
         self,
         target: SumTarget,
         cell: Cell,
         position: str,
         out: str = "g",
+        *,
         prior: bool = True,
         errors: bool = True,
     ) -> None:
-        """Compute the gradient of a cell's blocks, with the arguments of
-        `dsgmcmc.targets.base.Cell.gradient`.
-        """
-        density, block = target.density, target.block
+        density = target.density
+        block = target.block
         size = max(1, density.n_data // target.sweep_length)
-        self.drawn, self._summed = [], []
+        self.drawn = []
+        self._terms = []
         block.begin_gradient(position, out, prior)
         if self.stored and target.stream.iteration == 0:
             self.begin_tables(target, block[position])
         elif self.stored and target.stream.iteration % target.sweep_length == 0:
-            self.table_sum = density.total(
-                self.table
-            )  # summed again, so that rounding errors do not accumulate
+            # summed again, so that rounding errors do not accumulate
+            self.table_sum = density.total(self.table)
         for row, theta in enumerate(block[position]):
             p = self.probabilities(target, row, theta)
             index = draw(p, size, target.stream.generator(Purpose.SUBSAMPLE, row))
-            block[out][row] += self._estimate(density, row, theta[None], index, p[index])
-            self.seen(target, row, theta, index, block[out][row])
+            slopes = density.slopes(theta[None], index)
+            block[out][row] += self._estimate(density, row, slopes, index=index, p=p[index])
+            self.record(target, row, theta, index=index, gradient=block[out][row])
         self.calls += size
 
     def _estimate(
-        self, density: SumDensity, row: int, theta: Float64, index: Int64, p: Float64
+        self, density: SumDensity, row: int, slopes: Float64, *, index: Int64, p: Float64
     ) -> Float64:
-        """Estimate the gradient of the likelihood's energy, (D,), and update the table, if there is
-        one.
+        """Return the estimated gradient of the likelihood's energy, (D,), and update the table.
+
+        Parameters
+        ----------
+        slopes : (1, S, W) float64
+            Gradients of the data `index`, (S,), in stored form.
+        p : (S,) float64
+            Probabilities of these data.
         """
-        slopes = density.slopes(theta, index)
-        summed, base = slopes, np.zeros(density.dimension)
+        summed = slopes
+        base = np.zeros(density.dimension)
         if self.stored:
             table = self.table[row]
             change = slopes - table[index]
             if self.control_variate:
-                summed, base = change, self.table_sum[row].copy()
+                summed = change
+                base = self.table_sum[row].copy()
             _, once = np.unique(index, return_index=True)
             self.table_sum[row] += density.weighted(
                 change[:, once], index[once], np.ones(len(once))
             )
             table[index] = slopes[0]
         self.drawn.append(index)
-        self._summed.append((density, summed, p))
+        self._terms.append(Terms(density, summed, index, p))
         return density.weighted(summed, index, p) / len(index) + base
 
     def noise(self) -> Float64:
-        """Estimate the covariance of the noise in the last gradient given theta, from its S terms,
-        (n, D, D).
+        """Return the estimated covariance of the noise in the last gradient given theta, (n, D, D).
+
+        It is computed from the S terms of the gradient.
 
         Raises
         ------
@@ -133,34 +169,30 @@ class Subsample(PartGradient[SumTarget]):
         """
         if len(self.drawn[0]) < 2:
             raise InputError(
-                "the noise of a gradient can be estimated only from two or more data: use a smaller"
-                " grid"
+                "the noise of a gradient can be estimated only from two or more data:"
+                " use a smaller grid"
             )
-        covariances = []
-        for index, (density, summed, p) in zip(self.drawn, self._summed, strict=True):
-            terms = density.spread(summed, index)[0] / p[:, None]
-            covariances.append(np.atleast_2d(np.cov(terms, rowvar=False)) / len(terms))
-        return np.array(covariances)
+        return np.array([terms.covariance_of_mean() for terms in self._terms])
 
     # ------------------------------------------------------------------ overridden by subclasses
 
     def probabilities(self, target: SumTarget, row: int, theta: Float64) -> Float64:
-        """Probabilities p of the data, (N,), positive if the term of a datum may differ from 0; by
-        default uniform.
+        """Probabilities p of the data, (N,); by default uniform.
+
+        They must be positive where the term of a datum may differ from 0.
         """
         return np.full(target.n_data, 1 / target.n_data)
 
-    def seen(
-        self, target: SumTarget, row: int, theta: Float64, index: Int64, gradient: Float64
+    def record(
+        self, target: SumTarget, row: int, theta: Float64, *, index: Int64, gradient: Float64
     ) -> None:
-        """Update a subclass's records of a row, after the data `index` gave `gradient`; by default
-        do nothing.
+        """Update a subclass's records of a row, after the data `index` gave `gradient`.
+
+        By default do nothing.
         """
 
     def begin_tables(self, target: SumTarget, theta: Float64) -> None:
-        """Fill `table` and `table_sum` at the initial state theta (n, D), with N gradients for
-        every row.
-        """
+        """Fill the tables at the initial state theta (n, D), with N gradients for every row."""
         self.table = target.density.slopes(theta).copy()
         self.table_sum = target.density.total(self.table)
         self.calls = float(target.n_data)
@@ -171,31 +203,34 @@ class Saga(Subsample):
 
 
 class Importance(Subsample):
-    """Probabilities in proportion to the Lipschitz constants of the gradients [El Hanchi 2019,
-    section 4.3].
+    """Probabilities in proportion to the Lipschitz constants [El Hanchi 2019, section 4.3].
 
     To use other fixed weights, return them from `smoothness` of the density.
     """
 
-    stored = control_variate = False
+    stored = False
+    control_variate = False
 
+    @override
     def probabilities(self, target: SumTarget, row: int, theta: Float64) -> Float64:
-        """Probabilities p of the data, (N,), in proportion to the Lipschitz constants."""
         smoothness = target.density.smoothness
         return smoothness / smoothness.sum()
 
 
 class ImportanceSaga(Importance):
-    """Importance sampling with control variates [El Hanchi 2019, section 4.3, with the sum of h,
-    not its mean].
+    """Importance sampling with control variates [El Hanchi 2019, section 4.3].
+
+    The estimator has the sum of h, not its mean.
     """
 
-    stored = control_variate = True
+    stored = True
+    control_variate = True
 
 
 class Adaptive(Subsample):
-    """Probabilities that follow the chain [El Hanchi 2019, section 5], with the curvature where a
-    datum was last drawn.
+    """Probabilities that depend on the curvature where a datum was last drawn.
+
+    The method is from [El Hanchi 2019, section 5].
 
     Let theta_i be theta when datum i was last drawn, D_i = |theta - theta_i|, and kappa_i the
     Lipschitz constant of the gradient of U_i near theta_i. The weights are w_i = |h_i| + kappa_i
@@ -208,35 +243,34 @@ class Adaptive(Subsample):
     #: Weight of the uniform probabilities.
     uniform: ClassVar[float] = 0.5
 
+    @override
     def begin_tables(self, target: SumTarget, theta: Float64) -> None:
-        """Fill the tables at the initial state theta (n, D), with N gradients for every row."""
         super().begin_tables(target, theta)
         self._last = np.zeros((len(theta), target.n_data), np.int64)
         self._past = np.repeat(theta[:, None], PAST * target.sweep_length, axis=1)
         self._stiffness = self.stiffness(target.density, theta, slice(None)).copy()
 
+    @override
     def probabilities(self, target: SumTarget, row: int, theta: Float64) -> Float64:
-        """Probabilities p of the data, (N,), a mixture of w / sum w and uniform probabilities."""
         lengths = target.density.lengths(self.table[row][None])[0]
         weights = lengths + self._stiffness[row] * self.moved(target, row, theta)
         total = weights.sum()
-        if (
-            total == 0
-        ):  # all stored gradients are exactly 0 if the model predicts all data with certainty
+        # all stored gradients are exactly 0 if the model predicts all data with certainty
+        if total == 0:
             return super().probabilities(target, row, theta)
         return (1 - self.uniform) * weights / total + self.uniform / target.n_data
 
     def moved(self, target: SumTarget, row: int, theta: Float64) -> Float64:
         """Return D_i, (N,): the distance of theta from its value when each datum was last drawn."""
-        past, iteration = self._past[row], target.stream.iteration
+        past = self._past[row]
         distance = np.sqrt(((past - theta) ** 2).sum(axis=1))
-        visited = np.maximum(
-            self._last[row], iteration - len(past)
-        )  # no earlier than the stored positions
+        earliest = target.stream.iteration - len(past)  # of the stored positions
+        visited = np.maximum(self._last[row], earliest)
         return distance[visited % len(past)]
 
-    def seen(
-        self, target: SumTarget, row: int, theta: Float64, index: Int64, gradient: Float64
+    @override
+    def record(
+        self, target: SumTarget, row: int, theta: Float64, *, index: Int64, gradient: Float64
     ) -> None:
         """Store theta, and for the drawn data the iteration and kappa_i."""
         iteration = target.stream.iteration
@@ -258,14 +292,16 @@ class AdaptiveStored(Adaptive):
 
     uniform = 0.1
 
+    @override
     def stiffness(self, density: SumDensity, theta: Float64, index: Int64 | slice) -> Float64:
         """Return kappa_i = 0, (n, S)."""
         return np.zeros((len(theta), density.n_data))[:, index]
 
 
 class AdaptivePublished(Adaptive):
-    """Published weights |h_i| + L_i sqrt(2 t d^2 beta_i + K_i), without control variates [El Hanchi
-    2019, section 5.1].
+    """Published weights |h_i| + L_i sqrt(2 t d^2 beta_i + K_i) [El Hanchi 2019, section 5.1].
+
+    There are no control variates.
 
     beta_i is the age of h_i in iterations, K_i the sum of |grad U~|^2 over these iterations, and t
     the step of SGLD.
@@ -274,27 +310,31 @@ class AdaptivePublished(Adaptive):
     control_variate = False
     uniform = 0.0
 
+    @override
     def begin_tables(self, target: SumTarget, theta: Float64) -> None:
-        """Fill the tables at the initial state theta (n, D), with N gradients for every row."""
         super().begin_tables(target, theta)
         self._squares = np.zeros((len(theta), PAST * target.sweep_length))
 
+    @override
     def moved(self, target: SumTarget, row: int, theta: Float64) -> Float64:
         """Return the published estimate of D_i, (N,)."""
-        iteration, squares = target.stream.iteration, self._squares[row]
+        iteration = target.stream.iteration
+        squares = self._squares[row]
         age = np.minimum(iteration - self._last[row], len(squares))
         latest_first = np.arange(iteration - 1, iteration - 1 - len(squares), -1) % len(squares)
         since = np.concatenate([[0.0], squares[latest_first]])
         t = self.config.step(iteration, target.sweep_length, self.burn_in) / target.curvature_bound
         return np.sqrt(2 * t * len(theta) ** 2 * age + np.cumsum(since)[age])
 
-    def seen(
-        self, target: SumTarget, row: int, theta: Float64, index: Int64, gradient: Float64
+    @override
+    def record(
+        self, target: SumTarget, row: int, theta: Float64, *, index: Int64, gradient: Float64
     ) -> None:
         """Store the squared length of the gradient, too."""
-        super().seen(target, row, theta, index, gradient)
+        super().record(target, row, theta, index=index, gradient=gradient)
         self._squares[row, target.stream.iteration % self._squares.shape[1]] = (gradient**2).sum()
 
+    @override
     def stiffness(self, density: SumDensity, theta: Float64, index: Int64 | slice) -> Float64:
         """Return kappa_i = L_i, (n, S)."""
         return np.broadcast_to(density.smoothness, (len(theta), density.n_data))[:, index]

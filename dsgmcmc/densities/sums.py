@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import numpy as np
+from typing_extensions import override
 
 from dsgmcmc.densities.density import ALL, Data, Density
 from dsgmcmc.errors import InputError
@@ -16,8 +17,7 @@ from dsgmcmc.types import Float64
 
 
 class SumDensity(Density, ABC):
-    """A posterior of a vector theta of length D from N data; a density
-    (`dsgmcmc.densities.density`).
+    """A density of a vector theta of length D, given N data with separate energies.
 
     A subclass sets the attributes, and defines the energy and the gradient of every datum. Only
     some samplers need `smoothness` or `bounds`.
@@ -40,19 +40,20 @@ class SumDensity(Density, ABC):
     def gradients(self, theta: Float64, index: Data = ALL) -> Float64:
         """Gradients of `energies`, (n, S, D)."""
 
+    @override
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """Minus the log likelihood of some of the data, (n,) for theta (n, D)."""
         return self.energies(theta, data).sum(axis=1)
 
+    @override
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """Gradient of `energy`, (n, D)."""
         return self.gradients(theta, data).sum(axis=1)
 
     # ------------------------------------------------------------------ gradients in stored form
 
     def slopes(self, theta: Float64, index: Data = ALL) -> Float64:
-        """Return `gradients` in stored form, (n, S, W): W is D, or less if the data determine their
-        directions.
+        """Return `gradients` in stored form, (n, S, W).
+
+        W is D, or less if the data determine the directions of the gradients.
         """
         return self.gradients(theta, index)
 
@@ -73,7 +74,7 @@ class SumDensity(Density, ABC):
         return np.linalg.norm(self.spread(slopes, index), axis=2)
 
     def stiffness(self, theta: Float64, index: Data = ALL) -> Float64:
-        """Lipschitz constants of the gradients of U_i near theta, (n, S); by default `smoothness`."""
+        """Lipschitz constants of gradients of U_i near theta, (n, S); by default `smoothness`."""
         return np.broadcast_to(self.smoothness[index], (len(theta), len(self.smoothness[index])))
 
     @property

@@ -46,8 +46,6 @@ NOT_CONDITIONAL = (
     "this sampler draws rows from their normal conditional distributions, which a density does not"
     " give: choose a sampler that steps along gradients, such as sgld"
 )
-
-
 #: Distance from the start at which a chain has diverged, in the unit 1 / sqrt(curvature + the
 #: prior's precision).
 FARTHEST = 1e6
@@ -61,10 +59,11 @@ class VectorCell:
         self.blocks = (target.block,)
 
     def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
-        """Set `out` of all blocks to the stochastic gradient of the energy U at field `position`."""
-        target, block = self._target, self._target.block
+        """Set `out` to the stochastic gradient of the energy U at field `position`."""
+        target = self._target
         density = target.density
-        theta, total = block[position], block[out]
+        theta = target.block[position]
+        total = target.block[out]
         for rows, data, probability in target.parts_of(target.stream.iteration):
             points = theta if rows is ALL else theta[rows]
             gradient = density.gradient(points, data)
@@ -75,7 +74,7 @@ class VectorCell:
                 total[rows] = gradient / probability
         if prior:
             total += prior_gradient(density, theta)
-        block.gradient = gradient_in(out, prior)
+        target.block.gradient = gradient_in(out, prior)
 
 
 class VectorTarget(Generic[D]):
@@ -105,23 +104,27 @@ class VectorTarget(Generic[D]):
         schedule: Schedule | None,
         sampler: Sampler[Any, Any],
         stream: RandomStream,
+        *,
         rows: int = 1,
     ) -> None:
-        self.density, self.schedule = density, schedule
-        self.stream, self.subchain = stream, 0
+        self.density = density
+        self.schedule = schedule
+        self.stream = stream
+        self.subchain = 0
         self.n_data = density.n_data
-        self.sweep_length = schedule.grid if schedule else 1
+        self.sweep_length = 1
+        self._probability: list[float] = []
+        if schedule is not None:
+            self.sweep_length = schedule.grid
+            self._probability = schedule.probability.tolist()
         self.curvature = np.asarray(density.curvature, np.float64)
         self.curvature_bound = float(np.max(self.curvature))
         prior = RowPrior(
-            *(
-                np.ascontiguousarray(a, np.float64)
-                for a in (density.prior_mean, density.prior_precision)
-            )
+            mean=np.ascontiguousarray(density.prior_mean, np.float64),
+            precision=np.ascontiguousarray(density.prior_precision, np.float64),
         )
         fields = (*sampler.kept, *map(StateField, sampler.working))
         self.layout = BlockLayout(fields, density.dimension)
-        self._probability: list[float] = schedule.probability.tolist() if schedule else []
         buffer = np.zeros(rows * self.layout.width)
         self.block = ParameterBlock(
             stream=stream,
@@ -140,25 +143,33 @@ class VectorTarget(Generic[D]):
         self.block.spread = 1 / np.sqrt(self.precision)
 
     def parts_of(self, iteration: int) -> Iterator[tuple[Data, Data, float]]:
-        """Yield groups of rows, the part of the data that an iteration uses for them, and the
-        part's probability.
+        """Yield groups of rows, and the data that an iteration uses for them.
+
+        Yields
+        ------
+        rows : slice or (m,) int64
+        data : slice
+            The part of the data.
+        probability : float
+            Probability of the part.
         """
         if self.schedule is None:
             yield ALL, ALL, 1.0
             return
-        grid, probability = self.schedule.grid, self._probability
-        if len(self.block.counts) == 1:
+        grid = self.schedule.grid
+        n_rows = len(self.block.counts)
+        if n_rows == 1:
             part = self.schedule.part(iteration)
-            yield ALL, slice(part, None, grid), probability[part]
+            yield ALL, slice(part, None, grid), self._probability[part]
             return
-        parts = self.schedule.parts(iteration, len(self.block.counts))
+        parts = self.schedule.parts(iteration, n_rows)
         for part in np.unique(parts).tolist():
+            data = slice(part, None, grid)
             rows = np.flatnonzero(parts == part)
-            yield (
-                ALL if len(rows) == len(parts) else rows,
-                slice(part, None, grid),
-                probability[part],
-            )
+            if len(rows) == n_rows:
+                yield ALL, data, self._probability[part]
+            else:
+                yield rows, data, self._probability[part]
 
     # ------------------------------------------------------------------ interface for samplers
 
@@ -186,9 +197,7 @@ class VectorTarget(Generic[D]):
         self.block[out][:] = gradient
 
     def all_data_seen(self) -> None:
-        """Do nothing: a density has no hyperparameters, and no parameters that the sampler does not
-        update.
-        """
+        """Do nothing: a density has no parameters that the sampler does not update."""
 
     def moving(self, step: RowStep) -> AbstractContextManager[None]:
         """Move nothing else: a density has no other parameters."""
@@ -197,9 +206,7 @@ class VectorTarget(Generic[D]):
     def conditionals(
         self, factor: Factor, position: str
     ) -> Iterator[tuple[ParameterBlock, Conditional]]:
-        """Raise `InputError`: a density defines gradients, but no conditional distributions of
-        rows.
-        """
+        """Raise `InputError`: a density defines no conditional distributions of rows."""
         raise InputError(NOT_CONDITIONAL)
 
     def noise_scales_of(self, rows: Rows) -> None:
@@ -217,20 +224,27 @@ class VectorTarget(Generic[D]):
         block = self.block
         precision = block.prior(block).precision
         n = block.n_data
-        c = {Factor.W: self.curvature / self.n_data}
-        lambda_ = {Factor.W: diagonal(precision)}
-        alone, l_i = {block: np.zeros(len(n))}, {block: np.ones(len(n))}
-        return Information(c, lambda_, 1.0, {block: n}, alone, l_i, {Factor.W: precision}, alone)
+        zeros = {block: np.zeros(len(n))}
+        return Information(
+            c={Factor.W: self.curvature / self.n_data},
+            lambda_={Factor.W: diagonal(precision)},
+            tau=1.0,
+            n={block: n},
+            squares=zeros,
+            bound={block: np.ones(len(n))},
+            common={Factor.W: precision},
+            sizes=zeros,
+        )
 
     def second_moments(
         self, position: str, counts: Mapping[ParameterBlock, Array], finish: Finish, result: Shapes
     ) -> dict[str, Float64]:
-        """Return a diagonal matrix, from the curvature, as the data's mean outer product of
-        covariates. Collective.
+        """Return the curvature, as a diagonal matrix, for the mean outer product of covariates.
+
+        Collective.
         """
-        return unpack(
-            pack(finish({Factor.W: np.diag(self.curvature / self.n_data)}), result), result
-        )
+        moments = {Factor.W: np.diag(self.curvature / self.n_data)}
+        return unpack(pack(finish(moments), result), result)
 
     def covariate_sums(self, position: str, out: str) -> None:
         """Set field `out` to 0, in place of sums over data, which a density does not define.
@@ -240,8 +254,9 @@ class VectorTarget(Generic[D]):
         self.block[out].fill(0.0)
 
     def multiply_by_moments(self, position: str, field: str) -> None:
-        """Multiply every row of a field by the curvature, in place of the second moments of
-        covariates. Collective.
+        """Multiply every row of a field by the curvature, for the second moments of covariates.
+
+        Collective.
         """
         self.block[field][:] *= self.curvature
 
@@ -252,9 +267,7 @@ class VectorTarget(Generic[D]):
     def sum(
         self, partials: Mapping[ParameterBlock, Named], finish: Finish, result: Shapes
     ) -> dict[str, Float64]:
-        """Add the named partial sums of all blocks, in block order; every process gets
-        `finish(totals)`. Collective.
-        """
+        """Return `finish` of the named sums of the only block. Collective."""
         return unpack(pack(finish(dict(partials[self.block])), result), result)
 
     def begin(self, iteration: int) -> None:
@@ -269,17 +282,17 @@ class VectorTarget(Generic[D]):
         return np.atleast_1d(self.density.energy(theta) + prior_energy(self.density, theta))
 
     def find_divergence(self, position: str) -> str:
-        """Name an element of the state that is not finite, or too far from the start; empty without
-        one. Collective.
+        """Describe an element of the state that is not finite, or too far from the start.
+
+        Empty if there is none. Collective.
         """
-        theta, block = self.block[position], self.block
-        strange = np.argwhere(~(np.abs(theta - block.origin) <= FARTHEST * block.spread))
+        theta = self.block[position]
+        farthest = FARTHEST * self.block.spread
+        strange = np.argwhere(~(np.abs(theta - self.block.origin) <= farthest))
         if not len(strange):
             return ""
         value = float(theta[tuple(strange[0])])
-        far = (
-            f", over {FARTHEST:,.0f} units of the curvature from its start"
-            if np.isfinite(value)
-            else ""
-        )
-        return f"element {strange[0].tolist()} of theta is {value:.6g}{far}"
+        found = f"element {strange[0].tolist()} of theta is {value:.6g}"
+        if not np.isfinite(value):
+            return found
+        return f"{found}, over {FARTHEST:,.0f} units of the curvature from its start"

@@ -117,6 +117,7 @@ class PartGradient(GradientEstimator[T]):
         cell: Cell,
         position: str,
         out: str = "g",
+        *,
         prior: bool = True,
         errors: bool = True,
     ) -> None:
@@ -163,6 +164,7 @@ class ControlVariate(PartGradient[Target]):
         cell: Cell,
         position: str,
         out: str = "g",
+        *,
         prior: bool = True,
         errors: bool = True,
     ) -> None:

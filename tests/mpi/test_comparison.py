@@ -1,4 +1,4 @@
-"""Models are compared alike on any number of processes, and a comparison that was stopped goes on."""
+"""Models are compared alike on any number of processes, and a stopped comparison goes on."""
 
 from pathlib import Path
 from typing import Any

@@ -27,7 +27,8 @@ from scalable_mh import effective
 from scipy.linalg import solve_discrete_lyapunov
 from stein import kernel_stein_discrepancy
 
-from dsgmcmc.densities.density import Gaussian, mode_of, prior_gradient
+from dsgmcmc.densities.curvature import mode_of
+from dsgmcmc.densities.density import Gaussian, prior_gradient
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import sample
 

@@ -9,7 +9,8 @@ import pytest
 from chain_states import make_sampler, states
 from densities import correlated, quadrature
 
-from dsgmcmc.densities.density import ALL, Data, mode_of
+from dsgmcmc.densities.curvature import mode_of
+from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.regression import Link, Regression
 from dsgmcmc.densities.sample import DensityConfig
 

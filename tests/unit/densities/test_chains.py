@@ -9,7 +9,8 @@ import pytest
 from densities import D, Logistic, N, Slip
 
 from dsgmcmc import sample_density
-from dsgmcmc.densities.density import ALL, Gaussian, complete, prior_energy
+from dsgmcmc.densities.curvature import complete
+from dsgmcmc.densities.density import ALL, Gaussian, prior_energy
 from dsgmcmc.densities.sample import DensityConfig, sample, vector_target
 from dsgmcmc.diagnostics.mixing import rhat
 from dsgmcmc.errors import DivergenceError, InputError, SamplingWarning

@@ -120,7 +120,7 @@ def test_a_reference_point_at_the_end_of_burn_in_is_counted() -> None:
 
 @pytest.mark.parametrize("name", METROPOLIS)
 def test_many_at_once_are_as_many_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How many iterations are made in one call depends on what is looked at when: it must not show."""
+    """The number of iterations made in one call must not show."""
     density, states = regression(300, 3), []
     for sizes in ([40], [1] * 40, [7, 3, 30]):
         sampler, target = prepare(name, density, rows=2, burn_in=10)

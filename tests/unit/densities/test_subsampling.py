@@ -38,15 +38,18 @@ def prepare(
 
 
 def mean_over_draws(target: VectorTarget, estimator: Subsample) -> np.ndarray:
-    """Expectation of the likelihood's gradient over all draws of two data, from the state as it is."""
-    density, block = target.density, target.block
-    theta, total = block["theta"], np.zeros(density.dimension)
+    """Return the mean of the likelihood's gradient over all draws of two data, at this state."""
+    density = target.density
+    theta = target.block["theta"]
+    total = np.zeros(density.dimension)
     p = estimator.probabilities(target, 0, theta[0])
     assert p.sum() == pytest.approx(1, abs=1e-14)
     kept = deepcopy(vars(estimator))
     for pair in product(range(5), repeat=2):
         index = np.array(pair)
-        total += p[index].prod() * estimator._estimate(density, 0, theta, index, p[index])
+        slopes = density.slopes(theta, index)
+        gradient = estimator._estimate(density, 0, slopes, index=index, p=p[index])
+        total += p[index].prod() * gradient
         vars(estimator).update(deepcopy(kept))
     return total
 

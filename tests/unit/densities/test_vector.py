@@ -96,7 +96,7 @@ def test_the_gradient_of_one_row_is_not_that_of_several(gradient: str) -> None:
 
 
 def test_arrays_of_any_numbers_will_do() -> None:
-    """Float32 curvature and integer priors are taken as what they are: kernels know float64 alone."""
+    """Float32 curvature and integer priors are converted: kernels know float64 alone."""
     plain, other = (
         Logistic(),
         Slip(prior_precision=np.arange(1, D + 1), prior_mean=np.full(D, 0.5, np.float32)),

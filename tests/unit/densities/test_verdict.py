@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dsgmcmc.densities.density import Gaussian
-from dsgmcmc.densities.verdict import Mixing, spread, verdict
+from dsgmcmc.densities.verdict import Mixing, reasons_to_doubt, spread
 from dsgmcmc.diagnostics.mixing import rhat
 
 LAW = Gaussian(np.zeros(5), np.eye(5) + 0.5)
@@ -47,10 +47,10 @@ COUNTS = [{"divergent": 1}, {"divergent": 2, "cut": 4, "acceptance": 0.5}]
 def test_each_fault_has_its_sentence(
     theta: np.ndarray, more: dict[str, Any], said: list[str]
 ) -> None:
-    """One sentence for a fault, by R-hat where it shows; draws from the density itself have none."""
+    """A fault has one sentence, by R-hat where it shows; draws of the density have none."""
     with np.errstate(all="ignore"):
         mixing = Mixing(more.get("rhat", rhat(theta)), more.get("ess", np.full(5, 8e3)))
-        found = list(verdict(theta, mixing, more.get("statistics", []), LAW))
+        found = list(reasons_to_doubt(theta, mixing, more.get("statistics", []), LAW))
     assert len(found) == len(said), found
     assert all(
         re.search(pattern, sentence) for pattern, sentence in zip(said, found, strict=True)

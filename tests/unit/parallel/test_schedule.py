@@ -78,7 +78,7 @@ def test_warm_up_rises_linearly_over_its_sweeps() -> None:
 
 
 def test_polynomial_decay() -> None:
-    """The factor is (1 + sweep / decay_sweeps) ** -decay_power, whatever the number of iterations."""
+    """The factor is (1 + sweep / decay_sweeps) ** -decay_power at any number of iterations."""
     steps = StepSize(step_size=3.0, decay_sweeps=10, decay_power=0.5)
     assert steps.step(0, grid=4, burn_in=0) == 3.0
     assert steps.step(120, grid=4, burn_in=0) == pytest.approx(1.5, rel=1e-15)
