@@ -89,7 +89,7 @@ class DensityConfig(ChainConfig):
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
         """As in the base class; step sizes that are left open are chosen for a density."""
         plain = super()._plain(processes, finest, until)
-        suited = self.sampler.kind.suited_to_density(self.sampler.config, plain["grid"])
+        suited = self.sampler.kind.adapted_to_density(self.sampler.config, plain["grid"])
         return {**plain, "sampler": self.sampler.model_copy(update={"config": suited})}
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedDensity:

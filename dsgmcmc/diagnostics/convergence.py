@@ -43,7 +43,7 @@ from dsgmcmc.diagnostics import mixing
 from dsgmcmc.posterior import traces
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.targets.base import Followed
+from dsgmcmc.targets.base import Monitored
 from dsgmcmc.types import Float64
 
 #: If two chains agree, the square of R-hat is about 1 + x / E, with x ~ chi^2_3 / 3 and E the ESS
@@ -354,7 +354,7 @@ def next_look(iteration: int, burn_in: int, sweep: int) -> int:
 def look_at(
     config: ResolvedChain,
     gathered: Sequence[
-        tuple[Mapping[tuple[int, int], Followed], Mapping[int, tuple[int, Float64]]]
+        tuple[Mapping[tuple[int, int], Monitored], Mapping[int, tuple[int, Float64]]]
     ],
 ) -> Look:
     """Measure the accuracy of all chains.

@@ -23,7 +23,7 @@ from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.base import State
 from dsgmcmc.model.parts import Part
 from dsgmcmc.storage.store import Key, Lazy, Snapshot
-from dsgmcmc.targets.base import COUNT_DRAW, DrawInfo, Followed
+from dsgmcmc.targets.base import COUNT_DRAW, DrawInfo, Monitored
 from dsgmcmc.types import Array, Float32, Float64
 
 #: Approximate number of test ratings that all processes together follow, evenly spaced within each
@@ -103,13 +103,13 @@ class HeldOut:
         has_draws = any(rows.log_likelihoods for rows in self._rows.values())
         return {"rmse": rmse, "rmse_mean": rmse_mean if has_draws else None, **tau}
 
-    def followed(self) -> dict[int, Followed]:
+    def monitored(self) -> dict[int, Monitored]:
         """Values from which ESS and R-hat are computed, for blocks of this process; may be empty.
 
         Here: predictions, less the centre, and the log likelihood.
         """
         return {
-            b: Followed(rows.trace(), np.array(rows.log_likelihoods))
+            b: Monitored(rows.trace(), np.array(rows.log_likelihoods))
             for b, rows in self._rows.items()
         }
 

@@ -46,7 +46,7 @@ from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import Facts, RunDirectory, changed_versions
 from dsgmcmc.storage.store import Manifest, Snapshot, step_name
-from dsgmcmc.targets.base import Followed
+from dsgmcmc.targets.base import Monitored
 from dsgmcmc.targets.state import restarted_chain
 from dsgmcmc.terminal import log
 from dsgmcmc.types import Float64
@@ -416,14 +416,14 @@ class Chain:
 
     # ------------------------------------------------------------------ accuracy
 
-    def followed(self) -> dict[int, Followed]:
+    def monitored(self) -> dict[int, Monitored]:
         """Return, by block of this process, the values from which ESS and R-hat are computed
-        (`Recorder.followed`).
+        (`Recorder.monitored`).
         """
         return {
             block: values
             for recorder in self.state.others
-            for block, values in recorder.followed().items()
+            for block, values in recorder.monitored().items()
         }
 
     def draw_weights(self) -> Float64:
@@ -462,7 +462,7 @@ def fallbacks(config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
         ``metric``, ...
     """
     section = config.sampler
-    safer = section.kind.safer(section.config, given)
+    safer = section.kind.fallbacks(section.config, given)
     samplers = [
         Fallback(name, section.model_copy(update={"config": settings}))
         for name, settings in safer.items()

@@ -216,7 +216,7 @@ class ChainGroup:
         monitored = {
             (chain.chain, block): values
             for chain in chains
-            for block, values in chain.followed().items()
+            for block, values in chain.monitored().items()
         }
         draws = {
             chain.chain: (chain.iteration, chain.draw_weights())

@@ -109,7 +109,7 @@ class RatingsSource:
         ratings = self.ratings
         n, rows = ratings.nnz, ratings.n_rows + ratings.n_cols
         rank = automatic_rank(n, rows) if requested.rank == "auto" else requested.rank
-        config = requested.sampler.kind.suited(
+        config = requested.sampler.kind.adapted_to_data(
             requested.sampler.config, n, n / (rows * (rank + requested.biases))
         )
         suited: dict[str, Any] = {

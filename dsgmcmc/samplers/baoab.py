@@ -105,7 +105,7 @@ class BAOAB(Underdamped[BAOABConfig]):
     metric: Fisher
 
     @classmethod
-    def suited(cls, config: BAOABConfig, n_data: int, per_parameter: float) -> BAOABConfig:
+    def adapted_to_data(cls, config: BAOABConfig, n_data: int, per_parameter: float) -> BAOABConfig:
         """Return the configuration, with unset values chosen from the number of data, in total and
         per parameter.
 
@@ -129,14 +129,14 @@ class BAOAB(Underdamped[BAOABConfig]):
         return config.model_copy(update={"step_size": round(eps, 4), "friction": friction})
 
     @classmethod
-    def safer(cls, config: BAOABConfig, given: Collection[str]) -> dict[str, BAOABConfig]:
+    def fallbacks(cls, config: BAOABConfig, given: Collection[str]) -> dict[str, BAOABConfig]:
         """Return the configurations to try in turn if a chain diverges, by the names that messages
         give them.
 
         Smaller steps come first, then the Kronecker metric. Its step is at most the configured
         step, which may be small because there are few ratings.
         """
-        configs = super().safer(config, given)
+        configs = super().fallbacks(config, given)
         if "metric" not in given and config.metric != "kronecker":
             set_values = {
                 name: getattr(config, name) for name in given if name in cls.Config.model_fields

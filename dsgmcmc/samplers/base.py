@@ -142,7 +142,7 @@ class Sampler(ABC, Generic[C, T]):
             )
 
     @classmethod
-    def safer(cls, config: C, given: Collection[str]) -> dict[str, C]:
+    def fallbacks(cls, config: C, given: Collection[str]) -> dict[str, C]:
         """Return the configurations to try in turn if a chain diverges, by the names that messages
         give them.
 
@@ -154,14 +154,14 @@ class Sampler(ABC, Generic[C, T]):
         return {"half the step": half, "a quarter of the step": quarter}
 
     @classmethod
-    def suited(cls, config: C, n_data: int, per_parameter: float) -> C:
+    def adapted_to_data(cls, config: C, n_data: int, per_parameter: float) -> C:
         """Return the configuration, with unset values chosen from the number of data, in total and
         per parameter.
         """
         return config
 
     @classmethod
-    def suited_to_density(cls, config: C, grid: int) -> C:
+    def adapted_to_density(cls, config: C, grid: int) -> C:
         """Return the configuration for a plain vector: a step that the user has not set is at most
         `density_step` / B.
 

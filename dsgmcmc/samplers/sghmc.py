@@ -125,13 +125,13 @@ class SGHMC(Underdamped[SGHMCConfig]):
         super().check(config, schedule, grid, thin)
 
     @classmethod
-    def suited_to_density(cls, config: SGHMCConfig, grid: int) -> SGHMCConfig:
+    def adapted_to_density(cls, config: SGHMCConfig, grid: int) -> SGHMCConfig:
         """Return the configuration for a plain vector.
 
         If gradients are of parts, gamma h is `NOISY_FADE`, unless the user has set the step, the
         friction, the splitting or the noise correction.
         """
-        suited = super().suited_to_density(config, grid)
+        suited = super().adapted_to_density(config, grid)
         given = {"step_size", "gamma", "splitting", "noise_correction"} & config.model_fields_set
         if given or cls.sweep_length(config, grid) == 1:
             return suited

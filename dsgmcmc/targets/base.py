@@ -367,7 +367,7 @@ class DrawInfo(NamedTuple):
     share: float
 
 
-class Followed(NamedTuple):
+class Monitored(NamedTuple):
     """Quantities of a block that a recorder follows at every draw.
 
     Attributes
@@ -409,7 +409,7 @@ class Recorder(Protocol):
         `weight` is the total weight of all draws.
         """
 
-    def followed(self) -> dict[int, Followed]:
+    def monitored(self) -> dict[int, Monitored]:
         """Values from which ESS and R-hat are computed, by block of this process; may be empty."""
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
