@@ -211,7 +211,7 @@ class HeldOutRows:
         kernel(rows, columns, cell.row[position], cell.column[position], eta)
         if shift is not None:
             eta += shift[chosen]
-        state = self.likelihood.state(eta, cell, rows, columns, tau)
+        state = self.likelihood.state(eta, cell, rows, columns, tau=tau)
         self.prediction[chosen] = state.mean
         if self.likelihood.n_levels:
             self.probability[chosen] = state.probability

@@ -30,8 +30,9 @@ import numpy as np
 from numpy.random import Generator
 
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.likelihoods.ordinal import coordinates_of, cuts_of
+from dsgmcmc.model.likelihoods.row_thresholds import cuts_of
 from dsgmcmc.model.likelihoods.scales import log_scale
+from dsgmcmc.model.likelihoods.thresholds import coordinates_of
 from dsgmcmc.model.predictive.base import EFFECT_NODES
 from dsgmcmc.types import Array, Float64, Int64
 

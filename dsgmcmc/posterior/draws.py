@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.model.likelihoods.ordinal import CUTS
+from dsgmcmc.model.likelihoods.row_thresholds import CUTS
 from dsgmcmc.model.parts import PARTS, RowPriors
 from dsgmcmc.model.quantity import WEIGHT
 from dsgmcmc.types import Float32, Float64, Int32

@@ -166,7 +166,7 @@ def liked_facts(ratings: Ratings) -> dict[str, float]:
         values = np.sort(np.concatenate([*ratings.values("train")]))
         counts = np.ones(len(values), np.int64)
     else:  # reading in pieces saves memory
-        values, counts = Levels.of(ratings)
+        values, counts = Levels.from_ratings(ratings)
     reached = (
         np.cumsum(counts[::-1])[::-1] / ratings.nnz
     )  # share of the ratings that are at least each value

@@ -122,7 +122,7 @@ def recorded_values(ratings: Ratings) -> Float64 | None:
     scale = scale_of(ratings)
     if scale is not None:
         return scale
-    values = Levels.of(ratings).values
+    values = Levels.from_ratings(ratings).values
     return None if np.any(values % 1) else values
 
 

@@ -230,7 +230,7 @@ class Comparing:
         requested = self.source.build({}, self.settings)
         inner_source = self._inner_source(requested.seed)
         ratings = inner_source.ratings
-        levels = Levels.of(ratings)
+        levels = Levels.from_ratings(ratings)
         fixed = {
             "rank": requested.rank,
             "chains": 1,

@@ -15,14 +15,9 @@ from support import sample, write_cells
 
 from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.model.likelihoods import Levels
-from dsgmcmc.model.likelihoods.negative_binomial import (
-    NODES,
-    PRIOR_SD,
-    START_DISPERSION,
-    draw_dispersion,
-)
-from dsgmcmc.model.likelihoods.ordinal import GAP_SD, MIDDLE_SD, values_of
+from dsgmcmc.model.likelihoods.dispersion import NODES, PRIOR_SD, START_DISPERSION, draw_dispersion
 from dsgmcmc.model.likelihoods.student_t import MAX_LOG_TAU, PRIOR_RATE, TAU_SD, draw_tails
+from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 
@@ -217,7 +212,11 @@ def test_nu_and_tau_of_heavy_tails_given_the_residuals() -> None:
         both = far * (1 - far)
         terms = np.log1p(away), far, both, both * (1 - 2 * far), both * (1 - 6 * both)
         state = draw_tails(
-            *state, np.array([term.sum() for term in terms]), len(error), rng, MAX_LOG_TAU
+            *state,
+            np.array([term.sum() for term in terms]),
+            n=len(error),
+            max_log_tau=MAX_LOG_TAU,
+            rng=rng,
         )
         draws.append((np.log(state[0] - 2), np.log(state[1])))
     for drawn, expected in zip(np.transpose(draws), moments(log_p, u, v), strict=True):

@@ -1,26 +1,17 @@
-r"""Clicks: every training rating counts as a 1, and every pair of a user and an item as a 0 of
-weight a0 [Hu 2008].
+r"""Clicks: every training rating counts as a 1, and every pair as a 0 of weight a0 [Hu 2008].
 
-With s_ij = W_i . H_j and O the set of pairs with a training rating, whatever its value, the energy
-is
+With s_ij = W_i . H_j and O the set of pairs of a user and an item with a training rating, the
+energy is
 
     (tau / 2) [ sum_{ij in O} (1 - s_ij)^2 + a0 sum_{all ij} s_ij^2 ]
 
-This is a pseudo-likelihood: no distribution of clicks has this energy. So tau, which weighs the
-data against the prior, is not sampled; tau and a0 are settings. Predictions are s_ij, scores for
-ranking items. There are neither biases nor a centre, so that the sum over all pairs contains s
-alone and follows from Gram matrices. Rows are normal given the other factor.
+This is a pseudo-likelihood: no distribution of clicks has this energy. So tau and a0 are settings,
+and predictions are scores s_ij. There are neither biases nor a centre: the sum over all pairs is
+tr(W^T W H^T H). Its gradient for W_i is tau a0 (H^T H) W_i, and every row of W gets the precision
+tau a0 H^T H, which a metric adds to the prior's.
 
-The sum over all pairs is tr(W^T W H^T H), so the Gram matrix of each factor suffices: the gradient
-for W_i is tau a0 (H^T H) W_i, and every row of W gets the same precision tau a0 H^T H. A metric
-adds it to the precision Lambda of the prior, which all rows also share. Each pair has one row of W
-and one of H, and (x + y)^2 <= 2 (x^2 + y^2). So the curvature in both factors together is at most
-twice that in each alone, as it is for a sum over ratings. The step sizes allow for this factor of
-2.
-
-In the metric Lambda + tau a0 H^T H, the prior and the sum over all pairs together contribute
-curvature 1 to every row. In the metric of the diagonal of this matrix, they contribute at most its
-largest eigenvalue after it is scaled to a diagonal of 1, whatever the row's ratings are.
+As (x + y)^2 <= 2 (x^2 + y^2), the curvature in both factors together is at most twice that in each
+alone, as it is for a sum over ratings; step sizes allow for it.
 
 [Hu 2008] Hu, Koren & Volinsky, Collaborative filtering for implicit feedback datasets, ICDM.
 """
@@ -32,6 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import BaseModel
+from typing_extensions import override
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
@@ -60,8 +52,8 @@ class AllCells(Gaussian):
     can_be_evaluated = False
     noise_quantities = ()
     Settings = ClickSettings
-    # in the diagonal metric, chains mix slowly if the rows of a factor have a common mean, as they
-    # have without biases
+    # without biases the rows of a factor have a common mean, and then chains mix slowly in the
+    # diagonal metric
     defaults: ClassVar[dict[str, Any]] = {
         "noise_precision": 30.0,
         "zero_weight": 0.1,
@@ -71,10 +63,11 @@ class AllCells(Gaussian):
     }
 
     @classmethod
+    @override
     def check(cls, config: Any) -> None:
-        """Refuse settings that are impossible if every pair counts, or meaningless for clicks."""
         wrong = [name for name in ("biases", "center", "standardise") if getattr(config, name)]
-        wrong += ["noise_precision"] if config.noise_precision == "sampled" else []
+        if config.noise_precision == "sampled":
+            wrong.append("noise_precision")
         wrong += [name for name in ("noise", "thresholds") if getattr(config, name) != "shared"]
         if wrong:
             raise InputError(
@@ -82,24 +75,23 @@ class AllCells(Gaussian):
             )
 
     @classmethod
+    @override
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
-        """Yield warnings if this likelihood may not suit the values in a ratings file."""
-        if (ratings.minimum, ratings.maximum) != (1.0, 1.0):
-            span = f"from {ratings.minimum:g} to {ratings.maximum:g}"
-            yield (
-                f"--likelihood {likelihood} counts all ratings, {span}, as clicks: prepare only the"
-                " clicks"
-            )
+        if ratings.minimum == 1.0 and ratings.maximum == 1.0:
+            return
+        yield (
+            f"--likelihood {likelihood} counts all ratings, from {ratings.minimum:g} to"
+            f" {ratings.maximum:g}, as clicks: prepare only the clicks"
+        )
 
     @classmethod
+    @override
     def codes(cls, values: Array, levels: Float64 | None) -> Array:
-        """Ratings as this likelihood encodes them: the index of the nearest level, 1 for clicks,
-        else the value.
-        """
         return np.ones_like(values)
 
     # ------------------------------------------------------------------ all pairs, rated or not
 
+    @override
     def add_gradient_of_all(self, circulation: Circulation, position: str, out: str) -> None:
         """Add the gradient of the energy's sum over all pairs, at noise precision 1, to all `out`.
 
@@ -112,17 +104,12 @@ class AllCells(Gaussian):
             for block in circulation.blocks():
                 add_rotated(block[out], block[position], matrices[block.factor])
 
+    @override
     def curvature_of_all(self, shape: tuple[int, int]) -> float:
-        """Bound on a row's curvature from the sum over all pairs, in units of the mean square of
-        the covariates.
-        """
         return self.background * max(shape)
 
+    @override
     def gram_of_all(self, circulation: Circulation, position: str, factor: Factor) -> Float32:
-        """Precision (D, D) of a factor's rows from the sum over all pairs, at noise precision 1.
-
-        Collective.
-        """
         return self._grams(circulation, position)[factor]
 
     def _grams(self, circulation: Circulation, position: str) -> dict[Factor, Float32]:
@@ -130,20 +117,21 @@ class AllCells(Gaussian):
 
         Collective.
         """
-        sums, weight = (
-            circulation.ring.sum(_partial_grams(circulation, position)),
-            np.float32(self.background),
-        )
+        sums = circulation.ring.sum(_partial_grams(circulation, position))
+        weight = np.float32(self.background)
         return {
             factor: weight * sums[other.name].astype(np.float32) for factor, other in OTHER.items()
         }
 
+    @override
     def common_precision(
         self, circulation: Circulation, position: str, prior: dict[Factor, Float64], tau: float
     ) -> tuple[dict[Factor, Float64], dict[Factor, float]]:
         """Precision that all rows of a factor share. Collective.
 
-        Here: the precision of the prior, plus tau a0 H^T H.
+        Here: the precision of the prior, plus tau a0 H^T H. In the metric of this matrix, the prior
+        and the sum over all pairs together contribute curvature 1 to every row; in the metric of
+        its diagonal, at most the largest eigenvalue that is returned.
         """
 
         def finish(sums: dict[str, Float64]) -> dict[str, Float64]:
@@ -151,31 +139,29 @@ class AllCells(Gaussian):
             for factor, precision in prior.items():
                 total = dense(precision) + tau * self.background * sums[OTHER[factor].name]
                 root = np.sqrt(np.diag(total))
+                eigenvalues = np.linalg.eigvalsh(total / np.outer(root, root))
                 result[factor.name] = total
-                result[f"{factor.name}.curvature"] = np.linalg.eigvalsh(
-                    total / np.outer(root, root)
-                )[-1:]
+                result[f"{factor.name}.curvature"] = eigenvalues[-1:]
             return result
 
-        shapes: dict[str, tuple[int, ...]] = {
-            factor.name: (len(precision),) * 2 for factor, precision in prior.items()
-        }
-        shapes |= {f"{factor.name}.curvature": (1,) for factor in prior}
+        shapes: dict[str, tuple[int, ...]] = {}
+        for factor, precision in prior.items():
+            shapes[factor.name] = (len(precision), len(precision))
+        for factor in prior:
+            shapes[f"{factor.name}.curvature"] = (1,)
         sums = circulation.ring.sum(_partial_grams(circulation, position), finish, shapes)
-        return {f: sums[f.name] for f in prior}, {
-            f: float(sums[f"{f.name}.curvature"][0]) for f in prior
-        }
+        precisions = {factor: sums[factor.name] for factor in prior}
+        curvatures = {factor: float(sums[f"{factor.name}.curvature"][0]) for factor in prior}
+        return precisions, curvatures
 
     # ------------------------------------------------------------------ new ratings
 
     @classmethod
+    @override
     def predictive(
         cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
     ) -> Predictive:
-        """Posterior predictive distributions of ratings: mixtures over draws of their predictors.
-
-        Here: distributions of the score over draws.
-        """
+        """Distributions of the scores over draws: clicks have no predictive distribution."""
         return cls.expectation(draws, centre, levels)
 
 

@@ -1,10 +1,9 @@
-"""The interface of likelihoods: the distribution of a rating x given its predictor eta = a_i + b_j
-+ W_i . H_j.
+"""The interface of likelihoods: distributions of a rating x given eta = a_i + b_j + W_i . H_j.
 
 A likelihood is one file. It states the *score*, the derivative of the log density with respect to
-eta, as a formula that is compiled into the kernels. Its other methods are for held-out ratings,
-predictions, calibration and synthetic ratings. With the setting ``center``, the training mean is
-subtracted from ratings and predictors.
+the predictor eta, as a formula that is compiled into the kernels. Its other methods are for
+held-out ratings, predictions, calibration and synthetic ratings. With the setting ``center``, the
+training mean is subtracted from ratings and predictors.
 
 `Law` is the interface that all likelihoods share: accepted settings and ratings, gradients, and
 predictions. A `Likelihood` is a distribution that its mean, its variance, and a few parameters
@@ -25,6 +24,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.random import Generator
 from pydantic import BaseModel
+from typing_extensions import override
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
@@ -34,7 +34,7 @@ from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.parts.base import FeatureSizes, Intercept, ModelFacts, Part, chosen_factors
 from dsgmcmc.model.parts.noise import NoiseParameters
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
-from dsgmcmc.model.predictive.mixture import LawOfMoments, Mixture, Scores
+from dsgmcmc.model.predictive.mixture import ExpectationMixture, LawOfMoments, Mixture
 from dsgmcmc.model.quantity import WEIGHT, Quantity
 from dsgmcmc.settings import named
 from dsgmcmc.storage.store import Key
@@ -65,28 +65,24 @@ class Levels(NamedTuple):
     counts: Int64
 
     @classmethod
-    def of(cls, ratings: Ratings) -> Self:
-        """Count the training ratings at each distinct value in an open file, however many values
-        there are.
-        """
-        values, counts = np.zeros(0), np.zeros(0, np.int64)
+    def from_ratings(cls, ratings: Ratings) -> Self:
+        """Count the training ratings of an open file at each distinct value."""
+        values = np.zeros(0)
+        counts = np.zeros(0, np.int64)
         for slab in ratings.values("train"):
-            new, new_counts = np.unique(slab.astype(np.float64), return_counts=True)
-            values, index = np.unique(np.concatenate([values, new]), return_inverse=True)
-            counts = np.bincount(index, np.concatenate([counts, new_counts]), len(values)).astype(
-                np.int64
-            )
+            slab_values, slab_counts = np.unique(slab.astype(np.float64), return_counts=True)
+            values, index = np.unique(np.concatenate([values, slab_values]), return_inverse=True)
+            sums = np.bincount(index, np.concatenate([counts, slab_counts]), len(values))
+            counts = sums.astype(np.int64)
         return cls(values, counts)
 
 
 def with_weight(counts: tuple[Counts, Counts], weight: np.float32) -> tuple[Counts, Counts]:
-    """Multiply the weight of every rating by `weight`: sums of weights by it, sums of squared
-    weights by its square.
-    """
-    n, squares = counts
-    return {b: weight * sums for b, sums in n.items()}, {
-        b: weight**2 * sums for b, sums in squares.items()
-    }
+    """Sums of weights and of squared weights, if the weight of every rating is times `weight`."""
+    sums, squares = counts
+    weighted_sums = {block: weight * values for block, values in sums.items()}
+    weighted_squares = {block: weight**2 * values for block, values in squares.items()}
+    return weighted_sums, weighted_squares
 
 
 def score_terms(*terms: Array | float) -> Float32:
@@ -97,26 +93,26 @@ def score_terms(*terms: Array | float) -> Float32:
 def metropolis(
     log_density: Callable[[Float64], float], start: Sequence[float], n: float, rng: Generator
 ) -> Float64:
-    """Make `METROPOLIS_STEPS` Metropolis steps from `start`, the current parameters; return the new
-    ones, (m,).
+    """Make `METROPOLIS_STEPS` Metropolis steps from the parameters `start`; return the last, (m,).
 
     The parameters belong to the distribution of n ratings; `log_density` is the logarithm of their
     posterior density, up to a constant. The sd of a step is random, log-uniform from 0.3 / sqrt(n)
     to 100 / sqrt(n).
     """
-    here = np.array(start)
-    density = log_density(here)
-    log_least, log_largest = log(0.3 / sqrt(n)), log(100 / sqrt(n))
-    normals, uniform = (
-        rng.standard_normal((METROPOLIS_STEPS, len(here))),
-        rng.random((METROPOLIS_STEPS, 2)).tolist(),
-    )
-    for normal, (size, chance) in zip(normals, uniform, strict=True):
-        new = here + exp(log_least + size * (log_largest - log_least)) * normal
-        new_density = log_density(new)
-        if log1p(-chance) < new_density - density:
-            here, density = new, new_density
-    return here
+    current = np.array(start)
+    density = log_density(current)
+    log_least = log(0.3 / sqrt(n))
+    log_largest = log(100 / sqrt(n))
+    normals = rng.standard_normal((METROPOLIS_STEPS, len(current)))
+    uniforms = rng.random((METROPOLIS_STEPS, 2)).tolist()
+    for normal, (size, chance) in zip(normals, uniforms, strict=True):
+        sd = exp(log_least + size * (log_largest - log_least))
+        proposed = current + sd * normal
+        proposed_density = log_density(proposed)
+        if log1p(-chance) < proposed_density - density:
+            current = proposed
+            density = proposed_density
+    return current
 
 
 class State(NamedTuple):
@@ -212,12 +208,16 @@ class Law(Part):
         biases: bool,
         factors: tuple[Factor, ...] = (),
         levels: Levels | None = None,
+        *,
         background: float | None = None,
         cut_by: Factor | None = None,
     ) -> None:
-        self.background, self.cut_by = background or 0.0, cut_by
-        self.rank, self.biases = rank, biases
-        self.factors, self.heteroscedastic = factors, bool(factors)
+        self.rank = rank
+        self.biases = biases
+        self.factors = factors
+        self.heteroscedastic = bool(factors)
+        self.background = 0.0 if background is None else background
+        self.cut_by = cut_by
         self.quantities = self.quantities_with(factors, cut_by)
         row_quantities = [quantity for quantity in self.quantities if quantity.of_rows]
         #: Names of a row's quantities other than theta; `drawn` names the ones saved with draws.
@@ -227,72 +227,93 @@ class Law(Part):
         self._set_up(levels)
         self.start(())
 
+    def _set_up(self, levels: Levels | None) -> None:
+        """Finish the set-up of a subclass, given the ratings' levels, if there are any."""
+
+    @classmethod
+    def quantities_with(
+        cls, factors: tuple[Factor, ...], cut_by: Factor | None = None
+    ) -> tuple[Quantity, ...]:
+        """The quantities of a chain.
+
+        Parameters
+        ----------
+        factors : tuple of Factor
+            Factors whose rows have noise scales.
+        cut_by : Factor, optional
+            Factor whose rows have thresholds.
+        """
+        if factors:
+            return cls.noise_quantities
+        return ()
+
+    @classmethod
+    @override
+    def quantities_of(
+        cls, config: Any, transposed: bool, features: FeatureSizes
+    ) -> tuple[Quantity, ...]:
+        factors = chosen_factors(config.noise, transposed)
+        return cls.quantities_with(factors, cls._cut_by(config, transposed))
+
+    @classmethod
+    @override
+    def of(cls, model: ModelFacts, data: Levels | None) -> Self:
+        config = model.config
+        return cls(
+            config.rank,
+            config.biases,
+            chosen_factors(config.noise, model.transposed),
+            data,
+            background=config.zero_weight,
+            cut_by=cls._cut_by(config, model.transposed),
+        )
+
+    @staticmethod
+    def _cut_by(config: Any, transposed: bool) -> Factor | None:
+        """Factor whose rows each have a set of thresholds, if the run has such thresholds."""
+        factors = chosen_factors(config.thresholds, transposed)
+        return factors[0] if factors else None
+
     @property
     def intercept(self) -> Intercept | None:
-        """Intercept, or None; moving it and all biases of a factor by the same amount changes no
-        probability.
+        """Intercept, or None if the likelihood has none.
+
+        Moving it and all biases of a factor by the same amount changes no probability.
         """
         return None
 
     def move_intercept(self, blocks: Iterable[ParameterBlock], step: float) -> None:
         """Move the intercept by `step`, and update the fields of blocks that depend on it."""
 
-    def _set_up(self, levels: Levels | None) -> None:
-        """Finish the set-up of a subclass; called by `__init__`, with the ratings' levels if there
-        are any.
-        """
-
-    @classmethod
-    def quantities_with(
-        cls, factors: tuple[Factor, ...], cut_by: Factor | None = None
-    ) -> tuple[Quantity, ...]:
-        """The quantities of a chain, given the factors whose rows have noise scales and, as
-        `cut_by`, thresholds.
-        """
-        return cls.noise_quantities if factors else ()
-
-    @classmethod
-    def quantities_of(
-        cls, config: Any, transposed: bool, features: FeatureSizes
-    ) -> tuple[Quantity, ...]:
-        """The part's quantities; none if the run does not use the part."""
-        cut_by = chosen_factors(config.thresholds, transposed)
-        return cls.quantities_with(chosen_factors(config.noise, transposed), *cut_by)
-
-    @classmethod
-    def of(cls, model: ModelFacts, data: Levels | None) -> Self:
-        """Make a chain's instance of the part; None if the run does not use the part.
-
-        Collective.
-        """
-        config, transposed = model.config, model.transposed
-        factors = chosen_factors(config.noise, transposed)
-        cut_by = chosen_factors(config.thresholds, transposed)
-        return cls(config.rank, config.biases, factors, data, config.zero_weight, *cut_by)
-
     @staticmethod
     def bias_mean(mean: float) -> float:
-        """Prior mean of a bias, given the training mean, which biases must account for if it is not
-        subtracted.
+        """Prior mean of a bias, given the training mean.
+
+        Biases must account for the training mean if it is not subtracted from ratings.
         """
         return 0.0
 
     # ------------------------------------------------------------------ settings and ratings files
 
     @classmethod
+    @override
     def check(cls, config: Any) -> None:
-        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that the part cannot be
-        combined with.
+        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that do not suit the part.
 
         Here: settings that the likelihood does not use, unless they have their neutral values.
         """
         unused: dict[str, Any] = {"zero_weight": None, "thresholds": "shared"}
         for name in cls.Settings.model_fields:
             unused.pop(name, None)
-        unused |= {} if cls.noise_quantities else {"noise": "shared"}
-        unused |= {} if cls.has_noise else {"noise_precision": 1.0, "standardise": False}
-        unused |= {"center": True} if cls.replaces_mean else {}
-        unused |= {} if cls.is_linear else {"scale": "identity"}
+        if not cls.noise_quantities:
+            unused["noise"] = "shared"
+        if not cls.has_noise:
+            unused["noise_precision"] = 1.0
+            unused["standardise"] = False
+        if cls.replaces_mean:
+            unused["center"] = True
+        if not cls.is_linear:
+            unused["scale"] = "identity"
         wrong = [name for name, value in unused.items() if getattr(config, name) != value]
         if wrong:
             raise InputError(
@@ -314,15 +335,14 @@ class Law(Part):
 
     @classmethod
     def levels_of(cls, ratings: Ratings) -> Float64 | None:
-        """Levels of the training ratings, (R,) float64, if this likelihood has thresholds between
-        levels; else None.
-        """
+        """Levels of the training ratings, (R,) float64; None without thresholds between levels."""
         return None
 
     @classmethod
     def codes(cls, values: Array, levels: Float64 | None) -> Array:
-        """Ratings as this likelihood encodes them: the index of the nearest level, 1 for clicks,
-        else the value.
+        """Ratings as this likelihood encodes them.
+
+        That is the index of the nearest level, 1 for clicks, else the value.
         """
         return values
 
@@ -340,17 +360,16 @@ class Law(Part):
 
     @classmethod
     def point(cls, mean: Array, variance: Array | float) -> Array:
-        """Predictions of ratings, given mean and variance of their predictive distributions on the
-        scale.
-        """
+        """Predictions, given means and variances of predictive distributions on the scale."""
         return mean
 
     # ------------------------------------------------------------------ properties
 
     @classmethod
     def is_conditionally_gaussian(cls) -> bool:
-        """Whether a row is normal given the other factor and the ratings: true if `statistics` is
-        overridden.
+        """Whether a row is normal given the other factor and the ratings.
+
+        Here: whether `statistics` is overridden.
         """
         return cls.statistics is not Law.statistics
 
@@ -361,8 +380,9 @@ class Law(Part):
 
     @classmethod
     def has_score(cls) -> bool:
-        """Whether effects of groups can use the scores of single ratings: true if `scores` is
-        overridden.
+        """Whether effects of groups can use the scores of single ratings.
+
+        Here: whether `scores` is overridden.
         """
         return cls.scores is not Law.scores
 
@@ -375,12 +395,13 @@ class Law(Part):
             for quantity, value in sampled.drawn()
         }
         values = self.shape_of(shared)
-        return () if values is None else tuple(values.tolist())
+        if values is None:
+            return ()
+        return tuple(values.tolist())
 
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64 | None:
-        """A draw's parameters, (m,), that predictions need in addition to mean and variance; None
-        if there are none.
+        """A draw's parameters, (m,), that predictions need besides mean and variance; or None.
 
         Parameters
         ----------
@@ -391,6 +412,7 @@ class Law(Part):
 
     # ------------------------------------------------------------------ the state of a chain
 
+    @override
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set the part's fields in blocks and its shared parameters to their initial values.
 
@@ -398,9 +420,11 @@ class Law(Part):
         """
         for block in blocks:
             for name in self.fields:
-                block[name].fill(1.0 if name == WEIGHT.name else 0.0)
+                initial = 1.0 if name == WEIGHT.name else 0.0
+                block[name].fill(initial)
             self.refresh_derived_fields(block)
 
+    @override
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
         """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective.
 
@@ -423,10 +447,12 @@ class Law(Part):
         """`sums_of` all row blocks of this process, (local blocks, ...) in block order."""
         return np.array([self.sums_of(b) for b in circulation.rows])
 
+    @override
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
         """Yield these row blocks' sums over the sweep, for a checkpoint."""
         if self.sums_name:
-            yield from ((Key("state", "W", b, self.sums_name), self.sums_of(b)) for b in row_blocks)
+            for b in row_blocks:
+                yield Key("state", "W", b, self.sums_name), self.sums_of(b)
 
     # ------------------------------------------------------------------ training ratings
 
@@ -435,7 +461,7 @@ class Law(Part):
 
     @abstractmethod
     def add_gradient(
-        self, cell: RatingsCell, position: str, out: str, scale: float, share: float
+        self, cell: RatingsCell, position: str, out: str, *, scale: float, share: float
     ) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks.
 
@@ -460,8 +486,9 @@ class Law(Part):
         """
 
     def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
-        """Score at noise precision 1, which effects of groups use if rows are not Gaussian, and its
-        arguments.
+        """Score at noise precision 1, and its arguments.
+
+        Effects of groups use it if rows are not Gaussian.
 
         Returns
         -------
@@ -475,11 +502,9 @@ class Law(Part):
 
     def row_scale(self, block: ParameterBlock) -> Float32:
         """Field ``weight`` of a block's rows, (n,) float32; 1 if rows have no noise scales."""
-        return (
-            block.row(WEIGHT.name)
-            if self.heteroscedastic
-            else np.ones(len(block.counts), np.float32)
-        )
+        if self.heteroscedastic:
+            return block.row(WEIGHT.name)
+        return np.ones(len(block.counts), np.float32)
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.
@@ -507,28 +532,32 @@ class Law(Part):
 
     @staticmethod
     def weighted_counts(circulation: Circulation, power: int = 1) -> tuple[Counts, Counts]:
-        """Return `counts` if a rating's weight is the product of both rows' ``weight`` to this
-        power. Collective.
+        """Return `counts` if a rating's weight is the product of both rows' ``weight`` ** `power`.
+
+        Collective.
         """
         blocks = list(circulation.blocks())
         for block in blocks:
             block.arrays["sums"] = np.zeros((len(block.counts), 2), np.float32)
         for row, column, ratings in circulation.tour(("weight", "sums"), returning=("sums",)):
-            scales = (row.row("weight") ** power, column.row("weight") ** power)
-            weigh_kernel()(*ratings.pattern, *scales, row["sums"], column["sums"])
-        sums = {block: block.arrays.pop("sums") for block in blocks}
-        total, squares = (
-            {block: np.ascontiguousarray(both[:, k]) for block, both in sums.items()}
-            for k in (0, 1)
-        )
-        return total, squares
+            row_scale = row.row("weight") ** power
+            column_scale = column.row("weight") ** power
+            weigh_kernel()(*ratings.pattern, row_scale, column_scale, row["sums"], column["sums"])
+        sums = {}
+        squares = {}
+        for block in blocks:
+            both = block.arrays.pop("sums")
+            sums[block] = np.ascontiguousarray(both[:, 0])
+            squares[block] = np.ascontiguousarray(both[:, 1])
+        return sums, squares
 
     @staticmethod
     def statistics(
         covariates: Float64, x: Float64, precision: Float64
     ) -> tuple[Float64, Float64] | None:
-        """Sufficient statistics of a row's ratings given the other factor; None if rows are then
-        not Gaussian.
+        """Sufficient statistics of a row's ratings given the other factor.
+
+        None if rows are not Gaussian given the other factor.
 
         Parameters
         ----------
@@ -554,8 +583,9 @@ class Law(Part):
     def log_likelihood_at(
         cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
     ) -> Float64:
-        """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not
-        Gaussian.
+        """Log density of ratings given their predictors, (n,) float64.
+
+        For likelihoods that are not Gaussian.
 
         Parameters
         ----------
@@ -582,10 +612,9 @@ class Law(Part):
         """
 
     def curvature_of_all(self, shape: tuple[int, int]) -> float:
-        """Bound on a row's curvature from the sum over all pairs, in units of the mean square of
-        the covariates.
+        """Bound on a row's curvature from the sum over all pairs.
 
-        `shape` is the number of rows and of columns of the rating matrix.
+        It is in units of the mean square of the covariates. `shape` is the number of rows and of columns of the rating matrix.
         """
         return 0.0
 
@@ -631,16 +660,26 @@ class Law(Part):
 
     @abstractmethod
     def state(
-        self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float
+        self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, *, tau: float
     ) -> State:
-        """Distributions of q ratings at one state, given their predictors and their rows and
-        columns in the cell.
+        """Distributions of q ratings at the chain's current state.
+
+        Parameters
+        ----------
+        eta : (q,) float32
+            Predictors of the ratings.
+        cell : RatingsCell
+        rows, columns : (q,) int32
+            Rows and columns of the ratings in the cell.
+        tau : float
+            Precision of the noise.
         """
 
     @abstractmethod
     def log_likelihood(self, x: Float32, state: State) -> float:
-        """Sum of the log densities of ratings, given their distributions; all may share one
-        variance, (1,).
+        """Sum of the log densities of ratings, given their distributions.
+
+        All ratings may share one variance, (1,).
         """
 
     @classmethod
@@ -664,9 +703,7 @@ class Law(Part):
     def expectation(
         cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
     ) -> Predictive:
-        """Posterior distributions of the expected ratings, without noise; parameters as for
-        `predictive`.
-        """
+        """Posterior distributions of expected ratings, without noise; parameters: `predictive`."""
 
     @classmethod
     @abstractmethod
@@ -683,8 +720,9 @@ class Likelihood(Law):
     #: Class of the predictive distributions, mixtures over draws.
     mixture: ClassVar[type[Mixture]] = Mixture
 
+    @override
     def add_gradient(
-        self, cell: RatingsCell, position: str, out: str, scale: float, share: float
+        self, cell: RatingsCell, position: str, out: str, *, scale: float, share: float
     ) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
         kernel = gradient_kernel(
@@ -693,15 +731,16 @@ class Likelihood(Law):
         return float(kernel(*cell.arguments(position, out), np.float32(scale)))
 
     @classmethod
+    @override
     def has_score(cls) -> bool:
-        """Whether effects of groups can use the scores of single ratings: true if `scores` is
-        overridden.
+        """Whether effects of groups can use the scores of single ratings.
 
-        Here: also true if `add_gradient` is not overridden, so that the gradient follows the
-        formula `score`.
+        True if `scores` is overridden. Also true if `add_gradient` is not overridden: the gradient
+        then follows the formula `score`.
         """
         return cls.scores is not Likelihood.scores or cls.add_gradient is Likelihood.add_gradient
 
+    @override
     def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
         """Score at noise precision 1, and its arguments; here: the formula `score`, and the rating."""
         return formula_score(self.score), cell.ratings.values[None]
@@ -716,9 +755,7 @@ class Likelihood(Law):
     @staticmethod
     @abstractmethod
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
-        """Variance of a rating given its predictor and its noise variance 1 / (tau g g'),
-        elementwise.
-        """
+        """Variance of a rating given its predictor and its `noise`, 1 / (tau g g'), elementwise."""
 
     @staticmethod
     @abstractmethod
@@ -727,65 +764,54 @@ class Likelihood(Law):
 
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
-        """Probability that a rating is at most `x`, elementwise; not needed if `components` returns
-        another class.
+        """Probability that a rating is at most `x`, elementwise.
+
+        Not needed if `components` returns another class.
         """
         raise NotImplementedError
 
+    @override
     def state(
-        self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float
+        self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, *, tau: float
     ) -> State:
-        """Distributions of q ratings at one state, given their predictors and their rows and
-        columns in the cell.
-        """
         noise: Float32 | float = 1 / tau
         if self.heteroscedastic:
-            precision = (
-                np.float32(tau)
-                * self.row_scale(cell.row)[rows]
-                * self.row_scale(cell.column)[columns]
-            )
+            row_scale = self.row_scale(cell.row)[rows]
+            column_scale = self.row_scale(cell.column)[columns]
+            precision = np.float32(tau) * row_scale * column_scale
             noise = np.reciprocal(precision, dtype=np.float32)
         shape = self.shape
         return State(
-            self.mean(eta, *shape),
-            self.variance(eta, noise, *shape),
-            np.zeros((len(eta), 0), np.float32),
+            mean=self.mean(eta, *shape),
+            variance=self.variance(eta, noise, *shape),
+            probability=np.zeros((len(eta), 0), np.float32),
         )
 
+    @override
     def log_likelihood(self, x: Float32, state: State) -> float:
-        """Sum of the log densities of ratings, given their distributions; all may share one
-        variance, (1,).
-        """
         logs = self.log_density(x, state.mean, np.asarray(state.variance), *self.shape)
         return float(logs.sum(dtype=np.float64))
 
     @classmethod
+    @override
     def predictive(
         cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
     ) -> Predictive:
         """Posterior predictive distributions of ratings: mixtures over draws of their predictors."""
-        shares, nodes = zip(*draws.over_effects(), strict=True)
-        eta, noise = (
-            np.concatenate([getattr(node, name) for node in nodes], axis=1)
-            for name in ("eta", "noise")
-        )
-        weights = np.concatenate(
-            [share * node.weights for share, node in zip(shares, nodes, strict=True)]
-        )
-        law, mean, variance, shape = cls.components(
-            eta.astype(np.float64), noise, cls._shapes(list(nodes))
-        )
+        nodes = draws.over_effects()
+        eta = np.concatenate([node.eta for _, node in nodes], axis=1)
+        noise = np.concatenate([node.noise for _, node in nodes], axis=1)
+        weights = np.concatenate([share * node.weights for share, node in nodes])
+        shapes = cls._shapes([node for _, node in nodes])
+        law, mean, variance, shape = cls.components(eta.astype(np.float64), noise, shapes)
         return cls.mixture(law, mean, variance, weights, centre, levels, shape)
 
     @classmethod
+    @override
     def log_likelihood_at(
         cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
     ) -> Float64:
-        """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not
-        Gaussian.
-        """
-        shape = () if thresholds is None else thresholds
+        shape: Sequence[Any] | Array = () if thresholds is None else thresholds
         variance = np.asarray(cls.variance(eta, 1 / np.asarray(scale), *shape), np.float64)
         return np.asarray(cls.log_density(x, cls.mean(eta, *shape), variance, *shape), np.float64)
 
@@ -793,15 +819,14 @@ class Likelihood(Law):
     def components(
         cls, eta: Float64, noise: Array, shape: Sequence[Array]
     ) -> tuple[type[LawOfMoments], Array, Array, Sequence[Array]]:
-        """Components of a mixture over draws: class of the distribution, means, variances, further
-        parameters.
-        """
+        """Components of a mixture over draws: their class, means, variances, further parameters."""
         return cls, cls.mean(eta, *shape), np.asarray(cls.variance(eta, noise, *shape)), shape
 
     @classmethod
     def _shapes(cls, nodes: Sequence[PredictorDraws]) -> list[Float64]:
-        """Each parameter in `shape` at all quadrature nodes, (q or 1, nodes times draws); (1, 1) if
-        draws lack them.
+        """Each parameter in `shape` at all quadrature nodes, (q or 1, nodes times draws).
+
+        If draws have none of these parameters: their values in `starts`, (1, 1).
         """
         shapes = [node.shape for node in nodes if node.shape is not None]
         if not shapes:
@@ -809,20 +834,19 @@ class Likelihood(Law):
         return list(np.moveaxis(np.concatenate(shapes, axis=1), 2, 0))
 
     @classmethod
+    @override
     def expectation(
         cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
     ) -> Predictive:
-        """Posterior distributions of the expected ratings, without noise; parameters as for
-        `predictive`.
-        """
-        nodes, draws = draws.over_effects(), draws.known()
-        mean = np.zeros_like(draws.eta)
-        for share, node in nodes:
+        known = draws.known()
+        mean = np.zeros_like(known.eta)
+        for share, node in draws.over_effects():
             mean += np.float32(share) * cls.mean(node.eta, *cls._shapes([node]))
-        return Scores(mean, draws.spread, draws.weights, centre)
+        return ExpectationMixture(mean, known.spread, known.weights, centre)
 
     @classmethod
+    @override
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
-        """Posterior predictive distributions, approximated from moments over draws."""
-        mean, variance = (np.asarray(moment, np.float64)[:, None] for moment in moments[:2])
+        mean = np.asarray(moments.mean, np.float64)[:, None]
+        variance = np.asarray(moments.variance, np.float64)[:, None]
         return cls.mixture(cls, mean, variance, np.ones(1), levels=moments.levels)

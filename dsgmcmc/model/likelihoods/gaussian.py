@@ -1,12 +1,12 @@
-r"""Gaussian ratings: x_ij ~ N(eta_ij, 1 / tau), or with variance 1 / (tau g_i g'_j) for noise
-scales of users or items.
+r"""Gaussian ratings: x_ij ~ N(eta_ij, 1 / (tau g_i g'_j)); without noise scales all g are 1.
 
 The score is tau (x - eta). The model is conjugate: given one factor, the other factor's rows are
 Gaussian. The ratings of row i add tau sum_j phi_j phi_j^T to its precision, with phi_j = (H_j, 1),
 and tau sum_j (x_ij - b_j) phi_j to the product of precision and mean.
 
-The noise scales g are field ``weight`` of a block, of width 1. Field ``row_error`` sums, over a
-sweep, every row's squared errors, each times the other factor's scale.
+The noise scales g, of users, of items or of both, are field ``weight`` of a block, of width 1.
+Field ``row_error`` sums, over a sweep, every row's squared errors, each times the other factor's
+scale.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.model.circulation import RatingsCell
 from dsgmcmc.model.likelihoods.base import Likelihood, State
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
-from dsgmcmc.model.predictive.mixture import Normal, NormalMixture, Scores
+from dsgmcmc.model.predictive.mixture import ExpectationMixture, Normal, NormalMixture
 from dsgmcmc.model.quantity import WEIGHT, Quantity
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Float32, Float64
@@ -39,93 +40,94 @@ class Gaussian(Normal, Likelihood):
     swept_fields = ("row_error",)
 
     @classmethod
+    @override
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
         """Yield warnings if this likelihood may not suit the values in a ratings file.
 
         Here: also if there are two values.
         """
         yield from super().warnings_for_data(ratings, likelihood)
-        if (values := ratings.levels(2)) is not None and len(values) == 2:
-            found = (
+        values = ratings.levels(2)
+        if values is not None and len(values) == 2:
+            yield (
                 f"--likelihood {likelihood} has wrong intervals for ratings {values[0]:g} and"
-                f" {values[1]:g}"
+                f" {values[1]:g}: try --likelihood ordinal-logit"
             )
-            yield f"{found}: try --likelihood ordinal-logit"
 
     # ------------------------------------------------------------------ training ratings
 
+    @override
     def add_gradient(
-        self, cell: RatingsCell, position: str, out: str, scale: float, share: float
+        self, cell: RatingsCell, position: str, out: str, *, scale: float, share: float
     ) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks.
 
         The squared error of a rating is multiplied by g_i g'_j.
         """
         if not self.heteroscedastic:
-            return super().add_gradient(cell, position, out, scale, share)
-        blocks = (cell.row, cell.column)
-        weights, errors = (
-            [block.row("weight") for block in blocks],
-            [np.zeros(len(block.counts)) for block in blocks],
-        )
+            return super().add_gradient(cell, position, out, scale=scale, share=share)
+        row_errors = np.zeros(len(cell.row.counts))
+        column_errors = np.zeros(len(cell.column.counts))
         kernel = gradient_kernel(self.rank, self.biases, weighted=True, score=self.score)
-        total = kernel(*cell.arguments(position, out), *weights, *errors, np.float32(scale))
+        total = kernel(
+            *cell.arguments(position, out),
+            cell.row.row("weight"),
+            cell.column.row("weight"),
+            row_errors,
+            column_errors,
+            np.float32(scale),
+        )
         if share:
-            for block, error in zip(blocks, errors, strict=True):
-                block["row_error"][:, 0] += share * error
+            cell.row["row_error"][:, 0] += share * row_errors
+            cell.column["row_error"][:, 0] += share * column_errors
         return float(total)
 
+    @override
     def keep_errors(self, block: ParameterBlock, errors: Float64) -> None:
-        """Store each row's sum of squared errors, (n,), weighted by the other factor's scales g."""
         if self.heteroscedastic:
             block["row_error"][:, 0] = errors
 
     @staticmethod
+    @override
     def statistics(covariates: Float64, x: Float64, precision: Float64) -> tuple[Float64, Float64]:
-        """Sufficient statistics of a row's ratings given the other factor; None if rows are then
-        not Gaussian.
-        """
-        return (covariates.T * precision) @ covariates, covariates.T @ (precision * x)
+        gram = (covariates.T * precision) @ covariates
+        moment = covariates.T @ (precision * x)
+        return gram, moment
 
     # ------------------------------------------------------------------ new ratings
 
     @staticmethod
+    @override
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
-        """Variance of a rating given its predictor and its noise variance 1 / (tau g g'),
-        elementwise.
-        """
         return noise
 
+    @override
     def log_likelihood(self, x: Float32, state: State) -> float:
-        """Sum of the log densities of ratings, given their distributions; all may share one
-        variance, (1,).
-
-        The logarithm of a variance that all ratings share is computed once.
-        """
         variance = np.atleast_1d(state.variance)
         squares = np.square(state.mean - x)
         squares /= variance
-        logs = np.log(2 * np.pi * variance).sum(dtype=np.float64) * (
-            1 if len(variance) == len(x) else len(x)
-        )
+        logs = np.log(2 * np.pi * variance).sum(dtype=np.float64)
+        if len(variance) != len(x):  # one variance for all: its logarithm is computed once
+            logs = logs * len(x)
         return -0.5 * float(logs + squares.sum(dtype=np.float64))
 
     @classmethod
+    @override
     def predictive(
         cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
     ) -> Predictive:
         """Posterior predictive distributions of ratings: mixtures over draws of their predictors.
 
-        Here: the variance of a predictor's unknown terms is added to the noise variance.
+        The variance of a predictor's unknown terms is added to the noise variance.
         """
-        noise = draws.noise if draws.effects is None else draws.noise + draws.effects
+        noise = draws.noise
+        if draws.effects is not None:
+            noise = noise + draws.effects
         return cls.mixture(cls, draws.eta, noise + draws.spread, draws.weights, centre, levels)
 
     @classmethod
+    @override
     def expectation(
         cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
     ) -> Predictive:
-        """Posterior distributions of the expected ratings, without noise; parameters as for
-        `predictive`.
-        """
-        return Scores(draws.eta, draws.spread, draws.weights, centre)
+        return ExpectationMixture(draws.eta, draws.spread, draws.weights, centre)

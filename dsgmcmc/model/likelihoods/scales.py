@@ -1,18 +1,13 @@
-r"""Scales of rows: log s_i = f(u_i), u_i ~ N(0, 1 / lambda), lambda ~ Gamma(1, rate 0.02) for each
-factor.
+r"""Scales of rows: log s_i = f(u_i), u_i ~ N(0, 1 / lambda), lambda ~ Gamma(1, rate 0.02).
 
-f(u) = b tanh(u / b) bounds |log s| by b, which depends on the likelihood. Near 0, f(u) is nearly u,
-so that lambda is the precision of log s. Without a bound, only the prior would limit s. With
-ordered levels, a user's s could go to 0 and the gaps between thresholds to infinity, with their
-product fixed. In this limit, probabilities would not depend on the predictor, and a step out of it
-would have no bound.
+Each factor whose rows have scales has one lambda. f(u) = b tanh(u / b) bounds |log s| by b, which
+depends on the likelihood; near 0, f(u) is nearly u. `docs/model.md#scales-of-rows` says why there
+is a bound.
 
-If ratings are levels, the ratings of a user with a small s depend little on the item, and s^2 plays
-the role that g has in Gaussian noise. lambda is drawn from Gamma(1 + n / 2, 0.02 + sum u^2 / 2).
-The u are moved once a sweep by BAOAB, as the thresholds are (`dsgmcmc.model.likelihoods.ordinal`),
-row by row in the metric a n_i + lambda: n_i is the number of the row's ratings, a the Fisher
-information of a rating on log s. A kick is at most three standard deviations of the momentum, in
-either direction.
+lambda is drawn from Gamma(1 + n / 2, 0.02 + sum u^2 / 2). The u are moved once a sweep by BAOAB, as
+the thresholds are (`dsgmcmc.model.likelihoods.thresholds`), row by row in the metric a n_i +
+lambda: n_i is the number of the row's ratings, a the Fisher information of a rating on log s. A
+kick is at most three standard deviations of the momentum, in either direction.
 
 Fields of a block: ``weight`` is s, ``drift`` the momentum, and ``slope`` accumulates the derivative
 of the log likelihood with respect to log s.
@@ -26,6 +21,7 @@ from math import sqrt
 from typing import ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.circulation import Circulation
@@ -35,15 +31,16 @@ from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled, hyperparameter
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float32, Float64, Purpose
 
-EPS, CURVATURE = 0.35, 2.0  # eps and l of `dsgmcmc.samplers.baoab`
-FRICTION = 0.9  # c of `dsgmcmc.samplers.baoab`
-STEP, SPREAD = (
-    sqrt(2 * EPS / CURVATURE),
-    sqrt(1 - FRICTION**2),
-)  # h, and the sd of new noise in a momentum
-#: Constants of the formulas that move parameters of rows; `most` is the largest kick, in sds of the
-#: momentum.
-MOVE = {"most": 3.0, "damp": FRICTION, "spread": SPREAD}
+# eps, l and c of `dsgmcmc.samplers.baoab`
+EPS = 0.35
+CURVATURE = 2.0
+FRICTION = 0.9
+#: Step h, the sd of new noise in a momentum, and the largest kick, in sds of the momentum.
+STEP = sqrt(2 * EPS / CURVATURE)
+SPREAD = sqrt(1 - FRICTION**2)
+LARGEST_KICK = 3.0
+#: Constants of the formulas that move parameters of rows.
+MOVE = {"most": LARGEST_KICK, "damp": FRICTION, "spread": SPREAD}
 
 DRIFT = "drift"
 SCALE_QUANTITIES = (
@@ -100,12 +97,13 @@ class ScaledRows(Law):
     swept_fields: ClassVar[tuple[str, ...]] = ("slope",)
     scales: ScalePrecision
 
+    @override
     def momenta_of(self, factor: Factor) -> dict[str, str]:
-        """Fields of a factor's rows that contain N(0, 1) momenta, by the name of the parameters
-        that they move.
-        """
-        return {"scales": DRIFT} if factor in self.factors else {}
+        if factor in self.factors:
+            return {"scales": DRIFT}
+        return {}
 
+    @override
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set the part's fields in blocks and its shared parameters to their initial values.
 
@@ -116,18 +114,14 @@ class ScaledRows(Law):
         )
         super().start(blocks)
 
-    def keep_slopes(
-        self, blocks: Iterable[ParameterBlock], slopes: Iterable[Float32], share: float
-    ) -> None:
-        """Add `share` times the derivatives with respect to log s, (n,) per block, to field
-        ``slope`` of the blocks.
-        """
-        for block, slope in zip(blocks, slopes, strict=True):
-            block["slope"][:, 0] += np.float32(share) * slope
+    def keep_slopes(self, block: ParameterBlock, slope: Float32, share: float) -> None:
+        """Add `share` times the derivatives with respect to log s, (n,), to field ``slope``."""
+        block["slope"][:, 0] += np.float32(share) * slope
 
     def square_sums(self, circulation: Circulation) -> dict[str, Float64]:
-        """Sums of u^2 over the rows of the blocks that have scales, (local blocks, 1), by the
-        precision's name.
+        """Sums of u^2 over the rows of a block, (local blocks, 1), by the name of the precision.
+
+        Factors whose rows have no scales have no sum.
         """
         sums = {}
         for rows in circulation.rows_by_factor():
@@ -146,12 +140,15 @@ class ScaledRows(Law):
             Fisher information of a rating on log s.
         """
         for rows in circulation.rows_by_factor():
-            if rows.factor in self.factors:
-                given = {
-                    "n": rows.n_data,
-                    "h": STEP,
-                    "bound": self.scale_bound,
-                    "information": information,
-                }
-                precision = float(self.scales.precision[rows.factor][0])
-                rows.update(MOVE_SCALES, Purpose.NOISE_SCALE, **given, precision=precision, **MOVE)
+            if rows.factor not in self.factors:
+                continue
+            rows.update(
+                MOVE_SCALES,
+                Purpose.NOISE_SCALE,
+                n=rows.n_data,
+                h=STEP,
+                bound=self.scale_bound,
+                information=information,
+                precision=float(self.scales.precision[rows.factor][0]),
+                **MOVE,
+            )

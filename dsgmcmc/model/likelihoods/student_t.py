@@ -1,5 +1,4 @@
-r"""Heavy tails: Student-t noise of nu degrees of freedom and scale s about eta, 1 / s^2 = tau g_i
-g'_j.
+r"""Heavy tails: Student-t noise about eta, of nu degrees of freedom and scale (tau g_i g'_j)^-1/2.
 
 With e = x - eta, a = tau / nu and p = a g g' e^2 / (1 + a g g' e^2), a rating's log density and its
 derivatives are
@@ -7,34 +6,12 @@ derivatives are
     log p = lgamma((nu + 1) / 2) - lgamma(nu / 2) + log(a g g' / pi) / 2 - ((nu + 1) / 2) log(1 + a g g' e^2)
     d log p / d eta = tau g g' ((nu + 1) / nu) e / (1 + a g g' e^2)        d log p / d log g = 1 / 2 - ((nu + 1) / 2) p
 
-The score is bounded: outliers have little influence. The metric uses the Fisher information on eta,
-tau g g' (nu + 1) / (nu + 3) [Lange, Little & Taylor 1989]. The curvature of a rating is largest at
-e = 0, tau g g' (nu + 1) / nu, which is (nu + 3) / nu < 2.5 times the information. For outliers it
-is negative, and at least -1/8 of the largest.
+The metric uses the Fisher information on eta, tau g g' (nu + 1) / (nu + 3) [Lange, Little & Taylor
+1989], and on log g, nu / (2 (nu + 3)). The scales g are those of `dsgmcmc.model.likelihoods.scales`.
 
-*nu and tau* depend on the residuals through F(y) = sum log(1 + exp(y) g g' e^2) alone, with y = log
-a. So the pass that computes the gradient also adds up F and its first four derivatives, whose terms
-are polynomials of p:
+`docs/model.md#degrees-of-freedom-and-dispersion` explains the draws of nu and tau.
 
-    F' = sum p      F'' = sum p (1 - p)      F''' = sum p (1 - p)(1 - 2 p)      F'''' = sum p (1 - p)(1 - 6 p (1 - p))
-
-F is then known near y by Taylor's formula, and (nu, tau) is drawn without another pass over the
-ratings, by `METROPOLIS_STEPS` Metropolis steps in (log(nu - 2), log tau), whose sizes vary from 0.3
-/ sqrt(N) to 100 / sqrt(N). The steps stay in an interval of y of width 2 `NU_STEP_REACH`. Its
-position relative to the current y is uniform. This amounts to a random division of the line into
-such intervals, which leaves the posterior invariant. The priors are nu - 2 ~ Gamma(2, rate 0.1), so
-that ratings have a variance and the normal distribution is within reach [Juarez & Steel 2010]; log
-tau ~ N(0, 3^2), with ratings in units of their sd, most of which may be due to outliers. nu stays
-within `NU_BOUNDS`, and s between exp(-7) and exp(7), because the density of ratings that are mostly
-equal has no maximum otherwise. If ratings have few distinct values, s is also at least a fifth of
-the distance between the closest two values, or of the ratings' sd if the sd is smaller.
-
-*Scales of rows*, g_i, are sampled as in `dsgmcmc.model.likelihoods.scales`, with |log g| below
-`MAX_LOG_SCALE`; the information of a rating on log g is nu / (2 (nu + 3)).
-
-[Lange, Little & Taylor 1989] Robust statistical modeling using the t distribution, JASA 84. [Juarez
-& Steel 2010] Model-based clustering of non-Gaussian panel data based on skew-t distributions, JBES
-28.
+[Lange, Little & Taylor 1989] Robust statistical modeling using the t distribution, JASA 84.
 """
 
 from __future__ import annotations
@@ -46,6 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.random import Generator
+from typing_extensions import override
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.effects import Score
@@ -70,14 +48,16 @@ from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64, Named
 
 START_NU = 8.0
-NU_BOUNDS, MAX_LOG_TAU = (2.02, 1000.0), 14.0  # bounds on nu, and on |log tau|
-PRIOR_RATE, TAU_SD = 0.1, 3.0  # rate of the prior of nu - 2, and sd of the prior of log tau
-NU_STEP_REACH = 0.3  # half the width of the interval in which y moves at one draw
+NU_BOUNDS = (2.02, 1000.0)
+#: Bound on |log tau|: without one, the density of ratings that are mostly equal has no maximum.
+MAX_LOG_TAU = 14.0
+PRIOR_RATE = 0.1  # of the prior of nu - 2, Gamma(2, rate) [Juarez & Steel 2010]
+TAU_SD = 3.0  # of the prior of log tau, with ratings in units of their sd
+NU_STEP_REACH = 0.3  # half the width of the interval in which log(tau / nu) moves at one draw
 FEW_VALUES = 100  # largest number of distinct values that count as few
-MIN_SCALE_SHARE = (
-    0.2  # smallest s, as a fraction of the smallest distance between few distinct values
-)
-MAX_LOG_SCALE = 4.0
+#: Smallest scale of the noise, as a fraction of the smallest distance between few distinct values.
+MIN_SCALE_SHARE = 0.2
+MAX_LOG_SCALE = 4.0  # bound on |log g|
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(9)
 _SHARES /= _SHARES.sum()
 
@@ -135,39 +115,36 @@ class StudentT(ScaledRows, Likelihood):
     tails: Tails
 
     @classmethod
+    @override
     def quantities_with(
         cls, factors: tuple[Factor, ...], cut_by: Factor | None = None
     ) -> tuple[Quantity, ...]:
-        """The quantities of a chain, given the factors whose rows have noise scales and, as
-        `cut_by`, thresholds.
-        """
         return (*super().quantities_with(factors), *Tails.about(()), *ScalePrecision.about(factors))
 
     @classmethod
+    @override
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Levels | None:
         """Read the part's data from the ratings file, once for all chains of a run. Collective.
 
         Here: the distinct training ratings in units of their sd, if they are few.
         """
         values = ratings.levels(FEW_VALUES)
-        return (
-            None
-            if values is None
-            else Levels(values / blocks.scale, np.zeros(len(values), np.int64))
-        )
+        if values is None:
+            return None
+        return Levels(values / blocks.scale, np.zeros(len(values), np.int64))
 
+    @override
     def _set_up(self, levels: Levels | None) -> None:
-        """Compute the largest log tau."""
-        least = (
-            0.0
-            if levels is None
-            else MIN_SCALE_SHARE * float(np.diff(levels.values).min(initial=1.0))
-        )
-        self._max_log_tau = -2 * log(max(least, exp(-MAX_LOG_TAU / 2)))
+        """Compute the largest log tau: that of the smallest scale of the noise."""
+        smallest_scale = exp(-MAX_LOG_TAU / 2)
+        if levels is not None:
+            distance = float(np.diff(levels.values).min(initial=1.0))
+            smallest_scale = max(MIN_SCALE_SHARE * distance, smallest_scale)
+        self._max_log_tau = -2 * log(smallest_scale)
 
     @property
+    @override
     def replicated(self) -> tuple[Sampled, ...]:
-        """The part's parameters that are the same on all processes."""
         return (self.tails, self.scales)
 
     @property
@@ -180,24 +157,27 @@ class StudentT(ScaledRows, Likelihood):
         return float(self.noise_parameters.tau[0])
 
     @classmethod
+    @override
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64:
-        """A draw's parameters, (m,), that predictions need in addition to mean and variance; None
-        if there are none.
-        """
         return shared["nu"] / (shared["nu"] - 2)
 
     # ------------------------------------------------------------------ training ratings
 
+    @override
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set the part's fields in blocks and its shared parameters to their initial values."""
         self.tails = Tails(np.full(1, START_NU))
         super().start(blocks)
 
+    @override
     def add_gradient(
-        self, cell: RatingsCell, position: str, out: str, scale: float, share: float
+        self, cell: RatingsCell, position: str, out: str, *, scale: float, share: float
     ) -> float:
-        """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
-        nu, blocks = self.nu, (cell.row, cell.column) if self.heteroscedastic else ()
+        nu = self.nu
+        parameters = np.array([self._tau / nu, (nu + 1) / nu, (nu + 1) / 2], np.float32)
+        sums = np.zeros(len(RATINGS.tallies))
+        blocks = (cell.row, cell.column) if self.heteroscedastic else ()
+        scales = [self.row_scale(block) for block in blocks]
+        slopes = [np.zeros(len(block.counts), np.float32) for block in blocks]
         kernel = shaped_kernel(
             self.rank,
             self.biases,
@@ -205,23 +185,22 @@ class StudentT(ScaledRows, Likelihood):
             scaled=self.heteroscedastic,
             offset=cell.ratings.offsets is not None,
         )
-        parameters = np.array([self._tau / nu, (nu + 1) / nu, (nu + 1) / 2], np.float32)
-        sums, scales = np.zeros(len(RATINGS.tallies)), [self.row_scale(block) for block in blocks]
-        slopes = [np.zeros(len(block.counts), np.float32) for block in blocks]
         kernel(*cell.arguments(position, out), parameters, sums, *scales, *slopes, scale)
         if share:
             self.sums_of(cell.row.index)[:] += share * sums
-            self.keep_slopes(blocks, slopes, share)
+            for block, slope in zip(blocks, slopes, strict=True):
+                self.keep_slopes(block, slope, share)
         return 0.0
 
+    @override
     def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
         """Score at noise precision 1, and its arguments: the rating, its scale, nu and tau."""
         ratings = cell.ratings
-        scale = (
-            self.row_scale(cell.row)[ratings.rows] * self.row_scale(cell.column)[ratings.indices]
-        )
-        return EFFECTS, score_terms(ratings.values, scale, self.nu, self._tau)
+        row_scale = self.row_scale(cell.row)[ratings.rows]
+        column_scale = self.row_scale(cell.column)[ratings.indices]
+        return EFFECTS, score_terms(ratings.values, row_scale * column_scale, self.nu, self._tau)
 
+    @override
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.
 
@@ -230,6 +209,7 @@ class StudentT(ScaledRows, Likelihood):
         """
         return np.float32(sqrt((self.nu + 1) / (self.nu + 3))) * self.row_scale(block)
 
+    @override
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
         """For every row, the sums of its ratings' weights in the information, and of their squares.
 
@@ -241,26 +221,26 @@ class StudentT(ScaledRows, Likelihood):
 
     # ------------------------------------------------------------------ draws of its parameters
 
+    @override
     def sums(self, context: DrawContext) -> Named:
-        """Partial sums for `draw_shared`, each (local blocks, ...) in block order; None if the part
-        needs none.
-        """
         circulation = context.circulation
         return {"tails": self.block_sums(circulation), **self.square_sums(circulation)}
 
+    @override
     def draw_shared(
         self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator
     ) -> None:
-        """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at
-        the root.
-
-        Here: nu and tau, and the precisions of the scales.
-        """
-        ratings, largest = (
-            context.circulation.ratings,
-            self._max_log_tau if "squared_error" in sums else None,
+        """Draw nu, tau unless it is fixed, and the precisions of the scales; runs at the root."""
+        ratings = context.circulation.ratings
+        tau_is_sampled = "squared_error" in sums  # a sum of the noise, if it samples tau
+        nu, tau = draw_tails(
+            self.nu,
+            self._tau,
+            sums["tails"],
+            n=ratings.n_data,
+            max_log_tau=self._max_log_tau if tau_is_sampled else None,
+            rng=rng,
         )
-        nu, tau = draw_tails(self.nu, self._tau, sums["tails"], ratings.n_data, rng, largest)
         self.tails.nu = np.full(1, nu)
         self.noise_parameters.tau[subchain] = tau
         for factor in self.factors:
@@ -268,40 +248,34 @@ class StudentT(ScaledRows, Likelihood):
                 sums[f"{factor.name}.scales"], ratings.shape[factor], rng
             )
 
+    @override
     def draw(self, context: DrawContext) -> None:
-        """Draw the parameters that `draw_shared` does not draw, if they are due
-        (`DrawContext.is_turn`). Collective.
-
-        Here: move the scales.
-        """
+        """Move the scales. Collective."""
         self.move_scales(context.circulation, self.nu / (2 * (self.nu + 3)))
 
     # ------------------------------------------------------------------ new ratings
 
     @staticmethod
+    @override
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
-        """Variance of a rating given its predictor and its squared scale `noise`, 1 / (tau g g'),
-        elementwise.
-        """
+        """Variance of a rating given its squared scale `noise`, 1 / (tau g g'), elementwise."""
         return noise * shape[0]
 
     @staticmethod
+    @override
     def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:
-        """Log density of ratings with these means and variances, in nats, elementwise."""
         from scipy.special import gammaln
 
         inflation = np.asarray(shape[0], np.float64)
-        nu, square = 2 * inflation / (inflation - 1), np.asarray(variance, np.float64) / shape[0]
+        nu = 2 * inflation / (inflation - 1)
+        square = np.asarray(variance, np.float64) / shape[0]
         constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - np.log(nu * pi) / 2
-        return np.asarray(
-            constant
-            - np.log(square) / 2
-            - (nu + 1) / 2 * np.log1p(np.square(x - mean) / square / nu)
-        )
+        tail = (nu + 1) / 2 * np.log1p(np.square(x - mean) / square / nu)
+        return np.asarray(constant - np.log(square) / 2 - tail)
 
     @staticmethod
+    @override
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
-        """Probability that a rating is at most `x`, elementwise."""
         from scipy.special import stdtr  # slow to import
 
         inflation = np.asarray(shape[0], np.float64)
@@ -309,22 +283,28 @@ class StudentT(ScaledRows, Likelihood):
         return np.asarray(stdtr(nu, (x - mean) / np.sqrt(variance / inflation)))
 
     @classmethod
+    @override
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
-        """Predictive distributions from moments over draws: Student-t noise about a normal
-        predictor, by quadrature.
-        """
-        mean, variance, _, levels, noise, shape = moments
+        """Predictive distributions: Student-t noise about a normal predictor, by quadrature."""
+        noise = moments.noise
+        shape = moments.shape
         assert noise is not None
         assert shape is not None
-        sd = np.sqrt(np.maximum(variance - noise, 0.0))
-        at = mean[:, None] + sd[:, None] * _NODES
-        return cls.mixture(cls, at, noise[:, None], _SHARES, levels=levels, shape=(shape[:, :1],))
+        sd = np.sqrt(np.maximum(moments.variance - noise, 0.0))
+        means = moments.mean[:, None] + sd[:, None] * _NODES
+        return cls.mixture(
+            cls, means, noise[:, None], _SHARES, levels=moments.levels, shape=(shape[:, :1],)
+        )
 
 
 def draw_tails(
-    nu: float, tau: float, sums: Float64, n: int, rng: Generator, largest: float | None
+    nu: float, tau: float, sums: Float64, *, n: int, max_log_tau: float | None, rng: Generator
 ) -> tuple[float, float]:
     """Draw nu and tau given n residuals; return them.
+
+    With y = log(tau / nu), the residuals matter through F(y) = sum log(1 + exp(y) g g' e^2) alone.
+    Its Taylor series about the current y holds nearby, so y stays in an interval of width 2
+    `NU_STEP_REACH`, at a random position relative to the current y.
 
     Parameters
     ----------
@@ -334,28 +314,34 @@ def draw_tails(
         F and its first four derivatives, summed over all ratings.
     n : int
         Number of ratings.
-    rng : Generator
-    largest : float or None
+    max_log_tau : float or None
         Largest log tau; None if tau is fixed.
+    rng : Generator
     """
-    # below, u is log(nu - 2), v is log tau, and `move` is the change of y
-    y, range_of_v = log(tau / nu), (-inf, inf) if largest is None else (-MAX_LOG_TAU, largest)
+    y = log(tau / nu)
     middle = NU_STEP_REACH * (2 * rng.random() - 1)
-    terms = (sums / np.array([1, 1, 2, 6, 24])).tolist()
+    taylor = (sums / np.array([1, 1, 2, 6, 24])).tolist()
+    tau_is_fixed = max_log_tau is None
+    log_tau_bounds = (-inf, inf) if max_log_tau is None else (-MAX_LOG_TAU, max_log_tau)
 
     def log_density(at: Float64) -> float:
-        u, v = at.tolist()
-        if largest is None:
-            v = log(tau)
-        proposed = 2 + exp(u)
-        move = v - log(proposed) - y
-        bounded = range_of_v[0] <= v <= range_of_v[1] and NU_BOUNDS[0] <= proposed <= NU_BOUNDS[1]
-        if abs(move - middle) > NU_STEP_REACH or not bounded:
+        log_excess, log_tau = at.tolist()  # log(nu - 2) and log tau
+        if tau_is_fixed:
+            log_tau = log(tau)
+        new_nu = 2 + exp(log_excess)
+        step = log_tau - log(new_nu) - y
+        if abs(step - middle) > NU_STEP_REACH:
             return -inf
-        f = terms[0] + move * (terms[1] + move * (terms[2] + move * (terms[3] + move * terms[4])))
-        normaliser = lgamma((proposed + 1) / 2) - lgamma(proposed / 2) + (v - log(proposed)) / 2
-        prior = 2 * u - PRIOR_RATE * exp(u) - (v / TAU_SD) ** 2 / 2
-        return float(n * normaliser - (proposed + 1) / 2 * f + prior)
+        if not log_tau_bounds[0] <= log_tau <= log_tau_bounds[1]:
+            return -inf
+        if not NU_BOUNDS[0] <= new_nu <= NU_BOUNDS[1]:
+            return -inf
+        f = taylor[3] + step * taylor[4]
+        f = taylor[0] + step * (taylor[1] + step * (taylor[2] + step * f))
+        normaliser = lgamma((new_nu + 1) / 2) - lgamma(new_nu / 2) + (log_tau - log(new_nu)) / 2
+        prior = 2 * log_excess - PRIOR_RATE * exp(log_excess) - (log_tau / TAU_SD) ** 2 / 2
+        return float(n * normaliser - (new_nu + 1) / 2 * f + prior)
 
-    u, v = metropolis(log_density, (log(nu - 2), log(tau)), n, rng).tolist()
-    return 2 + exp(u), tau if largest is None else exp(v)
+    drawn = metropolis(log_density, (log(nu - 2), log(tau)), n, rng)
+    log_excess, log_tau = drawn.tolist()
+    return 2 + exp(log_excess), tau if tau_is_fixed else exp(log_tau)

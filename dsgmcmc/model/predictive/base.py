@@ -1,5 +1,4 @@
-r"""The interface of posterior predictive distributions, for a batch of q ratings and draws of their
-predictors.
+r"""Posterior predictive distributions of q ratings, given draws of their predictors: the interface.
 
 The predictive distribution of a rating x is a mixture over the draws d of the posterior: sum_d w_d
 p(x | eta_d, ...). A subclass defines its mean, sd, distribution function F and density; quantiles,
@@ -75,53 +74,56 @@ class PredictorDraws(NamedTuple):
 
     def at(self, rows: Array) -> PredictorDraws:
         """Draws for the ratings with these indices."""
-        eta, noise, spread = (values[rows] for values in (self.eta, self.noise, self.spread))
-        owner = None if self.owner is None else self.owner[rows]
-        effects = None if self.effects is None else self.effects[rows]
-        shape = self.shape[rows] if self.shape is not None and len(self.shape) > 1 else self.shape
+        owner = self.owner
+        if owner is not None:
+            owner = owner[rows]
+        effects = self.effects
+        if effects is not None:
+            effects = effects[rows]
+        shape = self.shape
+        if shape is not None and len(shape) > 1:
+            shape = shape[rows]
         return self._replace(
-            eta=eta, noise=noise, spread=spread, owner=owner, effects=effects, shape=shape
+            eta=self.eta[rows],
+            noise=self.noise[rows],
+            spread=self.spread[rows],
+            owner=owner,
+            effects=effects,
+            shape=shape,
         )
 
     def by_certainty(self) -> Iterator[tuple[Array, PredictorDraws]]:
-        """Yield indices and draws of the ratings with zero `spread`, then of the other ratings in
-        small batches.
-        """
-        unsure = np.any(self.spread > 0, axis=1)
-        if not unsure.any():
-            yield np.arange(len(unsure)), self
+        """Yield indices and draws of ratings with zero `spread`, then of others in small batches."""
+        uncertain = np.any(self.spread > 0, axis=1)
+        if not uncertain.any():
+            yield np.arange(len(uncertain)), self
             return
-        known, unknown = np.flatnonzero(~unsure), np.flatnonzero(unsure)
-        for rows in (
-            known,
-            *(unknown[start : start + _BATCH] for start in range(0, len(unknown), _BATCH)),
-        ):
-            if len(rows):
-                yield rows, self.at(rows)
+        known = np.flatnonzero(~uncertain)
+        if len(known):
+            yield known, self.at(known)
+        unknown = np.flatnonzero(uncertain)
+        for start in range(0, len(unknown), _BATCH):
+            batch = unknown[start : start + _BATCH]
+            yield batch, self.at(batch)
 
     def known(self) -> PredictorDraws:
-        """Return draws with zero `spread`: at quadrature nodes of every draw, if any predictor is
-        uncertain.
-        """
+        """Return draws with zero `spread`: quadrature nodes of every draw, if any has a spread."""
         if not np.any(self.spread > 0):
             return self
-        sd, nodes = np.sqrt(self.spread), _NODES.astype(np.float32)
+        sd = np.sqrt(self.spread)
+        nodes = _NODES.astype(np.float32)
         return self._replace(
             eta=np.concatenate([self.eta + node * sd for node in nodes], axis=1),
             noise=np.tile(self.noise, len(nodes)),
             spread=np.tile(np.zeros_like(self.spread), len(nodes)),
             weights=np.concatenate([self.weights * share for share in _SHARES]),
-            thresholds=(
-                None if self.thresholds is None else np.tile(self.thresholds, (len(nodes), 1, 1))
-            ),
-            effects=None if self.effects is None else np.tile(self.effects, len(nodes)),
-            shape=None if self.shape is None else np.tile(self.shape, (1, len(nodes), 1)),
+            thresholds=_tiled(self.thresholds, (len(nodes), 1, 1)),
+            effects=_tiled(self.effects, (1, len(nodes))),
+            shape=_tiled(self.shape, (1, len(nodes), 1)),
         )
 
     def over_effects(self) -> list[tuple[float, PredictorDraws]]:
-        """Draws with known predictors, at quadrature nodes of `spread` and `effects`, and the
-        weight of each node.
-        """
+        """Quadrature nodes of the `effects`: each node's weight, and draws with known predictors."""
         draws = self.known()
         if draws.effects is None:
             return [(1.0, draws)]
@@ -130,6 +132,12 @@ class PredictorDraws(NamedTuple):
             (share, draws._replace(eta=draws.eta + np.float32(z) * sd, effects=None))
             for z, share in EFFECT_NODES
         ]
+
+
+def _tiled(array: Array | None, repetitions: tuple[int, ...]) -> Array | None:
+    if array is None:
+        return None
+    return np.tile(array, repetitions)
 
 
 class Prediction(NamedTuple):
@@ -206,7 +214,9 @@ class Predictive(ABC):
 
     def below(self, x: Array | float) -> Float64:
         """F(x-): probability of a rating below `x`."""
-        return self.cdf(np.ceil(x) - 1 if self.whole else x)
+        if self.whole:
+            x = np.ceil(x) - 1
+        return self.cdf(x)
 
     def between(self, low: Array | float, high: Array | float) -> Float64:
         """Probability of a rating of at least `low` and below `high`."""
@@ -218,8 +228,12 @@ class Predictive(ABC):
 
     def summary(self, low: float, high: float) -> Prediction:
         """Mean, sd, and the quantiles at probabilities `low` and `high`."""
-        fields = (self.mean, self.sd, self.quantile(low), self.quantile(high))
-        return Prediction(*(values.astype(np.float32) for values in fields))
+        return Prediction(
+            mean=self.mean.astype(np.float32),
+            sd=self.sd.astype(np.float32),
+            low=self.quantile(low).astype(np.float32),
+            high=self.quantile(high).astype(np.float32),
+        )
 
     # ------------------------------------------------------------------ levels
 
@@ -230,11 +244,9 @@ class Predictive(ABC):
 
     def probabilities(self) -> Float64:
         """Probability of every level, (q, R) float64: of all values that are rounded to it."""
-        inside = np.stack(
-            [np.broadcast_to(self.below(end), self.mean.shape) for end in self._ends()[1:-1]],
-            axis=1,
-        )
-        return np.diff(inside, axis=1, prepend=0.0, append=1.0)
+        inner_ends = self._ends()[1:-1]
+        up_to = [np.broadcast_to(self.below(end), self.mean.shape) for end in inner_ends]
+        return np.diff(np.stack(up_to, axis=1), axis=1, prepend=0.0, append=1.0)
 
     def log_probability(self, x: Array) -> Float64:
         """Log probability of the level nearest to each rating."""
@@ -243,44 +255,45 @@ class Predictive(ABC):
         return np.log(np.maximum(self.between(ends[level], ends[level + 1]), SMALLEST))
 
     def _rounded_to(self, bound: float) -> float:
-        """Return the lowest value that is rounded to a level of at least `bound`: the bound itself,
-        without levels.
-        """
+        """Lowest value that is rounded to a level of at least `bound`; `bound` without levels."""
         if self.levels is None or self.whole:  # counts are not rounded to levels
             return bound
         return float(self._ends()[(self.levels < bound - 1e-9).sum()])
 
     def at_least(self, bound: float) -> Float64:
-        """Probability of a rating of at least `bound`; with levels, of values that are rounded to
-        such a level.
+        """Probability of a rating of at least `bound`.
+
+        With levels: of all values that are rounded to a level of at least `bound`.
         """
         return 1.0 - self.below(self._rounded_to(bound))
 
     def log_at_least(self, bound: float) -> Float64:
-        """Logarithm of `at_least`, in nats; probabilities below the smallest float64 count as that
-        number.
+        """Logarithm of `at_least`, in nats.
+
+        Probabilities below the smallest normal float64 count as that number.
         """
         return np.asarray(np.log(np.maximum(self.at_least(bound), TINY)))
 
     # ------------------------------------------------------------------ scores against ratings
 
     def pit(self, x: Array) -> tuple[Float64, Float64]:
-        """Bounds F(x-) and F(x) between which the randomised probability integral transform is
-        uniform [Czado 2009].
+        """Bounds F(x-) and F(x) of the probability integral transform.
+
+        Between them, the randomised transform is uniform [Czado 2009].
         """
         return self.below(x), self.cdf(x)
 
     def log_scores(self, x: Array) -> dict[str, float | None]:
-        """Mean ``log_predictive_density`` of ratings, and ``log_probability`` of their levels; None
-        if not defined.
+        """Means of the log scores that are defined; None for the others.
+
+        They are the ``log_predictive_density`` of ratings and the ``log_probability`` of levels.
         """
-        has_levels = self.levels is not None and len(self.levels) > 1
-        return {
-            "log_predictive_density": (
-                float(self.log_density(x).mean()) if self.has_density else None
-            ),
-            "log_probability": float(self.log_probability(x).mean()) if has_levels else None,
-        }
+        scores: dict[str, float | None] = {"log_predictive_density": None, "log_probability": None}
+        if self.has_density:
+            scores["log_predictive_density"] = float(self.log_density(x).mean())
+        if self.levels is not None and len(self.levels) > 1:
+            scores["log_probability"] = float(self.log_probability(x).mean())
+        return scores
 
 
 def nearest_level(x: Array, levels: Float64) -> Int64:
@@ -291,59 +304,63 @@ def nearest_level(x: Array, levels: Float64) -> Int64:
 
 
 def solve(predictive: Predictive, p: Float64) -> Float64:
-    """Quantiles of distributions, (q,) float64: the smallest x with F(x) >= p, from the
-    distribution function alone.
+    """Quantiles of distributions, (q,) float64: the smallest x with F(x) >= p.
 
-    The search begins at the quantile of the normal distribution with the same mean and sd. An
-    interval around it is widened until F(low) < p <= F(high), then narrowed: by secants with the
-    Illinois rule, and by bisection every third time; for whole numbers by bisection alone.
+    Only the distribution function, the mean and the sd are used. The search begins at the quantile
+    of the normal distribution with this mean and sd. An interval around it is widened until F(low)
+    < p <= F(high), then narrowed: by secants with the Illinois rule, and by bisection every third
+    time; for whole numbers by bisection alone.
     """
     from scipy.special import ndtri
 
-    mean, sd = predictive.mean, np.maximum(predictive.sd, 1e-12)
-    whole = predictive.whole
-    p = np.clip(np.broadcast_to(p, mean.shape) - (1e-12 if whole else 0.0), 1e-15, 1 - 1e-15)
-    start, step = mean + ndtri(p) * sd, sd / 2
-    if whole:
-        start, step = np.rint(start), np.ceil(step)
-    return _narrow(
-        predictive, p, _widen(predictive, p, start, -step), _widen(predictive, p, start, step)
-    )
+    mean = predictive.mean
+    sd = np.maximum(predictive.sd, 1e-12)
+    margin = 1e-12 if predictive.whole else 0.0
+    p = np.clip(np.broadcast_to(p, mean.shape) - margin, 1e-15, 1 - 1e-15)
+    start = mean + ndtri(p) * sd
+    step = sd / 2
+    if predictive.whole:
+        start = np.rint(start)
+        step = np.ceil(step)
+    low = _widen(predictive, p, start, -step)
+    high = _widen(predictive, p, start, step)
+    return _narrow(predictive, p, low, high)
 
 
-def _narrow(
-    predictive: Predictive,
-    p: Float64,
-    below: tuple[Float64, Float64],
-    above: tuple[Float64, Float64],
-) -> Float64:
-    """Narrow brackets, and return their upper ends; each end is given as x and F(x) - p."""
-    (low, under), (high, over) = below, above
-    whole = predictive.whole
-    tolerance = (
-        np.ones_like(low)
-        if whole
-        else 1e-10 * predictive.sd + 4 * np.spacing(np.abs(predictive.mean))
-    )
-    for turn in range(200):
+class _End(NamedTuple):
+    """One end of intervals that contain quantiles: x, and F(x) - p there, (q,) float64 each."""
+
+    x: Float64
+    error: Float64
+
+
+def _narrow(predictive: Predictive, p: Float64, below: _End, above: _End) -> Float64:
+    """Narrow intervals around quantiles; return their upper ends."""
+    low, under = below
+    high, over = above
+    if predictive.whole:
+        tolerance = np.ones_like(low)
+    else:
+        tolerance = 1e-10 * predictive.sd + 4 * np.spacing(np.abs(predictive.mean))
+    for iteration in range(200):
         if np.all(high - low <= tolerance):
             break
-        share = 0.5 if whole or turn % 3 == 2 else under / (under - over)
+        bisect = predictive.whole or iteration % 3 == 2
+        share = 0.5 if bisect else under / (under - over)
         x = low + share * (high - low)
-        x = np.floor(x) if whole else x
+        if predictive.whole:
+            x = np.floor(x)
         error = predictive.cdf(x) - p
         reached = error >= 0
-        low, high = np.where(reached, low, x), np.where(reached, x, high)
-        under, over = np.where(reached, under / 2, error), np.where(reached, error, over / 2)
+        low = np.where(reached, low, x)
+        high = np.where(reached, x, high)
+        under = np.where(reached, under / 2, error)
+        over = np.where(reached, error, over / 2)
     return high
 
 
-def _widen(
-    predictive: Predictive, p: Float64, x: Float64, step: Float64
-) -> tuple[Float64, Float64]:
-    """Move x by steps that double until F(x) >= p (`step` > 0) or F(x) < p (`step` < 0); return x
-    and F(x) - p.
-    """
+def _widen(predictive: Predictive, p: Float64, x: Float64, step: Float64) -> _End:
+    """Move x by steps that double, up until F(x) >= p, or down (`step` < 0) until F(x) < p."""
     up = step > 0
     for _ in range(200):
         x = x + step
@@ -352,4 +369,4 @@ def _widen(
         if not short.any():
             break
         step = np.where(short, 2 * step, 0.0)
-    return x, error
+    return _End(x, error)

@@ -8,15 +8,17 @@ from statistics import NormalDist  # SciPy takes longer to import than a predict
 from typing import Protocol
 
 import numpy as np
+from typing_extensions import override
 
 from dsgmcmc.kernels.prediction import ndtr, summarise
 from dsgmcmc.model.predictive.base import TINY, Prediction, Predictive
-from dsgmcmc.types import Array, Float64
+from dsgmcmc.types import Array, Float64, Mask
 
 
 class LawOfMoments(Protocol):
-    """A distribution of ratings with given mean, variance and further parameters (its shape),
-    elementwise.
+    """A distribution of ratings, by its mean, its variance and further parameters (`shape`).
+
+    All arguments are arrays that are broadcast against each other.
     """
 
     @staticmethod
@@ -57,49 +59,59 @@ class Mixture(Predictive):
     shape: Sequence[Array] = ()
 
     @property
+    @override
     def mean(self) -> Float64:
-        """Expected ratings, (q,) float64."""
         return np.asarray(self.means @ self.weights + self.centre)
 
     @property
+    @override
     def sd(self) -> Float64:
-        """Standard deviations of the ratings, (q,) float64."""
-        apart = self.means - (self.means @ self.weights)[:, None]
-        return np.asarray(np.sqrt((np.square(apart) + self.variances) @ self.weights))
+        deviations = self.means - (self.means @ self.weights)[:, None]
+        return np.asarray(np.sqrt((np.square(deviations) + self.variances) @ self.weights))
 
     def _less_centre(self, x: Array | float) -> Float64:
         """Ratings, less the centre, for every component: (q, 1), or (1, 1)."""
         return np.asarray(np.reshape(np.asarray(x, np.float64) - self.centre, (-1, 1)))
 
+    @override
     def cdf(self, x: Array | float) -> Float64:
-        """F(x): probability that a rating is at most `x`."""
-        given = self._less_centre(x), self.means, self.variances
-        return np.asarray(self.law.cdf(*given, *self.shape) @ self.weights)
+        up_to = self.law.cdf(self._less_centre(x), self.means, self.variances, *self.shape)
+        return np.asarray(up_to @ self.weights)
 
+    @override
     def log_density(self, x: Array | float) -> Float64:
-        """Log density of the rating `x`, in nats; for discrete ratings, its log probability."""
         logs = self.law.log_density(self._less_centre(x), self.means, self.variances, *self.shape)
         largest = np.maximum(logs.max(axis=1), np.finfo(np.float64).min)
-        with np.errstate(
-            divide="ignore"
-        ):  # the logarithm of 0, for a rating that is impossible at all draws
+        with np.errstate(divide="ignore"):  # log 0, if a rating is impossible at all draws
             return np.asarray(largest + np.log(np.exp(logs - largest[:, None]) @ self.weights))
 
+    @override
     def log_at_least(self, bound: float) -> Float64:
         """Logarithm of `at_least`, in nats.
 
-        Here: if the probability is too small for float64, the tail is taken to fall like an
-        exponential function, at the rate at which the density falls at the bound.
+        If the probability is too small for float64, the tail is taken to fall like an exponential
+        function, at the rate at which the density falls at the bound.
         """
         logs = super().log_at_least(bound)
-        if (far := logs <= np.log(TINY)).any():
-            x = np.ceil(bound) if self.whole else self._rounded_to(bound)
-            step = np.ones_like(logs) if self.whole else 1e-3 * self.sd
-            at = self.log_density(x)
-            fall = np.where(far, at - self.log_density(x + step), 1.0)
-            slope = -np.expm1(-fall) if self.whole else fall / step
-            logs[far] = np.minimum(at - np.log(slope), logs)[far]
+        far = logs <= np.log(TINY)
+        if far.any():
+            logs[far] = np.minimum(self._log_far_tail(bound, far), logs)[far]
         return logs
+
+    def _log_far_tail(self, bound: float, far: Mask) -> Float64:
+        """Log probability of at least `bound` in an exponential tail; meant only where `far`."""
+        if self.whole:
+            x = np.ceil(bound)
+            log_density = self.log_density(x)
+            fall = np.where(far, log_density - self.log_density(x + 1.0), 1.0)
+            rate = -np.expm1(-fall)
+        else:
+            x = self._rounded_to(bound)
+            step = 1e-3 * self.sd
+            log_density = self.log_density(x)
+            fall = np.where(far, log_density - self.log_density(x + step), 1.0)
+            rate = fall / step
+        return np.asarray(log_density - np.log(rate))
 
 
 class CountMixture(Mixture):
@@ -111,25 +123,24 @@ class CountMixture(Mixture):
 class SymmetricMixture(Mixture):
     """Mixtures of distributions that are symmetric about their means."""
 
+    @override
     def between(self, low: Array | float, high: Array | float) -> Float64:
-        """Probability of a rating of at least `low` and below `high`.
-
-        Here: each component's difference is computed in the nearer tail, where it loses no digits.
-        """
-        low, high = self._less_centre(low), self._less_centre(high)
+        low = self._less_centre(low)
+        high = self._less_centre(high)
+        # the difference loses no digits in the nearer tail of each component
         above = low + high > 2 * self.means
-        ends = (np.where(above, 2 * self.means - end, end) for end in (low, high))
-        up_to = [self.law.cdf(end, self.means, self.variances, *self.shape) for end in ends]
-        return np.asarray(np.abs(up_to[1] - up_to[0]) @ self.weights)
+        up_to_low = self._cdf_of_components(np.where(above, 2 * self.means - low, low))
+        up_to_high = self._cdf_of_components(np.where(above, 2 * self.means - high, high))
+        return np.asarray(np.abs(up_to_high - up_to_low) @ self.weights)
 
+    @override
     def at_least(self, bound: float) -> Float64:
-        """Probability of a rating of at least `bound`; here from the upper tail, where it loses no
-        digits.
-        """
+        # by symmetry a lower tail, which loses no digits
         mirrored = 2 * self.means - self._less_centre(self._rounded_to(bound))
-        return np.asarray(
-            self.law.cdf(mirrored, self.means, self.variances, *self.shape) @ self.weights
-        )
+        return np.asarray(self._cdf_of_components(mirrored) @ self.weights)
+
+    def _cdf_of_components(self, x: Array) -> Float64:
+        return self.law.cdf(x, self.means, self.variances, *self.shape)
 
 
 class Normal:
@@ -142,32 +153,31 @@ class Normal:
 
     @staticmethod
     def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:
-        """Log density of ratings."""
+        """Log density of ratings, in nats."""
         return np.asarray(-0.5 * (np.square(mean - x) / variance + np.log(2 * np.pi * variance)))
 
 
 class NormalMixture(SymmetricMixture):
     """Mixtures of normal distributions with given means and variances."""
 
+    @override
     def summary(self, low: float, high: float) -> Prediction:
-        """Mean, sd, and the quantiles at probabilities `low` and `high`.
-
-        Here: compiled, with quantiles accurate to 2e-6 in probability.
-        """
+        """Mean, sd, and two quantiles; compiled, with quantiles accurate to 2e-6 in probability."""
         z = NormalDist().inv_cdf(low), NormalDist().inv_cdf(high)
-        mean, variance = (
-            np.ascontiguousarray(values, np.float32) for values in (self.means, self.variances)
-        )
-        centred = Prediction(*summarise(mean, variance, self.weights, levels=(low, high), z=z))
+        means = np.ascontiguousarray(self.means, np.float32)
+        variances = np.ascontiguousarray(self.variances, np.float32)
+        centred = Prediction(*summarise(means, variances, self.weights, levels=(low, high), z=z))
         centre = np.float32(self.centre)
         return Prediction(
-            centred.mean + centre, centred.sd, centred.low + centre, centred.high + centre
+            mean=centred.mean + centre,
+            sd=centred.sd,
+            low=centred.low + centre,
+            high=centred.high + centre,
         )
 
 
-class Scores(NormalMixture):
-    """Mixtures over draws, of expected ratings: of points, or of normal distributions if predictors
-    have a `spread`.
+class ExpectationMixture(NormalMixture):
+    """Mixtures over draws of expected ratings: points, or normal distributions with a `spread`.
 
     Parameters as for `Mixture`, without levels. If all components are points, quantiles are
     computed from the weighted sample, in which each draw is at the middle of its weight.
@@ -176,13 +186,13 @@ class Scores(NormalMixture):
     def __init__(self, mean: Array, variance: Array, weights: Float64, centre: float = 0.0) -> None:
         super().__init__(Normal, mean, variance, weights, centre)
 
+    @override
     def cdf(self, x: Array | float) -> Float64:
-        """F(x): probability that a rating is at most `x`."""
-        error, sd = self._less_centre(x) - self.means, np.sqrt(self.variances)
-        return np.asarray(
-            np.where(sd > 0, ndtr(error / np.where(sd > 0, sd, 1.0)), error >= 0) @ self.weights
-        )
+        error = self._less_centre(x) - self.means
+        sd = np.sqrt(self.variances)
+        normal = ndtr(error / np.where(sd > 0, sd, 1.0))
+        return np.asarray(np.where(sd > 0, normal, error >= 0) @ self.weights)
 
+    @override
     def quantile(self, p: Array | float) -> Float64:
-        """Quantile at probability `p`: for discrete ratings, the smallest x with F(x) >= p."""
         return self.summary(float(p), float(p)).low.astype(np.float64)

@@ -9,16 +9,9 @@ from mpi4py import MPI
 from scipy.special import expit
 from support import MODEL, cells_of, factor_target, predictors, rows_of, write_planted
 
-from dsgmcmc.model.likelihoods.ordinal import (
-    CUTS,
-    GAPS,
-    MAX_DEVIATION,
-    Ordinal,
-    ThresholdModel,
-    re_anchored,
-    slopes_of,
-    values_of,
-)
+from dsgmcmc.model.likelihoods.ordinal import Ordinal
+from dsgmcmc.model.likelihoods.row_thresholds import CUTS, GAPS, MAX_DEVIATION, slopes_of
+from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, re_anchored, values_of
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 from dsgmcmc.types import Factor
@@ -79,7 +72,7 @@ def test_coordinates_with_another_threshold(counts: list[int], anchor: int) -> N
 
     expected = [(energy(moved + e) - energy(moved - e)) / 2e-6 for e in 1e-6 * np.eye(4)]
     np.testing.assert_allclose(
-        model._anchored(position, 2 * weights * position), expected, rtol=1e-6, atol=1e-8
+        model.with_anchor(position, 2 * weights * position), expected, rtol=1e-6, atol=1e-8
     )
 
 

@@ -5,12 +5,9 @@ import pytest
 from scipy.special import expit
 from scipy.stats import nbinom, norm, t
 
+from dsgmcmc.model.likelihoods.counts import moments_above_zero, rate_above_zero
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.likelihoods.negative_binomial import (
-    NegativeBinomial,
-    moments_above_zero,
-    rate_above_zero,
-)
+from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.model.likelihoods.ordinal import Ordinal
 from dsgmcmc.model.likelihoods.student_t import StudentT
 from dsgmcmc.model.predictive.base import Moments, PredictorDraws

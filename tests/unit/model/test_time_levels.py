@@ -84,8 +84,8 @@ def test_a_law_with_a_gradient_of_its_own_has_to_give_its_score(monkeypatch):
     class Own(Gaussian):
         statistics = Law.statistics
 
-        def add_gradient(self, *given):
-            return super().add_gradient(*given)
+        def add_gradient(self, *arguments, **options):
+            return super().add_gradient(*arguments, **options)
 
     monkeypatch.setitem(LIKELIHOODS, "own", Own)
     with pytest.raises(InputError, match=r"need Own\.scores"):

@@ -14,7 +14,7 @@ from scipy import stats
 from scipy.special import expit
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.likelihoods.ordinal import MAX_DEVIATION
+from dsgmcmc.model.likelihoods.row_thresholds import MAX_DEVIATION
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in
