@@ -1,9 +1,8 @@
-"""Predictions of the test ratings: at the last recorded state, and their mean and variance over the
-draws.
+"""Predictions of test ratings: at the last recorded state, and mean and variance over the draws.
 
 A test rating takes 28 bytes of memory, 36 if the noise variance differs between ratings, and 8 more
 for each level. The size matters, because usually a tenth of all ratings are test ratings. A few
-test ratings are followed: their predictions at every draw are kept for convergence diagnostics.
+test ratings are monitored: their predictions at every draw are kept for convergence diagnostics.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,9 +25,23 @@ from dsgmcmc.storage.store import Key, Lazy, Snapshot
 from dsgmcmc.targets.base import COUNT_DRAW, DrawInfo, Monitored
 from dsgmcmc.types import Array, Float32, Float64
 
-#: Approximate number of test ratings that all processes together follow, evenly spaced within each
+#: Approximate number of test ratings that all processes together monitor, evenly spaced within each
 #: row block.
-FOLLOWED = 256
+MONITORED = 256
+
+
+class RatingUnit(NamedTuple):
+    """The ratings' own unit: a rating is `centre` + `scale` times its standardised value."""
+
+    centre: float
+    scale: float
+
+    def rating(self, standardised: Float32) -> Float32:
+        """Convert standardised ratings to the ratings' own unit."""
+        return np.asarray(standardised * np.float32(self.scale) + np.float32(self.centre))
+
+
+STANDARDISED = RatingUnit(0.0, 1.0)
 
 
 @dataclass(eq=False)
@@ -54,30 +67,39 @@ class HeldOut:
     effects: Part | None = None
 
     def __post_init__(self) -> None:
-        circulation, likelihood = self.circulation, self.likelihood
-        self._ratings = circulation.ratings
+        likelihood = self.likelihood
+        self._ratings = self.circulation.ratings
+        self._unit = RatingUnit(self._ratings.centre, self._ratings.scale)
         self._has_errors = self._ratings.n_test > 0 and likelihood.can_be_evaluated
         self._predict = predict_kernel(likelihood.rank, likelihood.biases)
-        follow = max(1, FOLLOWED // circulation.grid)
+        monitored = max(1, MONITORED // self.circulation.grid)
         self._rows = {
-            b: HeldOutRows(b, self._ratings.test[b], likelihood, follow)
-            for b in circulation.ring.blocks
+            b: HeldOutRows(b, self._ratings.test[b], likelihood, monitored)
+            for b in self.circulation.ring.blocks
         }
         self._batch = Batch([rows.moments for rows in self._rows.values()])
 
     def record(self, position: str, draw: DrawInfo | None) -> None:
-        """Predict the test ratings at the current state; include them in the averages if it is a
-        `draw`. Collective.
+        """Predict the test ratings at the current state; a `draw` counts in the averages.
+
+        Collective.
         """
         if self._ratings.n_test:
-            tau = self.noise_precision()
-            for cell in self.circulation.tour((position, *self.likelihood.drawn)):
-                shift = self.effects.test.get(cell.row.index) if self.effects else None
-                self._rows[cell.row.index].predict(self._predict, position, cell, tau, shift)
+            self._predict_all(position)
         if draw is not None:
             COUNT_DRAW.apply(self._batch, draw._asdict())
             for rows in self._rows.values():
                 rows.count(draw)
+
+    def _predict_all(self, position: str) -> None:
+        """Predict the test ratings at the current state. Collective."""
+        tau = self.noise_precision()
+        for cell in self.circulation.tour((position, *self.likelihood.drawn)):
+            effects = None
+            if self.effects is not None:
+                effects = self.effects.test.get(cell.row.index)
+            rows = self._rows[cell.row.index]
+            rows.predict(self._predict, position, cell, tau=tau, effects=effects)
 
     def metrics(self, weight: float) -> dict[str, float | None]:
         """RMSE of the last recorded state and of the posterior mean; tau, if there is noise.
@@ -87,21 +109,19 @@ class HeldOut:
         `weight` is the total weight of all draws. The values are in the ratings' own unit. An RMSE
         is None without test ratings, and for clicks.
         """
-        n, scale = self._ratings.n_test, self._ratings.scale
-        tau = {"tau": self.noise_precision() / scale**2} if self.likelihood.has_noise else {}
+        metrics: dict[str, float | None] = {"rmse": None, "rmse_mean": None}
+        if self.likelihood.has_noise:
+            metrics["tau"] = self.noise_precision() / self._unit.scale**2
         if not self._has_errors:
-            return {"rmse": None, "rmse_mean": None, **tau}
-        predictions = [
-            rows.predictions(self._ratings.centre, scale, weight) for rows in self._rows.values()
-        ]
-        squares = [
-            [np.square(p - x).sum(dtype=np.float64) for p in both] for x, both in predictions
-        ]
-        errors = self.circulation.ring.total(np.array(squares))
-        unit = scale if self.likelihood.scale == "identity" else 1.0
-        rmse, rmse_mean = (unit * np.sqrt(errors / n)).tolist()
-        has_draws = any(rows.log_likelihoods for rows in self._rows.values())
-        return {"rmse": rmse, "rmse_mean": rmse_mean if has_draws else None, **tau}
+            return metrics
+        squares = [rows.squared_errors(self._unit, weight) for rows in self._rows.values()]
+        sums = self.circulation.ring.total(np.array(squares))
+        factor = self._unit.scale if self.likelihood.scale == "identity" else 1.0
+        rmse, rmse_mean = (factor * np.sqrt(sums / self._ratings.n_test)).tolist()
+        metrics["rmse"] = rmse
+        if any(rows.log_likelihoods for rows in self._rows.values()):
+            metrics["rmse_mean"] = rmse_mean
+        return metrics
 
     def monitored(self) -> dict[int, Monitored]:
         """Values from which ESS and R-hat are computed, for blocks of this process; may be empty.
@@ -130,7 +150,7 @@ class HeldOut:
     def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
         """Arrays of the saved posterior, such as means, given the total weight of all draws."""
         for rows in self._rows.values():
-            yield from rows.posterior(self._ratings.centre, self._ratings.scale, weight)
+            yield from rows.posterior(self._unit, weight)
 
 
 class HeldOutRows:
@@ -144,8 +164,8 @@ class HeldOutRows:
         Its test ratings.
     likelihood : Law
         Distribution of a rating.
-    follow : int
-        Largest number of ratings to follow.
+    monitored : int
+        Largest number of ratings to monitor.
 
     Attributes
     ----------
@@ -162,84 +182,103 @@ class HeldOutRows:
         Means of the likelihood's other parameters, if it has any (`Law.shape`).
     moments : dict of str to (q, 1) float32
         `prediction`, `mean` and `m2` as columns.
-    followed : (m,) int64
-        Positions of the followed ratings among the test ratings.
-    followed_predictions, log_likelihoods : list
-        For every draw, the predictions of the followed ratings and the log likelihood of all test
+    monitored : (m,) int64
+        Positions of the monitored ratings among the test ratings.
+    monitored_predictions, log_likelihoods : list
+        For every draw, the predictions of the monitored ratings and the log likelihood of all test
         ratings.
     accumulators : tuple of str
         Names of the averages in use, both as attributes and on disk.
     """
 
-    def __init__(self, block: int, rows: TestRows, likelihood: Law, follow: int) -> None:
-        self.block, self.rows = block, rows
+    def __init__(self, block: int, rows: TestRows, likelihood: Law, monitored: int) -> None:
+        self.block = block
+        self.rows = rows
         self.likelihood = likelihood
         q = len(rows.values)
-        self.prediction, self.mean, self.m2 = (np.zeros(q, np.float32) for _ in range(3))
-        self.noise, self.mean_noise = (
-            np.ones(q if likelihood.noise_varies else 1, np.float32) for _ in range(2)
-        )
-        self.probability, self.mean_probability = (
-            np.zeros((q, likelihood.n_levels), np.float32) for _ in range(2)
-        )
+        n_noise = q if likelihood.noise_varies else 1
+        self.prediction = np.zeros(q, np.float32)
+        self.noise = np.ones(n_noise, np.float32)
+        self.probability = np.zeros((q, likelihood.n_levels), np.float32)
+        self.mean = np.zeros(q, np.float32)
+        self.m2 = np.zeros(q, np.float32)
+        self.mean_noise = np.ones(n_noise, np.float32)
+        self.mean_probability = np.zeros((q, likelihood.n_levels), np.float32)
         self.mean_shape = np.zeros(len(likelihood.shape), np.float32)
-        self.accumulators = ("mean", "m2", "mean_noise", "mean_probability")[
-            : 4 if likelihood.n_levels else 3
-        ]
-        self.accumulators += ("mean_shape",) if likelihood.shape else ()
-        columns = {"x": self.prediction, "mean": self.mean, "m2": self.m2}
-        self.moments = {name: values.reshape(-1, 1) for name, values in columns.items()}
-        self.followed = np.unique(np.linspace(0, q - 1, min(q, follow)).astype(np.int64))
-        self.followed_predictions: list[Float32] = []
+        self.moments = {
+            "x": self.prediction.reshape(-1, 1),
+            "mean": self.mean.reshape(-1, 1),
+            "m2": self.m2.reshape(-1, 1),
+        }
+        self.accumulators = ["mean", "m2", "mean_noise"]
+        if likelihood.n_levels:
+            self.accumulators.append("mean_probability")
+        if likelihood.shape:
+            self.accumulators.append("mean_shape")
+        self.monitored = np.unique(np.linspace(0, q - 1, min(q, monitored)).astype(np.int64))
+        self.monitored_predictions: list[Float32] = []
         self.log_likelihoods: list[float] = []
 
     def predict(
-        self,
-        kernel: Any,
-        position: str,
-        cell: RatingsCell,
-        tau: float,
-        shift: Float32 | None = None,
+        self, kernel: Any, position: str, cell: RatingsCell, *, tau: float, effects: Float32 | None
     ) -> None:
-        """Predict the test ratings in a cell, and their noise variances; `shift`, (q,), is added to
-        predictors.
+        """Predict the test ratings in a cell, and their noise variances.
+
+        Parameters
+        ----------
+        kernel : callable
+            Computes predictors (`dsgmcmc.kernels.prediction.predict_kernel`).
+        position : str
+            Field that holds the state of the factors.
+        cell : RatingsCell
+        tau : float
+            Precision of the noise.
+        effects : (q,) float32, optional
+            Numbers that are added to the predictors of the row block's test ratings.
         """
         chosen, rows, columns = self.rows.by_column[cell.column.index]
         if not len(chosen):
             return
         eta = np.empty(len(chosen), np.float32)
         kernel(rows, columns, cell.row[position], cell.column[position], eta)
-        if shift is not None:
-            eta += shift[chosen]
+        if effects is not None:
+            eta += effects[chosen]
         state = self.likelihood.state(eta, cell, rows, columns, tau=tau)
         self.prediction[chosen] = state.mean
         if self.likelihood.n_levels:
             self.probability[chosen] = state.probability
-        self.noise[chosen if self.likelihood.noise_varies else 0] = state.variance
+        if self.likelihood.noise_varies:
+            self.noise[chosen] = state.variance
+        else:
+            self.noise[0] = state.variance
 
-    def predictions(
-        self, centre: float, scale: float, weight: float
-    ) -> tuple[Float32, tuple[Array, Array]]:
-        """Ratings, and their predictions by the last recorded state and by all draws: standardised,
-        or as recorded.
+    def squared_errors(self, unit: RatingUnit, weight: float) -> tuple[Float64, Float64]:
+        """Sums of squared errors of the last recorded state, and of the average over draws.
+
+        The errors are those of standardised ratings or, if a likelihood has another scale, of the
+        recorded ratings (`dsgmcmc.model.scale`). `weight` is the total weight of all draws.
         """
-        if self.rows.recorded is None:
-            return self.rows.values, (self.prediction, self.mean)
-        spread = self.mean_noise + self.m2 / np.float32(weight or 1.0)
-        moments, square = ((self.prediction, self.noise), (self.mean, spread)), np.float32(scale**2)
-        first, second = (
-            self.likelihood.point(_rating(mean, centre, scale), square * v) for mean, v in moments
+        ratings = self.rows.values
+        last = self.prediction
+        average = self.mean
+        if self.rows.recorded is not None:
+            ratings = self.rows.recorded
+            square = np.float32(unit.scale**2)
+            spread = self.mean_noise + self.m2 / np.float32(weight or 1.0)
+            last = self.likelihood.point(unit.rating(last), square * self.noise)
+            average = self.likelihood.point(unit.rating(average), square * spread)
+        return (
+            np.square(last - ratings).sum(dtype=np.float64),
+            np.square(average - ratings).sum(dtype=np.float64),
         )
-        return self.rows.recorded, (first, second)
 
     def count(self, draw: DrawInfo) -> None:
         """Include the last recorded state, as a draw, in the averages of what is not in `moments`."""
+        shape = np.array(self.likelihood.shape, np.float32)
         self.mean_noise += draw.share * (self.noise - self.mean_noise)
         self.mean_probability += draw.share * (self.probability - self.mean_probability)
-        self.mean_shape += np.float32(draw.share) * (
-            np.array(self.likelihood.shape, np.float32) - self.mean_shape
-        )
-        self.followed_predictions.append(self.prediction[self.followed])
+        self.mean_shape += np.float32(draw.share) * (shape - self.mean_shape)
+        self.monitored_predictions.append(self.prediction[self.monitored])
         state = State(self.prediction, self.noise, self.probability)
         self.log_likelihoods.append(self.likelihood.log_likelihood(self.rows.values, state))
 
@@ -252,65 +291,62 @@ class HeldOutRows:
         """Yield the accumulators and traces, for a snapshot."""
         for name in self.accumulators:
             yield self._key(name), getattr(self, name)
-        yield from self.traces(0.0, 1.0)
-
-    def trace(self) -> Float32:
-        """Standardised predictions of the m followed ratings at every draw, (draws, m) float32."""
-        shape = (len(self.followed_predictions), len(self.followed))
-        return np.array(self.followed_predictions, np.float32).reshape(shape)
-
-    def traces(self, centre: float, scale: float, own: bool = False) -> Iterator[tuple[Key, Array]]:
-        """Yield the traces, with predictions as `centre` + `scale` x standardised value, and the
-        positions followed.
-
-        With `own`, predictions and log likelihoods are those of the ratings as they were recorded.
-        """
-        likelihoods = np.array(self.log_likelihoods, np.float64) - len(self.rows.values) * np.log(
-            scale
-        )
-        predictions = _rating(self.trace(), centre, scale)
-        if own and self.rows.recorded is not None:
-            logarithms = self.likelihood.scaled(self.rows.recorded)
-            likelihoods -= logarithms.sum(dtype=np.float64)  # the slope of log x is 1 / x
-            predictions = self.likelihood.point(predictions, 0.0)
-        yield Key("trace", "W", self.block, "prediction"), predictions
-        yield Key("trace", "W", self.block, "log_likelihood"), likelihoods
-        yield Key("trace", "W", self.block, "followed"), self.followed
+        yield from self._traces(self.trace(), self._log_likelihood_trace(STANDARDISED))
 
     def load(self, snapshot: Snapshot) -> None:
         """Load the accumulators and traces from a snapshot."""
-        *arrays, predictions, likelihoods, _ = snapshot.read_all(key for key, _ in self.saved())
+        keys = [key for key, _ in self.saved()]
+        *arrays, predictions, likelihoods, _ = snapshot.read_all(keys)
         for name, array in zip(self.accumulators, arrays, strict=True):
             getattr(self, name)[:] = array
-        self.followed_predictions, self.log_likelihoods = list(predictions), likelihoods.tolist()
+        self.monitored_predictions = list(predictions)
+        self.log_likelihoods = likelihoods.tolist()
 
-    def posterior(self, centre: float, scale: float, total: float) -> Iterator[tuple[Key, Lazy]]:
-        """Arrays of the saved posterior, in the ratings' own unit; `total` is the weight of all
-        draws.
+    def posterior(self, unit: RatingUnit, weight: float) -> Iterator[tuple[Key, Lazy]]:
+        """Arrays of the saved posterior, given the total weight of all draws.
 
-        Means and variances are on the likelihood's scale (`dsgmcmc.model.scale`).
+        Ratings and traces are in the ratings' own unit, means and variances on the likelihood's
+        scale (`dsgmcmc.model.scale`).
         """
-        square, recorded = np.float32(scale**2), self.rows.recorded
-        yield (
-            self._key("rating"),
-            partial(_rating, self.rows.values, centre, scale) if recorded is None else recorded,
-        )
-        yield self._key("mean"), partial(_rating, self.mean, centre, scale)
-        yield self._key("variance"), lambda: self.m2 / np.float32(total) * square
-        yield (
-            self._key("noise_variance"),
-            np.broadcast_to(self.mean_noise * square, self.mean.shape),
-        )
-        yield from self.traces(centre, scale, own=True)
+        q = len(self.mean)
+        square = np.float32(unit.scale**2)
+        ratings: Lazy = partial(unit.rating, self.rows.values)
+        if self.rows.recorded is not None:
+            ratings = self.rows.recorded
+        yield self._key("rating"), ratings
+        yield self._key("mean"), partial(unit.rating, self.mean)
+        yield self._key("variance"), lambda: self.m2 / np.float32(weight) * square
+        yield self._key("noise_variance"), np.broadcast_to(self.mean_noise * square, (q,))
+        yield from self._recorded_traces(unit)
         if self.likelihood.n_levels:
             yield self._key("probability"), self.mean_probability
         if self.likelihood.shape:
-            yield (
-                self._key("shape"),
-                np.broadcast_to(self.mean_shape, (len(self.mean), len(self.mean_shape))),
-            )
+            yield self._key("shape"), np.broadcast_to(self.mean_shape, (q, len(self.mean_shape)))
 
+    # ------------------------------------------------------------------ traces
 
-def _rating(x: Float32, centre: float, scale: float) -> Float32:
-    """Convert standardised ratings to the ratings' own unit."""
-    return np.asarray(x * np.float32(scale) + np.float32(centre))
+    def trace(self) -> Float32:
+        """Standardised predictions of the m monitored ratings at every draw, (draws, m) float32."""
+        shape = (len(self.monitored_predictions), len(self.monitored))
+        return np.array(self.monitored_predictions, np.float32).reshape(shape)
+
+    def _log_likelihood_trace(self, unit: RatingUnit) -> Float64:
+        """Log likelihoods of the ratings in this unit at every draw, (draws,) float64."""
+        likelihoods = np.array(self.log_likelihoods, np.float64)
+        return np.asarray(likelihoods - len(self.rows.values) * np.log(unit.scale))
+
+    def _recorded_traces(self, unit: RatingUnit) -> Iterator[tuple[Key, Array]]:
+        """Yield the traces of the ratings as they were recorded."""
+        predictions = unit.rating(self.trace())
+        likelihoods = self._log_likelihood_trace(unit)
+        if self.rows.recorded is not None:
+            logarithms = self.likelihood.scaled(self.rows.recorded)
+            likelihoods -= logarithms.sum(dtype=np.float64)  # the slope of log x is 1 / x
+            predictions = self.likelihood.point(predictions, 0.0)
+        yield from self._traces(predictions, likelihoods)
+
+    def _traces(self, predictions: Array, likelihoods: Float64) -> Iterator[tuple[Key, Array]]:
+        """Yield traces, and the positions of the monitored ratings, with their keys."""
+        yield Key("trace", "W", self.block, "prediction"), predictions
+        yield Key("trace", "W", self.block, "log_likelihood"), likelihoods
+        yield Key("trace", "W", self.block, "followed"), self.monitored
