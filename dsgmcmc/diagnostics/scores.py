@@ -1,31 +1,27 @@
-r"""Scores of predictions of held-out ratings, their calibration, and paired differences with
-standard errors.
+r"""Scores of predictions of held-out ratings, their calibration, and differences with standard errors.
 
 A score is a function of ratings and their predictions. Predictions are expected ratings, or
-predictive distributions (`dsgmcmc.model.predictive.base`) that include the noise and are averaged
+predictive distributions (`dsgmcmc.model.predictive.base`), which include the noise and are averaged
 over the draws of all chains.
 
-Ordinal ratings and counts are discrete. The probability integral transform (PIT) of a discrete
-rating x is a random number, uniform between F(x-) and F(x), the values of the distribution function
-just below x and at x. The histogram of the PIT and the coverage of central intervals are
-expectations over these random numbers [Czado 2009], so they need no seed.
+The probability integral transform (PIT) of a discrete rating x is a random number, uniform between
+F(x-) and F(x). Its histogram and the coverage of intervals are expectations [Czado 2009].
 
-*Paired differences.* The ratings of a user tend to be equally hard to predict, so their differences
-are correlated. Therefore differences are first summed by user. Let :math:`d_i` be the difference
-for rating i, with n ratings by U users, and :math:`D_u = \sum_{i \in u} (d_i - \bar d)`. Then
+*Paired differences* are summed by user first, because the ratings of a user are correlated. Let
+:math:`d_i` be the difference for rating i, with n ratings by U users, and
+:math:`D_u = \sum_{i \in u} (d_i - \bar d)`. Then [Cameron & Miller 2015, section 2]
 
 .. math:: \mathrm{se}^2(\bar d) = \frac{U}{U - 1} \frac{1}{n^2} \sum_u D_u^2
 
-is the squared standard error of a mean with clusters [Cameron & Miller 2015, section 2].
-
 [Czado 2009] Predictive model assessment for count data, Biometrics 65. [Hanley & McNeil 1982] The
-meaning and use of the area under a receiver operating characteristic curve, Radiology 143. [Cameron
-& Miller 2015] A practitioner's guide to cluster-robust inference, Journal of Human Resources 50(2).
+area under a ROC curve, Radiology 143. [Cameron & Miller 2015] A practitioner's guide to
+cluster-robust inference, Journal of Human Resources 50(2).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -33,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.predictive.base import nearest_level
+from dsgmcmc.model.predictive.base import Predictive, nearest_level
 from dsgmcmc.posterior.heldout import TestPredictions, predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32, Int64, Mask
@@ -44,6 +40,8 @@ LEVELS = (0.5, 0.8, 0.9, 0.95)
 BINS = 20
 #: Number of groups of test ratings, by the number of training ratings of the user or item.
 GROUPS = 5
+#: Width of a central 90 % interval of a normal distribution, in standard deviations.
+WIDTH_90 = 2 * 1.645
 
 Pit = tuple[Float64, Float64]
 
@@ -65,8 +63,9 @@ def mae(values: ArrayLike, predictions: ArrayLike) -> float:
 
 
 def inside(transforms: Pit, low: float, high: float) -> Float64:
-    """Return the share of each rating's PIT interval in [low, high], (n,) float64; 0 or 1 if it is
-    a single point.
+    """Return the share of each rating's PIT interval in [low, high], (n,) float64.
+
+    The share is 0 or 1 if the interval is a single point.
     """
     below, up_to = transforms
     width = up_to - below
@@ -76,8 +75,7 @@ def inside(transforms: Pit, low: float, high: float) -> Float64:
 
 
 def coverage(transforms: Pit, levels: Sequence[float] = LEVELS) -> dict[float, float]:
-    """Return the fraction of ratings inside their central predictive intervals, by nominal level
-    between 0 and 1.
+    """Return the fraction of ratings inside central predictive intervals, by nominal level.
 
     If the intervals are calibrated, fractions equal levels. `transforms` come from `pit`.
     """
@@ -110,18 +108,65 @@ def calibration(run: Run) -> dict[str, Any] | None:
     users, items = run.test_pairs()
     if not len(users) or not run.config.law.can_be_evaluated or run.unfinished:
         return None
-    law, levels = run.config.law, run.levels
+    law = run.config.law
     test = predict_test(run)
-    predictive = test.predictive(law, levels)
-    transforms = predictive.pit(test.rating)
+    transforms = test.predictive(law, run.levels).pit(test.rating)
+    points = test.point(law)
+    activity = run.counts("user")[users]
+    popularity = run.counts("item")[items]
     return {
-        **(held_out_scores([test], law, levels) or {}),
+        **(held_out_scores([test], law, run.levels) or {}),
         "pit": pit_counts(transforms),
-        "by_activity": _groups(transforms, test.rating, test.point(law), run.counts("user")[users]),
-        "by_popularity": _groups(
-            transforms, test.rating, test.point(law), run.counts("item")[items]
-        ),
+        "by_activity": _groups(transforms, test.rating, points, activity),
+        "by_popularity": _groups(transforms, test.rating, points, popularity),
     }
+
+
+@dataclass(frozen=True)
+class TwoLevels:
+    """Predictions of the higher of two levels: its probability, and whether the rating is there."""
+
+    probability: Float64
+    hit: Mask
+
+
+@dataclass(frozen=True)
+class BatchScores:
+    """Scores of a batch of test ratings.
+
+    Attributes
+    ----------
+    ratings : int
+        Number of ratings, with which the averages below are weighted.
+    squared_error, absolute_error : float
+        Mean errors of the predictions, in units of the ratings.
+    squared_error_on_scale : float
+        Mean squared error of the predictor, on the scale of the likelihood.
+    predictive_sd : float
+        Mean standard deviation of the predictor.
+    log_density, log_probability : float
+        Mean log scores; NaN if they are not defined.
+    coverage : dict of float to float
+        Share of ratings inside central intervals, by level.
+    narrow : int
+        Number of ratings whose 90 % interval is narrower than the distance between two levels.
+    impossible : int
+        Number of ratings with probability 0.
+    two_levels : TwoLevels or None
+        Predictions of the higher level, if ratings have two levels.
+    """
+
+    ratings: int
+    squared_error: float
+    absolute_error: float
+    squared_error_on_scale: float
+    predictive_sd: float
+    log_density: float
+    log_probability: float
+    coverage: dict[float, float]
+    narrow: int
+    impossible: int
+    two_levels: TwoLevels | None
 
 
 def held_out_scores(
@@ -141,127 +186,180 @@ def held_out_scores(
         log, ``point`` ("mean" or "median": the prediction whose errors these are), ``rmse_log`` (of
         logarithms), and None for ``predictive_sd``. None without test ratings.
     """
-    rows, sizes, impossible, narrow, chances, hits = [], [], 0, 0, list[Float64](), list[Mask]()
-    gap = 0.0 if levels is None else float(np.diff(levels).min(initial=np.inf))
-    for test in parts:
-        predictive, point = test.predictive(law, levels), test.point(law)
-        logs = [
-            np.nan if log is None else log for log in predictive.log_scores(test.rating).values()
-        ]
-        errors = [
-            rmse(test.rating, point) ** 2,
-            mae(test.rating, point),
-            rmse(law.scaled(test.rating), test.mean) ** 2,
-        ]
-        rows.append(
-            [
-                *errors,
-                np.sqrt(test.variance).mean(),
-                *logs,
-                *coverage(predictive.pit(test.rating)).values(),
-            ]
-        )
-        sizes.append(len(test.rating))
-        narrow += int(np.count_nonzero(2 * 1.645 * predictive.sd < gap))
-        if -np.inf in logs:
-            impossible += int(np.isneginf(predictive.log_density(test.rating)).sum())
-        if levels is not None and len(levels) == 2:
-            chances.append(predictive.probabilities()[:, 1])
-            hits.append(nearest_level(test.rating, levels) > 0)
-    if not rows:
+    batches = [score_batch(test, law, levels) for test in parts]
+    if not batches:
         return None
-    mse, mean_error, scaled, sd, *others = np.average(rows, axis=0, weights=sizes).tolist()
-    density, probability, *inside_intervals = others
-    on_scale = (
-        {}
-        if law.scale == "identity"
-        else {"rmse_log": float(np.sqrt(scaled)), "point": law.point_name}
+    return combine(batches, law)
+
+
+def score_batch(test: TestPredictions, law: type[Law], levels: Float64 | None) -> BatchScores:
+    """Score a batch of test ratings."""
+    predictive = test.predictive(law, levels)
+    point = test.point(law)
+    logs = predictive.log_scores(test.rating)
+    return BatchScores(
+        ratings=len(test.rating),
+        squared_error=rmse(test.rating, point) ** 2,
+        absolute_error=mae(test.rating, point),
+        squared_error_on_scale=rmse(law.scaled(test.rating), test.mean) ** 2,
+        predictive_sd=float(np.sqrt(test.variance).mean()),
+        log_density=_nan_if_none(logs["log_predictive_density"]),
+        log_probability=_nan_if_none(logs["log_probability"]),
+        coverage=coverage(predictive.pit(test.rating)),
+        narrow=_count_narrow(predictive, levels),
+        impossible=_count_impossible(predictive, test.rating, logs),
+        two_levels=_two_levels(predictive, test.rating, levels),
     )
-    return {
+
+
+def combine(batches: Sequence[BatchScores], law: type[Law]) -> dict[str, Any]:
+    """Combine scores of batches to the entries of `held_out_scores`."""
+    sizes = [batch.ratings for batch in batches]
+    log_density = _average([batch.log_density for batch in batches], sizes)
+    log_probability = _average([batch.log_probability for batch in batches], sizes)
+    scores: dict[str, Any] = {
         "ratings": sum(sizes),
-        "rmse": float(np.sqrt(mse)),
-        "mae": mean_error,
-        **on_scale,
-        **(
-            two_level_scores(np.concatenate(chances), np.concatenate(hits), probability)
-            if chances
-            else {}
-        ),
-        "predictive_sd": None if on_scale else sd,
-        "coverage": dict(zip(LEVELS, inside_intervals, strict=True)),
-        "log_predictive_density": None if np.isnan(density) else density,
-        "log_probability": None if np.isnan(probability) else probability,
-        "impossible": impossible,
-        "narrower_than_levels": bool(narrow > sum(sizes) / 2),
+        "rmse": float(np.sqrt(_average([batch.squared_error for batch in batches], sizes))),
+        "mae": _average([batch.absolute_error for batch in batches], sizes),
     }
+    has_logarithms = law.scale != "identity"
+    if has_logarithms:
+        squared_error = _average([batch.squared_error_on_scale for batch in batches], sizes)
+        scores["rmse_log"] = float(np.sqrt(squared_error))
+        scores["point"] = law.point_name
+    two_levels = [batch.two_levels for batch in batches if batch.two_levels is not None]
+    if two_levels:
+        probability = np.concatenate([batch.probability for batch in two_levels])
+        hits = np.concatenate([batch.hit for batch in two_levels])
+        scores |= two_level_scores(probability, hits, log_probability)
+    scores["predictive_sd"] = None
+    if not has_logarithms:
+        scores["predictive_sd"] = _average([batch.predictive_sd for batch in batches], sizes)
+    scores["coverage"] = {
+        level: _average([batch.coverage[level] for batch in batches], sizes) for level in LEVELS
+    }
+    scores["log_predictive_density"] = _none_if_nan(log_density)
+    scores["log_probability"] = _none_if_nan(log_probability)
+    scores["impossible"] = sum(batch.impossible for batch in batches)
+    scores["narrower_than_levels"] = sum(batch.narrow for batch in batches) > sum(sizes) / 2
+    return scores
+
+
+def _average(values: Sequence[float], sizes: Sequence[int]) -> float:
+    """Return the average of values of batches, weighted with the sizes of the batches."""
+    total = 0.0
+    for value, size in zip(values, sizes, strict=True):
+        total += value * size
+    return total / sum(sizes)
+
+
+def _nan_if_none(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
+def _none_if_nan(value: float) -> float | None:
+    return None if np.isnan(value) else value
+
+
+def _count_narrow(predictive: Predictive, levels: Float64 | None) -> int:
+    """Return how many 90 % intervals are narrower than the smallest distance between levels."""
+    if levels is None:
+        return 0
+    gap = float(np.diff(levels).min(initial=np.inf))
+    return int(np.count_nonzero(predictive.sd * WIDTH_90 < gap))
+
+
+def _count_impossible(
+    predictive: Predictive, ratings: Float64, logs: dict[str, float | None]
+) -> int:
+    """Return the number of ratings with probability 0; `logs` are their mean log scores."""
+    if -np.inf not in logs.values():
+        return 0
+    return int(np.isneginf(predictive.log_density(ratings)).sum())
+
+
+def _two_levels(
+    predictive: Predictive, ratings: Float64, levels: Float64 | None
+) -> TwoLevels | None:
+    """Return the predictions of the higher of two levels; None unless there are two."""
+    if levels is None or len(levels) != 2:
+        return None
+    return TwoLevels(
+        probability=predictive.probabilities()[:, 1],
+        hit=nearest_level(ratings, levels) > 0,
+    )
 
 
 def two_level_scores(p: Float64, hits: Mask, log_probability: float) -> dict[str, float | None]:
-    """Score probabilities `p` (n,) of the higher of two levels, given the ratings at that level,
-    `hits` (n,).
+    """Score probabilities `p` (n,) of the higher of two levels, given `hits` (n,), the ratings there.
 
     Returns ``auc``, the probability that a rating at the higher level has the larger p, where equal
     p count half (None if all ratings are at one level) [Hanley & McNeil 1982]; ``brier``, the mean
     of (p - hit)^2; and ``log_loss``, minus the mean `log_probability` of the ratings.
     """
-    _, place, counts = np.unique(p, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    _, position, counts = np.unique(p, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[position]
     high = int(hits.sum())
     pairs = high * (len(hits) - high)
-    auc = float((ranks[hits].sum() - high * (high + 1) / 2) / pairs) if pairs else None
+    auc = None
+    if pairs:
+        auc = float((ranks[hits].sum() - high * (high + 1) / 2) / pairs)
     return {"auc": auc, "brier": float(np.square(p - hits).mean()), "log_loss": -log_probability}
 
 
 def _groups(
     transforms: Pit, ratings: Float64, points: Float64, counts: Int64
 ) -> list[dict[str, Any]]:
-    """Divide test ratings, predicted as `points`, into groups of similar size, by the `counts` of
-    users or of items.
+    """Divide test ratings, predicted as `points`, into groups of similar size by `counts`.
+
+    The counts (n,) are the numbers of training ratings of the users, or of the items.
     """
     edges = np.unique(np.quantile(counts, np.linspace(0, 1, GROUPS + 1)).astype(np.int64))
-    group = np.clip(np.searchsorted(edges, counts, side="right") - 1, 0, max(len(edges) - 2, 0))
+    group_of = np.clip(np.searchsorted(edges, counts, side="right") - 1, 0, max(len(edges) - 2, 0))
     covered = inside(transforms, 0.05, 0.95)
-    return [
-        {
-            "from": int(counts[chosen].min()),
-            "to": int(counts[chosen].max()),
-            "ratings": int(chosen.sum()),
-            "rmse": rmse(ratings[chosen], points[chosen]),
-            "coverage_90": float(covered[chosen].mean()),
-        }
-        for chosen in (group == number for number in np.unique(group))
-    ]
+    groups = []
+    for number in np.unique(group_of):
+        chosen = group_of == number
+        groups.append(
+            {
+                "from": int(counts[chosen].min()),
+                "to": int(counts[chosen].max()),
+                "ratings": int(chosen.sum()),
+                "rmse": rmse(ratings[chosen], points[chosen]),
+                "coverage_90": float(covered[chosen].mean()),
+            }
+        )
+    return groups
 
 
 # ---------------------------------------------------------------------- paired differences
 
 
 class Difference(NamedTuple):
-    """An average and its standard error."""
+    """An average difference and its standard error."""
 
     mean: float
     error: float
 
 
 def difference(first: Float64, second: Float64, owners: Int32) -> Difference:
-    """Return the mean of `first` - `second`, (n,) scores, and its standard error, infinite for a
-    single user.
+    """Return the mean of `first` - `second`, (n,) scores, and its standard error.
 
-    `owners`, (n,), has the user of each score.
+    `owners`, (n,), has the user of each score. The error is infinite for a single user.
     """
-    return difference_of_sums(
-        np.asarray(np.bincount(owners, first - second), np.float64), np.bincount(owners)
-    )
+    sums = np.asarray(np.bincount(owners, first - second), np.float64)
+    return difference_of_sums(sums, np.bincount(owners))
 
 
 def difference_of_sums(sums: Float64, counts: Int64) -> Difference:
-    """Return the `difference` from the sums of differences by user, (U,), and their numbers, (U,),
-    which may be 0.
+    """Return the `difference` from sums of differences by user, (U,), and their numbers, (U,).
+
+    Numbers may be 0.
     """
-    n, users = int(counts.sum()), int(np.count_nonzero(counts))
+    n = int(counts.sum())
+    users = int(np.count_nonzero(counts))
     mean = float(sums.sum()) / n
     if users < 2:
         return Difference(mean, float("inf"))
-    return Difference(
-        mean, float(np.sqrt(users / (users - 1) * np.square(sums - mean * counts).sum())) / n
-    )
+    squares = np.square(sums - mean * counts).sum()
+    return Difference(mean, float(np.sqrt(users / (users - 1) * squares)) / n)
