@@ -1,5 +1,4 @@
-"""Diagnostics of a run: scores and calibration on held-out ratings, convergence of its chains, and
-the report.
+"""Diagnostics of a run: scores on held-out ratings, convergence of its chains, and the report.
 
 They read runs and change nothing.
 """

@@ -1,5 +1,6 @@
-"""The result of a comparison of models: a table, and the recommended model; stored in a file with a
-checksum.
+"""The result of a comparison of models: a table, and the recommended model.
+
+It is stored in a file with a checksum.
 """
 
 from __future__ import annotations
@@ -107,8 +108,9 @@ class Comparison(BaseModel):
         return self.model(self.recommended).settings
 
     def without_recommended(self) -> Self | None:
-        """Recommend the best other model after the recommended model diverged; None if no other
-        model has a score.
+        """Recommend the best other model after the recommended model diverged.
+
+        None if no other model has a score.
         """
         given_up = [*self.given_up, self.recommended]
         scores = {
@@ -117,8 +119,10 @@ class Comparison(BaseModel):
         others = [name for name in scores if name not in given_up]
         if not others:
             return None
-        sign = -1 if self.metric == "rmse" else 1
-        best = max(others, key=lambda name: sign * scores[name])
+        if self.metric == "rmse":
+            best = min(others, key=lambda name: scores[name])
+        else:
+            best = max(others, key=lambda name: scores[name])
         return self.model_copy(update={"recommended": best, "given_up": given_up})
 
     def sentence(self) -> str:
@@ -137,12 +141,10 @@ class Comparison(BaseModel):
             f" error {chosen.error:.4f})."
         )
 
-    def including(self, given: Mapping[str, Any]) -> Self:
-        """Return the comparison with the settings that were `given` for all models among the
-        settings of every one.
-        """
+    def including(self, common: Mapping[str, Any]) -> Self:
+        """Return the comparison with `common` settings added to the settings of every model."""
         models = [
-            model.model_copy(update={"settings": {**model.settings, **given}})
+            model.model_copy(update={"settings": {**model.settings, **common}})
             for model in self.models
         ]
         return self.model_copy(update={"models": models})

@@ -4,7 +4,7 @@ Every chain is split into two halves, so that a trend within a chain shows as a 
 halves. Let W be the mean variance within the M halves of n draws, and B / n the variance of their
 means. Then
 
-.. math:: \hat V = \tfrac{n - 1}{n} W + \tfrac{1}{n} B, \qquad \hat R = \sqrt{\hat V / W}       (eq. 3, 4)
+.. math:: \hat V = \tfrac{n - 1}{n} W + \tfrac{1}{n} B, \qquad \hat R = \sqrt{\hat V / W} (eq. 3, 4)
 
 where the values are normal scores: normal quantiles of the ranks among all draws. R-hat is also
 computed for the draws folded at their median, and the larger value counts. With :math:`\hat\rho_t`
@@ -34,7 +34,7 @@ TAILS = (0.05, 0.95)
 
 
 def equal_weights(weights: Float64) -> bool:
-    """Whether all weights (chains, draws) are equal, as R-hat and ESS require; False without draws."""
+    """Whether all weights (chains, draws) are equal; False without draws."""
     return weights.size > 0 and bool(np.allclose(weights, weights[0, 0], rtol=1e-9))
 
 
@@ -63,40 +63,37 @@ def ess_bulk(values: Float64) -> Float64:
 
 
 def ess_tail(values: Float64) -> Float64:
-    """Return the effective sample size of all chains for the quantiles `TAILS`, the smaller of the
-    two.
-    """
+    """Return the smaller effective sample size of all chains for the quantiles `TAILS`."""
     quantiles = np.quantile(values, TAILS, axis=(0, 1))
     below = [_ess(halves((values <= quantile).astype(np.float64))) for quantile in quantiles]
     return np.minimum(*below)
 
 
 def halves(values: Float64) -> Float64:
-    """Return both halves of every chain, (2 chains, n, m); the middle one of an odd number of draws
-    is left out.
+    """Return both halves of every chain, (2 chains, n, m).
+
+    The middle one of an odd number of draws is left out.
     """
     n = values.shape[1] // 2
     return np.concatenate([values[:, :n], values[:, -n:]])
 
 
 def _normal_scores(values: Float64) -> Float64:
-    """Return the normal quantiles of the ranks among all draws (eq.
+    """Return the normal quantiles of the ranks among all draws [eq. 14 of Vehtari 2021].
 
-    14); equal values share their mean rank.
+    Equal values share their mean rank.
     """
     ranks = _ranks(values.reshape(-1, values.shape[-1]))
-    n, quantile = (
-        len(ranks),
-        NormalDist().inv_cdf,
-    )  # that of SciPy is slow to import, and means of ranks are halves
+    n = len(ranks)
+    quantile = NormalDist().inv_cdf  # SciPy's is slow to import
+    # mean ranks are 1, 1.5, 2, ..., n
     scores = np.array([quantile((half / 2 - 0.375) / (n + 0.25)) for half in range(2, 2 * n + 1)])
     return scores[(2 * ranks - 2).astype(np.intp)].reshape(values.shape)
 
 
 def _ranks(values: Float64) -> Float64:
-    """Return ranks from 1 in every column, (n, m) float64, like `scipy.stats.rankdata`, which is
-    slow to import.
-    """
+    """Return ranks from 1 in every column, (n, m) float64; equal values share their mean rank."""
+    # scipy.stats.rankdata is slow to import
     ranks = np.empty(values.shape)
     for rank, column in zip(ranks.T, values.T, strict=True):
         ordered = np.sort(column)
@@ -109,9 +106,8 @@ def _plain_rhat(values: Float64) -> Float64:
     n = values.shape[1]
     within = values.var(axis=1, ddof=1).mean(axis=0)
     between = values.mean(axis=1).var(axis=0, ddof=1)
-    with np.errstate(
-        invalid="ignore", divide="ignore"
-    ):  # quantities that are constant within chains
+    # a quantity that is constant within chains has variance 0
+    with np.errstate(invalid="ignore", divide="ignore"):
         return np.sqrt((n - 1) / n + between / within)  # type: ignore[no-any-return]
 
 
@@ -130,24 +126,18 @@ def _ess(values: Float64) -> Float64:
     last = np.minimum(positive.sum(axis=0), len(pairs) - 1)
     counted = np.arange(len(pairs))[:, None] < last
     monotone = np.where(counted, np.minimum.accumulate(pairs, axis=0), 0.0)
-    even = np.take_along_axis(rho, 2 * last[None], axis=0)[
-        0
-    ]  # first term of the pair at which the sum stops
+    even = np.take_along_axis(rho, 2 * last[None], axis=0)[0]  # of the pair at which the sum stops
     tau = -1 + 2 * monotone.sum(axis=0) + np.maximum(even, 0.0)
     draws = n_halves * n
-    return np.asarray(
-        np.where(total > 0, draws / np.maximum(tau, 1 / np.log10(draws)), draws), np.float64
-    )
+    ess = np.where(total > 0, draws / np.maximum(tau, 1 / np.log10(draws)), draws)
+    return np.asarray(ess, np.float64)
 
 
 def _autocovariance(values: Float64) -> Float64:
-    """Return the mean, over the chains, of the autocovariance at every lag, with divisor n, (n, m)
-    float64.
-    """
+    """Return the mean autocovariance of the chains at every lag, with divisor n, (n, m) float64."""
     n = values.shape[1]
-    power = (
-        1 << (2 * n - 1).bit_length()
-    )  # padded with zeros, so that the end does not meet the beginning
+    # values are padded with zeros, so that the end does not meet the beginning
+    power = 1 << (2 * n - 1).bit_length()
     size = next(size for size in (5 * power // 8, 3 * power // 4, power) if size >= 2 * n - 1)
     spectrum = np.fft.rfft(values - values.mean(axis=1, keepdims=True), n=size, axis=1)
     squares = (spectrum.real**2 + spectrum.imag**2).mean(axis=0)

@@ -1,4 +1,4 @@
-r"""Scores of predictions of held-out ratings, their calibration, and differences with standard errors.
+r"""Scores of predictions of held-out ratings, their calibration, and differences of scores.
 
 A score is a function of ratings and their predictions. Predictions are expected ratings, or
 predictive distributions (`dsgmcmc.model.predictive.base`), which include the noise and are averaged
@@ -291,7 +291,9 @@ def _two_levels(
 
 
 def two_level_scores(p: Float64, hits: Mask, log_probability: float) -> dict[str, float | None]:
-    """Score probabilities `p` (n,) of the higher of two levels, given `hits` (n,), the ratings there.
+    """Score probabilities `p` (n,) of the higher of two levels.
+
+    `hits` (n,) says which ratings are at that level.
 
     Returns ``auc``, the probability that a rating at the higher level has the larger p, where equal
     p count half (None if all ratings are at one level) [Hanley & McNeil 1982]; ``brier``, the mean

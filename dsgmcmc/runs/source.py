@@ -296,7 +296,11 @@ class RatingsSource:
         over_biases = None  # without factors
         if config.rank:
             over_biases = advantage(
-                test_parts(run), config.law, levels, self.ratings, self.biases_only(config)
+                test_parts(run),
+                law=config.law,
+                levels=levels,
+                ratings=self.ratings,
+                biases=self.biases_only(config),
             )
         return {
             "rmse_mean": scores.pop("rmse"),

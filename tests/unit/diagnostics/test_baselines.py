@@ -96,7 +96,7 @@ def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, kind: 
             )
             for a, b in pairwise([0, 1, 8, 9, len(x)])
         ]
-        result = advantage(parts, law, levels, ratings, biases)
+        result = advantage(parts, law=law, levels=levels, ratings=ratings, biases=biases)
     centre = biases.predict(rows, columns)
     sd = np.sqrt(biases.noise + biases.variances[0][rows] + biases.variances[1][columns])
     ends = (
