@@ -94,6 +94,22 @@ class CellRatings:
         return CellRatings(*by_column, self.table, len(self.indptr) - 1)
 
 
+class TestCell(NamedTuple):
+    """The test ratings of a row block in one column block, int32 each.
+
+    Attributes
+    ----------
+    selection : (m,) int32
+        Positions of the ratings in `TestRows.values`.
+    rows, columns : (m,) int32
+        Local rows and local columns.
+    """
+
+    selection: Int32
+    rows: Int32
+    columns: Int32
+
+
 class TestRows(NamedTuple):
     """Test ratings of one row block, in the order of the file.
 
@@ -101,14 +117,14 @@ class TestRows(NamedTuple):
     ----------
     values : (q,) float32
         (rating - centre) / scale.
-    by_column : list of (selection, rows, columns)
-        For every column block: positions in `values`, local rows and local columns, all int32.
+    by_column : list of TestCell
+        For every column block.
     recorded : (q,) float32 or None
         The ratings as they were recorded; None if they are `centre` + `scale` times `values`.
     """
 
     values: Float32
-    by_column: list[tuple[Int32, Int32, Int32]]
+    by_column: list[TestCell]
     recorded: Float32 | None = None
 
 
@@ -281,7 +297,7 @@ class RatingBlocks:
         for c in range(len(self.column_bounds) - 1):
             chosen = np.flatnonzero(block == c).astype(np.int32)
             columns = (indices[chosen] - self.column_bounds[c]).astype(np.int32)
-            by_column.append((chosen, rows[chosen], columns))
+            by_column.append(TestCell(chosen, rows[chosen], columns))
         return TestRows((values - np.float32(self.centre)).astype(np.float32), by_column)
 
     def _standardise(self, ring: Ring) -> float:

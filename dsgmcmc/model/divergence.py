@@ -1,4 +1,4 @@
-"""Signs that a chain has diverged: rows and shared parameters that are not finite or far too large."""
+"""Signs that a chain has diverged: parameters that are not finite or far too large."""
 
 from __future__ import annotations
 

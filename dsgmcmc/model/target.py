@@ -323,7 +323,7 @@ class FactorTarget(Target):
     def conditionals(
         self, factor: Factor, position: str
     ) -> Iterator[tuple[ParameterBlock, Conditional]]:
-        """Blocks of a factor, with the conditionals of their rows given everything else. Collective.
+        """Yield blocks of a factor, with the conditionals of their rows. Collective.
 
         Effects on ratings, and parts, that are due are drawn first. The column blocks must be at
         home.
@@ -408,7 +408,7 @@ class FactorTarget(Target):
             self.effects.draw(context)
 
     def draw_shared(self, context: DrawContext) -> None:
-        """Draw the shared parameters from sums over all blocks, added in one message. Collective."""
+        """Draw the shared parameters, from sums that are added in one message. Collective."""
         partials: dict[str, Float64] = {}
         drawn_parts = []
         for part in self.parts:

@@ -14,7 +14,7 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.normal_rows import statistics_width
 from dsgmcmc.kernels.stored import index_type
-from dsgmcmc.model.parts.time import costs_of, time_levels_of
+from dsgmcmc.model.parts.time_groups import costs_of, time_levels_of
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.parallel.partition import owner
 from dsgmcmc.runs.checkpoint import MIN_DRAW_BYTES

@@ -1,23 +1,18 @@
 """The interface of a part of the model: its settings, its checks, its quantities, its draws.
 
-A part is a class, named in `PARTS` (`dsgmcmc.model.parts`); the likelihood is a part, too. Its
-settings become fields of the run's configuration, and its quantities are saved and shown like other
-parts' quantities. Class methods are called once for a run, before or after sampling. Every chain
-has an instance, which draws the part's parameters from their conditional distribution given
-everything else:
+A part is a class, named in `PARTS`; the likelihood is a part, too. Class methods are called once
+for a run. Every chain has an instance, which draws the part's parameters from their conditional
+distribution given everything else:
 
 1. `Part.sums` returns partial sums for each row block and the column block paired with it. The sums
    of all parts are added in one message.
-2. `Part.draw_shared` draws the parameters that all rows share, given the totals. It runs on one
-   process, the root, which sends the result to all processes.
+2. `Part.draw_shared` draws the parameters that all rows share, given the totals, on one process,
+   the root, which sends them to all processes.
 3. `Part.draw` draws the other parameters, one part after another in the order of `PARTS`, the
    likelihood first. Effects on ratings are drawn last, but first in Gibbs sampling.
 
-All processes of the chain must call *collective* methods, in the same order.
-
-The rows' prior is theta_i ~ N(m + shift_i, Lambda^-1). Several parts may contribute to shift_i, the
-field ``shift`` of a block. A part that changes its contribution adds the difference to this field.
-The gradient of the prior and the draws of (m, Lambda) use the field.
+All processes of the chain must call *collective* methods, in the same order. The rows' prior is
+theta_i ~ N(m + shift_i, Lambda^-1); several parts may contribute to shift_i.
 """
 
 from __future__ import annotations
@@ -164,7 +159,7 @@ class DrawContext(NamedTuple):
 
     @property
     def position(self) -> str:
-        """Field that holds the state of the factors, of the first sub-chain if there are several."""
+        """Field that holds the state of the factors of the only, or the first, sub-chain."""
         return self.positions[0]
 
     def is_turn(self, every: int = 1, first: int = 1) -> bool:
@@ -217,6 +212,9 @@ Place = ModelFacts
 
 class Part(ABC):
     """A part of the model that a run may have.
+
+    A part that changes its contribution to the rows' prior means adds the difference to the field
+    ``shift`` of blocks, which the gradient of the prior and the draws of (m, Lambda) use.
 
     Attributes
     ----------
@@ -395,7 +393,7 @@ class Part(ABC):
         """
 
     def moving(self, context: DrawContext, step: RowStep) -> AbstractContextManager[None]:
-        """Move the part's parameters with the rows, which move in the ``with`` block. Collective."""
+        """Move the part's parameters; the rows move in the ``with`` block. Collective."""
         return nullcontext()
 
     def momenta_of(self, factor: Factor) -> Mapping[str, str]:

@@ -16,7 +16,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.parts.time import read_groups, time_levels_of
+from dsgmcmc.model.parts.time_groups import read_groups, time_levels_of
 from dsgmcmc.parallel.ring import Ring
 
 #: User, item, rating, time: user a rates in three seconds, five ratings in all; b in one.
