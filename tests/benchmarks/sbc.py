@@ -27,7 +27,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts import RowPriors
 from dsgmcmc.model.parts.base import ModelFacts
-from dsgmcmc.model.parts.implicit import PRIOR
+from dsgmcmc.model.parts.implicit_systems import PRIOR
 from dsgmcmc.model.target import FactorTarget, SamplerFields, make_parts, read_parts
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.samplers.base import Sampler

@@ -8,7 +8,8 @@ import numpy as np
 from mpi4py import MPI
 from support import Model, cells_of, factor_target, rows_of
 
-from dsgmcmc.model.parts.implicit import DIRECTIONS, ImplicitFeatures
+from dsgmcmc.model.parts.implicit import ImplicitFeatures
+from dsgmcmc.model.parts.implicit_systems import DIRECTIONS
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.baoab import BAOAB, BAOABConfig
 from dsgmcmc.types import Factor
