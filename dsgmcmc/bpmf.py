@@ -339,7 +339,15 @@ class BPMF(Estimator, FittedModel):
                 options = ["--resume"] if self.warm_start else []
                 for name, value in (("--from", earlier_run), ("--model", self.model)):
                     options += [] if value is None else [name, str(value)]
-                run_sample(data, out, settings, options, processes, show_progress, command)
+                run_sample(
+                    data,
+                    out,
+                    settings,
+                    options=options,
+                    processes=processes,
+                    verbose=show_progress,
+                    command=command,
+                )
             else:
                 from dsgmcmc.runs.job import (
                     Job,

@@ -21,13 +21,8 @@ import numpy as np
 
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.comm import (
-    memory_limit,
-    mpi_library,
-    usable_cores,
-    without_launcher,
-    world_comm,
-)
+from dsgmcmc.parallel.comm import mpi_library, without_launcher, world_comm
+from dsgmcmc.parallel.machine import memory_limit, usable_cores
 from dsgmcmc.parallel.mpirun import find_mpirun, openmpi_environment
 
 TIMEOUT = 60.0  # seconds for a probe; Python may start slowly from a busy shared file system

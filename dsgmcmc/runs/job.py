@@ -24,7 +24,8 @@ from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.errors import Exit, WriteError, failed_file
 from dsgmcmc.parallel.alone import Comm
-from dsgmcmc.parallel.comm import agree, on_root, oversubscription, seconds_since_start
+from dsgmcmc.parallel.comm import agree, on_root, oversubscription
+from dsgmcmc.parallel.machine import seconds_since_start
 from dsgmcmc.parallel.partition import chain_group
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Request, Signals

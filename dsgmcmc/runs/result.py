@@ -17,7 +17,8 @@ from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import as_written, describe_run, read_summary, save_summary
 from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.parallel.alone import Comm
-from dsgmcmc.parallel.comm import mpi_library, on_root, peak_memory
+from dsgmcmc.parallel.comm import mpi_library, on_root
+from dsgmcmc.parallel.machine import peak_memory
 from dsgmcmc.parallel.ring import PHASES
 from dsgmcmc.runs.chain import fallbacks
 from dsgmcmc.runs.group import ChainGroup

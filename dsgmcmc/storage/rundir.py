@@ -52,7 +52,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import GoneError, InputError, naming, refusing
-from dsgmcmc.parallel.comm import cpu_name
+from dsgmcmc.parallel.machine import cpu_name
 from dsgmcmc.storage import store
 from dsgmcmc.storage.files import read_plain, read_toml, remove_folder, sync, write_whole
 

@@ -42,7 +42,7 @@ from typing import Any
 from bench import arguments, markdown
 
 import dsgmcmc
-from dsgmcmc.parallel.comm import cpu_name, usable_cores
+from dsgmcmc.parallel.machine import cpu_name, usable_cores
 
 ROOT = Path(__file__).resolve().parents[2]
 EVIDENCE, FIGURES = ROOT / "docs" / "evidence", ROOT / "docs" / "figures"

@@ -39,7 +39,7 @@ from shapes import SHAPES
 from dsgmcmc import open_run
 from dsgmcmc.errors import Exit
 from dsgmcmc.model.likelihoods import LIKELIHOODS
-from dsgmcmc.parallel.comm import usable_cores
+from dsgmcmc.parallel.machine import usable_cores
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.heldout import predict_test

@@ -32,7 +32,9 @@ def test_lines_come_without_control_characters(tmp_path: Path, capsys, monkeypat
     """
     monkeypatch.setenv("FORCE_COLOR", "1")
     settings = {"rank": 2, "iterations": 600, "burn_in": 20, "grid": 3}
-    run_sample(write_planted(tmp_path / "r.h5"), tmp_path / "run", settings, [], 2, True)
+    run_sample(
+        write_planted(tmp_path / "r.h5"), tmp_path / "run", settings, processes=2, verbose=True
+    )
     shown = capsys.readouterr().err.splitlines()
     assert all(line.isprintable() for line in shown)
     assert any("iteration 600/600" in line for line in shown)
@@ -41,12 +43,12 @@ def test_lines_come_without_control_characters(tmp_path: Path, capsys, monkeypat
 def test_an_error_is_said_once_and_whole(tmp_path: Path, capsys) -> None:
     """The exception has all its lines, and nothing else prints them."""
     data = write_planted(tmp_path / "r.h5")
-    run_sample(data, tmp_path / "run", {"rank": 2, "iterations": 30, "burn_in": 5}, [], 1, False)
+    run_sample(data, tmp_path / "run", {"rank": 2, "iterations": 30, "burn_in": 5})
     changed = {"rank": 3, "iterations": 60}
     with pytest.raises(
         InputError, match=r"other settings.*\n  rank: 2 in the run, 3 requested\n  Leave"
     ):
-        run_sample(data, tmp_path / "run", changed, ["--resume"], 1, True)
+        run_sample(data, tmp_path / "run", changed, options=["--resume"], verbose=True)
     assert "rank: 2" not in capsys.readouterr().err
 
 
