@@ -273,7 +273,7 @@ class HeldOutRows:
         )
 
     def count(self, draw: DrawInfo) -> None:
-        """Include the last recorded state, as a draw, in the averages of what is not in `moments`."""
+        """Include the last recorded state, a draw, in the averages of what is not in `moments`."""
         shape = np.array(self.likelihood.shape, np.float32)
         self.mean_noise += draw.share * (self.noise - self.mean_noise)
         self.mean_probability += draw.share * (self.probability - self.mean_probability)

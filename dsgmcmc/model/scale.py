@@ -6,17 +6,15 @@ F and f the distribution function and the density of y,
 
     P(X <= x) = F(log x),    quantile_p(X) = exp(quantile_p(Y)),    density(x) = f(log x) / x
 
-so that all numbers are those of the recorded ratings. With ``scale=log1p``, y = log(x + 1) of
-counts. A count k is an x that was rounded, and all x below 1/2 count as 0:
+With ``scale=log1p``, y = log(x + 1). A count k is an x that was rounded; x below 1/2 count as 0:
 
     P(X <= k) = F(log(k + 3/2)),    quantile_p(X) = max(0, ceil(exp(quantile_p(Y)) - 3/2))
 
-Predictions are 0 or more; they are not rounded. With the mean m and the variance s^2 of y,
+With the mean m and the variance s^2 of y (`docs/model.md#means-of-amounts` says why),
 
     mean = exp(m + s^2 / 2),    sd = mean sqrt(exp(s^2) - 1)
 
-`docs/model.md#means-of-amounts` says why. Numbers above exp(88), near the largest of float32, are
-reduced to it.
+less 1 for counts, but at least 0. Numbers above exp(88), near the largest of float32, become it.
 """
 
 from __future__ import annotations

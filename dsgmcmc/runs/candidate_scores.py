@@ -17,7 +17,7 @@ from dsgmcmc.diagnostics import ranking
 from dsgmcmc.diagnostics.scores import Difference, difference
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Levels
-from dsgmcmc.model.likelihoods.ordinal import scale_of
+from dsgmcmc.model.likelihoods.ordinal import recognised_levels
 from dsgmcmc.model.predictive.base import SMALLEST
 from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.heldout import predict_test
@@ -119,9 +119,9 @@ def recorded_values(ratings: Ratings) -> Float64 | None:
     (n,) float64 or None
         Ascending.
     """
-    scale = scale_of(ratings)
-    if scale is not None:
-        return scale
+    levels = recognised_levels(ratings)
+    if levels is not None:
+        return levels
     values = Levels.from_ratings(ratings).values
     return None if np.any(values % 1) else values
 

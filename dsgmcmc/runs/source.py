@@ -21,7 +21,7 @@ from dsgmcmc.diagnostics.scores import held_out_scores
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.likelihoods.ordinal import scale_of
+from dsgmcmc.model.likelihoods.ordinal import recognised_levels
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.parts.base import ModelFacts
 from dsgmcmc.model.parts.rows import start_precision
@@ -212,7 +212,8 @@ class RatingsSource:
             )
         ratings = self.ratings
         levels = config.law.levels_of(ratings)
-        levels = scale_of(ratings) if levels is None else levels
+        if levels is None:
+            levels = recognised_levels(ratings)
         scored = ratings.nnz_test and config.law.can_be_evaluated
         facts = {
             "data": str(self.path.absolute()),

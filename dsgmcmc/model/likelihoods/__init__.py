@@ -1,6 +1,4 @@
-"""Distributions of a rating given its predictor, one likelihood per file; a new likelihood must be
-listed here.
-"""
+"""Distributions of a rating given its predictor; a new likelihood must be listed here."""
 
 from dsgmcmc.model.likelihoods.all_cells import AllCells, ClickSettings
 from dsgmcmc.model.likelihoods.base import Law, Levels, Likelihood

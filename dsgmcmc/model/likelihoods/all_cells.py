@@ -8,10 +8,8 @@ energy is
 This is a pseudo-likelihood: no distribution of clicks has this energy. So tau and a0 are settings,
 and predictions are scores s_ij. There are neither biases nor a centre: the sum over all pairs is
 tr(W^T W H^T H). Its gradient for W_i is tau a0 (H^T H) W_i, and every row of W gets the precision
-tau a0 H^T H, which a metric adds to the prior's.
-
-As (x + y)^2 <= 2 (x^2 + y^2), the curvature in both factors together is at most twice that in each
-alone, as it is for a sum over ratings; step sizes allow for it.
+tau a0 H^T H. As (x + y)^2 <= 2 (x^2 + y^2), the curvature in both factors together is at most twice
+that in each alone, as for a sum over ratings.
 
 [Hu 2008] Hu, Koren & Volinsky, Collaborative filtering for implicit feedback datasets, ICDM.
 """

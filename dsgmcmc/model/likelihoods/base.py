@@ -10,8 +10,8 @@ predictions. A `Likelihood` is a distribution that its mean, its variance, and a
 common to all ratings (`shape`) determine; derive a new class from it if possible. Ordered levels
 have a probability for each level instead (`dsgmcmc.model.likelihoods.ordinal`).
 
-A *link* is the transformation between eta and the expected rating or the levels' probabilities
-(log, logit). *Rows* are the rows of W and H: users and items.
+A *link* is the transformation between eta and the expected rating or the levels' probabilities.
+*Rows* are the rows of W and H: users and items.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def with_weight(counts: tuple[Counts, Counts], weight: np.float32) -> tuple[Coun
 
 
 def score_terms(*terms: Array | float) -> Float32:
-    """Stack the arguments of a score, each of every rating or of all ratings, (terms, nnz) float32."""
+    """Stack the arguments of a score, (terms, nnz) float32; each is (nnz,), or a number for all."""
     return np.stack(np.broadcast_arrays(*(np.asarray(term, np.float32) for term in terms)))
 
 
@@ -322,7 +322,7 @@ class Law(Part):
 
     @classmethod
     def check_new(cls, values: Array, minimum: float) -> None:
-        """Raise `InputError` for new ratings that are impossible, given the lowest training rating."""
+        """Raise `InputError` for impossible ratings; `minimum` is the lowest training rating."""
 
     @classmethod
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
@@ -614,7 +614,8 @@ class Law(Part):
     def curvature_of_all(self, shape: tuple[int, int]) -> float:
         """Bound on a row's curvature from the sum over all pairs.
 
-        It is in units of the mean square of the covariates. `shape` is the number of rows and of columns of the rating matrix.
+        It is in units of the mean square of the covariates. `shape` is the number of rows and of
+        columns of the rating matrix.
         """
         return 0.0
 
@@ -742,7 +743,7 @@ class Likelihood(Law):
 
     @override
     def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
-        """Score at noise precision 1, and its arguments; here: the formula `score`, and the rating."""
+        """Score at noise precision 1, and its argument: the formula `score`, and the rating."""
         return formula_score(self.score), cell.ratings.values[None]
 
     # ------------------------------------------------------------------ new ratings
@@ -797,7 +798,6 @@ class Likelihood(Law):
     def predictive(
         cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
     ) -> Predictive:
-        """Posterior predictive distributions of ratings: mixtures over draws of their predictors."""
         nodes = draws.over_effects()
         eta = np.concatenate([node.eta for _, node in nodes], axis=1)
         noise = np.concatenate([node.noise for _, node in nodes], axis=1)

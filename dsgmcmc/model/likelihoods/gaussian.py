@@ -31,7 +31,7 @@ ROW_ERROR = Quantity("row_error", of_rows=True, drawn=False)
 
 
 class Gaussian(Normal, Likelihood):
-    """Gaussian ratings, with one noise level for all ratings, or one per user, per item, or both."""
+    """Gaussian ratings, with one noise level for all, or noise scales of users, items, or both."""
 
     score = "x - eta"
     is_linear = True

@@ -11,12 +11,9 @@ a smooth ceiling M, 10 times the largest training count:
 
     m = 1 / (exp(-eta) + 1 / M)      d log m / d eta = 1 - m / M
 
-Each of the two biases has half the logarithm of the mean training count as prior mean and initial
-value. `docs/model.md#counts` explains the ceiling and the metric,
-`dsgmcmc.model.likelihoods.dispersion` the draws of r.
-
-If only moments are stored, as for test ratings, the predictive distribution is the negative
-binomial distribution with the stored mean and variance.
+`docs/model.md#counts` explains the ceiling and the metric, `dsgmcmc.model.likelihoods.dispersion`
+the draws of r. If only moments are stored, as for test ratings, the predictive distribution is the
+negative binomial distribution with the stored mean and variance.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class ThresholdSettings(BaseModel):
     )
 
 
-def scale_of(ratings: Ratings) -> Float64 | None:
+def recognised_levels(ratings: Ratings) -> Float64 | None:
     """Distinct training ratings, ascending, if they look like levels, not like measurements.
 
     Ratings count as measurements if they have more than `MAX_LEVELS` distinct values, or if a value

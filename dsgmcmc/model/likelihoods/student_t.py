@@ -1,15 +1,16 @@
 r"""Heavy tails: Student-t noise about eta, of nu degrees of freedom and scale (tau g_i g'_j)^-1/2.
 
-With e = x - eta, a = tau / nu and p = a g g' e^2 / (1 + a g g' e^2), a rating's log density and its
+With e = x - eta, a = tau / nu, q = a g g' e^2 and p = q / (1 + q), a rating's log density and its
 derivatives are
 
-    log p = lgamma((nu + 1) / 2) - lgamma(nu / 2) + log(a g g' / pi) / 2 - ((nu + 1) / 2) log(1 + a g g' e^2)
-    d log p / d eta = tau g g' ((nu + 1) / nu) e / (1 + a g g' e^2)        d log p / d log g = 1 / 2 - ((nu + 1) / 2) p
+    log p(x) = lgamma((nu + 1) / 2) - lgamma(nu / 2)
+               + log(a g g' / pi) / 2 - ((nu + 1) / 2) log(1 + q)
+    d log p(x) / d eta = tau g g' ((nu + 1) / nu) e / (1 + q)
+    d log p(x) / d log g = 1 / 2 - ((nu + 1) / 2) p
 
 The metric uses the Fisher information on eta, tau g g' (nu + 1) / (nu + 3) [Lange, Little & Taylor
-1989], and on log g, nu / (2 (nu + 3)). The scales g are those of `dsgmcmc.model.likelihoods.scales`.
-
-`docs/model.md#degrees-of-freedom-and-dispersion` explains the draws of nu and tau.
+1989], and on log g, nu / (2 (nu + 3)). Scales g: `dsgmcmc.model.likelihoods.scales`. Draws of nu
+and tau: `docs/model.md#degrees-of-freedom-and-dispersion`.
 
 [Lange, Little & Taylor 1989] Robust statistical modeling using the t distribution, JASA 84.
 """
@@ -102,7 +103,7 @@ class Tails(Sampled):
 
 
 class StudentT(ScaledRows, Likelihood):
-    """Student-t ratings; `shape` is the ratio of the variance to the squared scale, nu / (nu - 2)."""
+    """Student-t ratings; `shape` is the variance over the squared scale, nu / (nu - 2)."""
 
     starts: ClassVar[Mapping[str, float]] = {"inflation": START_NU / (START_NU - 2)}
     is_linear = True

@@ -1,25 +1,21 @@
 r"""The thresholds between ordered levels: coordinates, prior, initial values and moves.
 
 R levels have R - 1 thresholds C_0 < C_1 < ... Their coordinates phi are the middle threshold, of
-index m = (R - 1) // 2, and the logarithms of the gaps between neighbours, which keeps them in
-order:
+index m = (R - 1) // 2, and the logarithms of the gaps between neighbours:
 
     C_m = phi_m
     C_{k+1} = C_k + exp(phi_{k+1}) (k >= m)
     C_{k-1} = C_k - exp(phi_{k-1}) (k <= m)
 
-Priors: phi_m ~ N(0, 5^2), the log gaps ~ N(0, 3^2).
-
-Thresholds move once a sweep by BAOAB [Leimkuhler & Matthews 2013], as factors do
-(`dsgmcmc.samplers.baoab`), in the metric P: with L L^T = P and the momentum r,
+Priors: phi_m ~ N(0, 5^2), the log gaps ~ N(0, 3^2). Once a sweep, thresholds move by BAOAB
+[Leimkuhler & Matthews 2013] in the metric P = L L^T, with the momentum r:
 
     r     <- r - h L^-1 grad U
     r'     = c r + sqrt(1 - c^2) z
     phi   <- phi + (h / 2) L^-T (r + r'),      r <- r'
 
-P is the dense Fisher information on phi at eta = 0 and at the initial thresholds, plus the prior's
-precision. Moves use other coordinates, with an *anchor* and *bent* gaps; `docs/model.md#thresholds`
-says why.
+P is the dense Fisher information at eta = 0 and the initial thresholds, plus the prior's precision.
+Moves use other coordinates, with an *anchor* and *bent* gaps: `docs/model.md#thresholds`.
 """
 
 from __future__ import annotations

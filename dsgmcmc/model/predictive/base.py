@@ -93,7 +93,7 @@ class PredictorDraws(NamedTuple):
         )
 
     def by_certainty(self) -> Iterator[tuple[Array, PredictorDraws]]:
-        """Yield indices and draws of ratings with zero `spread`, then of others in small batches."""
+        """Yield indices and draws of ratings with zero `spread`, then of others in batches."""
         uncertain = np.any(self.spread > 0, axis=1)
         if not uncertain.any():
             yield np.arange(len(uncertain)), self
@@ -123,7 +123,7 @@ class PredictorDraws(NamedTuple):
         )
 
     def over_effects(self) -> list[tuple[float, PredictorDraws]]:
-        """Quadrature nodes of the `effects`: each node's weight, and draws with known predictors."""
+        """Quadrature nodes of the `effects`: their weights, and draws with known predictors."""
         draws = self.known()
         if draws.effects is None:
             return [(1.0, draws)]
@@ -297,7 +297,7 @@ class Predictive(ABC):
 
 
 def nearest_level(x: Array, levels: Float64) -> Int64:
-    """Index of the level nearest to each rating, (q,) int64; the upper one if two are equally near."""
+    """Index of the level nearest to each rating, (q,) int64; the upper one of two equally near."""
     return np.asarray(
         np.searchsorted((levels[1:] + levels[:-1]) / 2, np.asarray(x, np.float64), side="right")
     )
