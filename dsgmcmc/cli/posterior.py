@@ -222,10 +222,7 @@ def recommend(
     if out is None and everyone and not as_json:
         raise InputError("--all needs --out FILE.csv or FILE.parquet (or --json)")
     if out is not None:
-        from dsgmcmc.data.tables import (
-            output_format,
-            write_blocks,
-        )  # loads DuckDB, which printing does not need
+        from dsgmcmc.data.results import output_format, write_blocks  # loads DuckDB
 
         output_format(out)
     opened = Run(run)

@@ -19,15 +19,8 @@ from dsgmcmc.data.encoding import KINDS, Kind
 from dsgmcmc.data.precision import find_coarseness
 from dsgmcmc.data.ratings_format import MAX_FEATURES
 from dsgmcmc.data.session import Session, is_integer, is_rounded, literal
-from dsgmcmc.data.tables import (
-    SHOWN,
-    TableFile,
-    first_column,
-    open_table,
-    read_matrix,
-    scalar,
-    trim_names,
-)
+from dsgmcmc.data.table_format import open_table
+from dsgmcmc.data.tables import SHOWN, TableFile, first_column, read_matrix, scalar, trim_names
 from dsgmcmc.errors import InputError
 
 #: Texts that stand for a missing value, in lower case.
@@ -303,7 +296,7 @@ def _read_table(
     if isinstance(source, Path):
         known = _MOVIELENS.get(source.name.removesuffix(".gz"), {})
         source = _open_description(db, source, entity, n_known=len(known))
-    if source.kind == "matrix":
+    if source.format == "matrix":
         entries, first = read_matrix(db, source)
         return _read_matrix(db, source.path, entries, entity=entity, first=first)
     names = source.names
@@ -370,7 +363,7 @@ def _position_of_names(names: list[str], entity: str, label: str) -> int:
 
 def _text(table: TableFile, k: int, separator: str) -> str:
     """Return SQL for a column as text; lists in Parquet are joined by the separator."""
-    if table.kind == "parquet" and table.types[k].endswith("[]"):
+    if table.format == "parquet" and table.types[k].endswith("[]"):
         return f"array_to_string(c{k}, {literal(separator)})"
     return f"c{k}::VARCHAR"
 

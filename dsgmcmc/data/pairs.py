@@ -1,4 +1,4 @@
-"""Reads files of pairs of users and items, whose ratings are to be predicted, into a DuckDB table."""
+"""Reads files of pairs of users and items, whose ratings are to be predicted, into a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from dsgmcmc.data.columns import Heading, find_column, locate, refuse_unnamed
 from dsgmcmc.data.session import Session, is_integer, is_rounded
-from dsgmcmc.data.tables import SHOWN, TableFile, holds, open_table, scalar
+from dsgmcmc.data.table_format import open_table
+from dsgmcmc.data.tables import SHOWN, TableFile, holds, scalar
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array
 
@@ -38,54 +39,43 @@ class PairsTable(NamedTuple):
 
     @property
     def hint(self) -> str:
-        """Advice after unknown names: a header with unknown column names may have been read as a
-        pair.
-        """
-        return (
-            ""
-            if self.file.header
-            else "\n  If line 1 is a header, name its columns: --columns user=NAME,item=NAME"
-        )
+        """Advice after unknown names: the first line may be a header with unknown names."""
+        if self.file.header:
+            return ""
+        return "\n  If line 1 is a header, name its columns: --columns user=NAME,item=NAME"
 
 
-def load_pairs(db: Session, path: Path, given: Mapping[str, str]) -> PairsTable:
+def load_pairs(db: Session, path: Path, chosen: Mapping[str, str]) -> PairsTable:
     """Read a file of pairs, in any format that `open_table` detects, into the table ``pairs``.
 
-    `given` maps roles to columns, as `parse_columns` returns them. By default, the columns of users
-    and items are found by their usual names in the header; without a header they are the first two
-    columns. Raises InputError if the file is missing, empty or not a table, or has lines with a
-    wrong number of columns.
+    `chosen` maps roles to columns, as `parse_columns` returns them. By default, the columns of
+    users and items are found by their usual names in the header; without a header they are the
+    first two columns. Raises InputError if the file is missing, empty or not a table, or has lines
+    with a wrong number of columns.
     """
-    named = bool(given) and not all(
-        name.isdecimal() for name in given.values()
-    )  # else the columns' positions
+    has_names = any(not name.isdecimal() for name in chosen.values())  # else positions of columns
 
     def is_header(fields: list[str]) -> bool:
-        usual = [find_column(fields, role) is not None for role in ROLES]
-        return (
-            all(usual)
-            or (named and set(given.values()) <= set(fields))
-            or (not given and any(usual))
-        )
+        has_usual_name = [find_column(fields, role) is not None for role in ROLES]
+        if all(has_usual_name):
+            return True
+        if has_names:
+            return set(chosen.values()) <= set(fields)
+        return not chosen and any(has_usual_name)
 
     file = open_table(db, path, is_header)
-    if not file.header and not given and file.sample:
+    if not file.header and not chosen and file.sample:
         refuse_unnamed(path, file.sample, rated=False)
-    names = file.names if file.header else [*ROLES, *[""] * (file.width - 2)]
-    positions = locate(
-        Heading(path, names, len(names)),
-        given,
-        ROLES,
-        advice="name them with --columns user=NAME,item=NAME",
-    )
+    names = file.names
+    if not file.header:
+        names = [*ROLES, *[""] * (file.width - 2)]
+    advice = "name them with --columns user=NAME,item=NAME"
+    positions = locate(Heading(path, names, len(names)), chosen, ROLES, advice=advice)
     names = [name or f"column{k}" for k, name in enumerate(names, 1)]
     if len({name.lower() for name in names}) < len(names):
         raise InputError(f"{path}: two columns have the same name ({', '.join(names)})")
-    file.create(
-        db,
-        f"CREATE TABLE pairs AS SELECT {', '.join(f'c{k}' for k in range(file.width))} FROM"
-        " {table}",
-    )
+    columns = ", ".join(f"c{k}" for k in range(file.width))
+    file.create(db, f"CREATE TABLE pairs AS SELECT {columns} FROM {{table}}")
     if scalar(db, "SELECT count(*) FROM pairs") == 0:
         raise InputError(f"{path} has no pairs")
     return PairsTable(file, positions["user"], positions["item"], names)
@@ -99,37 +89,44 @@ def chunks(db: Session, table: PairsTable, integers: tuple[bool, bool]) -> Itera
     if all names have them. Raises InputError before the first chunk if a name is missing, or is not
     an integer although the run's names are integers. The error lists the first five bad pairs.
     """
-    given = [table.file.name(table.users), table.file.name(table.items)]
-    columns = given.copy()
-    faults = [
-        f"coalesce(trim({name}), '') = '' OR coalesce({is_rounded(name)}, false)" for name in given
-    ]
-    for k in range(2):
-        if integers[k]:
-            columns[k] = f"regexp_replace(trim({columns[k]}), '[.]0+$', '')"
-            faults.append(f"NOT {is_integer(columns[k])}")
-        elif holds(db, f"trim({columns[k]}) != {columns[k]}", "pairs"):
-            columns[k] = f"trim({columns[k]})"
-    wrong = f"FROM pairs WHERE {' OR '.join(faults)}"
-    if number := scalar(db, f"SELECT count(*) {wrong}"):
-        rows = db.execute(
-            f"SELECT rowid, {', '.join(given)} {wrong} ORDER BY rowid LIMIT {SHOWN}"
-        ).fetchall()
-        lines = "\n  ".join(
-            f"{table.file.where(row)}: user {user}, item {item}" for row, user, item in rows
-        )
-        kinds = " and ".join(role for role, integer in zip(ROLES, integers, strict=True) if integer)
-        needed = (
-            f", or a name that is not an integer like the {kinds} names in the run" if kinds else ""
-        )
-        raise InputError(
-            f"{table.file.path}: {number} pairs lack an exact name{needed}\n  {lines}{table.hint}"
-        )
-    types = ("BIGINT" if integer else "VARCHAR" for integer in integers)
-    user, item = (f"({name})::{kind}" for name, kind in zip(columns, types, strict=True))
-    picked = f"SELECT {user} AS user, {item} AS item FROM pairs WHERE rowid"
-    for start in range(0, int(scalar(db, "SELECT count(*) FROM pairs")), CHUNK):
+    selected = []
+    faults = []
+    for role, k, integer in zip(ROLES, (table.users, table.items), integers, strict=True):
+        stored = table.file.name(k)
+        faults.append(f"coalesce(trim({stored}), '') = '' OR coalesce({is_rounded(stored)}, false)")
+        name = stored
+        if integer:
+            name = f"regexp_replace(trim({stored}), '[.]0+$', '')"
+            faults.append(f"NOT {is_integer(name)}")
+        elif holds(db, f"trim({stored}) != {stored}", "pairs"):
+            name = f"trim({stored})"
+        selected.append(f"({name})::{'BIGINT' if integer else 'VARCHAR'} AS {role}")
+    _refuse_names(db, table, " OR ".join(faults), integers)
+    query = f"SELECT {', '.join(selected)} FROM pairs WHERE rowid"
+    n_pairs = int(scalar(db, "SELECT count(*) FROM pairs"))
+    for start in range(0, n_pairs, CHUNK):
         names = db.execute(
-            f"{picked} BETWEEN {start} AND {start + CHUNK - 1} ORDER BY rowid"
+            f"{query} BETWEEN {start} AND {start + CHUNK - 1} ORDER BY rowid"
         ).fetchnumpy()
         yield [np.ma.getdata(names[role]) for role in ROLES]
+
+
+def _refuse_names(
+    db: Session, table: PairsTable, is_wrong: str, integers: tuple[bool, bool]
+) -> None:
+    """Raise InputError, with the first pairs, if pairs meet the condition `is_wrong`."""
+    n_wrong = scalar(db, f"SELECT count(*) FROM pairs WHERE {is_wrong}")
+    if not n_wrong:
+        return
+    user = table.file.name(table.users)
+    item = table.file.name(table.items)
+    rows = db.execute(
+        f"SELECT rowid, {user}, {item} FROM pairs WHERE {is_wrong} ORDER BY rowid LIMIT {SHOWN}"
+    ).fetchall()
+    message = f"{table.file.path}: {n_wrong} pairs lack an exact name"
+    if any(integers):
+        roles = " and ".join(role for role, integer in zip(ROLES, integers, strict=True) if integer)
+        message += f", or a name that is not an integer like the {roles} names in the run"
+    for row, user_name, item_name in rows:
+        message += f"\n  {table.file.where(row)}: user {user_name}, item {item_name}"
+    raise InputError(message + table.hint)

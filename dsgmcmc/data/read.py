@@ -13,14 +13,8 @@ from typing import NamedTuple
 from dsgmcmc.data.codes import Codes, find_codes
 from dsgmcmc.data.columns import Heading, assign_columns, names_recur
 from dsgmcmc.data.session import Session, as_number, is_rounded
-from dsgmcmc.data.tables import (
-    SHOWN,
-    TableFile,
-    is_number,
-    open_table,
-    scalar,
-    trim_names,
-)
+from dsgmcmc.data.table_format import open_table
+from dsgmcmc.data.tables import SHOWN, TableFile, is_number, scalar, trim_names
 from dsgmcmc.data.wide import describe_wide, inspect_wide, load_wide
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
@@ -63,7 +57,7 @@ class RatingsTable(NamedTuple):
         """Describe the roles of the columns, so that users can check them."""
         if self.is_wide:
             return describe_wide(self.file, self.columns)
-        if self.file.kind == "matrix":
+        if self.file.format == "matrix":
             return "user row, item column"
         roles = [role for role in self.columns if timed or role != "timestamp"]
         text = ", ".join(f"{role} {self.file.names[self.columns[role]]}" for role in roles)
@@ -105,7 +99,7 @@ def open_ratings(
             if wide is not None:
                 return RatingsTable(*wide, test)
         file = _open_long(db, source, columns)
-        if file.kind == "matrix" and (columns or timed):
+        if file.format == "matrix" and (columns or timed):
             raise InputError(
                 f"{source} is a matrix: leave out {named('columns')}, --timestamps and --split"
             )
@@ -168,7 +162,7 @@ def _load_long(db: Session, table: RatingsTable) -> None:
         f"INSERT INTO raw SELECT {users}, {items}, {_rating_sql(table)}, {_time_sql(table)},"
         f" {table.test} FROM {{table}}"
     )
-    file.create(db, query, table.columns.get("rating") if file.kind == "text" else None)
+    file.create(db, query, table.columns.get("rating") if file.format == "text" else None)
 
 
 def _rating_sql(table: RatingsTable) -> str:
@@ -176,7 +170,7 @@ def _rating_sql(table: RatingsTable) -> str:
     if "rating" not in table.columns:
         return "1"
     k = table.columns["rating"]
-    is_text = table.file.kind == "json" or "VARCHAR" in table.file.types[k : k + 1]
+    is_text = table.file.format == "json" or "VARCHAR" in table.file.types[k : k + 1]
     if not is_text:
         return f"try_cast(c{k} AS DOUBLE)"
     text = f"c{k}::VARCHAR"

@@ -27,7 +27,7 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
     """
     import duckdb  # slow to import
 
-    from dsgmcmc.data.tables import open_table
+    from dsgmcmc.data.table_format import open_table
 
     with refusing(f"{matching!r} is not a regular expression", re.error):
         pattern = re.compile(matching or "", re.IGNORECASE)

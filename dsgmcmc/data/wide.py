@@ -17,7 +17,8 @@ import numpy as np
 
 from dsgmcmc.data.columns import Heading, find_column, locate
 from dsgmcmc.data.session import Session, memory_of
-from dsgmcmc.data.tables import SHOWN, TableFile, is_number, open_table
+from dsgmcmc.data.table_format import open_table
+from dsgmcmc.data.tables import SHOWN, TableFile, is_number
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64
@@ -91,10 +92,10 @@ def inspect_wide(
     ratings.
     """
     table = open_table(db, path, lambda fields: _is_header(fields, missing))
-    if table.kind == "matrix":
+    if table.format == "matrix":
         dense = _read_dense(db, path)
         return None if dense is None else (dense, {"user": 0, "item": 1, "rating": 2})
-    if table.kind == "lines" or table.delimiter == "::":
+    if table.format == "lines" or table.delimiter == "::":
         raise InputError(f"{path} has a line for each rating: leave out {named('matrix')}")
     if columns:
         names = table.names if table.header else None
@@ -109,7 +110,7 @@ def _find_names(table: TableFile) -> int | None:
     """Return the position of the column with names of rows, by its own name; None without one."""
     if not table.header:
         return None
-    searched = table.names if table.kind == "parquet" else table.names[:1]
+    searched = table.names if table.format == "parquet" else table.names[:1]
     for k, name in enumerate(searched):
         if name in _NAMELESS:
             return k

@@ -73,9 +73,7 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
     if draws:
         run.need_draws()
     check_target(out, force)
-    from dsgmcmc.data.tables import (
-        write_blocks,
-    )  # imports DuckDB, which `to_datatree` does not need
+    from dsgmcmc.data.results import write_blocks  # loads DuckDB
 
     with writing(out):
         if file_format == "netcdf":

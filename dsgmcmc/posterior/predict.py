@@ -381,8 +381,8 @@ def predict_table(
         If an argument is invalid; then no file is written.
     """
     from dsgmcmc.data.pairs import chunks, load_pairs
+    from dsgmcmc.data.results import append_results, output_format, write_query
     from dsgmcmc.data.session import identifier, interruptible, open_session
-    from dsgmcmc.data.tables import append_results, output_format, write_query
 
     output_format(out)
     if out is not None and out.resolve() == pairs.resolve():
