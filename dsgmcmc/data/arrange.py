@@ -257,8 +257,8 @@ def sort_ratings(
     """Make the table ``sorted`` from ``cells``, for a matrix of `n_rows` rows.
 
     `test_condition` is SQL that is true for test ratings. With `timestamps` the table also has the
-    places and pages of ratings (`dsgmcmc.data.ratings_format.Times`); with a `temporal` split, it also has
-    their ages (`dsgmcmc.data.inner`).
+    places and pages of ratings (`dsgmcmc.data.ratings_format.Times`); with a `temporal` split, it
+    also has their ages (`dsgmcmc.data.inner`).
     """
     columns = f"row, col, value, {test_condition} AS test"
     if timestamps:
@@ -277,7 +277,7 @@ def sort_ratings(
     return SortedRatings(indptr, int(scalar(db, "SELECT count(*) FROM sorted WHERE test")))
 
 
-# ---------------------------------------------------------------------------------------- reading out
+# -------------------------------------------------------------------------------------- reading out
 
 
 def slabs(db: Session, indptr: Int64) -> Iterator[Slab]:

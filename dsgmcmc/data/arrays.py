@@ -329,7 +329,7 @@ def _floats(column: Array, rule: str) -> Float64:
 
 
 def _refuse_rows(bad: Mask, what: str) -> None:
-    """Raise InputError if there are `bad` rows; the error names `what` is bad and the first rows."""
+    """Raise InputError if there are `bad` rows; the error says `what` is bad, and where."""
     rows = np.flatnonzero(bad)
     if not len(rows):
         return

@@ -117,7 +117,7 @@ class InnerSplit(Ratings):
 
     @override
     def times_slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
-        """Read the positions in time, in the file, of a part's ratings in rows `start` to `stop`."""
+        """Read the positions in time of a part's ratings; they are positions in the file."""
         mask = self._mask(part, start, stop, self._whole.columns("train", start, stop))
         times = self._whole.times_slab("train", side, start, stop)
         return Times(*(numbers[mask] for numbers in times))

@@ -218,7 +218,7 @@ class RawRatings(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What `Ingest.examine` finds: values that probably mean "not rated", and doubts about columns."""
+    """What `Ingest.examine` finds: values that mean "not rated", and doubts about columns."""
 
     codes: Codes
     doubts: list[str]

@@ -110,7 +110,7 @@ def open_ratings(
 
 
 def _open_long(db: Session, path: Path, columns: Mapping[str, str]) -> TableFile:
-    """Open a file with a row for each rating; a first line whose fields recur below is no header."""
+    """Open a file with a row for each rating; a first line that recurs below is no header."""
     file = open_table(db, path, lambda fields: not any(map(is_number, fields)))
     names_columns = bool(set(columns.values()) & set(file.names))
     if file.header and not names_columns and names_recur(file.names, file.sample):

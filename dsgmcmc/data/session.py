@@ -1,4 +1,4 @@
-"""DuckDB sessions that keep to a memory limit and spill to disk; signals interrupt their queries."""
+"""DuckDB sessions: they keep to a memory limit, spill to disk, and are interrupted by signals."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_scipy(tmp_path, expected, kind):
 
 @pytest.mark.parametrize("space", [" ", "\t", "  "])
 def test_matrix_market(tmp_path, expected, space):
-    """Indices are the ids, counted from 1; any white space, comments and blank lines are allowed."""
+    """Indices are the ids, counted from 1; white space, comments and blank lines are allowed."""
     text = "%%MatrixMarket matrix coordinate real general\n% a comment\n%\n\n1000000 1000000 10\n"
     text += rows(space.join(("{u}", "{i}", "{r}"))) + "\n"
     assert prepare(tmp_path, text, "r.mtx").content_sha256 == expected
@@ -276,9 +276,8 @@ def test_quoted_names(tmp_path):
     """Delimiters, quotes and line ends inside quotes belong to the name; where '::' delimits a
     quote is a letter.
     """
-    name = (  # with two delimiters, one of which cuts this line alone into as many columns as there are
-        "a::b::c,d"
-    )
+    # the name has two delimiters, one of which cuts this line alone into as many columns
+    name = "a::b::c,d"
     prepare(tmp_path, f'user,item,rating\n"{name}","say ""x""",1\n"{name}",y,2\n"two\nlines",y,3\n')
     assert everything(tmp_path / "out.h5") == {
         (name, 'say "x"'): 1,

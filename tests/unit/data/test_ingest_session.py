@@ -33,7 +33,7 @@ def test_too_little_memory_is_said(tmp_path):
 
 
 def test_a_signal_ends_a_query(tmp_path):
-    """Ctrl-C in the middle of a query ends it as KeyboardInterrupt, and the process is as before."""
+    """Ctrl-C in a query ends it as KeyboardInterrupt, and the process is as before."""
     threads = threading.active_count()
     timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
     timer.start()

@@ -136,7 +136,7 @@ def test_columns_that_cannot_be_ratings_are_doubted(tmp_path, case):
 
 
 def test_times_that_are_close_are_called_times(tmp_path):
-    """Times of one day are too close for single precision; to subtract their mean would not help."""
+    """Times of one day are too close for single precision; without their mean, too."""
     text = "".join(f"{u},{i},{1_300_000_000 + k},{r}\n" for k, (u, i, r) in enumerate(TRIPLES))
     with pytest.raises(
         InputError,

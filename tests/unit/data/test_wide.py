@@ -128,9 +128,11 @@ def test_many_columns_in_little_memory(tmp_path):
     )
     assert (summary.users, summary.items, summary.train, summary.test) == (5, 9000, 27000, 18000)
     found = read_back(tmp_path / "out.h5")
+    row = {"a": 0, "b": 1, "c": 2, "d": 0, "e": 1}
     for part, names in (("train", "dec"), ("test", "ab")):
-        assert found[part] == {(u, f"column {j}"): values["abc".find(u) if u in "abc" else "de".find(u), j]
-                               for u in names for j in range(9000)}  # fmt: skip
+        assert found[part] == {
+            (u, f"column {j}"): values[row[u], j] for u in names for j in range(9000)
+        }
     assert any(re.search("[0-9]+ rows", stage) for stage in stages)
 
 
@@ -158,7 +160,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_refused(tmp_path, name):
-    """What cannot be a rating, and a first column that may be names, with the place and the remedy."""
+    """What cannot be a rating, and a first column that may be names, are refused with a remedy."""
     text, message, _, options = BAD[name]
     with pytest.raises(InputError, match=message):
         prepare(tmp_path, text, matrix=True, **options)
@@ -199,7 +201,7 @@ GIVEN = {
 
 @pytest.mark.parametrize("name", GIVEN)
 def test_in_memory(name):
-    """Arrays and data frames that can be nothing else are matrices, and others if `matrix` says so."""
+    """Arrays and data frames that can be nothing else are matrices, others if `matrix` says so."""
     X, options, expected = GIVEN[name]
     found = read_ratings(X, form=InputForm(**options))
     triples = zip(*(found[role].tolist() for role in ("user", "item", "rating")), strict=True)
