@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.diagnostics.accuracy import describe_ending
 from dsgmcmc.diagnostics.comparison import Comparison
-from dsgmcmc.diagnostics.convergence import describe_ending
 from dsgmcmc.diagnostics.summary import (
     RunText,
     as_written,

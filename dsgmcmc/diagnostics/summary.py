@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dsgmcmc.data.ratings import describe_untrained
-from dsgmcmc.diagnostics.convergence import MAX_SHARE_APART, describe_ending
+from dsgmcmc.diagnostics.accuracy import describe_ending
+from dsgmcmc.diagnostics.convergence import MAX_SHARE_APART
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.storage.files import read_plain, write_whole
 from dsgmcmc.storage.store import seal, unseal

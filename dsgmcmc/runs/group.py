@@ -13,7 +13,13 @@ from time import perf_counter
 from typing import TypeVar
 
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.diagnostics.convergence import Look, look_at, next_look
+from dsgmcmc.diagnostics.accuracy import (
+    AccuracyCheck,
+    ChainProgress,
+    ProcessDraws,
+    check_accuracy,
+    next_check,
+)
 from dsgmcmc.errors import AgreedError, DivergenceError
 from dsgmcmc.parallel.alone import Comm
 from dsgmcmc.parallel.ring import Ring
@@ -51,7 +57,7 @@ class ChainGroup:
         The first error of a chain; equal on all processes of the group.
     request : Request
         The last request on which the processes agreed.
-    accuracy : Look or None
+    accuracy : AccuracyCheck or None
         The last check of the accuracy of all chains.
     sampled : int
         Iterations of this group in this job.
@@ -79,7 +85,7 @@ class ChainGroup:
         self.control = control
         self.failure: AgreedError | DivergenceError | None = None
         self.request = Request.GO_ON
-        self.accuracy: Look | None = None
+        self.accuracy: AccuracyCheck | None = None
         self.sampled = 0
         self.timed = 0
         self.startup_seconds = 0.0
@@ -145,7 +151,7 @@ class ChainGroup:
         """
         config = self.config
         reached = self._comm.allgather(max((chain.iteration for chain in chains), default=0))
-        goal = next_look(max(reached), config.burn_in, config.sweep_length)
+        goal = next_check(max(reached), config.burn_in, config.sweep_length)
         while True:
             self._advance_all(chains, min(goal, config.iterations), progress)
             self.control.meet(self._comm)
@@ -155,7 +161,7 @@ class ChainGroup:
             progress.accuracy = self.accuracy.against(config.accuracy_limits)
             if self.accuracy.reached or self.accuracy.iteration >= config.iterations:
                 return
-            goal = next_look(goal + 1, config.burn_in, config.sweep_length)
+            goal = next_check(goal + 1, config.burn_in, config.sweep_length)
 
     def _advance_all(self, chains: list[Chain], goal: int, progress: Progress) -> None:
         """Sample all chains up to iteration `goal`, and remove those that fail from `chains`.
@@ -208,7 +214,7 @@ class ChainGroup:
         self.control.finish()
         return result
 
-    def _measure_accuracy(self, chains: Sequence[Chain]) -> Look:
+    def _measure_accuracy(self, chains: Sequence[Chain]) -> AccuracyCheck:
         """Measure the accuracy of all chains on process 0; return it on all processes. Collective.
 
         Chains of all groups are measured.
@@ -218,12 +224,12 @@ class ChainGroup:
             for chain in chains
             for block, values in chain.monitored().items()
         }
-        draws = {
-            chain.chain: (chain.iteration, chain.draw_weights())
+        progress = {
+            chain.chain: ChainProgress(chain.iteration, chain.draw_weights())
             for chain in chains
             if chain.ring.rank == 0
         }
-        gathered = self._comm.gather((monitored, draws))
-        look = None if gathered is None else look_at(self.config, gathered)
-        agreed: Look = self._comm.bcast(look)
+        gathered = self._comm.gather(ProcessDraws(monitored, progress))
+        check = None if gathered is None else check_accuracy(self.config, gathered)
+        agreed: AccuracyCheck = self._comm.bcast(check)
         return agreed

@@ -82,16 +82,16 @@ def test_a_stopped_run_is_not_doubted():
     """A run that was stopped early is not judged."""
     bad = GOOD | {"rmse_mean": 11.66}
     assert doubts(bad | {"reached": [54]}) == []
-    look = {
+    check = {
         "until": "ess=100",
         "iteration": 54,
         "found": {"ess": 3.0},
         "reached": False,
         "limit": 5000,
     }
-    assert doubts(bad | {"until": look}) == []
-    assert doubts(bad | {"until": look | {"iteration": 5000}})
-    assert doubts(bad | {"until": look | {"reached": True}})
+    assert doubts(bad | {"until": check}) == []
+    assert doubts(bad | {"until": check | {"iteration": 5000}})
+    assert doubts(bad | {"until": check | {"reached": True}})
 
 
 def test_a_run_of_levels_has_no_tau():

@@ -12,7 +12,7 @@ import pytest
 from mpi4py import MPI
 from support import digest, sample, typed, write_planted
 
-from dsgmcmc.diagnostics.convergence import accuracy, next_look, reached
+from dsgmcmc.diagnostics.accuracy import accuracy, next_check, reached
 from dsgmcmc.errors import InputError
 from dsgmcmc.runs.source import RatingsSource
 
@@ -26,21 +26,21 @@ SETTINGS |= {
 
 
 def last(out: Path) -> dict[str, Any]:
-    """The last look that the summary of a run has."""
-    look: dict[str, Any] = json.loads((out / "summary.json").read_text(encoding="utf-8"))["until"]
-    return look
+    """The last check that the summary of a run has."""
+    check: dict[str, Any] = json.loads((out / "summary.json").read_text(encoding="utf-8"))["until"]
+    return check
 
 
-def test_looks_are_fixed_and_ever_rarer() -> None:
-    """The next look follows from the iteration alone, also in a chain that is resumed."""
-    looks = [next_look(0, 7, 4)]
-    while looks[-1] < 40 * 100:
-        looks.append(next_look(looks[-1] + 1, 7, 4))
-    sweeps = [(look - 7) // 4 for look in looks]
+def test_checks_are_fixed_and_ever_rarer() -> None:
+    """The next check follows from the iteration alone, also in a chain that is resumed."""
+    checks = [next_check(0, 7, 4)]
+    while checks[-1] < 40 * 100:
+        checks.append(next_check(checks[-1] + 1, 7, 4))
+    sweeps = [(check - 7) // 4 for check in checks]
     assert sweeps[:16] == [10, 20, 30, 40, 50, 60, 70, 80, 100, 120, 140, 160, 200, 240, 280, 320]
     assert all(b <= 1.25 * a for a, b in pairwise(sweeps[3:]))
     for iteration in range(4000):
-        assert next_look(iteration, 7, 4) == min(look for look in looks if look >= iteration)
+        assert next_check(iteration, 7, 4) == min(check for check in checks if check >= iteration)
 
 
 def test_all_but_one_in_ten_must_have_it() -> None:
@@ -90,22 +90,22 @@ def test_a_run_ends_with_the_accuracy(data: Path, tmp_path: Path) -> None:
     """
     out, fixed = tmp_path / "until", tmp_path / "fixed"
     assert sample(MPI.COMM_SELF, data, out, until="ess=12", **SETTINGS) == 0
-    look = last(out)
-    assert look["reached"]
-    assert look["found"]["ess"] >= 12
-    assert set(look["found"]) == {"ess", "shared_ess"}
+    check = last(out)
+    assert check["reached"]
+    assert check["found"]["ess"] >= 12
+    assert set(check["found"]) == {"ess", "shared_ess"}
     shown = typed("info", out).expect(0).out  # as the last line of `sample` did
     assert (
-        f"draws, 12 were wanted: reached at iteration {look['iteration']}; to continue: " in shown
+        f"draws, 12 were wanted: reached at iteration {check['iteration']}; to continue: " in shown
     )
     assert "stopped at" not in shown
-    assert sample(MPI.COMM_SELF, data, fixed, iterations=look["iteration"], **SETTINGS) == 0
+    assert sample(MPI.COMM_SELF, data, fixed, iterations=check["iteration"], **SETTINGS) == 0
     assert last(fixed) is None
     assert digest(out) == digest(fixed)
     assert sample(MPI.COMM_SELF, data, out, resume=True) == 0
     assert digest(out) == digest(fixed)
     assert sample(MPI.COMM_SELF, data, out, resume=True, until="ess=20") == 0
-    assert last(out)["iteration"] > look["iteration"]
+    assert last(out)["iteration"] > check["iteration"]
 
 
 def test_the_limit_ends_a_run_and_says_how_far_it_was(data: Path, tmp_path: Path) -> None:
@@ -122,14 +122,14 @@ def test_the_limit_ends_a_run_and_says_how_far_it_was(data: Path, tmp_path: Path
     )
     options += ("--sampler=baoab", "--step-size=0.15", "--prior=fixed", "--set=prior_precision=20")
     done = typed("sample", data, "--out", tmp_path / "run", *options).expect(0)
-    look = last(tmp_path / "run")
-    assert (look["reached"], look["iteration"], look["limit"]) == (False, 90, 90)
+    check = last(tmp_path / "run")
+    assert (check["reached"], check["iteration"], check["limit"]) == (False, 90, 90)
     why = (
-        f"R-hat of predictions is {look['found']['rhat']:.3f}, 1.0001 was wanted; R-hat of the test"
+        f"R-hat of predictions is {check['found']['rhat']:.3f}, 1.0001 was wanted; R-hat of the test"
         " log "
     )
     why += (
-        f"likelihood is {look['found']['shared_rhat']:.3f}, 1.001 was wanted: ended at the limit of"
+        f"likelihood is {check['found']['shared_rhat']:.3f}, 1.001 was wanted: ended at the limit of"
         " 90 iterations; "
     )
     assert f"{why}to continue: --resume --iterations 180" in done.out
