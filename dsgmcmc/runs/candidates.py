@@ -1,4 +1,4 @@
-"""Candidate models of a comparison: a likelihood with additions, as far as the ratings admit them."""
+"""The candidate models of a comparison: likelihoods with additions that suit the ratings."""
 
 from __future__ import annotations
 

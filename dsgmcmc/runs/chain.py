@@ -1,25 +1,16 @@
-"""One chain on one group of processes: it iterates, records, saves, and after divergence restarts
-with another sampler.
+"""One chain on one group of processes: it iterates, records, saves, and restarts if it diverges.
 
 `Chain.advance` is the loop. In every iteration (`_iterate`) the sampler updates the target once,
 and the state is recorded if it is a draw. The processes then agree on whether to save a checkpoint,
-and whether to stop. A draw to be saved waits in memory until the next checkpoint writes it; a
-checkpoint is due earlier if many draws wait.
+and whether to stop. A draw to be saved waits in memory for the next checkpoint.
 
-The iteration number alone decides which states are averaged, evaluated and saved as draws. Only the
-times of checkpoints may depend on the clock. The clock must not decide where divergence is
-reported. Divergence is therefore reported only in iterations with a draw or a line of metrics and,
-if there are fallbacks, at the end of burn-in. A chain that diverges in between goes on to the next
-such iteration, even past its goal, unless it is asked to stop; until then its state is not saved.
+The iteration number alone decides which states are averaged, evaluated and saved as draws; only the
+times of checkpoints may depend on the clock. Divergence is reported only in iterations with a draw
+or a line of metrics and, if there are fallbacks, at the end of burn-in. A chain that diverges in
+between goes on to the next such iteration, even past its goal, unless it is asked to stop; until
+then its state is not saved.
 
-A chain that has diverged drops its draws and restarts with the next sampler of `fallbacks`: smaller
-steps, a full metric, exact Gibbs sampling. It drops its draws because the draws before a divergence
-are a biased sample. If it diverged after its burn-in, it restarts from the state at the end of
-burn-in, because smaller steps would take several times as long to reach this state. Otherwise it
-restarts from a new initial state. In both cases it counts iterations from 0 again, repeats a
-burn-in of the configured length, and uses different random numbers. The fallbacks follow from the
-settings alone, and a checkpoint records how often the chain has diverged. A stop at any time, even
-during a restart, therefore does not change the draws.
+A chain that has diverged restarts with the next sampler of `fallbacks`: see `Chain._fall_back`.
 """
 
 from __future__ import annotations
@@ -104,53 +95,61 @@ class Chain:
 
     def __post_init__(self) -> None:
         self.sampled = 0
-        self._seconds_before = (
-            0.0  # sampling time before the current call of `advance`, including earlier jobs
-        )
+        #: Sampling time before the current call of `advance`, including earlier jobs.
+        self._seconds_before = 0.0
         self._began_at: float | None = None
         self._is_checked = False  # whether the current state has been checked for divergence
         self._resumed_from: Manifest | None = None  # logged when the chain next advances
+        self._checkpoint_iterations, _ = self.config.checkpoint_interval()
         self._make(())
 
     def _make(self, diverged: tuple[int, ...]) -> None:
-        """Make the sampler, the target, the recorders and the checkpoints; `start` or `resume` sets
-        their state.
+        """Make the sampler, the target, the recorders and the checkpoints.
 
-        `diverged` lists the iterations at which the chain has diverged.
+        `start` or `resume` sets their state. `diverged` lists the iterations at which the chain has
+        diverged.
         """
-        config, ring = self.config, self.ring
-        n_diverged = len(diverged)
-        section = self.fallbacks[n_diverged - 1].sampler if n_diverged else config.sampler
+        config = self.config
+        restarts = len(diverged)
+        section = config.sampler
+        if restarts:
+            section = self.fallbacks[restarts - 1].sampler
         self.sampler = section.kind(section.config, config.burn_in)
-        self.target = self.make_target(restarted_chain(self.chain, n_diverged), self.sampler)
-        draws = DrawRecorder(self.target, ring.rank == 0, config.save_draws)
+        self.target = self.make_target(restarted_chain(self.chain, restarts), self.sampler)
         self.state = ChainState(
-            self.target, self.sampler, draws, tuple(self.target.recorders()), diverged
+            target=self.target,
+            sampler=self.sampler,
+            draws=DrawRecorder(self.target, self.ring.rank == 0, config.save_draws),
+            others=tuple(self.target.recorders()),
+            diverged=diverged,
         )
         self.checkpoints = Checkpoints(
-            ring,
-            self.state,
-            self.run_directory,
-            self.chain,
-            self.facts,
-            self.control,
-            self._restart_iteration,
+            ring=self.ring,
+            state=self.state,
+            run=self.run_directory,
+            chain=self.chain,
+            facts=self.facts,
+            control=self.control,
+            kept_iteration=self._restart_iteration,
         )
         self.iteration = 0
 
     @property
     def _restart_iteration(self) -> int | None:
-        """Iteration of the checkpoint from which the chain restarts if it diverges after burn-in;
+        """Iteration of the checkpoint from which the chain restarts if it diverges after burn-in.
+
         None without one.
         """
-        return self.config.burn_in if self.fallbacks and self.config.burn_in else None
+        if self.fallbacks and self.config.burn_in:
+            return self.config.burn_in
+        return None
 
     @property
     def seconds(self) -> float:
         """Wall time of sampling this chain in seconds, including evaluation and checkpoints."""
-        return self._seconds_before + (
-            0.0 if self._began_at is None else perf_counter() - self._began_at
-        )
+        if self._began_at is None:
+            return self._seconds_before
+        return self._seconds_before + (perf_counter() - self._began_at)
 
     # ------------------------------------------------------------------ loop
 
@@ -185,75 +184,90 @@ class Chain:
                 with np.errstate(all="ignore"):  # `_check_divergence` detects divergence
                     request = self._iterate_to(goal, report)
             except DivergenceError as error:
-                self.checkpoints.settle()  # a checkpoint still being written holds an earlier, finite state
-                if self.policy.on_divergence == "stop" or len(self.state.diverged) == len(
-                    self.fallbacks
-                ):
-                    advice = (
-                        f". Use a smaller {named('step_size')}"
-                        if not self.sampler.draws_conditionals
-                        else ""
-                    )
-                    raise DivergenceError(f"{error}{advice}") from None
+                # a checkpoint that is still being written holds an earlier, finite state
+                self.checkpoints.settle()
+                if self._must_stop_after_divergence():
+                    raise DivergenceError(f"{error}{self._advice()}") from None
                 self._fall_back(error)
             else:
-                self._seconds_before, self._began_at = self.seconds, None
+                self._seconds_before = self.seconds
+                self._began_at = None
                 return request
+
+    def _must_stop_after_divergence(self) -> bool:
+        is_last_sampler = len(self.state.diverged) == len(self.fallbacks)
+        return self.policy.on_divergence == "stop" or is_last_sampler
+
+    def _advice(self) -> str:
+        """Return what the user may change after divergence, as the end of a message."""
+        if self.sampler.draws_conditionals:
+            return ""
+        return f". Use a smaller {named('step_size')}"
 
     def _iterate_to(self, goal: int, report: Report) -> Request:
         self._note_resumed()
         request = Request.GO_ON
-        every, _ = self.config.checkpoint_interval()
         while request < Request.STOP and (self.iteration < goal or self._has_diverged_unchecked()):
             self._iterate(report)
             begin = self.ring.phases.enter()
             request, writers_idle = self.control.ask(self.checkpoints.busy)
             self.ring.phases.leave("reduce", begin)
-            if writers_idle:
-                self.checkpoints.advance()  # no process is writing: begin the next part of a checkpoint, if any
-            at_restart = self.iteration == self._restart_iteration
-            due = (
-                (every and self.iteration % every == 0)
-                or at_restart
-                or self.checkpoints.has_many_draws
-            )
-            if (request == Request.CHECKPOINT or due) and not self._has_diverged_unchecked():
-                is_last = request >= Request.STOP or self.iteration >= self.config.iterations
-                self.checkpoints.save(self.iteration, self.seconds, wait=is_last or at_restart)
+            if writers_idle:  # no process is writing: begin the next part of a checkpoint, if any
+                self.checkpoints.advance()
+            self._save_if_due(request)
         self.checkpoints.settle()
         return request
 
+    def _save_if_due(self, request: Request) -> None:
+        """Save a checkpoint if requested or due, unless the state has diverged. Collective."""
+        every = self._checkpoint_iterations
+        at_restart = self.iteration == self._restart_iteration
+        is_due = (
+            request == Request.CHECKPOINT
+            or at_restart
+            or self.checkpoints.has_many_draws
+            or bool(every and self.iteration % every == 0)
+        )
+        if is_due and not self._has_diverged_unchecked():
+            is_last = request >= Request.STOP or self.iteration >= self.config.iterations
+            self.checkpoints.save(self.iteration, self.seconds, wait=is_last or at_restart)
+
     def _iterate(self, report: Report) -> None:
-        """Make one iteration; check and record the state if it is a draw or a line of metrics is
-        due. Collective.
-        """
-        target, sampler = self.target, self.sampler
-        iteration, config = self.iteration, self.config
-        self.iteration = finished = iteration + 1
+        """Make one iteration; check and record the state if a draw or a line is due. Collective."""
+        config = self.config
+        iteration = self.iteration
+        finished = iteration + 1
+        self.iteration = finished
         self.sampled += 1
-        sampler.advance(target, iteration, 1)
+        self.sampler.advance(self.target, iteration, 1)
         is_draw = finished > config.burn_in and (finished - config.burn_in) % config.thin == 0
         line_due = finished % config.evaluate_every == 0 or finished == 1
         self._is_checked = is_draw or line_due or finished == self._restart_iteration
-        if self._is_checked:
-            begin = self.ring.phases.enter()
-            self._check_divergence()  # a diverged state is neither counted as a draw nor used for a restart
-            if is_draw or line_due:
-                draw = (
-                    self.state.draws.next(finished, sampler.weight(target, iteration))
-                    if is_draw
-                    else None
-                )
-                for recorder in self.state.recorders:
-                    recorder.record(sampler.position(iteration), draw)
-            if line_due:
-                self._write_line(report)
-            self.ring.phases.leave("evaluate", begin)
+        if not self._is_checked:
+            return
+        begin = self.ring.phases.enter()
+        # first, because a diverged state is neither counted as a draw nor used for a restart
+        self._check_divergence()
+        if is_draw or line_due:
+            self._record(iteration, is_draw)
+        if line_due:
+            self._write_line(report)
+        self.ring.phases.leave("evaluate", begin)
+
+    def _record(self, iteration: int, is_draw: bool) -> None:
+        """Record the state after iteration `iteration`, as a draw if it is one. Collective."""
+        draw = None
+        if is_draw:
+            weight = self.sampler.weight(self.target, iteration)
+            draw = self.state.draws.next(iteration + 1, weight)
+        for recorder in self.state.recorders:
+            recorder.record(self.sampler.position(iteration), draw)
 
     def _write_line(self, report: Report) -> None:
         """Write and report one line of metrics. Collective."""
-        line: dict[str, Any] = {"chain": self.chain, "iteration": self.iteration}
-        line |= {
+        line: dict[str, Any] = {
+            "chain": self.chain,
+            "iteration": self.iteration,
             "sweep": self.iteration / self.target.sweep_length,
             "time_s": round(self.seconds, 4),
         }
@@ -279,12 +293,15 @@ class Chain:
     def _check_divergence(self) -> None:
         """Raise DivergenceError on all processes if the chain has diverged. Collective."""
         divergence = self._find_divergence()
-        if divergence:
+        if not divergence:
+            return
+        step = ""
+        if not self.sampler.draws_conditionals:
             step_size = self.sampler.weight(self.target, self.iteration - 1)  # the weight of a draw
-            step = "" if self.sampler.draws_conditionals else f" at step size {step_size:.3g}"
-            raise DivergenceError(
-                f"chain {self.chain} diverged by iteration {self.iteration}: {divergence}{step}"
-            )
+            step = f" at step size {step_size:.3g}"
+        raise DivergenceError(
+            f"chain {self.chain} diverged by iteration {self.iteration}: {divergence}{step}"
+        )
 
     def finish(self) -> None:
         """Save a checkpoint and, if there are draws, the posterior, unless they are on disk.
@@ -313,25 +330,42 @@ class Chain:
     def _fall_back(self, error: DivergenceError) -> None:
         """Drop all draws, and restart with the next sampler. Collective.
 
-        The old checkpoints are removed only once the new state is on disk. If the job is killed
-        earlier, the next job resumes with the sampler that diverged, diverges at the same
-        iteration, and restarts as this job would have.
+        The draws before a divergence are a biased sample, so they are dropped. After burn-in, the
+        chain restarts from the state at its end, because smaller steps would take several times as
+        long to reach this state; otherwise from a new initial state. In both cases it counts
+        iterations from 0 again, repeats a burn-in of the configured length, and uses different
+        random numbers.
+
+        The fallbacks follow from the settings alone, and a checkpoint records how often the chain
+        has diverged, so a stop at any time does not change the draws. The old checkpoints are
+        removed only once the new state is on disk. If the job is killed earlier, the next job
+        resumes with the sampler that diverged, diverges at the same iteration, and restarts as this
+        job would have.
         """
-        last, diverged = self.iteration, (*self.state.diverged, self.iteration)
-        name = self.fallbacks[len(self.state.diverged)].name
-        restart = self._restart_iteration if last > self.config.burn_in else None
+        last = self.iteration
+        fallback = self.fallbacks[len(self.state.diverged)]
+        restart = self._restart_iteration
+        if last <= self.config.burn_in:
+            restart = None
         self.checkpoints.close()
-        self._make(diverged)
+        self._make((*self.state.diverged, last))
         self.start()
         if restart:
             self._load_model(restart, error)
         self.checkpoints.save(0, self.seconds, wait=True)
         if self.ring.rank == 0:
-            where = "the end of its burn-in" if restart else "its start"
             log.warning(
-                "%s. It restarts from %s with %s, and its draws are dropped", error, where, name
+                "%s. It restarts from %s with %s, and its draws are dropped",
+                error,
+                "the end of its burn-in" if restart else "its start",
+                fallback.name,
             )
-            facts = {"chain": self.chain, "iteration": last, "next": name, "from": restart or 0}
+            facts = {
+                "chain": self.chain,
+                "iteration": last,
+                "next": fallback.name,
+                "from": restart or 0,
+            }
             self.run_directory.note("diverged", **facts, error=str(error))
 
     def _load_model(self, iteration: int, error: DivergenceError) -> None:
@@ -402,23 +436,26 @@ class Chain:
         self.ring.agree(lambda: self.state.load(snapshot), f"reading {snapshot.path}")
 
     def _note_resumed(self) -> None:
-        """Log that the chain was resumed, and which versions have changed since its checkpoint was
-        written.
+        """Log that the chain was resumed, with the versions that have changed.
 
         The log gets this entry when the chain first advances, not when it loads its checkpoint.
         """
-        manifest, self._resumed_from = self._resumed_from, None
+        manifest = self._resumed_from
+        self._resumed_from = None
         if manifest is None or self.ring.rank != 0:
             return
+        facts: dict[str, Any] = {"processes": self.ring.size}
         changes = changed_versions(manifest.about.get("versions", {}))
-        facts = {"processes": self.ring.size, **({"changes": changes} if changes else {})}
+        if changes:
+            facts["changes"] = changes
         self.run_directory.note("resumed", chain=self.chain, iteration=manifest.iteration, **facts)
 
     # ------------------------------------------------------------------ accuracy
 
     def monitored(self) -> dict[int, Monitored]:
-        """Return, by block of this process, the values from which ESS and R-hat are computed
-        (`Recorder.monitored`).
+        """Return the values from which ESS and R-hat are computed, by block of this process.
+
+        `Recorder.monitored` describes them.
         """
         return {
             block: values
@@ -427,9 +464,7 @@ class Chain:
         }
 
     def draw_weights(self) -> Float64:
-        """Return the weight of every draw, (draws,) float64, on process 0 of the chain; empty
-        elsewhere.
-        """
+        """Return the weights of the draws, (draws,) float64; empty but on the chain's process 0."""
         return np.concatenate([[], *self.state.draws.trace.get("weight", [])])
 
 
@@ -447,8 +482,7 @@ class Fallback(NamedTuple):
 
 
 def fallbacks(config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
-    """List the fallbacks of a chain in order: safer settings of its sampler, then exact Gibbs
-    samplers.
+    """List the fallbacks of a chain: smaller steps or a full metric, then exact Gibbs sampling.
 
     No fallback replaces a sampler or a metric that the user has given, or changes a step size that
     the user has given.
@@ -462,17 +496,22 @@ def fallbacks(config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
         ``metric``, ...
     """
     section = config.sampler
-    safer = section.kind.fallbacks(section.config, given)
     samplers = [
         Fallback(name, section.model_copy(update={"config": settings}))
-        for name, settings in safer.items()
+        for name, settings in section.kind.fallbacks(section.config, given).items()
     ]
-    if SETTINGS_AGAINST_GIBBS & set(given) or not config.law.is_conditionally_gaussian():
-        return samplers
-    for name in for_ratings():
-        kind = SAMPLERS[name]
-        if kind.draws_conditionals and name != section.name:
-            exact = SamplerSection.of(name)
-            if kind.sweep_length(exact.config, config.grid) == config.sweep_length:
-                samplers.append(Fallback(f"the sampler {name}", exact))
+    if SETTINGS_AGAINST_GIBBS.isdisjoint(given) and config.law.is_conditionally_gaussian():
+        samplers += _gibbs_samplers(config)
     return samplers
+
+
+def _gibbs_samplers(config: ResolvedConfig) -> list[Fallback]:
+    """List the exact Gibbs samplers whose sweeps are as long as the run's, but not its own."""
+    found = []
+    for name in for_ratings():
+        if name == config.sampler.name or not SAMPLERS[name].draws_conditionals:
+            continue
+        section = SamplerSection.of(name)
+        if section.kind.sweep_length(section.config, config.grid) == config.sweep_length:
+            found.append(Fallback(f"the sampler {name}", section))
+    return found

@@ -99,10 +99,9 @@ class ChainState:
             If an array is missing, or its shape or type differs from that at the start of a chain;
             traces may have any length.
         """
-        with refusing(
-            f"{snapshot.path} is incomplete or inconsistent", KeyError, ValueError, IndexError
-        ):
-            expected = {key: f"{array.dtype} {array.shape}" for key, array in self.saved()}
+        problem = f"{snapshot.path} is incomplete or inconsistent"
+        with refusing(problem, KeyError, ValueError, IndexError):
+            expected = self._shapes()
             small = {name: value.array() for name, value in snapshot.manifest.state.items()}
             for name, array in self.target.small().items():
                 if name not in small or small[name].shape != array.shape:
@@ -111,16 +110,21 @@ class ChainState:
             take_all(self.sampler.replicated, small)
             for recorder in self.recorders:
                 recorder.load(snapshot)
-            for key, array in self.saved():
-                loaded = f"{array.dtype} {array.shape}"
-                if key.object != "trace" and loaded != expected.get(
-                    key, loaded
-                ):  # a column block may have moved here
+            for key, loaded in self._shapes().items():
+                # a column block may have moved here, and is then not expected
+                if key in expected and loaded != expected[key]:
                     raise ValueError(f"{key.path} is {loaded}, not {expected[key]}")
 
+    def _shapes(self) -> dict[Key, str]:
+        """Return the type and shape of every array of this process except traces, as text."""
+        return {
+            key: f"{array.dtype} {array.shape}"
+            for key, array in self.saved()
+            if key.object != "trace"
+        }
+
     def load_model(self, snapshot: Snapshot) -> None:
-        """Load the model's state from a checkpoint of another sampler, into a chain that has just
-        started.
+        """Load the model's state from a checkpoint of another sampler, after the chain's start.
 
         Momenta and other auxiliary fields of the sampler are not loaded.
         """
@@ -200,18 +204,17 @@ class Checkpoints:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._write: _Write | None = None
         self._longest_write = 0.0
-        self._checked: set[Path] = (
-            set()
-        )  # checked snapshots of draws, to which several checkpoints refer
+        #: Checked snapshots of draws, to which several checkpoints refer.
+        self._checked: set[Path] = set()
         #: Iteration of the newest complete checkpoint; 0 without one. A posterior has the iteration
         #: of a checkpoint.
         self.newest = 0
-        size = sum(array.nbytes for _, array in self.state.saved())
-        self.control.write_seconds = RESERVE * size / ASSUMED_WRITE_SPEED
-        state_bytes, draw_bytes = map(
-            sum, zip(*self.ring.comm.allgather((size, self._draws.draw_bytes)), strict=True)
-        )
-        self._max_pending = max(state_bytes, MIN_DRAW_BYTES) // max(draw_bytes, 1)
+        state_bytes = sum(array.nbytes for _, array in self.state.saved())
+        self.control.write_seconds = RESERVE * state_bytes / ASSUMED_WRITE_SPEED
+        sizes = self.ring.comm.allgather((state_bytes, self._draws.draw_bytes))
+        all_state_bytes = sum(state for state, _ in sizes)
+        all_draw_bytes = sum(draw for _, draw in sizes)
+        self._max_pending = max(all_state_bytes, MIN_DRAW_BYTES) // max(all_draw_bytes, 1)
 
     # ------------------------------------------------------------------ saving
 
@@ -257,12 +260,17 @@ class Checkpoints:
             numbers, draws = self._draws.take_pending()
             if numbers:
                 state = {store.SAVED_DRAWS: SmallArray.of(numbers)}
-                drafts.append(self._draft("draws", iteration, seconds, draws, state))
-            blocks = {key: array if wait else np.array(array) for key, array in self.state.saved()}
+                drafts.append(self._draft("draws", iteration, seconds, blocks=draws, state=state))
+            blocks: dict[Key, Lazy] = dict(self.state.saved())
+            if not wait:
+                blocks = {key: np.array(array) for key, array in blocks.items()}
+            small = self.state.small()
             drafts.append(
-                self._draft("checkpoints", iteration, seconds, blocks, self.state.small())
+                self._draft("checkpoints", iteration, seconds, blocks=blocks, state=small)
             )
-        clean_up = self._prune if iteration else partial(self.run.cut, self.chain, 0)
+        clean_up = self._prune
+        if iteration == 0:
+            clean_up = partial(self.run.cut, self.chain, 0)
         self._submit(iteration, begin, drafts, clean_up)
         if wait:
             self.settle()
@@ -272,14 +280,23 @@ class Checkpoints:
         series: str,
         iteration: int,
         seconds: float,
+        *,
         blocks: Mapping[Key, Lazy],
         state: dict[str, SmallArray],
     ) -> SnapshotWriter:
         """Return the writer of a snapshot in one of `SERIES`. Collective."""
-        ring, about = self.ring, {"processes": self.ring.size, "seconds": seconds}
-        head = header(SERIES[series], self.chain, iteration, ring.grid, self.facts, state, **about)
+        head = header(
+            SERIES[series],
+            self.chain,
+            iteration,
+            self.ring.grid,
+            self.facts,
+            state,
+            processes=self.ring.size,
+            seconds=seconds,
+        )
         parent = self.run.series(series, self.chain)
-        return SnapshotWriter(parent, store.step_name(iteration), blocks, head, ring.comm)
+        return SnapshotWriter(parent, store.step_name(iteration), blocks, head, self.ring.comm)
 
     def _submit(
         self,
@@ -289,7 +306,10 @@ class Checkpoints:
         clean_up: Callable[[], None],
     ) -> None:
         tasks = self._tasks(drafts, clean_up)
-        self._write = _Write(iteration, begin, drafts, next(tasks), tasks)
+        first = next(tasks)
+        self._write = _Write(
+            iteration=iteration, begin=begin, drafts=drafts, task=first, following=tasks
+        )
 
     def _tasks(
         self, drafts: list[SnapshotWriter], clean_up: Callable[[], None]
@@ -299,15 +319,17 @@ class Checkpoints:
         The first task creates the folders: if the disk stalls, only the writer's thread waits. The
         last task calls `clean_up`, which removes the snapshots that the write has replaced.
         """
-        yield self._writer.submit(
-            _run_all, [draft.make for draft in drafts] if self._at_root else []
-        )
+        make: list[Callable[[], None]] = []
+        commit: list[Callable[[], None]] = []
+        if self._at_root:
+            make = [draft.make for draft in drafts]
+            commit = [draft.commit for draft in drafts]
+            commit.append(clean_up)
+        yield self._writer.submit(_run_all, make)
         yield self._writer.submit(_run_all, [draft.shard for draft in drafts])
         for draft in drafts:
             draft.gather()
-        yield self._writer.submit(
-            _run_all, [*(draft.commit for draft in drafts), clean_up] if self._at_root else []
-        )
+        yield self._writer.submit(_run_all, commit)
 
     def advance(self) -> None:
         """Check the completed task of a write, if any, and begin the next task. Collective.
@@ -324,16 +346,14 @@ class Checkpoints:
             return
         self.control.finish()  # the pending reduction does not cover the next task
         with self.ring.phases("checkpoint"):
+            activity = f"writing {write.drafts[-1].final}"
             try:
-                agree(
-                    self.ring.comm,
-                    write.task.result,
-                    f"writing {write.drafts[-1].final}",
-                    WriteError,
-                )
+                agree(self.ring.comm, write.task.result, activity, WriteError)
             except WriteError:
                 self._write = None
-                _run_all(draft.discard for draft in write.drafts if self._at_root)
+                if self._at_root:
+                    for draft in write.drafts:
+                        draft.discard()
                 raise
             task = next(write.following, None)
             if task is not None:
@@ -372,14 +392,17 @@ class Checkpoints:
         the posterior is on disk.
         """
         self.settle()
-        begin, parent = monotonic(), self.run.series("posterior", self.chain)
-        exists = partial(
-            store.is_whole, parent / store.step_name(iteration), "it is computed again"
-        )
-        if not self._draws.weight or on_root(self.ring.comm, exists):
+        begin = monotonic()
+        if not self._draws.weight:
+            return
+        parent = self.run.series("posterior", self.chain)
+        folder = parent / store.step_name(iteration)
+        exists = partial(store.is_whole, folder, "it is computed again")
+        if on_root(self.ring.comm, exists):
             return
         saved = {store.SAVED_DRAWS: self.state.small()[store.SAVED_DRAWS]}
-        draft = self._draft("posterior", iteration, seconds, dict(self.state.posterior()), saved)
+        posterior = dict(self.state.posterior())
+        draft = self._draft("posterior", iteration, seconds, blocks=posterior, state=saved)
         self._submit(iteration, begin, [draft], partial(store.prune, parent, 1))
         self.settle()
 
@@ -387,9 +410,9 @@ class Checkpoints:
 
     def iterations(self) -> list[int]:
         """Iterations of the checkpoints on disk, the newest first. Collective."""
-        return on_root(
-            self.ring.comm, partial(store.steps, self.run.series("checkpoints", self.chain))
-        )[::-1]
+        series = self.run.series("checkpoints", self.chain)
+        steps = on_root(self.ring.comm, partial(store.steps, series))
+        return steps[::-1]
 
     def read(self, iteration: int) -> Snapshot:
         """Open a checkpoint, and check its manifest and the files of its saved draws. Collective.
@@ -402,30 +425,29 @@ class Checkpoints:
         InputError
             If a file is missing or damaged, or is not of this chain.
         """
-
-        def open_all() -> tuple[Snapshot, list[Snapshot]]:
-            checkpoint = self.run.open_snapshot("checkpoints", self.chain, iteration, self.facts)
-            if checkpoint.manifest.grid != self.ring.grid:
-                raise InputError(
-                    f"{checkpoint.path} belongs to another run: its grid is"
-                    f" {checkpoint.manifest.grid}"
-                )
-            draws = SavedDraws(self.run, self.chain, self.facts).snapshots(
-                checkpoint.manifest.saved_draws
-            )
-            return checkpoint, draws
-
-        checkpoint, draws = on_root(self.ring.comm, open_all, "reading a checkpoint")
+        reading = partial(self._open, iteration)
+        checkpoint, draws = on_root(self.ring.comm, reading, "reading a checkpoint")
         unchecked = [snapshot for snapshot in draws if snapshot.path not in self._checked]
-        shards = [(snapshot, shard) for snapshot in unchecked for shard in snapshot.manifest.shards]
-
-        def check() -> None:
-            for snapshot, shard in shards[self.ring.rank :: self.ring.size]:
-                snapshot.check_shard(shard)
-
-        self.ring.agree(check, "checking saved files")
+        checking = partial(self._check_own_share, unchecked)
+        self.ring.agree(checking, "checking saved files")
         self._checked.update(snapshot.path for snapshot in unchecked)
         return checkpoint
+
+    def _open(self, iteration: int) -> tuple[Snapshot, list[Snapshot]]:
+        """Open a checkpoint and the snapshots of its saved draws; called on process 0."""
+        checkpoint = self.run.open_snapshot("checkpoints", self.chain, iteration, self.facts)
+        if checkpoint.manifest.grid != self.ring.grid:
+            raise InputError(
+                f"{checkpoint.path} belongs to another run: its grid is {checkpoint.manifest.grid}"
+            )
+        saved = SavedDraws(self.run, self.chain, self.facts)
+        return checkpoint, saved.snapshots(checkpoint.manifest.saved_draws)
+
+    def _check_own_share(self, snapshots: list[Snapshot]) -> None:
+        """Check this process's share of the files of some snapshots."""
+        shards = [(snapshot, shard) for snapshot in snapshots for shard in snapshot.manifest.shards]
+        for snapshot, shard in shards[self.ring.rank :: self.ring.size]:
+            snapshot.check_shard(shard)
 
     def cut(self, iteration: int) -> None:
         """Remove snapshots and metrics of later iterations, and draws that no checkpoint needs.

@@ -1,6 +1,4 @@
-"""Decides for all processes of a chain, from signals and the clock, when to save a checkpoint and
-when to stop.
-"""
+"""Decides, from signals and the clock, when the processes of a chain save a checkpoint or stop."""
 
 from __future__ import annotations
 
@@ -16,13 +14,13 @@ from dsgmcmc.parallel.comm import POLL, meet
 from dsgmcmc.parallel.signals import Request, Signals
 from dsgmcmc.parallel.watchdog import Watchdog
 
-MARGIN = 3.0  # seconds for the summary and MPI_Finalize, between the last write and the end of the wall time
+#: Seconds for the summary and MPI_Finalize, between the last write and the end of the wall time.
+MARGIN = 3.0
 
 
 @dataclass(eq=False)
 class Control:
-    """Lets all processes of a chain agree, once per iteration, on whether to save a checkpoint or
-    stop.
+    """Lets the processes of a chain agree in every iteration whether to save a checkpoint or stop.
 
     Every iteration starts one reduction, of two integers to their maxima over the processes; the
     next iteration reads the result.
@@ -54,8 +52,10 @@ class Control:
         #: Number of open chains of these processes; all must be written before the end.
         self.chains = 1
         self._iteration_seconds = 0.0
-        self._saved_at = self._asked_at = monotonic()
-        self._local_values, self._maxima = np.zeros(2, np.int32), np.zeros(2, np.int32)
+        self._saved_at = monotonic()
+        self._asked_at = self._saved_at
+        self._local_values = np.zeros(2, np.int32)
+        self._maxima = np.zeros(2, np.int32)
         self._reduction: Any = None  # an MPI request
 
     def _local_request(self) -> Request:
@@ -66,12 +66,15 @@ class Control:
         writing = self.chains * self.write_seconds
         if self.deadline and now + writing + 2 * self._iteration_seconds + MARGIN > self.deadline:
             return max(self.signals.request, Request.STOP)
-        due = (
-            self.comm.rank == 0
-            and self.checkpoint_seconds
-            and now - self._saved_at > self.checkpoint_seconds
-        )
-        return max(self.signals.request, Request.CHECKPOINT if due else Request.GO_ON)
+        if self._checkpoint_is_due(now):
+            return max(self.signals.request, Request.CHECKPOINT)
+        return self.signals.request
+
+    def _checkpoint_is_due(self, now: float) -> bool:
+        """Whether the time for a checkpoint has come; process 0 alone decides."""
+        if self.comm.rank != 0 or not self.checkpoint_seconds:
+            return False
+        return now - self._saved_at > self.checkpoint_seconds
 
     def ask(self, busy: bool) -> tuple[Request, bool]:
         """Return the largest request of all processes, and whether no process was writing.
@@ -85,13 +88,16 @@ class Control:
         self._progress()
         if self.comm.size == 1:
             return self._local_request(), not busy
-        request, idle = Request.GO_ON, False
+        request = Request.GO_ON
+        idle = False
         if self._reduction is not None:
             self._reduction.Wait()
-            request, idle = Request(int(self._maxima[0])), not self._maxima[1]
+            request = Request(int(self._maxima[0]))
+            idle = not self._maxima[1]
         from mpi4py import MPI  # only needed with several processes
 
-        self._local_values[:] = self._local_request(), busy
+        self._local_values[0] = self._local_request()
+        self._local_values[1] = busy
         self._reduction = self.comm.Iallreduce(self._local_values, self._maxima, op=MPI.MAX)
         return request, idle
 
@@ -119,8 +125,9 @@ class Control:
         self.finish()
 
     def finish(self) -> None:
-        """Complete a pending reduction and drop its result; the next reduction repeats all
-        requests. Collective.
+        """Complete a pending reduction and drop its result. Collective.
+
+        The next reduction repeats all requests.
         """
         if self._reduction is not None:
             self._reduction.Wait()

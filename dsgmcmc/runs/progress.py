@@ -13,12 +13,15 @@ from time import monotonic
 from typing import Any
 
 from rich.live import Live
+from typing_extensions import override
 
 from dsgmcmc.diagnostics.summary import in_units, written
 from dsgmcmc.terminal import console, log, say
 
-#: Seconds between successive lines of plain output, and between changes of the line in a notebook.
-PLAIN_SECONDS, NOTEBOOK_SECONDS = 5.0, 0.5
+#: Seconds between successive lines of plain output.
+PLAIN_SECONDS = 5.0
+#: Seconds between changes of the line in a notebook.
+NOTEBOOK_SECONDS = 0.5
 
 
 def in_notebook() -> bool:
@@ -42,14 +45,16 @@ class Progress:
     """
 
     def __init__(self, iterations: int, data: float, quiet: bool = False) -> None:
-        self._iterations, self._data = iterations, data
+        self._iterations = iterations
+        self._data = data
         self._quiet = quiet
+        self._live: Live | None = None
         stderr = console(stderr=True)
-        self._live = (
-            Live(console=stderr, refresh_per_second=8) if stderr.is_terminal and not quiet else None
-        )
+        if stderr.is_terminal and not quiet:
+            self._live = Live(console=stderr, refresh_per_second=8)
         self._notebook = in_notebook()
-        self._said_at, self._unshown = 0.0, ""
+        self._said_at = 0.0
+        self._unshown = ""
         #: Accuracy at the last check of all chains, as text; empty before the first check, or
         #: without checks.
         self.accuracy = ""
@@ -72,7 +77,8 @@ class Progress:
         """Show a line of metrics, unless an earlier line was shown too recently."""
         if self._first_line is None or line["iteration"] < self._first_line[0]:
             self._first_line = (line["iteration"], line["time_s"])
-        text, seconds = self._text(line), NOTEBOOK_SECONDS if self._notebook else PLAIN_SECONDS
+        text = self._text(line)
+        seconds = NOTEBOOK_SECONDS if self._notebook else PLAIN_SECONDS
         if self._live:
             self._live.update(text)
         elif monotonic() - self._said_at > seconds or line["iteration"] >= self._iterations:
@@ -81,7 +87,8 @@ class Progress:
             self._unshown = text
 
     def _say(self, text: str) -> None:
-        self._said_at, self._unshown = monotonic(), ""
+        self._said_at = monotonic()
+        self._unshown = ""
         if self._quiet:
             return
         if self._notebook:
@@ -90,23 +97,32 @@ class Progress:
             say(text, file=sys.stderr)
 
     def _text(self, line: dict[str, Any]) -> str:
-        first, since = self._first_line or (0, 0.0)
-        done, elapsed = line["iteration"] - first, line["time_s"] - since
-        speed = done / elapsed if elapsed > 0 else 0.0
         parts = [f"chain {line['chain']}", f"iteration {line['iteration']}/{self._iterations}"]
         if self.accuracy:
             parts.append(self.accuracy)
-        labels = (("rmse", "this draw"), ("rmse_mean", "all draws"))
         rmses = [
-            f"{label} {written(line[name])}" for name, label in labels if line.get(name) is not None
+            f"{label} {written(line[name])}"
+            for name, label in (("rmse", "this draw"), ("rmse_mean", "all draws"))
+            if line.get(name) is not None
         ]
-        parts += [f"RMSE: {', '.join(rmses)}"] if rmses else []
-        parts += [f"tau {line['tau']:.4g}"] if line.get("tau") is not None else []
+        if rmses:
+            parts.append(f"RMSE: {', '.join(rmses)}")
+        if line.get("tau") is not None:
+            parts.append(f"tau {line['tau']:.4g}")
+        speed = self._speed(line)
         if speed:
-            seconds = (self._iterations - line["iteration"]) / speed
-            limit = "at most " if self.accuracy else ""
-            parts += [f"{in_units(speed * self._data)} ratings/s", f"{limit}{seconds:.0f} s left"]
+            parts.append(f"{in_units(speed * self._data)} ratings/s")
+            left = f"{(self._iterations - line['iteration']) / speed:.0f} s left"
+            parts.append(f"at most {left}" if self.accuracy else left)
         return "  ".join(parts)
+
+    def _speed(self, line: dict[str, Any]) -> float:
+        """Return the iterations per second since the first line; 0 if it is not known yet."""
+        first_iteration, first_time = self._first_line or (0, 0.0)
+        elapsed: float = line["time_s"] - first_time
+        if elapsed <= 0:
+            return 0.0
+        return float((line["iteration"] - first_iteration) / elapsed)
 
 
 # ---------------------------------------------------------------------- messages
@@ -115,15 +131,19 @@ class Progress:
 class _Terminal(logging.Formatter):
     """Prefixes warnings and errors with their level."""
 
+    @override
     def format(self, record: logging.LogRecord) -> str:
         text = record.getMessage()
-        return f"{record.levelname.lower()}: {text}" if record.levelno >= logging.WARNING else text
+        if record.levelno >= logging.WARNING:
+            return f"{record.levelname.lower()}: {text}"
+        return text
 
 
 @contextmanager
 def logs(rank: int, quiet: bool = False) -> Iterator[None]:
-    """Context in which this process writes its messages to the terminal; afterwards the logger is
-    restored.
+    """Context in which this process writes its messages to the terminal.
+
+    At its end the logger is as before.
 
     Parameters
     ----------
@@ -133,14 +153,19 @@ def logs(rank: int, quiet: bool = False) -> Iterator[None]:
     quiet : bool
         Whether to write nothing.
     """
-    writes, level = rank == 0 and not quiet, log.level
-    propagate, handlers = log.propagate, log.handlers
-    handler = logging.StreamHandler(sys.stderr) if writes else logging.NullHandler()
+    level = log.level
+    propagate = log.propagate
+    handlers = log.handlers
+    handler: logging.Handler = logging.NullHandler()
+    if rank == 0 and not quiet:
+        handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Terminal())
     log.setLevel(logging.WARNING if in_notebook() else logging.INFO)
-    log.propagate, log.handlers = False, [handler]
+    log.propagate = False
+    log.handlers = [handler]
     try:
         yield
     finally:
-        log.propagate, log.handlers = propagate, handlers
+        log.propagate = propagate
+        log.handlers = handlers
         log.setLevel(level)

@@ -1,5 +1,4 @@
-"""Records a chain for any target: moments of the parameters, saved draws, and traces of the small
-parameters.
+"""Records a chain: moments of its parameters, saved draws, and traces of the small parameters.
 
 A checkpoint contains the moments, the traces and the iterations of the saved draws; the saved draws
 are in separate snapshots. The weight of a draw is its step size [Simsekli 2016, eq. 12]. Every
@@ -19,7 +18,7 @@ from dsgmcmc.kernels.formula import Batch
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.storage.store import SAVED_DRAWS, Key, Lazy, Snapshot
 from dsgmcmc.targets.base import COUNT_DRAW, DrawInfo
-from dsgmcmc.types import Array, Float64
+from dsgmcmc.types import Array, Factor, Float64
 
 THETA = "theta"
 MOMENTS = ("mean", "m2")  # m2 is the weighted sum of squared deviations
@@ -47,8 +46,9 @@ class DrawNumbers:
         self.kept: list[int] = []
 
     def offer(self, iteration: int) -> bool:
-        """Count the draw of an iteration, update `kept` and `spacing`, and return whether to save
-        the draw.
+        """Count the draw of an iteration, and return whether to save it.
+
+        `kept` and `spacing` are updated.
         """
         number = self.count
         self.count += 1
@@ -63,8 +63,9 @@ class DrawNumbers:
 
 
 class DrawRecorder:
-    """Moments, saved draws and traces of one chain on this process; a
-    `dsgmcmc.targets.base.Recorder` without metrics.
+    """Moments, saved draws and traces of one chain on this process.
+
+    It is a `dsgmcmc.targets.base.Recorder` without metrics.
 
     Parameters
     ----------
@@ -77,7 +78,8 @@ class DrawRecorder:
     """
 
     def __init__(self, target: FactorTarget, at_root: bool, save_draws: int) -> None:
-        self.target, self._at_root = target, at_root
+        self.target = target
+        self._at_root = at_root
         self.numbers = DrawNumbers(save_draws)
         #: Arrays of the saved draws that are not on disk, by iteration.
         self.pending: dict[int, dict[Key, Array]] = {}
@@ -85,29 +87,33 @@ class DrawRecorder:
         self.weight = 0.0
         #: Iteration, weight and small parameters of every draw; used only on process 0.
         self.trace: dict[str, list[Float64]] = {}
-        quantities, sizes = target.quantities.drawn_of_rows, target.quantities.sizes
         #: Mean and ``m2`` of every quantity of rows, and its latest draw ``x``, by factor and
         #: block.
         self._moments = {
-            place: {
-                quantity.name: {
-                    name: np.zeros((rows, quantity.width(sizes)), np.float32) for name in MOMENTS
-                }
-                for quantity in quantities
-                if quantity.is_of(place[0])
-            }
-            for place, rows in target.rows_at_home().items()
+            (factor, block): self._zero_moments(factor, rows)
+            for (factor, block), rows in target.rows_at_home().items()
         }
         of_blocks = self._moments.values()
         self._batches = [
-            Batch([block[q.name] for block in of_blocks if q.name in block]) for q in quantities
+            Batch([block[quantity.name] for block in of_blocks if quantity.name in block])
+            for quantity in target.quantities.drawn_of_rows
         ]
         self._traced = {quantity.name for quantity in target.quantities.traced}
 
+    def _zero_moments(self, factor: Factor, rows: int) -> dict[str, dict[str, Array]]:
+        """Return moments that are zero, by name of the quantity, for a block with `rows` rows."""
+        quantities = self.target.quantities
+        return {
+            quantity.name: {
+                name: np.zeros((rows, quantity.width(quantities.sizes)), np.float32)
+                for name in MOMENTS
+            }
+            for quantity in quantities.drawn_of_rows
+            if quantity.is_of(factor)
+        }
+
     def next(self, iteration: int, weight: float) -> DrawInfo:
-        """Add the weight of the draw after `iteration` iterations to the total weight; return its
-        `DrawInfo`.
-        """
+        """Add the weight of the draw after `iteration` iterations; return its `DrawInfo`."""
         self.weight += weight
         return DrawInfo(iteration, weight, weight / self.weight)
 
@@ -119,29 +125,16 @@ class DrawRecorder:
         if draw is None:
             return
         spacing = self.numbers.spacing
-        saved = self.numbers.offer(draw.iteration)
+        is_saved = self.numbers.offer(draw.iteration)
         parameters = self.target.parameters()
         self._note(draw, parameters)
-        quantities, units = self.target.quantities.drawn_of_rows, self.target.units
-        fields = {position if field.name == THETA else field.name: field for field in quantities}
-        blocks: dict[Key, Array] = {}
-        for block in self.target.home(tuple(fields)):
-            for name, field in fields.items():
-                if not field.is_of(block.factor):
-                    continue
-                self._moments[block.factor, block.index][field.name]["x"] = block[name]
-                if saved:
-                    blocks[Key("draw", block.factor.name, block.index, field.name)] = (
-                        block[name] * units[field.name]
-                    )
+        blocks = self._read_blocks(position, is_saved)
         for batch in self._batches:
             COUNT_DRAW.apply(batch, draw._asdict())
-        if saved:
+        if is_saved:
             if self._at_root:
-                blocks |= {
-                    Key("draw", "run", 0, name): np.array(value)
-                    for name, value in parameters.items()
-                }
+                for name, value in parameters.items():
+                    blocks[Key("draw", "run", 0, name)] = np.array(value)
             self.pending[draw.iteration] = blocks
         if self.numbers.spacing > spacing:  # every other saved draw was dropped
             kept = set(self.numbers.kept)
@@ -149,20 +142,43 @@ class DrawRecorder:
                 drawn: arrays for drawn, arrays in self.pending.items() if drawn in kept
             }
 
-    def _note(self, draw: DrawInfo, parameters: dict[str, Float64]) -> None:
-        """Append the traced parameters of a draw to the trace; a precision matrix is reduced to its
-        diagonal.
+    def _read_blocks(self, position: str, copied: bool) -> dict[Key, Array]:
+        """Hand the rows' state to the moments; return copies in the unit of the data if `copied`.
+
+        Collective.
         """
-        traced = {name: parameter for name, parameter in parameters.items() if name in self._traced}
-        for name, parameter in {
-            "iteration": float(draw.iteration),
-            "weight": draw.weight,
-            **traced,
-        }.items():
-            value = np.array(parameter, ndmin=1)
-            self.trace.setdefault(name, []).append(
-                np.diag(value).copy() if value.ndim == 2 else value
-            )
+        fields = {
+            position if quantity.name == THETA else quantity.name: quantity
+            for quantity in self.target.quantities.drawn_of_rows
+        }
+        copies: dict[Key, Array] = {}
+        for block in self.target.home(tuple(fields)):
+            for field, quantity in fields.items():
+                if not quantity.is_of(block.factor):
+                    continue
+                values = block[field]
+                self._moments[block.factor, block.index][quantity.name]["x"] = values
+                if copied:
+                    key = Key("draw", block.factor.name, block.index, quantity.name)
+                    copies[key] = values * self.target.units[quantity.name]
+        return copies
+
+    def _note(self, draw: DrawInfo, parameters: dict[str, Float64]) -> None:
+        """Append the traced parameters of a draw to the trace.
+
+        A precision matrix is reduced to its diagonal.
+        """
+        self._append("iteration", float(draw.iteration))
+        self._append("weight", draw.weight)
+        for name, parameter in parameters.items():
+            if name in self._traced:
+                self._append(name, parameter)
+
+    def _append(self, name: str, parameter: float | Float64) -> None:
+        value = np.array(parameter, ndmin=1)
+        if value.ndim == 2:
+            value = np.diag(value).copy()
+        self.trace.setdefault(name, []).append(value)
 
     # ------------------------------------------------------------------ saving
 
@@ -176,18 +192,22 @@ class DrawRecorder:
         )
 
     def take_pending(self) -> tuple[list[int], dict[Key, Lazy]]:
-        """Return the iterations and the arrays, each (draws, ...), of all pending draws, and clear
-        `pending`.
+        """Clear `pending`; return the iterations and the arrays of all draws that it had.
+
+        The arrays are (draws, ...).
         """
-        draws, self.pending = self.pending, {}
+        draws = self.pending
+        self.pending = {}
         keys = next(iter(draws.values()), {})
-        return list(draws), {
+        stacked: dict[Key, Lazy] = {
             key: partial(np.stack, [arrays[key] for arrays in draws.values()]) for key in keys
         }
+        return list(draws), stacked
 
     def small(self) -> dict[str, Float64]:
-        """Return the weight, the counters and the iterations of the saved draws; they are equal on
-        all processes.
+        """Return the weight, the counters and the iterations of the saved draws.
+
+        They are equal on all processes.
         """
         numbers = [self.weight, self.numbers.count, self.numbers.spacing]
         return {
@@ -196,19 +216,27 @@ class DrawRecorder:
         }
 
     def _named(self, spread: str) -> Iterator[tuple[str, Key, Key, dict[str, Array]]]:
-        """Yield each field's name, the keys of its mean and its spread, and its moments on this
-        process.
+        """Yield the moments on this process, each with names.
 
-        `spread` is ``m2``, the weighted sum of squared deviations, or ``variance``.
+        Parameters
+        ----------
+        spread : str
+            ``m2``, the weighted sum of squared deviations, or ``variance``.
+
+        Yields
+        ------
+        label : str
+            Name of the quantity.
+        mean, spread : Key
+            Names in a snapshot.
+        moments : dict
+            Mean and ``m2``.
         """
         for (factor, index), fields in self._moments.items():
             for label, moments in fields.items():
                 prefix = "" if label == THETA else f"{label}_"
-                mean, spread_key = (
-                    Key("moments", factor.name, index, f"{prefix}{name}")
-                    for name in ("mean", spread)
-                )
-                yield label, mean, spread_key, moments
+                mean = Key("moments", factor.name, index, f"{prefix}mean")
+                yield label, mean, mean._replace(field=f"{prefix}{spread}"), moments
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """Yield the accumulators of this process, for a checkpoint."""
@@ -230,15 +258,15 @@ class DrawRecorder:
             raise ValueError(
                 f"draws have (weight, number, spacing) {self.weight:g}, {count:g}, {spacing:g}"
             )
-        self.numbers.count, self.numbers.spacing = int(count), int(spacing)
+        self.numbers.count = int(count)
+        self.numbers.spacing = int(spacing)
         self.numbers.kept = snapshot.manifest.saved_draws
         for _, mean, m2, moments in self._named("m2"):
             moments["mean"], moments["m2"] = snapshot.read_all((mean, m2))
         if self._at_root:
             traced = [key for key in snapshot.block_keys() if key[:2] == ("trace", "run")]
-            self.trace = {
-                key.field: list(x) for key, x in zip(traced, snapshot.read_all(traced), strict=True)
-            }
+            values = snapshot.read_all(traced)
+            self.trace = {key.field: list(x) for key, x in zip(traced, values, strict=True)}
 
     def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
         """Yield the means and variances of the parameters, in the unit of the data, and the traces.

@@ -1,6 +1,4 @@
-"""The ratings of a job: this module checks settings against them, makes the targets of chains, and
-scores results.
-"""
+"""The ratings of a job: settings are checked against them, chains sample them, scores use them."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.config.chain import DEFAULT_LENGTH
+from dsgmcmc.config.chain import DEFAULT_LENGTH, SamplerSection
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, build, merged
 from dsgmcmc.data.precision import find_bad_scale
 from dsgmcmc.data.ratings import Ratings
@@ -45,6 +43,8 @@ from dsgmcmc.terminal import log
 #: With more elements of the factors per rating, even exact Gibbs sampling mistakes noise for
 #: structure.
 MAX_ELEMENTS_PER_RATING = 3
+#: Scores of a run without test ratings, and of a run on clicks.
+NO_SCORES: dict[str, Any] = {"rmse_mean": None, "mae_mean": None}
 #: Makes the target of a chain in its state before the first iteration, given the chain number for
 #: random numbers (`dsgmcmc.targets.state.restarted_chain`) and the sampler.
 MakeTarget = Callable[[int, Sampler[Any, Any]], FactorTarget]
@@ -72,83 +72,100 @@ class RatingsSource:
         start: Path | None = None,
         view: Callable[[Ratings], Ratings] | None = None,
     ) -> None:
-        self.path, self.start = path, start
+        self.path = path
+        self.start = start
         self._view = view
         self._earlier: WarmStart | None = None
         self._biases: dict[str, BiasesOnly] = {}
 
     @cached_property
     def ratings(self) -> Ratings:
-        """The open ratings; the file is opened and checked only once, because a check may take
-        longer than a run.
+        """The open ratings.
+
+        The file is opened and checked only once, because a check may take longer than a run.
         """
         opened = Ratings(self.path)
-        return opened if self._view is None else self._view(opened)
+        if self._view is None:
+            return opened
+        return self._view(opened)
 
     def biases_only(self, config: ResolvedConfig) -> BiasesOnly:
-        """The fitted Gaussian model with biases only on the scale of a run, a baseline for all
-        models on this scale.
-        """
+        """Return the fitted Gaussian model with biases only, a baseline on the scale of a run."""
         if config.scale not in self._biases:
-            self._biases[config.scale] = fit_biases_only(
-                self.ratings, on_scale(Gaussian, config.scale)
-            )
+            law = on_scale(Gaussian, config.scale)
+            self._biases[config.scale] = fit_biases_only(self.ratings, law)
         return self._biases[config.scale]
 
-    def build(self, saved: Mapping[str, Any], *layers: Mapping[str, Any]) -> RunConfig:
-        """Merge and check settings: `layers` override `saved`, and later layers override earlier
-        layers.
+    # ------------------------------------------------------------------ settings
 
-        `saved` has the settings of a resumed run. It is empty for a new run, which may take its
-        model from an earlier run. Settings that are still unset are chosen to suit the ratings.
+    def build(self, saved: Mapping[str, Any], *layers: Mapping[str, Any]) -> RunConfig:
+        """Merge and check settings; those that are still unset are chosen to suit the ratings.
+
+        Parameters
+        ----------
+        saved : dict
+            Settings of a resumed run; empty for a new run, which may have the model of an earlier
+            run.
+        *layers : dict
+            Settings that override `saved`; later layers override earlier layers.
         """
         if self.start is not None and not saved:
             self._earlier = WarmStart(self.start)
             saved = self._earlier.model()
-        requested = build(saved, self._usual(saved, *layers), *layers)
+        requested = build(saved, self._default_likelihood(saved, *layers), *layers)
         ratings = self.ratings
-        n, rows = ratings.nnz, ratings.n_rows + ratings.n_cols
-        rank = automatic_rank(n, rows) if requested.rank == "auto" else requested.rank
-        config = requested.sampler.kind.adapted_to_data(
-            requested.sampler.config, n, n / (rows * (rank + requested.biases))
-        )
-        suited: dict[str, Any] = {
-            "sampler": requested.sampler.model_copy(update={"config": config}),
-            "rank": rank,
-        }
+        entities = ratings.n_rows + ratings.n_cols
+        rank = requested.rank
+        if rank == "auto":
+            rank = automatic_rank(ratings.nnz, entities)
+        chosen: dict[str, Any] = {"rank": rank, "sampler": self._sampler_for(requested, rank)}
         if "prior_precision" not in merged(saved, *layers):
-            suited["prior_precision"] = min(requested.prior_precision, start_precision(rank))
+            chosen["prior_precision"] = min(requested.prior_precision, start_precision(rank))
         if requested.until is None and requested.iterations is None and not ratings.nnz_test:
             log.info(
                 "without test ratings a run has no target accuracy: it ends after %s",
                 DEFAULT_LENGTH,
             )
-            suited["iterations"] = DEFAULT_LENGTH
-        return requested.model_copy(update=suited)
+            chosen["iterations"] = DEFAULT_LENGTH
+        return requested.model_copy(update=chosen)
 
-    def _usual(self, saved: Mapping[str, Any], *layers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the default likelihood that suits the ratings: for two values logistic, if the
-        settings admit it.
+    def _sampler_for(self, requested: RunConfig, rank: int) -> SamplerSection:
+        """Return the sampler of a run, with step sizes that suit the number of ratings."""
+        section = requested.sampler
+        ratings = self.ratings
+        elements = (ratings.n_rows + ratings.n_cols) * (rank + requested.biases)
+        config = section.kind.adapted_to_data(section.config, ratings.nnz, ratings.nnz / elements)
+        return section.model_copy(update={"config": config})
+
+    def _default_likelihood(
+        self, saved: Mapping[str, Any], *layers: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the setting of a logistic likelihood if there are two values and none is chosen.
+
+        Empty otherwise, also if the other settings do not admit it.
         """
-        values, logistic = self.ratings.levels(2), {"likelihood": "ordinal-logit"}
+        values = self.ratings.levels(2)
+        logistic = {"likelihood": "ordinal-logit"}
         if values is None or len(values) < 2 or "likelihood" in merged(saved, *layers):
             return {}
         try:
             build(saved, logistic, *layers).resolved()
         except InputError:
             return {}
-        said = (
+        log.info(
             "ratings of two values, %g and %g, get the likelihood ordinal-logit (logistic): choose"
-            " another by %s"
+            " another by %s",
+            *values,
+            named("likelihood"),
         )
-        log.info(said, *values, named("likelihood"))
         return logistic
 
     def resolve(
         self, processes: int, saved: Mapping[str, Any], *layers: Mapping[str, Any]
     ) -> ResolvedConfig:
-        """Resolve the settings of `build` for `processes` processes in all chains together, and
-        check them.
+        """Resolve the settings of `build`, and check them.
+
+        `processes` is the number of processes of all chains together.
 
         Raises
         ------
@@ -162,8 +179,9 @@ class RatingsSource:
         return config
 
     def _check(self, config: ResolvedConfig, processes: int) -> None:
-        """Refuse settings that `processes` processes per chain cannot sample; warn of doubtful
-        settings.
+        """Refuse settings that cannot be sampled; warn of doubtful ones.
+
+        `processes` is the number of processes per chain.
         """
         ratings = self.ratings
         for part in PARTS.values():
@@ -192,50 +210,71 @@ class RatingsSource:
                 f" {2 * processes}"
             )
 
-    def prepare(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, Any]:
-        """Write the names of users and items, and starting values if any; return facts for
-        ``run.toml``.
+    # ------------------------------------------------------------------ the run directory
 
-        The facts include the scores of the baselines; a resumed run does not compute them again.
+    def prepare(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, Any]:
+        """Write the names of users and items, and starting values if any.
+
+        Returns
+        -------
+        dict
+            Facts for ``run.toml``. They include the scores of the baselines, which a resumed run
+            does not compute again.
         """
-        saved = run.read_settings()[1] if run.settings_file.exists() else {}
-        saved_baselines, start = saved.get("baselines"), saved.get("start")
-        if saved and self.start is not None and start is None:
-            raise InputError(
-                f"{run.path} did not start from another run: leave out {named('from')} to"
-                " continue it"
-            )
-        if start is not None and start != start_digest(run):
-            raise InputError(
-                f"{run.start()} is incomplete, or has changed since the run started: start"
-                " another run"
-            )
+        saved: Facts = {}
+        if run.settings_file.exists():
+            _, saved = run.read_settings()
+            self._check_start(run, saved.get("start"))
         ratings = self.ratings
-        levels = config.law.levels_of(ratings)
-        if levels is None:
-            levels = recognised_levels(ratings)
-        scored = ratings.nnz_test and config.law.can_be_evaluated
         facts = {
             "data": str(self.path.absolute()),
             "mean": _centre(config, config.law.view(ratings)),
             "minimum": ratings.minimum,
             "maximum": ratings.maximum,
             "transposed": ratings.transposed,
-            **({} if levels is None else {"levels": levels.tolist()}),
-            **liked_facts(ratings),
-            "ratings": ratings.nnz,
-            "test_ratings": ratings.nnz_test,
-            **({"cautions": warnings} if (warnings := warnings_for_data(config, ratings)) else {}),
-            **(
-                {"baselines": saved_baselines or baselines(ratings, self.biases_only(config))}
-                if scored
-                else {}
-            ),
         }
+        levels = config.law.levels_of(ratings)
+        if levels is None:
+            levels = recognised_levels(ratings)
+        if levels is not None:
+            facts["levels"] = levels.tolist()
+        facts |= liked_facts(ratings)
+        facts["ratings"] = ratings.nnz
+        facts["test_ratings"] = ratings.nnz_test
+        warnings = warnings_for_data(config, ratings)
+        if warnings:
+            facts["cautions"] = warnings
+        if ratings.nnz_test and config.law.can_be_evaluated:
+            facts["baselines"] = self._baselines(config, saved)
         write_index(run, ratings, config.hash(), made_with(facts))
+        start = saved.get("start")
         if self._earlier is not None:
             start = self._earlier.write(run, ratings, config, made_with(facts))
-        return facts if start is None else facts | {"start": start}
+        if start is not None:
+            facts["start"] = start
+        return facts
+
+    def _check_start(self, run: RunDirectory, start: str | None) -> None:
+        """Compare the starting values of a resumed run with their digest `start`, if it has any."""
+        if start is None:
+            if self.start is not None:
+                raise InputError(
+                    f"{run.path} did not start from another run: leave out {named('from')} to"
+                    " continue it"
+                )
+            return
+        if start != start_digest(run):
+            raise InputError(
+                f"{run.start()} is incomplete, or has changed since the run started: start"
+                " another run"
+            )
+
+    def _baselines(self, config: ResolvedConfig, saved: Facts) -> Any:
+        """Return the scores of the baselines, from the facts of a resumed run if it has them."""
+        found = saved.get("baselines")
+        if found:
+            return found
+        return baselines(self.ratings, self.biases_only(config))
 
     def start_chain(
         self, run: RunDirectory, facts: Facts, chain: int, target: FactorTarget
@@ -250,6 +289,8 @@ class RatingsSource:
             )
         else:
             target.fit_biases()
+
+    # ------------------------------------------------------------------ results
 
     def results(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, Any]:
         """Return the results of a run for its summary.
@@ -266,42 +307,53 @@ class RatingsSource:
             and ``mae_mean`` are null. Clicks have ``rankings`` instead, if draws were saved
             (`dsgmcmc.diagnostics.ranking`).
         """
-        taus = [
-            snapshot.read(Key("trace", "run", 0, "tau"))
-            for snapshot in newest_states(run, run.read_settings()[1])
-        ]
-        tau = float(np.concatenate(taus).mean()) if taus and config.law.has_noise else None
-        common: dict[str, Any] = {"tau": tau, "rank": config.rank, "draws": sum(map(len, taus))}
-        common["temperatures"] = temperatures(run, self.ratings.transposed)
-        if common["draws"]:
-            diagnosis = diagnose(Run(run.path))
-            common |= {"slowest": slowest(diagnosis, config), "agreement": agreement(diagnosis)}
-        no_scores = {"rmse_mean": None, "mae_mean": None}
-        if not config.law.can_be_evaluated:
-            if not (clicks := sum(len(part.rating) for part in test_parts(run))):
-                return {**no_scores, **common}
-            opened = Run(run.path)
-            if opened.draws:  # rankings need them
-                from dsgmcmc.diagnostics.ranking import (
-                    click_scores,
-                )  # other runs start faster without it
+        of_chains = self._results_of_chains(run, config)
+        if config.law.can_be_evaluated:
+            scores = self._scores(run, config)
+        else:
+            scores = self._scores_of_clicks(run)
+        return {**scores, **of_chains}
 
-                common["rankings"] = click_scores(opened, self.ratings)
-            return {**no_scores, "test_ratings": clicks, **common}
-        recorded = run.read_settings()[1].get("levels")
-        levels = None if recorded is None else np.array(recorded, np.float64)
+    def _results_of_chains(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, Any]:
+        """Return the results that need no test ratings."""
+        _, facts = run.read_settings()
+        traced_tau = Key("trace", "run", 0, "tau")
+        taus = [snapshot.read(traced_tau) for snapshot in newest_states(run, facts)]
+        draws = sum(map(len, taus))
+        tau = None
+        if taus and config.law.has_noise:
+            tau = float(np.concatenate(taus).mean())
+        results: dict[str, Any] = {
+            "tau": tau,
+            "rank": config.rank,
+            "draws": draws,
+            "temperatures": temperatures(run, self.ratings.transposed),
+        }
+        if draws:
+            diagnosis = diagnose(Run(run.path))
+            results["slowest"] = slowest(diagnosis, config)
+            results["agreement"] = agreement(diagnosis)
+        return results
+
+    def _scores(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, Any]:
+        """Return the scores on the test ratings, if any."""
+        _, facts = run.read_settings()
+        levels = None
+        if facts.get("levels") is not None:
+            levels = np.array(facts["levels"], np.float64)
         scores = held_out_scores(test_parts(run), config.law, levels)
         if scores is None:
-            return {**no_scores, **common}
+            return dict(NO_SCORES)
         scores["coverage"] = {str(level): share for level, share in scores["coverage"].items()}
         over_biases = None  # without factors
         if config.rank:
+            biases = self.biases_only(config)
             over_biases = advantage(
                 test_parts(run),
                 law=config.law,
                 levels=levels,
                 ratings=self.ratings,
-                biases=self.biases_only(config),
+                biases=biases,
             )
         return {
             "rmse_mean": scores.pop("rmse"),
@@ -309,21 +361,34 @@ class RatingsSource:
             "test_ratings": scores.pop("ratings"),
             "untrained": self.ratings.untrained(),
             **scores,
-            "baselines": run.read_settings()[1].get("baselines"),
+            "baselines": facts.get("baselines"),
             "over_biases": over_biases,
-            **common,
         }
+
+    def _scores_of_clicks(self, run: RunDirectory) -> dict[str, Any]:
+        """Return the scores of rankings on the test clicks, if any."""
+        clicks = sum(len(part.rating) for part in test_parts(run))
+        if not clicks:
+            return dict(NO_SCORES)
+        scores = {**NO_SCORES, "test_ratings": clicks}
+        opened = Run(run.path)
+        if opened.draws:  # rankings need them
+            # here, because other runs start faster without it
+            from dsgmcmc.diagnostics.ranking import click_scores
+
+            scores["rankings"] = click_scores(opened, self.ratings)
+        return scores
 
 
 def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
-    """Return the number to subtract from ratings: their mean, or 0 for levels, for counts, and
-    without ``center``.
+    """Return the number to subtract from ratings: their mean, or 0.
 
-    Ratings, their mean and the result are on the scale of the likelihood.
-
-    Instead of the mean, levels have thresholds, and counts have prior means.
+    It is 0 without ``center``, and for levels and counts, which have thresholds and prior means
+    instead. Ratings, their mean and the result are on the scale of the likelihood.
     """
-    return ratings.mean if config.center and not config.law.replaces_mean else 0.0
+    if config.center and not config.law.replaces_mean:
+        return ratings.mean
+    return 0.0
 
 
 def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarget:
@@ -333,8 +398,8 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
     """
     levels = ring.agree(partial(config.law.levels_of, ratings))
     scaled = ring.agree(partial(config.law.view, ratings))
-    centre, codes = _centre(config, scaled), partial(config.law.codes, levels=levels)
-    blocks = RatingBlocks(scaled, ring, centre, config.standardise, codes)
+    codes = partial(config.law.codes, levels=levels)
+    blocks = RatingBlocks(scaled, ring, _centre(config, scaled), config.standardise, codes)
     data = read_parts(config, scaled, blocks, ring)
     sizes = config.quantities_for(ratings).sizes
 
@@ -372,42 +437,39 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
 
 
 def warnings_for_data(config: ResolvedConfig, ratings: Ratings) -> list[str]:
-    """Return warnings about a model that does not suit the ratings, for example about too large a
-    rank.
-    """
+    """Return warnings about a model that does not suit the ratings."""
     warnings = [*config.law.warnings_for_data(ratings, config.likelihood), *ratings.doubts()]
-    rows_and_columns = ratings.n_rows + ratings.n_cols
-    elements = config.rank * rows_and_columns
+    entities = ratings.n_rows + ratings.n_cols
+    elements = config.rank * entities
     if config.law.is_sum_over_ratings and elements > MAX_ELEMENTS_PER_RATING * ratings.nnz:
-        published = (
-            ""
-            if config.standardise
-            else ", and leave out standardise: the published priors are too wide here"
-        )
-        warnings.insert(
-            0,
+        warning = (
             f"{elements:,} elements of factors for {ratings.nnz:,} training ratings: the data"
             " hardly tell noise from factors, so tau means little; leave out --rank, or try --rank"
-            f" {automatic_rank(ratings.nnz, rows_and_columns)}{published}",
+            f" {automatic_rank(ratings.nnz, entities)}"
         )
+        if not config.standardise:
+            warning += ", and leave out standardise: the published priors are too wide here"
+        warnings.insert(0, warning)
     return warnings
 
 
 def check_values(ratings: Ratings, config: ResolvedConfig) -> None:
-    """Refuse ratings that the likelihood does not accept, or whose squares or variances are too
-    large for float32.
-    """
+    """Refuse ratings that the likelihood does not accept, or whose squares overflow float32."""
     config.law.check_ratings(config, ratings)
-    low, high = ratings.minimum, ratings.maximum
-    for x in ratings.values("test"):
-        low, high = float(x.min(initial=low)), float(x.max(initial=high))
-    if bad := find_bad_scale(low, high):
+    low = ratings.minimum
+    high = ratings.maximum
+    for values in ratings.values("test"):
+        low = float(values.min(initial=low))
+        high = float(values.max(initial=high))
+    bad = find_bad_scale(low, high)
+    if bad:
         raise InputError(f"{ratings.path}: {bad}")
 
 
 def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
     """Refuse a block of rows with more test ratings than a 32-bit index can address."""
-    tested = int(np.diff(ratings.test_indptr[block_bounds(ratings.row_indptr, config.grid)]).max())
+    bounds = block_bounds(ratings.row_indptr, config.grid)
+    tested = int(np.diff(ratings.test_indptr[bounds]).max())
     if tested >= 2**31:
         raise InputError(
             f"a block of rows would have {tested:,} test ratings, too many: use a larger"
