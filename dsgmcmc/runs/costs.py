@@ -78,7 +78,7 @@ class Costs(NamedTuple):
         grouped, effects = costs_of(time_levels, ratings, normal)
         width = row_width(config, quantities)
         checkpoint = (rows + columns) * width * 4 + moments + test_bytes + effects
-        draws = _DrawNumbers.of(config)
+        draws = _SavedDraws.of(config)
 
         pending = min(draws.largest * draw_bytes, max(checkpoint, MIN_DRAW_BYTES))
         open_chains = 1
@@ -101,7 +101,7 @@ class Costs(NamedTuple):
         )
 
 
-class _DrawNumbers(NamedTuple):
+class _SavedDraws(NamedTuple):
     """Bounds on the number of saved draws of a chain.
 
     Attributes
@@ -117,7 +117,7 @@ class _DrawNumbers(NamedTuple):
     most_on_disk: int
 
     @classmethod
-    def of(cls, config: ResolvedConfig) -> _DrawNumbers:
+    def of(cls, config: ResolvedConfig) -> _SavedDraws:
         """Return the bounds for a run."""
         draws = max(config.iterations - config.burn_in, 0) // config.thin
         max_saved = max(2 * config.save_draws - 1, 0)
@@ -175,7 +175,7 @@ def _cell_bytes(grid: int, ratings: Ratings, n_rows: int, n_columns: int) -> flo
 
 
 def row_width(config: ResolvedConfig, quantities: Quantities) -> int:
-    """Return the number of float32 values per row, in a checkpoint and in a message with a block."""
+    """Return the float32 values per row, in a checkpoint and in a message with a block."""
     kept = BlockLayout(config.make_sampler().kept, config.dimension)
     return kept.width + quantities.width_of_rows()
 

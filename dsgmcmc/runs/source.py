@@ -194,7 +194,7 @@ class RatingsSource:
         check_limits(config, ratings)
         if self._earlier is not None:
             self._earlier.check(config, config.law.levels_of(ratings))
-            self._earlier.rows_of(ratings)
+            self._earlier.match_rows(ratings)
         check_values(ratings, config)
         if config.until and not ratings.nnz_test:
             raise InputError(

@@ -73,13 +73,14 @@ class WarmStart:
         self.quantities = self.index.quantities(self.config, self.n_levels)
 
     def model(self) -> dict[str, Any]:
-        """Return the earlier run's model settings as defaults, with hyperparameters drawn from the
-        first sweep on.
+        """Return the earlier run's model settings as defaults.
+
+        Hyperparameters are drawn from the first sweep on.
         """
         table = self.config.table()
-        return {name: table[name] for name in self.config.model_settings if name in table} | {
-            "hyper_start": 1
-        }
+        settings = {name: table[name] for name in self.config.model_settings if name in table}
+        settings["hyper_start"] = 1
+        return settings
 
     def check(self, config: ResolvedConfig, levels: Float64 | None) -> None:
         """Raise InputError if the new run has a different model.
@@ -96,35 +97,39 @@ class WarmStart:
         if config.prior != "fixed":
             may_differ.append("prior_precision")
         for name in config.model_settings:
-            earlier, requested = getattr(self.config, name), getattr(config, name)
+            earlier = getattr(self.config, name)
+            requested = getattr(config, name)
             if name not in may_differ and earlier != requested:
-                found = f"was sampled with {name} {earlier}, but {requested} is requested"
-                advice = (
-                    f"start only from a run with the same model; leave out {named(name)} or"
-                    f" {named('from')}"
+                raise InputError(
+                    f"{self.directory.path} was sampled with {name} {earlier}, but {requested} is"
+                    " requested: a run can start only from a run with the same model; leave out"
+                    f" {named(name)} or {named('from')}"
                 )
-                raise InputError(f"{self.directory.path} {found}: a run can {advice}")
         if levels is not None and len(levels) != self.n_levels:
-            found = (
-                f"was sampled on ratings with {self.n_levels} levels, but the new ratings have"
-                f" {len(levels)} levels"
+            raise InputError(
+                f"{self.directory.path} was sampled on ratings with {self.n_levels} levels, but the"
+                f" new ratings have {len(levels)} levels, so the thresholds between them differ;"
+                f" leave out {named('from')}"
             )
-            advice = f"so the thresholds between them differ; leave out {named('from')}"
-            raise InputError(f"{self.directory.path} {found}, {advice}")
 
     # ------------------------------------------------------------------ starting values
 
-    def rows_of(self, ratings: Ratings) -> dict[str, Int32]:
-        """Return, for each row of W and of H, the earlier run's row with the same name; -1 if there
-        is none.
+    def match_rows(self, ratings: Ratings) -> dict[str, Int32]:
+        """Return, for each row of W and of H, the earlier run's row with the same name.
+
+        Returns
+        -------
+        dict of str to (n,) int32
+            By factor; -1 if there is no such row.
 
         Raises
         ------
         InputError
             If the two runs share no user and no item.
         """
-        names = zip("WH", ratings.entities, map(ratings.ids, SIDES), strict=True)
-        rows = {factor: _match(self.index.vocabulary(kind), ids) for factor, kind, ids in names}
+        rows = {}
+        for factor, entity, side in zip("WH", ratings.entities, SIDES, strict=True):
+            rows[factor] = _match(self.index.vocabulary(entity), ratings.ids(side))
         if all((earlier < 0).all() for earlier in rows.values()):
             raise InputError(
                 f"{self.directory.path} and {ratings.path} have no user and no item in common"
@@ -147,92 +152,108 @@ class WarmStart:
         recorded : dict
             Facts that the new run's snapshots record (`dsgmcmc.storage.rundir`).
         """
-        rows = self.rows_of(ratings)
-        was_transposed = self.index.factors["item"] == "W"
-        earlier_factors = dict(
-            zip("WH", "HW" if ratings.transposed != was_transposed else "WH", strict=True)
-        )
-        indptrs = (ratings.row_indptr, np.concatenate([[0], np.cumsum(ratings.column_counts)]))
-        bounds = {
-            factor: block_bounds(indptr, config.grid)
-            for factor, indptr in zip("WH", indptrs, strict=True)
-        }
+        matches = self.match_rows(ratings)
         facts = {**recorded, "config_hash": config.hash(), "data_hash": ratings.digest}
         remove_folder(run.start())  # left by a job that was killed before sampling
         run.start().mkdir()
+        earlier_factors = self._earlier_factors(ratings)
+        matches_of_blocks = _split_blocks(matches, ratings, config.grid)
         for chain, checkpoint in enumerate(self.checkpoints):
-            blocks: dict[Key, Lazy] = {}
-            for factor, earlier in earlier_factors.items():
-                fields = self._fields(checkpoint, earlier)
-                for b, matches in enumerate(np.split(rows[factor], bounds[factor][1:-1])):
-                    blocks[Key("start", factor, b, KNOWN)] = (matches >= 0).astype(np.uint8)
-                    for name, whole in fields.items():
-                        blocks[Key("start", factor, b, name)] = partial(_rows, whole, matches)
-
+            blocks = self._blocks(checkpoint, earlier_factors, matches_of_blocks)
             small = self._small(checkpoint, earlier_factors)
             head = header("start", chain, 0, config.grid, facts, small)
             write_snapshot(run.start(), run.start(chain).name, blocks, head)
-        kinds = zip("WH", ratings.entities, strict=True)
-        counts = {f"known_{kind}s": int((rows[factor] >= 0).sum()) for factor, kind in kinds}
-        iterations = [checkpoint.manifest.iteration for checkpoint in self.checkpoints]
+        known = {
+            f"known_{entity}s": int((matches[factor] >= 0).sum())
+            for factor, entity in zip("WH", ratings.entities, strict=True)
+        }
         run.note(
-            "started from a run", run=str(self.directory.path), iterations=iterations, **counts
+            "started from a run",
+            run=str(self.directory.path),
+            iterations=[checkpoint.manifest.iteration for checkpoint in self.checkpoints],
+            **known,
         )
         return start_digest(run)
 
-    def _position(self, checkpoint: Snapshot) -> tuple[int, str]:
-        """Return the number of the sub-chain with a checkpoint's last state, and the field with
-        this state.
+    def _earlier_factors(self, ratings: Ratings) -> dict[str, str]:
+        """Return, for each new factor, the earlier factor with the same users or items."""
+        was_transposed = self.index.factors["item"] == "W"
+        if ratings.transposed == was_transposed:
+            return {"W": "W", "H": "H"}
+        return {"W": "H", "H": "W"}
+
+    def _blocks(
+        self,
+        checkpoint: Snapshot,
+        earlier_factors: dict[str, str],
+        matches_of_blocks: dict[str, list[Int32]],
+    ) -> dict[Key, Lazy]:
+        """Return the rows with starting values, in the blocks of the new grid.
+
+        ``known`` tells for each row whether it has starting values.
         """
+        blocks: dict[Key, Lazy] = {}
+        for factor, earlier in earlier_factors.items():
+            fields = self._fields(checkpoint, earlier)
+            for b, matches in enumerate(matches_of_blocks[factor]):
+                blocks[Key("start", factor, b, KNOWN)] = (matches >= 0).astype(np.uint8)
+                for name, values in fields.items():
+                    blocks[Key("start", factor, b, name)] = partial(_take_rows, values, matches)
+        return blocks
+
+    def _position(self, checkpoint: Snapshot) -> tuple[int, str]:
+        """Return the sub-chain with a checkpoint's last state, and the field with this state."""
         sampler = self.config.make_sampler()
         name = sampler.position(max(checkpoint.manifest.iteration - 1, 0))
         return sampler.positions.index(name), name
 
     def _fields(self, checkpoint: Snapshot, factor: str) -> dict[str, Array]:
-        """Return an earlier factor's fields with starting values, (n, width) for all rows, by name
-        of the quantity.
+        """Return an earlier factor's fields with starting values, by name of the quantity.
+
+        Each is (n, width), for all rows.
         """
         n_rows = self.index.lengths()[0][factor]
         fields = {}
         for quantity in (THETA, *self.quantities.of_rows):
             if not quantity.started:
                 continue
-            name = self._position(checkpoint)[1] if quantity == THETA else quantity.name
-            fields[quantity.name] = whole = checkpoint.read_field("state", factor, name)
-            if whole.shape != (n_rows, quantity.width(self.quantities.sizes)):
+            name = quantity.name
+            if quantity == THETA:
+                _, name = self._position(checkpoint)
+            values = checkpoint.read_field("state", factor, name)
+            if values.shape != (n_rows, quantity.width(self.quantities.sizes)):
                 raise InputError(
-                    f"{checkpoint.path} is inconsistent: {name} of {factor} is {whole.shape}"
+                    f"{checkpoint.path} is inconsistent: {name} of {factor} is {values.shape}"
                 )
+            fields[quantity.name] = values
         return fields
 
     def _small(
         self, checkpoint: Snapshot, earlier_factors: dict[str, str]
     ) -> dict[str, SmallArray]:
-        """Return the small arrays with starting values, from the sub-chain of the checkpoint's last
-        state.
+        """Return the small arrays with starting values, of the sub-chain with the last state.
 
         `earlier_factors` maps each factor of the new run to the factor of the earlier run with the
         same users or items.
         """
-        state, (subchain, _) = checkpoint.manifest.state, self._position(checkpoint)
+        state = checkpoint.manifest.state
+        subchain, _ = self._position(checkpoint)
+        has_subchains = len(self.config.make_sampler().positions) > 1
         new_factors = {
             Factor[earlier]: Factor[factor] for factor, earlier in earlier_factors.items()
         }
         arrays = {}
         for quantity in self.quantities.all:
-            if quantity.started and not quantity.of_rows:
-                name = (
-                    quantity.name
-                    if quantity.factor is None
-                    else quantity.of(new_factors[quantity.factor]).name
-                )
-                arrays[name] = state[quantity.name].array()
-        several = (
-            len(self.config.make_sampler().positions) > 1
-        )  # the first axis of all arrays is then the sub-chain
-        return {
-            n: SmallArray.of(array[[subchain]] if several else array) for n, array in arrays.items()
-        }
+            if not quantity.started or quantity.of_rows:
+                continue
+            renamed = quantity
+            if quantity.factor is not None:
+                renamed = quantity.of(new_factors[quantity.factor])
+            array = state[quantity.name].array()
+            if has_subchains:  # they are the first axis of all arrays
+                array = array[[subchain]]
+            arrays[renamed.name] = SmallArray.of(array)
+        return arrays
 
 
 def start_digest(run: RunDirectory) -> str:
@@ -244,9 +265,23 @@ def start_digest(run: RunDirectory) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
+def _split_blocks(matches: dict[str, Int32], ratings: Ratings, grid: int) -> dict[str, list[Int32]]:
+    """Split the matches of all rows into the blocks of a grid, by factor."""
+    indptrs = {
+        "W": ratings.row_indptr,
+        "H": np.concatenate([[0], np.cumsum(ratings.column_counts)]),
+    }
+    blocks = {}
+    for factor, indptr in indptrs.items():
+        bounds = block_bounds(indptr, grid)
+        blocks[factor] = np.split(matches[factor], bounds[1:-1])
+    return blocks
+
+
 def _match(known: Vocabulary, ids: Array) -> Int32:
-    """Return the row in `known` for each of `ids`, or -1; if only one of the two has integers,
-    compare them as text.
+    """Return the row in `known` for each of `ids`, or -1.
+
+    If only one of the two has integers, they are compared as text.
     """
     if known.integers != (ids.dtype == np.int64):
         known = Vocabulary(known.kind, known.ids.astype(str).astype(object))
@@ -254,8 +289,8 @@ def _match(known: Vocabulary, ids: Array) -> Int32:
     return known.index_of(ids)
 
 
-def _rows(whole: Array, rows: Int32) -> Array:
+def _take_rows(values: Array, rows: Int32) -> Array:
     """Return rows of an array; a row of zeros for -1."""
-    chosen: Array = whole[np.maximum(rows, 0)]
+    chosen: Array = values[np.maximum(rows, 0)]
     chosen[rows < 0] = 0
     return chosen
