@@ -1,5 +1,4 @@
-"""The Bayesian matrix factorisation on the ring: blocks and cells, likelihoods, priors, noise and
-held-out ratings.
+"""The Bayesian matrix factorisation on the ring: its ratings, likelihoods, parts and draws.
 
 It depends neither on samplers nor on the code that predicts from saved draws.
 """

@@ -1,4 +1,4 @@
-"""The parts of a model other than its likelihood, one file each: all of them, and their settings."""
+"""All parts of a model other than its likelihood, and their settings."""
 
 from dsgmcmc.model.parts.base import Part
 from dsgmcmc.model.parts.features import FeatureEffects, FeatureSettings

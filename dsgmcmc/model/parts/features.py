@@ -1,22 +1,19 @@
 r"""Side information: the features of a row shift its prior mean (Macau's link matrix [Simm 2017]).
 
-    theta_i ~ N(m + B^T x_i, Lambda^-1),    B_f ~ N(0, (beta_g(f) Lambda)^-1),    beta_g ~ Gamma(1, rate 1)
+    theta_i ~ N(m + B^T x_i, Lambda^-1)
+    B_f     ~ N(0, (beta_g(f) Lambda)^-1)
+    beta_g  ~ Gamma(1, rate 1)
 
-where x_i are the F features of row i, centred over the rows that have features, so that m remains
-the prior mean of an average row; a row without features is treated as average. A group of features
-is derived from one column of the source, such as the genres of films, and beta_g is its prior
-precision: one genre moves a row by about beta^-1/2 times the sd of rows around their prior means.
-
-Lambda factors out of the posterior of B: with A = X^T X + diag(beta) = L L^T,
+where x_i are the F features of row i, centred over the rows that have features; a row without
+features is treated as average. A group of features is derived from one column of the source, such
+as the genres of films. With A = X^T X + diag(beta) = L L^T,
 
     beta_g | B, Lambda ~ Gamma(1 + n_g D / 2, rate 1 + sum_{f in g} B_f^T Lambda B_f / 2)
     B | rest = A^-1 (X^T (theta - m) + L Z Lambda^-1/2),    Z standard normal
 
 Both draws are exact. Here theta - m also excludes the contributions of other parts to the prior
-mean. Every `DRAW_EVERY` sweeps, beta and B are drawn together, and the root computes the Cholesky
-factor L of A; with an L from another beta, B would have a wrong distribution. Between these draws,
-Lambda and m are drawn given B. The prior of B then adds F / 2 to the shape of lambda_k, and sum_f
-beta_f B_fk^2 / 2 to its rate.
+mean. beta and B are drawn together; between these draws, Lambda and m are drawn given B
+(`FeatureEffects.precision_terms`).
 """
 
 from __future__ import annotations
@@ -28,6 +25,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.random import Generator
 from pydantic import BaseModel
+from typing_extensions import override
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import SIDES, Features
@@ -62,10 +60,14 @@ _SLICE = 1 << 20  # elements of the Gram matrix that are added over the processe
 def used_factors(
     features: FeaturesName, available: Collection[Factor], transposed: bool
 ) -> tuple[Factor, ...]:
-    """Factors whose features are used, among the `available` ones; `transposed` says that the rows
-    of W are items.
+    """Factors whose features are used, among the `available` ones.
+
+    `transposed` says that the rows of W are items.
     """
-    selected = chosen_factors("both" if features == "yes" else features, transposed)
+    if features == "yes":
+        selected = chosen_factors("both", transposed)
+    else:
+        selected = chosen_factors(features, transposed)
     return tuple(factor for factor in sorted(available) if factor in selected)
 
 
@@ -87,8 +89,10 @@ def featured_factors(features: FeaturesName, ratings: Ratings) -> tuple[Factor, 
 
 
 class Design:
-    """Features X of a factor's rows, centred: row i is x_i less the mean over rows with features, 0
-    if it has none.
+    """Features X of a factor's rows, centred.
+
+    Row i is x_i less the mean over the rows with features, so that m remains the prior mean of an
+    average row; it is 0 if row i has no features.
 
     Parameters
     ----------
@@ -116,10 +120,11 @@ class Design:
         self.groups: Int64 = np.array([group_number[group] for group in first.groups], np.int64)
         self._x = {b: features.matrix() for b, features in blocks.items()}
         self._known = {b: (np.diff(x.indptr) > 0).astype(np.float64) for b, x in self._x.items()}
-        totals = np.array(
-            [np.append(self._known[b] @ x, self._known[b].sum()) for b, x in self._x.items()]
-        )
-        total = ring.total(totals)
+        totals = []
+        for b, x in self._x.items():
+            known = self._known[b]
+            totals.append(np.append(known @ x, known.sum()))
+        total = ring.total(np.array(totals))
         self.rows = float(total[-1])
         self.centre: Float64 = total[:-1] / max(self.rows, 1.0)
 
@@ -145,7 +150,9 @@ class Design:
         return np.concatenate(rows)
 
     def _gram_rows(self, block: int, part: slice) -> Float64:
-        x, weight = self._x[block], self._known[block]
+        """Rows `part` of X^T X of a block, (rows, F)."""
+        x = self._x[block]
+        weight = self._known[block]
         total = weight @ x
         across = np.outer(self.centre[part], total) + np.outer(total[part], self.centre)
         square = weight.sum() * np.outer(self.centre[part], self.centre)
@@ -182,7 +189,9 @@ class FeatureParameters(Sampled):
 
 def feature_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
     """Quantities of a model that uses features of these factors' rows."""
-    return (SHIFT, DESCRIBED, *FeatureParameters.about(factors)) if factors else ()
+    if not factors:
+        return ()
+    return (SHIFT, DESCRIBED, *FeatureParameters.about(factors))
 
 
 class FeatureSettings(BaseModel):
@@ -209,67 +218,65 @@ class FeatureEffects(Part):
     parameters: FeatureParameters
 
     def __init__(self, designs: Mapping[Factor, Design], dimension: int) -> None:
-        self.designs, self._dimension = dict(designs), dimension
+        self.designs = dict(designs)
+        self._dimension = dimension
         self.quantities = feature_quantities(tuple(self.designs))
         self._grams: dict[Factor, Float64] = {}
         self.parameters = FeatureParameters({}, {}, {})
         self.start(())
 
     @classmethod
+    @override
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
-        """Refuse a ratings file that lacks required features or has too many, and samplers that
-        interleave chains.
-        """
+        """Refuse a file without required features or with too many, and interleaved chains."""
         for factor in featured_factors(config.features, ratings):
             number = len(ratings.features[SIDES[factor]].names)
             if number > MAX_DENSE:
-                found = (
-                    f"{number:,} features of users or items, and at most {MAX_DENSE:,} are allowed"
+                raise InputError(
+                    f"{ratings.path} has {number:,} features of users or items, and at most"
+                    f" {MAX_DENSE:,} are allowed: use `dsgmcmc prepare --feature-kinds"
+                    f" COLUMN=skip`, or {named('features')} no"
                 )
-                advice = (
-                    f"use `dsgmcmc prepare --feature-kinds COLUMN=skip`, or {named('features')} no"
-                )
-                raise InputError(f"{ratings.path} has {found}: {advice}")
             if config.interleaved:
-                leave = f"use another {named('sampler')}, or {named('features')} no"
                 raise InputError(
                     f"{config.sampler.name} interleaves chains, which features do not allow:"
-                    f" {leave}"
+                    f" use another {named('sampler')}, or {named('features')} no"
                 )
 
     @classmethod
+    @override
     def quantities_of(
         cls, config: Any, transposed: bool, features: FeatureSizes
     ) -> tuple[Quantity, ...]:
-        """The part's quantities; none if the run does not use the part."""
         return feature_quantities(used_factors(config.features, features, transposed))
 
     @classmethod
+    @override
     def read(
         cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring
     ) -> dict[Factor, Design]:
         """Read the features of the blocks whose home is this process. Collective."""
 
         def slabs() -> dict[Factor, dict[int, Features]]:
-            return {
-                factor: {
-                    b: ratings.feature_slab(SIDES[factor], *blocks.bounds(factor, b))
-                    for b in ring.blocks
-                }
-                for factor in featured_factors(config.features, ratings)
-            }
+            read: dict[Factor, dict[int, Features]] = {}
+            for factor in featured_factors(config.features, ratings):
+                read[factor] = {}
+                for b in ring.blocks:
+                    start, stop = blocks.bounds(factor, b)
+                    read[factor][b] = ratings.feature_slab(SIDES[factor], start, stop)
+            return read
 
-        read = ring.agree(slabs, "reading features")
-        return {factor: Design(blocks_of, ring) for factor, blocks_of in read.items()}
+        by_factor = ring.agree(slabs, "reading features")
+        return {factor: Design(by_block, ring) for factor, by_block in by_factor.items()}
 
     @classmethod
+    @override
     def of(cls, model: ModelFacts, data: Mapping[Factor, Design]) -> Self | None:
-        """Make a chain's instance of the part; None if the run does not use the part.
+        if not data:
+            return None
+        return cls(data, model.config.dimension)
 
-        Collective.
-        """
-        return cls(data, model.config.dimension) if data else None
-
+    @override
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set B and the features' contribution to the shifts to 0, and beta to 1."""
         for block in blocks:
@@ -280,53 +287,55 @@ class FeatureEffects(Part):
             self.parameters.strength[factor] = np.ones(groups)
             self.parameters.explained[factor] = np.zeros(groups)
 
+    @override
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
-        """Additional sufficient statistics for drawing Lambda: F, and sum_f beta_f B_f B_f^T."""
+        """Additional sufficient statistics for drawing Lambda: F, and sum_f beta_f B_f B_f^T.
+
+        The prior of B adds F / 2 to the shape of lambda_k, and sum_f beta_f B_fk^2 / 2 to its rate.
+        """
         terms = {}
         for factor, design in self.designs.items():
-            effects, beta = (
-                self.parameters.effects[factor],
-                self.parameters.strength[factor][design.groups],
-            )
+            effects = self.parameters.effects[factor]
+            beta = self.parameters.strength[factor][design.groups]
             terms[factor] = PrecisionTerms(design.size, effects.T @ (beta[:, None] * effects))
         return terms
 
+    @override
     def draw(self, context: DrawContext) -> None:
         """Draw beta and B, if due, and shift the rows' prior means by the change. Collective."""
         if not context.is_turn(DRAW_EVERY):
             return
-        precision = {
-            block.factor: context.prior(block).precision for block in context.circulation.blocks()
-        }
+        circulation = context.circulation
+        precision = {block.factor: context.prior(block).precision for block in circulation.blocks()}
+
+        def finish(sums: dict[str, Float64]) -> dict[str, Float64]:
+            return self._draw_all(sums, precision, context)
+
         moments = self._moments(context)
-        ring, shapes = context.circulation.ring, shapes_of(self.parameters.arrays())
-        self.parameters.take(
-            ring.sum(moments, lambda sums: self._draw_all(sums, precision, context), shapes)
-        )
+        shapes = shapes_of(self.parameters.arrays())
+        self.parameters.take(circulation.ring.sum(moments, finish, shapes))
         fields = (SHIFT.name, DESCRIBED.name)
-        for block in context.circulation.home(fields, returning=fields):
+        for block in circulation.home(fields, returning=fields):
             if block.factor in self.designs:
-                shift, described = (block[name] for name in fields)
-                new = self.designs[block.factor].product(
-                    block.index, self.parameters.effects[block.factor]
-                )
-                shift += new - described
+                effects = self.parameters.effects[block.factor]
+                described = block[DESCRIBED.name]
+                new = self.designs[block.factor].product(block.index, effects)
+                block[SHIFT.name][:] += new - described
                 described[:] = new
 
     def _moments(self, context: DrawContext) -> dict[str, Float64]:
-        """X^T (theta - m - other parts' shifts), by block; also computes Gram matrices not yet
-        known. Collective.
+        """X^T (theta - m - other parts' shifts), by block. Collective.
+
+        Also computes Gram matrices that are not yet known.
         """
         partials: dict[int, dict[str, Float64]] = {}
         for block in context.circulation.home((context.position, SHIFT.name, DESCRIBED.name)):
             if block.factor not in self.designs:
                 continue
-            prior = context.prior(block)
-            theta, shift, described = (
-                block[name].astype(np.float64)
-                for name in (context.position, SHIFT.name, DESCRIBED.name)
-            )
-            residual = theta - prior.mean - (shift - described)
+            theta = block[context.position].astype(np.float64)
+            shift = block[SHIFT.name].astype(np.float64)
+            described = block[DESCRIBED.name].astype(np.float64)
+            residual = theta - context.prior(block).mean - (shift - described)
             moment = self.designs[block.factor].moment(block.index, residual)
             partials.setdefault(block.index, {})[f"{block.factor.name}.moment"] = moment
         ring = context.circulation.ring
@@ -342,24 +351,24 @@ class FeatureEffects(Part):
         rng = context.stream.generator(Purpose.HYPERPARAMETERS, part=2)
         drawn = FeatureParameters({}, {}, {})
         for factor, design in self.designs.items():
+            groups = design.groups
             lambda_ = dense(precision[factor].astype(np.float64))
-            squares = (
-                (self.parameters.effects[factor] @ lambda_) * self.parameters.effects[factor]
-            ).sum(axis=1)
-            elements = np.bincount(design.groups) * self._dimension
-            strength = STRENGTH_PRIOR.draw(np.bincount(design.groups, squares), elements, rng)
-            gram, moment = self._grams[factor], sums[f"{factor.name}.moment"]
+            old = self.parameters.effects[factor]
+            squares = ((old @ lambda_) * old).sum(axis=1)
+            elements = np.bincount(groups) * self._dimension
+            strength = STRENGTH_PRIOR.draw(np.bincount(groups, squares), elements, rng)
+            gram = self._grams[factor]
+            moment = sums[f"{factor.name}.moment"]
+            effects = draw_effects(gram, moment, beta=strength[groups], precision=lambda_, rng=rng)
+            covariance = gram / max(design.rows, 1.0)
             drawn.strength[factor] = strength
-            effects = draw_effects(gram, moment, strength[design.groups], lambda_, rng)
             drawn.effects[factor] = effects
-            drawn.explained[factor] = explained(
-                effects, gram / max(design.rows, 1.0), design.groups, lambda_
-            )
+            drawn.explained[factor] = explained(effects, covariance, groups, lambda_)
         return drawn.arrays()
 
 
 def draw_effects(
-    gram: Float64, moment: Float64, beta: Float64, precision: Float64, rng: Generator
+    gram: Float64, moment: Float64, *, beta: Float64, precision: Float64, rng: Generator
 ) -> Float64:
     """Draw B given the rest.
 
@@ -380,30 +389,27 @@ def draw_effects(
     """
     from scipy.linalg import solve_triangular  # slow to import, and most runs do not need it
 
+    # with an L from another beta, B would have a wrong distribution
     lower = np.linalg.cholesky(gram + np.diag(beta))
     z = rng.standard_normal(moment.shape)
     # A^-1 (moment + L z Lambda^-1/2) = L^-T (L^-1 moment + z Lambda^-1/2)
     spread = solve_triangular(np.linalg.cholesky(precision), z.T, lower=True, trans="T").T
-    effects: Float64 = solve_triangular(
-        lower, solve_triangular(lower, moment, lower=True) + spread, lower=True, trans="T"
-    )
+    half = solve_triangular(lower, moment, lower=True)
+    effects: Float64 = solve_triangular(lower, half + spread, lower=True, trans="T")
     return effects
 
 
 def explained(effects: Float64, covariance: Float64, groups: Int64, precision: Float64) -> Float64:
-    """Mean square, over rows and columns, of every group's contribution to X B, in units of
-    Lambda^-1; (groups,).
+    """Mean square of every group's contribution to X B, in units of Lambda^-1, (groups,).
 
-    `covariance` is X^T X divided by the number of rows that have features; `precision` is Lambda,
-    (D, D).
+    The mean is over rows and columns. `covariance` is X^T X divided by the number of rows that have
+    features; `precision` is Lambda, (D, D).
     """
     scaled = effects @ np.linalg.cholesky(precision)
     squares = []
     for group in range(groups.max() + 1):
         features = groups == group
         in_group = scaled[features]
-        squares.append(
-            ((covariance[np.ix_(features, features)] @ in_group) * in_group).sum()
-            / effects.shape[1]
-        )
+        product = covariance[np.ix_(features, features)] @ in_group
+        squares.append((product * in_group).sum() / effects.shape[1])
     return np.array(squares)

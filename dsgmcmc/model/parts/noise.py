@@ -1,27 +1,17 @@
-r"""Noise: x_ij ~ N(eta_ij, 1 / tau), or N(eta_ij, 1 / (tau g_i g'_j)) with noise scales of users,
-items, or both.
+"""Noise: x_ij ~ N(eta_ij, 1 / tau), or N(eta_ij, 1 / (tau g_i g'_j)) with noise scales of rows.
 
-    tau ~ Gamma(1 + N / 2, rate 1 + SSE / 2)
+    tau | rest     ~ Gamma(1 + N / 2, rate 1 + SSE / 2)
+    g_i            ~ Gamma(nu / 2, nu / 2)
+    g_i | nu, rest ~ Gamma((nu + n_i) / 2, rate (nu + tau SSE_i) / 2)
 
-where SSE is the sum, over the N ratings, of the squared error times g_i g'_j, from the gradients of
-the last sweep. The state moved during the sweep, so the draw is approximate. It is exact in the
+SSE is the sum, over the N ratings, of the squared error times g_i g'_j, and SSE_i the sum over row
+i's n_i ratings of the squared error times the other factor's g', both from the gradients of the
+last sweep. The state moved during the sweep, so the draws are approximate. They are exact in the
 limit of small steps, for samplers that compute the full gradient at one state, and in Gibbs
 sampling.
 
-g_i ~ Gamma(nu / 2, nu / 2) makes the noise of a user's ratings marginally Student-t. With SSE_i the
-sum over row i's n_i ratings of the squared error times the other side's g', the conditional draws
-are
-
-    nu  | rest, with g integrated out: on a grid, uniform in log nu, where row i contributes the log density
-          lgamma((nu + n_i) / 2) - lgamma(nu / 2) + (nu / 2) log(nu / 2)
-          - ((nu + n_i) / 2) log((nu + tau SSE_i) / 2)
-    g_i | nu, rest ~ Gamma((nu + n_i) / 2, rate (nu + tau SSE_i) / 2)
-
-SSE_i, too, comes from the last sweep's gradients. If both sides have noise scales, the sides take
-turns: if both were drawn at once, each given the other's old values, the posterior would not be
-invariant. Gibbs sampling draws both in every sweep, each given the latest values of the other. A
-new g takes effect at the next gradient. nu is not drawn given g, because such a chain hardly moves
-if nu is large and rows have few ratings.
+g_i makes the noise of a row's ratings marginally Student-t with nu degrees of freedom; nu is drawn
+with g integrated out (`nu_log_density`).
 """
 
 from __future__ import annotations
@@ -34,6 +24,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.random import Generator
 from pydantic import BaseModel, Field
+from typing_extensions import override
 
 from dsgmcmc.kernels.philox import gammas
 from dsgmcmc.model.parts.base import (
@@ -58,11 +49,13 @@ NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4: 1 / g has a finite vari
 
 
 def drawn_factors(config: Any, transposed: bool) -> tuple[Factor, ...]:
-    """Factors whose rows' noise scales this part draws: none if the likelihood has no noise, or
-    draws it itself.
+    """Factors whose rows' noise scales this part draws.
+
+    There are none if the likelihood has no noise, or draws it itself.
     """
-    drawn = config.law.has_noise and not config.law.draws_precision
-    return chosen_factors(config.noise, transposed) if drawn else ()
+    if config.law.draws_precision or not config.law.has_noise:
+        return ()
+    return chosen_factors(config.noise, transposed)
 
 
 @dataclass
@@ -76,7 +69,7 @@ class NoiseParameters(Sampled):
     nu : dict of Factor to (M,)
         Degrees of freedom, for factors whose rows have noise scales.
     turn : (1,) or None
-        Number of draws of noise scales so far, by which the factors take turns; None before the
+        Number of draws of noise scales so far, by which the factors alternate; None before the
         first draw.
     """
 
@@ -93,11 +86,12 @@ class NoiseParameters(Sampled):
     turn: Float64 | None = None
 
     @classmethod
+    @override
     def about(cls, factors: Sequence[Factor]) -> tuple[Quantity, ...]:
-        """Quantities of the noise, given the factors whose rows have noise scales; only tau if
-        there are none.
-        """
-        return super().about(factors)[: None if factors else 1]
+        """Quantities of the noise, given the factors whose rows have noise scales."""
+        if not factors:
+            return (cls.quantities["tau"],)
+        return super().about(factors)
 
 
 class NoiseSettings(BaseModel):
@@ -157,107 +151,109 @@ class Noise(Part):
         self.start(())
 
     @classmethod
+    @override
     def quantities_of(
         cls, config: Any, transposed: bool, features: FeatureSizes
     ) -> tuple[Quantity, ...]:
-        """The part's quantities; none if the run does not use the part."""
         return NoiseParameters.about(drawn_factors(config, transposed))
 
     @classmethod
+    @override
     def of(cls, model: ModelFacts, data: None) -> Self:
-        """Make a chain's instance of the part."""
         config = model.config
+        precision = None
+        if config.noise_precision != "sampled":
+            precision = float(config.noise_precision)
         return cls(
             model.ring.blocks,
-            None if config.noise_precision == "sampled" else float(config.noise_precision),
+            precision,
             drawn_factors(config, model.transposed),
             every=1 if model.by_parts else NOISE_EVERY,
             scale=model.ratings.scale,
             subchains=model.subchains,
         )
 
+    @override
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set tau and nu to their initial values; the likelihood sets the initial noise scales of
-        rows.
-        """
-        tau = 1.0 if self.precision is None else self.precision * self.scale**2
+        """Set tau and nu to their initial values; the likelihood sets the rows' noise scales."""
+        tau = 1.0
+        if self.precision is not None:
+            tau = self.precision * self.scale**2
         self.parameters.tau = np.full(self.subchains, tau)
         self.parameters.nu = {factor: np.full(self.subchains, NU_START) for factor in self.factors}
         self.parameters.turn = None
 
+    @override
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
-        """Discard the errors of the last sweep before a new one, because tau is drawn from the
-        errors of one sweep.
-        """
-        if first:
+        """Discard the errors of the last sweep before a new one."""
+        if first:  # tau is drawn from the errors of one sweep
             self.squared_error[:] = 0.0
 
     def add_error(self, row_block: int, squares: float) -> None:
         """Add the squared errors of ratings in a row block to the sum of the sweep."""
         self.squared_error[row_block - self.row_blocks.start, 0] += squares
 
+    @override
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
         """The squared errors of the sweep, to be saved in a checkpoint."""
         for b in row_blocks:
-            yield (
-                Key("state", "W", b, "squared_error"),
-                self.squared_error[b - self.row_blocks.start],
-            )
+            error = self.squared_error[b - self.row_blocks.start]
+            yield Key("state", "W", b, "squared_error"), error
 
     # ------------------------------------------------------------------ draws
 
+    @override
     def sums(self, context: DrawContext) -> Named | None:
-        """The squared errors, from which tau is drawn, by row block of this process; None if tau is
-        fixed.
-        """
-        return {"squared_error": self.squared_error} if self.precision is None else None
+        """The squared errors, from which tau is drawn, by row block; None if tau is fixed."""
+        if self.precision is not None:
+            return None
+        return {"squared_error": self.squared_error}
 
+    @override
     def draw_shared(
         self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator
     ) -> None:
-        """Draw tau of a sub-chain given the total of the squared errors, unless the likelihood
-        draws tau.
-        """
+        """Draw tau of a sub-chain given the squared errors, unless the likelihood draws it."""
         if context.law.draws_precision:
             return
+        shape = 1.0 + context.circulation.ratings.n_data / 2
         rate = 1.0 + sums["squared_error"][0] / 2
-        self.parameters.tau[subchain] = (
-            rng.gamma(1.0 + context.circulation.ratings.n_data / 2) / rate
-        )
+        self.parameters.tau[subchain] = rng.gamma(shape) / rate
 
+    @override
     def renews_data(self, turn: int) -> bool:
-        """Whether the draw at this turn changes noise scales, so that full gradients must be
-        computed again.
-        """
-        return self.every > 1 and self._is_turn(turn)
+        return self.every > 1 and self._draws_scales_at(turn)
 
-    def _is_turn(self, turn: int) -> bool:
+    def _draws_scales_at(self, turn: int) -> bool:
         return bool(self.factors) and is_due(turn, self.every)
 
+    @override
     def draw(self, context: DrawContext) -> None:
-        """Draw the noise scales of one factor's rows, if due: `context.factor` or the factor in
-        turn. Collective.
+        """Draw the noise scales of one factor's rows, if due. Collective.
+
+        In Gibbs sampling the factor is `context.factor`, and the other factor's scales are the
+        latest. Otherwise the factors alternate: if both were drawn at once, each given the other's
+        old values, the posterior would not be invariant.
         """
         if context.factor is not None:
-            if context.turn and context.factor in self.factors:
+            if context.turn > 0 and context.factor in self.factors:
                 self._draw_scales(context.factor, context)
-        elif self._is_turn(context.turn):
-            n_drawn = np.zeros(1) if self.parameters.turn is None else self.parameters.turn
-            self._draw_scales(self.factors[int(n_drawn[0]) % len(self.factors)], context)
-            self.parameters.turn = n_drawn + 1
+        elif self._draws_scales_at(context.turn):
+            n_draws = self.parameters.turn
+            if n_draws is None:
+                n_draws = np.zeros(1)
+            self._draw_scales(self.factors[int(n_draws[0]) % len(self.factors)], context)
+            self.parameters.turn = n_draws + 1
 
     def _draw_scales(self, factor: Factor, context: DrawContext) -> None:
         """Draw nu of a factor with its noise scales integrated out, and the noise scales given nu.
 
-        Collective.
+        Collective. A new g takes effect at the next gradient. nu is not drawn given g, because such
+        a chain hardly moves if nu is large and rows have few ratings.
         """
-        tau, nu = float(self.parameters.tau[0]), self.parameters.nu
-        blocks = [
-            block
-            for pair in context.circulation.pairs()
-            for block in pair
-            if block.factor == factor
-        ]
+        tau = float(self.parameters.tau[0])
+        pairs = context.circulation.pairs()
+        blocks = [block for pair in pairs for block in pair if block.factor == factor]
 
         def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
             weights = np.exp(sums["log_density"] - sums["log_density"].max())
@@ -266,16 +262,22 @@ class Noise(Part):
 
         partials = {"log_density": np.array([nu_log_density(block, tau) for block in blocks])}
         drawn = context.circulation.ring.sum(partials, draw, {"nu": (1,)})["nu"]
-        nu[factor] = np.full_like(nu[factor], drawn)
+        self.parameters.nu[factor] = np.full_like(self.parameters.nu[factor], drawn)
+        nu = drawn[0]
         for block in blocks:
             key = context.stream.key(Purpose.NOISE_SCALE, factor, block.start)
-            rate = (drawn[0] + tau * block.row("row_error").astype(np.float64)) / 2
-            block.row("weight")[:] = gammas((drawn[0] + block.counts) / 2, key) / rate
+            shape = (nu + block.counts) / 2
+            rate = (nu + tau * block.row("row_error").astype(np.float64)) / 2
+            block.row("weight")[:] = gammas(shape, key) / rate
 
 
 def nu_log_density(block: ParameterBlock, tau: float) -> Float64:
-    """Contribution of a block's rows to the log density of nu at every value of `NU_GRID`, up to a
-    constant, (65,).
+    """Contribution of a block's rows to the log density of nu at every value of `NU_GRID`, (65,).
+
+    The grid is uniform in log nu. Up to a constant, row i contributes
+
+        lgamma((nu + n_i) / 2) - lgamma(nu / 2) + (nu / 2) log(nu / 2)
+        - ((nu + n_i) / 2) log((nu + tau SSE_i) / 2)
     """
     # float32 logarithms take a sixth of the time of float64 ones; the sum over 10,000 rows is
     # accurate to 0.01
@@ -291,8 +293,9 @@ def nu_log_density(block: ParameterBlock, tau: float) -> Float64:
 
 @lru_cache(maxsize=4096)
 def _nu_log_normaliser(counts: bytes) -> Float64:
-    """Terms of the log density of nu that depend only on the rows' counts, (65,), and are the same
-    in every sweep.
+    """Terms of the log density of nu that depend only on the rows' counts, (65,).
+
+    They are the same in every sweep.
     """
     from scipy.special import gammaln
 

@@ -244,7 +244,7 @@ class TimeEffects(Part):
             self._apply()
 
     def _apply(self) -> None:
-        """Apply the effects to training ratings, and sum the effects on test ratings. Collective."""
+        """Apply the effects to training ratings, and add up those on test ratings. Collective."""
         adjusted: ByCell = {}
         for cell, block in self.original.items():
             if self._is_normal:

@@ -165,7 +165,7 @@ class NormalDraw:
 
 
 def draw_precision(sums: Float64, rng: Generator) -> Float64:
-    """Draw the precision of a level's effects, and the factor c by which these are multiplied, (2,).
+    """Draw the precision of a level's effects, and the factor c that multiplies them, (2,).
 
     Parameters
     ----------
@@ -392,7 +392,7 @@ class MetropolisDraw:
 
 
 def log_ratio(proposal: Rescaling, there: Line) -> float:
-    """Logarithm of the acceptance ratio of c, without the change L(c d) of the ratings' log density.
+    """Logarithm of the acceptance ratio of c, without the ratings' L(c d).
 
     `there` is the line at c d.
     """

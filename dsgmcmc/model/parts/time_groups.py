@@ -34,7 +34,7 @@ Cell = tuple[int, int]
 
 
 def counted_times(ratings: Ratings, factor: Factor) -> Times:
-    """Number of ratings, and of different seconds with ratings, of every row of a factor, (n,) each.
+    """Number of ratings, and of seconds with ratings, of every row of a factor, (n,) each.
 
     Raises
     ------
