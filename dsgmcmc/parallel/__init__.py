@@ -1,5 +1,4 @@
-"""Processes and their communication: owners of blocks, the ring, ordered sums, communicators,
-signals and a watchdog.
+"""Processes and their communication: blocks, the ring, ordered sums, signals and a watchdog.
 
 The package is independent of models and samplers. Importing the package loads none of its modules:
 `signals` and `comm` are needed before NumPy is loaded.

@@ -1,5 +1,6 @@
-"""The communicator of a single process, which needs no MPI: the methods of mpi4py's that this
-program calls.
+"""The communicator of a single process, which needs no MPI.
+
+It has the methods of mpi4py's communicators that this program calls.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ T = TypeVar("T")
 class Alone:
     """Communicator of a single process; a `Comm`."""
 
-    rank, size = 0, 1
+    rank = 0
+    size = 1
 
     def gather(self, sendobj: T, root: int = 0) -> list[T]:
         """Objects of all processes, on the root; by `allgather` on all processes."""
@@ -26,7 +28,8 @@ class Alone:
         """The root's object, on all processes; by `allreduce` the sum of all processes' objects."""
         return obj
 
-    allgather, allreduce = gather, bcast
+    allgather = gather
+    allreduce = bcast
 
     def Split(self, color: int = 0, key: int = 0) -> Alone:
         """Make a communicator of the processes with equal colours, in the order of their keys."""

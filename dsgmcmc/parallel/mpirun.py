@@ -41,7 +41,7 @@ def find_mpirun() -> str | None:
 
 
 def openmpi_environment(oversubscribe: bool) -> dict[str, str]:
-    """Return environment variables with which Open MPI runs as root, and shares cores if asked to."""
+    """Return variables with which Open MPI runs as root and, with `oversubscribe`, shares cores."""
     variables = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     if oversubscribe:
         variables["PRTE_MCA_rmaps_default_mapping_policy"] = ":oversubscribe"

@@ -47,10 +47,10 @@ def block_bounds(prefix: Int64, grid: int) -> Int64:
         raise ValueError(f"cannot cut {n} entities into {grid} ranges")
     targets = [(int(prefix[-1]) * b) // grid for b in range(grid + 1)]
     bounds = np.searchsorted(prefix, targets, side="left").astype(np.int64)
-    bounds[0], bounds[-1] = 0, n
-    for b in range(
-        1, grid
-    ):  # every range needs an entity, even if one entity has most of the ratings
+    bounds[0] = 0
+    bounds[-1] = n
+    # every range needs an entity, even if one entity has most of the ratings
+    for b in range(1, grid):
         bounds[b] = min(max(bounds[b], bounds[b - 1] + 1), n - (grid - b))
     return bounds
 
@@ -61,9 +61,7 @@ def blocks_of(rank: int, size: int, grid: int) -> range:
 
 
 def owner(block: int, size: int, grid: int) -> int:
-    """Return the process, of `size` processes, that owns row block `block`; the inverse of
-    `blocks_of`.
-    """
+    """Return the process, of `size` processes, that owns row block `block`."""
     return ((block + 1) * size - 1) // grid
 
 
@@ -97,24 +95,20 @@ class Route(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def route(rank: int, size: int, grid: int, part: int, after: int) -> Route:
-    """Return the route of the column blocks of process `rank` of `size` from part `part` to part
-    `after`.
-    """
+def route(rank: int, size: int, grid: int, *, part: int, after: int) -> Route:
+    """Return the route of the column blocks of process `rank` of `size` between two parts."""
     blocks = blocks_of(rank, size, grid)
     if size == 1:
         return Route({}, {}, tuple(blocks))
-    coming = {
-        c: owner(row_of(c, part, grid), size, grid)
-        for c in (column_of(b, after, grid) for b in blocks)
-    }
-    going = {
-        c: owner(row_of(c, after, grid), size, grid)
-        for c in (column_of(b, part, grid) for b in blocks)
-    }
-    arriving, departing = (
-        {c: p for c, p in moves.items() if p != rank} for moves in (coming, going)
-    )
+
+    def others(holding: int, other: int) -> dict[int, int]:
+        """Return the other processes that hold, in part `other`, our columns of part `holding`."""
+        columns = [column_of(b, holding, grid) for b in blocks]
+        holders = {c: owner(row_of(c, other, grid), size, grid) for c in columns}
+        return {c: holder for c, holder in holders.items() if holder != rank}
+
+    arriving = others(holding=after, other=part)
+    departing = others(holding=part, other=after)
     order = sorted(blocks, key=lambda b: column_of(b, part, grid) not in departing)
     return Route(arriving, departing, tuple(order))
 
@@ -150,17 +144,15 @@ def slices_of(width: int, addends: int, size: int) -> tuple[Slice, ...]:
     size : int
         Number of processes.
     """
-    number = isqrt(addends * width // (2 * MESSAGE_COST))
-    number = max(
-        1, min(number, size, width // 2)
-    )  # for a single column, NumPy adds in a different order
+    cheapest = isqrt(addends * width // (2 * MESSAGE_COST))
+    # for a single column, NumPy adds in a different order
+    number = max(1, min(cheapest, size, width // 2))
     edges = pairwise(s * width // number for s in range(number + 1))
     return tuple(Slice(s * size // number, *ends) for s, ends in enumerate(edges))
 
 
 def chain_group(rank: int, size: int, chains: int) -> tuple[int, int]:
-    """Return the group of process `rank`, and the number of groups, if `chains` chains share `size`
-    processes.
+    """Return the group of process `rank` of `size`, and the number of groups, for some chains.
 
     There are G = min(size, chains) groups of consecutive processes. Group g runs the chains g, g +
     G, ...

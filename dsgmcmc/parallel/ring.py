@@ -35,15 +35,16 @@ if TYPE_CHECKING:  # MPI is loaded only by jobs with several processes
 
 T = TypeVar("T")
 
-MAX_SUM = 1e15  # sums over the data are far smaller in absolute value, unless a chain has diverged
-EMPTY_MESSAGE = np.empty(0, np.float32)  # sent to hand over a block in shared memory
+#: Sums over the data are far smaller in absolute value, unless a chain has diverged.
+MAX_SUM = 1e15
+#: Message that hands over a block in shared memory.
+EMPTY_MESSAGE = np.empty(0, np.float32)
 
 PHASES = ("gradient", "update", "draw", "exchange", "reduce", "evaluate", "checkpoint")
 
 
 class Phases:
-    """Seconds spent in each of the `PHASES`; time in a nested phase does not count for the
-    enclosing phase.
+    """Seconds spent in each of the `PHASES`; a nested phase does not count for the enclosing one.
 
     Waiting for other processes counts as ``exchange`` or ``reduce``.
     """
@@ -66,8 +67,9 @@ class Phases:
             self.leave(name, begin)
 
     def enter(self) -> float:
-        """Begin a phase, and return the time; for hot loops, in which a ``with`` block costs more
-        than the work.
+        """Begin a phase, and return the time.
+
+        For hot loops, in which a ``with`` block costs more than the work.
         """
         self._inside.append(0.0)
         return perf_counter()
@@ -94,7 +96,8 @@ class Ring:
     def __init__(self, comm: Comm, grid: int) -> None:
         self.comm = comm
         self.grid = grid
-        self.rank, self.size = comm.rank, comm.size
+        self.rank = comm.rank
+        self.size = comm.size
         self.blocks = blocks_of(comm.rank, comm.size, grid)
         self._block_counts = [len(blocks_of(rank, comm.size, grid)) for rank in range(comm.size)]
         self.phases = Phases()
@@ -133,21 +136,19 @@ class Ring:
         buffers = dict(home)
         home.clear()
         for step in range(self.grid):
-            last = step + 1 == self.grid
-            move = (
-                None
-                if last and not come_home
-                else Move(self, buffers, step, (step + 1) % self.grid, new)
-            )
-            for b in move.order if move else self.blocks:
+            following = (step + 1) % self.grid
+            if following == 0 and not come_home:
+                for b in self.blocks:
+                    c = column_of(b, step, self.grid)
+                    yield b, c, buffers[c]
+                return
+            move = Move(self, buffers, part=step, after=following, buffer=new)
+            for b in move.order:
                 c = column_of(b, step, self.grid)
                 yield b, c, buffers[c]
-                if move:
-                    move.depart(c)
-            if move:
-                buffers = move.finish()
-        if come_home:
-            home.update(buffers)
+                move.depart(c)
+            buffers = move.finish()
+        home.update(buffers)
 
     def shared_buffers(self, sizes: Sequence[int]) -> SharedColumnBuffers | None:
         """Allocate shared memory for column blocks on every node. Collective.
@@ -179,8 +180,7 @@ class Ring:
         width: int,
         combine: np.ufunc = np.add,
     ) -> Float64:
-        """Add partial sums in block order, apply `finish` to the sum, and return the result
-        everywhere. Collective.
+        """Return `finish` of the sum of partial sums, in block order, everywhere. Collective.
 
         Parameters
         ----------
@@ -201,7 +201,10 @@ class Ring:
         """
         begin = self.phases.enter()
         combined = self._combine(np.ascontiguousarray(partials), combine)
-        result = np.empty(width) if combined is None else _finish(finish, combined, width)
+        if combined is None:
+            result = np.empty(width)
+        else:
+            result = _finish(finish, combined, width)
         if self.size > 1:
             self.comm.Bcast(result, root=0)
         self.phases.leave("reduce", begin)
@@ -211,48 +214,55 @@ class Ring:
         """Combine partial sums in block order; (n,) float64 on the root, else None. Collective."""
         if self.size == 1:
             return np.asarray(combine.reduce(partials, axis=0))
-        per_block, length = len(partials) // len(self.blocks), partials.shape[1]
-        addends, n_addends = [per_block * n for n in self._block_counts], per_block * self.grid
-        slices = slices_of(length, n_addends, self.size)
-        local = next((piece for piece in slices if piece.process == self.rank), None)
-        received = None if local is None else np.empty((n_addends, local.width))
-        if len(slices) == 1:
-            self.comm.Gatherv(partials, [received, [n * length for n in addends]], root=0)
-        else:
-            self._scatter(partials, slices, addends, received)
-        combined = np.empty(0) if received is None else np.asarray(combine.reduce(received, axis=0))
+        length = partials.shape[1]
+        per_block = len(partials) // len(self.blocks)
+        addends = [per_block * n for n in self._block_counts]
+        slices = slices_of(length, sum(addends), self.size)
         if len(slices) > 1:
-            widths = {piece.process: piece.width for piece in slices}
-            total = np.empty(length) if self.rank == 0 else None
-            self.comm.Gatherv(
-                combined, [total, [widths.get(p, 0) for p in range(self.size)]], root=0
-            )
-            return total
-        return combined if self.rank == 0 else None
+            combined = self._combine_slice(partials, slices, addends, combine)
+            return self._gather_slices(combined, slices)
+        received = np.empty((sum(addends), length)) if self.rank == 0 else None
+        self.comm.Gatherv(partials, [received, [n * length for n in addends]], root=0)
+        if received is None:
+            return None
+        return np.asarray(combine.reduce(received, axis=0))
 
-    def _scatter(
+    def _combine_slice(
         self,
         partials: Float64,
         slices: Sequence[Slice],
         addends: Sequence[int],
-        received: Float64 | None,
-    ) -> None:
-        """Send every slice of the partial sums to the process that combines it, in block order.
+        combine: np.ufunc,
+    ) -> Float64:
+        """Return the combined slice of this process, empty if it has none. Collective.
 
-        Collective.
-
-        `addends` has the number of addends of every process. A process that combines a slice gets
-        the addends of the slice in `received`.
+        Every slice of the partial sums is sent to the process that combines it. `addends` has the
+        number of addends of every process.
         """
         from mpi4py import MPI
 
+        received = None
         requests = []
         for piece in slices:
+            target = None
+            if piece.process == self.rank:
+                received = np.empty((sum(addends), piece.width))
+                target = received
             sent = np.ascontiguousarray(partials[:, piece.begin : piece.end])
-            target = received if piece.process == self.rank else None
             counts = [n * piece.width for n in addends]
             requests.append(self.comm.Igatherv(sent, [target, counts], root=piece.process))
         MPI.Request.Waitall(requests)
+        if received is None:
+            return np.empty(0)
+        return np.asarray(combine.reduce(received, axis=0))
+
+    def _gather_slices(self, combined: Float64, slices: Sequence[Slice]) -> Float64 | None:
+        """Gather the whole sum on the root, from the slices of all processes. Collective."""
+        widths = {piece.process: piece.width for piece in slices}
+        counts = [widths.get(process, 0) for process in range(self.size)]
+        total = np.empty(sum(counts)) if self.rank == 0 else None
+        self.comm.Gatherv(combined, [total, counts], root=0)
+        return total
 
     def total(self, partials: Float64) -> Float64:
         """Return the sum of partial sums, (n,) float64, added in block order. Collective."""
@@ -261,8 +271,9 @@ class Ring:
     def sum(
         self, partials: Named, finish: Finish | None = None, result: Shapes | None = None
     ) -> dict[str, Float64]:
-        """Add named arrays in block order; return the sums, or a function of the sums, on all
-        processes. Collective.
+        """Return the sums of named arrays in block order, or a function of the sums. Collective.
+
+        All processes get the result.
 
         Parameters
         ----------
@@ -284,21 +295,19 @@ class Ring:
         result_shapes = result or shapes
 
         def packed(total: Float64) -> Float64:
-            return total if finish is None else pack(finish(unpack(total, shapes)), result_shapes)
+            if finish is None:
+                return total
+            return pack(finish(unpack(total, shapes)), result_shapes)
 
-        rows = np.concatenate(
-            [array.reshape(len(array), -1) for array in partials.values()], axis=1, dtype=np.float64
-        )
-        return unpack(
-            self.reduce(rows, packed, sum(map(prod, result_shapes.values()))), result_shapes
-        )
+        flat = [array.reshape(len(array), -1) for array in partials.values()]
+        rows = np.concatenate(flat, axis=1, dtype=np.float64)
+        width = sum(map(prod, result_shapes.values()))
+        return unpack(self.reduce(rows, packed, width), result_shapes)
 
     # ------------------------------------------------------------------ agreement
 
     def agree(self, work: Callable[[], T], activity: str = "") -> T:
-        """Do local work that may fail; if it fails on any process, all processes raise the same
-        error. Collective.
-        """
+        """Return the result of local work, or raise the same error on all processes. Collective."""
         return agree(self.comm, work, activity)
 
 
@@ -342,9 +351,7 @@ def unpack(vector: Float64, shapes: Shapes) -> dict[str, Float64]:
 
 
 def _finish(finish: Callable[[Float64], Float64], total: Float64, width: int) -> Float64:
-    """Apply `finish`; if it fails on the sums of a diverged chain, return NaN, so that all
-    processes detect this.
-    """
+    """Return `finish(total)`; NaN if it fails on the sums of a diverged chain, as all will see."""
     try:
         return finish(total)
     except (ArithmeticError, ValueError):  # LinAlgError is a ValueError
@@ -355,8 +362,7 @@ def _finish(finish: Callable[[Float64], Float64], total: Float64, width: int) ->
 
 @dataclass(eq=False)
 class Move:
-    """Moves column blocks from the processes that hold them in part `part` to the processes that
-    need them in `after`.
+    """Moves column blocks from the processes that hold them in one part to those of the next part.
 
     Parameters
     ----------
@@ -381,42 +387,46 @@ class Move:
 
     def __post_init__(self) -> None:
         ring = self.ring
-        self._route = plan = route(ring.rank, ring.size, ring.grid, self.part, self.after)
+        self._route = route(ring.rank, ring.size, ring.grid, part=self.part, after=self.after)
         self._arriving: dict[int, Float32] = {}
         self._receives: list[MPI.Request] = []
         self._sends: list[MPI.Request] = []
         #: Row blocks of this process in working order: first the row blocks whose column blocks
         #: depart.
-        self.order = plan.order
-        if plan.arriving:
+        self.order = self._route.order
+        if self._route.arriving:
             begin = ring.phases.enter()
-            for c, source in plan.arriving.items():  # receives are posted before anything is sent
-                self._arriving[c] = self.buffer(c)
-                message = EMPTY_MESSAGE if source in self.peers else self._arriving[c]
-                self._receives.append(ring.comm.Irecv(message, source=source, tag=c))
+            self._receive()
             ring.phases.leave("exchange", begin)
 
+    def _receive(self) -> None:
+        """Post the receives of all arriving blocks, before anything is sent."""
+        for column_block, source in self._route.arriving.items():
+            buffer = self.buffer(column_block)
+            self._arriving[column_block] = buffer
+            message = EMPTY_MESSAGE if source in self.peers else buffer
+            self._receives.append(self.ring.comm.Irecv(message, source=source, tag=column_block))
+
     def depart(self, column_block: int) -> None:
-        """Send a column block to its next process, unless it stays here; the work on it in this
-        part must be done.
+        """Send a column block, on which the work of this part is done, to its next process.
+
+        It may also stay here.
         """
-        ring, plan = self.ring, self._route
-        if not plan.arriving and not plan.departing:
+        ring = self.ring
+        if not self._route.arriving and not self._route.departing:
             return
         from mpi4py import MPI
 
         begin = ring.phases.enter()
-        to = plan.departing.get(column_block)
-        if to is not None:
-            message = EMPTY_MESSAGE if to in self.peers else self.columns[column_block]
-            self._sends.append(ring.comm.Isend(message, dest=to, tag=column_block))
+        destination = self._route.departing.get(column_block)
+        if destination is not None:
+            message = EMPTY_MESSAGE if destination in self.peers else self.columns[column_block]
+            self._sends.append(ring.comm.Isend(message, dest=destination, tag=column_block))
         MPI.Request.Testall(self._receives)  # lets the library make progress while we compute
         ring.phases.leave("exchange", begin)
 
     def finish(self) -> dict[int, Float32]:
-        """Wait for all messages, and return the column blocks that this process holds in the next
-        part.
-        """
+        """Wait for all messages, and return the column blocks of this process in the next part."""
         begin = self.ring.phases.enter()
         if self._receives or self._sends:
             from mpi4py import MPI
@@ -427,21 +437,37 @@ class Move:
         return stay | self._arriving
 
 
-class _Leg(NamedTuple):
-    """One step of a tour: pairs of row and column blocks, and messages.
+class _Visit(NamedTuple):
+    """A visit of a column block at a row block in a tour.
 
     Attributes
     ----------
-    pairs : list of (int, int, request or None, request or None)
-        Row block; column block; the request by which the column block arrives, None if it is
-        already here; the request by which it departs, None if it stays.
+    row_block, column_block : int
+    arriving : request or None
+        By which the column block arrives; None if it is already here.
+    departing : request or None
+        By which the column block departs; None if it stays.
+    """
+
+    row_block: int
+    column_block: int
+    arriving: MPI.Prequest | None
+    departing: MPI.Prequest | None
+
+
+class _Leg(NamedTuple):
+    """One step of a tour: visits and messages.
+
+    Attributes
+    ----------
+    visits : list of _Visit
     receives, sends : list of request
         Requests for the messages between this step and the next.
     filled : list of request
         Requests in `receives` and `sends` whose messages are not empty.
     """
 
-    pairs: list[tuple[int, int, MPI.Prequest | None, MPI.Prequest | None]]
+    visits: list[_Visit]
     receives: list[MPI.Prequest]
     sends: list[MPI.Prequest]
     filled: list[MPI.Prequest]
@@ -467,7 +493,8 @@ class SharedTour:
     def __init__(
         self, ring: Ring, shared: SharedColumnBuffers, length: Callable[[int], int]
     ) -> None:
-        self._ring, self._shared = ring, shared
+        self._ring = ring
+        self._shared = shared
         self._length = length
         self._legs: list[_Leg] = []
         arriving: dict[int, MPI.Prequest] = {}
@@ -475,41 +502,44 @@ class SharedTour:
             arriving = self._add_leg(step, arriving)
         for leg in self._legs:
             for message in (*leg.receives, *leg.sends):
-                atexit.register(
-                    message.Free
-                )  # before MPI_Finalize, which may otherwise report leaks
+                # before MPI_Finalize, which may otherwise report leaks
+                atexit.register(message.Free)
 
     def _add_leg(self, step: int, arriving: dict[int, MPI.Prequest]) -> dict[int, MPI.Prequest]:
-        """Add a step, given the requests by which its column blocks arrive; return the requests for
-        the next step.
+        """Add a step; return the requests by which the column blocks of the next step arrive.
+
+        `arriving` has the requests by which the column blocks of this step arrive.
         """
-        ring, comm = self._ring, self._ring.comm
-        plan = route(ring.rank, ring.size, ring.grid, step, (step + 1) % ring.grid)
+        ring = self._ring
+        comm = ring.comm
+        plan = route(ring.rank, ring.size, ring.grid, part=step, after=(step + 1) % ring.grid)
         coming = {
-            c: comm.Recv_init(self._message(c, p), source=p, tag=c)
-            for c, p in plan.arriving.items()
+            c: comm.Recv_init(self._message(c, source), source=source, tag=c)
+            for c, source in plan.arriving.items()
         }
         going = {
-            c: comm.Send_init(self._message(c, p), dest=p, tag=c) for c, p in plan.departing.items()
+            c: comm.Send_init(self._message(c, destination), dest=destination, tag=c)
+            for c, destination in plan.departing.items()
         }
-        cells = [(b, column_of(b, step, ring.grid)) for b in plan.order]
-        pairs = [(b, c, arriving.get(c), going.get(c)) for b, c in cells]
+        visits = []
+        for b in plan.order:
+            c = column_of(b, step, ring.grid)
+            visits.append(_Visit(b, c, arriving=arriving.get(c), departing=going.get(c)))
         filled = [coming[c] for c, p in plan.arriving.items() if p not in self._shared.peers]
         filled += [going[c] for c, p in plan.departing.items() if p not in self._shared.peers]
-        self._legs.append(_Leg(pairs, [*coming.values()], [*going.values()], filled))
+        self._legs.append(_Leg(visits, [*coming.values()], [*going.values()], filled))
         return coming
 
     def _message(self, c: int, peer: int) -> Float32:
-        """Return the buffer for a message with block `c` to or from `peer`; empty if `peer` shares
-        the memory.
-        """
-        return (
-            EMPTY_MESSAGE if peer in self._shared.peers else self._shared.buffer(c, self._length(c))
-        )
+        """Return the message with block `c`; empty if `peer` shares the memory."""
+        if peer in self._shared.peers:
+            return EMPTY_MESSAGE
+        return self._shared.buffer(c, self._length(c))
 
     def __call__(self, come_home: bool) -> Iterator[tuple[int, int]]:
-        """Yield the numbers of a row block and a column block; the caller may change the data of
-        both. Collective.
+        """Yield the numbers of a row block and a column block. Collective.
+
+        The caller may change the data of both.
 
         Parameters
         ----------
@@ -523,22 +553,22 @@ class SharedTour:
             travel = come_home or leg is not last
             if travel:
                 MPI.Prequest.Startall(leg.receives)
-            for b, c, arriving, departing in leg.pairs:
-                if arriving:
-                    self._wait([arriving])
-                yield b, c
-                if travel and departing:
-                    departing.Start()
+            for visit in leg.visits:
+                if visit.arriving:
+                    self._wait([visit.arriving])
+                yield visit.row_block, visit.column_block
+                if travel and visit.departing:
+                    visit.departing.Start()
                 if leg.filled:
-                    MPI.Request.Testall(
-                        leg.filled
-                    )  # lets the library make progress while we compute
+                    # lets the library make progress while we compute
+                    MPI.Request.Testall(leg.filled)
             if travel:
                 self._wait(leg.sends)
         if come_home:
             self._wait(last.receives)
 
     def _wait(self, requests: list[MPI.Prequest]) -> None:
+        """Wait for requests, which counts as ``exchange``."""
         from mpi4py import MPI
 
         begin = self._ring.phases.enter()

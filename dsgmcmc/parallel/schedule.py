@@ -36,19 +36,15 @@ class Schedule:
         self._cumulative = np.cumsum(np.asarray(part_sizes, dtype=np.int64))
         self._chain = chain
         self._generator = np.random.Philox(key=[seed, Purpose.SCHEDULE])
-        self._state = (
-            self._generator.state
-        )  # resetting the state is eight times as fast as making a generator
-        self._orders: tuple[tuple[int, int], Int64] = (
-            (-1, 0),
-            np.zeros((0, 0), np.int64),
-        )  # of (sweep, rows)
+        # resetting the state is eight times as fast as making a generator
+        self._state = self._generator.state
+        self._orders = np.zeros((0, 0), np.int64)  # orders of all rows in one sweep, (rows, B)
+        self._orders_are_of = (-1, 0)  # this sweep, and the number of rows
         #: (B,) float64: the probability p_t of a visit to part t; for ``cyclic``, its frequency.
         self.probability = np.full(self.grid, 1.0 / self.grid)
         if name == "random":
-            self.probability = np.asarray(part_sizes, dtype=np.float64) / max(
-                int(self._cumulative[-1]), 1
-            )
+            total = max(int(self._cumulative[-1]), 1)
+            self.probability = np.asarray(part_sizes, dtype=np.float64) / total
 
     def part(self, iteration: int) -> int:
         """Return the part that iteration `iteration`, counted from 0, visits."""
@@ -61,33 +57,33 @@ class Schedule:
         return int(self._shuffled(iteration, 1)[0])
 
     def parts(self, iteration: int, rows: int) -> Int64:
-        """Return the part that each of `rows` rows visits, (rows,) int64; unless cyclic, orders
-        differ between rows.
+        """Return the part that each of `rows` rows visits, (rows,) int64.
+
+        Unless cyclic, orders differ between rows.
         """
         if self.name == "cyclic" or rows == 1:
             return np.full(rows, self.part(iteration), np.int64)
         if self.name == "random":
             u = self._raw(iteration, rows) / 2.0**64
-            parts = np.searchsorted(
-                self._cumulative, np.floor(u * self._cumulative[-1]), side="right"
-            )
+            drawn = np.floor(u * self._cumulative[-1])
+            parts = np.searchsorted(self._cumulative, drawn, side="right")
             return np.asarray(np.minimum(parts, self.grid - 1), np.int64)
         return self._shuffled(iteration, rows)
 
     def _shuffled(self, iteration: int, rows: int) -> Int64:
-        """Return the part that each row visits, (rows,) int64; every row and sweep has a
-        permutation of all parts.
+        """Return the part that each row visits, (rows,) int64.
+
+        Every row and sweep has a permutation of all parts.
         """
         sweep = iteration // self.grid
-        if self._orders[0] != (sweep, rows):
+        if self._orders_are_of != (sweep, rows):
             raw = self._raw(sweep, rows * self.grid).reshape(rows, self.grid)
-            self._orders = ((sweep, rows), np.argsort(raw, axis=1, kind="stable"))
-        return np.asarray(self._orders[1][:, iteration % self.grid], np.int64)
+            self._orders = np.argsort(raw, axis=1, kind="stable")
+            self._orders_are_of = (sweep, rows)
+        return np.asarray(self._orders[:, iteration % self.grid], np.int64)
 
     def _raw(self, index: int, count: int) -> UInt64:
-        """Return `count` random 64-bit words for `index`; NumPy guarantees that `Philox` does not
-        change.
-        """
+        """Return `count` random 64-bit words for `index`; NumPy guarantees those of `Philox`."""
         self._state["state"]["counter"][:] = 0, 0, index, self._chain
         self._generator.state = self._state
         return self._generator.random_raw(count)

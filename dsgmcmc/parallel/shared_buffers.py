@@ -1,5 +1,4 @@
-"""Shared memory on a node with a buffer for every column block, so that blocks are passed on
-without a copy.
+"""Shared memory on a node for column blocks, which are then passed on without a copy.
 
 A block for another node is sent as a message, and received in its buffer in the memory of that
 node. Within a node, an empty message hands over the block: data written before the message is sent
@@ -29,7 +28,8 @@ FOLDER = Path("/dev/shm")
 #: Bytes of the largest block in shared memory. A copy of a larger block costs little compared with
 #: the work on it, and lies in huge pages, which shared memory lacks.
 MAX_BLOCK_BYTES = 1 << 22
-CACHE_LINE = 16  # float32 values per cache line; no two blocks share a line
+#: Number of float32 values in a cache line; no two blocks share a line.
+CACHE_LINE = 16
 
 
 class SharedColumnBuffers:
@@ -50,14 +50,17 @@ class SharedColumnBuffers:
     def __init__(
         self, comm: Comm, peers: frozenset[int], offsets: Sequence[int], memory: Float32
     ) -> None:
-        self._comm, self.peers = comm, peers
-        self._offsets, self._memory = offsets, memory
+        self._comm = comm
+        self.peers = peers
+        self._offsets = offsets
+        self._memory = memory
         self._in_use = False
 
     @classmethod
     def allocate(cls, comm: Comm, node: Comm, sizes: Sequence[int]) -> SharedColumnBuffers | None:
-        """Allocate buffers on every node; None if this fails on a node, or if no node has two
-        processes. Collective.
+        """Allocate buffers on every node. Collective.
+
+        None if this fails on a node, or if no node has two processes.
 
         Parameters
         ----------
@@ -72,9 +75,11 @@ class SharedColumnBuffers:
             return None
         offsets = [0, *accumulate(-(-size // CACHE_LINE) * CACHE_LINE for size in sizes)]
         memory = _shared_memory(node, offsets[-1])
-        allocated = all(comm.allgather(memory is not None))
+        everywhere = all(comm.allgather(memory is not None))
         peers = frozenset(node.allgather(comm.rank))
-        return cls(comm, peers, offsets, memory) if memory is not None and allocated else None
+        if memory is None or not everywhere:
+            return None
+        return cls(comm, peers, offsets, memory)
 
     def buffer(self, column_block: int, length: int) -> Float32:
         """Return the buffer of a block in the memory of this node, (length,) float32."""
@@ -88,9 +93,7 @@ class SharedColumnBuffers:
         self._in_use = True
 
     def release(self) -> None:
-        """Record that every block is back at the process where it began, so that the next `claim`
-        need not wait.
-        """
+        """Record that every block is back where it began: the next `claim` need not wait."""
         self._in_use = False
 
 
@@ -110,15 +113,16 @@ def _shared_memory(node: Comm, count: int) -> Float32 | None:
                 path = file.name
         path = node.bcast(path)
         memory = _map(path, count * 4, node) if path else None
-        mapped = all(node.allgather(memory is not None))
-    return np.frombuffer(memory, np.float32) if memory is not None and mapped else None
+        mapped_by_all = all(node.allgather(memory is not None))
+    if memory is None or not mapped_by_all:
+        return None
+    return np.frombuffer(memory, np.float32)
 
 
 def _map(path: str, size: int, node: Comm) -> mmap.mmap | None:
-    """Reserve this process's share of the file in nearby memory, and map the file; None if this
-    fails.
-    """
-    begin, end = (size * rank // node.size for rank in (node.rank, node.rank + 1))
+    """Map the file, and reserve this process's share in nearby memory; None if this fails."""
+    begin = size * node.rank // node.size
+    end = size * (node.rank + 1) // node.size
     try:
         with os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW), "r+b", buffering=0) as file:
             os.posix_fallocate(file.fileno(), begin, end - begin)

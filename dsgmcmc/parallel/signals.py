@@ -18,20 +18,23 @@ from typing import Any
 
 from dsgmcmc.errors import Exit
 
-ONE_PRESS = 0.1  # seconds within which SIGINTs count as one Ctrl-C: the terminal and a launcher may each send one
+#: Seconds within which SIGINTs count as one Ctrl-C: the terminal and a launcher may each send one.
+ONE_PRESS = 0.1
+#: Signals for which a job has handlers.
+HANDLED = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 
 _interrupted_at = 0.0  # time of the last Ctrl-C
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """Handler that raises KeyboardInterrupt; at a second Ctrl-C, or during an import, it ends the
-    process.
+    """Handler that raises KeyboardInterrupt; a second Ctrl-C ends the process.
 
-    During an import it raises no exception, because C++ libraries abort with a traceback if an
+    During an import it ends the process, too, because C++ libraries abort with a traceback if an
     exception is raised while they are loaded.
     """
     global _interrupted_at
-    previous, _interrupted_at = _interrupted_at, monotonic()
+    previous = _interrupted_at
+    _interrupted_at = monotonic()
     if previous:
         if _interrupted_at - previous >= ONE_PRESS:
             signal.signal(number, signal.SIG_DFL)
@@ -79,8 +82,9 @@ class Signals:
 
     @contextmanager
     def borrowed(self) -> Iterator[None]:
-        """Context with this object's handlers; at its end the caller's handlers return, and get all
-        received signals.
+        """Context with this object's handlers.
+
+        At its end the caller's handlers return, and get all received signals.
 
         If the caller has no handler for a signal, the signal does not end the program: an exception
         tells the caller that the job was stopped.
@@ -92,13 +96,10 @@ class Signals:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        handlers = {
-            number: signal.getsignal(number)
-            for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
-        }
+        found = {number: signal.getsignal(number) for number in HANDLED}
         handlers = {
             number: handler
-            for number, handler in handlers.items()
+            for number, handler in found.items()
             if handler not in (None, signal.SIG_IGN)
         }
         self._second_handler = handlers.get(signal.SIGINT)
@@ -116,10 +117,12 @@ class Signals:
                     raise KeyboardInterrupt
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
+        """Handler that records a request to stop."""
         self.received.add(number)
         self.request = max(self.request, Request.STOP)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Handler that records a Ctrl-C, and passes a second one on."""
         if self.request != Request.INTERRUPT:
             self._interrupted_at = monotonic()
         elif monotonic() - self._interrupted_at >= ONE_PRESS:
@@ -134,19 +137,16 @@ _early: Signals | None = None
 
 
 def install_early() -> None:
-    """Install the handlers at the beginning of the program; `installed` returns their `Signals`
-    later.
-    """
+    """Install the handlers at the beginning of the program; `installed` returns their `Signals`."""
     global _early
     _early = Signals()
     _early.install()
 
 
 def installed() -> Signals:
-    """Return the `Signals` of `install_early`, with the requests so far, or a new object; install
-    its handlers.
-    """
+    """Return the `Signals` of `install_early`, or new ones, with their handlers installed."""
     global _early
-    signals, _early = _early or Signals(), None
+    signals = Signals() if _early is None else _early
+    _early = None
     signals.install()
     return signals

@@ -13,7 +13,8 @@ import threading
 from dsgmcmc.errors import Exit
 from dsgmcmc.terminal import say
 
-TICKS = 20  # ticks in the time without progress that ends the job
+#: Number of ticks in the time without progress that ends the job.
+TICKS = 20
 
 
 class Watchdog:
@@ -36,7 +37,8 @@ class Watchdog:
     """
 
     def __init__(self, seconds: float, who: str) -> None:
-        self._seconds, self._who = seconds, who
+        self._seconds = seconds
+        self._who = who
         self._beats = 0
         #: Whether this process waits for its disk; a wait of the given time is reported.
         self.writing = False
@@ -60,8 +62,10 @@ class Watchdog:
         self._end.set()
 
     def _watch(self) -> None:
+        """Count ticks without progress, and ticks of a write, until `stop` is called."""
         last_beats = self._beats
-        idle = writing = 0  # ticks
+        idle = 0
+        writing = 0
         while not self._end.wait(self._seconds / TICKS):
             idle = idle + 1 if self._beats == last_beats else 0
             last_beats = self._beats
@@ -76,6 +80,7 @@ class Watchdog:
                 self._end_job()
 
     def _end_job(self) -> None:
+        """Print where all threads are, and end this process."""
         say(
             f"dsgmcmc: {self._who} has made no progress for {self._seconds:g} s and ends the job."
             " It is waiting for a process or a disk that does not answer. Checkpoints are intact:"

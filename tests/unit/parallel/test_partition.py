@@ -33,7 +33,9 @@ def test_every_block_that_is_sent_is_received(grid: int) -> None:
     """Departing blocks are worked on first, and every process works on all of its row blocks."""
     for size in range(1, grid + 1):
         for part, after in np.ndindex(grid, grid):
-            routes = [partition.route(rank, size, grid, part, after) for rank in range(size)]
+            routes = [
+                partition.route(rank, size, grid, part=part, after=after) for rank in range(size)
+            ]
             sent = {
                 (rank, to, c) for rank, way in enumerate(routes) for c, to in way.departing.items()
             }
