@@ -41,12 +41,30 @@ from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import ParameterBlock, Rows
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
 
-Counts = dict[ParameterBlock, Array]
-
 #: Number of Metropolis steps in one draw.
 METROPOLIS_STEPS = 64
 #: `Law.width` of likelihoods whose predictors are on the scale of a link.
 LINK_WIDTH = 4.0
+
+
+class RatingWeights(NamedTuple):
+    """For every row, sums over its ratings of their weights in the information.
+
+    Attributes
+    ----------
+    sums, squares : dict of ParameterBlock to (n,) array
+        Sums of the weights, and of their squares.
+    """
+
+    sums: dict[ParameterBlock, Array]
+    squares: dict[ParameterBlock, Array]
+
+    def times(self, weight: np.float32) -> RatingWeights:
+        """The same if the weight of every rating is multiplied by `weight`."""
+        return RatingWeights(
+            sums={block: weight * values for block, values in self.sums.items()},
+            squares={block: weight**2 * values for block, values in self.squares.items()},
+        )
 
 
 class Levels(NamedTuple):
@@ -75,14 +93,6 @@ class Levels(NamedTuple):
             sums = np.bincount(index, np.concatenate([counts, slab_counts]), len(values))
             counts = sums.astype(np.int64)
         return cls(values, counts)
-
-
-def with_weight(counts: tuple[Counts, Counts], weight: np.float32) -> tuple[Counts, Counts]:
-    """Sums of weights and of squared weights, if the weight of every rating is times `weight`."""
-    sums, squares = counts
-    weighted_sums = {block: weight * values for block, values in sums.items()}
-    weighted_squares = {block: weight**2 * values for block, values in squares.items()}
-    return weighted_sums, weighted_squares
 
 
 def score_terms(*terms: Array | float) -> Float32:
@@ -517,7 +527,7 @@ class Law(Part):
     def keep_errors(self, block: ParameterBlock, errors: Float64) -> None:
         """Store each row's sum of squared errors, (n,), weighted by the other factor's scales g."""
 
-    def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
+    def counts(self, circulation: Circulation) -> RatingWeights:
         """For every row, the sums of its ratings' weights in the information, and of their squares.
 
         Collective.
@@ -528,10 +538,10 @@ class Law(Part):
         if self.heteroscedastic:
             return self.weighted_counts(circulation)
         n = {block: block.n_data for block in circulation.blocks()}
-        return n, n
+        return RatingWeights(n, n)
 
     @staticmethod
-    def weighted_counts(circulation: Circulation, power: int = 1) -> tuple[Counts, Counts]:
+    def weighted_counts(circulation: Circulation, power: int = 1) -> RatingWeights:
         """Return `counts` if a rating's weight is the product of both rows' ``weight`` ** `power`.
 
         Collective.
@@ -549,7 +559,7 @@ class Law(Part):
             both = block.arrays.pop("sums")
             sums[block] = np.ascontiguousarray(both[:, 0])
             squares[block] = np.ascontiguousarray(both[:, 1])
-        return sums, squares
+        return RatingWeights(sums, squares)
 
     @staticmethod
     def statistics(

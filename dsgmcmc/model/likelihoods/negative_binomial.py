@@ -35,9 +35,9 @@ from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods.base import (
     LINK_WIDTH,
-    Counts,
     Levels,
     Likelihood,
+    RatingWeights,
     State,
     score_terms,
 )
@@ -286,7 +286,7 @@ class NegativeBinomial(Likelihood):
         return block.row("weight")
 
     @override
-    def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
+    def counts(self, circulation: Circulation) -> RatingWeights:
         """For every row, the sums of its ratings' weights in the information, and of their squares.
 
         Collective.

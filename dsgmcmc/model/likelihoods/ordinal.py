@@ -36,7 +36,7 @@ from dsgmcmc.kernels.ordinal import (
 )
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
-from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, State, with_weight
+from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Levels, RatingWeights, State
 from dsgmcmc.model.likelihoods.row_thresholds import (
     CUT_SLOPE,
     CUTS,
@@ -389,7 +389,7 @@ class Ordinal(ScaledRows):
         return np.float32(np.sqrt(self._information)) * self.row_scale(block) ** 2
 
     @override
-    def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
+    def counts(self, circulation: Circulation) -> RatingWeights:
         """For every row, the sums of its ratings' weights in the information, and of their squares.
 
         Collective.
@@ -398,10 +398,10 @@ class Ordinal(ScaledRows):
         metric.
         """
         if self.heteroscedastic:
-            sums = self.weighted_counts(circulation, power=2)
+            weights = self.weighted_counts(circulation, power=2)
         else:
-            sums = super().counts(circulation)
-        return with_weight(sums, np.float32(self._information))
+            weights = super().counts(circulation)
+        return weights.times(np.float32(self._information))
 
     @classmethod
     @override

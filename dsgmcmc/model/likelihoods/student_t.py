@@ -32,12 +32,11 @@ from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods.base import (
-    Counts,
     Levels,
     Likelihood,
+    RatingWeights,
     metropolis,
     score_terms,
-    with_weight,
 )
 from dsgmcmc.model.likelihoods.scales import SCALE_PRIOR, ScaledRows, ScalePrecision
 from dsgmcmc.model.parts.base import DrawContext
@@ -211,14 +210,14 @@ class StudentT(ScaledRows, Likelihood):
         return np.float32(sqrt((self.nu + 1) / (self.nu + 3))) * self.row_scale(block)
 
     @override
-    def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
+    def counts(self, circulation: Circulation) -> RatingWeights:
         """For every row, the sums of its ratings' weights in the information, and of their squares.
 
         Collective.
 
         Here: a rating's weight is g g' (nu + 1) / (nu + 3).
         """
-        return with_weight(super().counts(circulation), np.float32((self.nu + 1) / (self.nu + 3)))
+        return super().counts(circulation).times(np.float32((self.nu + 1) / (self.nu + 3)))
 
     # ------------------------------------------------------------------ draws of its parameters
 
