@@ -60,15 +60,12 @@ def test_bounds_hold_for_the_curvature_of_rows_in_the_diagonal_metric(
     """
     for block in target.blocks():
         block["theta"][:] += 1.0  # a common mean, which zeros everywhere hold against
-    information, theta = (
-        target.information("theta", True, {}),
-        [rows_of(target, factor) for factor in Factor],
-    )
-    for side, factor in enumerate(Factor):
-        other = theta[1 - side]
-        common = (
-            np.diag(target.row_priors.parameters.precision[factor][0]) + TAU * A0 * other.T @ other
-        )
+    information = target.information("theta", True, {})
+    theta = {factor: rows_of(target, factor) for factor in Factor}
+    for factor in Factor:
+        other = theta[Factor(1 - factor)]
+        prior = np.diag(target.row_priors.parameters.precision[factor][0])
+        common = prior + TAU * A0 * other.T @ other
         np.testing.assert_allclose(information.common[factor], common, rtol=1e-5)
         blocks = [block for block in target.blocks() if block.factor == factor]
         bound = np.concatenate([information.bound[block] for block in blocks])
@@ -76,7 +73,7 @@ def test_bounds_hold_for_the_curvature_of_rows_in_the_diagonal_metric(
         few = np.flatnonzero(n < 2)
         assert len(few)
         for row in few:
-            seen = (clicked if factor == Factor.W else clicked.T)[row]
+            seen = clicked[row] if factor == Factor.W else clicked[:, row]
             p = TAU * n[row] * information.c[factor] + information.lambda_[factor]
             scaled = (common + TAU * (other.T * seen) @ other) / np.sqrt(np.outer(p, p))
             assert 1.5 < np.linalg.eigvalsh(scaled)[-1] < bound[row] + 1e-4
@@ -85,14 +82,15 @@ def test_bounds_hold_for_the_curvature_of_rows_in_the_diagonal_metric(
 def test_the_defaults_suit_clicks() -> None:
     """No option has to be given, and those that are win."""
     config = build(CLICKS).resolved()
-    assert (config.biases, config.center, config.standardise) == (False, False, False)
-    assert (config.noise_precision, config.zero_weight) == (30.0, 0.1)
-    assert (config.sampler.name, config.sampler.config.metric) == ("baoab", "kronecker")
-    asked = build(
-        {**CLICKS, "sampler": {"metric": "fisher"}, "zero_weight": 0.3, "prior": "fixed"}
-    ).resolved()
-    assert (asked.sampler.config.metric, asked.zero_weight, asked.noise_precision) == (
-        "fisher",
-        0.3,
-        30.0,
-    )
+    assert not config.biases
+    assert not config.center
+    assert not config.standardise
+    assert config.noise_precision == 30.0
+    assert config.zero_weight == 0.1
+    assert config.sampler.name == "baoab"
+    assert config.sampler.config.metric == "kronecker"
+    options = {"sampler": {"metric": "fisher"}, "zero_weight": 0.3, "prior": "fixed"}
+    other = build({**CLICKS, **options}).resolved()
+    assert other.sampler.config.metric == "fisher"
+    assert other.zero_weight == 0.3
+    assert other.noise_precision == 30.0

@@ -28,10 +28,12 @@ def target_of(data: Path, scaled: bool = False, owner: Factor | None = None) -> 
     model = replace(
         MODEL, rank=3, noise_precision=1.0, heteroscedastic=tuple(Factor) if scaled else ()
     )
-    given = {"model": model, "sampler": sampler, "likelihood": Ordinal, "cut_by": owner}
-    target = factor_target(MPI.COMM_SELF, data, 3, **given)
+    target = factor_target(
+        MPI.COMM_SELF, data, 3, model=model, sampler=sampler, likelihood=Ordinal, cut_by=owner
+    )
     sampler.start(target, 0.6)
-    rng, law = np.random.default_rng(2), target.likelihood
+    rng = np.random.default_rng(2)
+    law = target.likelihood
     law.thresholds.position = law.thresholds.position + np.array([0.3, -0.2, 0.1, 0.4])
     for block in target.blocks():
         if scaled:
@@ -60,9 +62,11 @@ def test_coordinates_with_another_threshold(counts: list[int], anchor: int) -> N
     """That nearest the median rating: there and back, and the gradient of the same energy, by
     finite differences.
     """
-    model, rng = ThresholdModel(np.array(counts)), np.random.default_rng(0)
+    model = ThresholdModel(np.array(counts))
+    rng = np.random.default_rng(0)
     assert model.anchor == anchor
-    position, weights = model.position + rng.normal(0, 0.3, 4), rng.normal(size=4)
+    position = model.position + rng.normal(0, 0.3, 4)
+    weights = rng.normal(size=4)
     moved = re_anchored(position, 2, anchor)
     np.testing.assert_allclose(values_of(moved, anchor), values_of(position))
     np.testing.assert_allclose(re_anchored(moved, anchor, 2), position)
@@ -91,31 +95,30 @@ def test_slopes_of_rows_are_those_of_the_log_likelihood(
     gaps = MAX_DEVIATION * np.tanh(rows_of(target, owner, GAPS) / MAX_DEVIATION)
     i, j, x = cells_of(data)
     eta = predictors(target, i, j)
-    s = (
-        rows_of(target, Factor.W, "weight")[i, 0] * rows_of(target, Factor.H, "weight")[j, 0]
-        if scaled
-        else np.ones(len(i))
-    )
-    level, of = np.searchsorted(target.likelihood.values, x), (i, j)[owner]
+    s = np.ones(len(i))
+    if scaled:
+        row_scale = rows_of(target, Factor.W, "weight")[i, 0]
+        column_scale = rows_of(target, Factor.H, "weight")[j, 0]
+        s = row_scale * column_scale
+    level = np.searchsorted(target.likelihood.values, x)
+    cut_row = (i, j)[owner]
 
     def log_likelihoods(phi: np.ndarray, d: np.ndarray) -> np.ndarray:
-        p = probabilities(eta, values_of(phi + np.insert(d, 2, 0.0, axis=1))[of], s)
+        cuts = values_of(phi + np.insert(d, 2, 0.0, axis=1))
+        p = probabilities(eta, cuts[cut_row], s)
         return np.log(p[np.arange(len(p)), level])
 
     slopes = np.concatenate(
         [slopes_of(block) for block in target.blocks() if block.factor == owner]
     )
-    for k, place in enumerate((0, 1, 3)):
-        e = 1e-5 * np.eye(3)[k]
+    for gap, coordinate in enumerate((0, 1, 3)):
+        e = 1e-5 * np.eye(3)[gap]
         change = (log_likelihoods(position, gaps + e) - log_likelihoods(position, gaps - e)) / 2e-5
-        np.testing.assert_allclose(
-            slopes[:, place], np.bincount(of, change, len(gaps)), rtol=1e-3, atol=1e-3
-        )
-    for k, e in enumerate(1e-5 * np.eye(4)):
-        change = (
-            log_likelihoods(position + e, gaps) - log_likelihoods(position - e, gaps)
-        ).sum() / 2e-5
-        assert slopes[:, k].sum() == pytest.approx(change, rel=1e-3, abs=1e-2)
+        expected = np.bincount(cut_row, change, len(gaps))
+        np.testing.assert_allclose(slopes[:, coordinate], expected, rtol=1e-3, atol=1e-3)
+    for coordinate, e in enumerate(1e-5 * np.eye(4)):
+        change = (log_likelihoods(position + e, gaps) - log_likelihoods(position - e, gaps)) / 2e-5
+        assert slopes[:, coordinate].sum() == pytest.approx(change.sum(), rel=1e-3, abs=1e-2)
     assert not rows_of(target, Factor(1 - owner), CUTS).any()
 
 

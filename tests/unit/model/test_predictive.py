@@ -35,7 +35,7 @@ def normals() -> NormalMixture:
 
 @pytest.mark.parametrize("p", [1e-8, 0.05, 0.5, 0.95, 1 - 1e-8])
 def test_the_solver_finds_every_quantile(normals: NormalMixture, p: float) -> None:
-    """Quantiles are exact in far tails, and where the distribution function is flat between humps."""
+    """Quantiles are exact in far tails, and between humps, where the distribution is flat."""
     x = normals.quantile(p)
     assert np.abs(normals.cdf(x) - p).max() < 1e-9
     many = np.linspace(0.001, 0.999, 200)
@@ -71,13 +71,28 @@ def test_uncertain_predictors_are_integrated_over() -> None:
     """The probability of a level is that of a fine quadrature, also for a predictor much wider than
     the noise.
     """
-    eta, nodes = np.linspace(-30, 30, 61)[:, None], np.linspace(-8, 8, 4001)
+    eta = np.linspace(-30, 30, 61)[:, None]
     draws = PredictorDraws(
-        *(np.full((61, 1), x, np.float32) for x in (eta, 1, 100)), np.ones(1), np.zeros((1, 1, 1))
+        eta=eta.astype(np.float32),
+        noise=np.full((61, 1), 1.0, np.float32),
+        spread=np.full((61, 1), 100.0, np.float32),
+        weights=np.ones(1),
+        thresholds=np.zeros((1, 1, 1)),
     )
     p = Ordinal.predictive(draws, 0.0, LEVELS[:2]).probabilities()[:, 1]
-    np.testing.assert_allclose(
-        p, expit(eta + 10 * nodes) @ norm.pdf(nodes) / norm.pdf(nodes).sum(), atol=5e-4
+    nodes = np.linspace(-8, 8, 4001)
+    expected = expit(eta + 10 * nodes) @ norm.pdf(nodes) / norm.pdf(nodes).sum()
+    np.testing.assert_allclose(p, expected, atol=5e-4)
+
+
+def one_draw(eta: float, shape: np.ndarray | None) -> PredictorDraws:
+    """One draw of one predictor, with noise variance 1."""
+    return PredictorDraws(
+        eta=np.full((1, 1), eta, np.float32),
+        noise=np.ones((1, 1), np.float32),
+        spread=np.zeros((1, 1), np.float32),
+        weights=np.ones(1),
+        shape=shape,
     )
 
 
@@ -89,25 +104,22 @@ def test_student_t_is_that_of_scipy() -> None:
     """Log densities of mixtures over draws with their own nu and scale; probabilities in a far
     tail.
     """
-    rng, nu, weights = np.random.default_rng(0), np.array([3.0, 30.0]), np.array([0.3, 0.7])
-    eta, noise = (
-        rng.normal(0, 1, (5, 2)).astype(np.float32),
-        rng.gamma(2, 1, (5, 2)).astype(np.float32),
-    )
+    rng = np.random.default_rng(0)
+    nu = np.array([3.0, 30.0])
+    weights = np.array([0.3, 0.7])
+    eta = rng.normal(0, 1, (5, 2)).astype(np.float32)
+    noise = rng.gamma(2, 1, (5, 2)).astype(np.float32)
     shape = (nu / (nu - 2))[None, :, None]
     draws = PredictorDraws(eta, noise, np.zeros_like(eta), weights, shape=shape)
-    predictive, theirs = StudentT.predictive(draws, 2.0, LEVELS), t(nu, eta + 2.0, np.sqrt(noise))
+    predictive = StudentT.predictive(draws, 2.0, LEVELS)
+    theirs = t(nu, eta + 2.0, np.sqrt(noise))
     for x in (-4.0, 2.3, 9.0):
         np.testing.assert_allclose(
             predictive.log_density(x), np.log(theirs.pdf(x) @ weights), rtol=1e-6
         )
     far = t(nu[1], 0.0, 1.0)
-    one = PredictorDraws(
-        *(np.full((1, 1), v, np.float32) for v in (0, 1, 0)), np.ones(1), shape=shape[:, 1:]
-    )
-    np.testing.assert_allclose(
-        StudentT.predictive(one).between(40.0, 41.0), far.sf(40) - far.sf(41), rtol=1e-5
-    )
+    between = StudentT.predictive(one_draw(eta=0.0, shape=shape[:, 1:])).between(40.0, 41.0)
+    np.testing.assert_allclose(between, far.sf(40) - far.sf(41), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -122,9 +134,9 @@ def test_upper_tails_lose_no_digits(law, theirs, shape) -> None:
     """Probabilities of at least a bound are SciPy's where 1 - F would be 0, and so are logarithms
     where they are 0.
     """
-    given = None if shape is None else np.reshape(shape, (1, 1, -1)).astype(float)
-    one = (np.full((1, 1), v, np.float32) for v in (0.5, 1, 0))
-    predictive = law.predictive(PredictorDraws(*one, np.ones(1), shape=given))
+    if shape is not None:
+        shape = np.reshape(shape, (1, 1, -1)).astype(float)
+    predictive = law.predictive(one_draw(eta=0.5, shape=shape))
     below = 1 if predictive.whole else 0
     for bound in (3.0, 30.0, 60.0, 9000.0):
         expected = theirs.logsf(bound - below)
@@ -137,7 +149,9 @@ def test_upper_tails_lose_no_digits(law, theirs, shape) -> None:
 
 def test_student_t_noise_about_a_normal_predictor_has_its_density() -> None:
     """The density of test ratings, of which moments are kept, agrees with quadrature."""
-    nu, s, sd = 4.0, 0.5, 0.4
+    nu = 4.0
+    s = 0.5
+    sd = 0.4
     inflation = np.full((3, 1), nu / (nu - 2))
     noise = np.full(3, s**2 * inflation[0, 0])
     predictive = StudentT.predictive_of_moments(
@@ -159,7 +173,8 @@ def test_counts_above_zero_are_those_of_scipy(rate: float, r: float) -> None:
     law = nbinom(r, r / (r + rate))
     k = np.arange(1, 4000)
     p = law.pmf(k) / law.sf(0)
-    mean, variance = p @ k, p @ k**2 - (p @ k) ** 2
+    mean = p @ k
+    variance = p @ k**2 - mean**2
     np.testing.assert_allclose(
         moments_above_zero(np.array(rate), np.array(r)), (mean, variance), rtol=1e-6
     )
@@ -179,16 +194,22 @@ def test_effects_of_unknown_groups_are_integrated_over() -> None:
     """Each rating of another group: in its distribution with all laws, and in no spread of what is
     expected of it.
     """
-    eta, effects = np.float32([[0.3, 0.1]]), np.float32([[0.1, 0.2]])
-    given = eta, np.ones_like(eta), np.zeros_like(eta), np.array([0.5, 0.5])
-    draws = PredictorDraws(*given, effects=effects, shape=np.repeat(COUNTS, 2, axis=1))
+    eta = np.float32([[0.3, 0.1]])
+    effects = np.float32([[0.1, 0.2]])
+    draws = PredictorDraws(
+        eta=eta,
+        noise=np.ones_like(eta),
+        spread=np.zeros_like(eta),
+        weights=np.array([0.5, 0.5]),
+        effects=effects,
+        shape=np.repeat(COUNTS, 2, axis=1),
+    )
     d, share = np.polynomial.hermite_e.hermegauss(40)
     at = (eta[0] + d[:, None] * np.sqrt(effects[0])).astype(float)
     over = share / share.sum()
     expected = (over @ nbinom.cdf(2, 4, 4 / (4 + np.exp(at)))).mean()
-    np.testing.assert_allclose(
-        NegativeBinomial.predictive(draws).cdf(2.0), expected, atol=4e-4
-    )  # of three nodes
+    # the tolerance is the error of three nodes
+    np.testing.assert_allclose(NegativeBinomial.predictive(draws).cdf(2.0), expected, atol=4e-4)
     np.testing.assert_allclose(
         NegativeBinomial.expectation(draws).mean, np.exp(eta + effects / 2).mean(), rtol=1e-4
     )

@@ -1,6 +1,4 @@
-"""A logarithmic scale: a run on logarithms taken by hand is the same chain, and what it predicts is
-mapped back.
-"""
+"""A logarithmic scale: the chain on logarithms taken by hand, and predictions mapped back."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +31,8 @@ Runs = tuple[FittedModel, FittedModel]
 @pytest.fixture(scope="module", params=LAWS)
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """A run on amounts with scale log, and a run on their logarithms."""
-    folder, opened = tmp_path_factory.mktemp("scale"), []
+    folder = tmp_path_factory.mktemp("scale")
+    opened = []
     settings = {
         "rank": 2,
         "grid": 3,
@@ -67,14 +66,10 @@ def test_intervals_and_probabilities_are_those_of_logarithms(runs: Runs) -> None
         lambda model, values: model.fold_in(new, values),
         lambda model, values: model.fold_in(new[1:], values[1:]).update(new[:1], values[:1]),
     ):
-        ours, theirs = (
-            change(amounts, [1.0, 20.0, 300.0]),
-            change(logarithms, np.log([1.0, 20.0, 300.0])),
-        )
-        for end, other in zip(
-            ours.predict_interval(PAIRS), theirs.predict_interval(PAIRS), strict=True
-        ):
-            np.testing.assert_allclose(end, np.exp(other), rtol=1e-4)
+        ours = change(amounts, [1.0, 20.0, 300.0])
+        theirs = change(logarithms, np.log([1.0, 20.0, 300.0]))
+        ends = ours.predict_interval(PAIRS)
+        np.testing.assert_allclose(ends, np.exp(theirs.predict_interval(PAIRS)), rtol=1e-4)
     users, items = np.array(PAIRS[:3], np.int32).T
     of_mean = PredictOptions(of_mean=True)
     ours, theirs = (Predictor(model.run_, of_mean).columns(users, items) for model in runs)
@@ -85,28 +80,29 @@ def test_intervals_and_probabilities_are_those_of_logarithms(runs: Runs) -> None
 
 
 def test_scores_are_those_of_the_recorded_ratings(runs: Runs) -> None:
-    """Densities have the Jacobian; errors are those of the mean or, under Student-t, of the median."""
+    """Densities have the Jacobian; errors are of the mean or, under Student-t, of the median."""
     amounts, logarithms = runs
     ours, theirs = (read_summary(model.run_.directory.summary_file) for model in runs)
     test = predict_test(amounts.run_)
     x = test.rating
     np.testing.assert_array_equal(x, AMOUNTS[np.arange(len(X)) % 5 == 0])
     jacobian = np.log(x).mean()
-    densities = [summary["log_predictive_density"] for summary in (ours, theirs)]
-    assert densities[0] == pytest.approx(densities[1] - jacobian, abs=1e-5)
+    expected = theirs["log_predictive_density"] - jacobian
+    assert ours["log_predictive_density"] == pytest.approx(expected, abs=1e-5)
     assert ours["coverage"] == theirs["coverage"]
     assert ours["over_biases"]["gain"] == pytest.approx(theirs["over_biases"]["gain"], abs=1e-4)
     traces = [np.array(model.run_.monitored()[2]) for model in runs]
     np.testing.assert_allclose(traces[0], traces[1] - jacobian * len(x), rtol=1e-4)
     found = predict_test(logarithms.run_)
     median = amounts.run_.config.likelihood == "student-t"
-    point = np.exp(found.mean + (0 if median else (found.variance + found.noise_variance) / 2))
-    assert ours["point"] == ("median" if median else "mean")
-    assert (
-        ours["rmse_mean"]
-        == pytest.approx(np.sqrt(np.mean((x - point) ** 2)), rel=1e-4)
-        == amounts.rmse_
-    )
+    if median:
+        point = np.exp(found.mean)
+        assert ours["point"] == "median"
+    else:
+        point = np.exp(found.mean + (found.variance + found.noise_variance) / 2)
+        assert ours["point"] == "mean"
+    assert ours["rmse_mean"] == pytest.approx(np.sqrt(np.mean((x - point) ** 2)), rel=1e-4)
+    assert ours["rmse_mean"] == pytest.approx(amounts.rmse_)
     assert ours["mae_mean"] == pytest.approx(np.abs(x - point).mean(), rel=1e-4)
     assert ours["rmse_log"] == pytest.approx(theirs["rmse_mean"], rel=1e-4)
     *_, last = amounts.run_.directory.metrics()
@@ -115,8 +111,9 @@ def test_scores_are_those_of_the_recorded_ratings(runs: Runs) -> None:
 
 @dataclass
 class ByHand:
-    """The predictive distribution of a rating, from its predictor, noise and nu at every draw;
-    draws weigh alike.
+    """The predictive distribution of a rating, from its predictor, noise and nu at every draw.
+
+    All draws have the same weight.
     """
 
     eta: np.ndarray
@@ -128,33 +125,35 @@ class ByHand:
     def of(
         cls, model: FittedModel, user: int, item: int, folded: dict[int, float] | None = None
     ) -> "ByHand":
-        """Of a pair; `folded` are ratings of items by a new user, whose row is normal given a draw
-        and shared noise.
+        """Of a pair; `folded` are ratings of items by a new user.
+
+        The new user's row is normal given a draw, with the noise that all rows share.
         """
-        run, parts = model.run_, []
-        u, i = run.users.index_of([user])[0], run.items.index_of([item])[0]
+        run = model.run_
+        u = run.users.index_of([user])[0]
+        i = run.items.index_of([item])[0]
+        etas = []
+        sds = []
+        nus = []
         for draw in map(run.draw, range(len(run.draws))):
-            row, column = draw.theta["user"][u], draw.theta["item"][i]
+            row = draw.theta["user"][u]
+            column = draw.theta["item"][i]
             eta = row[:-1] @ column[:-1] + row[-1] + column[-1]
             variance = 1 / draw.tau / (draw.noise_scale["user"][u] * draw.noise_scale["item"][i])
             if folded:
                 items = draw.theta["item"][run.items.index_of(list(folded))]
-                phi, y = (
-                    np.column_stack([items[:, :-1], np.ones(len(items))]),
-                    np.log(list(folded.values())),
-                )
+                phi = np.column_stack([items[:, :-1], np.ones(len(items))])
+                y = np.log(list(folded.values())) - run.mean - items[:, -1]
                 prior = np.linalg.inv(draw.prior["user"].covariance)
                 covariance = np.linalg.inv(prior + draw.tau * phi.T @ phi)
-                moment = prior @ draw.prior["user"].mean + draw.tau * phi.T @ (
-                    y - run.mean - items[:, -1]
-                )
-                at = np.append(column[:-1], 1.0)
-                eta, variance = (
-                    at @ covariance @ moment + column[-1],
-                    1 / draw.tau + at @ covariance @ at,
-                )
-            parts.append((run.mean + eta, np.sqrt(variance), np.max(draw.shared.get("nu", np.inf))))
-        return cls(*np.array(parts).T, run.config.scale)
+                moment = prior @ draw.prior["user"].mean + draw.tau * phi.T @ y
+                covariates = np.append(column[:-1], 1.0)
+                eta = covariates @ covariance @ moment + column[-1]
+                variance = 1 / draw.tau + covariates @ covariance @ covariates
+            etas.append(run.mean + eta)
+            sds.append(np.sqrt(variance))
+            nus.append(np.max(draw.shared.get("nu", np.inf)))
+        return cls(np.array(etas), np.array(sds), np.array(nus), run.config.scale)
 
     def up_to(self, x: float) -> float:
         """Probability of a rating of at most x."""
@@ -171,10 +170,13 @@ class ByHand:
         return float(np.exp(y) - (self.scale == "log1p"))
 
     def moments(self, noise: bool = True) -> tuple[float, float]:
-        """Mean and sd, or the median and NaN under Student-t noise; without noise of exp(eta) over
-        the draws.
+        """Mean and sd, or the median and NaN under Student-t noise.
+
+        Without noise: those of exp(eta) over the draws.
         """
-        variance = (noise * self.sd**2).mean() + self.eta.var()
+        variance = self.eta.var()
+        if noise:
+            variance += (self.sd**2).mean()
         if noise and np.all(np.isfinite(self.nu)):
             return max(self.quantile(0.5, rounded=False), 0.0), np.nan
         mean = np.exp(self.eta.mean() + variance / 2)
@@ -204,20 +206,19 @@ def test_predictions_follow_from_the_draws(
     }
     chosen = {"scale": scale, "likelihood": likelihood, "noise": noise}
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", **settings, **chosen) == 0
-    model, pairs = open_run(tmp_path / "run"), [(0, 0), (5, 3), (11, 16)]
+    model = open_run(tmp_path / "run")
+    pairs = [(0, 0), (5, 3), (11, 16)]
     (tmp_path / "pairs.csv").write_text("user,item\n" + "".join(f"{i},{j}\n" for i, j in pairs))
-    said = typed(
+    header, *lines = typed(
         "predict", model.run_.path, tmp_path / "pairs.csv", "--no-clip", "--at-least", "7"
     ).out.splitlines()
-    assert (
-        said[0]
-        == f"user,item,{'mean,sd' if likelihood == 'gaussian' else 'median'},q05,q95,at_least_7"
-    )
+    point = "mean,sd" if likelihood == "gaussian" else "median"
+    assert header == f"user,item,{point},q05,q95,at_least_7"
     if likelihood == "student-t":
         with pytest.raises(InputError, match="no standard deviation: use predict_interval"):
             model.predict(pairs, return_std=True)
     below = 7 if scale == "log" else 6
-    for (user, item), line in zip(pairs, said[1:], strict=True):
+    for (user, item), line in zip(pairs, lines, strict=True):
         hand = ByHand.of(model, user, item)
         expected = [*hand.moments(), *map(hand.quantile, (0.05, 0.95)), 1 - hand.up_to(below)]
         found = [float(number) for number in line.split(",")[2:]]
@@ -233,7 +234,8 @@ def test_predictions_follow_from_the_draws(
     if (scale, likelihood, noise) == ("log", "gaussian", "shared"):
         new = {1: 2.0, 4: 20.0, 9: 300.0}
         folded = model.fold_in([[999, item] for item in new], list(new.values()))
-        folded.clip, hand = False, ByHand.of(model, 0, 3, new)
+        folded.clip = False
+        hand = ByHand.of(model, 0, 3, new)
         np.testing.assert_allclose(
             np.ravel(folded.predict([[999, 3]], return_std=True)), hand.moments(), rtol=2e-4
         )
@@ -245,23 +247,28 @@ def test_counts_are_rounded() -> None:
     """With log1p: quantiles, probabilities and log scores are those of whole numbers, whose masses
     are differences.
     """
-    draws = PredictorDraws(*(np.full((1, 1), x, np.float32) for x in (1.0, 0.6, 0.0)), np.ones(1))
-    law, values = on_scale(LIKELIHOODS["gaussian"], "log1p"), np.arange(30.0)
+    draws = PredictorDraws(
+        eta=np.full((1, 1), 1.0, np.float32),
+        noise=np.full((1, 1), 0.6, np.float32),
+        spread=np.zeros((1, 1), np.float32),
+        weights=np.ones(1),
+    )
+    law = on_scale(LIKELIHOODS["gaussian"], "log1p")
+    values = np.arange(30.0)
     mass = np.diff(stats.norm.cdf(np.log(values + 1.5), 1.0, np.sqrt(0.6)), prepend=0.0)
-    made, listed = law.predictive(draws), law.predictive(draws, 0.0, values)
+    made = law.predictive(draws)
+    listed = law.predictive(draws, 0.0, values)
     for k in range(29):
-        assert np.exp(
-            [made.log_density(k)[0], listed.log_probability(np.array([k]))[0]]
-        ) == pytest.approx(mass[k])
+        assert np.exp(made.log_density(k)[0]) == pytest.approx(mass[k])
+        assert np.exp(listed.log_probability(np.array([k]))[0]) == pytest.approx(mass[k])
     for p in (0.01, 0.2, 0.5, 0.95):
         assert made.quantile(p)[0] == np.searchsorted(np.cumsum(mass), p)
     for bound in (3.2, 4.0):
-        assert (
-            made.at_least(bound)[0]
-            == np.exp(made.log_at_least(bound)[0])
-            == pytest.approx(1 - mass[:4].sum())
-        )
-    assert (made.at_least(0.0)[0], made.cdf(-1.0)[0], made.below(0.0)[0]) == (1.0, 0.0, 0.0)
+        assert made.at_least(bound)[0] == pytest.approx(1 - mass[:4].sum())
+        assert np.exp(made.log_at_least(bound)[0]) == pytest.approx(1 - mass[:4].sum())
+    assert made.at_least(0.0)[0] == 1.0
+    assert made.cdf(-1.0)[0] == 0.0
+    assert made.below(0.0)[0] == 0.0
     assert made.between(1.0, 3.0)[0] == pytest.approx(mass[1:3].sum())
 
 
@@ -270,20 +277,18 @@ def test_a_distribution_is_that_of_scipy(name: str) -> None:
     """Density, distribution function and quantiles of a mixture of two draws, and masses between
     half-way points.
     """
-    eta, noise, weights = (
-        np.array([[0.5, 1.5]], np.float32),
-        np.array([[0.4, 0.9]], np.float32),
-        np.array([0.3, 0.7]),
-    )
-    shape = None if name == "gaussian" else np.array([[[2.0], [1.5]]])  # nu 4 and 6
+    eta = np.array([[0.5, 1.5]], np.float32)
+    noise = np.array([[0.4, 0.9]], np.float32)
+    weights = np.array([0.3, 0.7])
+    if name == "gaussian":
+        shape = None
+        law = stats.norm(1 + eta[0], np.sqrt(noise[0]))
+    else:
+        shape = np.array([[[2.0], [1.5]]])
+        law = stats.t([4, 6], 1 + eta[0], np.sqrt(noise[0]))
     draws = PredictorDraws(eta, noise, np.zeros_like(eta), weights, shape=shape)
     values = np.arange(1.0, 30.0)
     made = on_scale(LIKELIHOODS[name], "log").predictive(draws, 1.0, values)
-    law = (
-        stats.norm(1 + eta[0], np.sqrt(noise[0]))
-        if shape is None
-        else stats.t([4, 6], 1 + eta[0], np.sqrt(noise[0]))
-    )
     for x in (0.2, 3.0, 40.0):
         assert made.cdf(x)[0] == pytest.approx(weights @ law.cdf(np.log(x)), rel=1e-6)
         assert made.log_density(x)[0] == pytest.approx(
