@@ -93,7 +93,11 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
     def check(cls, config: MatrixSGNHTConfig, schedule: str, grid: int, thin: int) -> None:
         """Raise `InputError` if the parts of successive iterations depend on each other."""
         cls.needs_independent_parts(
-            "the thermostat of matrix_sgnht", "take another sampler", config, schedule, grid
+            config,
+            schedule,
+            grid,
+            subject="the thermostat of matrix_sgnht",
+            otherwise="take another sampler",
         )
 
     @override

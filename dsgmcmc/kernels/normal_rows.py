@@ -332,7 +332,9 @@ def _solve_module() -> Any:
     return jit.compile_source("normal_rows", source)
 
 
-def draw_normal_rows(theta: Float32, statistics: Float32, scale: Float64, prior: RowPrior) -> None:
+def draw_normal_rows(
+    theta: Float32, statistics: Float32, *, scale: Float64, prior: RowPrior
+) -> None:
     """Draw rows from their normal conditional distributions.
 
     Parameters

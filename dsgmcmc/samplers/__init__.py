@@ -44,10 +44,11 @@ SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
 
 def for_ratings() -> list[str]:
     """Return the names of the samplers of ratings; `Sampler.densities` is set on all others."""
+    return [name for name, home in SAMPLERS.data.items() if not _samples_densities_only(home)]
 
-    def densities_only(home: Any) -> bool:
-        return (
-            home.startswith("densities.") if isinstance(home, str) else home.densities is not None
-        )
 
-    return [name for name, home in SAMPLERS.data.items() if not densities_only(home)]
+def _samples_densities_only(home: Any) -> bool:
+    """Whether an entry of the registry, a class or where it is, samples only densities."""
+    if isinstance(home, str):
+        return home.startswith("densities.")
+    return home.densities is not None

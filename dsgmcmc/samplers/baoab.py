@@ -48,6 +48,7 @@ from math import sqrt
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from dsgmcmc.samplers.metrics import MOMENTUM, Fisher
 from dsgmcmc.samplers.step_size import RisingStep
@@ -87,12 +88,14 @@ class BAOABConfig(RisingStep):
 
     @model_validator(mode="before")
     @classmethod
-    def _step_of_metric(cls, given: Any) -> Any:
-        return {**KRONECKER_DEFAULTS, **given} if given.get("metric") == "kronecker" else given
+    def _step_of_metric(cls, settings: Any) -> Any:
+        if settings.get("metric") == "kronecker":
+            return {**KRONECKER_DEFAULTS, **settings}
+        return settings
 
     @property
+    @override
     def first_step(self) -> float:
-        """First step, as a fraction of the full step."""
         return FIRST_STEP[self.metric]
 
 
@@ -105,9 +108,9 @@ class BAOAB(Underdamped[BAOABConfig]):
     metric: Fisher
 
     @classmethod
+    @override
     def adapted_to_data(cls, config: BAOABConfig, n_data: int, per_parameter: float) -> BAOABConfig:
-        """Return the configuration, with unset values chosen from the number of data, in total and
-        per parameter.
+        """Return the configuration, with unset values chosen from the number of data.
 
         With fewer than `FULL_STEP_RATINGS` data, eps is proportional to the cube root of their
         number: an average over few rows describes a single row less well, so the row's l_i may be
@@ -121,29 +124,29 @@ class BAOAB(Underdamped[BAOABConfig]):
             return config
         eps = config.step_size * min(1.0, (n_data / FULL_STEP_RATINGS) ** (1 / 3))
         eps = min(eps, MAX_STEP_PER_PARAMETER_RATIO * per_parameter)
-        friction = (
-            config.friction
-            if eps < config.step_size or "friction" in config.model_fields_set
-            else FRICTION
-        )
+        friction = config.friction
+        if eps >= config.step_size and "friction" not in config.model_fields_set:
+            friction = FRICTION
         return config.model_copy(update={"step_size": round(eps, 4), "friction": friction})
 
     @classmethod
-    def fallbacks(cls, config: BAOABConfig, given: Collection[str]) -> dict[str, BAOABConfig]:
-        """Return the configurations to try in turn if a chain diverges, by the names that messages
-        give them.
+    @override
+    def fallbacks(cls, config: BAOABConfig, fixed: Collection[str]) -> dict[str, BAOABConfig]:
+        """Return the configurations to try if a chain diverges, in order, by names for messages.
 
         Smaller steps come first, then the Kronecker metric. Its step is at most the configured
         step, which may be small because there are few ratings.
         """
-        configs = super().fallbacks(config, given)
-        if "metric" not in given and config.metric != "kronecker":
-            set_values = {
-                name: getattr(config, name) for name in given if name in cls.Config.model_fields
+        configs = super().fallbacks(config, fixed)
+        if "metric" not in fixed and config.metric != "kronecker":
+            settings: dict[str, Any] = {
+                "step_size": min(config.step_size, KRONECKER_DEFAULTS["step_size"])
             }
-            largest = min(config.step_size, KRONECKER_DEFAULTS["step_size"])
-            robust = {"step_size": largest, **set_values, "metric": "kronecker"}
-            configs["the Kronecker metric"] = BAOABConfig.model_validate(robust)
+            for name in fixed:
+                if name in cls.Config.model_fields:
+                    settings[name] = getattr(config, name)
+            settings["metric"] = "kronecker"
+            configs["the Kronecker metric"] = BAOABConfig.model_validate(settings)
         return configs
 
     def __init__(self, config: BAOABConfig, burn_in: int) -> None:
@@ -151,36 +154,36 @@ class BAOAB(Underdamped[BAOABConfig]):
         self.temperatures = Temperatures()
         self.replicated = (self.metric, self.temperatures)
         self.prepare(BAOA)
-        self.moves_from = None if self.metric.turned else burn_in
+        if not self.metric.rotates:
+            self.moves_from = burn_in
 
+    @override
     def metrics(self) -> dict[str, float]:
-        """Values that this sampler adds to a line of metrics.
-
-        Here: temperatures and their standard errors (`Temperatures`), and the values of the base
-        class.
-        """
+        """Temperatures and their standard errors, and the values of the base class."""
         temperatures = self.temperatures.by_field().items()
         values = {f"temperature.{name}": value for name, (value, _) in temperatures}
         errors = {f"temperature_error.{name}": error for name, (_, error) in temperatures}
         return values | errors | super().metrics()
 
+    @override
     def find_divergence(self) -> str:
-        """Return a description of a divergence visible in the sampler's state, else ``""``; equal
-        on all processes.
-
-        Here: it names momenta whose mean square is significantly above `DIVERGED_ABOVE`.
-        """
+        """Return the momenta whose mean square is significantly above `DIVERGED_ABOVE`."""
         return self.temperatures.find_divergence()
 
+    @override
     def step(self, target: Target, iteration: int) -> None:
         """Run one sweep: compute the full gradient, then update all rows. Collective."""
         if iteration >= self.burn_in and (iteration - self.burn_in) % MEASURE_EVERY == 0:
-            self.temperatures.measure(target, MOMENTUM, self.metric.turned)
+            self.temperatures.measure(target, MOMENTUM, self.metric.rotates)
         self.metric.refresh(target, iteration)
         h = sqrt(2 * self.step_size(target, iteration))
-        c = min(self.config.friction, BURN_IN_FRICTION if iteration < self.burn_in else 1.0)
+        c = self.config.friction
+        if iteration < self.burn_in:
+            c = min(c, BURN_IN_FRICTION)
         half_kick = self.end_step(target, h)
-        update = self.second_half if half_kick else self.whole
+        update = self.both_halves
+        if half_kick is not None:
+            update = self.second_half
         groups = [*self.gradient(target, "theta", before=half_kick)]
         with target.moving(RowStep(h, c, partial(self.metric.set_prior_share, target))):
             for rows in groups:

@@ -25,8 +25,9 @@ NORMAL = Formula("theta = sd * z")
 
 
 class Sampler(ABC, Generic[C, T]):
-    """A Markov chain on the fields of a target's blocks, with a configuration `C`, for a target
-    `T`.
+    """A Markov chain on the fields of a target's blocks.
+
+    Its configuration is a `C`, and its target a `T`.
 
     Parameters
     ----------
@@ -85,9 +86,7 @@ class Sampler(ABC, Generic[C, T]):
 
     @property
     def working(self) -> tuple[str, ...]:
-        """Temporary arrays of the shape of theta: the `scratch` of the sampler and of its gradient
-        estimator.
-        """
+        """Temporary arrays of the shape of theta, of the sampler and of its gradient estimator."""
         return (*self.scratch, *self.gradient.scratch)
 
     @property
@@ -110,21 +109,24 @@ class Sampler(ABC, Generic[C, T]):
         InputError
             If this sampler cannot use that estimator.
         """
-        name = config.gradient or cls.gradients[0]
-        if name not in cls.gradients and not (cls.draws_data and name in DATUM_GRADIENTS):
-            also = (
-                f", and for sums over data {' or '.join(DATUM_GRADIENTS)}" if cls.draws_data else ""
-            )
-            taken = f"{' or '.join(cls.gradients)}{also}"
-            raise InputError(
-                f"sampler.gradient: {cls.__name__} cannot use {name!r}; it takes {taken}"
-            )
-        return GRADIENTS.get(name) or DATUM_GRADIENTS[name]
+        name = config.gradient
+        if name is None:
+            name = cls.gradients[0]
+        if name in cls.gradients:
+            return GRADIENTS[name]
+        if cls.draws_data and name in DATUM_GRADIENTS:
+            return DATUM_GRADIENTS[name]
+        usable = " or ".join(cls.gradients)
+        if cls.draws_data:
+            usable += f", and for sums over data {' or '.join(DATUM_GRADIENTS)}"
+        raise InputError(f"sampler.gradient: {cls.__name__} cannot use {name!r}; it takes {usable}")
 
     @classmethod
     def sweep_length(cls, config: SamplerConfig, grid: int) -> int:
-        """Number of iterations that use all data once, if the data are divided into `grid` parts."""
-        return grid if cls.estimator(config).by_parts else 1
+        """Number of iterations that use all data once, with data in `grid` parts."""
+        if cls.estimator(config).by_parts:
+            return grid
+        return 1
 
     @classmethod
     def check(cls, config: C, schedule: str, grid: int, thin: int) -> None:
@@ -138,32 +140,37 @@ class Sampler(ABC, Generic[C, T]):
                     "sampler.noise_correction is for the noise of plain parts: leave it out"
                 )
             cls.needs_independent_parts(
-                "sampler.noise_correction", "leave it out", config, schedule, grid
+                config,
+                schedule,
+                grid,
+                subject="sampler.noise_correction",
+                otherwise="leave it out",
             )
 
     @classmethod
-    def fallbacks(cls, config: C, given: Collection[str]) -> dict[str, C]:
-        """Return the configurations to try in turn if a chain diverges, by the names that messages
-        give them.
+    def fallbacks(cls, config: C, fixed: Collection[str]) -> dict[str, C]:
+        """Return the configurations to try if a chain diverges, in order, by names for messages.
 
-        Settings that the user has `given` are not changed.
+        Settings that the user has `fixed` are not changed.
         """
-        half, quarter = config.scaled(0.5, given), config.scaled(0.25, given)
-        if "step_size" in given or half == config:
+        if "step_size" in fixed:
             return {}
-        return {"half the step": half, "a quarter of the step": quarter}
+        half = config.scaled(0.5, fixed)
+        if half == config:
+            return {}
+        return {"half the step": half, "a quarter of the step": config.scaled(0.25, fixed)}
 
     @classmethod
     def adapted_to_data(cls, config: C, n_data: int, per_parameter: float) -> C:
-        """Return the configuration, with unset values chosen from the number of data, in total and
-        per parameter.
+        """Return the configuration, with unset values chosen from the number of data.
+
+        `per_parameter` is the number of data per parameter of the factors.
         """
         return config
 
     @classmethod
     def adapted_to_density(cls, config: C, grid: int) -> C:
-        """Return the configuration for a plain vector: a step that the user has not set is at most
-        `density_step` / B.
+        """Return the configuration for a plain vector: a default step is `density_step` / B or less.
 
         Gradients of B parts have noise of variance B - 1 in the metric of the Fisher information.
         At such steps, noise that is independent in every iteration makes standard deviations a few
@@ -180,16 +187,13 @@ class Sampler(ABC, Generic[C, T]):
 
     @classmethod
     def check_density(cls, config: C, grid: int, dimension: int) -> None:
-        """Raise `InputError` if these settings would sample a wrong distribution on a density of D
-        dimensions.
-        """
+        """Raise `InputError` if these settings would sample a wrong distribution on a density."""
 
     @classmethod
     def needs_independent_parts(
-        cls, subject: str, otherwise: str, config: C, schedule: str, grid: int
+        cls, config: C, schedule: str, grid: int, *, subject: str, otherwise: str
     ) -> None:
-        """Raise `InputError` if the schedule does not provide the independent gradient noise that
-        `subject` assumes.
+        """Raise `InputError` if gradient noise is not independent, as `subject` assumes.
 
         The message advises to use another schedule, or `otherwise`.
         """
@@ -212,23 +216,23 @@ class Sampler(ABC, Generic[C, T]):
         return self.gradient.metrics()
 
     def find_divergence(self) -> str:
-        """Return a description of a divergence visible in the sampler's state, else ``""``; equal
-        on all processes.
+        """Return a description of a divergence visible in the sampler's state, else ``""``.
+
+        It is equal on all processes.
         """
         return ""
 
     def start(self, target: T, sd: float) -> None:
-        """Draw initial positions from N(0, `sd`^2), in the block's unit and about its origin, and
-        momenta if any.
-        """
+        """Draw initial positions, as `start_field` does, and momenta if any."""
         self.start_field(target, "theta", sd)
         if self.momentum:
             self.start_field(target, self.momentum, 1.0, Purpose.MOMENTUM)
 
     @staticmethod
     def start_field(target: Target, name: str, sd: float, purpose: Purpose = Purpose.START) -> None:
-        """Draw every element of a field from N(0, `sd`^2); positions have the block's unit, and its
-        origin, if any.
+        """Draw every element of a field from N(0, `sd`^2).
+
+        Positions have the block's unit, and its origin, if any.
         """
         for block in target.blocks():
             block.update(NORMAL, purpose, theta=name, sd=sd)
@@ -240,9 +244,9 @@ class Sampler(ABC, Generic[C, T]):
         return self.config.step(iteration, target.sweep_length, self.burn_in)
 
     def weight(self, target: T, iteration: int) -> float:
-        """Weight of the state after `iteration` in averages: its step size [Simsekli 2016, eq.
+        """Weight of the state after `iteration` in averages: its step size.
 
-        12].
+        [Simsekli 2016, eq. 12]
         """
         return self.step_size(target, iteration)
 

@@ -12,6 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
+from typing_extensions import override
+
 from dsgmcmc.kernels.formula import Gradient
 from dsgmcmc.samplers.registry import Registry
 from dsgmcmc.samplers.step_size import SamplerConfig
@@ -53,7 +55,8 @@ class GradientEstimator(ABC, Generic[T]):
     densities: ClassVar[type | None] = None
 
     def __init__(self, config: SamplerConfig, burn_in: int) -> None:
-        self.config, self.burn_in = config, burn_in
+        self.config = config
+        self.burn_in = burn_in
 
     def metrics(self) -> dict[str, float]:
         """Values that the estimator adds to a line of metrics."""
@@ -63,8 +66,9 @@ class GradientEstimator(ABC, Generic[T]):
     def __call__(
         self, target: T, position: str, prior: bool = True, before: BeforeDraws = None
     ) -> Iterator[Rows]:
-        """Compute the gradient at field `position` into scratch ``g``, and yield the rows to
-        update. Collective.
+        """Compute the gradient at field `position` into ``g``, and yield the rows to update.
+
+        Collective.
 
         Parameters
         ----------
@@ -79,29 +83,28 @@ class GradientEstimator(ABC, Generic[T]):
         """
 
     def by_block(self, target: T, position: str) -> Iterator[ParameterBlock]:
-        """Compute the gradient, and yield blocks to update, for updates that consist of several
-        calls. Collective.
+        """Compute the gradient, and yield blocks to update. Collective.
+
+        For updates that consist of several calls.
         """
         for rows in self(target, position):
             yield from rows.blocks
 
 
 class PartGradient(GradientEstimator[T]):
-    """The stochastic gradient of one part, scaled by 1 / p_t [Ahn 2015, eq. 7; Simsekli 2016, eq.
+    """The stochastic gradient of one part, scaled by 1 / p_t.
 
-    3].
-
-    An updated block is sent at once to where the next part needs it, during the work on other
-    blocks. A sampler that visits the cells itself calls `begin`, then `take` for each cell, and
-    finally `finish`.
+    [Ahn 2015, eq. 7; Simsekli 2016, eq. 3]. An updated block is sent at once to where the next part
+    needs it, during the work on other blocks. A sampler that visits the cells itself calls `begin`,
+    then `take` for each cell, and finally `finish`.
     """
 
     by_parts: ClassVar[bool] = True
 
+    @override
     def __call__(
         self, target: T, position: str, prior: bool = True, before: BeforeDraws = None
     ) -> Iterator[Rows]:
-        """Compute the gradient, and yield the rows to update. Collective."""
         self.begin(target, position)
         for cell in target.visit(send=True):
             self.take(target, cell, position, prior=prior)
@@ -121,9 +124,7 @@ class PartGradient(GradientEstimator[T]):
         prior: bool = True,
         errors: bool = True,
     ) -> None:
-        """Compute the gradient of a cell's blocks, with the arguments of
-        `dsgmcmc.targets.base.Cell.gradient`.
-        """
+        """Compute the gradient of a cell's blocks; arguments as in `Cell.gradient`."""
         cell.gradient(position, out, prior, errors)
 
     @staticmethod
@@ -134,8 +135,9 @@ class PartGradient(GradientEstimator[T]):
 
 
 class ControlVariate(PartGradient[Target]):
-    """A part's gradient, less its gradient at an anchor a, plus the full gradient at a [Nemeth
-    2021, section 2.3].
+    """A part's gradient, less its gradient at an anchor a, plus the full gradient at a.
+
+    [Nemeth 2021, section 2.3]
 
         grad U~(theta) = grad U~_t(theta) - grad U~_t(a) + grad U(a)
 
@@ -150,14 +152,15 @@ class ControlVariate(PartGradient[Target]):
     scratch: ClassVar[tuple[str, ...]] = ("anchored",)
     fixed_likelihood: ClassVar[bool] = True
 
+    @override
     def begin(self, target: Target, position: str) -> None:
-        """Set the anchor at the end of burn-in. Collective."""
         if target.stream.iteration != self.burn_in:
             return
         for block in target.blocks():
             block["anchor"][:] = block[position]
         target.full_gradient("anchor", "full", errors=False)
 
+    @override
     def take(
         self,
         target: Target,
@@ -168,19 +171,16 @@ class ControlVariate(PartGradient[Target]):
         prior: bool = True,
         errors: bool = True,
     ) -> None:
-        """Compute the gradient of a cell's blocks, with the arguments of
-        `dsgmcmc.targets.base.Cell.gradient`.
-        """
         cell.gradient(position, out, prior, errors)
         if target.stream.iteration < self.burn_in:
             return
         cell.gradient("anchor", "anchored", prior=False, errors=False)
-        estimate, tau = f"{out} - anchored + tau * full", {"tau": target.noise_precision}
-        gradient = (
-            Gradient(estimate, "", tau)
-            if prior
-            else Gradient(f"{estimate} + grad_prior", estimate, tau)
-        )
+        estimate = f"{out} - anchored + tau * full"
+        tau = {"tau": target.noise_precision}
+        if prior:
+            gradient = Gradient(estimate, numbers=tau)
+        else:
+            gradient = Gradient(f"{estimate} + grad_prior", likelihood=estimate, numbers=tau)
         for block in cell.blocks:
             block.gradient = gradient
 
@@ -196,12 +196,12 @@ class FullGradient(GradientEstimator[Target]):
 
     by_parts: ClassVar[bool] = False
 
+    @override
     def __call__(
         self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
     ) -> Iterator[Rows]:
-        """Compute the gradient, and yield the rows to update. Collective."""
         target.full_gradient(position, "g")
-        if before:
+        if before is not None:
             for rows in self._all_rows(target):
                 before(rows)
         target.all_data_seen()
@@ -223,10 +223,10 @@ class NoGradient(GradientEstimator[Target]):
 
     by_parts: ClassVar[bool] = False
 
+    @override
     def __call__(
         self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
     ) -> Iterator[Rows]:
-        """Yield no rows."""
         yield from ()
 
 

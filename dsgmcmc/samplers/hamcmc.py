@@ -1,14 +1,15 @@
-r"""HAMCMC: stochastic quasi-Newton Langevin Monte Carlo [Simsekli 2016, algorithm 1], with one
-reduction per step.
+r"""HAMCMC: stochastic quasi-Newton Langevin Monte Carlo, with one reduction per step.
+
+[Simsekli 2016, algorithm 1]
 
     theta_t = theta_{t-M} - eps H_t grad U~_t(theta_{t-M}) + sqrt(2 eps) S_t z,      H_t = S_t S_t^T
 
 H_t is the L-BFGS inverse Hessian of the M - 1 pairs tau = t-M+1 .. t-1,
 
     s_tau = theta_tau - theta_{tau-M}
-    y_tau = grad U~_tau(theta_tau) - grad U~_tau(theta_{tau-M}) + trust B^0 s_tau    (both on the same part)
+    y_tau = grad U~_tau(theta_tau) - grad U~_tau(theta_{tau-M}) + trust B^0 s_tau
 
-starting from H^0:
+both gradients on the same part, starting from H^0:
 
 - ``metric = "identity"``: H^0 = gamma I, as published;
 - ``"diagonal"``: H^0 = diag(gamma / (lambda_v + sqrt v)), with v as in PSGLD, but with the prior's
@@ -65,6 +66,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
@@ -78,6 +80,7 @@ from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
 from dsgmcmc.types import Float64, Shapes
 
 PAIR_PRODUCTS = ("sy", "yhy", "sbs")  # products of pairs with pairs, kept between iterations
+COEFFICIENTS = ("a", "b", "e")  # of the pairs' vectors, in `two_loops` and `square_root`
 DEFAULT_STEPS = {"identity": 0.9, "diagonal": 0.04, "fisher": 0.03}
 
 
@@ -98,12 +101,10 @@ class HAMCMCConfig(StepSize):
 
     @model_validator(mode="before")
     @classmethod
-    def _step_of_metric(cls, given: Any) -> Any:
-        return (
-            {"step_size": DEFAULT_STEPS[given["metric"]], **given}
-            if given.get("metric") in DEFAULT_STEPS
-            else given
-        )
+    def _step_of_metric(cls, settings: Any) -> Any:
+        if settings.get("metric") in DEFAULT_STEPS:
+            return {"step_size": DEFAULT_STEPS[settings["metric"]], **settings}
+        return settings
 
 
 @dataclass
@@ -134,42 +135,49 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
 
     def __init__(self, config: HAMCMCConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
-        self.memory, self.pairs = config.memory, config.memory - 1
-        self.fisher = Fisher() if config.metric == "fisher" else None
-        square = self.pairs, self.pairs
-        zeros = np.zeros(square)
+        self.memory = config.memory
+        self.pairs = config.memory - 1
+        zeros = np.zeros((self.pairs, self.pairs))
         self.products = PairProducts(zeros, zeros, zeros, np.zeros(1))
-        self.replicated = (self.products, self.fisher) if self.fisher else (self.products,)
+        self.replicated = (self.products,)
+        self.fisher: Fisher | None = None
+        if config.metric == "fisher":
+            self.fisher = Fisher()
+            self.replicated = (self.products, self.fisher)
         #: Formulas of products that involve the newest pair, and of all products, for a metric that
         #: has changed.
         self._new_products = self._products(lambda a, b: self.pairs - 1 in (a, b))
         self._all_products = self._products(lambda a, b: True)
         self._move = self._formula_of_move()
-        #: Formula of y: the difference of the gradients plus trust B^0 s.
-        self._pair = self._formula(f"{self._h}\ny = grad - g + trust * b * s")
-        squares = dict.fromkeys(PAIR_PRODUCTS, square)
+        #: Formula of the new y: the difference of the gradients plus trust B^0 s.
+        self._new_pair = self._formula(f"{self._h}\ny0 = grad - g + trust * b * s0")
         #: Shapes of the arrays that `_solve` returns.
-        self._solution: Shapes = {**squares, "skipped": (1,), **dict.fromkeys("abe", (self.pairs,))}
+        self._solution: Shapes = {
+            **dict.fromkeys(PAIR_PRODUCTS, (self.pairs, self.pairs)),
+            "skipped": (1,),
+            **dict.fromkeys(COEFFICIENTS, (self.pairs,)),
+        }
 
     @classmethod
+    @override
     def check(cls, config: HAMCMCConfig, schedule: str, grid: int, thin: int) -> None:
-        """Refuse a schedule that confines a sub-chain to some parts, and thinning that omits some
-        sub-chains.
-        """
+        """Refuse schedules with some parts for a sub-chain, and thinning that omits sub-chains."""
         m = config.memory
         if schedule == "cyclic" and gcd(m, grid) > 1:
-            visits = f"a sub-chain of HAMCMC visits only {grid // gcd(m, grid)} of the parts"
-            advice = "use schedule=shuffled, or a memory and a grid without a common factor"
-            raise InputError(f"with schedule=cyclic and grid {grid}, {visits}: {advice}")
-        if gcd(m, thin) > 1:
-            kept = f"draws of only {m // gcd(m, thin)} of the {m} sub-chains of HAMCMC"
-            advice = (
-                f"use a number that has no common factor with {m}, such as {named('thin')}"
-                f" {thin + 1}"
+            raise InputError(
+                f"with schedule=cyclic and grid {grid}, a sub-chain of HAMCMC visits only"
+                f" {grid // gcd(m, grid)} of the parts: use schedule=shuffled, or a memory and a"
+                " grid without a common factor"
             )
-            raise InputError(f"thin = {thin} iterations would keep {kept}: {advice}")
+        if gcd(m, thin) > 1:
+            raise InputError(
+                f"thin = {thin} iterations would keep draws of only {m // gcd(m, thin)} of the {m}"
+                f" sub-chains of HAMCMC: use a number that has no common factor with {m}, such as"
+                f" {named('thin')} {thin + 1}"
+            )
 
     @classmethod
+    @override
     def default_thin(cls, config: HAMCMCConfig, grid: int) -> int:
         """Number of iterations in about two sweeps, coprime to the memory."""
         return next(n for n in range(2 * grid, 4 * grid + 20) if gcd(n, config.memory) == 1)
@@ -177,140 +185,169 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
     # ------------------------------------------------------------------ state
 
     @property
+    @override
     def positions(self) -> tuple[str, ...]:
-        """The field of each sub-chain's state."""
         return tuple(f"theta{m}" for m in range(self.memory))
 
     @property
+    @override
     def fields(self) -> tuple[StateField, ...]:
         """M states, M - 1 pairs (s, y), and the fields of the metric."""
-        pairs = [f"{name}{slot}" for name in "sy" for slot in range(self.pairs)]
-        names = [*self.positions, *pairs, *(["v"] if self.config.metric == "diagonal" else [])]
-        return (*(StateField(name) for name in names), *(self.fisher.fields if self.fisher else ()))
+        names = [*self.positions]
+        names += [f"{name}{slot}" for name in "sy" for slot in range(self.pairs)]
+        if self.config.metric == "diagonal":
+            names.append("v")
+        fields = [StateField(name) for name in names]
+        if self.fisher is not None:
+            fields += self.fisher.fields
+        return tuple(fields)
 
+    @override
     def start(self, target: Target, sd: float) -> None:
         """Draw the initial state, from which all sub-chains start."""
         self.start_field(target, self.positions[-1], sd)
 
     def _slot(self, iteration: int, age: int) -> int:
-        """Slot of the pair from iteration - (M - 1) + age; the new pair will replace the oldest
-        pair, of age 0.
+        """Slot of the pair from iteration - (M - 1) + age.
+
+        The new pair will replace the oldest pair, of age 0.
         """
         return (iteration + age) % self.pairs
 
+    @override
     def metrics(self) -> dict[str, float]:
         """Number of curvature pairs left out so far, and the entries of the gradient estimator."""
         return {"skipped_pairs": float(self.products.skipped[0]), **super().metrics()}
 
     # ------------------------------------------------------------------ one iteration
 
+    @override
     def step(self, target: Target, iteration: int) -> None:
         """Run one step of one sub-chain, on every row, with the gradient of this iteration's part.
 
         Collective.
         """
-        target.subchain = iteration % self.memory
-        here = self.positions[iteration % self.memory]
-        source = self.positions[(iteration - 1) % self.memory] if iteration < self.memory else here
-        ages = range(self.pairs)  # formulas number the pairs by age
-        bind = {"g": "g"} | {
-            f"{name}{age}": f"{name}{self._slot(iteration, age)}" for name in "sy" for age in ages
-        }
-        scalars = self._scalars(target, iteration)
-        changing = self.config.metric != "identity" and iteration < self.burn_in
-        if self.fisher and (
-            iteration == 0 or (changing and iteration % (2 * target.sweep_length) == 0)
-        ):
-            self.fisher.take_from(target, position=source)
-        products = self._all_products if changing else self._new_products
-        gradient, partials = self.gradient, {}
+        gradient = self.gradient
         assert isinstance(gradient, PartGradient)
+        target.subchain = iteration % self.memory
+        here = self.position(iteration)
+        source = here
+        if iteration < self.memory:  # the sub-chain begins at the previous state
+            source = self.position(iteration - 1)
+        changing = self.config.metric != "identity" and iteration < self.burn_in
+        if self.fisher is not None:
+            due = iteration % (2 * target.sweep_length) == 0
+            if iteration == 0 or (changing and due):
+                self.fisher.compute(target, position=source)
+        values: dict[str, Any] = self._pair_fields(iteration) | self._scalars(target, iteration)
+        products = self._new_products
+        if changing:
+            products = self._all_products
+        partials = {}
         gradient.begin(target, source)
         for cell in target.visit():
             gradient.take(target, cell, source, prior=False)
             for block in cell.blocks:
-                sums = block.update(
-                    products, theta=source, **bind, **scalars, **self._vectors(target, block)
-                )
+                vectors = self._vectors(target, block)
+                sums = block.update(products, theta=source, **values, **vectors)
                 partials[block] = {"products": np.array([sums[name] for name in products.sums])}
         solve = partial(self._solve, iteration, products.sums)
-        basis = self._combine(target.sum(partials, solve, self._solution), scalars)
+        solution = target.sum(partials, solve, self._solution)
+        values |= self._combine(solution, values["eps"])
         for cell in target.visit(send=True):
             for block in cell.blocks:
                 if source != here:
                     block[here][:] = block[source]
-                block.update(
-                    self._move,
-                    theta=here,
-                    **bind,
-                    **basis,
-                    **scalars,
-                    **self._vectors(target, block),
-                )
+                block.update(self._move, theta=here, **values, **self._vectors(target, block))
             # the gradient at the new state, on the same part, before the next blocks are sent
             gradient.take(target, cell, here, "g2", prior=False, errors=False)
             for block in cell.blocks:
-                pair = {"y": bind["y0"], "s": bind["s0"], "g": "g"}
-                block.update(
-                    self._pair, theta=here, **pair, **scalars, **self._vectors(target, block)
-                )
+                vectors = self._vectors(target, block)
+                block.update(self._new_pair, theta=here, **values, **vectors)
         gradient.finish(target)
 
+    def _pair_fields(self, iteration: int) -> dict[str, str]:
+        """Fields of the pairs by their names in formulas, which number them by age."""
+        fields = {"g": "g"}
+        for age in range(self.pairs):
+            slot = self._slot(iteration, age)
+            fields |= {f"s{age}": f"s{slot}", f"y{age}": f"y{slot}"}
+        return fields
+
     def _scalars(self, target: Target, iteration: int) -> dict[str, float]:
-        config, n = self.config, target.n_data
-        psgld_unit = n * max(1.0, target.sweep_length / 4)
-        unit = {"identity": target.curvature_bound, "diagonal": psgld_unit, "fisher": 1.0}[
-            config.metric
-        ]
-        gamma = config.gamma or 1.0 / unit
-        memory = config.alpha if iteration < self.burn_in else 1.0
+        """Numbers in the formulas of an iteration."""
+        config = self.config
+        n = target.n_data
+        units = {
+            "identity": target.curvature_bound,
+            "diagonal": n * max(1.0, target.sweep_length / 4),
+            "fisher": 1.0,
+        }
+        unit = units[config.metric]
+        gamma = config.gamma
+        if gamma is None:
+            gamma = 1.0 / unit
+        alpha = config.alpha
+        if iteration == 0:
+            alpha = 0.0
+        elif iteration >= self.burn_in:
+            alpha = 1.0
         return {
             "eps": self.step_size(target, iteration) / (gamma * unit),
             "trust": config.trust,
             "per_gamma": 1.0 / gamma,
             "lambda_v": config.lambda_n / n,
-            "alpha": 0.0 if iteration == 0 else memory,
+            "alpha": alpha,
             "per_n": 1.0 / n,
         }
 
     def _vectors(self, target: Target, block: ParameterBlock) -> dict[str, Any]:
         """The Fisher metric's values in a block's formulas."""
-        return self.fisher.values(target, block, 1.0) if self.fisher else {}
+        if self.fisher is None:
+            return {}
+        return self.fisher.values(target, block, 1.0)
 
     def _solve(
         self, iteration: int, names: tuple[str, ...], total: dict[str, Float64]
     ) -> dict[str, Float64]:
-        """Compute the coefficients from the summed dot products, which `names` lists in order; runs
-        at the root.
+        """Compute the coefficients from the summed dot products; runs at the root.
+
+        `names` lists the products in order.
         """
         m = self.pairs
         sums = dict(zip(names, total["products"].tolist(), strict=True))
         slots = np.array([self._slot(iteration, age) for age in range(m)])
-        kept = {kind: getattr(self.products, kind).copy() for kind in PAIR_PRODUCTS}
-        for kind, i, j in product(PAIR_PRODUCTS, range(m), range(m)):
-            if f"{kind}_{i}_{j}" in sums:
-                kept[kind][slots[i], slots[j]] = sums[f"{kind}_{i}_{j}"]
+        products = {name: getattr(self.products, name).copy() for name in PAIR_PRODUCTS}
+        for name, i, j in product(PAIR_PRODUCTS, range(m), range(m)):
+            if f"{name}_{i}_{j}" in sums:
+                products[name][slots[i], slots[j]] = sums[f"{name}_{i}_{j}"]
         started = iteration >= 2 * self.memory + 1
-        good = (np.diag(kept["sy"]) > 0.1 * self.config.trust * np.diag(kept["sbs"]))[slots]
+        least = 0.1 * self.config.trust * np.diag(products["sbs"])
+        good = (np.diag(products["sy"]) > least)[slots]
         skipped = self.products.skipped + float(started and not good[-1])
         use = np.flatnonzero(good & started)
-        sy, yhy, sbs = (kept[kind][slots[use]][:, slots[use]] for kind in PAIR_PRODUCTS)
-        sg, yhg, yrz, sbrz = (
-            np.array([sums[f"{kind}_{i}"] for i in use]) for kind in ("sg", "yhg", "yrz", "sbrz")
-        )
-        a, b, e = np.zeros((3, m))
-        a[use], b[use] = two_loops(sy, yhy, sg, yhg)
-        e[use] = square_root(sy, sbs, yrz, sbrz)
-        return {**kept, "skipped": skipped, "a": a, "b": b, "e": e}
+        sy, yhy, sbs = (products[name][slots[use]][:, slots[use]] for name in PAIR_PRODUCTS)
 
-    def _combine(self, solution: dict[str, Float64], scalars: dict[str, float]) -> dict[str, float]:
-        """Store the pairs' products; return the coefficients of the basis vectors in -eps H g +
-        sqrt(2 eps) S z.
+        def with_vector(name: str) -> Float64:
+            """Products of the used pairs with the gradient, or with the noise."""
+            return np.array([sums[f"{name}_{i}"] for i in use])
+
+        a = np.zeros(m)
+        b = np.zeros(m)
+        e = np.zeros(m)
+        a[use], b[use] = two_loops(sy, yhy, with_vector("sg"), with_vector("yhg"))
+        e[use] = square_root(sy, sbs, with_vector("yrz"), with_vector("sbrz"))
+        return {**products, "skipped": skipped, "a": a, "b": b, "e": e}
+
+    def _combine(self, solution: dict[str, Float64], eps: float) -> dict[str, float]:
+        """Store the pairs' products; return the coefficients of the basis vectors in a move.
+
+        The move is -eps H g + sqrt(2 eps) S z.
         """
         for name in (*PAIR_PRODUCTS, "skipped"):
             setattr(self.products, name, solution[name])
-        a, b, e = (solution[name] for name in "abe")
-        eps, noise = scalars["eps"], sqrt(2 * scalars["eps"])
+        a, b, e = (solution[name] for name in COEFFICIENTS)
+        noise = sqrt(2 * eps)
         basis = {"drift": -eps, "noise": noise}
         for age in range(self.pairs):
             basis[f"ks{age}"] = float(-eps * b[age] + noise * e[age])
@@ -322,23 +359,23 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
     @property
     def _h(self) -> str:
         """Source code for d, the diagonal of H^0, and b = 1 / d."""
-        fisher = f"{Fisher.source}b = per_gamma / (step * step)"
         b = {
             "identity": "b = per_gamma",
             "diagonal": "b = (lambda_v + sqrt(v)) * per_gamma",
-            "fisher": fisher,
+            "fisher": f"{Fisher.source}b = per_gamma / (step * step)",
         }
         return b[self.config.metric] + "\nd = 1 / b"
 
-    def _formula(self, source: str, **declared: Any) -> Formula:
-        vectors = {"columns": Fisher.columns, "rows": Fisher.rows} if self.fisher else {}
-        return Formula(source, **vectors, **declared)
+    def _formula(self, source: str, sums: tuple[str, ...] = ()) -> Formula:
+        if self.fisher is None:
+            return Formula(source, sums=sums)
+        return Formula(source, columns=Fisher.columns, rows=Fisher.rows, sums=sums)
 
     def _products(self, included: Callable[[int, int], bool]) -> Formula:
-        """Formula that copies the gradient to g, updates v, and sums dot products of pairs with g,
-        z and each other.
+        """Formula that copies the gradient to g, updates v, and sums dot products of the pairs.
 
-        `included` says whether the products of two pairs, given by their ages, are computed.
+        The products are those with g, with z and with each other. `included` says whether the
+        products of two pairs, given by their ages, are computed.
         """
         ages = range(self.pairs)
         lines = ["g = grad"]
@@ -386,7 +423,8 @@ def two_loops(sy: Float64, yhy: Float64, sg: Float64, yhg: Float64) -> tuple[Flo
     a, b : (m,) float64
     """
     m = len(sg)
-    alpha, b = np.zeros(m), np.zeros(m)
+    alpha = np.zeros(m)
+    b = np.zeros(m)
     for i in reversed(range(m)):  # q = g - sum alpha_j y_j
         alpha[i] = (sg[i] - sy[i] @ alpha) / sy[i, i]
     for i in range(m):  # r = H^0 q + sum b_j s_j
@@ -396,10 +434,10 @@ def two_loops(sy: Float64, yhy: Float64, sg: Float64, yhg: Float64) -> tuple[Flo
 
 
 def square_root(sy: Float64, sbs: Float64, yrz: Float64, sbrz: Float64) -> Float64:
-    """Compute S z = r z + sum e_i s_i with r r = H^0, by S <- (I - p q^T) S as at the head of the
-    module.
+    """Compute S z = r z + sum e_i s_i with r r = H^0, by S <- (I - p q^T) S.
 
-    B is the direct BFGS matrix; B s_i lies in the span of {B^0 s_j, y_j}: rows of `u` and `w`.
+    The notation is that at the head of the module. B is the direct BFGS matrix; B s_i lies in the
+    span of {B^0 s_j, y_j}: rows of `u` and `w`.
 
     Parameters
     ----------
@@ -413,8 +451,10 @@ def square_root(sy: Float64, sbs: Float64, yrz: Float64, sbrz: Float64) -> Float
     e : (m,) float64
     """
     m = len(yrz)
-    u, w = np.zeros((m, m)), np.zeros((m, m))  # B_i s_i = sum u_ij B^0 s_j + sum w_ij y_j
-    curvature, e = np.zeros(m), np.zeros(m)  # curvature: s_i . B_i s_i
+    u = np.zeros((m, m))  # B_i s_i = sum u_ij B^0 s_j + sum w_ij y_j
+    w = np.zeros((m, m))
+    curvature = np.zeros(m)  # s_i . B_i s_i
+    e = np.zeros(m)
     for i in range(m):
         u[i, i] = 1.0
         for j in range(i):  # B <- B - B s s^T B / s.Bs + y y^T / s.y

@@ -4,7 +4,7 @@ P approximates the precision of a row's posterior. In the coordinates in which P
 all rows and columns move at the same pace, and one step size suits all data. A metric adds lines to
 a sampler's formulas, which define
 
-    step    h_i P^-1/2: the sampler's step h, made smaller where a row's energy is more curved than P
+    step    h_i P^-1/2: the sampler's step h, smaller where a row's energy is more curved than P
     h_i     the step of a row, only with metrics that give each row a step
     p       p_ik, the share of the data in P_ik, only with such metrics
 
@@ -25,6 +25,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from dsgmcmc.kernels.formula import Formula, Gradient, dense, diagonal
 from dsgmcmc.kernels.products import add_rotated
@@ -33,9 +34,9 @@ from dsgmcmc.targets.base import REACH, Information, Target, curvature_bound
 from dsgmcmc.targets.state import ParameterBlock, Replicated, Rows, StateField
 from dsgmcmc.types import Array, Factor, Float64, Purpose
 
-#: Field of the momenta; a metric whose coordinates rotate also rotates the fields in `TURNING`.
+#: Field of the momenta; a metric whose coordinates rotate also rotates the fields in `ROTATING`.
 MOMENTUM = "r"
-TURNING = (MOMENTUM, "direction")
+ROTATING = (MOMENTUM, "direction")
 
 #: Sweeps between refreshes of the metric.
 REFRESH_EVERY = 2
@@ -44,21 +45,24 @@ REFRESH_EVERY = 2
 #: `EVERY_REFRESH_UNTIL` refreshes; then at one refresh in `EARLY_BOUND_EVERY`, up to refresh
 #: `EARLY_UNTIL`, when chains have settled; then at one in `BOUND_EVERY`. It is also computed at any
 #: refresh at which a row has grown.
-EVERY_REFRESH_UNTIL, EARLY_BOUND_EVERY = 4, 4
-EARLY_UNTIL, BOUND_EVERY = 20, 40
+EVERY_REFRESH_UNTIL = 4
+EARLY_BOUND_EVERY = 4
+EARLY_UNTIL = 20
+BOUND_EVERY = 40
 
 #: A row has grown if its mean square exceeds `GROWTH` m + `CHANCE` / D times the average mean
 #: square. Here m is the larger of the row's and the average mean square, both when the bounds were
 #: last computed. The second term is there because the mean squares of rows with few columns vary by
 #: chance.
-GROWTH, CHANCE = 4.0, 30.0
+GROWTH = 4.0
+CHANCE = 30.0
 
 #: l_i is at least this fraction of the largest eigenvalue of a row's Hessian.
 SHARE_OF_LARGEST = 0.5
 
 GRADIENT = Formula("out = grad")
-TURNED = Gradient("turned")
-MATRICES = ("vectors", "axes", "turn")  # results of `Kronecker._solve`, (D, D) each
+ROTATED = Gradient("rotated")
+MATRICES = ("vectors", "axes", "rotation")  # results of `Kronecker._solve`, (D, D) each
 
 
 class Metric(Replicated, ABC):
@@ -79,14 +83,23 @@ class Metric(Replicated, ABC):
     rows: ClassVar[tuple[str, ...]] = ()
 
     #: Whether its coordinates are rotated relative to the columns of theta.
-    turned: ClassVar[bool] = False
+    rotates: ClassVar[bool] = False
 
-    def formula(self, lines: str, **declared: Any) -> Formula:
+    def formula(
+        self,
+        lines: str,
+        *,
+        columns: tuple[str, ...] = (),
+        rows: tuple[str, ...] = (),
+        row_sums: tuple[str, ...] = (),
+    ) -> Formula:
         """Formula of a sampler's `lines`, which may read ``step``, ``h_i`` and ``p``."""
-        columns, rows = (
-            (*getattr(self, kind), *declared.pop(kind, ())) for kind in ("columns", "rows")
+        return Formula(
+            self.source + lines,
+            columns=(*self.columns, *columns),
+            rows=(*self.rows, *rows),
+            row_sums=row_sums,
         )
-        return Formula(self.source + lines, columns=columns, rows=rows, **declared)
 
     def refresh(self, target: Target, iteration: int) -> None:
         """Recompute the metric from the current state once in `REFRESH_EVERY` sweeps.
@@ -94,23 +107,28 @@ class Metric(Replicated, ABC):
         Collective.
         """
         number, since = divmod(iteration, REFRESH_EVERY * target.sweep_length)
-        if not since:
-            settled = number >= EARLY_UNTIL
-            due = (
-                number < EVERY_REFRESH_UNTIL
-                or number % (BOUND_EVERY if settled else EARLY_BOUND_EVERY) == 0
-            )
-            self.take_from(target, due, settled=settled)
+        if since > 0:
+            return
+        settled = number >= EARLY_UNTIL
+        if settled:
+            bound = number % BOUND_EVERY == 0
+        else:
+            bound = number < EVERY_REFRESH_UNTIL or number % EARLY_BOUND_EVERY == 0
+        self.compute(target, bound=bound, settled=settled)
 
     @abstractmethod
-    def take_from(
-        self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False
+    def compute(
+        self,
+        target: Target,
+        *,
+        bound: bool = True,
+        position: str = "theta",
+        settled: bool = False,
     ) -> None:
-        """Compute the metric from the state in a field; with `bound` also the l_i, by further
-        tours. Collective.
+        """Compute the metric from the state in a field; with `bound` also the l_i. Collective.
 
-        Once the chain has `settled`, parts of the metric that need not follow the state may be
-        kept.
+        The l_i take further tours. Once the chain has `settled`, parts of the metric that need not
+        follow the state may be kept.
         """
 
     @abstractmethod
@@ -118,35 +136,38 @@ class Metric(Replicated, ABC):
         """Values of the names in `source`, for a step h."""
 
     def update(
-        self, target: Target, rows: Rows, formula: Formula, h: float, **given: Any
+        self, target: Target, rows: Rows, formula: Formula, h: float, **values: Any
     ) -> dict[str, Any]:
-        """Update rows by a `formula` of this metric; returns the result of `ParameterBlock.update`."""
-        return rows.update(formula, **self.values(target, rows, h), **given)
+        """Update rows by a `formula` of this metric, and return its sums, as `Rows.update` does."""
+        return rows.update(formula, **self.values(target, rows, h), **values)
 
     def kick(self, target: Target, rows: Rows, formula: Formula, h: float) -> None:
-        """Update only the momenta of rows by a `formula` of this metric; the gradient stays valid."""
+        """Update only the momenta of rows by a `formula`; the gradient stays valid."""
         rows.update(formula, **self.values(target, rows, h))
 
 
 @dataclass
 class Identity(Metric):
-    """P is the same for all rows: the largest possible curvature of a row's data, which is the unit
-    of SGLD's steps.
+    """P is the same for all rows: the largest possible curvature of a row's data.
+
+    It is the unit of SGLD's steps.
     """
 
     source: ClassVar[str] = "step = unit\n"
 
-    def take_from(
-        self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False
+    @override
+    def compute(
+        self,
+        target: Target,
+        *,
+        bound: bool = True,
+        position: str = "theta",
+        settled: bool = False,
     ) -> None:
-        """Compute the metric from the state in a field; with `bound` also the l_i, by further
-        tours. Collective.
+        """Do nothing: this metric does not depend on the state."""
 
-        This metric does not depend on the state, so nothing changes.
-        """
-
+    @override
     def values(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
-        """Values of the names in `source`, for a step h."""
         return {"unit": h / target.curvature_bound**0.5}
 
 
@@ -205,29 +226,34 @@ p = information / precision
     c: dict[Factor, Float64] = field(default_factory=dict)
     lambda_: dict[Factor, Float64] = field(default_factory=dict)
     tau: Float64 = field(default_factory=lambda: np.ones(1))
-    earlier: dict[Factor, Float64] = field(
-        default_factory=dict
-    )  # `Information.c` of the last refresh
+    #: `Information.c` of the last refresh.
+    earlier: dict[Factor, Float64] = field(default_factory=dict)
 
-    def take_from(
-        self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False
+    @override
+    def compute(
+        self,
+        target: Target,
+        *,
+        bound: bool = True,
+        position: str = "theta",
+        settled: bool = False,
     ) -> None:
-        """Compute the metric from the state in a field; with `bound` also the l_i, by further
-        tours. Collective.
-        """
         information = target.information(position, bound, self.earlier)
-        self.c = self.earlier = information.c
-        self.lambda_, self.tau = dict(information.lambda_), np.array([information.tau])
+        self.c = information.c
+        self.earlier = information.c
+        self.lambda_ = dict(information.lambda_)
+        self.tau = np.array([information.tau])
         if information.bound is not None:
             self._bound(target, information, position, settled)
-        current = target.metric_uses_current_hyperparameters
-        for rows in target.rows_by_factor():
-            if current:
-                self.lambda_[rows.factor] = information.lambda_[rows.factor] - _diagonal(rows)
         for block in target.blocks():
             block.row("n")[:] = information.n[block]
-            if current and (scale := target.noise_scales_of(block)) is not None:
-                block.row("n")[:] /= scale
+        if target.metric_uses_current_hyperparameters:
+            for rows in target.rows_by_factor():
+                self.lambda_[rows.factor] = information.lambda_[rows.factor] - _diagonal(rows)
+            for block in target.blocks():
+                scale = target.noise_scales_of(block)
+                if scale is not None:
+                    block.row("n")[:] /= scale
 
     # ------------------------------------------------------------------ l_i
 
@@ -238,25 +264,24 @@ p = information / precision
 
         Collective.
         """
-        kept = settled and target.metric_uses_current_hyperparameters
+        steps_only_fall = settled and target.metric_uses_current_hyperparameters
         along_mean = self._along_mean(target, information, position)
         along_direction = self._along_direction(target, information, position)
         for block in target.blocks():
             row_curvature = SHARE_OF_LARGEST * np.maximum(along_mean[block], along_direction[block])
-            inverse_root = 1 / np.sqrt(
-                np.maximum(self._average_curvature(block, information), row_curvature)
-            )
+            average_curvature = self._average_curvature(block, information)
+            inverse_root = 1 / np.sqrt(np.maximum(average_curvature, row_curvature))
             reach = GROWTH * np.maximum(information.sizes[block], 1) + CHANCE / block.dimension
-            if kept:
-                inverse_root, reach = (
-                    np.minimum(inverse_root, block.row("h")),
-                    np.maximum(reach, block.row(REACH)),
-                )
-            block.row("h")[:], block.row(REACH)[:] = inverse_root, reach
+            if steps_only_fall:
+                inverse_root = np.minimum(inverse_root, block.row("h"))
+                reach = np.maximum(reach, block.row(REACH))
+            block.row("h")[:] = inverse_root
+            block.row(REACH)[:] = reach
 
     def _at_refresh(self, block: ParameterBlock, information: Information) -> tuple[Array, Array]:
-        """The two parts of P of a block's rows at a refresh: tau n_i c_k, (n, D), and lambda, (D,)."""
-        c, lambda_ = (values[block.factor].astype(block.dtype) for values in (self.c, self.lambda_))
+        """Return the two parts of P at a refresh: tau n_i c_k, (n, D), and lambda, (D,)."""
+        c = self.c[block.factor].astype(block.dtype)
+        lambda_ = self.lambda_[block.factor].astype(block.dtype)
         return block.dtype.type(information.tau) * information.n[block][:, None] * c, lambda_
 
     def _average_curvature(self, block: ParameterBlock, information: Information) -> Float64:
@@ -300,7 +325,8 @@ p = information / precision
             data, lambda_ = self._at_refresh(block, information)
             np.divide(block["direction"], np.sqrt(data + lambda_), out=block["g"])
             self._from_axes(block)
-            if (product := self._off_diagonal(block, information)) is not None:
+            product = self._off_diagonal(block, information)
+            if product is not None:
                 off_diagonal[block] = product
         target.multiply_by_moments(position, "g")
         along_direction: dict[ParameterBlock, Array] = {}
@@ -318,19 +344,15 @@ p = information / precision
         return along_direction
 
     def _from_axes(self, block: ParameterBlock) -> None:
-        """Rotate ``g`` from the metric's coordinates to the columns of theta, in which covariates
-        multiply it.
-        """
+        """Rotate ``g`` from the metric's coordinates to the columns of theta."""
 
     def _to_axes(self, block: ParameterBlock) -> None:
         """Rotate ``g`` from the columns of theta to the metric's coordinates."""
 
     def _off_diagonal(self, block: ParameterBlock, information: Information) -> Array | None:
-        """Product of ``g`` with the part of Lambda / tau that is not in the metric; None if there
-        is no such part.
-        """
+        """Product of ``g`` with the part of Lambda / tau that is not in the metric, if any."""
         common = information.common[block.factor]
-        if self.turned or common.ndim == 1:  # rotated axes diagonalise all of Lambda
+        if self.rotates or common.ndim == 1:  # rotated axes diagonalise all of Lambda
             return None
         product = np.zeros_like(block["g"])
         add_rotated(product, block["g"], (common - np.diag(np.diag(common))) / information.tau)
@@ -343,33 +365,40 @@ p = information / precision
         return self.formula("share = own / (own + information / (h * h))", columns=("own",))
 
     def set_prior_share(self, target: Target, rows: Rows, field: str) -> None:
-        """Set a field of rows to the prior's share of their curvature, lambda_k / (lambda_k + l_i
-        tau n_i c_k).
+        """Set a field of rows to the prior's share of their curvature.
+
+        It is lambda_k / (lambda_k + l_i tau n_i c_k).
         """
         self.update(target, rows, self._share, 1.0, own=_diagonal(rows), share=field)
 
+    @override
     def values(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
         """Values of the names in `source`, for a step h.
 
         Rotated axes date from the last refresh; with them, tau, lambda and n do, too.
         """
-        tau, lambda_ = float(self.tau[0]), self.lambda_[rows.factor]
+        tau = float(self.tau[0])
+        lambda_ = self.lambda_[rows.factor]
         n: Array | str = "n"  # the field, or a vector over all rows
-        if target.metric_uses_current_hyperparameters and not self.turned:
-            tau, lambda_ = target.noise_precision, lambda_ + _diagonal(rows)
-            if (scale := target.noise_scales_of(rows)) is not None:
+        if target.metric_uses_current_hyperparameters and not self.rotates:
+            tau = target.noise_precision
+            lambda_ = lambda_ + _diagonal(rows)
+            scale = target.noise_scales_of(rows)
+            if scale is not None:
                 n = np.concatenate([block.row("n") for block in rows.blocks]) * scale
-        columns = {
+        return {
+            "metric_tau": tau,
+            "n": n,
+            "h": "h",
+            "size": h,
             "c": self.c[rows.factor].astype(rows.dtype),
             "lambda_": lambda_.astype(rows.dtype),
         }
-        return {"metric_tau": tau, "n": n, "h": "h", "size": h, **columns}
 
 
 @dataclass
 class Kronecker(Fisher):
-    """Full Fisher information, (D, D), of a row given the other factor, averaged: G_i = tau n_i C +
-    Lambda.
+    """Full Fisher information of a row given the other factor, averaged: G_i = tau n_i C + Lambda.
 
     C is the mean, over the ratings, of the outer product of the row's covariates (1 for the bias).
     Lambda is the precision of the prior, plus the precision from the sum over all pairs if the
@@ -389,66 +418,64 @@ class Kronecker(Fisher):
         "vectors": "metric.{}.vectors",
         "axes": "metric.{}.axes",
     }
-    scratch: ClassVar[tuple[str, ...]] = ("g", "turned")
-    turned: ClassVar[bool] = True
+    scratch: ClassVar[tuple[str, ...]] = ("g", "rotated")
+    rotates: ClassVar[bool] = True
 
     vectors: dict[Factor, Float64] = field(default_factory=dict)  # V
     axes: dict[Factor, Float64] = field(default_factory=dict)  # L^T V
 
-    def take_from(
-        self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False
+    @override
+    def compute(
+        self,
+        target: Target,
+        *,
+        bound: bool = True,
+        position: str = "theta",
+        settled: bool = False,
     ) -> None:
-        """Compute the metric from the state in a field; with `bound` also the l_i, by further
-        tours. Collective.
-        """
         information = target.information(position, bound, self.earlier)
         precision = information.common
-        matrices = {
-            f"{name}.{factor.name}": (len(p), len(p))
-            for factor, p in precision.items()
-            for name in MATRICES
-        }
-        shapes = matrices | {f"c.{factor.name}": (len(p),) for factor, p in precision.items()}
+        shapes: dict[str, tuple[int, ...]] = {}
+        for factor, p in precision.items():
+            shapes[f"c.{factor.name}"] = (len(p),)
+            for name in MATRICES:
+                shapes[f"{name}.{factor.name}"] = (len(p), len(p))
         solved = target.second_moments(
             position, information.n, lambda moments: self._solve(precision, moments), shapes
         )
-        self.tau, self.earlier = np.array([information.tau]), information.c
+        self.tau = np.array([information.tau])
+        self.earlier = information.c
         for name in ("c", "vectors", "axes"):
             setattr(self, name, {factor: solved[f"{name}.{factor.name}"] for factor in precision})
         self.lambda_ = {factor: np.ones(len(p)) for factor, p in precision.items()}
         for block in target.blocks():
             block.row("n")[:] = information.n[block]
-            for name in TURNING:
+            rotation = solved[f"rotation.{block.factor.name}"]
+            for name in ROTATING:
                 if name in block.arrays:
-                    add_rotated(
-                        block[name], block[name], solved[f"turn.{block.factor.name}"], keep=0.0
-                    )
+                    add_rotated(block[name], block[name], rotation, keep=0.0)
         if information.bound is not None:
             self._bound(target, information, position, settled)
 
+    @override
     def _average_curvature(self, block: ParameterBlock, information: Information) -> Float64:
-        """Bound on the curvature of rows whose covariates are like the average, (n,), in these
-        coordinates.
-        """
-        return curvature_bound(
-            information.n[block], information.squares[block], *self._at_refresh(block, information)
-        )
+        data, lambda_ = self._at_refresh(block, information)
+        return curvature_bound(information.n[block], information.squares[block], data, lambda_)
 
+    @override
     def _from_axes(self, block: ParameterBlock) -> None:
-        """Rotate ``g`` from the metric's coordinates to the columns of theta, in which covariates
-        multiply it.
-        """
         add_rotated(block["g"], block["g"], self.vectors[block.factor].T, keep=0.0)
 
+    @override
     def _to_axes(self, block: ParameterBlock) -> None:
-        """Rotate ``g`` from the columns of theta to the metric's coordinates."""
         add_rotated(block["g"], block["g"], self.vectors[block.factor], keep=0.0)
 
     def _solve(
         self, precision: dict[Factor, Float64], moments: dict[Factor, Float64]
     ) -> dict[str, Float64]:
-        """Solve both factors' eigenproblems, and compute the rotation to the new coordinates; runs
-        at the root.
+        """Solve both factors' eigenproblems, and compute the rotation to the new coordinates.
+
+        Runs at the root.
         """
         result: dict[str, Float64] = {}
         for factor, moment in moments.items():
@@ -459,39 +486,41 @@ class Kronecker(Fisher):
                 "c": np.maximum(c, 0),
                 "vectors": inverse.T @ axes,
                 "axes": axes,
-                "turn": old.T @ axes,
+                "rotation": old.T @ axes,
             }
             result |= {f"{name}.{factor.name}": array for name, array in solved.items()}
         return result
 
+    @override
     def update(
-        self, target: Target, rows: Rows, formula: Formula, h: float, **given: Any
+        self, target: Target, rows: Rows, formula: Formula, h: float, **values: Any
     ) -> dict[str, Any]:
-        """Update rows by a `formula` of this metric; returns the result of `ParameterBlock.update`.
+        """Update rows by a `formula` of this metric, and return its sums, as `Rows.update` does.
 
         In the formula, `theta` is the move and `grad` the gradient, both in the metric's
         coordinates.
         """
-        self._turn(rows)
+        self._rotate_gradient(rows)
         for block in rows.blocks:
             block["g"].fill(0.0)
-        sums = rows.update(formula, **self.values(target, rows, h), **given, theta="g")
+        sums = rows.update(formula, **self.values(target, rows, h), **values, theta="g")
         for block in rows.blocks:
             add_rotated(block["theta"], block["g"], self.vectors[block.factor].T)
         return sums
 
+    @override
     def kick(self, target: Target, rows: Rows, formula: Formula, h: float) -> None:
-        """Update only the momenta of rows by a `formula` of this metric; the gradient stays valid."""
-        self._turn(rows)
+        self._rotate_gradient(rows)
         super().kick(target, rows, formula, h)
 
-    def _turn(self, rows: Rows) -> None:
+    def _rotate_gradient(self, rows: Rows) -> None:
         """Transform `grad` to the metric's coordinates, once for each gradient."""
-        if rows.gradient is not TURNED:
-            rows.update(GRADIENT, out="turned")
-            for block in rows.blocks:
-                add_rotated(block["turned"], block["turned"], self.vectors[block.factor], keep=0.0)
-            rows.gradient = TURNED
+        if rows.gradient is ROTATED:
+            return
+        rows.update(GRADIENT, out="rotated")
+        for block in rows.blocks:
+            add_rotated(block["rotated"], block["rotated"], self.vectors[block.factor], keep=0.0)
+        rows.gradient = ROTATED
 
 
 def _normalise(directions: Array) -> Array:

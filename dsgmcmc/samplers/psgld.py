@@ -28,6 +28,7 @@ from math import sqrt
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
@@ -57,8 +58,10 @@ class PSGLDConfig(StepSize):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_step(cls, given: Any) -> Any:
-        return {"burn_in_step_size": given["step_size"], **given} if "step_size" in given else given
+    def _one_step(cls, settings: Any) -> Any:
+        if "step_size" in settings:
+            return {"burn_in_step_size": settings["step_size"], **settings}
+        return settings
 
 
 class PSGLD(Sampler[PSGLDConfig, Target]):
@@ -67,28 +70,28 @@ class PSGLD(Sampler[PSGLDConfig, Target]):
     Config = PSGLDConfig
     gradients = ("part", "full", "control-variate")
     draws_data = True
-    fields = (
-        StateField("theta"),
-        StateField("v"),
-    )  # position, and running mean of squared gradients
+    #: Position, and running mean of squared gradients.
+    fields = (StateField("theta"), StateField("v"))
 
     @classmethod
+    @override
     def check_density(cls, config: PSGLDConfig, grid: int, dimension: int) -> None:
-        """Refuse the default step: the step relative to the posterior's scale grows with the square
-        root of N.
-        """
+        """Refuse the default step, which grows with the square root of N on a posterior's scale."""
         if "step_size" not in config.model_fields_set:
             raise InputError(
                 "the default step of psgld is for factorisations: give it a step_size, or take sgld"
             )
 
+    @override
     def step(self, target: Target, iteration: int) -> None:
-        """One step on every row. Collective."""
-        config, n = self.config, target.n_data
+        config = self.config
+        n = target.n_data
         eps = self.step_size(target, iteration) / n * min(1.0, 4 / target.sweep_length)
-        alpha = 0.0 if iteration == 0 else config.alpha
+        alpha = config.alpha
         if config.adapt == "burn-in" and iteration >= self.burn_in > 0:
             alpha = 1.0
+        elif iteration == 0:
+            alpha = 0.0
         lambda_ = config.lambda_n / n
         for rows in self.gradient(target, "theta", prior=False):
             rows.update(

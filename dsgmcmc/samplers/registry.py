@@ -11,8 +11,7 @@ K = TypeVar("K")
 
 
 class Registry(UserDict[str, "type[K]"], Generic[K]):
-    """Classes by name, each imported when it is first looked up, because a run needs only one
-    sampler.
+    """Classes by name, each imported when it is first looked up: a run needs only one sampler.
 
     Parameters
     ----------
@@ -27,5 +26,5 @@ class Registry(UserDict[str, "type[K]"], Generic[K]):
         if isinstance(home := self.data[name], str):
             module, _, class_name = home.rpartition(".")
             self.data[name] = getattr(import_module(f"dsgmcmc.{module}"), class_name)
-        kind: type[K] = self.data[name]
-        return kind
+        found: type[K] = self.data[name]
+        return found

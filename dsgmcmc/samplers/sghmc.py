@@ -1,9 +1,8 @@
-r"""Stochastic gradient Hamiltonian Monte Carlo [Chen 2014, eq. 15; Ma 2015, eq.
+r"""Stochastic gradient Hamiltonian Monte Carlo: momentum and friction.
 
-12]: momentum and friction.
-
-With P the metric, h_i = sqrt(2 eps / l_i) the step of a row (`dsgmcmc.samplers.metrics`), friction
-gamma and momenta r ~ N(0, 1), one update is, for ``splitting = "baoa"``,
+[Chen 2014, eq. 15; Ma 2015, eq. 12]. With P the metric, h_i = sqrt(2 eps / l_i) the step of a row
+(`dsgmcmc.samplers.metrics`), friction gamma and momenta r ~ N(0, 1), one update is, for ``splitting
+= "baoa"``,
 
     r     <- r - h_i P^-1/2 grad U~
     theta <- theta + (h_i / 2) P^-1/2 r
@@ -42,6 +41,7 @@ from math import exp, sqrt
 from typing import Any, Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.base import NORMAL
@@ -60,20 +60,15 @@ UPDATES = {"baoa": BAOA, "published": PUBLISHED}
 #: With a correction for noise: the fraction of the momentum that an update keeps, and the sd of the
 #: noise that it adds, elementwise; `fade` is gamma h, and `parts` is B - 1.
 FRICTION = {
-    "baoa": (
-        """\
+    "baoa": """\
 damp = exp(-fade)
 spread = sqrt(1 - damp * damp - 0.25 * parts * h_i * h_i * p * (1 + damp) * (1 + damp))
-"""
-    ),
-    "published": (
-        """\
+""",
+    "published": """\
 damp = 1 - fade
 spread = sqrt(2 * fade - parts * h_i * h_i * p)
-"""
-    ),
+""",
 }
-
 
 #: Default gamma h on plain vectors, if gradients have noise.
 NOISY_FADE = 0.9
@@ -111,10 +106,13 @@ class SGHMC(Underdamped[SGHMCConfig]):
 
     def __init__(self, config: SGHMCConfig, burn_in: int) -> None:
         super().__init__(config, burn_in, config.metric)
-        friction = FRICTION[config.splitting] if config.noise_correction else ""
-        self.prepare(friction + UPDATES[config.splitting])
+        source = UPDATES[config.splitting]
+        if config.noise_correction:
+            source = FRICTION[config.splitting] + source
+        self.prepare(source)
 
     @classmethod
+    @override
     def check(cls, config: SGHMCConfig, schedule: str, grid: int, thin: int) -> None:
         """Refuse a correction for gradient noise whose variance is not known."""
         if config.noise_correction and config.metric == "identity":
@@ -125,27 +123,30 @@ class SGHMC(Underdamped[SGHMCConfig]):
         super().check(config, schedule, grid, thin)
 
     @classmethod
+    @override
     def adapted_to_density(cls, config: SGHMCConfig, grid: int) -> SGHMCConfig:
-        """Return the configuration for a plain vector.
+        """Return the configuration for a plain vector, as the base class does.
 
         If gradients are of parts, gamma h is `NOISY_FADE`, unless the user has set the step, the
         friction, the splitting or the noise correction.
         """
-        suited = super().adapted_to_density(config, grid)
-        given = {"step_size", "gamma", "splitting", "noise_correction"} & config.model_fields_set
-        if given or cls.sweep_length(config, grid) == 1:
-            return suited
-        return suited.model_copy(update={"gamma": NOISY_FADE / sqrt(2 * suited.step_size)})
+        adapted = super().adapted_to_density(config, grid)
+        fixed = {"step_size", "gamma", "splitting", "noise_correction"} & config.model_fields_set
+        if fixed or cls.sweep_length(config, grid) == 1:
+            return adapted
+        return adapted.model_copy(update={"gamma": NOISY_FADE / sqrt(2 * adapted.step_size)})
 
+    @override
     def step(self, target: Target, iteration: int) -> None:
-        """One update of every row. Collective."""
         config = self.config
         self.metric.refresh(target, iteration)
         h = sqrt(2 * self.step_size(target, iteration))
         friction = self._friction(h, target.sweep_length)
         fresh = config.refresh > 0 and iteration % config.refresh == 0
         half_kick = self.end_step(target, h)
-        update = self.second_half if fresh or half_kick else self.whole
+        update = self.both_halves
+        if fresh or half_kick is not None:
+            update = self.second_half
         for rows in self.gradient(target, "theta", before=half_kick):
             if fresh:
                 rows.update(NORMAL, Purpose.MOMENTUM, theta="r", sd=1.0)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from math import sqrt
 
 from pydantic import Field
+from typing_extensions import override
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
@@ -41,8 +42,8 @@ class SGLD(Sampler[SGLDConfig, Target]):
     draws_data = True
     density_step = 0.08
 
+    @override
     def step(self, target: Target, iteration: int) -> None:
-        """One step on every row. Collective."""
         eps = self.step_size(target, iteration) / target.curvature_bound
         for rows in self.gradient(target, "theta"):
             rows.update(UPDATE, eps=eps, noise=sqrt(2 * eps))

@@ -1,16 +1,17 @@
-r"""Stochastic gradient Nose-Hoover thermostats [Ding 2014, algorithm 1; Ma 2015, eq.
+r"""Stochastic gradient Nose-Hoover thermostats: adaptive friction.
 
-15]: adaptive friction.
+[Ding 2014, algorithm 1; Ma 2015, eq. 15]. Friction xi grows while the mean square of the momenta is
+above 1, and falls while it is below 1, so that gradients may have noise of any variance. P is the
+metric, h_i the step of a row (`dsgmcmc.samplers.metrics`), h = sqrt(2 eps), and A the added
+`diffusion`. In the splitting BADODAB of [Leimkuhler & Shang 2016], with half kicks joined, one
+update is
 
-Friction xi grows while the mean square of the momenta is above 1, and falls while it is below 1, so
-that gradients may have noise of any variance. P is the metric, h_i the step of a row
-(`dsgmcmc.samplers.metrics`), h = sqrt(2 eps), and A the added `diffusion`. In the splitting BADODAB
-of [Leimkuhler & Shang 2016], with half kicks joined, one update is
-
-    r     <- r - h_i P^-1/2 grad U~,                                theta <- theta + (h_i / 2) P^-1/2 r
+    r     <- r - h_i P^-1/2 grad U~
+    theta <- theta + (h_i / 2) P^-1/2 r
     xi    <- xi + (h / 2) (|r|^2 / d - 1)
     r     <- exp(-xi h) r + sqrt(A (1 - exp(-2 xi h)) / xi) z
-    xi    <- xi + (h / 2) (|r|^2 / d - 1),                          theta <- theta + (h_i / 2) P^-1/2 r
+    xi    <- xi + (h / 2) (|r|^2 / d - 1)
+    theta <- theta + (h_i / 2) P^-1/2 r
 
 A single ``thermostat = "scalar"`` for all d elements, as published, cannot match noise that differs
 between rows: rows with more noise than the average are overdispersed, rows with less noise are
@@ -42,6 +43,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
+from typing_extensions import override
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.gradients import PartGradient
@@ -121,77 +123,82 @@ class SGNHT(MetricSampler[SGNHTConfig]):
         self.elementwise = self.metric.formula(ELEMENTWISE)
 
     @classmethod
+    @override
     def check(cls, config: SGNHTConfig, schedule: str, grid: int, thin: int) -> None:
-        """Refuse dependent parts, and thermostats of elements with a metric that rotates its
-        coordinates.
-        """
-        if (config.metric, config.thermostat) == ("kronecker", "element"):
-            rotates = "needs fixed coordinates, but the Kronecker metric rotates them"
+        """Refuse dependent parts, and thermostats of elements if the metric rotates coordinates."""
+        if config.metric == "kronecker" and config.thermostat == "element":
             raise InputError(
-                f"sampler.thermostat=element {rotates}: use {named('sampler.thermostat')}=row"
+                "sampler.thermostat=element needs fixed coordinates, but the Kronecker metric"
+                f" rotates them: use {named('sampler.thermostat')}=row"
             )
         cls.needs_independent_parts(
-            "the thermostat of sgnht", "take another sampler", config, schedule, grid
+            config,
+            schedule,
+            grid,
+            subject="the thermostat of sgnht",
+            otherwise="take another sampler",
         )
 
     @classmethod
+    @override
     def check_density(cls, config: SGNHTConfig, grid: int, dimension: int) -> None:
         """Refuse minibatches for several parameters, whose noise differs between directions."""
-        if (
-            cls.sweep_length(config, grid) > 1
-            and dimension > 1
-            and config.gradient in (None, "part")
-        ):
+        noisy = cls.sweep_length(config, grid) > 1 and config.gradient in (None, "part")
+        if noisy and dimension > 1:
             raise InputError(
                 "sgnht cannot match minibatch noise: take matrix_sgnht up to D = 50, else sghmc or"
                 " grid=1"
             )
 
     @property
+    @override
     def fields(self) -> tuple[StateField, ...]:
         """Position, momentum, the thermostats of rows or elements, and the fields of the metric."""
-        thermostats = {"scalar": (), "row": (StateField("xi", 1),), "element": (StateField("xi"),)}
-        return (
-            StateField("theta"),
-            StateField("r"),
-            *thermostats[self.config.thermostat],
-            *self.metric.fields,
-        )
+        fields = [StateField("theta"), StateField("r")]
+        if self.config.thermostat == "row":
+            fields.append(StateField("xi", 1))
+        if self.config.thermostat == "element":
+            fields.append(StateField("xi"))
+        return (*fields, *self.metric.fields)
 
+    @override
     def start(self, target: Target, sd: float) -> None:
         """Draw positions from N(0, sd^2) and momenta from N(0, 1), and set every friction to A."""
         super().start(target, sd)
+        if self.config.thermostat == "scalar":
+            return
         for block in target.blocks():
-            if self.config.thermostat != "scalar":
-                block["xi"].fill(self.config.diffusion)
+            block["xi"].fill(self.config.diffusion)
 
+    @override
     def step(self, target: Target, iteration: int) -> None:
-        """One update of every row. Collective."""
         self.metric.refresh(target, iteration)
         h = sqrt(2 * self.step_size(target, iteration))
         if self.config.thermostat == "scalar":
-            self._step_of_all(target, h)
-            return
-        for block in self.gradient.by_block(target, "theta"):
-            if self.config.thermostat == "element":
-                self.metric.update(
-                    target, block, self.elementwise, h, time=h, diffusion=self.config.diffusion
-                )
-                continue
-            xi = block.row("xi")
-            xi += self._change(
-                self.metric.update(target, block, self.kick, h)["square"] / block.dimension, h
-            )
-            xi += self._change(
-                self._apply_friction(target, block, h, xi.astype(np.float64)) / block.dimension, h
-            )
+            self._step_with_shared(target, h)
+        elif self.config.thermostat == "row":
+            self._step_by_rows(target, h)
+        else:
+            diffusion = self.config.diffusion
+            for block in self.gradient.by_block(target, "theta"):
+                self.metric.update(target, block, self.elementwise, h, time=h, diffusion=diffusion)
 
-    def _step_of_all(self, target: Target, h: float) -> None:
+    def _step_by_rows(self, target: Target, h: float) -> None:
+        """Update all rows, each with its thermostat. Collective."""
+        for block in self.gradient.by_block(target, "theta"):
+            xi = block.row("xi")
+            squares = self.metric.update(target, block, self.kick, h)["square"]
+            xi += self._change(squares / block.dimension, h)
+            squares = self._apply_friction(target, block, h, xi.astype(np.float64))
+            xi += self._change(squares / block.dimension, h)
+
+    def _step_with_shared(self, target: Target, h: float) -> None:
         """Update all rows with one thermostat; blocks are sent after the sums over all blocks.
 
         Collective.
         """
-        gradient, squares = self.gradient, {}
+        gradient = self.gradient
+        squares: dict[ParameterBlock, Float64] = {}
         assert isinstance(gradient, PartGradient)
         gradient.begin(target, "theta")
         for cell in target.visit():
@@ -200,9 +207,8 @@ class SGNHT(MetricSampler[SGNHTConfig]):
                 squares[block] = self.metric.update(target, block, self.kick, h)["square"]
         self._update_shared(target, squares, h)
         for block in squares:
-            squares[block] = self._apply_friction(
-                target, block, h, np.repeat(self.shared.xi, len(block.counts))
-            )
+            xi = np.repeat(self.shared.xi, len(block.counts))
+            squares[block] = self._apply_friction(target, block, h, xi)
         self._update_shared(target, squares, h)
         for _ in target.visit(send=True):
             pass
@@ -211,9 +217,7 @@ class SGNHT(MetricSampler[SGNHTConfig]):
     def _apply_friction(
         self, target: Target, block: ParameterBlock, h: float, xi: Float64
     ) -> Float64:
-        """Apply friction and noise for a step h and the second half of the drift; return |r|^2 of
-        every row, (n,).
-        """
+        """Apply friction, noise and the second half of the drift; return |r|^2 of rows, (n,)."""
         x = np.where(xi == 0, 1e-12, xi * h)
         spread = np.sqrt(-self.config.diffusion * h * np.expm1(-2 * x) / x)
         vectors: dict[str, Any] = {
@@ -232,13 +236,12 @@ class SGNHT(MetricSampler[SGNHTConfig]):
         self, target: Target, squares: dict[ParameterBlock, Float64], h: float
     ) -> None:
         """Make half a step of the shared thermostat. Collective."""
-        partials = {
-            block: {
+        partials = {}
+        for block, row_squares in squares.items():
+            partials[block] = {
                 "square": np.array([row_squares.sum()]),
                 "elements": np.array([block["r"].size], np.float64),
             }
-            for block, row_squares in squares.items()
-        }
 
         def updated(sums: dict[str, Float64]) -> Named:
             return {"xi": self.shared.xi + self._change(sums["square"] / sums["elements"], h)}

@@ -1,6 +1,6 @@
-r"""Stochastic gradient Riemannian Langevin dynamics [Patterson 2013; Ma 2015, eq.
+r"""Stochastic gradient Riemannian Langevin dynamics in the Fisher metric.
 
-14] in the Fisher metric.
+[Patterson 2013; Ma 2015, eq. 14]
 
     theta <- theta - eps_i P^-1 grad U~ + N(0, 2 eps_i P^-1),       eps_i = eps / l_i
 
@@ -29,6 +29,7 @@ from math import sqrt
 from typing import Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.samplers.underdamped import MetricSampler
@@ -67,11 +68,15 @@ class SGRLD(MetricSampler[SGRLDConfig]):
 
     def __init__(self, config: SGRLDConfig, burn_in: int) -> None:
         super().__init__(config, burn_in, config.metric)
-        self.update = self.metric.formula(CORRECTED if config.noise_correction else UPDATE)
+        source = UPDATE
+        if config.noise_correction:
+            source = CORRECTED
+        self.update = self.metric.formula(source)
 
+    @override
     def step(self, target: Target, iteration: int) -> None:
-        """One update of every row. Collective."""
         self.metric.refresh(target, iteration)
-        h, parts = sqrt(2 * self.step_size(target, iteration)), float(target.sweep_length - 1)
+        h = sqrt(2 * self.step_size(target, iteration))
+        parts = float(target.sweep_length - 1)
         for rows in self.gradient(target, "theta"):
             self.metric.update(target, rows, self.update, h, parts=parts)

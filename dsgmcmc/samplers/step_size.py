@@ -1,6 +1,4 @@
-"""Configurations of samplers: the gradient estimator, and the step size as a pure function of the
-iteration.
-"""
+"""Configurations of samplers: the gradient estimator, and the step size of an iteration."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ from collections.abc import Collection
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import override
 
 from dsgmcmc.settings import setting
 
@@ -22,19 +21,18 @@ class SamplerConfig(BaseModel):
     )
 
     def step(self, iteration: int, grid: int, burn_in: int) -> float:
-        """Step size in `iteration`; 1 for samplers without steps, so that all draws have equal
-        weights.
-        """
+        """Step size in `iteration`; 1 without steps, so that all draws have equal weights."""
         return 1.0
 
-    def scaled(self, scale: float, given: Collection[str] = ()) -> Self:
-        """Return the configuration with all step sizes that are not `given` multiplied by `scale`."""
+    def scaled(self, scale: float, fixed: Collection[str] = ()) -> Self:
+        """Return the configuration with all step sizes that are not `fixed` times `scale`."""
         return self
 
 
 class StepSize(SamplerConfig):
-    """Base of the configurations with a step size, which is step_size (1 + sweep / decay_sweeps) **
-    -decay_power.
+    """Base of the configurations with a step size.
+
+    The step is step_size (1 + sweep / decay_sweeps) ** -decay_power.
     """
 
     step_size: float = setting(
@@ -50,6 +48,7 @@ class StepSize(SamplerConfig):
     )
     decay_sweeps: float = Field(100.0, gt=0, description="a, see decay_power")
 
+    @override
     def step(self, iteration: int, grid: int, burn_in: int) -> float:
         """Step size in `iteration`, in the unit of `step_size`.
 
@@ -62,8 +61,9 @@ class StepSize(SamplerConfig):
         burn_in : int
             Number of burn-in iterations.
         """
-        size, sweep = self.undecayed(iteration, grid, burn_in), iteration / grid
+        size = self.undecayed(iteration, grid, burn_in)
         if self.decay_power:
+            sweep = iteration / grid
             size *= (1.0 + sweep / self.decay_sweeps) ** -self.decay_power
         return size
 
@@ -73,18 +73,19 @@ class StepSize(SamplerConfig):
             return self.burn_in_step_size
         return self.step_size
 
-    def scaled(self, scale: float, given: Collection[str] = ()) -> Self:
-        """Return the configuration with all step sizes that are not `given` multiplied by `scale`."""
+    @override
+    def scaled(self, scale: float, fixed: Collection[str] = ()) -> Self:
         sizes = {"step_size": self.step_size, "burn_in_step_size": self.burn_in_step_size}
-        return self.model_copy(
-            update={k: v * scale for k, v in sizes.items() if k not in given and v is not None}
-        )
+        scaled = {
+            name: size * scale
+            for name, size in sizes.items()
+            if name not in fixed and size is not None
+        }
+        return self.model_copy(update=scaled)
 
 
 class RisingStep(StepSize):
-    """A step that rises linearly, from a fraction of `step_size` to `step_size`, over the first
-    `warm_up` sweeps.
-    """
+    """A step that rises linearly over the first `warm_up` sweeps, from a fraction of its size."""
 
     warm_up: int = Field(
         20,
@@ -97,9 +98,10 @@ class RisingStep(StepSize):
         """First step, as a fraction of the full step."""
         return 0.1
 
+    @override
     def undecayed(self, iteration: int, grid: int, burn_in: int) -> float:
-        """Step size in `iteration`, without the decay."""
-        size, sweep = super().undecayed(iteration, grid, burn_in), iteration / grid
+        size = super().undecayed(iteration, grid, burn_in)
+        sweep = iteration / grid
         if sweep < self.warm_up:
             size *= self.first_step + (1.0 - self.first_step) * sweep / self.warm_up
         return size

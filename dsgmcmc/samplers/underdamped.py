@@ -1,5 +1,4 @@
-"""Base classes of samplers that step in the coordinates of a metric, and the temperatures of their
-momenta.
+"""Base classes of samplers that step in the coordinates of a metric, and temperatures of momenta.
 
 The momenta of underdamped Langevin dynamics are N(0, 1) in the coordinates of a metric, for any
 target. In the formulas, ``step`` comes from the metric (`dsgmcmc.samplers.metrics`), ``damp`` is
@@ -29,6 +28,7 @@ from math import log2, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from dsgmcmc.samplers.base import C, Sampler
 from dsgmcmc.samplers.metrics import METRICS, MOMENTUM
@@ -73,9 +73,11 @@ class MetricSampler(Sampler[C, Target]):
     def __init__(self, config: C, burn_in: int, metric: str) -> None:
         super().__init__(config, burn_in)
         self.metric = METRICS[metric]()
-        self.replicated, self.scratch = (self.metric,), self.metric.scratch
+        self.replicated = (self.metric,)
+        self.scratch = self.metric.scratch
 
     @property
+    @override
     def fields(self) -> tuple[StateField, ...]:
         """Position, momentum if the sampler has one, and the fields of the metric."""
         return (*(StateField(name) for name in self.moving), *self.metric.fields)
@@ -84,22 +86,21 @@ class MetricSampler(Sampler[C, Target]):
 class Underdamped(MetricSampler[C]):
     """Base class of samplers whose rows have a momentum, in the coordinates of a metric."""
 
-    moving, momentum = ("theta", MOMENTUM), MOMENTUM
+    moving = ("theta", MOMENTUM)
+    momentum = MOMENTUM
 
     def prepare(self, lines: str) -> None:
-        """Make the formulas of an update from its source: with the whole kick, and with the half
-        kicks separate.
+        """Make the formulas of an update from its source: with joined and with separate half kicks.
+
+        Separate kicks are `first_half`, which ends a step, and the one in `second_half`.
         """
-        make = self.metric.formula
-        self.first_half = make(f"r = r - 0.5 * {CLIPPED}\n")
-        self.whole, self.second_half = (
-            make(lines.replace(KICK, kick)) for kick in (CLIPPED, f"0.5 * {CLIPPED}")
-        )
+        formula = self.metric.formula
+        self.both_halves = formula(lines.replace(KICK, CLIPPED))
+        self.first_half = formula(f"r = r - 0.5 * {CLIPPED}\n")
+        self.second_half = formula(lines.replace(KICK, f"0.5 * {CLIPPED}"))
 
     def end_step(self, target: Target, h: float) -> Callable[[Rows], None] | None:
-        """Return the half kick that ends the previous step if this iteration makes half kicks
-        separately, else None.
-        """
+        """Return the half kick that ends the previous step, or None if half kicks are joined."""
         if self.gradient.by_parts or not (target.renews_data or target.renews_prior):
             return None
         return lambda rows: self.metric.kick(target, rows, self.first_half, h)
@@ -109,7 +110,8 @@ class Underdamped(MetricSampler[C]):
 
 #: Momenta are measured every `MEASURE_EVERY` sweeps, after which they are nearly independent. No
 #: chain counts as divergent before `MIN_MEASUREMENTS` measurements.
-MEASURE_EVERY, MIN_MEASUREMENTS = 20, 10
+MEASURE_EVERY = 20
+MIN_MEASUREMENTS = 10
 
 #: A chain has diverged if a temperature is above this bound by more than four standard errors.
 DIVERGED_ABOVE = 1.3
@@ -119,8 +121,7 @@ NAME = "temperature.{}"
 
 @dataclass
 class Temperatures(Replicated):
-    """Sums of squared momenta, over the last half to three quarters of the measurements after
-    burn-in.
+    """Sums of squared momenta, over the latest measurements after burn-in.
 
     A chain that is still moving towards its posterior also has a high temperature: if tau rises,
     for example, momenta gain the energy that positions lose. So early measurements are discarded:
@@ -141,37 +142,37 @@ class Temperatures(Replicated):
     sums: dict[str, Float64] = field(default_factory=dict)
     measurements: Float64 = field(default_factory=lambda: np.zeros(1))
 
+    @override
     def arrays(self) -> dict[str, Float64]:
-        """All arrays, by their names on disk."""
         return super().arrays() | {NAME.format(name): sums for name, sums in self.sums.items()}
 
+    @override
     def take(self, arrays: Mapping[str, Float64]) -> None:
-        """Replace the arrays whose names are in `arrays`; other entries are ignored."""
         super().take(arrays)
-        first = NAME.format("")
-        self.sums |= {
-            name.removeprefix(first): a
-            for name, a in arrays.items()
-            if a.shape == (2, 2) and name.startswith(first)
-        }
+        prefix = NAME.format("")
+        for name, array in arrays.items():
+            if array.shape == (2, 2) and name.startswith(prefix):
+                self.sums[name.removeprefix(prefix)] = array
 
-    def measure(self, target: Target, momentum: str, turned: bool = False) -> None:
+    def measure(self, target: Target, momentum: str, rotated: bool = False) -> None:
         """Measure the current momenta; arguments as in `Target.momenta`. Collective."""
-        fields = target.momenta(momentum, turned)
+        fields = target.momenta(momentum, rotated)
         partials = {block: dict.fromkeys(fields, np.zeros(2)) for block in target.blocks()}
         for block in target.blocks():
             for name, momenta in fields.items():
                 if momenta.factor == block.factor:
                     chosen = block[momenta.field][:, momenta.columns]
-                    partials[block][name] = np.array(
-                        [np.square(chosen).sum(dtype=np.float64), chosen.size]
-                    )
+                    square = np.square(chosen).sum(dtype=np.float64)
+                    partials[block][name] = np.array([square, chosen.size])
         totals = target.sum(partials, dict, dict.fromkeys(fields, (2,)))
         self.measurements = self.measurements + 1
         begins_group = log2(self.measurements[0]).is_integer()
         for name, sums in totals.items():
             last, before = self.sums.get(name, np.zeros((2, 2)))
-            self.sums[name] = np.array([sums, last] if begins_group else [last + sums, before])
+            if begins_group:
+                self.sums[name] = np.array([sums, last])
+            else:
+                self.sums[name] = np.array([last + sums, before])
 
     def by_field(self) -> dict[str, tuple[float, float]]:
         """The temperature of the momenta of every name in `sums`, and its standard error.
@@ -182,15 +183,14 @@ class Temperatures(Replicated):
         return {name: (s / n, sqrt(2 / n)) for name, (s, n) in totals.items() if n}
 
     def find_divergence(self) -> str:
-        """Return a description of the first momenta whose temperature shows divergence, or an empty
-        string.
-        """
+        """Return a description of momenta whose temperature shows divergence, or ``""``."""
         if self.measurements[0] < MIN_MEASUREMENTS:
             return ""
         for name, (temperature, error) in self.by_field().items():
             if not temperature - 4 * error <= DIVERGED_ABOVE:
-                factor, _, quantity = name.rpartition(".")
-                owner = f"the {quantity} of {factor}" if factor else quantity
+                factor, _, owner = name.rpartition(".")
+                if factor:
+                    owner = f"the {owner} of {factor}"
                 return (
                     f"the momenta of {owner} have the temperature {temperature:.3g} instead of 1,"
                 )

@@ -1,5 +1,4 @@
-"""The interfaces between a target and samplers or chains: blocks of parameters, gradients, ordered
-sums, recorders.
+"""The interfaces between a target and samplers or chains: blocks, gradients, sums, recorders.
 
 Update rules, loops over iterations and file formats are elsewhere.
 """

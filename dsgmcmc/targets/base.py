@@ -1,5 +1,4 @@
-"""The interfaces between targets and samplers (`Target`) and between chains and recorders
-(`Recorder`).
+"""The interfaces between targets and samplers, and between chains and recorders.
 
 There are two implementations: `dsgmcmc.model.target.FactorTarget`, the matrix factorisation on the
 ring, and `dsgmcmc.densities.vector.VectorTarget`, any density on a plain vector. Samplers depend on
@@ -28,9 +27,7 @@ if TYPE_CHECKING:
 
 
 class Cell(Protocol):
-    """The smallest unit of the target with a gradient: blocks of parameters, and the data that
-    depend on them.
-    """
+    """The smallest unit of the target with a gradient: blocks of parameters, and their data."""
 
     @property
     def blocks(self) -> tuple[ParameterBlock, ...]:
@@ -52,8 +49,7 @@ class Cell(Protocol):
 
 
 class Information(NamedTuple):
-    """Approximate Fisher information of every row given the other factor, and a bound on the
-    energy's curvature.
+    """Fisher information of every row given the other factor, and a bound on curvature.
 
     The approximate posterior precision of element k of row i is P_ik = tau n_i c_k + lambda_k. In
     the coordinates in which P is the identity, l_i bounds the curvature that is due to the
@@ -97,8 +93,7 @@ REACH = "reach"
 
 
 def curvature_bound(n: Array, squares: Array, information: Array, lambda_: Array) -> Float64:
-    """Return bounds l_i on the curvature due to the interaction of the rows of two factors, in the
-    metric P.
+    """Return bounds l_i on the curvature due to the interaction of two factors, in the metric P.
 
     With P_ik = tau n_i c_k + lambda_k, p_k = tau n_i c_k / P_ik and t = sum p_k, the bound is 1 + t
     / m_i + 2 sqrt(max(p) t / m_i), where m_i = (sum w)^2 / sum w^2 is the effective number of data.
@@ -139,8 +134,7 @@ class Momenta(NamedTuple):
 
 
 class RowStep(NamedTuple):
-    """A step of underdamped Langevin dynamics that all rows are about to make, given their
-    gradient.
+    """A step of underdamped Langevin dynamics that all rows make, given their gradient.
 
     Attributes
     ----------
@@ -190,15 +184,14 @@ class Target(Protocol):
 
     @property
     def renews_data(self) -> bool:
-        """Whether `all_data_seen` changes the data in this iteration, so that gradients must be
-        computed again.
+        """Whether `all_data_seen` changes the data in this iteration.
+
+        Gradients must then be computed again.
         """
 
     @property
     def renews_prior(self) -> bool:
-        """Whether `all_data_seen` draws the prior means of individual rows, given these rows, in
-        this iteration.
-        """
+        """Whether `all_data_seen` draws prior means of single rows in this iteration."""
 
     @property
     def noise_precision(self) -> float:
@@ -223,8 +216,7 @@ class Target(Protocol):
         """
 
     def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
-        """Compute the gradient of minus the log likelihood of all data, with all blocks at a fixed
-        state. Collective.
+        """Compute the gradient of minus the log likelihood of all data at a state. Collective.
 
         `out` of every block is set to the gradient at noise precision 1, without the prior, because
         tau and the prior may be drawn again before the gradient is used. `errors` is as in
@@ -240,15 +232,12 @@ class Target(Protocol):
         """
 
     def moving(self, step: RowStep) -> AbstractContextManager[None]:
-        """Move other parameters by the gradient of the rows, which make `step` in the ``with``
-        block. Collective.
-        """
+        """Move other parameters while rows make `step` in the ``with`` block. Collective."""
 
     def conditionals(
         self, factor: Factor, position: str
     ) -> Iterator[tuple[ParameterBlock, Conditional]]:
-        """Blocks of a factor, with the conditional distributions of their rows given everything
-        else. Collective.
+        """Blocks of a factor, with the conditional distributions of their rows. Collective.
 
         Other parameters are drawn first, if due, given the current state: shared parameters in the
         call for W, further parameters of rows in the call for the rows' factor.
@@ -344,8 +333,9 @@ class Target(Protocol):
     def sum(
         self, partials: Mapping[ParameterBlock, Named], finish: Finish, result: Shapes
     ) -> dict[str, Float64]:
-        """Add the named partial sums of all blocks, in block order; every process gets
-        `finish(totals)`. Collective.
+        """Add the named partial sums of all blocks, in block order. Collective.
+
+        Every process gets `finish(totals)`.
         """
 
 
@@ -368,7 +358,7 @@ class DrawInfo(NamedTuple):
 
 
 class Monitored(NamedTuple):
-    """Quantities of a block that a recorder follows at every draw.
+    """Quantities of a block that a recorder monitors at every draw.
 
     Attributes
     ----------
@@ -393,7 +383,7 @@ m2 = m2 + weight * delta * (x - mean)
 
 
 class Recorder(Protocol):
-    """Accumulates values over the draws of a chain; its accumulators are part of every checkpoint."""
+    """Accumulates values over the draws of a chain; checkpoints have its accumulators."""
 
     def record(self, position: str, draw: DrawInfo | None) -> None:
         """Record the state in field `position`; add it to the averages unless `draw` is None.

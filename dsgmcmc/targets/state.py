@@ -1,5 +1,4 @@
-"""The state of a target: blocks of parameters with named fields, and the small state that all
-processes share.
+"""The state of a target: blocks of parameters, and the small state that all processes share.
 
 The fields of a block are views of one contiguous buffer, which is sent as one message. A checkpoint
 saves all fields of blocks, whatever the sampler.
@@ -14,6 +13,7 @@ from itertools import accumulate, pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from dsgmcmc.kernels.formula import Batch, Formula, Gradient, RowPrior
 from dsgmcmc.kernels.philox import NoiseKey
@@ -46,18 +46,22 @@ class Conditional(NamedTuple):
 
 
 class BlockLayout:
-    """Positions of a block's fields in the block's buffer: one field after another, each (rows,
-    width) in C order.
-    """
+    """Positions of a block's fields in its buffer, one after another, each (rows, width)."""
 
     def __init__(self, fields: Sequence[StateField], dimension: int) -> None:
-        self.fields = tuple(StateField(name, width or dimension) for name, width in fields)
+        with_width = []
+        for name, width in fields:
+            if width == 0:
+                width = dimension
+            with_width.append(StateField(name, width))
+        self.fields = tuple(with_width)
         self.names = tuple(field.name for field in self.fields)
         self.width = sum(field.width for field in self.fields)
 
     def views(self, buffer: Array, rows: int) -> dict[str, Array]:
         """Fields of a block of `rows` rows as views of its (rows * width,) buffer."""
-        result, begin = {}, 0
+        result = {}
+        begin = 0
         for name, width in self.fields:
             result[name] = buffer[begin : begin + rows * width].reshape(rows, width)
             begin += rows * width
@@ -66,7 +70,8 @@ class BlockLayout:
 
 #: Largest number of chains in a run, and of iterations in a chain. Both must fit into the counters
 #: of random numbers, together with the number of restarts of a chain.
-MAX_CHAINS, MAX_ITERATIONS = 1 << 16, 1 << 44
+MAX_CHAINS = 1 << 16
+MAX_ITERATIONS = 1 << 44
 
 
 def restarted_chain(chain: int, restarts: int) -> int:
@@ -91,13 +96,16 @@ class RandomStream:
         """Key of the random numbers of a factor's elements, starting with element `first`."""
         restarts, chain = divmod(self.chain, MAX_CHAINS)
         return NoiseKey(
-            first, self.seed, chain, purpose, self.iteration + restarts * MAX_ITERATIONS, factor
+            first=first,
+            seed=self.seed,
+            chain=chain,
+            purpose=purpose,
+            iteration=self.iteration + restarts * MAX_ITERATIONS,
+            factor=factor,
         )
 
     def generator(self, purpose: Purpose, part: int = 0) -> np.random.Generator:
-        """Generator for draws on the root in this iteration; `part` numbers the draws for one
-        purpose.
-        """
+        """Generator for draws on the root in this iteration; `part` numbers those of a purpose."""
         counter = [0, part, self.iteration, self.chain]
         return np.random.Generator(np.random.Philox(_Key((self.seed, purpose)), counter=counter))
 
@@ -114,8 +122,7 @@ class _Key(tuple[int, int], np.random.bit_generator.ISeedSequence):
 
 
 class Rows:
-    """Rows of one factor that are updated in one call: the rows of one or more blocks with the same
-    fields.
+    """Rows of one factor that are updated in one call: of one or more blocks with equal fields.
 
     Parameters
     ----------
@@ -169,20 +176,20 @@ class Rows:
             block.gradient = gradient
 
     def update(
-        self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **given: Any
+        self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **values: Any
     ) -> dict[str, Any]:
         """Apply a formula to every element in one pass: drift, prior, preconditioner, noise.
 
         Parameters
         ----------
         formula : Formula
-            What to compute. Its names are fields of the blocks, or keys of `given`.
+            What to compute. Its names are fields of the blocks, or keys of `values`.
         purpose : Purpose
             Purpose of the random numbers `z`, `z2` and `u`, which depend on (seed, chain, purpose,
             iteration, factor, row, k).
         width : int
             Number of columns of the fields, if it may exceed D.
-        **given
+        **values
             Values of names in the formula: scalars, (D,) columns, and (n,) vectors over the rows of
             all blocks in order. A str names the field to use; for a row vector, a field of width 1.
 
@@ -193,23 +200,25 @@ class Rows:
             vector over all rows.
         """
         first = self.blocks[0]
-
-        def priors() -> list[RowPrior]:
-            """One prior for all rows; one per block if prior means are shifted."""
-            prior = first.prior(first)
-            return [prior] if prior.shift is None else [block.prior(block) for block in self.blocks]
-
         begin = first.timers.enter()
         sums = formula.apply(
             self._batch,
-            given,
+            values,
             noise=lambda: first.stream.key(purpose, first.factor, 0),
-            prior=priors,
+            prior=self._priors,
             gradient=first.gradient,
             stride=max(first.dimension, width),
         )
         first.timers.leave("update", begin)
         return sums
+
+    def _priors(self) -> list[RowPrior]:
+        """Return one prior for all rows, or one per block if prior means are shifted."""
+        first = self.blocks[0]
+        prior = first.prior(first)
+        if prior.shift is None:
+            return [prior]
+        return [block.prior(block) for block in self.blocks]
 
 
 @dataclass(eq=False)
@@ -270,22 +279,20 @@ class ParameterBlock(Rows):
         return self.arrays[name]
 
     @property
+    @override
     def blocks(self) -> Sequence[ParameterBlock]:
         """The block alone."""
         return (self,)
 
+    @override
     def update(
-        self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **given: Any
+        self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **values: Any
     ) -> dict[str, Any]:
-        """Apply a formula to every element in one pass; arguments as in `Rows.update`, results for
-        this block.
-        """
-        return formula.for_one_block(super().update(formula, purpose, width, **given))
+        """Apply a formula to every element, as `Rows.update` does; return sums of this block."""
+        return formula.for_one_block(super().update(formula, purpose, width, **values))
 
     def begin_gradient(self, position: str, out: str, prior: bool) -> None:
-        """Set `out` to the first term of a gradient: the prior's gradient at field `position`, or
-        zero.
-        """
+        """Set `out` to the prior's gradient at field `position`, or to zero without `prior`."""
         if prior:
             self.update(PRIOR_GRADIENT, out=out, theta=position)
         else:
@@ -295,10 +302,10 @@ class ParameterBlock(Rows):
 
 @functools.cache
 def gradient_in(out: str, prior: bool) -> Gradient:
-    """Meaning of `grad` if field `out` has the likelihood's gradient, to which the prior's was
-    added if `prior`.
-    """
-    return Gradient(out) if prior else Gradient(f"{out} + grad_prior", out)
+    """Meaning of `grad` if `out` has the likelihood's gradient, plus the prior's if `prior`."""
+    if prior:
+        return Gradient(out)
+    return Gradient(f"{out} + grad_prior", likelihood=out)
 
 
 @functools.cache
@@ -333,12 +340,11 @@ class Replicated:
         """Replace the arrays whose names are in `arrays`; other entries are ignored."""
         for attribute, name in self.saved_as.items():
             if "{}" in name:
-                given = {
-                    factor: arrays[label]
-                    for factor, label in _labels(name).items()
-                    if label in arrays
-                }
-                setattr(self, attribute, getattr(self, attribute) | given)
+                by_factor = dict(getattr(self, attribute))
+                for factor, label in _labels(name).items():
+                    if label in arrays:
+                        by_factor[factor] = arrays[label]
+                setattr(self, attribute, by_factor)
             elif name in arrays:
                 setattr(self, attribute, arrays[name])
 

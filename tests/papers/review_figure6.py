@@ -102,7 +102,12 @@ class Chain:
             for factor in Factor:
                 for block, conditional in target.conditionals(factor, "theta"):
                     block.update(NORMAL, sd=0.0)
-                    draw_normal_rows(block["theta"], *conditional, block.prior(block))
+                    draw_normal_rows(
+                        block["theta"],
+                        conditional.statistics,
+                        scale=conditional.scale,
+                        prior=block.prior(block),
+                    )
         return self.theta()
 
 

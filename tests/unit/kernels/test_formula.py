@@ -29,7 +29,7 @@ EVERYTHING = Formula(
 )
 
 
-def inputs(n: int, D: int, dtype=np.float32, dense: bool = False, by_row: bool = False):
+def inputs(n: int, D: int, dtype=np.float32, *, dense: bool = False, by_row: bool = False):
     rng = np.random.default_rng(n + D)
     fields = {name: rng.standard_normal((n, D)).astype(dtype) for name in ("theta", "g", "v")}
     fields["v"] **= 2
@@ -91,12 +91,11 @@ SHAPES = [
     ("by_row", "dtype"), [(False, np.float32), (True, np.float32), (False, np.float64)]
 )
 def test_equals_numpy(n, D, dense, by_row, dtype):
-    """Protects every feature at once: noise, all kinds of prior, row and column vectors, literals,
-    all totals.
+    """Protects every feature at once: noise, priors, row and column vectors, literals, totals.
 
     In float64 nothing but the noise is rounded to float32.
     """
-    fields, arguments = inputs(n, D, dtype, dense, by_row)
+    fields, arguments = inputs(n, D, dtype, dense=dense, by_row=by_row)
     expected, expected_totals = in_numpy(fields, **arguments)
     totals = applied(EVERYTHING, fields, **arguments)
     precision = 2e-5 if dtype == np.float32 else 1e-12
@@ -228,7 +227,7 @@ def test_the_gradient_means_what_was_taken(dense):
     """Protects samplers from how gradients are taken: at once with the prior, or scaled and
     completed when read.
     """
-    fields, arguments = inputs(70, 5, np.float64, dense)
+    fields, arguments = inputs(70, 5, np.float64, dense=dense)
     mean, precision, *_ = arguments["prior"]()
     theta, g = fields["theta"].copy(), fields["g"]
     prior = (theta - mean) @ precision if dense else (theta - mean) * precision
@@ -288,7 +287,7 @@ def test_numbers_of_the_gradient_are_not_taken_for_the_samplers():
     ],
 )
 def test_refuses_other_language_and_unknown_names(source, message):
-    """Protects the generated code, and against a typing error that would be read as something else."""
+    """Protects the generated code, and against typing errors that would mean something else."""
     arrays = {name: np.ones((2, 2), np.float32) for name in ("x", "g")}
     with pytest.raises(ValueError, match=re.escape(message)):
         applied(Formula(source), arrays, {"eps": 0.1}, gradient=Gradient("g"))

@@ -124,7 +124,7 @@ def test_other_scores_are_refused(score):
 
 
 def test_not_a_number_shows():
-    """Protects the detection of divergence: fast-math flags must not assume that there is no NaN."""
+    """Protects the detection of divergence: fast-math flags must not exclude NaN."""
     case = make_case(33, True)
     case.theta_h[0] = np.nan
     assert np.isnan(run(case, 33, True)[2])

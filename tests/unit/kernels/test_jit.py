@@ -19,7 +19,9 @@ if len(sys.argv) > 1:
     source = source.replace("x + x", sys.argv[1])
 module = jit.compile_source("double", source)
 stats = module.double.stats
-print(module.double(21.0), sum(stats.cache_hits.values()), sum(stats.cache_misses.values()), module.__file__)
+hits = sum(stats.cache_hits.values())
+misses = sum(stats.cache_misses.values())
+print(module.double(21.0), hits, misses, module.__file__)
 print("numba.np.arraymath" in sys.modules, file=sys.stderr)  # of what the compiler knows of NumPy
 """
 

@@ -80,6 +80,7 @@ def compare(
     sampler: HAMCMC,
     target: VectorTarget,
     reference: DenseHAMCMC,
+    *,
     iterations: int = 60,
     precision: float = 1e-9,
 ) -> Iterator[int]:
@@ -151,7 +152,7 @@ def test_pairs_without_curvature_are_left_out_and_counted() -> None:
     target, gradient = path_of(sampler, wells=True)
     reference = DenseHAMCMC(gradient, 3, 0.1, 1.0, lambda t, g: np.full(D, 1 / CURVATURE))
     ratios = []
-    for iteration in compare(sampler, target, reference, 150, 1e-8):
+    for iteration in compare(sampler, target, reference, iterations=150, precision=1e-8):
         if iteration > 4:
             ratios += (sampler.products.sy.diagonal() / sampler.products.sbs.diagonal()).tolist()
     assert any(0 < ratio < 0.1 for ratio in ratios), "the bound itself is not tried"

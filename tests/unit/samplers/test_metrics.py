@@ -126,7 +126,7 @@ def test_steps_suit_the_curvature_of_every_row(
         block["theta"][:] = STATES[state](block["theta"], rng)
     metric = kind()
     for _ in range(8):  # of power iteration, at one state
-        metric.take_from(target)
+        metric.compute(target)
     average = target.information("theta", True, {}).bound
     assert average is not None
     for block, k, matrix in own_matrices(target, metric):
@@ -145,7 +145,7 @@ def test_bounds_are_computed_anew_where_a_row_has_grown(
     """
     metric, not_due = kind(), (EARLY_UNTIL + 1) * REFRESH_EVERY * target.sweep_length
     for _ in range(3):
-        metric.take_from(target)
+        metric.compute(target)
 
     def steps() -> np.ndarray:
         metric.refresh(target, not_due)
@@ -172,7 +172,7 @@ def test_a_move_is_that_of_the_whole_matrix(target: FactorTarget) -> None:
     move.
     """
     metric = Kronecker()
-    metric.take_from(target)
+    metric.compute(target)
     drift = metric.formula("theta = theta - 0.5 * step * step * grad\n")
     c = information(target)
     target.full_gradient("theta", "g")
@@ -201,7 +201,7 @@ def test_the_diagonal_metric_has_what_was_drawn_last(target: FactorTarget, follo
     """
     target.metric_uses_current_hyperparameters = follows
     metric, state = Fisher(), target.row_priors.parameters
-    metric.take_from(target)
+    metric.compute(target)
     tau, lambdas = (
         target.noise_precision,
         {factor: state.precision[factor][0].copy() for factor in Factor},

@@ -50,7 +50,7 @@ def test_the_default_step_of_baoab_leaves_the_right_spread() -> None:
 
 @pytest.mark.parametrize("name", for_ratings())
 def test_a_gradient_that_it_cannot_use_is_refused(name: str) -> None:
-    """With those that it can; a sampler that only looks as if it sampled the target would be worse."""
+    """The message names those that it can use."""
     sampler = SAMPLERS[name]
     for other in {"part", "full", "control-variate", "no such"} - {*sampler.gradients}:
         with pytest.raises(
