@@ -327,7 +327,9 @@ def evaluate(
     from dsgmcmc.posterior.run import Run
 
     opened = Run(run)
-    scores = compare_rankings(opened, opened.rated(data), at, liked, None if everyone else USERS)
+    scores = compare_rankings(
+        opened, opened.rated(data), at, liked, users=None if everyone else USERS
+    )
     for note in warn_of_few(opened, "likely", liked):
         say(f"warning: {note}", file=sys.stderr)
     if as_json:

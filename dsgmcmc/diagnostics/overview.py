@@ -1,5 +1,6 @@
-"""Facts about a run, as lines and tables for ``dsgmcmc info`` and the report, and the check of all
-its files.
+"""Facts about a run, as lines and tables for ``dsgmcmc info`` and the report.
+
+Also the check of all files of a run.
 """
 
 from __future__ import annotations
@@ -22,8 +23,23 @@ from dsgmcmc.posterior.run import LiveProgress, Run, newest_states, progress
 from dsgmcmc.posterior.traces import importance
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import RunDirectory, verify_run
-from dsgmcmc.storage.store import steps
+from dsgmcmc.storage.store import Snapshot, steps
 from dsgmcmc.terminal import plain
+
+#: Number of features, or of levels of time, whose importance is shown.
+SHOWN = 10
+#: Labels of the scores of `dsgmcmc.diagnostics.scores.calibration`.
+SCORES = {
+    "auc": "AUC",
+    "brier": "Brier score",
+    "log_loss": "log loss",
+    "rmse": "RMSE",
+    "mae": "MAE",
+    "rmse_log": "RMSE of logarithms",
+    "predictive_sd": "predictive sd",
+    "log_predictive_density": "log predictive density",
+    "log_probability": "log probability of the level",
+}
 
 
 class TextTable(NamedTuple):
@@ -34,66 +50,113 @@ class TextTable(NamedTuple):
     rows: list[list[str]]
 
 
-def overview(run: RunDirectory) -> tuple[dict[str, Any], RunText, dict[str, Any], list[TextTable]]:
-    """Collect the facts about a run, which need not have ended.
+class Overview(NamedTuple):
+    """The facts about a run.
 
-    Returns
-    -------
+    Attributes
+    ----------
     facts : dict
         All facts, for scripts.
-    verdict : RunText
+    text : RunText
         The result of the run, or its progress.
     settings : dict of str to object
         Settings, commands and contents, by label.
     tables : list of TextTable
         Importance of features, and of effects of groups of ratings.
     """
+
+    facts: dict[str, Any]
+    text: RunText
+    settings: dict[str, Any]
+    tables: list[TextTable]
+
+
+def overview(run: RunDirectory) -> Overview:
+    """Collect the facts about a run, which need not have ended."""
     config, facts = ResolvedConfig.of_run(run)
-    settings, states = config.table(), newest_states(run, facts)
-    reached = run.reached(config.chains)
-    draws = {state.manifest.chain: len(state.manifest.saved_draws) for state in states}
-    chains = [
-        {"checkpoints": steps(run.series("checkpoints", chain)), "saved_draws": draws.get(chain, 0)}
-        for chain in run.chains()
-    ]
-    summary = read_summary(run.summary_file) if run.summary_file.exists() else None
-    with as_written(run.summary_file):
-        look = (summary or {}).get("until") or {}
-        accurate = bool(look.get("reached")) and look["until"] == settings.get("until")
-        complete = min(reached) >= (look["iteration"] if accurate else config.iterations)
-        why = describe_ending(look) if look else None
+    states = newest_states(run, facts)
     under_way = progress(run, config, states)
+    summary = None
+    if run.summary_file.exists():
+        summary = read_summary(run.summary_file)
     known: dict[str, Any] = {
-        "settings": settings,
+        "settings": config.table(),
         "run": facts,
         "jobs": run.jobs(),
-        "version_changes": {
-            str(event["iteration"]): event["changes"]
-            for event in run.events()
-            if event["event"] == "resumed" and "changes" in event
-        },
-        "chains": chains,
-        "reached": reached,
-        "checkpointed_iterations": sum(reached),
-        "complete": complete,
-        "why": why,
-        "progress": under_way._asdict() if under_way else None,
-        "summary": summary,
+        "version_changes": _version_changes(run),
+        "chains": _chains(run, states),
     }
+    with as_written(run.summary_file):
+        known |= _ending(run.reached(config.chains), summary, config)
+    known["progress"] = under_way._asdict() if under_way else None
+    known["summary"] = summary
     if run.comparison_file.exists():
         known["comparison"] = Comparison.read(run.comparison_file).table()
     with as_written(run.summary_file):
-        text = _progress(under_way, facts) if under_way else _verdict(known)
+        if under_way:
+            text = _describe_progress(under_way, facts)
+        else:
+            text = _describe_end(known)
         labelled = _settings(known)
-    known["importance"], tables = {}, []
-    for title, estimates in (importance(Run(run.path)) if states else {}).items():
-        known["importance"][title] = [estimate._asdict() for estimate in estimates]
-        rows = [[name, *(f"{value:.3f}" for value in values)] for name, *values in estimates[:10]]
+    known["importance"] = {}
+    if states:
+        known["importance"] = {
+            title: [estimate._asdict() for estimate in estimates]
+            for title, estimates in importance(Run(run.path)).items()
+        }
+    return Overview(known, text, labelled, _importance_tables(known["importance"]))
+
+
+def _version_changes(run: RunDirectory) -> dict[str, Any]:
+    """Return the changes of versions with which a run was resumed, by iteration."""
+    return {
+        str(event["iteration"]): event["changes"]
+        for event in run.events()
+        if event["event"] == "resumed" and "changes" in event
+    }
+
+
+def _chains(run: RunDirectory, states: list[Snapshot]) -> list[dict[str, Any]]:
+    """Return the checkpoints of every chain, and its number of saved draws."""
+    draws = {state.manifest.chain: len(state.manifest.saved_draws) for state in states}
+    return [
+        {"checkpoints": steps(run.series("checkpoints", chain)), "saved_draws": draws.get(chain, 0)}
+        for chain in run.chains()
+    ]
+
+
+def _ending(
+    reached: list[int], summary: Mapping[str, Any] | None, config: ResolvedConfig
+) -> dict[str, Any]:
+    """Say which iterations the chains reached, whether that is their end, and why."""
+    until = (summary or {}).get("until") or {}
+    end = config.iterations
+    why = None
+    if until:
+        why = describe_ending(until)
+        if until["reached"] and until["until"] == config.until:
+            end = until["iteration"]
+    return {
+        "reached": reached,
+        "checkpointed_iterations": sum(reached),
+        "complete": min(reached) >= end,
+        "why": why,
+    }
+
+
+def _importance_tables(by_title: Mapping[str, list[dict[str, Any]]]) -> list[TextTable]:
+    """Make tables of the most important features, or levels of time."""
+    tables = []
+    for title, estimates in by_title.items():
+        rows = []
+        for estimate in estimates[:SHOWN]:
+            values = [estimate["mean"], estimate["low"], estimate["high"]]
+            rows.append([estimate["name"], *(f"{value:.3f}" for value in values)])
         tables.append(TextTable(title, ("name", "mean", "5 %", "95 %"), rows))
-    return known, text, labelled, tables
+    return tables
 
 
-def _progress(under_way: LiveProgress, facts: Mapping[str, Any]) -> RunText:
+def _describe_progress(under_way: LiveProgress, facts: Mapping[str, Any]) -> RunText:
     """Say how far an unfinished run has come."""
     usable = under_way.usable()
     if under_way.rmse_mean is not None:
@@ -101,45 +164,46 @@ def _progress(under_way: LiveProgress, facts: Mapping[str, Any]) -> RunText:
     return RunText([str(under_way), usable], facts.get("cautions", []), [])
 
 
-def _verdict(known: Mapping[str, Any]) -> RunText:
-    """Judge a run that has ended."""
-    summary, cautions = known["summary"], known["run"].get("cautions", [])
+def _describe_end(known: Mapping[str, Any]) -> RunText:
+    """Describe a run that has ended."""
+    summary = known["summary"]
+    cautions = known["run"].get("cautions", [])
     current = {"reached": known["reached"], "iterations": known["settings"]["iterations"]}
-    if (
-        summary is None or summary["reached"] != known["reached"]
-    ):  # the last job ended before it wrote the summary
-        return RunText([f"no result yet: {named('resume')} writes it"], cautions, [ending(current)])
-    look = summary["until"]
-    if look and look["iteration"] < max(current["reached"]):  # the run continued after this check
-        look = None
-    return describe_run({**summary, **current, "until": look}, cautions)
+    # a job may end before it has written its summary
+    if summary is None or summary["reached"] != known["reached"]:
+        missing = f"no result yet: {named('resume')} writes it"
+        return RunText([missing], cautions, [ending(current)])
+    until = summary["until"]
+    if until and until["iteration"] < max(current["reached"]):  # the run continued after the check
+        until = None
+    return describe_run({**summary, **current, "until": until}, cautions)
 
 
 def _settings(known: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings, commands and contents by label; hashes and times are in ``run.toml``."""
-    facts, jobs = known["run"], known["jobs"]
+    facts = known["run"]
+    jobs = known["jobs"]
     labelled: dict[str, Any] = {}
     for name, value in known["settings"].items():
-        labelled |= (
-            {f"{name}.{key}": v for key, v in value.items()}
-            if isinstance(value, dict)
-            else {name: value}
-        )
+        if isinstance(value, dict):
+            labelled |= {f"{name}.{key}": setting for key, setting in value.items()}
+        else:
+            labelled[name] = value
     if jobs:
         labelled["started with"] = _command(jobs[0])
     if len(jobs) > 1:
         labelled[f"job {len(jobs)}"] = _command(jobs[-1])
-    labelled |= {"sampled from": facts.get("data", ""), "config_hash": facts.get("config_hash", "")}
-    labelled["versions"] = ", ".join(
-        f"{name} {version}" for name, version in facts.get("versions", {}).items()
-    )
+    labelled["sampled from"] = facts.get("data", "")
+    labelled["config_hash"] = facts.get("config_hash", "")
+    labelled["versions"] = _joined(facts.get("versions", {}))
     for iteration, changes in known["version_changes"].items():
-        labelled[f"from iteration {iteration}"] = ", ".join(
-            f"{name} {new}" for name, (_, new) in changes.items()
+        labelled[f"from iteration {iteration}"] = _joined(
+            {name: new for name, (_, new) in changes.items()}
         )
     if known["summary"]:
         labelled["last result"] = known["summary"]["time"]
-    if comparison := known.get("comparison"):
+    if "comparison" in known:
+        comparison = known["comparison"]
         models = len(comparison["models"])
         labelled["model"] = (
             f"{comparison['recommended']}: recommended of {models} that were compared"
@@ -152,25 +216,37 @@ def _settings(known: Mapping[str, Any]) -> dict[str, Any]:
     return labelled
 
 
+def _joined(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
 def _command(job: Mapping[str, Any]) -> str:
     """Write the command of a job, with the number of processes if there were several."""
+    command = plain(job["command"])
     processes = job.get("processes", 1)
-    return plain(job["command"]) + (f"  (on {processes} processes)" if processes > 1 else "")
+    if processes > 1:
+        command += f"  (on {processes} processes)"
+    return command
 
 
 def convergence_table(diagnosis: Mapping[str, Any]) -> TextTable:
-    """Make a table of R-hat and ESS of shared parameters, and their worst values for predictions,
-    from `diagnose`.
+    """Make a table of R-hat and ESS of shared parameters, from `diagnose`.
+
+    The last row has the worst values for predictions.
     """
     rows = [
-        [x["label"], f"{x['mean']:.5g}", f"{x['sd']:.3g}", *_measures(x)]
-        for x in diagnosis["quantities"]
+        [
+            quantity["label"],
+            f"{quantity['mean']:.5g}",
+            f"{quantity['sd']:.3g}",
+            *_measures(quantity),
+        ]
+        for quantity in diagnosis["quantities"]
     ]
     predictions = diagnosis["predictions"]
     if predictions["pairs"]:
-        rows.append(
-            [f"worst of {predictions['pairs']} predictions", "", "", *_measures(predictions)]
-        )
+        label = f"worst of {predictions['pairs']} predictions"
+        rows.append([label, "", "", *_measures(predictions)])
     title = f"{diagnosis['chains']} chain(s) of {diagnosis['draws']} draws"
     return TextTable(title, ("quantity", "mean", "sd", "R-hat", "ESS bulk", "ESS tail"), rows)
 
@@ -179,55 +255,44 @@ def _measures(line: Mapping[str, Any]) -> list[str]:
     """Return R-hat, bulk ESS and tail ESS of a line as text; of a list, the worst value."""
     texts = []
     for name, digits, worst in (("rhat", 3, max), ("ess_bulk", 0, min), ("ess_tail", 0, min)):
-        value = worst(line[name]) if isinstance(line[name], list) else line[name]
+        value = line[name]
+        if isinstance(value, list):
+            value = worst(value)
         texts.append("-" if value is None else f"{value:,.{digits}f}")
     return texts
 
 
 def score_tables(scored: Mapping[str, Any] | None) -> list[TextTable]:
-    """Make tables of the scores of test ratings, in total and by number of training ratings, from
-    `calibration`.
-    """
+    """Make tables of the scores of `calibration`: of all test ratings, and by group."""
     if scored is None:
         return []
-    of_point = " of the median" if scored.get("point") == "median" else ""
-    labels = {
-        "auc": "AUC",
-        "brier": "Brier score",
-        "log_loss": "log loss",
-        "rmse": f"RMSE{of_point}",
-        "mae": f"MAE{of_point}",
-        "rmse_log": "RMSE of logarithms",
-        "predictive_sd": "predictive sd",
-        "log_predictive_density": "log predictive density",
-        "log_probability": "log probability of the level",
-    }
-    rows = [
-        [label, written(scored[name])]
-        for name, label in labels.items()
-        if scored.get(name) is not None
-    ]
-    rows += [
-        [f"inside {level:.0%} intervals", f"{share:.1%}"]
-        for level, share in scored["coverage"].items()
-    ]
-    groups = [
-        [
-            f"{kind}s with {group['from']:,} to {group['to']:,}",
-            written(group["rmse"]),
-            f"{group['coverage_90']:.1%}",
-        ]
-        for kind, name in (("user", "by_activity"), ("item", "by_popularity"))
-        for group in scored[name]
-    ]
-    return [
-        TextTable(f"{scored['ratings']:,} test ratings", ("score", "value"), rows),
-        TextTable(
-            "By number of training ratings",
-            ("test ratings of", "RMSE", "inside 90% intervals"),
-            groups,
-        ),
-    ]
+    return [_total_scores(scored), _group_scores(scored)]
+
+
+def _total_scores(scored: Mapping[str, Any]) -> TextTable:
+    """Make a table of the scores of all test ratings."""
+    labels = dict(SCORES)
+    if scored.get("point") == "median":
+        labels["rmse"] += " of the median"
+        labels["mae"] += " of the median"
+    rows = []
+    for name, label in labels.items():
+        if scored.get(name) is not None:
+            rows.append([label, written(scored[name])])
+    for level, share in scored["coverage"].items():
+        rows.append([f"inside {level:.0%} intervals", f"{share:.1%}"])
+    return TextTable(f"{scored['ratings']:,} test ratings", ("score", "value"), rows)
+
+
+def _group_scores(scored: Mapping[str, Any]) -> TextTable:
+    """Make a table of scores by the number of training ratings of users, and of items."""
+    rows = []
+    for entity, name in (("user", "by_activity"), ("item", "by_popularity")):
+        for group in scored[name]:
+            label = f"{entity}s with {group['from']:,} to {group['to']:,}"
+            rows.append([label, written(group["rmse"]), f"{group['coverage_90']:.1%}"])
+    headings = ("test ratings of", "RMSE", "inside 90% intervals")
+    return TextTable("By number of training ratings", headings, rows)
 
 
 def audit(run: RunDirectory) -> str:

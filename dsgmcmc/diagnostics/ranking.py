@@ -1,17 +1,16 @@
-r"""Quality of rankings: how many of the items that users liked in the test ratings are recommended
-to these users.
+r"""Quality of rankings: how many of the items that users liked are recommended to them.
 
 An item is *liked* if its test rating reaches a threshold. To a user with n liked items, the k best
 of the items that this user did not rate in training are recommended. With h_r = 1 if the item at
 rank r is liked, otherwise 0,
 
-    precision = sum_r h_r / k,   recall = sum_r h_r / n,   reciprocal rank = 1 / min{r: h_r = 1}, or 0
-    NDCG = sum_r h_r / log2(1 + r)  /  sum_{r <= min(n, k)} 1 / log2(1 + r)       [Järvelin & Kekäläinen 2002]
+    precision = sum_r h_r / k,   recall = sum_r h_r / n,
+    reciprocal rank = 1 / min{r: h_r = 1}, or 0,
+    NDCG = sum_r h_r / log2(1 + r)  /  sum_{r <= min(n, k)} 1 / log2(1 + r)
 
-These measures are averaged over users with a liked item, with normal 95 % intervals of the average.
-Two rankings are compared by the mean difference over users and its standard error, which is usually
-smaller than the standard errors of the two means. Items that a user has not rated count as not
-liked, so the measures are useful only for comparisons.
+[Järvelin & Kekäläinen 2002]. These measures are averaged over users with a liked item, with normal
+95 % intervals. Two rankings are compared by the mean difference over users and its standard error.
+Items that a user has not rated count as not liked, so the measures are useful only for comparisons.
 
 [Järvelin & Kekäläinen 2002] Cumulated gain-based evaluation of IR techniques, ACM TOIS 20(4).
 """
@@ -59,6 +58,7 @@ def evaluate(
     rated: Rated | None = None,
     at: int = 10,
     liked: float | None = None,
+    *,
     users: int | None = USERS,
 ) -> dict[str, Any]:
     """Compare rankings on the test ratings: by the rules of `recommend`, and by popularity.
@@ -95,20 +95,27 @@ def evaluate(
     InputError
         If no test rating is liked.
     """
-    rated = run.rated() if rated is None else rated
-    liked = liked_from(run) if liked is None else liked
+    if rated is None:
+        rated = run.rated()
+    if liked is None:
+        liked = liked_from(run)
     chosen = predict_test(run).rating >= liked
     if not chosen.any():
         raise InputError(f"no test rating of {run.path} is {liked:g} or more: give another --liked")
-    liked_users, liked_items = (side[chosen] for side in run.test_pairs())
+    test_users, test_items = run.test_pairs()
+    liked_users = test_users[chosen]
+    liked_items = test_items[chosen]
     eligible = np.unique(liked_users)
     sampled = evenly_spaced(eligible, users)
-    rules, default_ndcg = [], None
-    for name, lists in _lists(run, sampled, rated, at, liked).items():
-        values = measures(sampled, lists, liked_users, liked_items)
-        default_ndcg = values["ndcg"] if default_ndcg is None else default_ndcg
-        change = difference(values["ndcg"], default_ndcg, sampled)
+    measured = {
+        name: measures(sampled, lists, liked_users, liked_items)
+        for name, lists in _lists(run, sampled, rated, at=at, liked=liked).items()
+    }
+    default_ndcg = measured[next(iter(RULES))]["ndcg"]
+    rules = []
+    for name, values in measured.items():
         averages = {measure: average(by_user) for measure, by_user in values.items()}
+        change = difference(values["ndcg"], default_ndcg, sampled)
         se = min(change.error, 1.0)  # unknown for a single user
         rules.append({"rule": name, **averages, "difference": {"mean": change.mean, "se": se}})
     return {
@@ -122,47 +129,52 @@ def evaluate(
 
 def evenly_spaced(users: Int32, limit: int | None) -> Int32:
     """Return at most `limit` of the users, evenly spaced, or all users if `limit` is None."""
-    number = len(users) if limit is None else min(len(users), limit)
-    return users[np.linspace(0, len(users) - 1, number).astype(np.int64)]
+    if limit is None or len(users) <= limit:
+        return users
+    return users[np.linspace(0, len(users) - 1, limit).astype(np.int64)]
 
 
-def _lists(run: Run, users: Int32, rated: Rated, top: int, liked: float) -> dict[str, Lists]:
+def _lists(run: Run, users: Int32, rated: Rated, *, at: int, liked: float) -> dict[str, Lists]:
     """Return the lists by every rule, and by popularity."""
     lists = {}
     for name, (by, z) in RULES.items():
-        with_bound = (
-            by == "likely" and run.config.law.can_be_evaluated
-        )  # clicks have no probability of being liked
-        lists[name] = recommended(
-            run, users, Ranking(top, by, z, at_least=liked if with_bound else None), rated
-        )
-    return {**lists, "most popular": popular(run, users, rated, top)}
+        at_least = None
+        if by == "likely" and run.config.law.can_be_evaluated:  # clicks have no such probability
+            at_least = liked
+        lists[name] = recommended(run, users, Ranking(at, by, z, at_least=at_least), rated)
+    lists["most popular"] = popular(run, users, rated, at)
+    return lists
 
 
 def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
-    """For a run on clicks, measure rankings by the rule ``mean``; `ratings` is the run's open
-    ratings file.
+    """Measure rankings by the rule ``mean`` for a run on clicks.
 
-    Returns ``users`` (number of users), and for ``"recall@20"`` and ``"ndcg@100"`` the ``mean``
-    over users, its normal 95 % interval ``low`` to ``high``, and ``popular``, the mean for rankings
-    by popularity. None without test clicks.
+    Parameters
+    ----------
+    run : Run
+    ratings : Ratings
+        The run's open ratings file.
+
+    Returns
+    -------
+    dict or None
+        ``users`` (number of users), and for ``"recall@20"`` and ``"ndcg@100"`` the ``mean`` over
+        users, its normal 95 % interval ``low`` to ``high``, and ``popular``, the mean for rankings
+        by popularity. None without test clicks.
     """
     test_users, test_items = run.test_pairs()
     users = evenly_spaced(np.unique(test_users), MAX_USERS)
     if not len(users):
         return None
-    rated, longest = Rated(ratings), max(LENGTHS.values())
-    lists = (
-        recommended(run, users, Ranking(longest, "mean"), rated),
-        popular(run, users, rated, longest),
-    )
+    rated = Rated(ratings)
+    longest = max(LENGTHS.values())
+    by_mean = recommended(run, users, Ranking(longest, "mean"), rated)
+    by_popularity = popular(run, users, rated, longest)
     scores: dict[str, Any] = {"users": len(users)}
     for measure, k in LENGTHS.items():
-        by_mean, by_popularity = (
-            average(measures(users, items[:, :k], test_users, test_items)[measure])
-            for items in lists
-        )
-        scores[f"{measure}@{k}"] = {**by_mean, "popular": by_popularity["mean"]}
+        of_mean = measures(users, by_mean[:, :k], test_users, test_items)[measure]
+        of_popularity = measures(users, by_popularity[:, :k], test_users, test_items)[measure]
+        scores[f"{measure}@{k}"] = {**average(of_mean), "popular": average(of_popularity)["mean"]}
     return scores
 
 
@@ -186,7 +198,8 @@ def measures(
         Values by user, by the names in `MEASURES`.
     """
     selected = np.isin(liked_users, users)
-    liked_users, liked_items = liked_users[selected], liked_items[selected]
+    liked_users = liked_users[selected]
+    liked_items = liked_items[selected]
     width = int(max(items.max(), liked_items.max())) + 2
     codes = (users[:, None].astype(np.int64) * width) + items
     hits = np.isin(codes, liked_users.astype(np.int64) * width + liked_items) & (items >= 0)
@@ -196,19 +209,16 @@ def measures(
     reciprocal_rank = np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0)
     ideal = np.cumsum(discount)[np.minimum(n_liked, k) - 1]
     found = hits.sum(axis=1)
-    return dict(
-        zip(
-            MEASURES,
-            (hits @ discount / ideal, found / k, found / n_liked, reciprocal_rank),
-            strict=True,
-        )
-    )
+    return {
+        "ndcg": hits @ discount / ideal,
+        "precision": found / k,
+        "recall": found / n_liked,
+        "reciprocal_rank": reciprocal_rank,
+    }
 
 
 def average(values: Float64) -> dict[str, float]:
-    """Return the mean over users, with a normal 95 % interval; for a single user the interval is 0
-    to 1.
-    """
+    """Return the mean over users, with a normal 95 % interval; for a single user it is 0 to 1."""
     mean = float(values.mean())
     if len(values) < 2:
         return {"mean": mean, "low": 0.0, "high": 1.0}
@@ -225,8 +235,9 @@ def recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists
 
 
 def popular(run: Run, users: Int32, rated: Rated, at: int) -> Lists:
-    """List for each user the unrated items with the most training ratings; the lower item number
-    breaks ties.
+    """List for each user the unrated items with the most training ratings.
+
+    The lower item number breaks ties.
     """
     by_popularity = np.argsort(-run.counts("item"), kind="stable").astype(np.int32)
     lists = np.full((len(users), at), -1, np.int32)

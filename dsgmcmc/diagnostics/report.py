@@ -1,7 +1,6 @@
-"""The report of a run: one HTML page with tables and figures, without scripts, readable without a
-network.
+"""The report of a run: one HTML page with tables and figures, which needs no scripts or network.
 
-The template ``report.html`` in this folder contains the style, the fixed text, and places for the
+The template ``report.html`` in this folder contains the style, the fixed text, and slots for the
 contents. Matplotlib draws the figures as SVG.
 """
 
@@ -22,7 +21,13 @@ import numpy as np
 
 from dsgmcmc._version import __version__
 from dsgmcmc.diagnostics.convergence import RHAT_LIMIT, diagnose
-from dsgmcmc.diagnostics.overview import TextTable, convergence_table, overview, score_tables
+from dsgmcmc.diagnostics.overview import (
+    Overview,
+    TextTable,
+    convergence_table,
+    overview,
+    score_tables,
+)
 from dsgmcmc.diagnostics.scores import calibration, coverage
 from dsgmcmc.diagnostics.summary import as_written
 from dsgmcmc.errors import InputError, writing
@@ -56,7 +61,8 @@ STYLE: dict[Any, Any] = {
     "axes.titlesize": 12,
     "legend.frameon": False,
 }
-PANEL = 5.2, 3.2  # inches
+#: Width and height of a panel of a figure, in inches.
+PANEL = (5.2, 3.2)
 
 
 def write_report(path: Path, out: Path) -> None:
@@ -88,65 +94,74 @@ def write_report(path: Path, out: Path) -> None:
 
 def _page(run: Run, name: str) -> str:
     """Return the HTML of a run's report."""
-    facts, verdict, settings, tables = overview(run.directory)
-    diagnosis, scored = diagnose(run), calibration(run)
-    with as_written(run.directory.summary_file):
-        times = _phases(facts["summary"] or {})
-    configuration = TextTable(
-        "", ("setting", "value"), [[setting, str(value)] for setting, value in settings.items()]
-    )
-    sections = [
-        _section("Convergence", _table(convergence_table(diagnosis)), diagnosis["note"]),
-        _section("Traces", _traces(run)),
-        *(_test_sections(run, scored) if scored else ()),
-        *(_section(table.title, _table(table._replace(title=""))) for table in tables),
-        _section("Time", _table(times)),
-        _section("Configuration", f'<div class="words">{_table(configuration)}</div>'),
-    ]
-    sizes = [f"{len(run.users):,} users", f"{len(run.items):,} items"]
-    counted = {"ratings": "training ratings", "test_ratings": "test ratings"}
-    sizes += [f"{run.facts[key]:,} {label}" for key, label in counted.items() if key in run.facts]
-    warnings = [*verdict.warnings, *diagnosis["warnings"]]
-    advice = "".join(f'<p class="advice">{_html(text)}</p>' for text in warnings)
-    page = Template(
-        resources.files("dsgmcmc.diagnostics").joinpath("report.html").read_text(encoding="utf-8")
-    )
-    return page.substitute(
+    described = overview(run.directory)
+    diagnosis = diagnose(run)
+    lines = [*described.text.result, *described.text.end]
+    template = resources.files("dsgmcmc.diagnostics").joinpath("report.html")
+    return Template(template.read_text(encoding="utf-8")).substitute(
         name=_html(name),
         version=__version__,
-        sizes=", ".join(sizes),
-        command=_html(settings.get("started with", "")),
-        verdict="".join(f"<li>{_html(line)}</li>" for line in (*verdict.result, *verdict.end)),
-        warnings=re.sub(
-            r"--[a-z][a-z-]*", r'<span class="whole">\g<0></span>', advice
-        ),  # no breaks inside options
+        sizes=_sizes(run),
+        command=_html(described.settings.get("started with", "")),
+        verdict="".join(f"<li>{_html(line)}</li>" for line in lines),
+        warnings=_advice([*described.text.warnings, *diagnosis["warnings"]]),
         rhat_limit=RHAT_LIMIT,
-        sections="\n".join(sections),
+        sections="\n".join(_sections(run, described, diagnosis)),
     )
+
+
+def _sizes(run: Run) -> str:
+    """Say how many users, items and ratings there are."""
+    sizes = [f"{len(run.users):,} users", f"{len(run.items):,} items"]
+    for fact, label in (("ratings", "training ratings"), ("test_ratings", "test ratings")):
+        if fact in run.facts:
+            sizes.append(f"{run.facts[fact]:,} {label}")
+    return ", ".join(sizes)
+
+
+def _advice(warnings: Sequence[str]) -> str:
+    """Return warnings as paragraphs, without line breaks inside options."""
+    paragraphs = "".join(f'<p class="advice">{_html(text)}</p>' for text in warnings)
+    return re.sub(r"--[a-z][a-z-]*", r'<span class="whole">\g<0></span>', paragraphs)
 
 
 # ---------------------------------------------------------------------- sections
 
 
+def _sections(run: Run, described: Overview, diagnosis: Mapping[str, Any]) -> Iterator[str]:
+    """Yield all sections of the page."""
+    scored = calibration(run)
+    with as_written(run.directory.summary_file):
+        times = _phases(described.facts["summary"] or {})
+    yield _section("Convergence", _table(convergence_table(diagnosis)), diagnosis["note"])
+    yield _section("Traces", _traces(run))
+    if scored:
+        yield from _test_sections(run, scored)
+    for table in described.tables:
+        yield _section(table.title, _table(table._replace(title="")))
+    yield _section("Time", _table(times))
+    settings = [[setting, str(value)] for setting, value in described.settings.items()]
+    configuration = _table(TextTable("", ("setting", "value"), settings))
+    yield _section("Configuration", f'<div class="words">{configuration}</div>')
+
+
 def _traces(run: Run) -> str:
+    """Return the figure of the first traces of scalars; "" if there are none."""
     traces = scalar_traces(run)
     label_of = labels(run, traces)
-    traced = {plain(label_of[name]): values for name, values in list(traces.items())[:MAX_TRACES]}
-    return (
-        _figure(len(traced), partial(_draw_traces, chains=run.chains, shown=traced))
-        if traced
-        else ""
-    )
+    shown = {plain(label_of[name]): values for name, values in list(traces.items())[:MAX_TRACES]}
+    if not shown:
+        return ""
+    return _figure(len(shown), partial(_draw_traces, chains=run.chains, shown=shown))
 
 
 def _test_sections(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
     """Yield the sections about the test ratings."""
     test = predict_test(run)
     predictive = test.predictive(run.config.law, run.levels)
+    errors = partial(_draw_errors, metrics=_metrics(run))
     note = "Strong lines: all draws. Faint lines: current draw."
-    yield _section(
-        "Error while sampling", _figure(2, partial(_draw_errors, metrics=_metrics(run))), note
-    )
+    yield _section("Error while sampling", _figure(2, errors), note)
     intervals = partial(
         _draw_calibration, predictive=predictive, ratings=test.rating, counts=scored["pit"]
     )
@@ -156,15 +171,18 @@ def _test_sections(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _phases(summary: Mapping[str, Any]) -> TextTable:
-    """Return the seconds of the processes by phase; in exchange and reduce, a process mostly waits
-    for messages.
+    """Return the seconds of the processes by phase.
+
+    In exchange and reduce, a process mostly waits for messages.
     """
     rows = [
         [name, f"{entry['mean']:.2f}", f"{entry['max']:.2f}"]
         for name, entry in summary.get("phases", {}).items()
     ]
     memory = max(summary.get("peak_rss_bytes", [0])) / 1e6
-    title = f"At most {memory:,.0f} MB per process" if rows else "Known once a job has ended"
+    title = f"At most {memory:,.0f} MB per process"
+    if not rows:
+        title = "Known once a job has ended"
     return TextTable(title, ("phase", "mean seconds per process", "maximum"), rows)
 
 
@@ -172,21 +190,23 @@ def _metrics(run: Run) -> dict[int, dict[str, Float64]]:
     """Return the columns `METRICS` of ``metrics.jsonl`` by chain; null becomes NaN."""
     metrics = {}
     for chain, lines in groupby(run.directory.metrics(), lambda line: line["chain"]):
-        rows = (
-            tuple(np.nan if line.get(name) is None else line[name] for name in METRICS)
-            for line in lines
-        )
+        rows = (tuple(_number(line.get(name)) for name in METRICS) for line in lines)
         columns = np.fromiter(rows, dtype=(np.float64, len(METRICS))).T
         metrics[chain] = dict(zip(METRICS, columns, strict=True))
     return metrics
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else value
 
 
 # ---------------------------------------------------------------------- HTML
 
 
 def _section(title: str, content: str, note: str = "") -> str:
-    note = f'<p class="sub">{_html(note)}</p>' if note else ""
-    return f"<section><h2>{_html(title)}</h2>{note}{content}</section>"
+    if note:
+        content = f'<p class="sub">{_html(note)}</p>{content}'
+    return f"<section><h2>{_html(title)}</h2>{content}</section>"
 
 
 def _html(text: str) -> str:
@@ -197,10 +217,13 @@ def _html(text: str) -> str:
 def _table(table: TextTable) -> str:
     """Return the HTML of a table with its title above."""
     head = "".join(f"<th>{_html(name)}</th>" for name in table.headings)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{_html(word)}</td>" for word in row) + "</tr>" for row in table.rows
-    )
-    title = f"<p>{_html(table.title)}</p>" if table.title else ""
+    body = ""
+    for row in table.rows:
+        cells = "".join(f"<td>{_html(word)}</td>" for word in row)
+        body += f"<tr>{cells}</tr>"
+    title = ""
+    if table.title:
+        title = f"<p>{_html(table.title)}</p>"
     return f'{title}<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
 
 
@@ -227,10 +250,10 @@ def _figure(count: int, fill: Callable[[Panels], None]) -> str:
         for unused in panels[count:]:
             unused.set_axis_off()
         fill(panels[:count].tolist())
-        figure.savefig(
-            text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        )
-    return f"<figure>{text.getvalue()[text.getvalue().index('<svg') :]}</figure>"
+        no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(text, format="svg", metadata=no_metadata)
+    _, svg, content = text.getvalue().partition("<svg")  # without the declarations of a file
+    return f"<figure>{svg}{content}</figure>"
 
 
 def _draw_traces(panels: Panels, chains: Sequence[int], shown: Mapping[str, Float64]) -> None:
@@ -244,12 +267,9 @@ def _draw_traces(panels: Panels, chains: Sequence[int], shown: Mapping[str, Floa
 
 
 def _draw_errors(panels: Panels, metrics: Mapping[int, Mapping[str, Float64]]) -> None:
-    """Draw the RMSE of all draws together and of each draw on the test ratings, by iteration and by
-    time.
-    """
-    for panel, (axis, label) in zip(
-        panels, (("iteration", "iteration"), ("time_s", "seconds")), strict=True
-    ):
+    """Draw the RMSE of all draws together and of each draw, by iteration and by time."""
+    axes = (("iteration", "iteration"), ("time_s", "seconds"))
+    for panel, (axis, label) in zip(panels, axes, strict=True):
         for number, (chain, columns) in enumerate(metrics.items()):
             color = f"C{number % 10}"
             panel.plot(columns[axis], columns["rmse"], color=color, alpha=0.35, linewidth=0.8)
@@ -258,7 +278,9 @@ def _draw_errors(panels: Panels, metrics: Mapping[int, Mapping[str, Float64]]) -
     if not metrics:
         return
     # the scale ignores the first draws, because their errors are much larger
-    settled = [np.r_[c["rmse"][len(c["rmse"]) // 20 :], c["rmse_mean"]] for c in metrics.values()]
+    settled = []
+    for columns in metrics.values():
+        settled += [columns["rmse"][len(columns["rmse"]) // 20 :], columns["rmse_mean"]]
     low, high = np.nanquantile(np.concatenate(settled), (0, 0.98)) * (0.99, 1.01)
     for panel in panels:
         panel.legend()
@@ -269,9 +291,7 @@ def _draw_errors(panels: Panels, metrics: Mapping[int, Mapping[str, Float64]]) -
 def _draw_calibration(
     panels: Panels, predictive: Predictive, ratings: Float64, counts: Sequence[float]
 ) -> None:
-    """Draw coverage of central predictive intervals, and the probability integral transform, for
-    the test ratings.
-    """
+    """Draw coverage of central predictive intervals, and the probability integral transform."""
     covered, transformed = panels
     levels = np.linspace(0.02, 0.98, 49)
     inside = coverage(predictive.pit(ratings), levels.tolist())
