@@ -25,7 +25,7 @@ mpl.use("svg")
 import matplotlib.pyplot as plt
 
 from dsgmcmc.diagnostics.scores import coverage, pit
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
@@ -39,7 +39,10 @@ def draw_calibration(run: Path, out: Path) -> None:
     """Share of held-out ratings inside intervals, by their level."""
     found = predict_test(Run(run))
     variances = found.variance + found.noise_variance, found.variance
-    laws = (Gaussian.predictive_of_moments(Moments(found.mean, variance)) for variance in variances)
+    laws = (
+        GaussianRatings.predictive_of_moments(Moments(found.mean, variance))
+        for variance in variances
+    )
     inside, point = (coverage(pit(law, found.rating), LEVELS.tolist()) for law in laws)
     figure, axes = plt.subplots(figsize=(3.2, 2.9), layout="constrained")
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, label="ideal")

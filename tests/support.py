@@ -45,7 +45,7 @@ from dsgmcmc.kernels.formula import Batch, Formula, RowPrior
 from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import Law, Levels
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.parts import Noise, Part, RowPriors
 from dsgmcmc.model.target import FactorTarget, SamplerFields
 from dsgmcmc.parallel.mpirun import openmpi_environment
@@ -311,7 +311,7 @@ def factor_target(
     model: Model = MODEL,
     sampler: Sampler[Any, Any] | None = None,
     *,
-    likelihood: type[Law] = Gaussian,
+    likelihood: type[Law] = GaussianRatings,
     parts: Sequence[Part] = (),
     seed: int = 0,
     background: float | None = None,

@@ -31,7 +31,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import Split, row_slabs
 from dsgmcmc.diagnostics.scores import difference_of_sums
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.predictive.base import SMALLEST, Moments, Predictive
 from dsgmcmc.posterior.heldout import TestPredictions
 from dsgmcmc.types import Float64, Int32, Int64
@@ -81,7 +81,7 @@ class BiasesOnly(NamedTuple):
         )
 
 
-def fit_biases_only(ratings: Ratings, law: type[Law] = Gaussian) -> BiasesOnly:
+def fit_biases_only(ratings: Ratings, law: type[Law] = GaussianRatings) -> BiasesOnly:
     """Fit biases only to the training ratings, on the scale of `law`."""
     ratings = law.view(ratings)
     n = ratings.nnz

@@ -18,7 +18,7 @@ from dsgmcmc.diagnostics.convergence import agreement, diagnose, slowest, temper
 from dsgmcmc.diagnostics.scores import held_out_scores
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.likelihoods.ordinal import recognised_levels
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.parts.base import ModelFacts
@@ -92,7 +92,7 @@ class RatingsSource:
     def biases_only(self, config: ResolvedConfig) -> BiasesOnly:
         """Return the fitted Gaussian model with biases only, a baseline on the scale of a run."""
         if config.scale not in self._biases:
-            law = on_scale(Gaussian, config.scale)
+            law = on_scale(GaussianRatings, config.scale)
             self._biases[config.scale] = fit_biases_only(self.ratings, law)
         return self._biases[config.scale]
 

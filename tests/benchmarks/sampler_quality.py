@@ -24,7 +24,7 @@ from bench import arguments, say, say_head
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.convergence import diagnose
 from dsgmcmc.diagnostics.scores import coverage, pit, rmse
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
@@ -112,7 +112,7 @@ def line(
     near = next(
         (at for at in lines if at["rmse_mean"] and at["rmse_mean"] < exact.rmse + CLOSE), None
     )
-    covered = coverage(pit(test.predictive(Gaussian, None), values))
+    covered = coverage(pit(test.predictive(GaussianRatings, None), values))
     ess = diagnose(opened)["predictions"]["ess_bulk"]
     median = float(np.median(ess)) if ess else float("nan")
     drawn = 1 - config.burn_in / config.iterations

@@ -30,7 +30,7 @@ from support import cells_of, predictors, rows_of
 from dsgmcmc.config.run import build
 from dsgmcmc.diagnostics.scores import coverage, pit, rmse
 from dsgmcmc.kernels.normal_rows import draw_normal_rows
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.samplers.base import NORMAL
 from dsgmcmc.types import Factor, Float64
@@ -142,7 +142,7 @@ def follow(chain: Chain, iterations: int, per: int) -> Found:
             return Found(np.array(curve), np.full(4, np.nan))
     found, variance = np.array(curve), np.var(late, axis=0, ddof=1)
     covered = coverage(
-        pit(Gaussian.predictive_of_moments(Moments(mean, variance + 1 / TAU)), values)
+        pit(GaussianRatings.predictive_of_moments(Moments(mean, variance + 1 / TAU)), values)
     )[0.9]
     single = found[len(found) // 2 :, 1].mean()
     return Found(found, np.array([single, found[-1, 2], np.sqrt(variance).mean(), 100 * covered]))

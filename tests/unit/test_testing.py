@@ -9,7 +9,7 @@ import pytest
 from support import own_part
 
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.sgld import SGLD
 from dsgmcmc.testing import check_likelihood, check_part, check_sampler
@@ -75,13 +75,13 @@ def test_a_defective_sampler_is_found(kind: type[SGLD], message: str) -> None:
     assert kind not in SAMPLERS.values()
 
 
-class Steep(Gaussian):
+class Steep(GaussianRatings):
     """Its score is not the derivative of its density."""
 
     score = "1.1 * (x - eta)"
 
 
-class Wide(Gaussian):
+class Wide(GaussianRatings):
     """Its variance is not that of its distribution function."""
 
     @staticmethod
@@ -92,7 +92,7 @@ class Wide(Gaussian):
     @staticmethod
     def cdf(x: Any, mean: Any, variance: Any, *shape: Any) -> Any:
         """Of a narrower distribution."""
-        return Gaussian.cdf(x, mean, variance / 2)
+        return GaussianRatings.cdf(x, mean, variance / 2)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ class Wide(Gaussian):
         ),
     ],
 )
-def test_a_defective_likelihood_is_found(kind: type[Gaussian], message: str) -> None:
+def test_a_defective_likelihood_is_found(kind: type[GaussianRatings], message: str) -> None:
     """A wrong gradient samples another posterior, and nothing else would say so."""
     with pytest.raises(AssertionError, match=message):
         check_likelihood(kind)

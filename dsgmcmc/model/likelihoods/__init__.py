@@ -2,13 +2,13 @@
 
 from dsgmcmc.model.likelihoods.all_cells import AllCells, ClickSettings
 from dsgmcmc.model.likelihoods.base import Law, Levels, Likelihood
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.model.likelihoods.ordinal import Ordinal, ThresholdSettings
 from dsgmcmc.model.likelihoods.student_t import StudentT
 
 LIKELIHOODS: dict[str, type[Law]] = {
-    "gaussian": Gaussian,
+    "gaussian": GaussianRatings,
     "student-t": StudentT,
     "ordinal-logit": Ordinal,
     "negative-binomial": NegativeBinomial,

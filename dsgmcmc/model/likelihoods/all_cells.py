@@ -28,7 +28,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import dense
 from dsgmcmc.kernels.products import add_rotated, inner
 from dsgmcmc.model.circulation import OTHER, Circulation
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
 from dsgmcmc.settings import named, setting
 from dsgmcmc.types import Array, Factor, Float32, Float64, Named
@@ -42,7 +42,7 @@ class ClickSettings(BaseModel):
     )
 
 
-class AllCells(Gaussian):
+class AllCells(GaussianRatings):
     """Clicks, and a zero of small weight for every pair of a user and an item."""
 
     has_noise = False

@@ -30,7 +30,7 @@ from dsgmcmc.types import Array, Float32, Float64
 ROW_ERROR = Quantity("row_error", of_rows=True, drawn=False)
 
 
-class Gaussian(Normal, Likelihood):
+class GaussianRatings(Normal, Likelihood):
     """Gaussian ratings, with one noise level for all, or noise scales of users, items, or both."""
 
     score = "x - eta"

@@ -15,7 +15,7 @@ from dsgmcmc.config.run import ResolvedConfig, build, parse_assignments, read_se
 from dsgmcmc.config.units import format_accuracy, parse_accuracy
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.samplers import for_ratings
 from dsgmcmc.storage.files import read_toml
 from dsgmcmc.storage.rundir import RunDirectory
@@ -161,7 +161,7 @@ OTHER |= {"checkpoint_every": "90s", "save_draws": 6}
 
 def test_the_hash_is_of_what_the_draws_depend_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every setting is either part of a chain's identity or named as free to change on resume."""
-    monkeypatch.setitem(LIKELIHOODS, "other", Gaussian)
+    monkeypatch.setitem(LIKELIHOODS, "other", GaussianRatings)
     assert set(OTHER) == set(ResolvedConfig.model_fields)
     for name, value in OTHER.items():
         likelihood = {"zero_weight": "all-cells", "thresholds": "ordinal-logit"}.get(name)

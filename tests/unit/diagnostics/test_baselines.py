@@ -16,7 +16,7 @@ from dsgmcmc.diagnostics.baselines import (
     advantage,
     fit_biases_only,
 )
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.posterior import heldout
 
@@ -78,7 +78,7 @@ def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, kind: 
     predictions.
     """
     path = write_planted(tmp_path / "r.h5", stars=kind != "measurements", transposed=transposed)
-    law = NegativeBinomial if kind == "counts" else Gaussian
+    law = NegativeBinomial if kind == "counts" else GaussianRatings
     levels = np.arange(1.0, 6.0) if kind == "levels" else None
     with Ratings(path) as ratings:
         biases = fit_biases_only(ratings)

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from dsgmcmc.diagnostics import scores
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.posterior import heldout
 
 
 def covered(values, mean, variance, levels=scores.LEVELS):
     """Shares inside intervals of normal distributions."""
-    predictive = Gaussian.predictive_of_moments(
+    predictive = GaussianRatings.predictive_of_moments(
         Moments(np.asarray(mean, float), np.asarray(variance, float))
     )
     return scores.coverage(predictive.pit(values), levels)
@@ -35,7 +35,10 @@ def test_intervals_narrower_than_levels(sd, expected):
     """
     test = heldout.TestPredictions(*np.ones((2, 8)), np.zeros(8), np.full(8, sd**2))
     for levels, narrow in ((np.arange(1.0, 6.0), expected), (None, False)):
-        assert scores.held_out_scores([test], Gaussian, levels)["narrower_than_levels"] is narrow
+        assert (
+            scores.held_out_scores([test], GaussianRatings, levels)["narrower_than_levels"]
+            is narrow
+        )
 
 
 def test_a_transform_is_counted_once():

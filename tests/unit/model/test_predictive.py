@@ -6,7 +6,7 @@ from scipy.special import expit
 from scipy.stats import nbinom, norm, t
 
 from dsgmcmc.model.likelihoods.counts import moments_above_zero, rate_above_zero
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.model.likelihoods.ordinal import Ordinal
 from dsgmcmc.model.likelihoods.student_t import StudentT
@@ -24,7 +24,7 @@ def normals() -> NormalMixture:
     mean = rng.normal(0, 3, (200, 4)).astype(np.float32)
     mean[::10, 0] += 1000
     return NormalMixture(
-        Gaussian,
+        GaussianRatings,
         mean,
         (10 ** rng.uniform(-4, 2, (200, 4))).astype(np.float32),
         WEIGHTS,
@@ -125,7 +125,7 @@ def test_student_t_is_that_of_scipy() -> None:
 @pytest.mark.parametrize(
     ("law", "theirs", "shape"),
     [
-        (Gaussian, norm(0.5, 1.0), None),
+        (GaussianRatings, norm(0.5, 1.0), None),
         (StudentT, t(1000.0, 0.5, 1.0), 1000 / 998),
         (NegativeBinomial, nbinom(4.0, 4 / (4 + np.exp(0.5))), (4.0, 1e12, 0.0)),
     ],

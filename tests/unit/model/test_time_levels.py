@@ -15,7 +15,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.parts.time_groups import read_groups, time_levels_of
 from dsgmcmc.parallel.ring import Ring
 
@@ -81,7 +81,7 @@ def test_groups_follow_from_timestamps(tmp_path, fraction, level, together):
 def test_a_law_with_a_gradient_of_its_own_has_to_give_its_score(monkeypatch):
     """A law without its score is refused: effects would be drawn from another law than the rest."""
 
-    class Own(Gaussian):
+    class Own(GaussianRatings):
         statistics = Law.statistics
 
         def add_gradient(self, *arguments, **options):

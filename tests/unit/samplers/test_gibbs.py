@@ -17,7 +17,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.philox import gammas
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.gibbs import Gibbs, GibbsConfig
 from dsgmcmc.types import Factor, Purpose
@@ -179,7 +179,7 @@ def test_a_likelihood_without_normal_conditionals_is_refused(
 ) -> None:
     """Before anything is sampled, with what to choose instead."""
 
-    class Other(Gaussian):
+    class Other(GaussianRatings):
         statistics = staticmethod(Likelihood.statistics)
 
     monkeypatch.setitem(LIKELIHOODS, "other", Other)
