@@ -16,7 +16,7 @@ from dsgmcmc.model.quantity import WEIGHT
 from dsgmcmc.types import Float32, Float64, Int32
 
 ENTITIES = ("user", "item")  # kinds of rows
-OTHER = {"user": "item", "item": "user"}  # the opposite kind of each kind
+OTHER = {"user": "item", "item": "user"}  # the opposite entity of each entity
 
 
 class Prior(NamedTuple):
@@ -27,7 +27,7 @@ class Prior(NamedTuple):
 
 
 class RowDistributions(NamedTuple):
-    """Means and covariances of rows of one kind at one draw.
+    """Means and covariances of rows of one entity at one draw.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Draw:
     shared : dict of str to float64 array
         Quantities that all rows share, such as ``tau``, ``user.mean`` and ``thresholds``; names
         have ``user`` or ``item`` in place of the factor.
-    rows : dict of kind to dict of str to (n, ...) float32 array
+    rows : dict of entity to dict of str to (n, ...) float32 array
         Quantities of every user and item: ``theta``, and ``weight``, ``implicit``, ``cuts`` if the
         model has them. Rows have the order of the factor, not that of ids:
         ``run.users.index_of(ids)`` gives the row numbers of ids.
@@ -71,7 +71,7 @@ class Draw:
         """Factors of the users and of the items, (n, D); the last column is the bias, if the model
         has biases.
         """
-        return {kind: rows["theta"] for kind, rows in self.rows.items()}
+        return {entity: rows["theta"] for entity, rows in self.rows.items()}
 
     @property
     def tau(self) -> float:
@@ -80,35 +80,39 @@ class Draw:
 
     @cached_property
     def noise_scale(self) -> dict[str, Float32]:
-        """Noise scales g, (n,) by kind: a rating has variance 1 / (tau g_user g_item).
+        """Noise scales g, (n,) by entity: a rating has variance 1 / (tau g_user g_item).
 
         All 1 if noise is shared.
         """
-        ones = {kind: np.ones((len(theta), 1), np.float32) for kind, theta in self.theta.items()}
-        return {kind: rows.get(WEIGHT.name, ones[kind])[:, 0] for kind, rows in self.rows.items()}
+        ones = {
+            entity: np.ones((len(theta), 1), np.float32) for entity, theta in self.theta.items()
+        }
+        return {
+            entity: rows.get(WEIGHT.name, ones[entity])[:, 0] for entity, rows in self.rows.items()
+        }
 
     @cached_property
     def inverse_scale(self) -> dict[str, Float32]:
-        """1 / g, (n,) by kind."""
-        return {kind: np.reciprocal(scale) for kind, scale in self.noise_scale.items()}
+        """1 / g, (n,) by entity."""
+        return {entity: np.reciprocal(scale) for entity, scale in self.noise_scale.items()}
 
     @cached_property
     def prior(self) -> dict[str, Prior]:
-        """Normal prior of a row by kind, without the terms that other parts of the model add."""
-        return {kind: Prior(*RowPriors.of_unseen(self, kind)) for kind in ENTITIES}
+        """Normal prior of a row by entity, without the terms that other parts of the model add."""
+        return {entity: Prior(*RowPriors.of_unseen(self, entity)) for entity in ENTITIES}
 
     @cached_property
     def unseen(self) -> dict[str, Prior]:
-        """Distribution of a row without ratings and features, by kind; all parts of the model add
+        """Distribution of a row without ratings and features, by entity; all parts of the model add
         to its moments.
         """
         priors = {}
-        for kind in ENTITIES:
-            terms = [term for part in PARTS.values() if (term := part.of_unseen(self, kind))]
+        for entity in ENTITIES:
+            terms = [term for part in PARTS.values() if (term := part.of_unseen(self, entity))]
             mean, covariance = (
                 functools.reduce(np.add, moments) for moments in zip(*terms, strict=True)
             )
-            priors[kind] = Prior(mean, covariance)
+            priors[entity] = Prior(mean, covariance)
         return priors
 
     def of_ratings(self, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
@@ -146,7 +150,7 @@ class PosteriorMoments(NamedTuple):
 
     Attributes
     ----------
-    mean, variance : dict of kind to (n, D) float32
+    mean, variance : dict of entity to (n, D) float32
         Mean and variance of every element of the factors over all draws of the chain.
     """
 

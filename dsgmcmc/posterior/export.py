@@ -83,11 +83,11 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
             write_blocks(_draw_tables(run) if draws else _moment_tables(run), out)
 
 
-def _labels(run: Run, kind: str) -> dict[str, Array]:
-    ids = run.vocabulary(kind).ids
+def _labels(run: Run, entity: str) -> dict[str, Array]:
+    ids = run.vocabulary(entity).ids
     if not (run.users.integers and run.items.integers):  # one column has one type
         ids = ids.astype(str).astype(object)
-    return {"side": np.full(len(ids), kind, dtype=object), "id": ids}
+    return {"side": np.full(len(ids), entity, dtype=object), "id": ids}
 
 
 def _columns(run: Run) -> list[tuple[str, int]]:
@@ -99,33 +99,33 @@ def _columns(run: Run) -> list[tuple[str, int]]:
 
 def _moment_tables(run: Run) -> Iterator[dict[str, Array]]:
     for chain, moments in zip(run.chains, run.moments, strict=True):
-        for kind in ENTITIES:
-            table = _labels(run, kind) | {
-                "chain": np.full(len(moments.mean[kind]), chain),
-                "ratings": run.counts(kind),
+        for entity in ENTITIES:
+            table = _labels(run, entity) | {
+                "chain": np.full(len(moments.mean[entity]), chain),
+                "ratings": run.counts(entity),
             }
             for name, k in _columns(run):
-                table[name] = np.ascontiguousarray(moments.mean[kind][:, k])
-                table[f"{name}_sd"] = np.sqrt(np.ascontiguousarray(moments.variance[kind][:, k]))
+                table[name] = np.ascontiguousarray(moments.mean[entity][:, k])
+                table[f"{name}_sd"] = np.sqrt(np.ascontiguousarray(moments.variance[entity][:, k]))
             yield table
 
 
 def _draw_tables(run: Run) -> Iterator[dict[str, Array]]:
     for position, (chain, iteration) in enumerate(run.draws):
         draw = run.draw(position)
-        for kind in ENTITIES:
-            n = len(draw.theta[kind])
+        for entity in ENTITIES:
+            n = len(draw.theta[entity])
             constants = {
                 "chain": chain,
                 "iteration": iteration,
                 "weight": run.draw_weights[position],
                 "tau": draw.tau,
             }
-            table = _labels(run, kind) | {
+            table = _labels(run, entity) | {
                 name: np.full(n, value) for name, value in constants.items()
             }
             for name, k in _columns(run):
-                table[name] = np.ascontiguousarray(draw.theta[kind][:, k])
+                table[name] = np.ascontiguousarray(draw.theta[entity][:, k])
             yield table
 
 
@@ -179,7 +179,7 @@ def to_datatree(run: Run) -> Any:
         observed = predict_test(run).rating[index]
         constant = {"user": run.users.ids[users[index]], "item": run.items.ids[items[index]]}
         as_text = {
-            kind: ids.astype(np.str_) for kind, ids in constant.items() if ids.dtype == object
+            entity: ids.astype(np.str_) for entity, ids in constant.items() if ids.dtype == object
         }
         groups["constant_data"] = constant | as_text
         dims |= {name: ["pair"] for name in ("prediction", "user", "item")}

@@ -191,13 +191,13 @@ class FittedModel:
         if options not in self._predictors:
             self._predictors[options] = Predictor(run, options, self._newcomers)
         predictor, rows = self._predictors[options], {}
-        for kind, names in zip(ENTITIES, read_pairs(X, self.columns), strict=True):
-            rows[kind] = predictor.index_of(kind, names)
+        for entity, names in zip(ENTITIES, read_pairs(X, self.columns), strict=True):
+            rows[entity] = predictor.index_of(entity, names)
             if self.unknown == "refuse":
-                run.vocabulary(kind).index_of(names[rows[kind] < 0], refuse=True)
-            if len(names) and (rows[kind] < 0).all():
+                run.vocabulary(entity).index_of(names[rows[entity] < 0], refuse=True)
+            if len(names) and (rows[entity] < 0).all():
                 warnings.warn(
-                    plain(str(unknown_names(kind, list(dict.fromkeys(names.tolist()))))),
+                    plain(str(unknown_names(entity, list(dict.fromkeys(names.tolist()))))),
                     stacklevel=5,
                 )
         return predictor, rows["user"], rows["item"]
@@ -335,10 +335,10 @@ class FittedModel:
         return self
 
     @renewing
-    def _add(self, X: Any, y: Any, kind: str, features: Any) -> list[str]:
+    def _add(self, X: Any, y: Any, entity: str, features: Any) -> list[str]:
         """Fold in new ratings and features in addition to earlier ones; return notes for the user."""
         new = NewRatings.read(
-            self._fitted(), X, y, kind, features, self.columns, self.matrix, self.missing
+            self._fitted(), X, y, entity, features, self.columns, self.matrix, self.missing
         )
         return new.doubts(self._fitted()) + self._fold(
             new if self._new is None else self._new.updated(new)
@@ -418,7 +418,7 @@ class FittedModel:
         for note in (*notes, *warn_of_few(run, by, at_least)):
             warnings.warn(plain(note), stacklevel=3)  # of the caller, beyond `renewing`
         newcomers = self._newcomers
-        if newcomers is not None and newcomers.kind == "item":
+        if newcomers is not None and newcomers.entity == "item":
             raise InputError(
                 "this model has folded-in items, which cannot be ranked: recommend from the run"
                 " itself"

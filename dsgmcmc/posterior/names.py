@@ -118,7 +118,7 @@ class Vocabulary:
 
     Parameters
     ----------
-    kind : {"user", "item"}
+    entity : {"user", "item"}
         Side of the names, for messages.
     ids : (n,) int64, or (n,) object array of str
         Names in the order of the factor's rows.
@@ -129,8 +129,8 @@ class Vocabulary:
         Whether all names are integers.
     """
 
-    def __init__(self, kind: str, ids: Array) -> None:
-        self.kind, self.ids = kind, ids
+    def __init__(self, entity: str, ids: Array) -> None:
+        self.entity, self.ids = entity, ids
         self.integers = ids.dtype == np.int64
         self._order = (
             np.argsort(ids, kind="stable").astype(np.int32)
@@ -170,7 +170,7 @@ class Vocabulary:
         else:
             index = np.array([self._rows.get(name, -1) for name in names.tolist()], np.int32)
         if refuse and (index < 0).any():
-            raise unknown_names(self.kind, list(dict.fromkeys(names[index < 0].tolist())))
+            raise unknown_names(self.entity, list(dict.fromkeys(names[index < 0].tolist())))
         return index
 
     def typed(self, names: Sequence[Any] | Array) -> Array:
@@ -181,7 +181,7 @@ class Vocabulary:
         if given.dtype.kind in "fO":
             refuse_rounded(
                 given if given.dtype.kind == "f" else [x for x in given if isinstance(x, float)],
-                self.kind,
+                self.entity,
             )
         if not self.integers:
             return np.array(
@@ -201,7 +201,7 @@ class Vocabulary:
                 raise ValueError  # 1.5, or text such as 007 and 1_0
         except (TypeError, ValueError, OverflowError):
             raise InputError(
-                f"the run's {self.kind}s have integer names; found {listed(given.tolist())}"
+                f"the run's {self.entity}s have integer names; found {listed(given.tolist())}"
             ) from None
         return numbers
 
@@ -211,9 +211,9 @@ def listed(names: list[Any]) -> str:
     return ", ".join(str(name)[:80] for name in names[:5]) + (", ..." if len(names) > 5 else "")
 
 
-def unknown_names(kind: str, names: list[Any]) -> InputError:
+def unknown_names(entity: str, names: list[Any]) -> InputError:
     """Return the error for names that the run does not know."""
-    plural = f"{len(names)} {kind}s are" if len(names) > 1 else f"one {kind} is"
+    plural = f"{len(names)} {entity}s are" if len(names) > 1 else f"one {entity} is"
     return InputError(f"{plural} unknown to the run: {listed(names)}")
 
 
@@ -255,25 +255,27 @@ class Index:
         #: Factor names by "user" and "item".
         self.factors = {"user": "H", "item": "W"} if self.transposed else {"user": "W", "item": "H"}
 
-    def vocabulary(self, kind: str) -> Vocabulary:
+    def vocabulary(self, entity: str) -> Vocabulary:
         """Return the names of the users or of the items."""
-        integers = self._read("ids", kind, "integers")
-        texts = self._read_texts("ids", kind)
-        return Vocabulary(kind, np.array(texts, dtype=object) if integers is None else integers)
+        integers = self._read("ids", entity, "integers")
+        texts = self._read_texts("ids", entity)
+        return Vocabulary(entity, np.array(texts, dtype=object) if integers is None else integers)
 
-    def features(self, kind: str) -> tuple[list[str], list[str]]:
+    def features(self, entity: str) -> tuple[list[str], list[str]]:
         """Return names and groups of the features of users or items; empty if the ratings had no
         features.
         """
-        return self._read_texts("features", kind, "names_"), self._read_texts(
-            "features", kind, "groups_"
+        return self._read_texts("features", entity, "names_"), self._read_texts(
+            "features", entity, "groups_"
         )
 
     def feature_sizes(self) -> dict[Factor, tuple[int, int]]:
         """Return the numbers of features and of feature groups, by factor; factors without features
         are left out.
         """
-        features = {Factor[factor]: self.features(kind) for kind, factor in self.factors.items()}
+        features = {
+            Factor[factor]: self.features(entity) for entity, factor in self.factors.items()
+        }
         return {
             factor: (len(names), len(set(groups)))
             for factor, (names, groups) in features.items()
@@ -286,23 +288,23 @@ class Index:
         """
         return config.quantities(self.transposed, self.feature_sizes(), levels)
 
-    def encoding(self, kind: str) -> tuple[str, Float64]:
+    def encoding(self, entity: str) -> tuple[str, Float64]:
         """Return the encoding of the features as JSON (empty if the ratings file has none), and the
         features' means.
         """
-        encoding = self._read("features", kind, "encoding")
-        centre = self._snapshot.read(Key("features", self.factors[kind], 0, "centre"))
+        encoding = self._read("features", entity, "encoding")
+        centre = self._snapshot.read(Key("features", self.factors[entity], 0, "centre"))
         return "" if encoding is None else encoding.tobytes().decode(), centre
 
-    def _read(self, content: str, kind: str, field: str) -> Array | None:
+    def _read(self, content: str, entity: str, field: str) -> Array | None:
         """Read an array; None if the index does not have it."""
-        key = Key(content, self.factors[kind], 0, field)
+        key = Key(content, self.factors[entity], 0, field)
         return self._snapshot.read(key) if key in set(self._snapshot.block_keys()) else None
 
-    def _read_texts(self, content: str, kind: str, prefix: str = "") -> list[str]:
+    def _read_texts(self, content: str, entity: str, prefix: str = "") -> list[str]:
         """Read names written by `_encode_texts`; none if the index does not have them."""
         text, offsets = (
-            self._read(content, kind, f"{prefix}{part}") for part in ("text", "offsets")
+            self._read(content, entity, f"{prefix}{part}") for part in ("text", "offsets")
         )
         if text is None or offsets is None:
             return []
@@ -336,9 +338,9 @@ class Index:
             )
         return rows, test_rows[0]
 
-    def counts(self, kind: str) -> Int64:
+    def counts(self, entity: str) -> Int64:
         """Return the number of training ratings of every user or item, (n,) int64."""
-        return self._snapshot.read(Key("ratings", self.factors[kind], 0, "count"))
+        return self._snapshot.read(Key("ratings", self.factors[entity], 0, "count"))
 
     def test_pairs(self) -> tuple[Int32, Int32]:
         """Return the rows of users and items of the test ratings, (q,) int32 each, in the order of

@@ -68,7 +68,7 @@ class NewRatings(NamedTuple):
 
     Attributes
     ----------
-    kind : {"user", "item"}
+    entity : {"user", "item"}
         Kind of the rows that are computed.
     names, others, values : (n,) array
         Original names of the user (or item) and of the item (or user) of each rating, and the
@@ -77,14 +77,14 @@ class NewRatings(NamedTuple):
         Features of users (or items) by original name, with or without ratings, from `describe_new`.
     """
 
-    kind: str
+    entity: str
     names: Array
     others: Array
     values: Array
     described: dict[Any, csr_matrix]
 
     @classmethod
-    def read(cls, run: Run, X: Any, y: Any, kind: str, features: Any, *form: Any) -> NewRatings:
+    def read(cls, run: Run, X: Any, y: Any, entity: str, features: Any, *form: Any) -> NewRatings:
         """Read ratings and features in the form of `dsgmcmc.posterior.fitted.FittedModel.fold_in`.
 
         `form` are the arguments `columns`, `matrix` and `missing` of `BPMF`. Raises InputError if
@@ -94,16 +94,16 @@ class NewRatings(NamedTuple):
 
         if X is None and features is None:
             raise InputError("nothing to fold in: give ratings, features, or both")
-        described = {} if features is None else describe_new(run, kind, features, *form[:1])
+        described = {} if features is None else describe_new(run, entity, features, *form[:1])
         if X is None:
             no_names = np.zeros(0, object)
-            return cls(kind, no_names, no_names, np.zeros(0), described)
+            return cls(entity, no_names, no_names, np.zeros(0), described)
         given = read_ratings(X, y, InputForm(*form))
-        run.vocabulary(kind)  # checks the kind
-        values = given.get("rating", np.ones(len(given[kind])))
+        run.vocabulary(entity)  # checks the entity
+        values = given.get("rating", np.ones(len(given[entity])))
         if bad := find_bad_scale(values.min(), values.max()):
             raise InputError(bad)
-        return cls(kind, given[kind], given[OTHER[kind]], values, described)
+        return cls(entity, given[entity], given[OTHER[entity]], values, described)
 
     def doubts(self, run: Run) -> list[str]:
         """Return notes on pairs that come twice, and on ratings outside the training ratings.
@@ -127,25 +127,25 @@ class NewRatings(NamedTuple):
         return notes
 
     def updated(self, later: NewRatings) -> NewRatings:
-        """Return these ratings and features with later ones; raise InputError if the kinds differ."""
-        if self.kind != later.kind:
+        """Return these ratings and features with later ones; raise InputError if the entities differ."""
+        if self.entity != later.entity:
             raise InputError(
-                f"this model has folded-in {self.kind}s: fold in {later.kind}s from the run itself"
+                f"this model has folded-in {self.entity}s: fold in {later.entity}s from the run itself"
             )
         names, others, values = (
             np.concatenate([a, b]) for a, b in zip(self[1:4], later[1:4], strict=True)
         )
-        return NewRatings(self.kind, names, others, values, self.described | later.described)
+        return NewRatings(self.entity, names, others, values, self.described | later.described)
 
 
 def describe_new(
-    run: Run, kind: str, given: Any, columns: str | None = None
+    run: Run, entity: str, given: Any, columns: str | None = None
 ) -> dict[Any, csr_matrix]:
     """Encode new features with the run's encoding; return a (1, F) sparse matrix for each name.
 
     `given` is a Description, or any argument of `dsgmcmc.data.arrays.read_features`. Kinds and
     separator of a Description are ignored, because columns keep their kinds in the run. Raises
-    InputError if the run has no features of this kind or no encoding of them, or if the file is
+    InputError if the run has no features of this entity or no encoding of them, or if the file is
     invalid.
     """
     from dsgmcmc.data.arrays import read_features
@@ -153,17 +153,17 @@ def describe_new(
     from dsgmcmc.data.encoding import Encoding
     from dsgmcmc.data.features import encode_new
 
-    if not run.feature_names(kind):
-        advice = f"leave them out, or prepare the ratings with --{kind}-features and sample again"
+    if not run.feature_names(entity):
+        advice = f"leave them out, or prepare the ratings with --{entity}-features and sample again"
         raise InputError(
-            f"features of {kind}s are given, but {run.path} was sampled without them: {advice}"
+            f"features of {entity}s are given, but {run.path} was sampled without them: {advice}"
         )
-    with refusing(f"{run.path} cannot be used for new features of {kind}s", ValueError):
-        encoding = Encoding.parse(run.index.encoding(kind)[0])
-    integers = run.vocabulary(kind).integers
+    with refusing(f"{run.path} cannot be used for new features of {entity}s", ValueError):
+        encoding = Encoding.parse(run.index.encoding(entity)[0])
+    integers = run.vocabulary(entity).integers
     if not isinstance(given, Description):
-        given = read_features(given, kind, encoding.separator, columns)
-    names, features = encode_new(kind, given, encoding, integers=integers)
+        given = read_features(given, entity, encoding.separator, columns)
+    names, features = encode_new(entity, given, encoding, integers=integers)
     keys = (names.astype(np.int64) if integers else names).tolist()
     return dict(zip(keys, features.matrix(), strict=True))
 
@@ -193,37 +193,37 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
         If a name has the wrong type, nothing is left to fold in, or a known row needs the missing
         ratings file.
     """
-    vocabulary, other = run.vocabulary(new.kind), run.vocabulary(OTHER[new.kind])
+    vocabulary, other = run.vocabulary(new.entity), run.vocabulary(OTHER[new.entity])
     others, notes = other.index_of(new.others), list[str]()
     used = others >= 0
     if not used.all():
         unknown = list(dict.fromkeys(new.others[~used].tolist()))
         notes.append(
-            f"{int((~used).sum())} rating(s) left out: {unknown_names(other.kind, unknown)}"
+            f"{int((~used).sum())} rating(s) left out: {unknown_names(other.entity, unknown)}"
         )
     names, values = vocabulary.typed(new.names)[used], np.asarray(new.values)[used]
     others = others[used]
     ids = np.array(sorted({*names.tolist(), *new.described}), vocabulary.ids.dtype)
     if not len(ids):
         raise InputError("; ".join([*notes, "nothing is left to fold in"]))
-    folded, known = Vocabulary(new.kind, ids), vocabulary.index_of(ids)
+    folded, known = Vocabulary(new.entity, ids), vocabulary.index_of(ids)
     rows, old, described = folded.index_of(names), np.flatnonzero(known >= 0), new.described
     if len(old):
         with run.open_ratings(data) as ratings:
-            places, old_others, old_values = training_ratings(ratings, new.kind, known[old])
-            if run.feature_names(new.kind):
+            places, old_others, old_values = training_ratings(ratings, new.entity, known[old])
+            if run.feature_names(new.entity):
                 described = (
-                    _stored_features(run, ratings, new.kind, ids[old], known[old]) | described
+                    _stored_features(run, ratings, new.entity, ids[old], known[old]) | described
                 )
         rows = np.concatenate([old[places], rows])
         others, values = np.concatenate([old_others, others]), np.concatenate([old_values, values])
     pairs = rows.astype(np.int64) * len(other) + others
     last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
-    features = _stacked(described, ids, len(run.feature_names(new.kind)))
+    features = _stacked(described, ids, len(run.feature_names(new.entity)))
     return FoldIn(run, folded, rows[last], others[last], values[last], features), notes
 
 
-def training_ratings(ratings: Ratings, kind: str, rows: Int32) -> tuple[Array, Int32, Float32]:
+def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> tuple[Array, Int32, Float32]:
     """Read the training ratings of users (or items), given by distinct rows (q,) int32.
 
     Returns
@@ -240,7 +240,7 @@ def training_ratings(ratings: Ratings, kind: str, rows: Int32) -> tuple[Array, I
     for start, stop in row_slabs(ratings.row_indptr, SLAB):
         ends, columns, values = ratings.slab("train", start, stop)
         sides = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(ends)), columns
-        raters, rated = sides if (kind == "user") != ratings.transposed else sides[::-1]
+        raters, rated = sides if (entity == "user") != ratings.transposed else sides[::-1]
         chosen = place[raters] >= 0
         parts.append((place[raters[chosen]], rated[chosen], values[chosen]))
     positions, others, values = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -248,10 +248,10 @@ def training_ratings(ratings: Ratings, kind: str, rows: Int32) -> tuple[Array, I
 
 
 def _stored_features(
-    run: Run, ratings: Ratings, kind: str, names: Array, rows: Int32
+    run: Run, ratings: Ratings, entity: str, names: Array, rows: Int32
 ) -> dict[Any, csr_matrix]:
     """Read the features of users (or items) in the run, a (1, F) sparse matrix by name."""
-    side = SIDES["WH".index(run.index.factors[kind])]
+    side = SIDES["WH".index(run.index.factors[entity])]
     slabs = (ratings.feature_slab(side, row, row + 1) for row in rows.tolist())
     return dict(zip(names.tolist(), map(Features.matrix, slabs), strict=True))
 
@@ -307,9 +307,9 @@ class FoldIn:
         features: csr_matrix | None = None,
     ) -> None:
         run.need_draws()
-        self.run, self.kind = run, names.kind
+        self.run, self.entity = run, names.entity
         self.vocabulary, self._features = names, features
-        self._has_cuts = names.kind == "user" and run.config.thresholds != "shared"
+        self._has_cuts = names.entity == "user" and run.config.thresholds != "shared"
         order = np.argsort(rows, kind="stable")
         self._others = others[order]
         run.config.law.check_new(values, float(run.facts["minimum"]))
@@ -363,12 +363,12 @@ class FoldIn:
     def _solve(self, position: int) -> RowDistributions:
         """Compute the distributions of all rows at a saved draw."""
         draw, law, n = self.run.draw(position), self.run.config.law, len(self.vocabulary)
-        prior, unseen = draw.prior[self.kind], draw.unseen[self.kind]
+        prior, unseen = draw.prior[self.entity], draw.unseen[self.entity]
         shifts = self._of_features(draw)
         precision = np.linalg.inv(prior.covariance).astype(np.float64)
-        other_theta = draw.theta[OTHER[self.kind]].astype(np.float64)
+        other_theta = draw.theta[OTHER[self.entity]].astype(np.float64)
         of_all_pairs = draw.tau * (self.run.config.zero_weight or 0.0) * other_theta.T @ other_theta
-        nu, scales = (draw.shared.get(f"{self.kind}.{name}") for name in ("nu", "scales"))
+        nu, scales = (draw.shared.get(f"{self.entity}.{name}") for name in ("nu", "scales"))
         spread = Spread.of(
             law, scales, draw.shared["thresholds.precision"] if self._has_cuts else None
         )
@@ -405,10 +405,10 @@ class FoldIn:
     def _of_features(self, draw: Draw) -> Float64:
         """Return the terms of the rows' features in their prior means, (n, D)."""
         if self._features is None:
-            return np.zeros((len(self.vocabulary), draw.theta[self.kind].shape[1]))
+            return np.zeros((len(self.vocabulary), draw.theta[self.entity].shape[1]))
         effects, centre = (
-            draw.shared[f"{self.kind}.features.effects"],
-            self.run.index.encoding(self.kind)[1],
+            draw.shared[f"{self.entity}.features.effects"],
+            self.run.index.encoding(self.entity)[1],
         )
         shifts: Float64 = self._features @ effects - np.outer(
             np.diff(self._features.indptr) > 0, centre @ effects
@@ -422,18 +422,18 @@ class FoldIn:
         the model.
         """
         config = self.run.config
-        phi = draw.theta[OTHER[self.kind]][rated].astype(np.float64)
-        of_rated = (model_part.of_rated(draw, self.kind, rated) for model_part in PARTS.values())
+        phi = draw.theta[OTHER[self.entity]][rated].astype(np.float64)
+        of_rated = (model_part.of_rated(draw, self.entity, rated) for model_part in PARTS.values())
         centre = sum((term for term in of_rated if term is not None), centre)
         unknown = np.full(len(rated), -1, np.int32)
         added, variance = draw.of_ratings(
-            *((unknown, rated) if self.kind == "user" else (rated, unknown))
+            *((unknown, rated) if self.entity == "user" else (rated, unknown))
         )
         offset = np.full(len(phi), self.run.mean) + added
         if config.biases:
             offset = offset + phi[:, config.rank]
             phi[:, config.rank] = 1.0
-        scales = draw.tau * draw.noise_scale[OTHER[self.kind]][rated].astype(np.float64)
+        scales = draw.tau * draw.noise_scale[OTHER[self.entity]][rated].astype(np.float64)
         values = self._values[self._ends[k] : self._ends[k + 1]]
         effects = np.broadcast_to(np.asarray(variance, np.float64), len(phi))
         return RatedRow(

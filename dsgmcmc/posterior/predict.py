@@ -191,13 +191,13 @@ class Predictor:
         """
         return np.stack(list(self.columns(users, items).values())[self._summarised :], axis=1)
 
-    def index_of(self, kind: str, names: Any) -> Int32:
+    def index_of(self, entity: str, names: Any) -> Int32:
         """Return indices of users or items by name; -1 for names that are neither in the run nor
         folded in.
         """
-        vocabulary = self.run.vocabulary(kind)
+        vocabulary = self.run.vocabulary(entity)
         index = vocabulary.index_of(names)
-        if self.newcomers and self.newcomers.kind == kind:
+        if self.newcomers and self.newcomers.entity == entity:
             new = self.newcomers.vocabulary.index_of(names)
             index = np.where(new >= 0, new + np.int32(len(vocabulary)), index)
         return index
@@ -277,20 +277,20 @@ class Predictor:
             eta, noise, spread, weights / weights.sum(), cuts, cut_by, effects, shape
         )
 
-    def _rows(self, position: int, kind: str, index: Int32) -> RowDistributions:
-        """Return rows of one kind at a draw: known rows, (q, D), or the distribution of an unknown
+    def _rows(self, position: int, entity: str, index: Int32) -> RowDistributions:
+        """Return rows of one entity at a draw: known rows, (q, D), or the distribution of an unknown
         or new row, (1, D).
 
         Either all rows in `index` are known, or all are one unknown or new row.
         """
         draw, first = self.run.draw(position), int(index[0])
-        theta = draw.theta[kind]
+        theta = draw.theta[entity]
         if 0 <= first < len(theta):
             known = theta[index].astype(np.float64)
-            noise = draw.inverse_scale[kind][index].astype(np.float64)
+            noise = draw.inverse_scale[entity][index].astype(np.float64)
             return RowDistributions(known, np.zeros((1, known.shape[1], known.shape[1])), noise)
         if first < 0:
-            prior = draw.unseen[kind]
+            prior = draw.unseen[entity]
             return RowDistributions(prior.mean[None], prior.covariance[None], np.ones(1))
         assert self.newcomers is not None
         return self.newcomers.rows(position, np.array([first - len(theta)]))
@@ -404,7 +404,8 @@ def predict_table(
             counts = {"pairs": 0, "unknown": 0}
             for chunk in chunks(db, table, integers):
                 users, items = (
-                    predictor.index_of(kind, ids) for kind, ids in zip(ENTITIES, chunk, strict=True)
+                    predictor.index_of(entity, ids)
+                    for entity, ids in zip(ENTITIES, chunk, strict=True)
                 )
                 known = users >= 0, items >= 0
                 is_unnamed = not (counts["pairs"] or columns or table.file.header)
@@ -429,10 +430,10 @@ def _describe_unknown(chunks: Iterable[list[Array]], predictor: Predictor) -> st
     """Return text with the first users and items that are unknown to the run; empty if there are
     none.
     """
-    missing: dict[str, Counter[Any]] = {kind: Counter() for kind in ENTITIES}
+    missing: dict[str, Counter[Any]] = {entity: Counter() for entity in ENTITIES}
     for chunk in chunks:
-        for kind, ids in zip(ENTITIES, chunk, strict=True):
-            missing[kind].update(ids[predictor.index_of(kind, ids) < 0].tolist())
+        for entity, ids in zip(ENTITIES, chunk, strict=True):
+            missing[entity].update(ids[predictor.index_of(entity, ids) < 0].tolist())
     return "; ".join(
-        str(unknown_names(kind, list(names))) for kind, names in missing.items() if names
+        str(unknown_names(entity, list(names))) for entity, names in missing.items() if names
     )

@@ -461,7 +461,7 @@ def recommendations(
         yield columns
 
 
-def similarities(run: Run, kind: str, row: int) -> Float32:
+def similarities(run: Run, entity: str, row: int) -> Float32:
     """Return the similarity of one user (or item) to all users (or items) at every saved draw,
     (draws, n) float32.
     """
@@ -472,13 +472,13 @@ def similarities(run: Run, kind: str, row: int) -> Float32:
         raise InputError(
             f"{found}, and similarity needs factors: sample with {named('rank')} 1 or more"
         )
-    similarity = np.empty((len(run.draws), len(run.vocabulary(kind))), np.float32)
+    similarity = np.empty((len(run.draws), len(run.vocabulary(entity))), np.float32)
     for draw_position in range(len(run.draws)):
         theta = run.draw(draw_position).theta
-        metric = np.atleast_2d(np.cov(theta[OTHER[kind]][:, :rank], rowvar=False)).astype(
+        metric = np.atleast_2d(np.cov(theta[OTHER[entity]][:, :rank], rowvar=False)).astype(
             np.float32
         )
-        rows = theta[kind][:, :rank]
+        rows = theta[entity][:, :rank]
         lengths = np.sqrt(
             np.maximum(((rows @ metric) * rows).sum(axis=1), np.finfo(np.float32).tiny)
         )
@@ -486,14 +486,14 @@ def similarities(run: Run, kind: str, row: int) -> Float32:
     return similarity
 
 
-def similar(run: Run, kind: str, name: Any, n: int = 10) -> Columns:
+def similar(run: Run, entity: str, name: Any, n: int = 10) -> Columns:
     """Return the items (or users) that are most similar to a given one.
 
     Parameters
     ----------
     run : Run
         A run with saved draws.
-    kind : {"user", "item"}
+    entity : {"user", "item"}
         Whether items or users are compared.
     name
         Original name of the item (or user).
@@ -511,20 +511,20 @@ def similar(run: Run, kind: str, name: Any, n: int = 10) -> Columns:
     InputError
         If the name is unknown, or the run has no draws or no factors.
     """
-    vocabulary = run.vocabulary(kind)
+    vocabulary = run.vocabulary(entity)
     if np.ndim(name):
-        raise InputError(f"{name!r}: expected the name of one {kind}")
+        raise InputError(f"{name!r}: expected the name of one {entity}")
     row = int(vocabulary.index_of([name], refuse=True)[0])
-    draws, weights = similarities(run, kind, row), run.draw_weights
+    draws, weights = similarities(run, entity, row), run.draw_weights
     mean = weights @ draws
     mean[row] = -np.inf
     best = np.argsort(-mean, kind="stable")[
         : min(Ranking(n).top, len(mean) - 1)
     ]  # Ranking checks n
     return {
-        f"{kind}_id": vocabulary.ids[best],
+        f"{entity}_id": vocabulary.ids[best],
         "similarity": mean[best].astype(np.float32),
         "rank": np.arange(1, len(best) + 1, dtype=np.int32),
         "sd": np.sqrt(weights @ (draws[:, best] - mean[best]) ** 2).astype(np.float32),
-        "ratings": run.counts(kind)[best],
+        "ratings": run.counts(entity)[best],
     }

@@ -212,19 +212,23 @@ class Run:
         """Original names of the items."""
         return self.index.vocabulary("item")
 
-    def vocabulary(self, kind: str) -> Vocabulary:
+    def vocabulary(self, entity: str) -> Vocabulary:
         """Names of the users or of the items."""
-        if kind not in ENTITIES:
-            raise InputError(f"kind {kind!r}: expected user or item")
-        return self.users if kind == "user" else self.items
+        if entity not in ENTITIES:
+            raise InputError(f"kind {entity!r}: expected user or item")
+        return self.users if entity == "user" else self.items
 
-    def feature_names(self, kind: str) -> list[str]:
+    def feature_names(self, entity: str) -> list[str]:
         """Names of the features of the users or of the items; empty if the model has none."""
-        return self.index.features(kind)[0] if f"{kind}.features.strength" in self.traces[0] else []
+        return (
+            self.index.features(entity)[0]
+            if f"{entity}.features.strength" in self.traces[0]
+            else []
+        )
 
-    def counts(self, kind: str) -> Int64:
+    def counts(self, entity: str) -> Int64:
         """Return the number of training ratings of every user or item, (n,) int64."""
-        return self.index.counts(kind)
+        return self.index.counts(entity)
 
     def test_pairs(self) -> tuple[Int32, Int32]:
         """Return the rows of users and items of the test ratings, (q,) int32 each."""
@@ -266,7 +270,7 @@ class Run:
         return any(part.has_effects and part.quantities_of(*model) for part in PARTS.values())
 
     def entity_of(self, factor: Factor) -> str:
-        """Return the kind of a factor's rows, "user" or "item"."""
+        """Return the entity of a factor's rows, "user" or "item"."""
         return "user" if factor.name == self.index.factors["user"] else "item"
 
     def name_of(self, quantity: str) -> str:
@@ -326,8 +330,8 @@ class Run:
 
         def read(state: Snapshot, field: str) -> dict[str, Float32]:
             return {
-                kind: state.read_field("moments", factor, field)
-                for kind, factor in self.index.factors.items()
+                entity: state.read_field("moments", factor, field)
+                for entity, factor in self.index.factors.items()
             }
 
         return [
@@ -403,11 +407,11 @@ class Run:
             self._checked.add(place.snapshot.path)
         return place
 
-    def effects(self, kind: str) -> Float64:
+    def effects(self, entity: str) -> Float64:
         """Return the effects B of features at all saved draws, (draws, F, D); the factors are not
         read.
         """
-        key = Key("draw", "run", 0, f"{self.index.factors[kind]}.features.effects")
+        key = Key("draw", "run", 0, f"{self.index.factors[entity]}.features.effects")
         places = [self.open_draw(position) for position in range(len(self.draws))]
         return np.array([snapshot.read_all([key], index)[0] for snapshot, index in places])
 
@@ -416,7 +420,7 @@ class Run:
         names = [quantity.name for quantity in self.quantities.shared]
         arrays = snapshot.read_all([Key("draw", "run", 0, name) for name in names], index)
         shared = {self.name_of(name): array for name, array in zip(names, arrays, strict=True)}
-        rows: dict[str, dict[str, Float32]] = {kind: {} for kind in ENTITIES}
+        rows: dict[str, dict[str, Float32]] = {entity: {} for entity in ENTITIES}
         fields = [
             (factor, quantity.name)
             for factor in self._rows

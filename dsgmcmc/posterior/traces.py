@@ -77,10 +77,10 @@ def scalar_traces(run: Run) -> dict[str, Float64]:
 
 def _names(run: Run, quantity: Quantity, width: int) -> list[str]:
     """Return the names of the `width` elements of a quantity in diagnostics."""
-    kind = "" if quantity.factor is None else run.entity_of(quantity.factor)
+    entity = "" if quantity.factor is None else run.entity_of(quantity.factor)
     labels = run.config.times if quantity.dims == ("time_level",) else ("",) * width
     return [
-        quantity.diagnosed.format(kind=kind, number=position + 1, label=label.replace(":", "_"))
+        quantity.diagnosed.format(kind=entity, number=position + 1, label=label.replace(":", "_"))
         for position, label in enumerate(labels)
     ]
 
@@ -92,14 +92,14 @@ def _prior_traces(run: Run) -> dict[str, Float64]:
     rank, traces = run.config.rank, {}
     if run.config.biases:
         traces = {
-            f"{kind}_bias_precision": traced(run, f"{kind}.precision")[..., rank]
-            for kind in ENTITIES
+            f"{entity}_bias_precision": traced(run, f"{entity}.precision")[..., rank]
+            for entity in ENTITIES
         }
-    user_mean, item_mean = (traced(run, f"{kind}.mean")[..., :rank] for kind in ENTITIES)
+    user_mean, item_mean = (traced(run, f"{entity}.mean")[..., :rank] for entity in ENTITIES)
     traces["mean_product"] = (user_mean * item_mean).sum(axis=-1)
     if run.config.prior != "normal-wishart":  # the trace of a dense precision has only its diagonal
         user_precision, item_precision = (
-            traced(run, f"{kind}.precision")[..., :rank] for kind in ENTITIES
+            traced(run, f"{entity}.precision")[..., :rank] for entity in ENTITIES
         )
         traces["variance_product"] = (1 / (user_precision * item_precision)).sum(axis=-1)
     return traces
@@ -112,8 +112,8 @@ def labels(run: Run, names: Iterable[str]) -> dict[str, str]:
     texts = {name: name.replace("_", " ") for name in names} | LABELS
     for quantity in run.quantities.traced:
         if quantity.label:
-            kind = "" if quantity.factor is None else run.entity_of(quantity.factor)
-            texts[quantity.diagnosed.format(kind=kind)] = quantity.label.format(kind=kind)
+            entity = "" if quantity.factor is None else run.entity_of(quantity.factor)
+            texts[quantity.diagnosed.format(kind=entity)] = quantity.label.format(kind=entity)
     return texts
 
 
@@ -168,17 +168,17 @@ def importance(run: Run) -> dict[str, list[Importance]]:
         return np.concatenate([trace[name] for trace in run.traces])
 
     result, weights = {}, all_draws("weight")[:, 0]
-    for kind in ENTITIES:
-        if names := run.feature_names(kind):
-            groups = list(dict.fromkeys(run.index.features(kind)[1]))
-            explained = _estimates(groups, all_draws(f"{kind}.features.explained"), weights)
+    for entity in ENTITIES:
+        if names := run.feature_names(entity):
+            groups = list(dict.fromkeys(run.index.features(entity)[1]))
+            explained = _estimates(groups, all_draws(f"{entity}.features.explained"), weights)
             result[
-                f"Variance between {kind}s that features explain, relative to the remaining"
+                f"Variance between {entity}s that features explain, relative to the remaining"
                 " variance"
             ] = explained
             if run.config.biases and run.draws:
-                effects = _estimates(names, run.effects(kind)[:, :, -1], run.draw_weights)
-                result[f"Effects of features on the mean rating of {kind}s"] = effects
+                effects = _estimates(names, run.effects(entity)[:, :, -1], run.draw_weights)
+                result[f"Effects of features on the mean rating of {entity}s"] = effects
     if run.config.times:
         sds = _estimates(run.config.times, all_draws("time.precision") ** -0.5, weights)
         result["Sd of the effects of groups of ratings"] = sds

@@ -284,7 +284,7 @@ def _match(known: Vocabulary, ids: Array) -> Int32:
     If only one of the two has integers, they are compared as text.
     """
     if known.integers != (ids.dtype == np.int64):
-        known = Vocabulary(known.kind, known.ids.astype(str).astype(object))
+        known = Vocabulary(known.entity, known.ids.astype(str).astype(object))
         ids = ids.astype(str).astype(object)
     return known.index_of(ids)
 
