@@ -1,5 +1,4 @@
-"""The configuration of a chain and its sampler, for any target, as the user requests it and as
-resolved.
+"""The configuration of a chain and its sampler, for any target: as requested, and as resolved.
 
 A requested configuration may have lengths in sweeps, and may lack a grid or a thinning interval. A
 resolved configuration has all values, with lengths in iterations. Processes use the resolved
@@ -48,9 +47,10 @@ CHANGEABLE = ("iterations", "until", "checkpoint_every", "chains")
 #: Number of checkpoints that a chain keeps, in addition to the one at the end of burn-in.
 KEPT_CHECKPOINTS = 2
 
-#: Default number of iterations without a target accuracy, and default maximum with a target
-#: accuracy.
-DEFAULT_LENGTH, DEFAULT_LIMIT = "700sweeps", "5000sweeps"
+#: Default number of iterations without a target accuracy.
+DEFAULT_LENGTH = "700sweeps"
+#: Default maximum with a target accuracy.
+DEFAULT_LIMIT = "5000sweeps"
 
 #: The default sampler.
 DEFAULT_SAMPLER = "baoab"
@@ -77,12 +77,12 @@ class SamplerSection(BaseModel):
     config: SamplerConfig
 
     @classmethod
-    def of(cls, given: Any, for_density: bool = True) -> Self:
+    def of(cls, requested: Any, for_density: bool = True) -> Self:
         """Check a section; a plain name stands for the defaults of the sampler.
 
         Parameters
         ----------
-        given : object
+        requested : object
             Name, section, or checked section.
         for_density : bool
             Whether the target is a density, so that samplers of densities alone are also allowed.
@@ -92,33 +92,25 @@ class SamplerSection(BaseModel):
         ValueError
             If the sampler is not known or not allowed, or its settings are wrong.
         """
-        if isinstance(given, cls):
-            return given
-        section = section_of(given)
-        name = section.pop("name", DEFAULT_SAMPLER)
-        allowed = list(SAMPLERS) if for_density else for_ratings()
-        kind = SAMPLERS.get(name) if isinstance(name, str) else None
-        if kind is None or name not in allowed:
-            problem = "is not known" if kind is None else "samples only densities"
+        if isinstance(requested, cls):
+            return requested
+        settings = section_of(requested)
+        name = settings.pop("name", DEFAULT_SAMPLER)
+        algorithm = _algorithm_named(name, for_density)
+        gradient = settings.get("gradient")
+        if gradient == algorithm.gradients[0]:  # an explicit default must not change the hash
+            del settings["gradient"]
+        elif gradient in DATUM_GRADIENTS and not for_density:
             raise ValueError(
-                f"sampler {_short_repr(name)} {problem}; choose one of {', '.join(allowed)}"
-            )
-        if (
-            section.get("gradient") == kind.gradients[0]
-        ):  # an explicit default must not change the hash
-            del section["gradient"]
-        if section.get("gradient") in DATUM_GRADIENTS and not for_density:
-            raise ValueError(
-                f"sampler.gradient {section['gradient']!r} is only for densities that are sums over"
-                " data"
+                f"sampler.gradient {gradient!r} is only for densities that are sums over data"
             )
         try:
-            return cls(name=name, config=kind.Config(**section))
+            return cls(name=name, config=algorithm.Config(**settings))
         except ValidationError as error:
             raise ValueError(explain(error, "sampler.")) from error
 
     @property
-    def kind(self) -> type[Sampler[Any, Any]]:
+    def algorithm(self) -> type[Sampler[Any, Any]]:
         """The class of the sampler."""
         return SAMPLERS[self.name]
 
@@ -127,63 +119,86 @@ class SamplerSection(BaseModel):
         return {"name": self.name, **self.config.model_dump()}
 
 
-def section_of(given: Any) -> dict[str, Any]:
-    """Return a copy of the sampler section as a dict; a plain name stands for a section with this
-    name.
+def _algorithm_named(name: Any, for_density: bool) -> type[Sampler[Any, Any]]:
+    """Return the class of a sampler.
+
+    Raises
+    ------
+    ValueError
+        If it is not known, or samples only densities and `for_density` is False.
+    """
+    allowed = for_ratings()
+    if for_density:
+        allowed = list(SAMPLERS)
+    if isinstance(name, str) and name in allowed:
+        return SAMPLERS[name]
+    problem = "is not known"
+    if isinstance(name, str) and name in SAMPLERS:
+        problem = "samples only densities"
+    raise ValueError(f"sampler {_short_repr(name)} {problem}; choose one of {', '.join(allowed)}")
+
+
+def section_of(sampler: Any) -> dict[str, Any]:
+    """Return a copy of the sampler section; a plain name stands for a section with this name.
 
     Raises
     ------
     InputError
-        If `given` is neither a name nor a section, or the section has a name that is not text.
+        If `sampler` is neither a name nor a section, or the section has a name that is not text.
     """
-    if isinstance(given, str):
-        return {"name": given}
-    if isinstance(given, SamplerSection):  # of another run
-        return given.model_dump()
-    if not isinstance(given, Mapping) or not isinstance(given.get("name", ""), str):
+    if isinstance(sampler, str):
+        return {"name": sampler}
+    if isinstance(sampler, SamplerSection):  # of another run
+        return sampler.model_dump()
+    if not isinstance(sampler, Mapping) or not isinstance(sampler.get("name", ""), str):
         raise InputError(
-            f"sampler must be a name or a section with settings (found {_short_repr(given)})"
+            f"sampler must be a name or a section with settings (found {_short_repr(sampler)})"
         )
-    return dict(given)
+    return dict(sampler)
 
 
 def _short_repr(value: Any) -> str:
     """Return the representation of any value, shortened."""
     try:
         text = repr(value)
-    except (
-        ValueError,
-        RecursionError,
-    ):  # an integer with thousands of digits, or very deep nesting
+    except (ValueError, RecursionError):
+        # an integer with thousands of digits, or very deep nesting
         text = f"a very long {type(value).__name__}"
-    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]} ..."
+    if len(text) > MAX_SHOWN_CHARACTERS:
+        return f"{text[:MAX_SHOWN_CHARACTERS]} ..."
+    return text
 
 
 def explain(error: ValidationError, prefix: str = "") -> str:
-    """Return a message with all wrong settings and their values; `prefix` precedes the names of
-    settings.
+    """Return a message with all wrong settings and their values.
+
+    `prefix` precedes the names of settings.
     """
     problems: dict[str, str] = {}
-    values = {}
+    values: dict[str, str] = {}
     for detail in error.errors():
-        name = prefix + str((detail["loc"] or ("",))[0])
+        location = detail["loc"] or ("",)
+        name = f"{prefix}{location[0]}"
         problem = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
         if detail["type"] == "extra_forbidden":
-            problem = (
-                f"is not a setting{'' if prefix else '; settings of the sampler are sampler.NAME'}"
-            )
-        problems[name] = f"{problems[name]} or {problem}" if name in problems else problem
+            problem = "is not a setting"
+            if not prefix:
+                problem += "; settings of the sampler are sampler.NAME"
+        if name in problems:
+            problem = f"{problems[name]} or {problem}"
+        problems[name] = problem
         values[name] = _short_repr(detail["input"])
-    return "; ".join(
-        problem if name == prefix else f"{name}: {problem} (found {values[name]})"
-        for name, problem in problems.items()
-    )
+    messages = []
+    for name, problem in problems.items():
+        if name == prefix:
+            messages.append(problem)
+        else:
+            messages.append(f"{name}: {problem} (found {values[name]})")
+    return "; ".join(messages)
 
 
 class Checked(BaseModel):
-    """Base class for groups of settings; `of` checks settings, and raises an error with a message
-    for the user.
-    """
+    """Base class for groups of settings that `of` checks, with messages for the user."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -197,21 +212,21 @@ class Checked(BaseModel):
             If any setting is wrong; the message names all of them.
         """
         try:
-            return cls.whole()(**settings)
+            return cls.complete()(**settings)
         except ValidationError as error:
             raise InputError(explain(error)) from error
 
     @classmethod
-    def whole(cls) -> type[Self]:
-        """Return the class whose fields are all settings; a subclass if a script has registered
-        further settings.
+    def complete(cls) -> type[Self]:
+        """Return the class whose fields are all settings.
+
+        It is a subclass if a script has registered further settings.
         """
         return cls
 
 
 class ChainConfig(Checked):
-    """Requested settings of a chain: all settings that do not describe the target, including
-    checkpoint settings.
+    """Requested settings of a chain: all settings that do not describe the target.
 
     Lengths may be given in iterations, as a number, or in sweeps, as ``"500sweeps"``.
     """
@@ -283,7 +298,7 @@ class ChainConfig(Checked):
     @classmethod
     def _check_length(cls, value: Length | None) -> Length | None:
         if value is not None:
-            parse_length(value, sweep=1)
+            parse_length(value, sweep=1)  # raises an error
         return value
 
     @field_validator("until")
@@ -309,14 +324,11 @@ class ChainConfig(Checked):
     @model_validator(mode="before")
     @classmethod
     def _check_sampler(cls, data: Any) -> Any:
-        return {
-            **data,
-            "sampler": SamplerSection.of(data.get("sampler", DEFAULT_SAMPLER), cls.for_density),
-        }
+        sampler = SamplerSection.of(data.get("sampler", DEFAULT_SAMPLER), cls.for_density)
+        return {**data, "sampler": sampler}
 
     def plain(self, processes: int = 1, finest: int | None = None) -> dict[str, Any]:
-        """Choose missing values, convert lengths to iterations, and return all settings after
-        checking them.
+        """Choose missing values, and return all settings with lengths in iterations, checked.
 
         If neither a target accuracy nor a number of iterations is given, the target accuracy of
         chains on ratings is an ESS of `ESS_PER_CHAIN` per chain, unless this ESS cannot be reached
@@ -339,62 +351,80 @@ class ChainConfig(Checked):
         InputError
             If the settings are incompatible.
         """
-        monitored = self.iterations is None and not self.for_density
-        until = self.until or (
-            format_accuracy({"ess": ESS_PER_CHAIN * self.chains}) if monitored else "none"
-        )
-        if until != "none":
-            plain = self._plain(processes, finest, until)
-            reason = self._why_unreachable(plain)
-            if not reason:
-                return plain
-            if self.until:
-                raise InputError(f"{named('until')} {until}: {reason}")
+        until = self._target_accuracy()
+        if until == "none":
+            return self._plain(processes, finest, None)
+        plain = self._plain(processes, finest, until)
+        reason = self._why_unreachable(plain)
+        if not reason:
+            return plain
+        if self.until:
+            raise InputError(f"{named('until')} {until}: {reason}")
         return self._plain(processes, finest, None)
+
+    def _target_accuracy(self) -> str:
+        """Return the requested or the default target accuracy; "none" without one."""
+        if self.until:
+            return self.until
+        if self.for_density or self.iterations is not None:
+            return "none"
+        return format_accuracy({"ess": ESS_PER_CHAIN * self.chains})
 
     def _why_unreachable(self, plain: Mapping[str, Any]) -> str:
         """Explain why the target accuracy cannot be reached or measured; empty if it can."""
-        iterations, burn_in = plain["iterations"], plain["burn_in"]
+        iterations = plain["iterations"]
+        burn_in = plain["burn_in"]
         draws = max(0, iterations - burn_in) // plain["thin"]
         if parse_accuracy(plain["until"]).get("ess", 0) > draws * self.chains:
-            advice = f"raise {named('iterations')}, or lower {named('thin')}"
-            return f"{iterations:,} iterations give at most {draws:,} draws per chain: {advice}"
-        config = self.sampler.config
-        sweep = self.sampler.kind.sweep_length(config, plain["grid"])
-        if config.step(burn_in, sweep, burn_in) != config.step(iterations - 1, sweep, burn_in):
-            changes = (
-                "the step changes after burn-in (sampler.warm_up or decay), so draws have unequal"
-                " weights"
+            return (
+                f"{iterations:,} iterations give at most {draws:,} draws per chain: raise"
+                f" {named('iterations')}, or lower {named('thin')}"
             )
-            advice = f"raise {named('burn_in')}, or give {named('until')} none"
-            return f"{changes}, but R-hat and ESS need equal weights: {advice}"
+        config = self.sampler.config
+        sweep = self.sampler.algorithm.sweep_length(config, plain["grid"])
+        if config.step(burn_in, sweep, burn_in) != config.step(iterations - 1, sweep, burn_in):
+            return (
+                "the step changes after burn-in (sampler.warm_up or decay), so draws have unequal"
+                f" weights, but R-hat and ESS need equal weights: raise {named('burn_in')}, or give"
+                f" {named('until')} none"
+            )
         return ""
 
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
         """Return all settings as `plain` does, with `until` as the target accuracy."""
-        sampler, config = self.sampler.kind, self.sampler.config
-        default_grid = 4 if processes <= 4 else 2 * processes
-        grid = self.grid or min(default_grid, finest or default_grid)
-        default_length = DEFAULT_LIMIT if until else DEFAULT_LENGTH
+        sampler = self.sampler.algorithm
+        config = self.sampler.config
+        grid = self.grid or _default_grid(processes, finest)
+        sweep = sampler.sweep_length(config, grid)
+        length = self.iterations
+        if length is None:
+            length = DEFAULT_LIMIT if until else DEFAULT_LENGTH
+        thin = self.thin
+        if thin is None:
+            thin = sampler.default_thin(config, grid)
         lengths = {
-            "iterations": default_length if self.iterations is None else self.iterations,
-            "burn_in": self.burn_in,
-            "thin": sampler.default_thin(config, grid) if self.thin is None else self.thin,
-            "evaluate_every": self.evaluate_every,
-        }
-        plain = {
-            name: parse_length(value, sampler.sweep_length(config, grid))
-            for name, value in lengths.items()
+            "iterations": parse_length(length, sweep),
+            "burn_in": parse_length(self.burn_in, sweep),
+            "thin": parse_length(thin, sweep),
+            "evaluate_every": parse_length(self.evaluate_every, sweep),
         }
         for name in ("iterations", "thin", "evaluate_every"):
-            if plain[name] < 1:
+            if lengths[name] < 1:
                 raise InputError(f"{named(name)} must be at least 1")
-        sampler.check(config, self.schedule, grid, plain["thin"])
-        return {**dict(self), "grid": grid, "until": until, **plain}
+        sampler.check(config, self.schedule, grid, lengths["thin"])
+        return {**dict(self), "grid": grid, "until": until, **lengths}
+
+
+def _default_grid(processes: int, finest: int | None) -> int:
+    """Return the grid of a chain on some processes; not larger than `finest`, if it is known."""
+    grid = 4 if processes <= 4 else 2 * processes
+    if finest:
+        return min(grid, finest)
+    return grid
 
 
 class ResolvedChain(ChainConfig):
-    """A resolved configuration of a chain: all fields have values, and lengths are in iterations."""
+    """A resolved configuration of a chain: all fields have values, lengths are in iterations."""
 
     grid: int = Field(ge=1, le=32767)
     iterations: int = Field(ge=1, le=MAX_ITERATIONS)
@@ -415,26 +445,27 @@ class ResolvedChain(ChainConfig):
         try:
             config = cls.of(settings)
         except InputError as error:
-            lines = "".join(f"\n  {line}" for line in facts.get("registered", []))
-            why = (
-                f"\nThe run uses classes of a script; register them before you open the run:{lines}"
-                if lines
-                else ""
-            )
-            raise InputError(f"{run.settings_file}: {error}{why}") from error
+            message = f"{run.settings_file}: {error}"
+            registered = facts.get("registered", [])
+            if registered:
+                lines = "".join(f"\n  {line}" for line in registered)
+                message += (
+                    "\nThe run uses classes of a script; register them before you open the run:"
+                    + lines
+                )
+            raise InputError(message) from error
         if facts.get("config_hash", config.hash()) != config.hash():
-            advice = "Undo the change, or start another run with these settings"
-            found = (
-                "has been changed since the run was sampled: its settings do not match its"
-                " config_hash"
+            raise InputError(
+                f"{run.settings_file} has been changed since the run was sampled: its settings do"
+                " not match its config_hash. Undo the change, or start another run with these"
+                " settings"
             )
-            raise InputError(f"{run.settings_file} {found}. {advice}")
         return config, facts
 
     @property
     def sweep_length(self) -> int:
         """Number of iterations in a sweep, which uses all data once."""
-        return self.sampler.kind.sweep_length(self.sampler.config, self.grid)
+        return self.sampler.algorithm.sweep_length(self.sampler.config, self.grid)
 
     @property
     def first_draw(self) -> int:
@@ -444,11 +475,13 @@ class ResolvedChain(ChainConfig):
     @property
     def accuracy_limits(self) -> dict[str, float]:
         """Limits of the target accuracy by measure; empty without a target accuracy."""
-        return parse_accuracy(self.until) if self.until else {}
+        if not self.until:
+            return {}
+        return parse_accuracy(self.until)
 
     def make_sampler(self) -> Sampler[Any, Any]:
         """Make the sampler."""
-        return self.sampler.kind(self.sampler.config, self.burn_in)
+        return self.sampler.algorithm(self.sampler.config, self.burn_in)
 
     def checkpoint_interval(self) -> tuple[int | None, float | None]:
         """Return the iterations and the seconds between checkpoints; one of the two is None."""
@@ -462,20 +495,19 @@ class ResolvedChain(ChainConfig):
         return set()
 
     def table(self) -> dict[str, Any]:
-        """Return the settings by name, with values of TOML's types; settings without a value are
-        left out.
+        """Return the settings by name, with values of TOML's types.
+
+        Settings without a value are left out.
         """
-        settings = {
-            name: value
-            for name, value in self.model_dump(exclude=self.unused).items()
-            if value is not None
-        }
-        settings["sampler"] = {
-            name: value for name, value in settings["sampler"].items() if value is not None
-        }
+        settings = _without_none(self.model_dump(exclude=self.unused))
+        settings["sampler"] = _without_none(settings["sampler"])
         return settings
 
     def hash(self) -> str:
         """Return the SHA-256 of the settings on which the draws depend."""
         content = self.model_dump(exclude={*CHANGEABLE, *self.unused})
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _without_none(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}

@@ -39,13 +39,17 @@ class Policy(Checked):
     )
 
     def deadline(self, since_start: float) -> float | None:
-        """Return the time at which the job must have ended, on the clock of `time.monotonic`; None
-        without a limit.
+        """Return the time at which the job must have ended; None without a limit.
 
         Parameters
         ----------
         since_start : float
             Seconds since the program started.
+
+        Returns
+        -------
+        float or None
+            On the clock of `time.monotonic`.
 
         Raises
         ------
@@ -57,11 +61,9 @@ class Policy(Checked):
         if self.max_walltime == "auto":
             end = os.environ.get("SLURM_JOB_END_TIME", "")
             if not end.isdigit():
-                advice = (
-                    "give a time such as 1h or 23:50:00, or export this variable in the job script"
-                )
                 raise InputError(
-                    f"{named('max_walltime')} auto: SLURM_JOB_END_TIME is not set; {advice}"
+                    f"{named('max_walltime')} auto: SLURM_JOB_END_TIME is not set; give a time such"
+                    " as 1h or 23:50:00, or export this variable in the job script"
                 )
             return time.monotonic() + int(end) - time.time()
         seconds = parse_time(self.max_walltime)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, Field, ValidationInfo, create_model, field_validator
+from typing_extensions import override
 
 from dsgmcmc.config.chain import DEFAULT_SAMPLER, ChainConfig, ResolvedChain, section_of
 from dsgmcmc.data.ratings import Ratings
@@ -42,27 +43,23 @@ BURN_IN = "50sweeps"
 
 
 def automatic_rank(ratings: int, rows_and_columns: int) -> int:
-    """Return a rank from 1 to 32; above rank 1, the factors have at most one element per training
-    rating.
+    """Return a rank from 1 to 32.
+
+    Above rank 1, the factors have at most one element per training rating.
     """
     return min(max(1, ratings // rows_and_columns), MAX_AUTOMATIC_RANK)
 
 
 def feature_sizes(ratings: Ratings) -> dict[Factor, tuple[int, int]]:
-    """Return the numbers of features and of feature groups, for every factor whose rows have
-    features.
-    """
-    features = ratings.features.items()
+    """Return the numbers of features and of feature groups, by factor whose rows have features."""
     return {
         Factor(SIDES.index(side)): (len(stored.names), len(set(stored.groups)))
-        for side, stored in features
+        for side, stored in ratings.features.items()
     }
 
 
 class FactorConfig(BaseModel):
-    """Settings of every model: rank, likelihood, biases, centring, and the first draw of
-    hyperparameters.
-    """
+    """Settings of every model."""
 
     for_density: ClassVar[bool] = False
 
@@ -106,9 +103,10 @@ class FactorConfig(BaseModel):
     @classmethod
     def _check_not_empty(cls, value: bool, info: ValidationInfo) -> bool:
         if not value and info.data.get("rank") == 0:
-            advice = f"give {named('rank')} 1 or more, which the all-cells likelihood needs"
-            only_biases = f"a model with {named('rank')} 0 has only biases"
-            raise ValueError(f"{only_biases}: leave out {named('no_biases')}, or {advice}")
+            raise ValueError(
+                f"a model with {named('rank')} 0 has only biases: leave out {named('no_biases')},"
+                f" or give {named('rank')} 1 or more, which the all-cells likelihood needs"
+            )
         return value
 
     @property
@@ -118,89 +116,93 @@ class FactorConfig(BaseModel):
 
 
 class ModelConfig(PartSettings, LikelihoodSettings, FactorConfig):
-    """Settings of the model, its likelihood and its parts; the fields of the last base class come
-    first.
+    """Settings of the model, its likelihood and its parts.
+
+    The fields of the last base class come first.
     """
 
     @classmethod
-    def whole(cls) -> type[Self]:
-        """Return this class with the settings of all parts and likelihoods, also of those that a
-        script registered.
-        """
+    def complete(cls) -> type[Self]:
+        """Return this class with the settings of all parts and likelihoods, also of a script."""
         declared = dict.fromkeys(part.Settings for part in (*LIKELIHOODS.values(), *PARTS.values()))
-        return _extended(
-            cls, tuple(settings for settings in declared if not issubclass(cls, settings))
-        )
+        missing = [settings for settings in declared if not issubclass(cls, settings)]
+        return _extended(cls, tuple(missing))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the values alone: the other process makes the class from what is registered there."""
+        """Pickle the values alone.
+
+        The other process makes the class from the parts and likelihoods that are registered there.
+        """
         return _restored, (type(self).__name__, dict(self))
 
 
 @functools.cache
 def _extended(config: type[T], more: tuple[type[BaseModel], ...]) -> type[T]:
     """Return a configuration class with the fields of further settings."""
+    if not more:
+        return config
     bases: Any = (*more, config)
-    return create_model(config.__name__, __base__=bases) if more else config
+    extended: type[T] = create_model(config.__name__, __base__=bases)
+    return extended
 
 
 def _restored(name: str, values: dict[str, Any]) -> Any:
     """Make a configuration that was pickled."""
-    return globals()[name].whole().model_construct(**values)
+    return globals()[name].complete().model_construct(**values)
 
 
 class RunConfig(ModelConfig, ChainConfig):
-    """Requested settings of the chains and the model of a run; `RatingsSource` chooses the rank if
-    it is ``auto``.
+    """Requested settings of the chains and the model of a run.
+
+    `RatingsSource` chooses the rank if it is ``auto``.
     """
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedConfig:
-        """Return the resolved configuration; parameters and errors are as for `ChainConfig.plain`."""
-        self._refuse_unsupported()
+        """Return the resolved configuration.
+
+        Parameters and errors are as for `ChainConfig.plain`.
+        """
+        self.law.check(self)
+        self._refuse_unsupported_sampler()
         rank = MAX_AUTOMATIC_RANK if self.rank == "auto" else self.rank
         config = ResolvedConfig.of({**self.plain(processes, finest), "rank": rank})
         if config.interleaved and self.law.has_parameters():
-            needs = (
-                f"its own parameters of the {self.likelihood} likelihood: use another"
-                f" {named('sampler')}"
-            )
             raise InputError(
-                f"{config.sampler.name} interleaves several states, each of which would need"
-                f" {needs}"
+                f"{config.sampler.name} interleaves several states, each of which would need its"
+                f" own parameters of the {self.likelihood} likelihood: use another {named('sampler')}"
             )
         for part in PARTS.values():
             part.check(config)
         return config
 
-    def _refuse_unsupported(self) -> None:
-        """Raise InputError for settings that the likelihood does not support."""
-        self.law.check(self)
-        kind, estimator = self.sampler.kind, self.sampler.kind.estimator(self.sampler.config)
+    def _refuse_unsupported_sampler(self) -> None:
+        """Refuse a sampler that cannot sample the likelihood, or not with the chosen gradient."""
+        algorithm = self.sampler.algorithm
+        estimator = algorithm.estimator(self.sampler.config)
         if estimator.by_parts and not self.law.is_sum_over_ratings:
-            full = f" or {named('sampler.gradient')}=full" if "full" in kind.gradients else ""
-            needs = f"the {self.likelihood} likelihood needs every pair of a user and an item"
-            advice = f"use {named('sampler')} {DEFAULT_SAMPLER} or gibbs{full}"
+            alternatives = f"{named('sampler')} {DEFAULT_SAMPLER} or gibbs"
+            if "full" in algorithm.gradients:
+                alternatives += f" or {named('sampler.gradient')}=full"
             raise InputError(
-                f"{self.sampler.name} uses only a part of the ratings at a time, but {needs}:"
-                f" {advice}"
+                f"{self.sampler.name} uses only a part of the ratings at a time, but the"
+                f" {self.likelihood} likelihood needs every pair of a user and an item: use"
+                f" {alternatives}"
             )
-        if kind.draws_conditionals and not self.law.is_conditionally_gaussian():
-            needs = (
-                f"normal conditional distributions of rows, which the {self.likelihood} likelihood"
-                " does not give"
+        if algorithm.draws_conditionals and not self.law.is_conditionally_gaussian():
+            raise InputError(
+                f"{named('sampler')} {self.sampler.name} needs normal conditional distributions of"
+                f" rows, which the {self.likelihood} likelihood does not give: use a sampler with"
+                f" gradients, such as {DEFAULT_SAMPLER}"
             )
-            advice = f"use a sampler with gradients, such as {DEFAULT_SAMPLER}"
-            raise InputError(f"{named('sampler')} {self.sampler.name} needs {needs}: {advice}")
         likelihood_is_fixed = (
             self.noise == "shared" and self.law.has_noise and not self.law.has_parameters()
         )
         if estimator.fixed_likelihood and not likelihood_is_fixed:
-            reuses = (
-                "reuses a gradient of the likelihood, which noise scales and thresholds would"
-                " change"
+            raise InputError(
+                f"sampler.gradient: {self.sampler.config.gradient} reuses a gradient of the"
+                " likelihood, which noise scales and thresholds would change: leave out"
+                f" {named('noise')} and {named('likelihood')}"
             )
-            advice = f"leave out {named('noise')} and {named('likelihood')}"
-            raise InputError(f"sampler.gradient: {self.sampler.config.gradient} {reuses}: {advice}")
 
 
 class ResolvedConfig(ModelConfig, ResolvedChain):
@@ -219,9 +221,11 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         return len(self.make_sampler().positions) > 1
 
     @property
+    @override
     def unused(self) -> set[str]:
-        """Settings that are neither stored nor hashed where a run does not use them: of registered
-        parts, and scale.
+        """Settings that are neither stored nor hashed where a run does not use them.
+
+        They are those of registered parts, and scale.
         """
         fields = type(self).model_fields
         optional = {"scale"} | fields.keys() - ResolvedConfig.model_fields
@@ -234,31 +238,32 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
 
     @property
     def registered(self) -> list[str]:
-        """Assignments by which a script registers the classes of this run that are not in the
-        package.
-        """
-        used = [
-            ("SAMPLERS", self.sampler.name, self.sampler.kind),
+        """Assignments by which a script registers those classes of this run that are its own."""
+        used: list[tuple[str, str, type]] = [
+            ("SAMPLERS", self.sampler.name, self.sampler.algorithm),
             ("LIKELIHOODS", self.likelihood, self.law),
         ]
         for name, part in PARTS.items():
-            used += (
-                [("PARTS", name, part)] if part.Settings.model_fields.keys() - self.unused else []
-            )
-        own = [use for use in used if not use[2].__module__.startswith("dsgmcmc.")]
-        return [f'{registry}["{name}"] = {kind.__qualname__}' for registry, name, kind in own]
+            if part.Settings.model_fields.keys() - self.unused:
+                used.append(("PARTS", name, part))
+        return [
+            f'{registry}["{name}"] = {registered.__qualname__}'
+            for registry, name, registered in used
+            if not registered.__module__.startswith("dsgmcmc.")
+        ]
 
     @property
     def times(self) -> tuple[str, ...]:
         """Names of the time levels."""
-        return () if self.time_levels == "no" else tuple(self.time_levels.split(","))
+        if self.time_levels == "no":
+            return ()
+        return tuple(self.time_levels.split(","))
 
     def quantities_for(self, ratings: Ratings) -> Quantities:
         """Return the quantities of the model for a ratings file."""
         levels = self.law.levels_of(ratings)
-        return self.quantities(
-            ratings.transposed, feature_sizes(ratings), 0 if levels is None else len(levels)
-        )
+        n_levels = 0 if levels is None else len(levels)
+        return self.quantities(ratings.transposed, feature_sizes(ratings), n_levels)
 
     def quantities(
         self, transposed: bool, features: Mapping[Factor, tuple[int, int]], levels: int
@@ -307,8 +312,10 @@ def read_settings(
     InputError
         If the file cannot be read, or an assignment is malformed.
     """
-    file = _underscored(read_toml(config_file)) if config_file else {}
-    return merged(file, options, parse_assignments(assignments))
+    settings_of_file = {}
+    if config_file:
+        settings_of_file = _underscored(read_toml(config_file))
+    return merged(settings_of_file, options, parse_assignments(assignments))
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
@@ -320,7 +327,8 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """
     result: dict[str, Any] = {}
     for layer in layers:
-        section, earlier = section_of(layer.get("sampler") or {}), result.get("sampler", {})
+        section = section_of(layer.get("sampler") or {})
+        earlier = result.get("sampler", {})
         name = earlier.get("name", DEFAULT_SAMPLER)
         if section.get("name", name) == name:
             section = earlier | section
@@ -329,23 +337,23 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build(*layers: Mapping[str, Any]) -> RunConfig:
-    """Merge layers of settings for a factorisation, add defaults that depend on other settings, and
-    check all.
+    """Merge layers of settings for a factorisation, add defaults, and check all.
 
-    Later layers take precedence.
+    Later layers take precedence. The defaults are those that depend on other settings.
 
     Raises
     ------
     InputError
         If any setting is wrong; the message names all of them.
     """
-    given = merged(*layers)
-    law = LIKELIHOODS.get(str(given.get("likelihood")))
-    settings = merged(law.defaults if law else {}, given)
+    requested = merged(*layers)
+    law = LIKELIHOODS.get(str(requested.get("likelihood")))
+    settings = requested
+    if law:
+        settings = merged(law.defaults, requested)
     settings["sampler"].setdefault("name", _default_sampler(settings))
-    if (
-        settings.get("prior") == "fixed"
-    ):  # published model, whose step sizes suit ratings that are not standardised
+    if settings.get("prior") == "fixed":
+        # the published model: its step sizes suit ratings that are not standardised
         settings = {"noise_precision": 1.0, "prior_precision": 1.0, "standardise": False} | settings
     if law:
         settings.setdefault("standardise", law.has_noise)
@@ -353,9 +361,8 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
         settings.setdefault("burn_in", BURN_IN)
     sampler = SAMPLERS.get(settings["sampler"]["name"])
     defaults = sampler.defaults if sampler else {}
-    return RunConfig.of(
-        {name: defaults[name] for name in defaults if name in RunConfig.model_fields} | settings
-    )
+    of_run = {name: value for name, value in defaults.items() if name in RunConfig.model_fields}
+    return RunConfig.of(of_run | settings)
 
 
 def _default_sampler(settings: Mapping[str, Any]) -> str:
@@ -376,10 +383,13 @@ def _default_sampler(settings: Mapping[str, Any]) -> str:
 
 
 def _underscored(section: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name.replace("-", "_"): _underscored(x) if isinstance(x, dict) else x
-        for name, x in section.items()
-    }
+    """Return a section, with its subsections, with underscores for hyphens in all names."""
+    result = {}
+    for name, value in section.items():
+        if isinstance(value, dict):
+            value = _underscored(value)
+        result[name.replace("-", "_")] = value
+    return result
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
@@ -397,26 +407,27 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
             raise InputError(
                 f"--set {text}: expected NAME=VALUE, for example --set sampler.alpha=0.95"
             )
-        try:
-            value = tomllib.loads(f"value = {raw}")["value"]
-        except (ValueError, RecursionError):
-            value = raw
-        settings[name.strip().replace("-", "_")] = value
+        settings[name.strip().replace("-", "_")] = _parse_value(raw)
     return nested(settings)
 
 
+def _parse_value(text: str) -> Any:
+    """Return the value that a text has in TOML, or else the text itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        return text
+
+
 def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings in which those that are named ``sampler.NAME`` are in the section of the
-    sampler.
-    """
-    result = {
-        name: value for name, value in settings.items() if not str(name).startswith("sampler.")
-    }
-    section = {
-        name.removeprefix("sampler."): value
-        for name, value in settings.items()
-        if name not in result
-    }
-    return result | (
-        {"sampler": section_of(result.get("sampler") or {}) | section} if section else {}
-    )
+    """Return settings in which those named ``sampler.NAME`` are in the section of the sampler."""
+    result: dict[str, Any] = {}
+    section: dict[str, Any] = {}
+    for name, value in settings.items():
+        if str(name).startswith("sampler."):
+            section[name.removeprefix("sampler.")] = value
+        else:
+            result[name] = value
+    if section:
+        result["sampler"] = section_of(result.get("sampler") or {}) | section
+    return result

@@ -18,9 +18,8 @@ _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 MEASURES = {"rhat": 1.0, "ess": 0.0}
 
 LEAST_DRAWS = 4  # per chain; mixing cannot be measured with fewer draws
-ESS_PER_CHAIN = (
-    100  # with a smaller ESS, R-hat and tail quantiles are unreliable [Vehtari 2021, section 5]
-)
+#: With a smaller ESS, R-hat and tail quantiles are unreliable [Vehtari 2021, section 5].
+ESS_PER_CHAIN = 100
 
 
 def parse_length(length: int | str, sweep: int) -> int:
@@ -45,20 +44,27 @@ def parse_length(length: int | str, sweep: int) -> int:
     match = _LENGTH.fullmatch(length)
     if not match:
         raise ValueError("must be a number of iterations, or like '500sweeps'")
-    return int(match[1]) * (sweep if match[2] else 1)
+    number = int(match[1])
+    if match[2]:
+        return number * sweep
+    return number
 
 
 def parse_time(text: str) -> float | None:
-    """Return the seconds in ``90s``, ``10min``, ``1h``, ``2d``, ``HH:MM:SS`` or ``D-HH:MM:SS``;
-    None if malformed.
+    """Return the seconds in a text; None if it is malformed.
+
+    The text is like ``90s``, ``10min``, ``1h``, ``2d``, ``HH:MM:SS`` or ``D-HH:MM:SS``.
     """
-    if match := _DURATION.fullmatch(text):
-        return float(match[1]) * _SECONDS[match[2]]
-    if match := _CLOCK_TIME.fullmatch(text):
-        days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-        if minutes < 60 and seconds < 60:
-            return 86400.0 * days + 3600 * hours + 60 * minutes + seconds
-    return None
+    duration = _DURATION.fullmatch(text)
+    if duration:
+        return float(duration[1]) * _SECONDS[duration[2]]
+    clock_time = _CLOCK_TIME.fullmatch(text)
+    if not clock_time:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in clock_time.groups())
+    if minutes >= 60 or seconds >= 60:
+        return None
+    return 86400.0 * days + 3600 * hours + 60 * minutes + seconds
 
 
 def parse_accuracy(text: str) -> dict[str, float]:
@@ -77,16 +83,22 @@ def parse_accuracy(text: str) -> dict[str, float]:
     limits: dict[str, float] = {}
     for part in text.split(","):
         name, _, number = (word.strip() for word in part.partition("="))
-        try:
-            limit = float(number)
-        except ValueError:
-            limit = 0.0
-        if name not in MEASURES or name in limits or not isfinite(limit) or limit <= MEASURES[name]:
+        limit = _number(number)
+        is_known = name in MEASURES and name not in limits
+        if not is_known or not isfinite(limit) or limit <= MEASURES[name]:
             raise ValueError(
                 "must be like 'ess=400', 'rhat=1.01' (above 1) or 'ess=400,rhat=1.01', or 'none'"
             )
         limits[name] = limit
     return limits
+
+
+def _number(text: str) -> float:
+    """Return the number in a text; 0 if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
 
 
 def format_accuracy(limits: Mapping[str, float]) -> str:

@@ -89,7 +89,7 @@ class DensityConfig(ChainConfig):
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
         """As in the base class; step sizes that are left open are chosen for a density."""
         plain = super()._plain(processes, finest, until)
-        suited = self.sampler.kind.adapted_to_density(self.sampler.config, plain["grid"])
+        suited = self.sampler.algorithm.adapted_to_density(self.sampler.config, plain["grid"])
         return {**plain, "sampler": self.sampler.model_copy(update={"config": suited})}
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedDensity:
@@ -481,7 +481,7 @@ def _check(density: Density, config: ResolvedDensity) -> None:
     Energy and gradient are tried at points drawn like initial states: shapes, and whether the
     energy is NaN.
     """
-    sampler = config.sampler.kind
+    sampler = config.sampler.algorithm
     if sampler.draws_conditionals:
         raise InputError(NOT_CONDITIONAL)
     check_fits(density, sampler, config.sampler.config, config.sampler.name)

@@ -114,7 +114,7 @@ class Chain:
         section = config.sampler
         if restarts:
             section = self.fallbacks[restarts - 1].sampler
-        self.sampler = section.kind(section.config, config.burn_in)
+        self.sampler = section.algorithm(section.config, config.burn_in)
         self.target = self.make_target(restarted_chain(self.chain, restarts), self.sampler)
         self.state = ChainState(
             target=self.target,
@@ -498,7 +498,7 @@ def fallbacks(config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
     section = config.sampler
     samplers = [
         Fallback(name, section.model_copy(update={"config": settings}))
-        for name, settings in section.kind.fallbacks(section.config, given).items()
+        for name, settings in section.algorithm.fallbacks(section.config, given).items()
     ]
     if SETTINGS_AGAINST_GIBBS.isdisjoint(given) and config.law.is_conditionally_gaussian():
         samplers += _gibbs_samplers(config)
@@ -512,6 +512,6 @@ def _gibbs_samplers(config: ResolvedConfig) -> list[Fallback]:
         if name == config.sampler.name or not SAMPLERS[name].draws_conditionals:
             continue
         section = SamplerSection.of(name)
-        if section.kind.sweep_length(section.config, config.grid) == config.sweep_length:
+        if section.algorithm.sweep_length(section.config, config.grid) == config.sweep_length:
             found.append(Fallback(f"the sampler {name}", section))
     return found

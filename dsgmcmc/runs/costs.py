@@ -155,7 +155,7 @@ def _ratings(config: ResolvedConfig, ratings: Ratings, share: float) -> float:
     counts = 2 * (rows + columns) * 8  # of all rows and columns, on every process
     test_bytes = ratings.nnz_test * TEST_RATING_BYTES
     total = share * (_cell_bytes(config.grid, ratings, rows, columns) + test_bytes) + counts
-    if not config.sampler.kind.draws_conditionals:
+    if not config.sampler.algorithm.draws_conditionals:
         return total
     buffers = 1 if share == 1 else 3  # columns that are sent are in three buffers
     summed = max(rows, columns * buffers)
@@ -191,7 +191,7 @@ def _sent_on_tours(config: ResolvedConfig, quantities: Quantities) -> int:
         for quantity in config.law.quantities_of(config, False, {})
         if quantity.of_rows
     )
-    if config.sampler.kind.draws_conditionals:
+    if config.sampler.algorithm.draws_conditionals:
         # positions and noise scales, then the sums for the columns, which return
         positions = (rank + min(noise, 1)) * (config.grid - 1)
         return positions + statistics_width(rank) * config.grid

@@ -134,7 +134,9 @@ class RatingsSource:
         section = requested.sampler
         ratings = self.ratings
         elements = (ratings.n_rows + ratings.n_cols) * (rank + requested.biases)
-        config = section.kind.adapted_to_data(section.config, ratings.nnz, ratings.nnz / elements)
+        config = section.algorithm.adapted_to_data(
+            section.config, ratings.nnz, ratings.nnz / elements
+        )
         return section.model_copy(update={"config": config})
 
     def _default_likelihood(

@@ -47,7 +47,7 @@ def make(name, grid, schedule="shuffled", step=None, burn_in=1000):
     config = DensityConfig.build(
         {"sampler": section, "grid": grid, "schedule": schedule, "thin": 1}
     ).resolved()
-    return config.sampler.kind(config.sampler.config, burn_in)
+    return config.sampler.algorithm(config.sampler.config, burn_in)
 
 
 def draws(target, sampler, iterations, **start):

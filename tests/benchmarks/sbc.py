@@ -120,7 +120,7 @@ def quantities(eta: np.ndarray, tau: float, asked: tuple[np.ndarray, ...]) -> Ra
 
 def ranks(seed: int, model: str, sampler: str) -> Ranked | None:
     """Ranks of the truth among the draws, by name; None if the chain diverged."""
-    kind = build({"sampler": sampler}).sampler.kind
+    kind = build({"sampler": sampler}).sampler.algorithm
     config = kind.adapted_to_data(kind.Config(), RATINGS, RATINGS / ((ROWS + COLUMNS) * (RANK + 1)))
     section = {"name": sampler} | config.model_dump()
     given = {

@@ -113,7 +113,7 @@ def test_default_steps_keep_the_spread_with_parts(
         .resolved()
         .sampler
     )
-    sampler = section.kind(section.config, 0)
+    sampler = section.algorithm(section.config, 0)
     draws = states(density, sampler, 4000, sd=0.1, rows=200, grid=10, schedule=schedule)[1500::25]
     root = np.linalg.inv(np.linalg.cholesky(truth))
     covariance = root @ np.cov(np.concatenate(draws).T) @ root.T

@@ -170,7 +170,7 @@ class TimeEffects(Part):
                 f" {leave}"
             )
         sampler = config.sampler
-        if config.interleaved or sampler.kind.estimator(sampler.config).fixed_likelihood:
+        if config.interleaved or sampler.algorithm.estimator(sampler.config).fixed_likelihood:
             change = f"use another {named('sampler')} or sampler.gradient, or {leave}"
             raise InputError(
                 f"{config.sampler.name} keeps gradients, which effects of time would change:"

@@ -64,7 +64,7 @@ def test_the_noise_precision_is_one_with_a_fixed_prior_and_sampled_elsewhere() -
 
 
 def test_assignments_win_over_options_and_options_over_the_file(tmp_path: Path) -> None:
-    """The nearer to the command, the stronger; a file may spell names with hyphens, as options do."""
+    """The command comes before the file; a file may spell names with hyphens, as options do."""
     path = tmp_path / "c.toml"
     path.write_text(
         'rank = 1\nseed = 1\ngrid = 1\nburn-in = "3sweeps"\n[sampler]\nname = "sghmc"\nwarm-up'
@@ -236,7 +236,7 @@ def test_checkpoint_intervals(text: int | str, expected: tuple[int | None, float
 
 
 def test_accuracies_are_read() -> None:
-    """In any order, and written so that they are read alike; nonsense is refused with an example."""
+    """In any order, and written so that they are read alike; nonsense raises with an example."""
     for text, wanted in (
         ("ess=400", {"ess": 400.0}),
         (" ess = 4e2, rhat=1.1", {"ess": 400.0, "rhat": 1.1}),

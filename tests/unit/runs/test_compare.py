@@ -360,7 +360,7 @@ def job(compared, tmp_path, monkeypatch):
 
 
 def test_a_model_that_diverges_whole_gives_way_to_the_next(job):
-    """The next best model is sampled in place of one that diverged, and the comparison records it."""
+    """The next best model takes the place of one that diverged, and the comparison records it."""
     out = job.run_directory.path
     comparison = Comparison.read(out / "comparison.json")
     assert sample_recommended(job) == 0
@@ -414,7 +414,7 @@ def test_a_job_may_be_killed_between_two_models(job, fault):
 
 
 def test_what_a_comparison_left_is_removed_by_the_next_job(job):
-    """A candidate's run that could not be removed goes with the next job; a file of the user stays."""
+    """The next job removes a candidate's run that could not be removed; the user's file stays."""
     folder = job.run_directory.path / "compare"
     left, user = folder / ("a" * 64) / "checkpoints", folder / "notes.txt"
     left.mkdir(parents=True)

@@ -50,7 +50,7 @@ def held(data: Path, config: ResolvedConfig) -> int:
 
 @pytest.mark.parametrize("name", ["psgld", "sgld", "gibbs"])
 def test_memory_is_at_least_what_a_chain_takes(data: Path, name: str) -> None:
-    """The memory of a process is that of a chain, of a copy of its state, and of the interpreter."""
+    """A process needs the memory of a chain, of a copy of its state, and of the interpreter."""
     config = build({**SETTINGS, "sampler": name, "noise": "both", "save_draws": 0}).resolved()
     with Ratings(data) as ratings:
         said = Costs.of(config, ratings, 1)

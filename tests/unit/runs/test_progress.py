@@ -56,7 +56,7 @@ def test_a_rate_has_a_unit_of_its_size(rate: float, text: str) -> None:
 
 
 def test_logs(capfd: pytest.CaptureFixture[str]) -> None:
-    """Process 0 alone logs, every message is one line, and the handlers are as before in the end."""
+    """Only process 0 logs, a message is one line, and the handlers are as before in the end."""
     before = list(log.handlers)
     for rank in (0, 1):
         with logs(rank):

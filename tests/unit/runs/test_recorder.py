@@ -53,7 +53,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", params=CASES)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A run that has saved all of its draws; the weights of the draws differ where the step decays."""
+    """A run that has saved all of its draws; their weights differ where the step decays."""
     run = make_run(tmp_path_factory.mktemp("run"), stars=True, **CASES[request.param]).open()
     assert len(run.draws) == 40 * len(run.chains)
     assert (np.ptp(run.draw_weights) > 0) == (request.param == "weights")

@@ -66,7 +66,7 @@ def test_steps_are_those_of_the_settings_made_smaller() -> None:
 
 
 def test_a_chain_that_begins_again_takes_other_numbers() -> None:
-    """Normals and draws on the root differ from those before, and from those of all other chains."""
+    """Normals and draws on the root differ from those before, and from those of other chains."""
     keys, drawn = set(), set()
     for chain in (0, 1, 65535):
         for times in range(3):
@@ -88,7 +88,7 @@ def recovered(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_time_is_said_and_the_draws_are_of_the_last(recovered: Path) -> None:
-    """All fallbacks are recorded, and the metrics, draws and posterior are those of the last chain."""
+    """All fallbacks are recorded; metrics, draws and posterior are those of the last chain."""
     noted = [event for event in RunDirectory(recovered).events() if event["event"] == "diverged"]
     assert [event["from"] for event in noted] == [BURN_IN] * 3
     steps = read_summary(recovered / "summary.json")["fell_back"]
