@@ -211,7 +211,7 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool, missing: str 
     from dsgmcmc.data.ratings import Ratings
 
     with Ratings(summary.path) as written:
-        facts: dict[str, str] = written.describe()
+        facts: dict[str, str | list[str]] = {**written.describe()}
     facts |= {
         **(
             {"left out": f"{summary.missing:,} ratings that are {missing}"}
@@ -222,7 +222,10 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool, missing: str 
             f"{entity} features": _features(entity, features)
             for entity, features in summary.features.items()
         },
-        "columns": summary.columns,
+        "columns": [
+            summary.columns,
+            *(f"{path}: {columns}" for path, columns in summary.other_columns.items()),
+        ],
         "file": summary.path,
     }
     show_facts(facts)

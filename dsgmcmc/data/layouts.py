@@ -23,6 +23,7 @@ _BLANKS = "[ \\t]+"
 # never ambiguous, so that RE2 reads a line once; Fortran writes exponents with D
 _NUMBER = "[+-]?(?:[0-9]+(?:[.][0-9]*)?|[.][0-9]+)(?:[eEdD][+-]?[0-9]+)?"
 _INDEX = "([0-9]+)"
+CLICK = "1"  # SQL of the value of an entry of a matrix that has no values
 _VALUES = {
     "real": (_NUMBER, "a number"),
     "integer": ("[+-]?[0-9]+", "an integer"),
@@ -161,7 +162,7 @@ def _dense_market(field: str, n: int, m: int) -> Layout:
 def _sparse_market(field: str, symmetry: str, n: int, m: int) -> Layout:
     """Return the layout of the entries of an n times m MatrixMarket matrix."""
     value, meaning = _VALUES[field]
-    columns = {"row": _index(0), "col": _index(1), "value": "1"}
+    columns = {"row": _index(0), "col": _index(1), "value": CLICK}
     groups = [_INDEX, _INDEX]
     if value:
         columns["value"] = _number(2)

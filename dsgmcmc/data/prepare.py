@@ -132,6 +132,8 @@ class Summary(NamedTuple):
     ----------
     columns : str
         Roles of the columns in the first input file.
+    other_columns : dict of str to str
+        The same of further input files, by path, if they differ from the first one.
     features : dict of str to FeaturesReport
         For "user" and "item", if they have features.
     not_rated : float
@@ -159,6 +161,7 @@ class Summary(NamedTuple):
     maximum: float
     content_sha256: str
     columns: str
+    other_columns: dict[str, str]
     features: dict[str, FeaturesReport]
     not_rated: float
     codes: list[float]
@@ -209,7 +212,7 @@ class RawRatings(NamedTuple):
     left_out : int
         Number of ratings that were left out because their values mean "not rated".
     notes : list of str
-        Says which files have times in a smaller unit than seconds.
+        Files with times in a smaller unit than seconds, and files whose ratings are all equal.
     """
 
     tables: list[RatingsTable]
@@ -272,10 +275,13 @@ class Ingest:
         test_condition = self.split()
         ordered = self.sort(entities, test_condition)
         attributes = self.write(raw, entities, encoded, ordered)
+        columns, others = self._describe(raw.tables)
         doubts = list(findings.doubts)
         with Ratings(self.out) as written:
             doubts += written.doubts()
         doubts += raw.notes
+        if n_duplicates and self.settings.duplicates in ("first", "last"):
+            doubts += read.find_untimed(raw.tables)
         for about in encoded.reports.values():
             doubts += about["doubts"]
         return Summary(
@@ -289,7 +295,8 @@ class Ingest:
             minimum=float(attributes["min"]),
             maximum=float(attributes["max"]),
             content_sha256=attributes["content_sha256"],
-            columns=raw.tables[0].describe(self.settings.timed),
+            columns=columns,
+            other_columns=others,
             features=encoded.reports,
             not_rated=findings.codes.share,
             codes=findings.codes.values,
@@ -309,6 +316,7 @@ class Ingest:
             raise InputError(
                 "several matrices need names of rows: the first column, or --columns user=NAME"
             )
+        read.refuse_differences(tables)
         return tables
 
     def _open(self, source: Path | TableFile) -> RatingsTable:
@@ -320,20 +328,27 @@ class Ingest:
             missing=self.settings.unrated if self.settings.matrix else None,
         )
 
+    def _describe(self, tables: list[RatingsTable]) -> tuple[str, dict[str, str]]:
+        """Describe the columns of the first table, and of those that have others, by path."""
+        first, *more = tables
+        columns = first.describe(self.settings.timed)
+        described = {str(table.file.path): table.describe(self.settings.timed) for table in more}
+        return columns, {path: text for path, text in described.items() if text != columns}
+
     def read(self, tables: list[RatingsTable]) -> RawRatings:
         """Read all tables into ``raw``, without the ratings that mean "not rated"."""
-        notes = []
+        loaded = []
         for table in tables:
             self.report(f"reading {table.file.path.name}")
-            note = read.load(
+            part = read.load(
                 self.db,
                 table,
                 timed=self.settings.timed,
                 missing=self.settings.unrated,
                 report=self.report,
             )
-            if note:
-                notes.append(note)
+            loaded.append(part)
+        notes = [part.note for part in loaded if part.note] + read.find_constant(tables, loaded)
         left_out = read.leave_out(self.db, self.settings.unrated)
         return RawRatings(tables, left_out, notes)
 

@@ -10,8 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from dsgmcmc.data.codes import Codes, find_codes
-from dsgmcmc.data.columns import Heading, assign_columns, names_recur
+from dsgmcmc.data.columns import NO_COLUMN, Heading, assign_columns, names_recur
+from dsgmcmc.data.layouts import CLICK
 from dsgmcmc.data.session import Session, as_number, is_rounded
 from dsgmcmc.data.table_format import open_table
 from dsgmcmc.data.tables import SHOWN, TableFile, is_number, scalar, trim_names
@@ -19,6 +22,7 @@ from dsgmcmc.data.wide import describe_wide, inspect_wide, load_wide
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 
+_FEW = 10  # ratings that may be equal by chance
 _TYPICAL = 100_000  # times that show the unit of all times of a file
 #: Times above a bound are in a unit, of which a second has so many: bound, number, name.
 _UNITS = (
@@ -52,6 +56,15 @@ class RatingsTable(NamedTuple):
     def is_wide(self) -> bool:
         """Whether a row has all ratings of a user."""
         return "item" not in self.columns
+
+    @property
+    def has_ratings(self) -> bool:
+        """Whether the table has ratings, and not clicks alone."""
+        if self.file.format == "matrix" and self.file.layout is not None:
+            return self.file.layout.columns["value"] != CLICK
+        if self.file.format == "matrix" and self.file.arrays is not None:
+            return bool(np.any(self.file.arrays["value"] != 1))
+        return self.is_wide or "rating" in self.columns
 
     def describe(self, timed: bool) -> str:
         """Describe the roles of the columns, so that users can check them."""
@@ -109,6 +122,28 @@ def open_ratings(
     return RatingsTable(file, positions, test)
 
 
+def refuse_differences(tables: Sequence[RatingsTable]) -> None:
+    """Raise InputError if some tables have ratings, and others only pairs of users and items.
+
+    Pairs beside ratings would become ratings of 1.
+    """
+    with_ratings = [table for table in tables if table.has_ratings]
+    pairs = [table for table in tables if not table.has_ratings]
+    if not with_ratings or not pairs:
+        return
+    path = pairs[0].file.path
+    message = f"{path} has no column of ratings, unlike {with_ratings[0].file.path}"
+    if pairs[0].test:
+        raise InputError(
+            f"{message}: test ratings are needed; to predict the pairs of {path.name}, leave it out"
+            " here, and give it to dsgmcmc predict"
+        )
+    raise InputError(
+        f"{message}: prepare ratings and clicks apart; or name the column of ratings, or leave it"
+        f" out of all files ({named('columns')} rating={NO_COLUMN})"
+    )
+
+
 def _open_long(db: Session, path: Path, columns: Mapping[str, str]) -> TableFile:
     """Open a file with a row for each rating; a first line that recurs below is no header."""
     file = open_table(db, path, lambda fields: not any(map(is_number, fields)))
@@ -121,6 +156,15 @@ def _open_long(db: Session, path: Path, columns: Mapping[str, str]) -> TableFile
 # --------------------------------------------------------------------------------------------- rows
 
 
+class LoadedTable(NamedTuple):
+    """Number and range of the ratings in a table that was read, and a note on the unit of times."""
+
+    number: int
+    low: float
+    high: float
+    note: str
+
+
 def load(
     db: Session,
     table: RatingsTable,
@@ -128,10 +172,10 @@ def load(
     timed: bool,
     missing: Sequence[str] = (),
     report: Callable[[str], None] = lambda stage: None,
-) -> str:
+) -> LoadedTable:
     """Append the ratings of a table to ``raw``, in its order; times are in seconds, or NULL.
 
-    Returns the note of `_scale_times`. Raises InputError if the file cannot be read, has no
+    Raises InputError if the file cannot be read, has no
     ratings, or has rows with missing, non-numeric, infinite or NaN values (including times, if
     `timed`). The error gives the number of bad rows and the first five. `missing` are texts that
     mean "not rated" in a matrix.
@@ -146,11 +190,14 @@ def load(
     else:
         _load_long(db, table)
         _refuse_bad_rows(db, table.file, timed, first)
-    if scalar(db, "SELECT count(*) FROM raw") == first:
+    number, low, high = db.execute(
+        f"SELECT count(*), min(rating), max(rating) FROM raw WHERE rowid >= {first}"
+    ).fetchall()[0]
+    if not number:
         raise InputError(f"{table.file.path} has no ratings")
     for column in ("user_id", "item_id"):
         trim_names(db, "raw", column, first)
-    return _scale_times(db, table.file, first)
+    return LoadedTable(number, low, high, note=_scale_times(db, table.file, first))
 
 
 def _load_long(db: Session, table: RatingsTable) -> None:
@@ -237,6 +284,29 @@ def _scale_times(db: Session, file: TableFile, first: int) -> str:
             db.execute(f"UPDATE raw SET time = time / {size} WHERE rowid >= {first}")
             return f"the times of {file.path.name} are taken for {unit}, by their size"
     return ""
+
+
+def find_constant(tables: Sequence[RatingsTable], loaded: Sequence[LoadedTable]) -> list[str]:
+    """Say which tables have equal ratings, unlike the others: these may stand for missing ones."""
+    low = min(part.low for part in loaded)
+    high = max(part.high for part in loaded)
+    return [
+        f"all {part.number:,} ratings of {table.file.path} are {part.low:g}, unlike those of the"
+        " other files: do they stand for ratings that are not known?"
+        for table, part in zip(tables, loaded, strict=True)
+        if part.low == part.high and low < high and part.number >= _FEW
+    ]
+
+
+def find_untimed(tables: Sequence[RatingsTable]) -> list[str]:
+    """Say which tables have no times, unlike the others, so that their ratings count as older."""
+    untimed = [str(table.file.path) for table in tables if "timestamp" not in table.columns]
+    if len(untimed) in (0, len(tables)):
+        return []
+    return [
+        f"{', '.join(untimed)} has no times, unlike the other files: of ratings with the same user"
+        " and item, those without a time count as the oldest"
+    ]
 
 
 # ------------------------------------------------------------------------------------------- values
