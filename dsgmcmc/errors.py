@@ -31,21 +31,18 @@ DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 
 def is_of_disk(error: BaseException) -> bool:
-    """Whether the cause of an error is the disk; HDF5 and DuckDB tell it only in the text of their
-    errors.
-    """
-    return getattr(error, "errno", None) in DISK_ERRORS or any(
-        os.strerror(code) in str(error) for code in DISK_ERRORS
-    )
+    """Whether the cause of an error is the disk."""
+    if getattr(error, "errno", None) in DISK_ERRORS:
+        return True
+    # HDF5 and DuckDB tell it only in the text of their errors
+    return any(os.strerror(code) in str(error) for code in DISK_ERRORS)
 
 
 def failed_file(error: OSError) -> str:
-    """Return the message of an `OSError` as one line, with the path of the file first if it is
-    known.
-    """
-    text = (
-        f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
-    )
+    """Return the message of an `OSError` as one line, with the path of the file first if known."""
+    text = str(error)
+    if error.filename and error.strerror:
+        text = f"{error.filename}: {error.strerror}"
     return " ".join(text.split()) or type(error).__name__
 
 
@@ -69,9 +66,7 @@ class InputError(ValueError):
 
 @contextmanager
 def refusing(problem: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Context in which errors of these kinds become an `InputError`: the problem, and what the
-    error says of it.
-    """
+    """Context in which errors of these kinds become an `InputError` with the problem and reason."""
     try:
         yield
     except InputError:
@@ -81,22 +76,25 @@ def refusing(problem: str, *kinds: type[Exception]) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Say what an error says: of Pydantic's, the first fault and its place; of the system's, no
-    number and path.
+    """Return what an error says, in few words.
 
-    A lookup that failed says only what it looked for, so its type is named, too.
+    Of Pydantic's errors, it is the first fault and where it is; of the system's, neither number nor
+    path. A lookup that failed says only what it looked for, so its type is named, too.
     """
     if hasattr(error, "errors"):
         fault = error.errors(include_input=False)[0]
         return ": ".join([*map(str, fault["loc"]), fault["msg"]])
-    return getattr(error, "strerror", None) or (repr if isinstance(error, LookupError) else str)(
-        error
-    )
+    if system_text := getattr(error, "strerror", None):
+        return str(system_text)
+    if isinstance(error, LookupError):
+        return repr(error)
+    return str(error)
 
 
 class NotFittedError(InputError, AttributeError):
-    """A model was used before it was fitted; scikit-learn has an error of this name with the same
-    base classes.
+    """A model was used before it was fitted.
+
+    scikit-learn has an error of this name with the same base classes.
     """
 
 
@@ -107,38 +105,38 @@ def not_fitted(message: str) -> Exception:
     catch that class, and the error is the `NotFittedError` of this module.
     """
     sklearn_errors = sys.modules.get("sklearn.exceptions")
-    kind: type[Exception] = (
-        NotFittedError if sklearn_errors is None else sklearn_errors.NotFittedError
-    )
-    return kind(message)
+    if sklearn_errors is None:
+        return NotFittedError(message)
+    error: Exception = sklearn_errors.NotFittedError(message)
+    return error
 
 
 class AgreedError(InputError):
-    """An `InputError` that all processes of a job raise together, so that no process has to be
-    aborted.
-    """
+    """An `InputError` that all processes of a job raise together: none has to be aborted."""
 
 
 class WriteError(AgreedError):
-    """A disk is full or has failed, or standard output cannot be written; all processes raise this
-    error.
+    """A disk is full or has failed, or standard output cannot be written.
+
+    All processes raise this error.
     """
 
 
 class GoneError(InputError):
-    """A file of a run that is being sampled was removed while the run was read, because a newer
-    file replaces it.
+    """A file of a run that is being sampled was removed while the run was read.
+
+    A newer file replaces it.
     """
 
 
-RETRIES = 10  # of work that fails because the run is being sampled
+#: Number of times that work is repeated which fails because the run is being sampled.
+RETRIES = 10
 
 
 def retry_if_gone(
     work: Callable[P, T], renew: Callable[..., object] = lambda *first: None
 ) -> Callable[P, T]:
-    """Wrap `work`, which reads a run, so that it is repeated up to `RETRIES` times after a
-    `GoneError`.
+    """Return `work`, which reads a run, repeated up to `RETRIES` times after a `GoneError`.
 
     `work` must have no side effects if it fails. Every attempt must open the run again, in `work`
     or in `renew`, which gets the first argument of `work`.
@@ -149,9 +147,8 @@ def retry_if_gone(
         for _ in range(RETRIES):
             with suppress(GoneError):
                 return work(*args, **kwargs)
-            with suppress(
-                GoneError
-            ):  # if a file is still missing, the next attempt raises the error
+            # if a file is still missing, the next attempt raises the error
+            with suppress(GoneError):
                 renew(*args[:1])
         return work(*args, **kwargs)
 
@@ -182,8 +179,7 @@ class StoppedError(RuntimeError):
 
 @contextmanager
 def writing(path: os.PathLike[str]) -> Iterator[None]:
-    """Context in which a file is written for the user: an `OSError` becomes an error with a
-    one-line message.
+    """Context in which a file is written: an `OSError` becomes an error with a one-line message.
 
     Raises
     ------

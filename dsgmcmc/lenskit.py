@@ -15,6 +15,7 @@ from dsgmcmc.bpmf import BPMF
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.rank import PATTERN_RULES, By, Ranking, Scorer
+from dsgmcmc.types import Array
 
 
 class BPMFConfig(BaseModel, extra="allow"):
@@ -67,9 +68,14 @@ class BPMFScorer(Component[ItemList], Trainable):
         """Return whether `train` was called; LensKit asks from version 2026 on."""
         return hasattr(self, "model_")
 
-    def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008 (as LensKit has it)
-        """Sample the posterior given the ratings; in data without ratings, every interaction is a
-        rating of 1.
+    def train(
+        self,
+        data: Dataset,
+        options: TrainingOptions = TrainingOptions(),  # noqa: B008 (as LensKit has it)
+    ) -> None:
+        """Sample the posterior given the ratings.
+
+        In data without ratings, every interaction is a rating of 1.
         """
         if self.is_trained() and not options.retrain:
             return
@@ -77,14 +83,11 @@ class BPMFScorer(Component[ItemList], Trainable):
         if options.rng is not None:
             model.set_params(random_state=int(options.random_generator().integers(2**31)))
         table = data.interaction_table(format="pandas", original_ids=True)
-        pairs = [
-            "user_id",
-            "item_id",
-            *(["timestamp"] if model.time_levels not in (None, "no") else []),
-        ]
-        self.model_ = model.fit(
-            table[pairs], table["rating"] if "rating" in table else np.ones(len(table))
-        )
+        columns = ["user_id", "item_id"]
+        if model.time_levels not in (None, "no"):
+            columns.append("timestamp")
+        ratings = table["rating"] if "rating" in table else np.ones(len(table))
+        self.model_ = model.fit(table[columns], ratings)
 
     def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
         """Return the items with their scores."""
@@ -94,13 +97,10 @@ class BPMFScorer(Component[ItemList], Trainable):
             return ItemList(items, scores=np.nan)
         if self.config.by == "mean":
             return ItemList(items, scores=model.predict([[user, item] for item in ids.tolist()]))
-        known, scores = model.run_.items.index_of(ids) >= 0, np.zeros(len(ids))
+        known = model.run_.items.index_of(ids) >= 0
+        scores = np.zeros(len(ids))
         if known.any():
-            ranked = model.recommend(
-                user, len(ids), by=self.config.by, include_rated=True, candidates=ids[known]
-            )
-            by_item = dict(zip(ranked["item_id"].tolist(), ranked["score"].tolist(), strict=True))
-            scores[known] = [by_item.get(item, np.nan) for item in ids[known].tolist()]
+            scores[known] = self._scores(model, user, ids[known])
         if not known.all() and self.config.by not in PATTERN_RULES:
             scorer = Scorer(
                 model.run_, Ranking(by=self.config.by), model._newcomers, np.array([-1], np.int32)
@@ -108,22 +108,32 @@ class BPMFScorer(Component[ItemList], Trainable):
             scores[~known] = scorer.scores(scorer.predictor.index_of("user", [user]), 0)[0]
         return ItemList(items, scores=scores)
 
+    def _scores(self, model: FittedModel, user: Any, ids: Array) -> list[float]:
+        """Return the scores of items that the model knows; NaN where it gives none."""
+        ranked = model.recommend(
+            user, len(ids), by=self.config.by, include_rated=True, candidates=ids
+        )
+        by_item = dict(zip(ranked["item_id"].tolist(), ranked["score"].tolist(), strict=True))
+        return [by_item.get(item, np.nan) for item in ids.tolist()]
+
     def _model_of(self, query: RecQuery) -> tuple[FittedModel | None, Any]:
-        """Return a model that knows the user of a query, and the user's name in it; None and None
-        if there is none.
+        """Return a model that knows the user of a query, and the user's name in it.
+
+        Both are None if there is no such model.
         """
         users = self.model_.run_.users
         with suppress(InputError):  # the name may have another type than the names in the run
             if query.user_id is not None and users.index_of([query.user_id])[0] >= 0:
                 return self.model_, query.user_id
         history = query.history_items
-        known = history is not None and self.model_.run_.items.index_of(history.ids()) >= 0
-        if history is None or not np.any(known):
+        if history is None:
             return None, None
-        ratings = history.field("rating")
+        known = self.model_.run_.items.index_of(history.ids()) >= 0
+        if not known.any():
+            return None, None
         user = int(users.ids.max()) + 1 if users.integers else "new user"
         pairs = [[user, item] for item in history.ids()[known].tolist()]
-        return (
-            self.model_.fold_in(pairs, np.ones(len(pairs)) if ratings is None else ratings[known]),
-            user,
-        )
+        ratings = np.ones(len(pairs))
+        if history.field("rating") is not None:
+            ratings = history.field("rating")[known]
+        return self.model_.fold_in(pairs, ratings), user

@@ -1,5 +1,4 @@
-"""Declares settings, and names them in messages: as options of ``dsgmcmc sample``, or by their
-names in Python.
+"""Declares settings, and names them in messages as users give them.
 
 A setting is declared once, by `setting`, in a Pydantic class. From the declaration,
 `dsgmcmc.cli.sample` makes an option, and ``python docs/reference.py`` makes a line of
@@ -74,9 +73,7 @@ _in_python: ContextVar[Mapping[str, str] | None] = ContextVar("_in_python", defa
 
 @contextmanager
 def in_python(names: Mapping[str, str] = BPMF_NAMES) -> Iterator[None]:
-    """Context in which messages use Python names of settings; `names` has the names that differ
-    from the options.
-    """
+    """Context in which messages use Python names; `names` has those that differ from options."""
     token = _in_python.set(names)
     try:
         yield
@@ -85,12 +82,13 @@ def in_python(names: Mapping[str, str] = BPMF_NAMES) -> Iterator[None]:
 
 
 def named(name: str) -> str:
-    """Return a setting's name for messages: ``--time-levels``, ``--set sampler.metric``, or the
-    name in Python.
+    """Return a setting's name for messages.
+
+    It is ``--time-levels`` or ``--set sampler.metric``, or the name in Python.
     """
     names = _in_python.get()
     if names is not None:
         return names.get(name, name)
-    return (
-        f"--set {name}" if "." in name or name in WITHOUT_OPTION else f"--{name.replace('_', '-')}"
-    )
+    if "." in name or name in WITHOUT_OPTION:
+        return f"--set {name}"
+    return f"--{name.replace('_', '-')}"

@@ -30,7 +30,8 @@ def plain(text: str) -> str:
 
 def _escape(record: logging.LogRecord) -> bool:
     """Make the message of a log record one line that `plain` has made safe."""
-    record.msg, record.args = plain(record.getMessage()), ()
+    record.msg = plain(record.getMessage())
+    record.args = ()
     return True
 
 
@@ -59,24 +60,24 @@ def say(*lines: str, file: IO[str] | None = None) -> None:
 
 
 def say_json(content: Any, indent: int | None = 1, file: IO[str] | None = None) -> None:
-    """Print JSON in ASCII, with JSON escapes for all control characters, and null for numbers that
-    are not finite.
-    """
+    """Print JSON in ASCII, with escapes for control characters, and null for NaN and infinity."""
     content = json.loads(json.dumps(content), parse_constant=lambda name: None)
     say(*json.dumps(content, indent=indent).replace("\x7f", r"\u007f").split("\n"), file=file)
 
 
 def complain(error: object) -> None:
-    """Print an error on standard error; its further lines are indented, so that none looks like
-    another message.
+    """Print an error on standard error.
+
+    Its further lines are indented, so that none looks like another message.
     """
     first, *others = str(error).split("\n")
     say(f"dsgmcmc: {first}", *(f"  {line.strip()}" for line in others), file=sys.stderr)
 
 
 def pass_on(lines: Iterable[bytes]) -> None:
-    """Print lines for programs, such as CSV or a path: unchanged to a file or a pipe, but `plain`
-    elsewhere.
+    """Print lines for programs, such as CSV or a path.
+
+    They are unchanged to a file or a pipe, but `plain` elsewhere.
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ def pass_on(lines: Iterable[bytes]) -> None:
 
 
 def console(stderr: bool = False) -> Console:
-    """Make a rich console that prints text literally, without markup, emoji codes or highlighting."""
+    """Return a rich console that prints text literally: no markup, emoji codes or highlighting."""
     from rich.console import Console
 
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
@@ -134,8 +135,7 @@ def show_facts(facts: Mapping[str, str | Sequence[str]]) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for name, lines in facts.items():
-        table.add_row(
-            plain(name), "\n".join(map(plain, [lines] if isinstance(lines, str) else lines))
-        )
+    for name, fact in facts.items():
+        lines = [fact] if isinstance(fact, str) else fact
+        table.add_row(plain(name), "\n".join(map(plain, lines)))
     console().print(table)

@@ -1,5 +1,4 @@
-"""Checks of samplers, likelihoods and parts of the model, also of those that are not in this
-package.
+"""Checks of samplers, likelihoods and parts of the model, also of your own.
 
     check_sampler(MySampler, step_size=0.02)
 
@@ -43,16 +42,37 @@ from dsgmcmc.types import Array, Factor, Float64
 
 ALONE = Alone()
 #: Chains, iterations and burn-in of the check of a sampler's distribution.
-CHAINS, ITERATIONS, BURN_IN = 200, 2500, 1000
+CHAINS = 200
+ITERATIONS = 2500
+BURN_IN = 1000
+#: Iterations between the draws that are compared.
+THIN = 10
 #: Number of random ratings in the check of a likelihood's moments.
 RATINGS = 40_000
+#: Spacings of differences of a likelihood's functions.
+SPACING = 1e-5
+#: Iterations within which a part draws all its quantities: noise of two factors is drawn in turns.
+PART_ITERATIONS = 12
+#: Names of a state's fields that a likelihood cannot use.
+TAKEN_FIELDS = {"theta", "g", "g2", "v", "r", "n", "h"}
+
+
+class KnownDensity(NamedTuple):
+    """A density with its mean and standard deviation, (D,)."""
+
+    title: str
+    density: Density
+    mean: Float64
+    sd: Float64
+
 
 NORMAL = Gaussian(np.array([1.0, -1.0]), np.array([[2.0, 0.6], [0.6, 0.5]]))
-#: Densities whose means and standard deviations are known.
-KNOWN: dict[str, tuple[Density, Float64, Float64]] = {
-    "normal distribution": (NORMAL, NORMAL.mean, np.sqrt(np.diag(NORMAL.covariance))),
-    "double well": (DoubleWell(), np.zeros(1), np.sqrt([DoubleWell.square])),
-}
+NORMAL_SD = np.sqrt(np.diag(NORMAL.covariance))
+WELL_SD = np.sqrt([DoubleWell.square])
+KNOWN = (
+    KnownDensity("normal distribution", NORMAL, NORMAL.mean, NORMAL_SD),
+    KnownDensity("double well", DoubleWell(), np.zeros(1), WELL_SD),
+)
 
 
 # ---------------------------------------------------------------------- samplers
@@ -61,8 +81,7 @@ KNOWN: dict[str, tuple[Density, Float64, Float64]] = {
 def check_sampler(
     kind: type[Sampler[Any, Any]], *, comm: Comm = ALONE, tolerance: float = 0.05, **settings: Any
 ) -> None:
-    """Check a sampler: its distribution, what an iteration does on ratings, and that runs are
-    reproducible.
+    """Check a sampler: its distribution, its iterations on ratings, and that runs are reproducible.
 
     Parameters
     ----------
@@ -83,49 +102,59 @@ def check_sampler(
     if not kind.draws_conditionals:
         check_distribution(kind, tolerance, **settings)
     if kind.densities is None:
-        with _registered(SAMPLERS, kind) as name, _workplace(comm) as place:
-            check_iterations(kind, place.ratings, **settings)
-            check_same_draws({"sampler": {"name": name, **settings}}, place)
+        with _registered(SAMPLERS, kind) as name, _workplace(comm) as workplace:
+            check_iterations(kind, workplace.ratings, **settings)
+            check_same_draws({"sampler": {"name": name, **settings}}, workplace)
 
 
 def check_distribution(
     kind: type[Sampler[Any, Any]], tolerance: float = 0.05, **settings: Any
 ) -> None:
-    """Compare the mean and the spread of a sampler's draws with those of two known densities; as
-    `check_sampler`.
+    """Compare the mean and the spread of a sampler's draws with those of two known densities.
+
+    Parameters and errors are as for `check_sampler`.
     """
-    for title, (density, mean, sd) in KNOWN.items():
+    for known in KNOWN:
         with _registered(SAMPLERS, kind) as name:
-            given = {"sampler": {"name": name, **settings}, "grid": 1}
-            section = DensityConfig.build(given).resolved().sampler
-        sampler = kind(section.config, BURN_IN)
-        target = vector_target(density, sampler, rows=CHAINS, seed=1)
+            section = {"sampler": {"name": name, **settings}, "grid": 1}
+            config = DensityConfig.build(section).resolved().sampler.config
+        sampler = kind(config, BURN_IN)
+        target = vector_target(known.density, sampler, rows=CHAINS, seed=1)
         with np.errstate(all="ignore"):
-            states = np.array(
-                [theta.copy() for theta in sample(target, sampler, ITERATIONS)][BURN_IN::10]
-            )
-        what = f"{kind.__name__} on a {title}: the {{}} of the draws"
-        _close(what.format("standard deviation"), states.std(axis=(0, 1)), sd, tolerance * sd)
-        _close(what.format("mean"), states.mean(axis=(0, 1)), mean, tolerance * sd)
+            states = [theta.copy() for theta in sample(target, sampler, ITERATIONS)]
+        draws = np.array(states[BURN_IN::THIN])
+        title = f"{kind.__name__} on a {known.title}"
+        allowed = tolerance * known.sd
+        _close(
+            f"{title}: the standard deviation of the draws",
+            draws.std(axis=(0, 1)),
+            known.sd,
+            allowed,
+        )
+        _close(f"{title}: the mean of the draws", draws.mean(axis=(0, 1)), known.mean, allowed)
 
 
 def check_iterations(kind: type[Sampler[Any, Any]], ratings: Path, **settings: Any) -> None:
-    """Check that every row moves, also without ratings, and that hyperparameters are drawn once a
-    sweep.
+    """Check that every row moves, also without ratings, and when hyperparameters are drawn.
+
+    They are drawn once a sweep, at its end.
     """
     with _registered(SAMPLERS, kind) as name:
         section = {"name": name, **settings}
-        given = build({"sampler": section, "rank": 2, "hyper_start": 1, "features": "no"})
-        target, sampler = _start(given, ratings, 0.1)
-    drawn, draw, title = [], target.draw_shared, kind.__name__
+        config = build({"sampler": section, "rank": 2, "hyper_start": 1, "features": "no"})
+        target, sampler = _start(config, ratings, 0.1)
+    title = kind.__name__
+    drawn = []
+    draw_shared = target.draw_shared
 
     def noted(context: Any) -> None:
         drawn.append(context.stream.iteration)
-        draw(context)
+        draw_shared(context)
 
     vars(target)["draw_shared"] = noted
     before = {
-        b: {position: b[position].copy() for position in sampler.positions} for b in target.blocks()
+        block: {position: block[position].copy() for position in sampler.positions}
+        for block in target.blocks()
     }
     iterations = 8 * len(sampler.positions)
     sampler.advance(target, 0, iterations)
@@ -155,8 +184,9 @@ def check_iterations(kind: type[Sampler[Any, Any]], ratings: Path, **settings: A
 def check_likelihood(
     kind: type[Likelihood], *, comm: Comm = ALONE, ratings: Path | None = None, **settings: Any
 ) -> None:
-    """Check a likelihood: gradient and density, moments and quantiles agree, and runs are
-    reproducible.
+    """Check a likelihood: that its functions agree with each other, and runs are reproducible.
+
+    Compared are gradient and density, and moments and quantiles.
 
     Parameters
     ----------
@@ -176,41 +206,35 @@ def check_likelihood(
         If anything is wrong.
     """
     names = kind(3, True, tuple(Factor)).fields
-    wrong = {"theta", "g", "g2", "v", "r", "n", "h"} & {*names} | {
-        name for name in names if not name.isidentifier()
-    }
+    wrong = {name for name in names if name in TAKEN_FIELDS or not name.isidentifier()}
     _require(
         not wrong,
         f"{kind.__name__} has fields whose names cannot be used: {', '.join(sorted(wrong))}",
     )
     _check_moments(kind)
-    with _registered(LIKELIHOODS, kind) as name, _workplace(comm, ratings) as place:
-        given = {"likelihood": name, "features": "no", **settings}
-        for rank in (
-            (3, 130) if kind.is_sum_over_ratings else ()
-        ):  # unrolled, and by blocks of columns
-            model = {
-                **given,
-                "rank": rank,
-                "grid": 3,
-                "sampler": {"name": "sgld", "gradient": "full"},
-            }
-            _check_gradient(build({**model, "standardise": False}), place.ratings)
-        check_same_draws(given, place)
+    with _registered(LIKELIHOODS, kind) as name, _workplace(comm, ratings) as workplace:
+        model = {"likelihood": name, "features": "no", **settings}
+        if kind.is_sum_over_ratings:
+            for rank in (3, 130):  # unrolled, and by blocks of columns
+                chain = {"rank": rank, "grid": 3, "sampler": {"name": "sgld", "gradient": "full"}}
+                config = build({**model, **chain, "standardise": False})
+                _check_gradient(config, workplace.ratings)
+        check_same_draws(model, workplace)
 
 
 def _moments(
     kind: type[Likelihood], eta: Float64, tau: float, shape: Sequence[float]
 ) -> tuple[Float64, Float64]:
-    """Return the mean and the variance of ratings with these predictors and this noise precision."""
-    mean, variance = kind.mean(eta, *shape), kind.variance(eta, 1 / tau, *shape)
-    return np.asarray(mean, np.float64), np.full(eta.shape, variance, np.float64)
+    """Return mean and variance of ratings with these predictors and this noise precision, (n,)."""
+    mean = np.asarray(kind.mean(eta, *shape), np.float64)
+    variance = np.full(eta.shape, kind.variance(eta, 1 / tau, *shape), np.float64)
+    return mean, variance
 
 
 def predicted(
     kind: type[Likelihood], eta: Float64, tau: float
 ) -> tuple[Float64, Float64, Predictive]:
-    """Return means, variances and predictive distributions of ratings at predictors that are known."""
+    """Return means, variances and predictive distributions of ratings at known predictors."""
     shape = list(kind.starts.values())
     mean, variance = _moments(kind, eta, tau, shape)
     moments = Moments(mean, variance, noise=variance, shape=np.tile(shape, (len(eta), 1)))
@@ -218,30 +242,32 @@ def predicted(
 
 
 def _check_moments(kind: type[Likelihood]) -> None:
-    """Random quantiles have the mean and the variance, within five standard errors; the density is
-    that of `cdf`.
+    """Check that random quantiles have the mean and the variance, and the density of `cdf`.
+
+    Means may differ by five standard errors.
     """
     rng = np.random.default_rng(1)
     for tau, eta in ((1.0, -1.0), (4.0, 1.2)):
         means, variances, predictive = predicted(kind, np.full(RATINGS, eta), tau)
-        mean, variance = float(means[0]), float(variances[0])
+        mean = float(means[0])
+        variance = float(variances[0])
         offset = predictive.quantile(rng.random(RATINGS)) - mean
-        what = (
-            f"{kind.__name__} at eta = {eta} and tau = {tau}: the {{}} of {RATINGS:,} random"
-            " quantiles"
-        )
-        _close(what.format("mean"), offset.mean() + mean, mean, 5 * np.sqrt(variance / RATINGS))
-        spread = 5 * (offset**2).std() / np.sqrt(RATINGS)
-        _close(what.format("variance"), (offset**2).mean(), variance, spread)
+        where = f"{kind.__name__} at eta = {eta} and tau = {tau}"
+        sample_name = f"of {RATINGS:,} random quantiles"
+        allowed = 5 * np.sqrt(variance / RATINGS)
+        _close(f"{where}: the mean {sample_name}", offset.mean() + mean, mean, allowed)
+        allowed = 5 * (offset**2).std() / np.sqrt(RATINGS)
+        _close(f"{where}: the variance {sample_name}", (offset**2).mean(), variance, allowed)
     *_, predictive = predicted(kind, np.repeat(np.linspace(-1.5, 1.5, 7), 5), 2.0)
     x = predictive.quantile(rng.random(35))
-    reached, below = predictive.cdf(x), predictive.below(x)
+    reached = predictive.cdf(x)
+    below = predictive.below(x)
     _require(
         bool((reached >= below).all()), f"{kind.__name__}: cdf is smaller at a rating than below it"
     )
     slope = reached - below
     if not predictive.whole:
-        slope = (predictive.cdf(x + 1e-5) - predictive.cdf(x - 1e-5)) / 2e-5
+        slope = (predictive.cdf(x + SPACING) - predictive.cdf(x - SPACING)) / (2 * SPACING)
     _close(
         f"{kind.__name__}: the density",
         np.exp(predictive.log_density(x)),
@@ -251,8 +277,9 @@ def _check_moments(kind: type[Likelihood]) -> None:
 
 
 def _check_gradient(config: RunConfig, path: Path) -> None:
-    """The gradient over all ratings, and the sum of squared scores, are those of differences of the
-    log density.
+    """Check the gradient over all ratings, and the sum of squared scores.
+
+    They must be those of differences of the log density.
     """
     kind = config.law
     assert issubclass(kind, Likelihood)
@@ -263,15 +290,16 @@ def _check_gradient(config: RunConfig, path: Path) -> None:
     i = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     x = target.likelihood.codes(values.astype(np.float64), None) - target.ratings.centre
     theta = {factor: _rows(target, factor, "theta") for factor in Factor}
-    w, h, k = theta[Factor.W][i], theta[Factor.H][j], config.rank
+    w = theta[Factor.W][i]
+    h = theta[Factor.H][j]
+    k = config.rank
     eta = (w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k:].sum(axis=1) + h[:, k:].sum(axis=1)
     shape = target.likelihood.shape
-    up, down = (
-        kind.log_density(x, *_moments(kind, eta + step, 1.0, shape), *shape)
-        for step in (1e-5, -1e-5)
-    )
-    e = (up - down) / 2e-5
-    w[:, k:] = h[:, k:] = 1.0
+    up = kind.log_density(x, *_moments(kind, eta + SPACING, 1.0, shape), *shape)
+    down = kind.log_density(x, *_moments(kind, eta - SPACING, 1.0, shape), *shape)
+    e = (up - down) / (2 * SPACING)
+    w[:, k:] = 1.0  # the covariates of biases
+    h[:, k:] = 1.0
     for factor, index, covariates in ((Factor.W, i, h), (Factor.H, j, w)):
         expected = np.zeros_like(theta[factor])
         np.add.at(expected, index, -e[:, None] * covariates)
@@ -295,8 +323,7 @@ def _check_gradient(config: RunConfig, path: Path) -> None:
 def check_part(
     kind: type[Part], *, comm: Comm = ALONE, fixed: Collection[str] = (), **settings: Any
 ) -> None:
-    """Check a part of the model: a chain keeps and draws the quantities that it declares, and runs
-    are reproducible.
+    """Check a part of the model: it draws what it declares, and runs are reproducible.
 
     Its distribution is not checked: simulate ratings from the model, and compare the draws with
     what was simulated.
@@ -316,19 +343,17 @@ def check_part(
     AssertionError
         If anything is wrong.
     """
-    with _registered(PARTS, kind), _workplace(comm) as place:
+    with _registered(PARTS, kind), _workplace(comm) as workplace:
         for sampler in ("baoab", "gibbs"):
             model = {"rank": 2, "grid": 2, "sampler": sampler, "features": "no", "hyper_start": 1}
-            _check_quantities(kind, build(model | settings), place.ratings, fixed)
-        check_same_draws(settings, place)
+            _check_quantities(kind, build(model | settings), workplace.ratings, fixed)
+        check_same_draws(settings, workplace)
 
 
 def _check_quantities(
     kind: type[Part], config: RunConfig, path: Path, fixed: Collection[str]
 ) -> None:
-    """A chain keeps the quantities of a part, and draws all that belong to a draw within 12
-    iterations.
-    """
+    """Check that a chain keeps the quantities of a part, and draws all that belong to a draw."""
     target, sampler = _start(config, path, 0.3)
     present: Any = next((part for part in target.parts if type(part) is kind), None)
     _require(
@@ -340,30 +365,49 @@ def _check_quantities(
         present.quantities == declared,
         f"{kind.__name__}: quantities_of and the attribute quantities differ",
     )
-    states = []
-    for iteration in range(12):  # noise of two factors is drawn in turns
-        fields = {
-            f"{b.factor.name}.{b.index}.{name}": b[name]
-            for b in target.blocks()
-            for name in target.layout.names
-        }
-        states.append(
-            {name: value.copy() for name, value in (fields | arrays_of(present.replicated)).items()}
-        )
+    first = _state(target, present)
+    last = first
+    for iteration in range(PART_ITERATIONS):
+        last = _state(target, present)
         target.begin(iteration)
         sampler.step(target, iteration)
     for quantity in declared:
-        names = [name for name in states[0] if name.endswith(quantity.name)]
+        names = [name for name in first if name.endswith(quantity.name)]
         _require(
             bool(names) or not (quantity.kept and quantity.drawn),
             f"{quantity.name} is declared, but not kept",
         )
-        moved = any((states[0][name] != states[-1][name]).any() for name in names)
+        moved = any((first[name] != last[name]).any() for name in names)
         still = quantity.drawn and not moved and quantity.name not in fixed
-        _require(not still, f"{quantity.name} was not drawn in 12 iterations")
+        _require(not still, f"{quantity.name} was not drawn in {PART_ITERATIONS} iterations")
+
+
+def _state(target: FactorTarget, part: Part) -> dict[str, Array]:
+    """Return copies of the fields of all blocks, and of the small state of a part, by name."""
+    fields = {
+        f"{block.factor.name}.{block.index}.{name}": block[name]
+        for block in target.blocks()
+        for name in target.layout.names
+    }
+    return {name: value.copy() for name, value in (fields | arrays_of(part.replicated)).items()}
 
 
 # ---------------------------------------------------------------------- runs
+
+
+#: Settings of runs that are compared, unless a check sets others.
+SMALL_RUN: dict[str, Any] = {
+    "rank": 2,
+    "grid": 5,
+    "burn_in": 4,
+    "thin": 3,
+    "evaluate_every": 4,
+    "save_draws": 2,
+    "features": "no",
+}
+#: Iterations after which a run is stopped, and of the whole run.
+STOP = 7
+END = 17
 
 
 class Workplace(NamedTuple):
@@ -374,47 +418,42 @@ class Workplace(NamedTuple):
     ratings: Path
 
 
-def check_same_draws(settings: dict[str, Any], place: Workplace) -> None:
+def check_same_draws(settings: dict[str, Any], workplace: Workplace) -> None:
     """Compare a run in one go on one process with one on all processes that is stopped and resumed.
 
     Collective.
     """
-    usual = {
-        "rank": 2,
-        "grid": 5,
-        "burn_in": 4,
-        "thin": 3,
-        "evaluate_every": 4,
-        "save_draws": 2,
-        "features": "no",
-    }
+    comm = workplace.comm
+    source = RatingsSource(workplace.ratings)
 
-    def go(comm: Comm, name: str, iterations: int) -> int:
-        given = {**usual, **settings, "iterations": iterations}
-        return Job(
-            comm, RatingsSource(place.ratings), place.folder / name, given, resume=True, quiet=True
-        ).run()
+    def run(comm: Comm, name: str, iterations: int) -> int:
+        """Return the status of a job up to an iteration; it resumes a job of the same name."""
+        chosen = {**SMALL_RUN, **settings, "iterations": iterations}
+        folder = workplace.folder / name
+        return Job(comm, source, folder, chosen, resume=True, quiet=True).run()
 
-    alone = on_root(place.comm, partial(go, ALONE, "one", 17))
-    statuses = alone, go(place.comm, "many", 7), go(place.comm, "many", 17)
+    def digest(name: str) -> Any:
+        return verify_run(RunDirectory(workplace.folder / name))
+
+    statuses = [
+        on_root(comm, partial(run, ALONE, "one", END)),
+        run(comm, "many", STOP),
+        run(comm, "many", END),
+    ]
     _require(
         not any(statuses), f"a run ended with the status {max(statuses)}; settings: {settings}"
     )
-    one, many = on_root(
-        place.comm,
-        lambda: [verify_run(RunDirectory(place.folder / name)) for name in ("one", "many")],
-    )
+    one = on_root(comm, partial(digest, "one"))
+    many = on_root(comm, partial(digest, "many"))
     _require(
         one == many,
-        f"a run on {place.comm.size} process(es), stopped after 7 iterations and resumed, has other"
+        f"a run on {comm.size} process(es), stopped after {STOP} iterations and resumed, has other"
         f" bits than a run in one go on one process; settings: {settings}",
     )
 
 
 def _start(config: RunConfig, path: Path, sd: float) -> tuple[FactorTarget, Sampler[Any, Any]]:
-    """Return the target of a chain on this process, and its sampler, which has drawn the initial
-    state.
-    """
+    """Return the target of a chain on this process, at its initial state, and its sampler."""
     resolved = config.resolved()
     sampler = resolved.make_sampler()
     with Ratings(path) as ratings:
@@ -448,12 +487,13 @@ def _registered(registry: MutableMapping[str, Any], kind: type) -> Iterator[str]
 
 @contextmanager
 def _workplace(comm: Comm, ratings: Path | None = None) -> Iterator[Workplace]:
-    """Context with a place for runs; without `ratings`, a small file is made. Collective."""
+    """Context with a folder for runs; without `ratings`, a small file is made. Collective."""
     with TemporaryDirectory() as own:
         folder = Path(comm.bcast(own))
         if ratings is None:
-            on_root(comm, partial(_write_ratings, folder / "ratings.h5"))
-        yield Workplace(comm, folder, ratings or folder / "ratings.h5")
+            ratings = folder / "ratings.h5"
+            on_root(comm, partial(_write_ratings, ratings))
+        yield Workplace(comm, folder, ratings)
         comm.Barrier()
 
 
@@ -462,8 +502,10 @@ def _write_ratings(path: Path) -> None:
     rng = np.random.default_rng(0)
     lengths = {"user": 31, "item": 21}
     users, items = np.divmod(rng.choice(30 * 20, 300, replace=False), 20)
-    w, h = rng.normal(size=(30, 2)), rng.normal(size=(20, 2))
-    x = np.clip(np.round(3.5 + (w[users] * h[items]).sum(axis=1) + rng.normal(0, 0.5, 300)), 1, 5)
+    w = rng.normal(size=(30, 2))
+    h = rng.normal(size=(20, 2))
+    mean = 3.5 + (w[users] * h[items]).sum(axis=1)
+    x = np.clip(np.round(mean + rng.normal(0, 0.5, 300)), 1, 5)
     table = np.column_stack([users, items, x, rng.integers(0, 10, 300)])
     features = {
         side: read_features(np.column_stack([np.arange(n), rng.normal(size=(n, 3))]), side)
@@ -474,6 +516,7 @@ def _write_ratings(path: Path) -> None:
 
 
 def _require(holds: bool, otherwise: str) -> None:
+    """Raise `AssertionError` with the sentence `otherwise` unless a condition holds."""
     if not holds:
         raise AssertionError(otherwise)
 
@@ -481,7 +524,7 @@ def _require(holds: bool, otherwise: str) -> None:
 def _close(
     what: str, found: Array | float, expected: Array | float, tolerance: Array | float
 ) -> None:
-    """Raise AssertionError if any value is farther from the expected one than the tolerance."""
+    """Raise `AssertionError` if any value is farther from the expected one than the tolerance."""
     values, right, allowed = map(np.ravel, np.broadcast_arrays(found, expected, tolerance))
     excess = np.nan_to_num(np.abs(values - right) - allowed, nan=np.inf)
     worst = int(excess.argmax())
