@@ -60,10 +60,10 @@ class CellRatings:
 
     @property
     def values(self) -> Float32:
-        """The values of the ratings, (nnz,) float32; if there is a table, looked up at every
-        access.
-        """
-        return self.stored if self.table is None else self.table[self.stored]
+        """The values of the ratings, (nnz,) float32; looked up in the table at every access."""
+        if self.table is None:
+            return self.stored
+        return self.table[self.stored]
 
     @property
     def rows(self) -> Int64:
@@ -72,11 +72,11 @@ class CellRatings:
 
     @cached_property
     def arrays(self) -> tuple[Array, ...]:
-        """Arguments for kernels (`dsgmcmc.kernels.stored.kernel_arguments`), then `offsets` if
-        there are any.
-        """
+        """Arguments for kernels (`kernel_arguments`), then `offsets` if there are any."""
         arguments = kernel_arguments(self.indptr, self.indices, self.stored, self.table)
-        return arguments if self.offsets is None else (*arguments, self.offsets)
+        if self.offsets is None:
+            return arguments
+        return (*arguments, self.offsets)
 
     @property
     def pattern(self) -> tuple[Array, ...]:
@@ -89,9 +89,9 @@ class CellRatings:
 
     @cached_property
     def by_column(self) -> CellRatings:
-        """The same ratings, without `offsets`, as a cell whose rows are the columns; computed once."""
-        by_column = transposed(self.indptr, self.indices, self.stored, self.columns)
-        return CellRatings(*by_column, self.table, len(self.indptr) - 1)
+        """The same ratings, without `offsets`, as a cell whose rows are the columns."""
+        indptr, indices, stored = transposed(self.indptr, self.indices, self.stored, self.columns)
+        return CellRatings(indptr, indices, stored, self.table, columns=len(self.indptr) - 1)
 
 
 class TestCell(NamedTuple):
@@ -174,6 +174,7 @@ class RatingBlocks:
         ratings: Ratings,
         ring: Ring,
         centre: float,
+        *,
         standardise: bool = False,
         codes: Callable[[Float32], Array] = lambda values: values,
     ) -> None:
@@ -184,8 +185,10 @@ class RatingBlocks:
                 f"{named('grid')} {grid} is more than {ratings.path} allows: at most"
                 f" {min(self.shape)}"
             )
-        self.n_data, self.n_test = ratings.nnz, ratings.nnz_test
-        self.centre, self._codes = centre, codes
+        self.n_data = ratings.nnz
+        self.n_test = ratings.nnz_test
+        self.centre = centre
+        self._codes = codes
         self.column_counts: Int64 = ratings.column_counts
         self.column_bounds = block_bounds(
             np.concatenate([[0], np.cumsum(self.column_counts)]), grid
@@ -199,14 +202,13 @@ class RatingBlocks:
         self.test: dict[int, TestRows] = {}
         ring.agree(partial(self._read, ratings, ring), "reading ratings")
         self.part_sizes, self.part_peaks = self._count(ring)
-        self.scale = self._standardise(ring) if standardise else 1.0
-        self.extreme = (
-            max(abs(ratings.minimum - centre), abs(ratings.maximum - centre)) / self.scale
-        )
+        self.scale = 1.0
+        if standardise:
+            self.scale = self._standardise(ring)
+        distance = max(abs(ratings.minimum - centre), abs(ratings.maximum - centre))
+        self.extreme = distance / self.scale
         self._peak = int(max(np.diff(ratings.row_indptr).max(), self.column_counts.max()))
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:  # the C library can give freed memory back to the system
-            trim(0)
+        _give_memory_back()
 
     def bounds(self, factor: Factor, index: int) -> tuple[int, int]:
         """First global row of a block of a factor, and the row after its last."""
@@ -226,71 +228,52 @@ class RatingBlocks:
         return float(max(scaled.max(), 1.0))
 
     def level_counts(self, ring: Ring, size: int) -> Int64:
-        """Number of training ratings at each of `size` levels, (size,) int64; needs ratings in
-        levels. Collective.
+        """Number of training ratings at each of `size` levels, (size,) int64. Collective.
+
+        The ratings must be numbers of levels.
         """
         counts = np.zeros((len(ring.blocks), size))
         for (b, _), block in self.train.items():
-            counts[b - ring.blocks.start] += np.bincount(
-                block.values.astype(np.int64), minlength=size
-            )
+            levels = block.values.astype(np.int64)
+            counts[b - ring.blocks.start] += np.bincount(levels, minlength=size)
         return ring.total(counts).astype(np.int64)
 
     def _read(self, ratings: Ratings, ring: Ring) -> None:
+        """Read the training and test ratings of this process's row blocks."""
         for b in ring.blocks:
-            start, stop = int(self.row_bounds[b]), int(self.row_bounds[b + 1])
+            start, stop = self.bounds(Factor.W, b)
             for c, block in enumerate(self._read_train(ratings, start, stop)):
                 self.train[b, c] = block
             self.test[b] = self._cut_test(*ratings.slab("test", start, stop))
             if ratings.recorded is not None:
-                self.test[b] = self.test[b]._replace(
-                    recorded=ratings.recorded.slab("test", start, stop)[2]
-                )
+                _, _, recorded = ratings.recorded.slab("test", start, stop)
+                self.test[b] = self.test[b]._replace(recorded=recorded)
 
     def _read_train(self, ratings: Ratings, start: int, stop: int) -> list[CellRatings]:
-        """Read the cells of a range of rows in slabs, so that peak memory is little above the size
-        of the result.
+        """Read the cells of a range of rows.
+
+        They are read in slabs, so that peak memory is little above the size of the result.
         """
-        bounds, grid = self.column_bounds, len(self.column_bounds) - 1
+        bounds = self.column_bounds
+        grid = len(bounds) - 1
         slabs = [
-            (start + a, start + b) for a, b in row_slabs(ratings.row_indptr[start : stop + 1], SLAB)
+            (start + first, start + last)
+            for first, last in row_slabs(ratings.row_indptr[start : stop + 1], SLAB)
         ]
-        block_of, sizes = (
-            np.repeat(np.arange(grid, dtype=np.int32), np.diff(bounds)),
-            np.zeros(grid, np.int64),
-        )
+        block_of = np.repeat(np.arange(grid, dtype=np.int32), np.diff(bounds))
+        sizes = np.zeros(grid, np.int64)
         for first, last in slabs:
             sizes += np.bincount(block_of[ratings.columns("train", first, last)], minlength=grid)
-        index, numbering = index_type(int(np.diff(bounds).max())), Numbering()
-        filled = np.zeros(grid, np.int64)
-        indptr = [np.zeros(stop - start + 1, np.int64) for _ in range(grid)]
-        indices = [np.empty(n, index) for n in sizes]
-        stored: list[Array] = [np.empty(n, np.uint8) for n in sizes]
+        cells = _GrowingCells(sizes, stop - start, bounds)
         for first, last in slabs:
-            ends, columns, values = ratings.slab("train", first, last)
+            indptr, columns, values = ratings.slab("train", first, last)
             coded = self._codes(values - np.float32(self.centre))
-            numbers = numbering.numbers(coded)
-            if (
-                numbers is None and stored[0].dtype == np.uint8
-            ):  # too many distinct values for a table
-                stored = [numbering.values[places] for places in stored]
-            cut = split_columns(ends, columns, coded if numbers is None else numbers, bounds)
-            for c, (rows, local_columns, stored_part) in enumerate(cut):
-                place = slice(filled[c], filled[c] + len(local_columns))
-                if place.stop > sizes[c]:
-                    raise InputError(f"{ratings.path} has changed while it was read: start again")
-                indptr[c][first - start + 1 : last - start + 1] = filled[c] + rows[1:]
-                indices[c][place], stored[c][place] = local_columns, stored_part
-                filled[c] += len(local_columns)
-        has_table = stored[0].dtype == np.uint8
-        return [
-            CellRatings(
-                indptr[c], indices[c], stored[c], numbering.values.copy() if has_table else None, m
-            )
-            for c, m in enumerate(np.diff(bounds).tolist())
-        ]
+            if not cells.add(first - start, indptr, columns, coded):
+                raise InputError(f"{ratings.path} has changed while it was read: start again")
+        return cells.finished()
 
     def _cut_test(self, indptr: Int64, indices: Int32, values: Float32) -> TestRows:
+        """The test ratings of a row block, by column block."""
         rows = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
         block = np.searchsorted(self.column_bounds, indices, side="right") - 1
         by_column = []
@@ -301,19 +284,25 @@ class RatingBlocks:
         return TestRows((values - np.float32(self.centre)).astype(np.float32), by_column)
 
     def _standardise(self, ring: Ring) -> float:
-        """Divide all ratings by the root mean square of the training ratings, and return this
-        divisor. Collective.
+        """Divide all ratings by the root mean square of the training ratings. Collective.
+
+        Returns
+        -------
+        float
+            The divisor; 1 if all training ratings equal the centre.
         """
         squares = np.zeros((len(ring.blocks), 1))
         for (b, _), block in self.train.items():
             values = block.values
             squares[b - ring.blocks.start] += np.einsum("i,i->", values, values, dtype=np.float64)
-        scale = float(np.sqrt(ring.total(squares)[0] / self.n_data)) or 1.0
-        train = [
-            block.stored if block.table is None else block.table for block in self.train.values()
-        ]
-        for values in (*train, *(rows.values for rows in self.test.values())):
+        scale = float(np.sqrt(ring.total(squares)[0] / self.n_data))
+        if scale == 0:
+            scale = 1.0
+        for block in self.train.values():
+            values = block.stored if block.table is None else block.table
             np.divide(values, scale, out=values)
+        for rows in self.test.values():
+            np.divide(rows.values, scale, out=rows.values)
         return scale
 
     def _count(self, ring: Ring) -> tuple[Int64, Int64]:
@@ -329,3 +318,67 @@ class RatingBlocks:
                 peaks[b - ring.blocks.start, part] = max(np.diff(block.indptr).max(), columns.max())
         peaks = ring.reduce(peaks, lambda peaks: peaks, grid, np.maximum)
         return ring.total(sizes).astype(np.int64), peaks.astype(np.int64)
+
+
+class _GrowingCells:
+    """The cells of a range of rows, to which slabs of rows are added.
+
+    Parameters
+    ----------
+    sizes : (B,) int64
+        Number of ratings of each cell.
+    n_rows : int
+    column_bounds : (B + 1,) int64
+        First column of every cell, and the number of columns.
+    """
+
+    def __init__(self, sizes: Int64, n_rows: int, column_bounds: Int64) -> None:
+        self._sizes = sizes
+        self._bounds = column_bounds
+        self._widths = np.diff(column_bounds)
+        self._numbering = Numbering()
+        self._filled = np.zeros(len(sizes), np.int64)
+        index = index_type(int(self._widths.max()))
+        self._indptr = [np.zeros(n_rows + 1, np.int64) for _ in sizes]
+        self._indices = [np.empty(n, index) for n in sizes]
+        self._stored: list[Array] = [np.empty(n, np.uint8) for n in sizes]
+
+    @property
+    def _has_table(self) -> bool:
+        """Whether the stored values are indices in a table of distinct values."""
+        return self._stored[0].dtype == np.uint8
+
+    def add(self, first: int, indptr: Int64, columns: Int32, values: Array) -> bool:
+        """Add ratings of rows from `first` on, in CSR; return False if a cell has too many."""
+        numbers = self._numbering.numbers(values)
+        if numbers is None and self._has_table:  # too many distinct values for a table
+            self._stored = [self._numbering.values[stored] for stored in self._stored]
+        stored_values = values if numbers is None else numbers
+        for c, cell in enumerate(split_columns(indptr, columns, stored_values, self._bounds)):
+            rows, local_columns, stored = cell
+            begin = self._filled[c]
+            end = begin + len(local_columns)
+            if end > self._sizes[c]:
+                return False
+            self._indptr[c][first + 1 : first + len(rows)] = begin + rows[1:]
+            self._indices[c][begin:end] = local_columns
+            self._stored[c][begin:end] = stored
+            self._filled[c] = end
+        return True
+
+    def finished(self) -> list[CellRatings]:
+        """The cells, each with a table of its own if there is one."""
+        cells = []
+        for c, width in enumerate(self._widths.tolist()):
+            table = self._numbering.values.copy() if self._has_table else None
+            cells.append(
+                CellRatings(self._indptr[c], self._indices[c], self._stored[c], table, width)
+            )
+        return cells
+
+
+def _give_memory_back() -> None:
+    """Give freed memory back to the system, if the C library can."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -8,7 +8,7 @@ are at home.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -46,16 +46,19 @@ class RatingsCell(NamedTuple):
     ratings: CellRatings
 
     def arguments(self, position: str, out: str) -> tuple[Array, ...]:
-        """First arguments of gradient kernels: the ratings, then both blocks' fields `position` and
-        `out`.
+        """First arguments of gradient kernels: the ratings, then fields `position` and `out`.
+
+        Each field is that of the row block, then that of the column block.
         """
-        row, column = self.row.arrays, self.column.arrays
+        row = self.row.arrays
+        column = self.column.arrays
         return (*self.ratings.arrays, row[position], column[position], row[out], column[out])
 
 
 class _Copies(NamedTuple):
-    """Copies of some arrays of the column blocks, sent round on tours; copies in shared memory are
-    created once.
+    """Copies of some arrays of the column blocks, sent round on tours.
+
+    Copies in shared memory are created once.
     """
 
     layout: BlockLayout
@@ -114,11 +117,12 @@ class Circulation:
             for b in self.ring.blocks
         ]
         self.rows = {b: self._row(b) for b in self.ring.blocks}
-        self.place(0)
+        self.allocate_columns(0)
 
-    def place(self, iteration: int) -> None:
-        """Allocate the column blocks that rest on this process when `iteration` begins, filled with
-        zeros.
+    def allocate_columns(self, iteration: int) -> None:
+        """Allocate the column blocks that rest on this process when `iteration` begins.
+
+        They are filled with zeros.
         """
         self._set_part(self._part_of(iteration))
         self.columns: dict[int, ParameterBlock] = {}
@@ -126,17 +130,23 @@ class Circulation:
         self._arrange({c: np.zeros(self._length(c), np.float32) for c in self._resting()})
 
     def _part_of(self, iteration: int) -> int:
-        return self.schedule.part(iteration) if self.schedule else 0
+        """The part of the data that an iteration visits; 0 without a schedule."""
+        if self.schedule is None:
+            return 0
+        return self.schedule.part(iteration)
 
     def _set_part(self, part: int) -> None:
         self.part = part
-        self.part_probability = float(self.schedule.probability[part]) if self.schedule else 1.0
+        self.part_probability = 1.0
+        if self.schedule is not None:
+            self.part_probability = float(self.schedule.probability[part])
 
     # ------------------------------------------------------------------ blocks on this process
 
     def blocks(self) -> Iterator[ParameterBlock]:
-        """All blocks that rest on this process: row blocks in order, then the column blocks paired
-        with them.
+        """All blocks that rest on this process: row blocks, then column blocks.
+
+        Both are in the order of `pairs`.
         """
         yield from self.rows.values()
         yield from self.columns.values()
@@ -147,11 +157,14 @@ class Circulation:
             yield row, self.columns[column_of(b, self.part, self.grid)]
 
     def rows_by_factor(self) -> Iterator[Rows]:
-        """The row blocks of this process as one group, then the column blocks, both in the order of
-        `pairs`.
+        """The row blocks of this process as one group, then the column blocks.
+
+        Both are in the order of `pairs`.
         """
         if self._groups is None:
-            self._groups = Rows([*self.rows.values()]), Rows([*self.columns.values()])
+            of_rows = Rows([*self.rows.values()])
+            of_columns = Rows([*self.columns.values()])
+            self._groups = (of_rows, of_columns)
         yield from self._groups
 
     # ------------------------------------------------------------------ memory of column blocks
@@ -161,15 +174,16 @@ class Circulation:
         return [column_of(b, self.part, self.grid) for b in self.ring.blocks]
 
     def _length(self, column_block: int, width: int = 0) -> int:
-        """Number of float32 in a column block's buffer for all its fields, or for `width` columns
-        if that is not 0.
-        """
+        """Number of float32 in a column block's buffer of this width; 0: of all fields."""
+        if width == 0:
+            width = self.layout.width
         start, stop = self.ratings.bounds(Factor.H, column_block)
-        return (stop - start) * (width or self.layout.width)
+        return (stop - start) * width
 
     def _arrange(self, buffers: dict[int, Float32]) -> None:
-        """Make column blocks from the buffers that have arrived; they reuse the scratch of blocks
-        that have left.
+        """Make column blocks from the buffers that have arrived.
+
+        They reuse the scratch of blocks that have left.
         """
         here = self._resting()
         spare = [self._scratch.pop(c) for c in self.columns.keys() - here]
@@ -179,51 +193,47 @@ class Circulation:
     def _arrived(
         self, index: int, buffer: Float32, spare: list[dict[str, Float32]]
     ) -> ParameterBlock:
-        """Return the column block with this buffer and its scratch; a block that has stayed is
-        returned as it is.
-        """
+        """The column block with this buffer and its scratch; as it is, if it has stayed."""
         known = self.columns.get(index)
         if known is not None and known.buffer is buffer:
             return known
         block = self._block(Factor.H, index, self.layout, buffer)
         if index not in self._scratch:
-            shape = (
-                int(np.diff(self.ratings.column_bounds).max()),
-                self.dimension,
-            )  # as for the largest block
-            fresh = (
-                spare.pop()
-                if spare
-                else {name: np.zeros(shape, np.float32) for name in self.scratch}
-            )
-            self._scratch[index] = fresh
-        block.arrays |= {
-            name: whole[: len(block.counts)] for name, whole in self._scratch[index].items()
-        }
+            self._scratch[index] = spare.pop() if spare else self._new_scratch()
+        for name, array in self._scratch[index].items():
+            block.arrays[name] = array[: len(block.counts)]
         return block
+
+    def _new_scratch(self) -> dict[str, Float32]:
+        """Scratch arrays with as many rows as the largest column block."""
+        shape = (int(np.diff(self.ratings.column_bounds).max()), self.dimension)
+        return {name: np.zeros(shape, np.float32) for name in self.scratch}
 
     def _block(
         self, factor: Factor, index: int, layout: BlockLayout, buffer: Float32
     ) -> ParameterBlock:
         """Block `index` of a factor, with the fields of `layout` in this buffer."""
         start, stop = self.ratings.bounds(factor, index)
-        counts = (
-            self.ratings.row_counts[index]
-            if factor == Factor.W
-            else self.ratings.column_counts[start:stop]
-        )
-        arrays = layout.views(buffer, stop - start)
+        if factor == Factor.W:
+            counts = self.ratings.row_counts[index]
+        else:
+            counts = self.ratings.column_counts[start:stop]
         return self.make(
-            factor=factor, index=index, start=start, counts=counts, arrays=arrays, buffer=buffer
+            factor=factor,
+            index=index,
+            start=start,
+            counts=counts,
+            arrays=layout.views(buffer, stop - start),
+            buffer=buffer,
         )
 
     def _row(self, index: int) -> ParameterBlock:
         """Row block `index`, filled with zeros."""
         n = len(self.ratings.row_counts[index])
-        block = self._block(
-            Factor.W, index, self.layout, np.zeros(n * self.layout.width, np.float32)
-        )
-        block.arrays |= {name: np.zeros((n, self.dimension), np.float32) for name in self.scratch}
+        buffer = np.zeros(n * self.layout.width, np.float32)
+        block = self._block(Factor.W, index, self.layout, buffer)
+        for name in self.scratch:
+            block.arrays[name] = np.zeros((n, self.dimension), np.float32)
         return block
 
     # ------------------------------------------------------------------ sending blocks
@@ -234,27 +244,24 @@ class Circulation:
         With `send`, each column block is sent to where the next iteration needs it, as soon as its
         cell was visited. Cells whose column blocks leave this process come first.
         """
-        move = None
-        if send:
-            after = self._part_of(iteration + 1)
-            buffers = {c: column.buffer for c, column in self.columns.items()}
-            move = Move(
-                self.ring,
-                buffers,
-                self.part,
-                after,
-                lambda c: np.empty(self._length(c), np.float32),
-            )
-        order = move.order if move else self.ring.blocks
-        for b in order:
+        if not send:
+            for b in self.ring.blocks:
+                yield self._cell(b, self.columns[column_of(b, self.part, self.grid)])
+            return
+
+        def new(c: int) -> Float32:
+            return np.empty(self._length(c), np.float32)
+
+        after = self._part_of(iteration + 1)
+        buffers = {c: column.buffer for c, column in self.columns.items()}
+        move = Move(self.ring, buffers, self.part, after, new)
+        for b in move.order:
             c = column_of(b, self.part, self.grid)
             yield self._cell(b, self.columns[c])
-            if move:
-                move.depart(c)
-        if move:
-            arrived = move.finish()
-            self._set_part(after)
-            self._arrange(arrived)
+            move.depart(c)
+        arrived = move.finish()
+        self._set_part(after)
+        self._arrange(arrived)
 
     def tour(
         self, names: Sequence[str], returning: Sequence[str] = (), sums: Sequence[str] = ()
@@ -273,16 +280,12 @@ class Circulation:
         sums : sequence of str
             Arrays among `returning` that are first set to zero, in row blocks and column blocks.
         """
-        alone = self.ring.size == 1
-        local = self.blocks() if alone else self.rows.values()
-        for block in local:
-            for name in sums:
-                block[name].fill(0.0)
-        if alone:
+        if self.ring.size == 1:
+            _set_to_zero(self.blocks(), sums)
             yield from [self._cell(b, self.columns[c]) for b, c in self._order]
             return
-        if (copies := self._copies.get(tuple(names))) is None:
-            copies = self._copies[tuple(names)] = self._new_copies(self._layout(names))
+        _set_to_zero(self.rows.values(), sums)
+        copies = self._copies_of(names)
         if copies.shared:
             with self.ring.phases("exchange"):
                 copies.shared.claim()
@@ -298,20 +301,21 @@ class Circulation:
             self._take_back(copies, buffers, returning)
 
     def spread(self, sent: str, got: str, factors: Collection[Factor] = tuple(Factor)) -> None:
-        """Set `got` of these factors' rows to the sum of `sent` over the rows they have ratings
-        with. Collective.
+        """Set `got` of every row to the sum of `sent` over the rows with which it has ratings.
+
+        Collective. Only rows of these factors are set.
         """
-        sides = "".join(factor.name.lower() for factor in Factor if factor in factors)
+        letters = "".join(factor.name.lower() for factor in Factor if factor in factors)
         with self.ring.phases("gradient"):
-            for cell in self.tour((sent, got), returning=(got,), sums=(got,)):
-                arrays = (cell.row[sent], cell.column[sent], cell.row[got], cell.column[got])
-                spread_kernel(cell.row[sent].shape[1], sides)(*cell.ratings.pattern, *arrays)
+            for row, column, ratings in self.tour((sent, got), returning=(got,), sums=(got,)):
+                spread = spread_kernel(row[sent].shape[1], letters)
+                spread(*ratings.pattern, row[sent], column[sent], row[got], column[got])
 
     def home(self, names: Sequence[str], returning: Sequence[str] = ()) -> Iterator[ParameterBlock]:
-        """Yield this process's row blocks, and the column blocks with the same numbers and these
-        fields. Collective.
+        """Yield this process's row blocks, and the column blocks at home here. Collective.
 
-        Column blocks that are not at home are copied there; fields in `returning` are copied back.
+        Column blocks that are not at home are copied there with the fields `names`; fields in
+        `returning` are copied back.
         """
         yield from self.rows.values()
         if self.part == 0 or self.ring.size == 1:
@@ -328,20 +332,25 @@ class Circulation:
         arrays = next(iter(self.columns.values())).arrays
         return BlockLayout([StateField(name, arrays[name].shape[1]) for name in names], 0)
 
+    def _copies_of(self, names: Sequence[str]) -> _Copies:
+        """Copies of these arrays of the column blocks, made once. Collective."""
+        key = tuple(names)
+        if key not in self._copies:
+            self._copies[key] = self._new_copies(self._layout(names))
+        return self._copies[key]
+
     def _new_copies(self, layout: BlockLayout) -> _Copies:
         """Layout and memory of copies of arrays of the column blocks. Collective."""
         length = partial(self._length, width=layout.width)
         if layout.width not in self._shared:
-            self._shared[layout.width] = self.ring.shared_buffers(
-                [length(c) for c in range(self.grid)]
-            )
+            lengths = [length(c) for c in range(self.grid)]
+            self._shared[layout.width] = self.ring.shared_buffers(lengths)
         shared = self._shared[layout.width]
         if not shared:
             return _Copies(layout)
-        blocks = {
-            c: self._block(Factor.H, c, layout, shared.buffer(c, length(c)))
-            for c in range(self.grid)
-        }
+        blocks = {}
+        for c in range(self.grid):
+            blocks[c] = self._block(Factor.H, c, layout, shared.buffer(c, length(c)))
         return _Copies(layout, shared, SharedTour(self.ring, shared, length), blocks)
 
     def _copies_at_home(self, copies: _Copies, sums: Sequence[str] = ()) -> dict[int, Float32]:
@@ -368,29 +377,29 @@ class Circulation:
         Collective.
         """
         for c, buffer in self._moved(buffers, copies, 0, self.part).items():
-            block, copy = self.columns[c], self._copy(copies, c, buffer)
+            copy = self._copy(copies, c, buffer)
             for name in names:
-                block[name][:] = copy[name]
+                self.columns[c][name][:] = copy[name]
         if copies.shared:
             copies.shared.release()
 
     def _buffer(self, copies: _Copies, c: int) -> Float32:
         """Buffer for the copy of a column block."""
         length = self._length(c, copies.layout.width)
-        return copies.shared.buffer(c, length) if copies.shared else np.empty(length, np.float32)
+        if copies.shared:
+            return copies.shared.buffer(c, length)
+        return np.empty(length, np.float32)
 
     def _copy(self, copies: _Copies, c: int, buffer: Float32) -> ParameterBlock:
         """Copy of a column block, in this buffer; in shared memory it exists already."""
-        return (
-            copies.blocks[c] if copies.blocks else self._block(Factor.H, c, copies.layout, buffer)
-        )
+        if copies.blocks:
+            return copies.blocks[c]
+        return self._block(Factor.H, c, copies.layout, buffer)
 
     def _moved(
         self, buffers: dict[int, Float32], copies: _Copies, part: int, after: int
     ) -> dict[int, Float32]:
-        """Move copies from where column blocks rest in part `part` to where they rest in part
-        `after`. Collective.
-        """
+        """Move copies to where column blocks rest in part `after`, from part `part`. Collective."""
         if part == after:
             return buffers
         peers = copies.shared.peers if copies.shared else ()
@@ -400,6 +409,13 @@ class Circulation:
         return move.finish()
 
     def _cell(self, row_block: int, column: ParameterBlock) -> RatingsCell:
-        return RatingsCell(
-            self.rows[row_block], column, self.ratings.train[row_block, column.index]
-        )
+        """The cell of a row block and a column block, with its current training ratings."""
+        ratings = self.ratings.train[row_block, column.index]
+        return RatingsCell(self.rows[row_block], column, ratings)
+
+
+def _set_to_zero(blocks: Iterable[ParameterBlock], names: Sequence[str]) -> None:
+    """Set these arrays of blocks to zero."""
+    for block in blocks:
+        for name in names:
+            block[name].fill(0.0)

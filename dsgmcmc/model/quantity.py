@@ -124,21 +124,29 @@ class Quantity:
         rating : float
             Unit of a rating: the divisor of the ratings.
         """
-        column_unit = (
-            np.outer(columns, columns)
-            if self.dims.count("column") > 1
-            else columns ** abs(self.columns)
-        )
         converted = value
-        for power, unit in ((self.columns, column_unit), (self.rating, rating ** abs(self.rating))):
-            if power:
-                converted = converted * unit if power > 0 else converted / unit
+        if self.columns != 0:
+            if self.dims.count("column") > 1:
+                unit = np.outer(columns, columns)
+            else:
+                unit = columns ** abs(self.columns)
+            converted = _converted(converted, unit, self.columns)
+        if self.rating != 0:
+            converted = _converted(converted, rating ** abs(self.rating), self.rating)
         return converted
 
 
+def _converted(value: Array, unit: Array | float, power: int) -> Array:
+    """A value times a unit or, if the power of the unit is negative, divided by it."""
+    if power > 0:
+        return value * unit
+    return value / unit
+
+
 def hyperparameter(name: str, label: str, diagnosed: str = "", **more: Any) -> Quantity:
-    """A positive parameter that all rows share, with a `label` for people; by default diagnosed
-    under its `name`.
+    """A positive parameter that all rows share, with a `label` for people.
+
+    By default it is diagnosed under its `name`.
     """
     return Quantity(
         name, positive=True, started=True, diagnosed=diagnosed or name, label=label, **more
@@ -158,7 +166,7 @@ SHIFT = Quantity("shift", ("column",), of_rows=True, drawn=False)
 
 
 class Sampled(Replicated):
-    """Replicated parameters of a model; a dataclass with an attribute for each of its `quantities`."""
+    """Replicated parameters of a model; a dataclass with an attribute for each quantity."""
 
     quantities: ClassVar[Mapping[str, Quantity]] = {}
 
@@ -170,20 +178,31 @@ class Sampled(Replicated):
         """Its quantities; a quantity with ``{}`` in its name once for each of these factors."""
         quantities: list[Quantity] = []
         for quantity in cls.quantities.values():
-            quantities += (
-                [quantity.of(factor) for factor in factors] if "{}" in quantity.name else [quantity]
-            )
+            if "{}" in quantity.name:
+                quantities += [quantity.of(factor) for factor in factors]
+            else:
+                quantities.append(quantity)
         return tuple(quantities)
 
     def drawn(self, subchain: int = 0) -> Iterator[tuple[Quantity, Float64]]:
         """Yield the quantities in a draw of sub-chain `subchain`, with their values."""
         for attribute, quantity in self.quantities.items():
-            value = getattr(self, attribute) if quantity.drawn else None
+            if not quantity.drawn:
+                continue
+            value = getattr(self, attribute)
             if isinstance(value, dict):
                 for factor, array in value.items():
-                    yield quantity.of(factor), array[subchain] if quantity.per_chain else array
+                    yield quantity.of(factor), _of_subchain(quantity, array, subchain)
             elif value is not None:
-                yield quantity, value[subchain] if quantity.per_chain else value
+                yield quantity, _of_subchain(quantity, value, subchain)
+
+
+def _of_subchain(quantity: Quantity, value: Float64, subchain: int) -> Float64:
+    """The value of a quantity in a sub-chain, of values for all sub-chains if these differ."""
+    if not quantity.per_chain:
+        return value
+    of_subchain: Float64 = value[subchain]
+    return of_subchain
 
 
 class SavedDraw(Protocol):
@@ -248,13 +267,12 @@ class Quantities:
 
     def drawn_elements(self, rows: Mapping[Factor, int]) -> int:
         """Number of elements of rows in a draw, given the number of rows of each factor."""
-        of_factor = {
-            factor: [quantity for quantity in self.drawn_of_rows if quantity.is_of(factor)]
-            for factor in rows
-        }
-        return sum(
-            n * sum(q.width(self.sizes) for q in of_factor[factor]) for factor, n in rows.items()
-        )
+        elements = 0
+        for factor, n in rows.items():
+            for quantity in self.drawn_of_rows:
+                if quantity.is_of(factor):
+                    elements += n * quantity.width(self.sizes)
+        return elements
 
 
 def sizes_of(

@@ -492,7 +492,7 @@ class FactorTarget(Target):
         If `skip` is None, blocks are first placed where the next iteration needs them.
         """
         if skip is None:
-            self.circulation.place(snapshot.manifest.iteration)
+            self.circulation.allocate_columns(snapshot.manifest.iteration)
             skip = ()
         wanted = (saved for saved in self.saved() if saved[0].field not in skip)
         # a shard is opened once for a block

@@ -401,7 +401,13 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
     levels = ring.agree(partial(config.law.levels_of, ratings))
     scaled = ring.agree(partial(config.law.view, ratings))
     codes = partial(config.law.codes, levels=levels)
-    blocks = RatingBlocks(scaled, ring, _centre(config, scaled), config.standardise, codes)
+    blocks = RatingBlocks(
+        scaled,
+        ring,
+        _centre(config, scaled),
+        standardise=config.standardise,
+        codes=codes,
+    )
     data = read_parts(config, scaled, blocks, ring)
     sizes = config.quantities_for(ratings).sizes
 
