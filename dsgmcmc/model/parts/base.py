@@ -1,17 +1,16 @@
 """The interface of a part of the model: its settings, its checks, its quantities, its draws.
 
-A part is a class, named in `PARTS`; the likelihood is a part, too. Class methods are called once
-for a run. Every chain has an instance, which draws the part's parameters from their conditional
-distribution given everything else:
+A part is a class; the likelihood is one, too. Class methods are called once for a run. Every chain
+has an instance, which draws the part's parameters given everything else:
 
 1. `Part.sums` returns partial sums for each row block and the column block paired with it. The sums
    of all parts are added in one message.
 2. `Part.draw_shared` draws the parameters that all rows share, given the totals, on one process,
    the root, which sends them to all processes.
-3. `Part.draw` draws the other parameters, one part after another in the order of `PARTS`, the
-   likelihood first. Effects on ratings are drawn last, but first in Gibbs sampling.
+3. `Part.draw` draws the other parameters, in the order of `PARTS`, the likelihood first. Effects on
+   ratings are drawn last, but first in Gibbs sampling.
 
-All processes of the chain must call *collective* methods, in the same order. The rows' prior is
+All processes of a chain must call *collective* methods, in the same order. The rows' prior is
 theta_i ~ N(m + shift_i, Lambda^-1); several parts may contribute to shift_i.
 """
 

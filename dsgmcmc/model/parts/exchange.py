@@ -1,17 +1,15 @@
-r"""Exchange of the means of one factor's rows and the biases of the other factor's rows.
+"""Exchange of the means of one factor's rows and the biases of the other factor's rows.
 
 The predictor a_i + b_j + W_i . H_j does not change if all H_j move by d and every bias a_i by
--W_i . d. Nor does the prior density of H if its mean m moves by d, too. A chain that draws the
-means given the biases, and the biases given the means, exchanges them only over thousands of
-sweeps. With r_i the bias less its prior mean, lambda_a its prior precision, and
-m ~ N(0, (kappa Lambda)^-1),
+-W_i . d, nor does the prior density of H if its mean m moves by d, too. A chain that draws each
+given the other exchanges them only over thousands of sweeps. With r_i the bias less its prior mean,
+lambda_a its prior precision, and m ~ N(0, (kappa Lambda)^-1),
 
     d ~ N(Q^-1 (lambda_a sum_i r_i W_i - kappa Lambda m), Q^-1)
     Q = kappa Lambda + lambda_a sum_i W_i W_i^T
 
-and likewise for W and the biases b_j. `draw_translation` says what an intercept adds. The
-translations by d form a group with Jacobian 1, so that the move leaves the posterior invariant
-[Liu & Sabatti 2000, theorem 1].
+and likewise for W and the biases b_j. The translations by d form a group with Jacobian 1, so that
+the move leaves the posterior invariant [Liu & Sabatti 2000, theorem 1].
 
 [Liu & Sabatti 2000] Generalised Gibbs sampler and multigrid Monte Carlo for Bayesian computation.
 Biometrika 87.

@@ -11,9 +11,8 @@ as the genres of films. With A = X^T X + diag(beta) = L L^T,
     beta_g | B, Lambda ~ Gamma(1 + n_g D / 2, rate 1 + sum_{f in g} B_f^T Lambda B_f / 2)
     B | rest = A^-1 (X^T (theta - m) + L Z Lambda^-1/2),    Z standard normal
 
-Both draws are exact. Here theta - m also excludes the contributions of other parts to the prior
-mean. beta and B are drawn together; between these draws, Lambda and m are drawn given B
-(`FeatureEffects.precision_terms`).
+Both draws are exact; theta - m also excludes other parts' contributions to the prior mean. Between
+them, Lambda and m are drawn given B (`FeatureEffects.precision_terms`).
 """
 
 from __future__ import annotations

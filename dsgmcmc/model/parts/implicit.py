@@ -6,14 +6,13 @@ prior, so that the likelihood is unchanged:
     theta_i ~ N(m + rho_i sum_{j in R_i} y_j, Lambda^-1),    rho_i = |R_i|^-1/2
     y_jk    ~ N(0, 1 / beta_k),                              beta_k ~ Gamma(1, rate 0.2)
 
-R_i is the set of columns with which row i has training ratings; y_j belongs to column j and is
-stored in its block. The prior means of columns are shifted likewise. y is drawn given everything
+R_i is the set of columns with which row i has training ratings; y_j belongs to column j. The prior
+means of columns are shifted likewise. y is drawn given everything
 else or, after the burn-in of `dsgmcmc.samplers.baoab`, moves with the rows by a BAOAB step
 (`dsgmcmc.model.parts.implicit_systems`).
 
-For a row without ratings, the set R_i counts as unknown, not as empty: the row's shift has a normal
-distribution with the mean and variance of the shifts of rows with ratings, and is drawn given the
-row's theta.
+For a row without ratings, R_i counts as unknown, not as empty: its shift has a normal distribution
+with the mean and variance of the other shifts, and is drawn given the row's theta.
 """
 
 from __future__ import annotations

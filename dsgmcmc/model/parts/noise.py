@@ -5,10 +5,9 @@
     g_i | nu, rest ~ Gamma((nu + n_i) / 2, rate (nu + tau SSE_i) / 2)
 
 SSE is the sum, over the N ratings, of the squared error times g_i g'_j, and SSE_i the sum over row
-i's n_i ratings of the squared error times the other factor's g', both from the gradients of the
-last sweep. The state moved during the sweep, so the draws are approximate. They are exact in the
-limit of small steps, for samplers that compute the full gradient at one state, and in Gibbs
-sampling.
+i's n_i ratings of the squared error times g'_j, both from the gradients of the last sweep. As the
+state moved during the sweep, the draws are approximate. They are exact in the limit of small steps,
+for full gradients at one state, and in Gibbs sampling.
 
 g_i makes the noise of a row's ratings marginally Student-t with nu degrees of freedom; nu is drawn
 with g integrated out (`nu_log_density`).

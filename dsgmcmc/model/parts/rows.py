@@ -1,13 +1,12 @@
 """Priors of the rows of both factors, theta_i ~ N(m, Lambda^-1), and the draws of (m, Lambda).
 
 A row has D = K + 1 columns, the last of which is the bias, or D = K without biases. The prior mean
-of the bias is not drawn: it is 0, or for counts half the logarithm of their mean. Other parts may
-shift the prior means of single rows. (m, Lambda) is drawn from its exact conditional given the
-factor's state:
+of the bias is not drawn: it is 0, or for counts half the logarithm of their mean. (m, Lambda) is
+drawn from its exact conditional:
 
 - ``fixed``: m = 0, Lambda = lambda I [Simsekli 2016, 4.3]; nothing is drawn.
 - ``normal-gamma``: Lambda = diag(lambda), lambda_k ~ Gamma(1, rate 5),
-  m_k | lambda_k ~ N(0, 1 / lambda_k) [Nemeth 2021, 6.3]; `RowPriors` says how it is standardised.
+  m_k | lambda_k ~ N(0, 1 / lambda_k) [Nemeth 2021, 6.3]; standardised as in `RowPriors`.
 - ``normal-wishart``: (m, Lambda) ~ N(m | 0, (2 Lambda)^-1) W(Lambda | I, K) [Salakhutdinov 2008,
   eq. 5-7]; the bias keeps its normal-gamma prior.
 
@@ -55,7 +54,8 @@ START_MEAN = 1.0
 #: Sweeps between moves, and least number of sweeps before the first move; if the first sweep ends
 #: with a draw of the hyperparameters, a move follows it, too. Other early moves would only disturb
 #: the biases, which converge first.
-MOVE_EVERY, FIRST_MOVE = 5, 50
+MOVE_EVERY = 5
+FIRST_MOVE = 50
 
 MEAN = Quantity("{}.mean", ("column",), columns=1, started=True, per_chain=True)
 PRECISION = Quantity(

@@ -10,8 +10,6 @@ If ratings are normal given their predictors, the effects are subtracted from th
 parameters are drawn as in a model without effects. Under other likelihoods, the effects are offsets
 of the predictors. Every few sweeps, one level after another is drawn given all other parameters
 (`dsgmcmc.model.parts.time_draws`).
-
-[Yu & Meng 2011] To center or not to center: that is not the question. J. Comput. Graph. Stat. 20.
 """
 
 from __future__ import annotations

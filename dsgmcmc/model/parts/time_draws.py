@@ -3,6 +3,8 @@
 The model is that of `dsgmcmc.model.parts.time`. `NormalDraw` is for ratings that are normal given
 their predictors, `MetropolisDraw` for any other likelihood with a known score; each has its
 equations. Sums over the ratings of a group are in `dsgmcmc.kernels.effects`.
+
+[Yu & Meng 2011] To center or not to center: that is not the question. J. Comput. Graph. Stat. 20.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The target of a chain: where biases start, the gradient of a step, and when a chain has diverged."""
+"""The target of a chain: where biases start, gradients, and when a chain has diverged."""
 
 from pathlib import Path
 

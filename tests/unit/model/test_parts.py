@@ -1,4 +1,4 @@
-"""What every part of the model says of itself: its settings, what it keeps, what it cannot go with."""
+"""What every part of the model says of itself: its settings, its state, its conflicts."""
 
 from pathlib import Path
 from typing import Any
