@@ -64,8 +64,8 @@ def read_parts(config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) 
 
 def make_parts(model: ModelFacts, data: list[Any]) -> Parts:
     """Make the parts of a chain's model from the result of `read_parts`. Collective."""
-    kinds = (model.config.law, *PARTS.values())
-    parts = [kind.of(model, read) for kind, read in zip(kinds, data, strict=True)]
+    part_types = (model.config.law, *PARTS.values())
+    parts = [part_type.of(model, read) for part_type, read in zip(part_types, data, strict=True)]
     likelihood, noise, rows, *others = (part for part in parts if part)
     return likelihood, noise, rows, *others
 

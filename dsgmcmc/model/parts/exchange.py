@@ -1,9 +1,8 @@
 """Exchange of the means of one factor's rows and the biases of the other factor's rows.
 
 The predictor a_i + b_j + W_i . H_j does not change if all H_j move by d and every bias a_i by
--W_i . d, nor does the prior density of H if its mean m moves by d, too. A chain that draws each
-given the other exchanges them only over thousands of sweeps. With r_i the bias less its prior mean,
-lambda_a its prior precision, and m ~ N(0, (kappa Lambda)^-1),
+-W_i . d, nor does the prior density of H if its mean m moves by d, too. With r_i the
+bias less its prior mean, lambda_a its prior precision, and m ~ N(0, (kappa Lambda)^-1),
 
     d ~ N(Q^-1 (lambda_a sum_i r_i W_i - kappa Lambda m), Q^-1)
     Q = kappa Lambda + lambda_a sum_i W_i W_i^T
@@ -58,6 +57,8 @@ def exchange_means_and_biases(
     bias_mean: float,
 ) -> None:
     """Exchange means and biases: change all rows, their means and the intercept. Collective.
+
+    A chain that draws each given the other exchanges them only over thousands of sweeps.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ class NoiseParameters(Sampled):
         Precision of the noise.
     nu : dict of Factor to (M,)
         Degrees of freedom, for factors whose rows have noise scales.
-    turn : (1,) or None
+    n_scale_draws : (1,) or None
         Number of draws of noise scales so far, by which the factors alternate; None before the
         first draw.
     """
@@ -77,12 +77,12 @@ class NoiseParameters(Sampled):
         "nu": hyperparameter(
             "{}.nu", "nu, degrees of freedom of the {kind}s' noise", "{kind}_nu", per_chain=True
         ),
-        "turn": Quantity("noise.turn", ("one",), drawn=False),
+        "n_scale_draws": Quantity("noise.turn", ("one",), drawn=False),
     }
 
     tau: Float64
     nu: dict[Factor, Float64]
-    turn: Float64 | None = None
+    n_scale_draws: Float64 | None = None
 
     @classmethod
     @override
@@ -180,7 +180,7 @@ class Noise(Part):
             tau = self.precision * self.scale**2
         self.parameters.tau = np.full(self.subchains, tau)
         self.parameters.nu = {factor: np.full(self.subchains, NU_START) for factor in self.factors}
-        self.parameters.turn = None
+        self.parameters.n_scale_draws = None
 
     @override
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
@@ -238,11 +238,11 @@ class Noise(Part):
             if context.turn > 0 and context.factor in self.factors:
                 self._draw_scales(context.factor, context)
         elif self._draws_scales_at(context.turn):
-            n_draws = self.parameters.turn
+            n_draws = self.parameters.n_scale_draws
             if n_draws is None:
                 n_draws = np.zeros(1)
             self._draw_scales(self.factors[int(n_draws[0]) % len(self.factors)], context)
-            self.parameters.turn = n_draws + 1
+            self.parameters.n_scale_draws = n_draws + 1
 
     def _draw_scales(self, factor: Factor, context: DrawContext) -> None:
         """Draw nu of a factor with its noise scales integrated out, and the noise scales given nu.

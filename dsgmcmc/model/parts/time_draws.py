@@ -19,14 +19,14 @@ from numpy.random import Generator
 
 from dsgmcmc.kernels import effects as passes
 from dsgmcmc.model.parts.base import DrawContext
-from dsgmcmc.model.parts.time_groups import Cell, GroupEffects
+from dsgmcmc.model.parts.time_groups import CellNumber, GroupEffects
 from dsgmcmc.types import Float32, Float64, Purpose
 
 #: Rate of the prior of a precision, Gamma(1, rate PRECISION_RATE).
 PRECISION_RATE = 0.1
 
 #: One number for each training rating, (nnz,) float32 by cell.
-ByCell = dict[Cell, Float32]
+ByCell = dict[CellNumber, Float32]
 #: Changes of the effects of a level, and S, I and L there, (G, 4) float32 by block, as in
 #: `dsgmcmc.kernels.effects`.
 Sums = dict[int, Float32]
@@ -190,8 +190,10 @@ def draw_precision(sums: Float64, rng: Generator) -> Float64:
 # ---------------------------------------------------------------------- other likelihoods
 
 
-class Line(NamedTuple):
-    """The ratings' log density if a level's effects are multiplied by c, near c = 1.
+class ScaleProposal(NamedTuple):
+    """Proposal N(1 + T / V, 1 / V) of the number c by which a level's effects are multiplied.
+
+    T and V are slope and curvature, at c = 1, of the ratings' log density.
 
     Attributes
     ----------
@@ -226,13 +228,13 @@ class Rescaling(NamedTuple):
         lambda.
     scale : float
         The proposed c.
-    line : Line
-        The line at the effects.
+    proposal : ScaleProposal
+        The distribution of c at the effects.
     """
 
     precision: float
     scale: float
-    line: Line
+    proposal: ScaleProposal
 
 
 class MetropolisDraw:
@@ -346,19 +348,19 @@ class MetropolisDraw:
         """
         values = self._effects.values[number]
         sums = {b: passes.along(old, drawn[b], self._tau) for b, old in values.items()}
-        proposal = self._propose(number, sums)
+        rescaling = self._propose(number, sums)
         scaled = {}
         for b, old in values.items():
             scaled[b] = np.zeros_like(drawn[b])
-            scaled[b][:, 0] = np.float32(proposal.scale) * (old + drawn[b][:, 0]) - old
+            scaled[b][:, 0] = np.float32(rescaling.scale) * (old + drawn[b][:, 0]) - old
         self._add(number, scaled)
         # the log density enters as its change, the other sums as values
         gained = np.array([0.0, 0.0, 0.0, 1.0])
         partials = []
         for b, old in values.items():
             partials.append(passes.along(old, scaled[b], self._tau) - gained * sums[b])
-        scale = self._accepted_scale(number, proposal, np.array(partials))
-        self._precision[number] = proposal.precision / scale**2
+        scale = self._accepted_scale(number, rescaling, np.array(partials))
+        self._precision[number] = rescaling.precision / scale**2
         changes = drawn if scale == 1.0 else scaled
         return {b: moved[:, 0] for b, moved in changes.items()}
 
@@ -369,37 +371,37 @@ class MetropolisDraw:
             rng = self._stream.generator(Purpose.TIME_PRECISION, part=number)
             groups, squares, slope, curvature, _ = total["sums"].tolist()
             precision = draw_precision_given_effects(groups, squares, rng)
-            scale = Line(slope, curvature).draw(rng)
+            scale = ScaleProposal(slope, curvature).draw(rng)
             return {"drawn": np.array([precision, scale, slope, curvature])}
 
         values = self._effects.values[number]
         partials = {"sums": np.array([[len(values[b]), *terms] for b, terms in sums.items()])}
         drawn = self._effects.ring.sum(partials, finish, {"drawn": (4,)})["drawn"]
         precision, scale, slope, curvature = drawn.tolist()
-        return Rescaling(precision, scale, Line(slope, curvature))
+        return Rescaling(precision, scale, ScaleProposal(slope, curvature))
 
-    def _accepted_scale(self, number: int, proposal: Rescaling, partials: Float64) -> float:
+    def _accepted_scale(self, number: int, rescaling: Rescaling, partials: Float64) -> float:
         """The proposed c or 1, given sums at the rescaled effects for each block. Collective."""
 
         def finish(total: dict[str, Float64]) -> dict[str, Float64]:
             part = number + len(self._effects.groups.levels)
             rng = self._stream.generator(Purpose.TIME_PRECISION, part=part)
             _, slope, curvature, gain = total["sums"].tolist()
-            ratio = gain + log_ratio(proposal, Line(slope, curvature))
+            ratio = gain + log_ratio(rescaling, ScaleProposal(slope, curvature))
             accepted = log(rng.random()) < ratio
-            return {"scale": np.array([proposal.scale if accepted else 1.0])}
+            return {"scale": np.array([rescaling.scale if accepted else 1.0])}
 
         ring = self._effects.ring
         return float(ring.sum({"sums": partials}, finish, {"scale": (1,)})["scale"][0])
 
 
-def log_ratio(proposal: Rescaling, there: Line) -> float:
+def log_ratio(rescaling: Rescaling, there: ScaleProposal) -> float:
     """Logarithm of the acceptance ratio of c, without the ratings' L(c d).
 
-    `there` is the line at c d.
+    `there` is the proposal at c d.
     """
-    scale = proposal.scale
+    scale = rescaling.scale
     if scale == 1.0 or there.curvature <= 0:
         return -inf
-    prior = PRECISION_RATE * proposal.precision * (1 - scale**-2) - 4 * log(abs(scale))
-    return prior + there.log_density(1 / scale) - proposal.line.log_density(scale)
+    prior = PRECISION_RATE * rescaling.precision * (1 - scale**-2) - 4 * log(abs(scale))
+    return prior + there.log_density(1 / scale) - rescaling.proposal.log_density(scale)

@@ -30,7 +30,7 @@ from dsgmcmc.types import Factor, Float32, Int32, Int64, Purpose
 PAGE = "page"
 
 #: Numbers of a row block and of a column block.
-Cell = tuple[int, int]
+CellNumber = tuple[int, int]
 
 
 def counted_times(ratings: Ratings, factor: Factor) -> Times:
@@ -138,7 +138,7 @@ class RatingGroups(NamedTuple):
 
     levels: tuple[TimeLevel, ...]
     first: list[Int64]
-    train: list[dict[Cell, Int32]]
+    train: list[dict[CellNumber, Int32]]
     test: list[dict[int, Int32]]
 
     def size(self, level: int, block: int) -> int:
@@ -249,7 +249,7 @@ class GroupEffects:
         By level, the effects of each block of the level's factor whose home is this process.
     """
 
-    def __init__(self, groups: RatingGroups, ring: Ring, cells: Collection[Cell]) -> None:
+    def __init__(self, groups: RatingGroups, ring: Ring, cells: Collection[CellNumber]) -> None:
         self.groups = groups
         self.ring = ring
         self._cells = cells
@@ -260,7 +260,7 @@ class GroupEffects:
 
     def visit(
         self, number: int, arrays: dict[int, Float32], *, width: int = 1, returning: bool = False
-    ) -> Iterator[tuple[Cell, Float32]]:
+    ) -> Iterator[tuple[CellNumber, Float32]]:
         """Yield every cell with the array of the cell's block of a level's factor. Collective.
 
         Parameters
