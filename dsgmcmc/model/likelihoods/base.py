@@ -6,8 +6,8 @@ held-out ratings, predictions, calibration and synthetic ratings. With the setti
 training mean is subtracted from ratings and predictors.
 
 `Law` is the interface that all likelihoods share: accepted settings and ratings, gradients, and
-predictions. A `Likelihood` is a distribution that its mean, its variance, and a few parameters
-common to all ratings (`shape`) determine; derive a new class from it if possible. Ordered levels
+predictions. A `Likelihood` is a distribution that its mean, its variance, and a few parameters of
+all ratings (`shape`) determine; derive new classes from it if possible. Ordered levels
 have a probability for each level instead (`dsgmcmc.model.likelihoods.ordinal`).
 
 A *link* is the transformation between eta and the expected rating or the levels' probabilities.

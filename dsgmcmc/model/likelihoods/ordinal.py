@@ -8,8 +8,8 @@ rows share one set, or each row of one factor has its own
 sampled, or all are 1 (`dsgmcmc.model.likelihoods.scales`).
 
 In the factors' metric, tau is replaced by the average Fisher information of a rating at eta = 0, or
-by 0.6 times the largest possible curvature of a rating if that is larger, so that rows unlike the
-average are stable, too. The largest curvature is 1/4 for two levels and 1/2 for more.
+by 0.6 times a rating's largest curvature (1/4 for two levels, 1/2 for more) if that is larger: rows
+unlike the average are stable, too.
 
 [McCullagh 1980] Regression models for ordinal data, JRSS B 42.
 """

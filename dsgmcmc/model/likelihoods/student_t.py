@@ -302,10 +302,6 @@ def draw_tails(
 ) -> tuple[float, float]:
     """Draw nu and tau given n residuals; return them.
 
-    With y = log(tau / nu), the residuals matter through F(y) = sum log(1 + exp(y) g g' e^2) alone.
-    Its Taylor series about the current y holds nearby, so y stays in an interval of width 2
-    `NU_STEP_REACH`, at a random position relative to the current y.
-
     Parameters
     ----------
     nu, tau : float
@@ -318,30 +314,69 @@ def draw_tails(
         Largest log tau; None if tau is fixed.
     rng : Generator
     """
-    y = log(tau / nu)
-    middle = NU_STEP_REACH * (2 * rng.random() - 1)
-    taylor = (sums / np.array([1, 1, 2, 6, 24])).tolist()
-    tau_is_fixed = max_log_tau is None
-    log_tau_bounds = (-inf, inf) if max_log_tau is None else (-MAX_LOG_TAU, max_log_tau)
-
-    def log_density(at: Float64) -> float:
-        log_excess, log_tau = at.tolist()  # log(nu - 2) and log tau
-        if tau_is_fixed:
-            log_tau = log(tau)
-        new_nu = 2 + exp(log_excess)
-        step = log_tau - log(new_nu) - y
-        if abs(step - middle) > NU_STEP_REACH:
-            return -inf
-        if not log_tau_bounds[0] <= log_tau <= log_tau_bounds[1]:
-            return -inf
-        if not NU_BOUNDS[0] <= new_nu <= NU_BOUNDS[1]:
-            return -inf
-        f = taylor[3] + step * taylor[4]
-        f = taylor[0] + step * (taylor[1] + step * (taylor[2] + step * f))
-        normaliser = lgamma((new_nu + 1) / 2) - lgamma(new_nu / 2) + (log_tau - log(new_nu)) / 2
-        prior = 2 * log_excess - PRIOR_RATE * exp(log_excess) - (log_tau / TAU_SD) ** 2 / 2
-        return float(n * normaliser - (new_nu + 1) / 2 * f + prior)
-
-    drawn = metropolis(log_density, (log(nu - 2), log(tau)), n, rng)
+    posterior = TailsPosterior(
+        n=n,
+        y=log(tau / nu),
+        taylor=(sums / np.array([1, 1, 2, 6, 24])).tolist(),
+        middle=NU_STEP_REACH * (2 * rng.random() - 1),
+        fixed_log_tau=log(tau) if max_log_tau is None else None,
+        max_log_tau=inf if max_log_tau is None else max_log_tau,
+    )
+    drawn = metropolis(posterior.log_density, (log(nu - 2), log(tau)), n, rng)
     log_excess, log_tau = drawn.tolist()
-    return 2 + exp(log_excess), tau if tau_is_fixed else exp(log_tau)
+    new_nu = 2 + exp(log_excess)
+    if max_log_tau is None:
+        return new_nu, tau
+    return new_nu, exp(log_tau)
+
+
+@dataclass(frozen=True)
+class TailsPosterior:
+    """Posterior of nu and tau near their current values, given n residuals.
+
+    With y = log(tau / nu), the residuals matter through F(y) = sum log(1 + exp(y) g g' e^2) alone.
+    Its Taylor series about the current y holds in an interval of width 2 `NU_STEP_REACH`; outside
+    the density is 0.
+
+    Attributes
+    ----------
+    n : int
+        Number of ratings.
+    y : float
+        Current y.
+    taylor : list of float
+        Coefficients of F about the current y.
+    middle : float
+        Middle of the interval, relative to the current y.
+    fixed_log_tau : float or None
+        log tau, if tau is fixed.
+    max_log_tau : float
+        Largest log tau, if tau is not fixed.
+    """
+
+    n: int
+    y: float
+    taylor: list[float]
+    middle: float
+    fixed_log_tau: float | None
+    max_log_tau: float
+
+    def log_density(self, at: Float64) -> float:
+        """Log density at log(nu - 2) and log tau, (2,), up to a constant."""
+        log_excess, log_tau = at.tolist()
+        if self.fixed_log_tau is not None:
+            log_tau = self.fixed_log_tau
+        elif not -MAX_LOG_TAU <= log_tau <= self.max_log_tau:
+            return -inf
+        nu = 2 + exp(log_excess)
+        if not NU_BOUNDS[0] <= nu <= NU_BOUNDS[1]:
+            return -inf
+        step = log_tau - log(nu) - self.y
+        if abs(step - self.middle) > NU_STEP_REACH:
+            return -inf
+        f = 0.0
+        for coefficient in reversed(self.taylor):
+            f = f * step + coefficient
+        normaliser = lgamma((nu + 1) / 2) - lgamma(nu / 2) + (log_tau - log(nu)) / 2
+        log_prior = 2 * log_excess - PRIOR_RATE * exp(log_excess) - (log_tau / TAU_SD) ** 2 / 2
+        return float(self.n * normaliser - (nu + 1) / 2 * f + log_prior)
