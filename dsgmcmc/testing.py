@@ -36,7 +36,8 @@ from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource, targets_of
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.storage.rundir import RunDirectory, verify_run
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.verify import verify_run
 from dsgmcmc.targets.state import arrays_of
 from dsgmcmc.types import Array, Factor, Float64
 

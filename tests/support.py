@@ -58,8 +58,9 @@ from dsgmcmc.samplers import SAMPLERS, for_ratings
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 from dsgmcmc.samplers.step_size import StepSize
-from dsgmcmc.storage.rundir import RunDirectory, verify_run
+from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.store import Snapshot, step_name, steps
+from dsgmcmc.storage.verify import verify_run
 from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Factor, PriorName, ScheduleName
 

@@ -73,7 +73,7 @@ def compare(
     from dsgmcmc.parallel.signals import installed
     from dsgmcmc.runs.compare import Comparing
     from dsgmcmc.runs.source import RatingsSource
-    from dsgmcmc.storage.files import check_target, write_whole
+    from dsgmcmc.storage.files import check_target, write_file
 
     def settings() -> dict[str, Any]:
         check_target(out, force)
@@ -91,7 +91,7 @@ def compare(
             )
         except StoppedError as stopped:
             return stopped.status
-        on_root(comm, lambda: write_whole(out, comparison.toml()))
+        on_root(comm, lambda: write_file(out, comparison.toml()))
         if comm.rank == 0 and as_json:
             say_json(comparison.table())
         elif comm.rank == 0:

@@ -22,8 +22,9 @@ from dsgmcmc.diagnostics.summary import (
 from dsgmcmc.posterior.run import LiveProgress, Run, newest_states, progress
 from dsgmcmc.posterior.traces import importance
 from dsgmcmc.settings import named
-from dsgmcmc.storage.rundir import RunDirectory, verify_run
+from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.store import Snapshot, steps
+from dsgmcmc.storage.verify import verify_run
 from dsgmcmc.terminal import plain
 
 #: Number of features, or of levels of time, whose importance is shown.

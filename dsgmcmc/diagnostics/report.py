@@ -36,7 +36,7 @@ from dsgmcmc.posterior.export import require
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels, scalar_traces
-from dsgmcmc.storage.files import write_whole
+from dsgmcmc.storage.files import write_file
 from dsgmcmc.terminal import plain
 from dsgmcmc.types import Float64
 
@@ -89,7 +89,7 @@ def write_report(path: Path, out: Path) -> None:
         raise InputError(f"the folder {out.parent} does not exist")
     page = _page(run, path.resolve().name)
     with writing(out):
-        write_whole(out, page)
+        write_file(out, page)
 
 
 def _page(run: Run, name: str) -> str:

@@ -18,7 +18,7 @@ from dsgmcmc.data.ratings import describe_untrained
 from dsgmcmc.diagnostics.accuracy import describe_ending
 from dsgmcmc.diagnostics.convergence import MAX_SHARE_APART
 from dsgmcmc.errors import InputError, refusing
-from dsgmcmc.storage.files import read_plain, write_whole
+from dsgmcmc.storage.files import read_plain, write_file
 from dsgmcmc.storage.store import seal, unseal
 from dsgmcmc.terminal import plain
 
@@ -47,7 +47,7 @@ def save_summary(path: Path, summary: dict[str, Any]) -> None:
     Raises OSError if that fails.
     """
     finite = json.loads(json.dumps(summary), parse_constant=lambda name: None)
-    write_whole(path, seal(json.dumps(finite, indent=1)))
+    write_file(path, seal(json.dumps(finite, indent=1)))
 
 
 def read_summary(path: Path) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces, traced
-from dsgmcmc.storage.files import check_target, write_whole
+from dsgmcmc.storage.files import check_target, write_file
 from dsgmcmc.types import Array
 
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
@@ -78,7 +78,7 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
     with writing(out):
         if file_format == "netcdf":
             require("`dsgmcmc export --out RUN.nc`", "arviz_base", "h5netcdf")
-            write_whole(out, [to_datatree(run).to_netcdf(engine="h5netcdf")])
+            write_file(out, [to_datatree(run).to_netcdf(engine="h5netcdf")])
         else:
             write_blocks(_draw_tables(run) if draws else _moment_tables(run), out)
 

@@ -38,7 +38,7 @@ from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.storage.rundir import INDEX, Facts, RunDirectory, check_made_with, header
-from dsgmcmc.storage.store import Key, is_whole, read_manifest, write_snapshot
+from dsgmcmc.storage.store import Key, is_intact, read_manifest, write_snapshot
 from dsgmcmc.types import Array, Factor, Float64, Int32, Int64
 
 _SLAB_ROWS = 1 << 20  # rows whose features are read at a time
@@ -55,10 +55,10 @@ def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, facts: Fa
         run.path / INDEX,
     )
     with suppress(InputError):  # of a job with other settings, which ended before it wrote run.toml
-        if is_whole(path, "it is written again"):
+        if is_intact(path, "it is written again"):
             check_made_with(read_manifest(path), recorded, path)
             return
-    write_snapshot(run.path, INDEX, _blocks(ratings), header("index", 0, 0, 1, recorded))
+    write_snapshot(run.path, INDEX, _blocks(ratings), header("index", recorded))
 
 
 def _blocks(ratings: Ratings) -> dict[Key, Array]:

@@ -33,7 +33,8 @@ from dsgmcmc.posterior.draws import ENTITIES, Draw, PosteriorMoments
 from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.names import Index, Vocabulary
 from dsgmcmc.storage.lock import is_held
-from dsgmcmc.storage.rundir import DrawPlace, Facts, Line, RunDirectory, SavedDraws
+from dsgmcmc.storage.log import Line
+from dsgmcmc.storage.rundir import Facts, RunDirectory, SavedDraws, StoredDraw
 from dsgmcmc.storage.store import Key, Snapshot, steps
 from dsgmcmc.types import Factor, Float32, Float64, Int32, Int64
 
@@ -396,16 +397,16 @@ class Run:
             self._kept_bytes += draw.nbytes
         return self._kept[position]
 
-    def open_draw(self, position: int) -> DrawPlace:
+    def open_draw(self, position: int) -> StoredDraw:
         """Find a saved draw by its position in `draws`, and check that its snapshot is complete."""
         chain, iteration = self.draws[position]
         if chain not in self._saved:
             self._saved[chain] = SavedDraws(self.directory, chain, self.facts)
-        place = self._saved[chain].place(iteration)
-        if place.snapshot.path not in self._checked:
-            self._check_draws(place.snapshot)
-            self._checked.add(place.snapshot.path)
-        return place
+        draw = self._saved[chain].find(iteration)
+        if draw.snapshot.path not in self._checked:
+            self._check_draws(draw.snapshot)
+            self._checked.add(draw.snapshot.path)
+        return draw
 
     def effects(self, entity: str) -> Float64:
         """Return the effects B of features at all saved draws, (draws, F, D); the factors are not

@@ -287,16 +287,17 @@ class Checkpoints:
         """Return the writer of a snapshot in one of `SERIES`. Collective."""
         head = header(
             SERIES[series],
-            self.chain,
-            iteration,
-            self.ring.grid,
             self.facts,
-            state,
+            chain=self.chain,
+            iteration=iteration,
+            grid=self.ring.grid,
+            state=state,
             processes=self.ring.size,
             seconds=seconds,
         )
         parent = self.run.series(series, self.chain)
-        return SnapshotWriter(parent, store.step_name(iteration), blocks, head, self.ring.comm)
+        name = store.step_name(iteration)
+        return SnapshotWriter(parent, name, blocks, head, comm=self.ring.comm)
 
     def _submit(
         self,
@@ -397,7 +398,7 @@ class Checkpoints:
             return
         parent = self.run.series("posterior", self.chain)
         folder = parent / store.step_name(iteration)
-        exists = partial(store.is_whole, folder, "it is computed again")
+        exists = partial(store.is_intact, folder, "it is computed again")
         if on_root(self.ring.comm, exists):
             return
         saved = {store.SAVED_DRAWS: self.state.small()[store.SAVED_DRAWS]}

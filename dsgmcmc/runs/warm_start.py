@@ -31,8 +31,9 @@ from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.posterior.names import Index, Vocabulary
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import remove_folder
-from dsgmcmc.storage.rundir import Facts, RunDirectory, header, snapshot_lines
+from dsgmcmc.storage.rundir import Facts, RunDirectory, header
 from dsgmcmc.storage.store import Key, Lazy, SmallArray, Snapshot, steps, write_snapshot
+from dsgmcmc.storage.verify import snapshot_lines
 from dsgmcmc.types import Array, Factor, Float64, Int32
 
 
@@ -161,7 +162,7 @@ class WarmStart:
         for chain, checkpoint in enumerate(self.checkpoints):
             blocks = self._blocks(checkpoint, earlier_factors, matches_of_blocks)
             small = self._small(checkpoint, earlier_factors)
-            head = header("start", chain, 0, config.grid, facts, small)
+            head = header("start", facts, chain=chain, grid=config.grid, state=small)
             write_snapshot(run.start(), run.start(chain).name, blocks, head)
         known = {
             f"known_{entity}s": int((matches[factor] >= 0).sum())

@@ -17,29 +17,27 @@ from typing import Any
 from dsgmcmc.errors import InputError, naming, refusing
 
 MAX_TOML_BYTES = 1 << 16
-MAX_TOML_DOTS = (
-    200  # in a line; the parser's time and memory grow with the square of a dotted name's length
-)
+#: In a line; the parser's time and memory grow with the square of a dotted name's length.
+MAX_TOML_DOTS = 200
 
 
 def check_target(path: Path, force: bool) -> None:
-    """Raise InputError if `path` cannot be written or exists; with `force` it may be an existing
-    file.
-    """
+    """Raise InputError if `path` cannot be written, or exists; with `force` it may be a file."""
+    if not path.parent.exists():
+        raise InputError(f"{path} cannot be written: the folder {path.parent} does not exist")
     if not os.access(path.parent, os.W_OK):
-        reason = "is not writable" if path.parent.exists() else "does not exist"
-        raise InputError(f"{path} cannot be written: the folder {path.parent} {reason}")
-    if path.exists() and not (force and path.is_file()):
-        raise InputError(
-            f"{path} exists; give another"
-            f" name{', or --force to replace it' if path.is_file() else ''}"
-        )
+        raise InputError(f"{path} cannot be written: the folder {path.parent} is not writable")
+    if path.is_file() and not force:
+        raise InputError(f"{path} exists; give another name, or --force to replace it")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} exists; give another name")
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Context with a temporary path: the file that is made there then replaces `path`, or is
-    removed after an error.
+    """Context with a temporary path; the file that is made there then replaces `path`.
+
+    After an error, it is removed.
     """
     temporary = path.with_name(f"{path.name}.tmp-{secrets.token_hex(4)}")
     try:
@@ -50,14 +48,15 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
-def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:
-    """Write or replace a file atomically, and sync it: a reader finds either the old file or the
-    new file.
+def write_file(path: Path, content: str | Iterable[bytes | memoryview]) -> None:
+    """Write or replace a file atomically, and sync it: a reader finds the old or the new file.
 
     Raises OSError if the file cannot be written; no temporary file remains.
     """
+    if isinstance(content, str):
+        content = [content.encode()]
     with naming(path), replacing(path) as temporary, temporary.open("xb") as file:
-        file.writelines([text.encode()] if isinstance(text, str) else text)
+        file.writelines(content)
         file.flush()
         os.fsync(file.fileno())
 
@@ -73,13 +72,10 @@ def sync(path: Path) -> None:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a temporary folder as far as possible; a second attempt follows if the disk fails
-    once.
-    """
+    """Remove a temporary folder as far as possible, with a second attempt if the disk fails."""
     for _ in range(2):
-        with suppress(
-            OSError
-        ):  # `rmtree` raises errors of closing folders even if it ignores errors
+        # `rmtree` raises errors of closing folders even if it ignores errors
+        with suppress(OSError):
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -89,17 +85,17 @@ def read_plain(path: Path, max_bytes: int) -> bytes:
     Raises InputError if the file is larger, or is a directory, a pipe or a device, and OSError if
     it is missing or cannot be opened.
     """
-    handle = os.open(
-        path, os.O_RDONLY | os.O_NONBLOCK
-    )  # so that opening a pipe does not wait for its writer
+    # O_NONBLOCK: opening a pipe must not wait for its writer
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     status = os.fstat(handle)
-    if stat.S_ISREG(status.st_mode) and status.st_size <= max_bytes:
-        with os.fdopen(handle, "rb") as file:
-            return file.read(status.st_size)  # `read(max_bytes)` would allocate `max_bytes` at once
-    os.close(handle)
-    if stat.S_ISREG(status.st_mode):
+    if not stat.S_ISREG(status.st_mode):
+        os.close(handle)
+        raise InputError(f"{path} is a directory, a pipe or a device: expected a file")
+    if status.st_size > max_bytes:
+        os.close(handle)
         raise InputError(f"{path} has {status.st_size:,} bytes, but may have at most {max_bytes:,}")
-    raise InputError(f"{path} is a directory, a pipe or a device: expected a file")
+    with os.fdopen(handle, "rb") as file:
+        return file.read(status.st_size)  # `read(max_bytes)` would allocate `max_bytes` at once
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from typing import Any, Self
 import h5py
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from dsgmcmc.errors import is_of_disk, naming
 
@@ -55,14 +56,14 @@ def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
 
 
 def add_dataset(file: h5py.File, name: str, array: Any) -> None:
-    """Write a C-contiguous array to a new data set, in one plain piece; its path's groups are made
-    if missing.
+    """Write a C-contiguous array to a new data set, in one plain piece; make missing groups.
 
     h5py's `create_dataset` takes most of the time of a snapshot, which has hundreds of small data
     sets.
     """
-    kind, space = h5py.h5t.py_create(array.dtype, logical=True), h5py.h5s.create_simple(array.shape)
-    data = h5py.h5d.create(file.id, name.encode(), kind, space, _WITHOUT_TIMES, _WITH_GROUPS)
+    dtype = h5py.h5t.py_create(array.dtype, logical=True)
+    space = h5py.h5s.create_simple(array.shape)
+    data = h5py.h5d.create(file.id, name.encode(), dtype, space, _WITHOUT_TIMES, _WITH_GROUPS)
     data.write(h5py.h5s.ALL, h5py.h5s.ALL, array)
 
 
@@ -88,31 +89,35 @@ class _Disk(io.FileIO):
         if self._error is not None:
             raise self._error
 
+    @override
     def readinto(self, buffer: Any) -> int:
         """Read into a buffer; bytes beyond the end of the file are zeros."""
-        view, done = memoryview(buffer).cast("B"), 0
+        view = memoryview(buffer).cast("B")
+        done = 0
         with self._storing_errors():
             while done < len(view) and (count := super().readinto(view[done:])):
                 done += count
         view[done:] = bytes(len(view) - done)
         return len(view)
 
+    @override
     def write(self, data: Any) -> int:
         """Write all data, in several system calls if necessary."""
-        view, done = memoryview(data).cast("B"), 0
+        view = memoryview(data).cast("B")
+        done = 0
         with self._storing_errors():
             while done < len(view) and not self._error:
                 done += os.pwrite(self.fileno(), view[done:], self.tell() + done)
         return len(view)
 
+    @override
     def truncate(self, size: int | None = None) -> int:
-        """Set the length of the file."""
         with self._storing_errors():
             super().truncate(size)
         return size or 0
 
+    @override
     def close(self) -> None:
-        """Close the file."""
         with self._storing_errors():
             super().close()
 
@@ -126,8 +131,7 @@ class _Disk(io.FileIO):
 
 
 class PlainFile:
-    """An HDF5 file of which only data sets are read that are stored in the file itself, each in one
-    plain piece.
+    """An HDF5 file of which only data sets in one plain piece of the file itself are read.
 
     It calls HDF5 as directly as h5py allows: a snapshot has hundreds of small data sets, and h5py's
     own objects take most of the time of reading them. Raises ValueError if it is not a regular
@@ -138,7 +142,8 @@ class PlainFile:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("it is a directory, a pipe or a device")
-        self._file, self._bytes = h5py.File(path, "r", locking=False), status.st_size
+        self._file = h5py.File(path, "r", locking=False)
+        self._bytes = status.st_size
         self._inside: set[str] = set()  # names that are known to be no links
 
     def __enter__(self) -> Self:
@@ -173,10 +178,11 @@ class PlainFile:
     ) -> h5py.h5d.DatasetID:
         _check_inside(self._file, name, self._inside)
         data = h5py.h5d.open(self._file.id, name.encode())
-        stored, size = (data.dtype, data.shape), dtype.itemsize * math.prod(shape)
-        if stored != (dtype, shape):
-            raise ValueError(f"/{name} is {stored[0].str} {stored[1]}, not {dtype.str} {shape}")
-        offset, length = data.get_offset(), data.get_storage_size()
+        if (data.dtype, data.shape) != (dtype, shape):
+            raise ValueError(f"/{name} is {data.dtype.str} {data.shape}, not {dtype.str} {shape}")
+        size = dtype.itemsize * math.prod(shape)
+        offset = data.get_offset()
+        length = data.get_storage_size()
         if size and (offset is None or length != size or offset + length > self._bytes):
             raise ValueError(
                 f"/{name} is not stored in this file in one plain piece of {size} bytes"
@@ -185,11 +191,11 @@ class PlainFile:
 
 
 def checked_dataset(file: Any, name: str, longest: int) -> Any:
-    """Return a data set that is stored in chunks with checksums; HDF5 checks them at every read,
-    and raises OSError.
+    """Return a data set that is stored in chunks with checksums.
 
-    Raises ValueError if the data set is missing, a link, virtual, external, incomplete or without
-    checksums, or if its chunks have more than `longest` entries. An empty data set needs no chunks.
+    HDF5 checks them at every read, and raises OSError. Raises ValueError if the data set is
+    missing, a link, virtual, external, incomplete or without checksums, or if its chunks have more
+    than `longest` entries. An empty data set needs no chunks.
 
     Parameters
     ----------
@@ -201,11 +207,8 @@ def checked_dataset(file: Any, name: str, longest: int) -> Any:
     if not isinstance(data, h5py.Dataset):
         raise ValueError(f"/{name} is not a dataset")
     properties = data.id.get_create_plist()
-    if (
-        not data.size
-        and not properties.get_external_count()
-        and properties.get_layout() in _IN_ONE_PIECE
-    ):
+    is_inside = not properties.get_external_count() and properties.get_layout() in _IN_ONE_PIECE
+    if not data.size and is_inside:
         return data
     filters = [properties.get_filter(number)[0] for number in range(properties.get_nfilters())]
     if properties.get_layout() != h5py.h5d.CHUNKED or filters != [h5py.h5z.FILTER_FLETCHER32]:
@@ -222,8 +225,9 @@ def checked_dataset(file: Any, name: str, longest: int) -> Any:
 
 
 def _check_inside(file: Any, name: str, inside: set[str]) -> None:
-    """Raise ValueError if there is no such name in an open file, or a link on the way; fill the
-    names `inside`.
+    """Raise ValueError if a name is missing in an open file, or has a link on its way.
+
+    `inside` are names that are known to be no links; the names on the way are added.
     """
     for ancestor in accumulate(name.split("/"), "{}/{}".format):
         if ancestor not in inside and not _is_hard_link(file, ancestor):
@@ -236,8 +240,9 @@ _CHECKSUM_BYTES = 4  # per chunk
 
 
 def _is_hard_link(file: Any, name: str) -> bool:
-    """Whether a name in a file is an object of this file; 30 times as fast as h5py's `get`, which
-    opens the object.
+    """Whether a name in a file is an object of this file.
+
+    This is 30 times as fast as h5py's `get`, which opens the object.
     """
     try:
         return bool(file.id.links.get_info(name.encode()).type == h5py.h5l.TYPE_HARD)

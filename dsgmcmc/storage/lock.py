@@ -20,9 +20,8 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.terminal import log, plain
 
 WAIT_SECONDS = 120.0  # for a holder on another host
-GRACE_SECONDS = (
-    1.0  # for a holder on this host: it may be about to end, or be a short check by `is_held`
-)
+#: For a holder on this host: it may be about to end, or be a short check by `is_held`.
+GRACE_SECONDS = 1.0
 ATTEMPT_SECONDS = 0.05  # between attempts to lock the file
 #: Errors by which a file system shows that it has no locks.
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
@@ -34,42 +33,48 @@ class Lock:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = -1
-        self._began_at, self._warned = 0.0, False
+        self._began_at = 0.0
+        self._warned = False
 
     def attempt(self) -> bool:
-        """Try to claim the directory, which is made if missing; return False if its holder may
-        still release it.
+        """Try to claim the directory; return False if its holder may still release it.
 
-        Raises InputError if another process keeps the lock, and OSError if the file cannot be
-        opened or locked.
+        The directory is made if it is missing. Raises InputError if another process keeps the lock,
+        and OSError if the file cannot be opened or locked.
         """
         if self._file < 0:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o644)
-            self._began_at, self._warned = monotonic(), False
+            self._began_at = monotonic()
+            self._warned = False
         on_host = f"on {socket.gethostname()}"
         if _fails_to_lock(self._file, fcntl.LOCK_EX):
-            holder = os.pread(self._file, 200, 0).decode(errors="replace") or "another process"
-            waited = monotonic() - self._began_at
-            if waited > (GRACE_SECONDS if holder.endswith(on_host) else WAIT_SECONDS):
-                self.release()
-                raise InputError(
-                    f"{self._path.parent} is in use: {plain(holder)} holds its lock. Wait, or"
-                    " stop it"
-                )
-            if waited > GRACE_SECONDS and not self._warned:
-                log.warning(
-                    "%s: %s holds its lock; waiting for up to %g s",
-                    self._path.parent,
-                    holder,
-                    WAIT_SECONDS,
-                )
-                self._warned = True
+            self._wait_for_holder(on_host)
             return False
         with suppress(OSError):  # the content is only for messages
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, f"process {os.getpid()} {on_host}".encode(), 0)
         return True
+
+    def _wait_for_holder(self, on_host: str) -> None:
+        """Log that another process holds the lock; raise InputError if it does for too long."""
+        holder = os.pread(self._file, 200, 0).decode(errors="replace") or "another process"
+        waited = monotonic() - self._began_at
+        if waited <= GRACE_SECONDS:
+            return
+        if holder.endswith(on_host) or waited > WAIT_SECONDS:
+            self.release()
+            raise InputError(
+                f"{self._path.parent} is in use: {plain(holder)} holds its lock. Wait, or stop it"
+            )
+        if not self._warned:
+            log.warning(
+                "%s: %s holds its lock; waiting for up to %g s",
+                self._path.parent,
+                holder,
+                WAIT_SECONDS,
+            )
+            self._warned = True
 
     def release(self) -> None:
         """Release the directory, or give up the claim to it."""
@@ -78,21 +83,20 @@ class Lock:
             self._file = -1
 
 
-def _fails_to_lock(file: int, kind: int) -> bool:
+def _fails_to_lock(file: int, operation: int) -> bool:
     """Try to lock an open file; return whether another process holds the lock.
 
-    `kind` is as for ``flock``.
-
-    On a file system without locks, nothing is locked, and the result is False.
+    `operation` is as for ``flock``. On a file system without locks, nothing is locked, and the
+    result is False.
     """
     try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
+        fcntl.flock(file, operation | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
-        if kind == fcntl.LOCK_EX:
+        if operation == fcntl.LOCK_EX:
             log.warning(
                 "the file system of this run has no locks; make sure that no other job works on"
                 " this run"
@@ -101,8 +105,9 @@ def _fails_to_lock(file: int, kind: int) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds the lock on a file; False without the file, or on a file system
-    without locks.
+    """Whether a process holds the lock on a file.
+
+    The result is False without the file, or on a file system without locks.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

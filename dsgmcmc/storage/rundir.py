@@ -1,20 +1,24 @@
 """The run directory, with all files of a run.
 
-=========================  ============================================================================
-``run.toml``               resolved configuration and, in section ``[run]``, facts: hashes, versions, ...
+=========================  =========================================================================
+``run.toml``               resolved configuration, and facts in ``[run]``: hashes, versions, ...
 ``index/``                 original names of users and items (a snapshot)
-``exposure-HASH.npy``      exposure of users to items in the ratings with this hash; written by the first ranking
+``exposure-HASH.npy``      exposure of users to items in the ratings with this hash; written by the
+                           first ranking
 ``comparison.json``        models that were compared, if the model was chosen by comparison
 ``start/chain-c``          starting states of the chains, if they start from another run (snapshots)
-``metrics.jsonl``          metrics of chain 0, one object per line; chain c > 0 has ``metrics-chain-c.jsonl``
+``metrics.jsonl``          metrics of chain 0, one object per line; chain c > 0 has
+                           ``metrics-chain-c.jsonl``
 ``checkpoints/chain-c/``   snapshots of the chain's state, ``step-000000012000``
-``draws/chain-c/``         snapshots of the draws saved since the previous checkpoint, ``step-000000012000``
+``draws/chain-c/``         snapshots of the draws saved since the previous checkpoint,
+                           ``step-000000012000``
 ``posterior/chain-c/``     moments and traces of the posterior; only the newest snapshot is kept
 ``summary.json``           the result
-``events.jsonl``           jobs and the commands that started them; events such as resumed, fell back, diverged
-``lock``                   process number and host of the last process that has worked in the directory
+``events.jsonl``           jobs and the commands that started them; events such as resumed, fell
+                           back, diverged
+``lock``                   process number and host of the last process that has worked here
 ``listening``              exists while a signal can ask all processes of a job to stop
-=========================  ============================================================================
+=========================  =========================================================================
 
 The manifest of every snapshot has the hashes of the configuration and of the data. Its
 ``about.made_with`` has facts about the data on which results depend: centre, range and levels of
@@ -24,26 +28,19 @@ facts with ``run.toml``, and refuses a run if they differ.
 A snapshot of draws contains the draws up to its iteration that are not in an earlier snapshot. Its
 data sets ``draw/FACTOR/BLOCK/FIELD`` have one entry per draw along the first axis, in order;
 ``draw/run/000000/NAME`` has a shared parameter. A snapshot of draws is never rewritten, and is kept
-as long as a checkpoint refers to one of its draws.
-
-The logs, ``metrics.jsonl`` and ``events.jsonl``, are not part of a chain. Readers skip damaged
-lines: a process that was killed may leave a partial line, and some file systems mix the lines of
-several hosts.
+as long as a checkpoint refers to one of its draws. The logs are not part of a chain.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import platform
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -51,21 +48,21 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dsgmcmc._version import __version__
-from dsgmcmc.errors import GoneError, InputError, naming, refusing
+from dsgmcmc.errors import GoneError, InputError, refusing
 from dsgmcmc.parallel.machine import cpu_name
 from dsgmcmc.storage import store
-from dsgmcmc.storage.files import read_plain, read_toml, remove_folder, sync, write_whole
+from dsgmcmc.storage.files import read_toml, remove_folder, sync, write_file
+from dsgmcmc.storage.log import Line, append, is_event, is_metrics, read_log
 
 Facts = dict[str, Any]
-Line = dict[str, Any]  # a line of a log
 
 #: Hashes that identify a run; every manifest has separate fields for them.
 IDENTITY_FACTS = ("data_hash", "config_hash")
 #: Facts that are not in `made_with`. The path of the data and the warnings about them may differ
 #: between jobs; hashes and versions have other places in a manifest.
 OTHER_FACTS = ("data", "cautions", *IDENTITY_FACTS, "versions")
-MAX_LINE_BYTES, MAX_LOG_BYTES = 1 << 16, 1 << 25
-INDEX, START = "index", "start"
+INDEX = "index"
+START = "start"
 #: Name of the event that a job begins.
 JOB = "job"
 #: Series of snapshots of a chain, and the kind of snapshot in each series, in the order in which
@@ -78,9 +75,7 @@ _CHAIN = re.compile(r"chain-(0|[1-9][0-9]{0,4})")
 
 
 class FactsModel(BaseModel):
-    """Section ``[run]`` of ``run.toml``: facts with types that are checked here, and any other
-    facts.
-    """
+    """Section ``[run]`` of ``run.toml``: facts whose types are checked here, and any others."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -101,26 +96,27 @@ def made_with(facts: Mapping[str, Any]) -> Facts:
 
 def header(
     kind: str,
-    chain: int,
-    iteration: int,
-    grid: int,
     facts: Facts,
+    *,
+    chain: int = 0,
+    iteration: int = 0,
+    grid: int = 1,
     state: Mapping[str, Any] | None = None,
     **about: Any,
 ) -> dict[str, Any]:
-    """Return the fields of a manifest except its blocks; `about` has further facts that the digest
-    does not cover.
+    """Return the fields of a manifest except its blocks.
+
+    `about` has further facts that the digest does not cover.
     """
-    about = {"versions": versions(), "made_with": made_with(facts), **about}
-    fields = {
+    return {
         "kind": kind,
         "chain": chain,
         "iteration": iteration,
         "grid": grid,
         "state": state or {},
-        "about": about,
+        "about": {"versions": versions(), "made_with": made_with(facts), **about},
+        **{name: facts[name] for name in IDENTITY_FACTS},
     }
-    return fields | {name: facts[name] for name in IDENTITY_FACTS}
 
 
 def check_made_with(manifest: store.Manifest, facts: Mapping[str, Any], path: Path) -> None:
@@ -136,8 +132,9 @@ def check_made_with(manifest: store.Manifest, facts: Mapping[str, Any], path: Pa
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the software and the name of the processor: the bits of a chain may
-    depend on them.
+    """Return the versions of the software and the name of the processor.
+
+    The bits of a chain may depend on them.
     """
     import llvmlite  # here, because they are slow to import and readers of a run do not need them
     import numba
@@ -157,75 +154,10 @@ def versions() -> dict[str, str]:
 def changed_versions(earlier: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the earlier and the present version of what has changed, by name."""
     return {
-        name: [earlier[name], new]
-        for name, new in versions().items()
-        if earlier.get(name, new) != new
+        name: [earlier[name], present]
+        for name, present in versions().items()
+        if name in earlier and earlier[name] != present
     }
-
-
-# ---------------------------------------------------------------------- logs
-
-
-def append(path: Path, line: Line) -> None:
-    """Append a line to a log.
-
-    Raises OSError if the line cannot be written, or if the log is a symbolic link.
-    """
-    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-    with naming(path), os.fdopen(handle, "r+b", buffering=0) as file:
-        _cut_unfinished(file)
-        text = json.dumps(line).encode() + b"\n"
-        while text:
-            text = text[file.write(text) :]
-
-
-def _cut_unfinished(file: IO[bytes]) -> None:
-    """Remove the partial line at the end of a log, if a failed write has left one."""
-    size = file.seek(0, os.SEEK_END)
-    if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
-        end = os.pread(file.fileno(), MAX_LINE_BYTES, max(0, size - MAX_LINE_BYTES))
-        file.truncate(size - len(end) + end.rfind(b"\n") + 1)
-
-
-def read_log(path: Path, is_line: Callable[[Line], bool]) -> list[Line]:
-    """Return the lines of a log that are JSON objects and that `is_line` accepts; a missing log has
-    no lines.
-
-    Raises InputError if the log cannot be read.
-    """
-    lines, texts = list[Line](), list[bytes]()
-    with refusing(f"{path} cannot be read", OSError), suppress(FileNotFoundError):
-        texts = read_plain(path, MAX_LOG_BYTES).split(b"\n")
-    for text in texts:
-        with suppress(ValueError, RecursionError):
-            line = json.loads(text) if len(text) < MAX_LINE_BYTES else None
-            if isinstance(line, dict) and is_line(line):
-                lines.append(line)
-    return lines
-
-
-def is_metrics(line: Line) -> bool:
-    """Whether a line has all required metrics, and all its values are numbers, texts or null."""
-    plain = all(isinstance(value, int | float | str | None) for value in line.values())
-    numbers = all(isinstance(line.get(name), int | float | None) for name in ("rmse", "rmse_mean"))
-    return (
-        plain
-        and numbers
-        and _has(line, chain=int, iteration=int, sweep=int | float, time_s=int | float)
-    )
-
-
-def is_event(line: Line) -> bool:
-    """Whether a line has the texts ``time`` and ``event``, and a valid ``command`` and
-    ``processes`` if it has them.
-    """
-    return _has(
-        {"command": "", "processes": 1, **line}, time=str, event=str, command=str, processes=int
-    )
-
-
-def _has(line: Line, **types: Any) -> bool:
-    return all(isinstance(line.get(name), expected) for name, expected in types.items())
 
 
 # ---------------------------------------------------------------------- the directory
@@ -238,8 +170,10 @@ def now() -> str:
 
 def _chains_in(folder: Path) -> list[int]:
     """Return the chains that have a directory in a folder, in order."""
-    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    return sorted(int(name[6:]) for name in names if _CHAIN.fullmatch(name))
+    if not folder.is_dir():
+        return []
+    matches = [_CHAIN.fullmatch(path.name) for path in folder.iterdir()]
+    return sorted(int(match[1]) for match in matches if match)
 
 
 class RunDirectory:
@@ -258,9 +192,7 @@ class RunDirectory:
         self.on_log_error: Callable[[OSError], None] | None = None
 
     def exposure_file(self, data_hash: str) -> Path:
-        """File with the exposure of users to items, computed from the ratings with hash
-        `data_hash`.
-        """
+        """File with the exposure of users to items in the ratings with hash `data_hash`."""
         return self.path / f"exposure-{data_hash[:16]}.npy"
 
     def series(self, name: str, chain: int) -> Path:
@@ -272,8 +204,9 @@ class RunDirectory:
         return sorted({chain for name in SERIES for chain in _chains_in(self.path / name)})
 
     def cut(self, chain: int, iteration: int) -> None:
-        """Remove a chain's unfinished writes, its later snapshots and metrics, and draws that no
-        checkpoint needs.
+        """Remove a chain's unfinished writes, and what is later than an iteration.
+
+        These are later snapshots and metrics, and draws that no checkpoint needs.
         """
         for name in SERIES:
             parent = self.series(name, chain)
@@ -291,9 +224,8 @@ class RunDirectory:
         """
         self.settings_file.unlink(missing_ok=True)
         for chain in self.chains():
-            self.cut(
-                chain, -1
-            )  # snapshot by snapshot: a job that is killed leaves no damaged snapshot
+            # snapshot by snapshot: a job that is killed leaves no damaged snapshot
+            self.cut(chain, -1)
         for folder in (INDEX, *SERIES):
             remove_folder(self.path / folder)
         for file in (self.summary_file, *self._metrics_files(), *self.path.glob("exposure-*.npy")):
@@ -307,10 +239,12 @@ class RunDirectory:
         ]
 
     def prune_draws(self, chain: int) -> None:
-        """Remove the snapshots of draws to which no checkpoint refers; a job may resume from any
-        checkpoint.
+        """Remove the snapshots of draws to which no checkpoint refers.
+
+        A job may resume from any checkpoint.
         """
-        checkpoints, draws = self.series("checkpoints", chain), self.series("draws", chain)
+        checkpoints = self.series("checkpoints", chain)
+        draws = self.series("draws", chain)
         try:
             manifests = [
                 store.read_manifest(checkpoints / store.step_name(step))
@@ -320,9 +254,8 @@ class RunDirectory:
             return
         written = store.steps(draws)
         saved = sorted({iteration for manifest in manifests for iteration in manifest.saved_draws})
-        needed = set(
-            np.searchsorted(written, saved).tolist()
-        )  # a draw is in the first step from its iteration on
+        # a draw is in the first step from its iteration on
+        needed = set(np.searchsorted(written, saved).tolist())
         for number, step in enumerate(written):
             if number not in needed:
                 store.remove(draws / store.step_name(step))
@@ -340,14 +273,16 @@ class RunDirectory:
         return self._open(self.path / INDEX, ("index", 0, 0), facts)
 
     def check_index(self, facts: Facts) -> None:
-        """Raise InputError if the index was made with other facts; a damaged index passes, as it
-        will be replaced.
+        """Raise InputError if the index was made with other facts.
+
+        A damaged index passes, as it will be replaced.
         """
-        index, manifest = self.path / INDEX, None
-        with suppress(InputError):
+        index = self.path / INDEX
+        try:
             manifest = store.read_manifest(index)
-        if manifest is not None:
-            check_made_with(manifest, facts, index)
+        except InputError:
+            return
+        check_made_with(manifest, facts, index)
 
     def open_snapshot(
         self, series: str, chain: int, iteration: int, facts: Facts
@@ -371,16 +306,17 @@ class RunDirectory:
 
     def start(self, chain: int | None = None) -> Path:
         """Directory of the starting values from another run, for one `chain` or for all chains."""
-        return self.path / START / ("" if chain is None else f"chain-{chain}")
+        folder = self.path / START
+        if chain is None:
+            return folder
+        return folder / f"chain-{chain}"
 
     def starts(self) -> list[Path]:
         """Directories of the chains in `start`, in order."""
         return [self.start(chain) for chain in _chains_in(self.start())]
 
     def open_start(self, chain: int, facts: Facts) -> store.Snapshot:
-        """Open the starting values of a chain, which several chains may share; raises as
-        `open_index`.
-        """
+        """Open the starting values of a chain, which chains may share; raises as `open_index`."""
         starts = self.starts()
         if not starts:
             raise InputError(f"{self.start()} is missing: the run starts from it")
@@ -411,20 +347,18 @@ class RunDirectory:
             return content, FactsModel.model_validate(section).model_dump(exclude_unset=True)
 
     def write_settings(self, settings: dict[str, Any], facts: Facts) -> None:
-        """Write the resolved settings and the facts about the run to ``run.toml``, atomically, and
-        sync its folder.
-        """
-        write_whole(
-            self.settings_file,
-            tomli_w.dumps({**settings, "run": {"format": store.VERSION, **facts}}),
-        )
+        """Write the resolved settings and the facts about the run to ``run.toml``, atomically."""
+        content = {**settings, "run": {"format": store.VERSION, **facts}}
+        write_file(self.settings_file, tomli_w.dumps(content))
         sync(self.path)
 
     # ------------------------------------------------------------------ metrics
 
     def metrics_file(self, chain: int) -> Path:
         """File with the metrics of a chain."""
-        return self.path / ("metrics.jsonl" if chain == 0 else f"metrics-chain-{chain}.jsonl")
+        if chain == 0:
+            return self.path / "metrics.jsonl"
+        return self.path / f"metrics-chain-{chain}.jsonl"
 
     def add_metrics(self, chain: int, line: Line) -> None:
         """Append a line of metrics of a chain."""
@@ -442,12 +376,10 @@ class RunDirectory:
         """Remove metrics after `iteration` from the file of a chain."""
         file = self.metrics_file(chain)
         lines = [line for line in read_log(file, is_metrics) if line["iteration"] <= iteration]
-        write_whole(file, "".join(f"{json.dumps(line)}\n" for line in lines))
+        write_file(file, "".join(f"{json.dumps(line)}\n" for line in lines))
 
     def metrics(self) -> list[Line]:
-        """Lines of metrics of all chains, ordered by chain and iteration; raises InputError as
-        `read_log`.
-        """
+        """Lines of metrics of all chains, by chain and iteration; raises as `read_log`."""
         lines = [line for file in self._metrics_files() for line in read_log(file, is_metrics)]
         return sorted(lines, key=lambda line: (line["chain"], line["iteration"]))
 
@@ -463,11 +395,8 @@ class RunDirectory:
 
     def note_job(self, command: str, processes: int) -> None:
         """Append the event that a job begins; its command is cut after `MAX_COMMAND` characters."""
-        self.note(
-            JOB,
-            command=command.encode(errors="replace").decode()[:MAX_COMMAND],
-            processes=processes,
-        )
+        printable = command.encode(errors="replace").decode()
+        self.note(JOB, command=printable[:MAX_COMMAND], processes=processes)
 
     def jobs(self) -> list[Line]:
         """Events of jobs that worked on the run, with ``time``, ``command`` and ``processes``."""
@@ -481,10 +410,8 @@ class RunDirectory:
 # ---------------------------------------------------------------------- saved draws
 
 
-class DrawPlace(NamedTuple):
-    """Place of a draw: its snapshot, and its index along the first axis of every data set in the
-    snapshot.
-    """
+class StoredDraw(NamedTuple):
+    """A draw: its snapshot, and its index along the first axis of the snapshot's data sets."""
 
     snapshot: store.Snapshot
     number: int
@@ -506,15 +433,15 @@ class SavedDraws:
     """
 
     def __init__(self, run: RunDirectory, chain: int, facts: Facts) -> None:
-        self._run, self._chain = run, chain
+        self._run = run
+        self._chain = chain
         self._facts = facts
         self.path = run.series("draws", chain)
         #: Iterations at which the snapshots were written, in order.
         self.steps = store.steps(self.path)
         self._opened: dict[int, store.Snapshot] = {}
-        self._places: dict[
-            int, DrawPlace
-        ] = {}  # of all draws in the opened snapshots, by iteration
+        #: All draws in the opened snapshots, by iteration.
+        self._draws: dict[int, StoredDraw] = {}
 
     def open(self, step: int) -> store.Snapshot:
         """Open a snapshot.
@@ -522,93 +449,27 @@ class SavedDraws:
         Raises InputError if the snapshot is damaged, belongs to another run, or is gone.
         """
         if step not in self._opened:
-            self._opened[step] = snapshot = self._run.open_snapshot(
-                "draws", self._chain, step, self._facts
-            )
-            numbers = enumerate(snapshot.manifest.saved_draws)
-            self._places |= {
-                iteration: DrawPlace(snapshot, number) for number, iteration in numbers
-            }
+            snapshot = self._run.open_snapshot("draws", self._chain, step, self._facts)
+            self._opened[step] = snapshot
+            for number, iteration in enumerate(snapshot.manifest.saved_draws):
+                self._draws[iteration] = StoredDraw(snapshot, number)
         return self._opened[step]
 
-    def place(self, iteration: int) -> DrawPlace:
-        """Return the place of the draw of an iteration; raises as `open`, and GoneError if there is
-        no such draw.
+    def find(self, iteration: int) -> StoredDraw:
+        """Return the draw of an iteration.
+
+        Raises as `open`, and GoneError if there is no such draw.
         """
         position = bisect_left(self.steps, iteration)
         if position < len(self.steps):
             self.open(self.steps[position])
-        if iteration not in self._places:
-            gone = f"draw {iteration} of {self.path} is gone"
-            raise GoneError(f"{gone}: the run has since removed it. Open the run again")
-        return self._places[iteration]
+        if iteration not in self._draws:
+            raise GoneError(
+                f"draw {iteration} of {self.path} is gone: the run has since removed it. Open the"
+                " run again"
+            )
+        return self._draws[iteration]
 
     def snapshots(self, iterations: Iterable[int]) -> list[store.Snapshot]:
-        """Open the snapshots with the draws of `iterations`, in order, each only once; raises as
-        `place`.
-        """
-        return list(dict.fromkeys(self.place(iteration).snapshot for iteration in iterations))
-
-
-# ---------------------------------------------------------------------- verification
-
-
-def snapshot_lines(snapshot: store.Snapshot, label: str) -> list[str]:
-    """Return a line with chain, `label`, name and hash for every array in a snapshot, sorted as
-    text.
-    """
-    manifest = snapshot.manifest
-    hashes = [(" ".join(map(str, entry.key)), entry.sha256) for entry in manifest.blocks]
-    hashes += [
-        (f"replicated {name}", store.block_hash(array.array()))
-        for name, array in manifest.state.items()
-    ]
-    return sorted(f"{manifest.chain} {label} {name} {sha256}" for name, sha256 in hashes)
-
-
-def verify_run(run: RunDirectory) -> str:
-    """Check all snapshots of a run, and return the digest of its content.
-
-    The digest is the SHA-256 of lines with the hashes of all arrays, chain by chain: the newest
-    checkpoint, its saved draws in the order of their iterations, and the posterior, each sorted as
-    text. It does not depend on times, versions, the number of processes, or the division of draws
-    into snapshots.
-
-    Raises InputError that names the first bad file. Raises GoneError if the run is being sampled
-    and has removed a snapshot in the meantime; a second call may succeed.
-    """
-    _, facts = run.read_settings()
-    for snapshot in (run.open_index(facts), *map(store.Snapshot, run.starts())):
-        snapshot.verify()
-    lines = [line for chain in run.chains() for line in _chain_lines(run, chain, facts)]
-    if not lines:
-        raise InputError(f"{run.path} has no snapshot yet")
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> Iterator[str]:
-    """Check a chain's snapshots; yield the lines of its newest checkpoint, of its saved draws and
-    of its posterior.
-    """
-    draws = SavedDraws(run, chain, facts)
-    for snapshot in map(draws.open, draws.steps):
-        snapshot.verify()
-    for series in ("checkpoints", "posterior"):
-        on_disk = store.steps(run.series(series, chain))
-        for step in on_disk[:-1]:
-            with suppress(GoneError):  # a run that is being sampled removes its older checkpoints
-                run.open_snapshot(series, chain, step, facts).verify()
-        for step in on_disk[-1:]:
-            newest = run.open_snapshot(series, chain, step, facts)
-            newest.verify()
-            yield from snapshot_lines(newest, f"{series} {newest.manifest.iteration}")
-            if series == "checkpoints":
-                for iteration in newest.manifest.saved_draws:
-                    saved, number = draws.place(iteration)
-                    arrays = zip(
-                        saved.block_keys(), saved.read_all(saved.block_keys(), number), strict=True
-                    )
-                    label = f"{chain} draws {iteration}"
-                    yield from sorted(
-                        f"{label} {key.path} {store.block_hash(array)}" for key, array in arrays
-                    )
+        """Open the snapshots with the draws of `iterations`, each once; raises as `find`."""
+        return list(dict.fromkeys(self.find(iteration).snapshot for iteration in iterations))

@@ -1,8 +1,8 @@
 """Snapshots: directories of arrays. A snapshot is either complete or absent.
 
 Format ``dsgmcmc-snapshot``, version 2: a directory with HDF5 files (the shards) and
-``manifest.json``. A shard is written by one process and holds whole blocks (data sets
-``/OBJECT/FACTOR/BLOCK/FIELD``). In this module a block is one array, for example one field of a
+``manifest.json``. A shard is written by one process and holds blocks, each in one data set,
+``/OBJECT/FACTOR/BLOCK/FIELD``. In this module a block is one array, for example one field of a
 numbered block of rows. The manifest is plain JSON: it lists the shard and the SHA-256 of every
 block, and holds small arrays of the chain's state. Its last member, ``sha256``, is the hash of the
 preceding text. The files are first written to ``NAME.tmp-XXXXXXXX`` and synced; once all processes
@@ -32,21 +32,18 @@ from typing_extensions import TypedDict  # Pydantic needs it before Python 3.12
 
 from dsgmcmc.errors import GoneError, InputError, refusing
 from dsgmcmc.parallel.alone import Alone, Comm
-from dsgmcmc.storage.files import read_plain, remove_folder, sync, write_whole
+from dsgmcmc.storage.files import read_plain, remove_folder, sync, write_file
 from dsgmcmc.storage.hdf5 import PlainFile, add_dataset, new_hdf5
 from dsgmcmc.terminal import log
 from dsgmcmc.types import Array, Float64
 
 T = TypeVar("T")
-Lazy = (
-    Array | Callable[[], Array]
-)  # an array, or a function that computes it, called as late as possible
-
+#: An array, or a function that computes it, called as late as possible.
+Lazy = Array | Callable[[], Array]
 
 MAX_WRITERS = 64
-_VISIBLE_SECONDS = (
-    60.0  # longest wait until a network file system shows a new directory to other hosts
-)
+#: Longest wait until a network file system shows a new directory to other hosts.
+_VISIBLE_SECONDS = 60.0
 _PIECE_BYTES = 1 << 22  # part of a block that is read at a time to check the block
 
 MANIFEST = "manifest.json"
@@ -165,17 +162,23 @@ class Manifest(_Strict):
     def saved_draws(self) -> list[int]:
         """Iterations of the saved draws that the snapshot holds or refers to, in order."""
         saved = self.state.get(SAVED_DRAWS)
-        return [int(number) for number in saved.values] if saved else []
+        if saved is None:
+            return []
+        return [int(number) for number in saved.values]
 
     @property
     def diverged(self) -> tuple[int, ...]:
         """Iterations at which the chain diverged and restarted."""
         diverged = self.state.get(DIVERGED)
-        return tuple(map(int, diverged.values)) if diverged else ()
+        if diverged is None:
+            return ()
+        return tuple(map(int, diverged.values))
 
     @model_validator(mode="after")
     def _check_iterations(self) -> Self:
-        _ = self.saved_draws, self.diverged  # raises an error unless they are finite numbers
+        # both raise an error unless they are finite numbers
+        _ = self.saved_draws
+        _ = self.diverged
         return self
 
 
@@ -197,53 +200,50 @@ def unseal(text: str, path: Path) -> str:
 
 
 def read_snapshot_file(path: Path, read: Callable[[], T]) -> T:
-    """Read a file of a snapshot; if it is missing or damaged, raise an InputError that names the
-    file.
+    """Read a file of a snapshot; raise an InputError that names it if it is missing or damaged.
 
-    Raises GoneError if the whole snapshot is gone. A snapshot is renamed before it is removed, so a
-    file that is missing in an existing directory means damage. If another host has just renamed the
-    directory, a network file system may have cached that a name was missing or belonged to another
-    file; listing the directory refreshes the cache.
+    Raises GoneError if the snapshot is gone. A snapshot is renamed before it is removed, so a file
+    that is missing in an existing directory means damage.
     """
     try:
-        try:
-            return read()
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ESTALE):
-                raise
-            list(path.parent.iterdir())
-            return read()
+        return _read_again_if_stale(path, read)
     except InputError:
         raise
-    except (
-        OSError,
-        KeyError,
-        RuntimeError,
-        ValueError,
-        TypeError,
-    ) as error:  # errors of HDF5, h5py and Python
+    except _READ_ERRORS as error:
         if not path.parent.is_dir():
-            advice = (
-                "Open the run again; if it is not being sampled, --resume makes what is missing"
-            )
             raise GoneError(
-                f"{path.parent} is gone: the run has since removed it. {advice}"
+                f"{path.parent} is gone: the run has since removed it. Open the run again; if it is"
+                " not being sampled, --resume makes what is missing"
             ) from error
         fault = "cannot be read" if isinstance(error, PermissionError) else "is missing or damaged"
         raise InputError(f"{path} {fault}: {error}") from error
 
 
-def read_manifest(directory: Path) -> Manifest:
-    """Read and check the manifest of a snapshot directory; raises the same errors as
-    `read_snapshot_file`.
+_READ_ERRORS = (OSError, KeyError, RuntimeError, ValueError, TypeError)  # of HDF5, h5py and Python
+
+
+def _read_again_if_stale(path: Path, read: Callable[[], T]) -> T:
+    """Read a file; if it seems to be missing, list its directory and read it again.
+
+    If another host has just renamed the directory, a network file system may have cached that a
+    name was missing or belonged to another file; listing the directory refreshes the cache.
     """
+    try:
+        return read()
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ESTALE):
+            raise
+        list(path.parent.iterdir())
+        return read()
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Read and check the manifest of a snapshot directory; raises as `read_snapshot_file`."""
     path = directory / MANIFEST
-    text = unseal(
-        read_snapshot_file(path, lambda: read_plain(path, MAX_MANIFEST_BYTES).decode()), path
-    )
-    with refusing(
-        f"{path} is not a snapshot that this version can read", ValidationError, ArithmeticError
-    ):
+    sealed = read_snapshot_file(path, lambda: read_plain(path, MAX_MANIFEST_BYTES).decode())
+    text = unseal(sealed, path)
+    problem = f"{path} is not a snapshot that this version can read"
+    with refusing(problem, ValidationError, ArithmeticError):
         return Manifest.model_validate_json(text)
 
 
@@ -267,17 +267,16 @@ def _hash(data: Any) -> str:
 
 
 def write_array(path: Path, array: Array) -> None:
-    """Write an array to a file with the suffix ``.npy``, as `write_whole` does; the array's hash
-    follows it.
-    """
+    """Write an array, and its hash, to a file with the suffix ``.npy``, as `write_file` does."""
     content = io.BytesIO()
     np.save(content, array, allow_pickle=False)
-    write_whole(path, [content.getbuffer(), block_hash(array).encode()])
+    write_file(path, [content.getbuffer(), block_hash(array).encode()])
 
 
 def open_array(path: Path) -> Array:
-    """Map the array of a file of `write_array` into memory; ValueError if damaged, OSError if it
-    cannot be read.
+    """Map the array of a file of `write_array` into memory.
+
+    Raises ValueError if the file is damaged, and OSError if it cannot be read.
     """
     array: Array = np.lib.format.open_memmap(path, mode="r")
     if bytes(np.memmap(path, np.uint8, "r")[-64:]) != block_hash(array).encode():
@@ -314,43 +313,40 @@ class Snapshot:
     def read_all(self, keys: Iterable[Key], index: int | None = None) -> list[Array]:
         """Read blocks and check them; a shard is opened once for consecutive blocks.
 
-        With `index`, only this entry along the first axis of each block is kept in memory. The
-        whole block is checked when it, or one of its entries, is first read.
+        With `index`, only this entry along the first axis of each block is kept in memory. All of
+        the block is checked when it, or one of its entries, is first read.
 
         Raises InputError if a block is missing, differs from the manifest, or is not stored in its
         shard.
         """
+        part = ... if index is None else index
         arrays: list[Array] = []
         for shard, entries in groupby(map(self._entry, keys), lambda entry: entry.shard):
-            arrays += self._read_shard(
-                self.path / shard, list(entries), ... if index is None else index
-            )
+            arrays += self._read_shard(self.path / shard, list(entries), part)
         return arrays
 
     def read_field(self, object_name: str, factor: str, field: str) -> Array:
-        """Read a field of an object and factor, and join its blocks; raises the same errors as
-        `read_all`.
-        """
+        """Read a field of an object and factor, and join its blocks; raises as `read_all`."""
         return self.read_fields(object_name, [(factor, field)])[0]
 
     def read_fields(
         self, object_name: str, fields: Sequence[tuple[str, str]], index: int | None = None
     ) -> list[Array]:
-        """Read several fields, each given as (factor, field), like `read_field`; `index` is as in
-        `read_all`.
+        """Read several fields, named by (factor, field), like `read_field`.
 
-        A shard is opened once for consecutive blocks.
+        `index` is as in `read_all`. A shard is opened once for consecutive blocks.
         """
         blocks: dict[str, set[int]] = {factor: set() for factor, _ in fields}
         for key in self._entries:
             if key.object == object_name and key.factor in blocks:
                 blocks[key.factor].add(key.block)
         keys = [
-            [Key(object_name, factor, b, field) for b in sorted(blocks[factor])]
+            Key(object_name, factor, block, field)
             for factor, field in fields
+            for block in sorted(blocks[factor])
         ]
-        arrays = iter(self.read_all([key for field_keys in keys for key in field_keys], index))
-        return [np.concatenate([next(arrays) for _ in field_keys]) for field_keys in keys]
+        arrays = iter(self.read_all(keys, index))
+        return [np.concatenate([next(arrays) for _ in blocks[factor]]) for factor, _ in fields]
 
     def _entry(self, key: Key) -> BlockEntry:
         entry = self._entries.get(key)
@@ -368,14 +364,21 @@ class Snapshot:
         return read_snapshot_file(shard, read)
 
     def _read(self, file: PlainFile, entry: BlockEntry, part: Any) -> Array:
-        name, dtype, known = entry.key.path, np.dtype(entry.dtype), entry.key in self._checked
-        small = dtype.itemsize * math.prod(entry.shape) <= _PIECE_BYTES
-        whole = part is ... or (small and not known)  # read once, and checked in memory
-        data = (file.array if whole else file.dataset)(name, entry.shape, dtype)
-        if not known and _hash(data) != entry.sha256:
+        """Read a part of a block, and check the block if that has not yet been done."""
+        name = entry.key.path
+        dtype = np.dtype(entry.dtype)
+        is_checked = entry.key in self._checked
+        is_small = dtype.itemsize * math.prod(entry.shape) <= _PIECE_BYTES
+        if part is ... or (is_small and not is_checked):
+            data = file.array(name, entry.shape, dtype)  # read once, and checked in memory
+        else:
+            data = file.dataset(name, entry.shape, dtype)
+        if not is_checked and _hash(data) != entry.sha256:
             raise ValueError(f"{name} does not match its checksum")
         self._checked.add(entry.key)
-        return data if part is ... else np.array(data[part])
+        if part is ...:
+            return data
+        return np.array(data[part])
 
     def verify(self) -> None:
         """Check all blocks that have not yet been checked, in bounded memory.
@@ -388,9 +391,8 @@ class Snapshot:
     def check_shard(self, shard: str) -> None:
         """Check the blocks in a shard against their hashes; raises the same errors as `verify`."""
         entries = [entry for entry in self._entries.values() if entry.shard == shard]
-        self._read_shard(
-            self.path / shard, entries, slice(0)
-        )  # an empty slice: the blocks are only checked
+        nothing = slice(0)  # the blocks are only checked
+        self._read_shard(self.path / shard, entries, nothing)
 
 
 # ---------------------------------------------------------------------- writing
@@ -423,10 +425,12 @@ class SnapshotWriter:
         name: str,
         blocks: Mapping[Key, Lazy],
         header: Mapping[str, Any],
+        *,
         comm: Comm,
     ) -> None:
         self.final = parent / name
-        self._header, self._comm = header, comm
+        self._header = header
+        self._comm = comm
         temporary = parent / f"{name}.tmp-{secrets.token_hex(4)}"
         self._temporary = Path(comm.bcast(str(temporary), root=0))
         self._blocks = _collect(blocks, comm)
@@ -459,7 +463,7 @@ class SnapshotWriter:
         manifest = Manifest(
             blocks=sorted(self._entries, key=lambda entry: entry.key), **self._header
         )
-        write_whole(self._temporary / MANIFEST, seal(manifest.model_dump_json(indent=1)))
+        write_file(self._temporary / MANIFEST, seal(manifest.model_dump_json(indent=1)))
         if self.final.exists():
             remove(self.final)
         self._temporary.rename(self.final)
@@ -473,12 +477,11 @@ class SnapshotWriter:
 def write_snapshot(
     parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Mapping[str, Any]
 ) -> Path:
-    """Write a snapshot from this process alone, and return its directory; parameters are as in
-    `SnapshotWriter`.
+    """Write a snapshot from this process alone, and return its directory.
 
-    Raises OSError if writing fails.
+    Parameters are as in `SnapshotWriter`. Raises OSError if writing fails.
     """
-    writer = SnapshotWriter(parent, name, blocks, header, Alone())
+    writer = SnapshotWriter(parent, name, blocks, header, comm=Alone())
     try:
         writer.make()
         writer.shard()
@@ -488,7 +491,7 @@ def write_snapshot(
     return writer.final
 
 
-def is_whole(path: Path, consequence: str) -> bool:
+def is_intact(path: Path, consequence: str) -> bool:
     """Whether a snapshot exists and is intact; damage and its `consequence` are logged."""
     try:
         if path.exists():
@@ -500,40 +503,46 @@ def is_whole(path: Path, consequence: str) -> bool:
 
 
 def _wait_for(directory: Path) -> None:
-    """Wait, up to `_VISIBLE_SECONDS`, until this host sees a directory that another host has
-    created.
-    """
+    """Wait, up to `_VISIBLE_SECONDS`, until this host sees a directory made by another host."""
     end = monotonic() + _VISIBLE_SECONDS
     while not directory.is_dir() and monotonic() < end:
         sleep(0.05)
 
 
 def _collect(blocks: Mapping[Key, Lazy], comm: Comm) -> dict[Key, Lazy]:
-    """Send the blocks of neighbouring processes to one writer, if there are more than `MAX_WRITERS`
-    processes.
-    """
+    """Send blocks of neighbouring processes to one writer, so that at most `MAX_WRITERS` write."""
     stride = -(-comm.size // MAX_WRITERS)
     if stride == 1:
         return dict(blocks)
     neighbours = comm.Split(comm.rank // stride, comm.rank)
-    arrays = {key: block() if callable(block) else block for key, block in blocks.items()}
+    arrays = {key: _compute(block) for key, block in blocks.items()}
     blocks_of_all = neighbours.gather(arrays, root=0)
     neighbours.Free()
     return {key: array for blocks in blocks_of_all or [] for key, array in blocks.items()}
 
 
+def _compute(block: Lazy) -> Array:
+    """Return the array of a block."""
+    return block() if callable(block) else block
+
+
 def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
+    """Write blocks to a new shard; return their entries in the manifest."""
     entries = []
     with new_hdf5(path) as (file, check):
         for key, block in blocks.items():
-            array = block() if callable(block) else block
+            array = _compute(block)
             stored = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
             add_dataset(file, key.path, stored)
             check()
-            sha256, dtype = block_hash(array), stored.dtype.str
-            entries.append(
-                BlockEntry(key=key, shard=path.name, shape=array.shape, dtype=dtype, sha256=sha256)
+            entry = BlockEntry(
+                key=key,
+                shard=path.name,
+                shape=array.shape,
+                dtype=stored.dtype.str,
+                sha256=block_hash(array),
             )
+            entries.append(entry)
             del array, stored  # before the next block is computed
     return entries
 
@@ -566,9 +575,7 @@ def remove(path: Path) -> None:
 
 
 def prune(parent: Path, keep: int, spare: int | None = None) -> None:
-    """Delete all snapshots except the `keep` newest (at least 1) and the snapshot of iteration
-    `spare`.
-    """
+    """Delete all snapshots except the `keep` newest (at least 1), and that of iteration `spare`."""
     for iteration in steps(parent)[:-keep]:
         if iteration != spare:
             remove(parent / step_name(iteration))
@@ -576,6 +583,12 @@ def prune(parent: Path, keep: int, spare: int | None = None) -> None:
 
 def clean(parent: Path) -> None:
     """Delete the remains of interrupted writes and deletions; keep all other files."""
-    for path in parent.iterdir() if parent.is_dir() else ():
-        if _REMAINS.fullmatch(path.name):
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    if not parent.is_dir():
+        return
+    for path in parent.iterdir():
+        if not _REMAINS.fullmatch(path.name):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

@@ -19,7 +19,8 @@ try:
             check()
 except (KeyboardInterrupt, OSError) as error:
     print(type(error).__name__, getattr(error, "filename", None), number)
-assert not [link for link in Path("/proc/self/fd").iterdir() if link.exists() and str(link.readlink()) == sys.argv[1]]
+links = [link for link in Path("/proc/self/fd").iterdir() if link.exists()]
+assert not [link for link in links if str(link.readlink()) == sys.argv[1]]
 """
 
 
@@ -28,7 +29,7 @@ assert not [link for link in Path("/proc/self/fd").iterdir() if link.exists() an
 def test_a_write_that_fails_or_is_interrupted(
     tmp_path: Path, what: str, kind: str, at: int, after: int
 ) -> None:
-    """A failed or interrupted write ends the writing at the next check, or at the end of the file."""
+    """A failed or interrupted write ends the writing at the next check, or at the file's end."""
     path = tmp_path / "a.h5"
     done = run(sys.executable, "-c", WRITING, path, env=injected(f"write={what},at={at}"))
     named = path if kind == "OSError" else None

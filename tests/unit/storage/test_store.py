@@ -246,7 +246,7 @@ def test_a_manifest_of_another_form_is_refused(
 
 
 def test_unknown_names_are_neither_read_nor_touched(tmp_path: Path) -> None:
-    """Names of the user stay untouched, and of ours the newest snapshots, and nothing unfinished."""
+    """The user's names stay untouched, and of ours the newest snapshots, and nothing unfinished."""
     for iteration in (1, 2, 3, 1000):
         write(tmp_path, iteration)
     of_user = ["notes", "step-", "step-5", "step-000000000004.bak", "step-²", "my.tmp-1"]
