@@ -169,7 +169,8 @@ class RunConfig(ModelConfig, ChainConfig):
         if config.interleaved and self.law.has_parameters():
             raise InputError(
                 f"{config.sampler.name} interleaves several states, each of which would need its"
-                f" own parameters of the {self.likelihood} likelihood: use another {named('sampler')}"
+                f" own parameters of the {self.likelihood} likelihood: use another"
+                f" {named('sampler')}"
             )
         for part in PARTS.values():
             part.check(config)

@@ -6,9 +6,8 @@ and whether to stop. A draw to be saved waits in memory for the next checkpoint.
 
 The iteration number alone decides which states are averaged, evaluated and saved as draws; only the
 times of checkpoints may depend on the clock. Divergence is reported only in iterations with a draw
-or a line of metrics and, if there are fallbacks, at the end of burn-in. A chain that diverges in
-between goes on to the next such iteration, even past its goal, unless it is asked to stop; until
-then its state is not saved.
+or a line of metrics and at the end of burn-in. A chain that diverges in between goes on to the next
+such iteration, unless it is asked to stop; until then its state is not saved.
 
 A chain that has diverged restarts with the next sampler of `fallbacks`: see `Chain._fall_back`.
 """
@@ -481,7 +480,7 @@ class Fallback(NamedTuple):
     sampler: SamplerSection
 
 
-def fallbacks(config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
+def fallbacks(config: ResolvedConfig, given_of_sampler: Collection[str]) -> list[Fallback]:
     """List the fallbacks of a chain: smaller steps or a full metric, then exact Gibbs sampling.
 
     No fallback replaces a sampler or a metric that the user has given, or changes a step size that
@@ -491,16 +490,19 @@ def fallbacks(config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
     ----------
     config : ResolvedConfig
         Settings of the run.
-    given : collection of str
+    given_of_sampler : collection of str
         Settings in the sampler's section that the user has given: ``name``, ``step_size``,
         ``metric``, ...
     """
     section = config.sampler
     samplers = [
         Fallback(name, section.model_copy(update={"config": settings}))
-        for name, settings in section.algorithm.fallbacks(section.config, given).items()
+        for name, settings in section.algorithm.fallbacks(section.config, given_of_sampler).items()
     ]
-    if SETTINGS_AGAINST_GIBBS.isdisjoint(given) and config.law.is_conditionally_gaussian():
+    if (
+        SETTINGS_AGAINST_GIBBS.isdisjoint(given_of_sampler)
+        and config.law.is_conditionally_gaussian()
+    ):
         samplers += _gibbs_samplers(config)
     return samplers
 

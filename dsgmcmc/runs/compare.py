@@ -1,20 +1,17 @@
 """Compares candidate models on held-out training ratings, and recommends one of them.
 
-The recommendation depends on the data, the settings and the seed, but not on time.
+It depends on the data, the settings and the seed, but not on time.
 
 1. *The likelihood.* The candidates are a model with biases only, and models with factors and each
    of the likelihoods that suit the ratings; all are without additions.
 2. *The additions.* Each is tried alone, with the chosen likelihood. All that improve the score are
-   then combined. Additions are not tested for significance one by one, because small gains add up,
-   and may be significant only together.
+   then combined: small gains add up, and may be significant only together.
 3. *The recommended model* is chosen by `dsgmcmc.runs.candidate_scores.recommended`.
 
-All chains have the same length. The chain of a candidate that is clearly behind the best one ends
-after half of its draws. Of very many ratings, those of random rows are used. A candidate whose
-chain diverges is excluded; only the simplest candidate falls back to other samplers.
-
-Every chain is a run in a folder that is deleted at the end, named by a hash of its ratings and
-settings: a comparison that was stopped resumes.
+All chains have the same length; that of a candidate that is clearly behind the best one ends after
+half of its draws. A candidate whose chain diverges is excluded; only the simplest candidate falls
+back to other samplers. Every chain is a run in a folder that is deleted at the end, named by a hash
+of its ratings and settings, so a comparison that was stopped resumes.
 """
 
 from __future__ import annotations

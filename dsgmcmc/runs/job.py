@@ -237,7 +237,9 @@ class Job:
             config=config,
             ring=ring,
             control=control,
-            open_chain=partial(self._open_chain, opened, make_target, ring, control),
+            open_chain=partial(
+                self._open_chain, opened=opened, make_target=make_target, ring=ring, control=control
+            ),
             since_start=self._since_start,
             on_first_iteration=self._note_job,
         )
@@ -248,7 +250,7 @@ class Job:
         return group
 
     def _open_chain(
-        self, opened: OpenRun, make_target: MakeTarget, ring: Ring, control: Control, number: int
+        self, number: int, *, opened: OpenRun, make_target: MakeTarget, ring: Ring, control: Control
     ) -> Chain:
         """Make a chain in its initial state, or in that of its newest checkpoint. Collective."""
         config, given_of_sampler, facts = opened

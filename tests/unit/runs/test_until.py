@@ -124,13 +124,11 @@ def test_the_limit_ends_a_run_and_says_how_far_it_was(data: Path, tmp_path: Path
     done = typed("sample", data, "--out", tmp_path / "run", *options).expect(0)
     check = last(tmp_path / "run")
     assert (check["reached"], check["iteration"], check["limit"]) == (False, 90, 90)
+    rhat = check["found"]["rhat"]
+    shared_rhat = check["found"]["shared_rhat"]
     why = (
-        f"R-hat of predictions is {check['found']['rhat']:.3f}, 1.0001 was wanted; R-hat of the test"
-        " log "
-    )
-    why += (
-        f"likelihood is {check['found']['shared_rhat']:.3f}, 1.001 was wanted: ended at the limit of"
-        " 90 iterations; "
+        f"R-hat of predictions is {rhat:.3f}, 1.0001 was wanted; R-hat of the test log likelihood"
+        f" is {shared_rhat:.3f}, 1.001 was wanted: ended at the limit of 90 iterations; "
     )
     assert f"{why}to continue: --resume --iterations 180" in done.out
     assert "/1.0001" in done.err, "the way to go is shown"
