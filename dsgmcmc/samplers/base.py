@@ -112,10 +112,10 @@ class Sampler(ABC, Generic[C, T]):
         name = config.gradient
         if name is None:
             name = cls.gradients[0]
+        if name in DATUM_GRADIENTS and (cls.draws_data or name in cls.gradients):
+            return DATUM_GRADIENTS[name]
         if name in cls.gradients:
             return GRADIENTS[name]
-        if cls.draws_data and name in DATUM_GRADIENTS:
-            return DATUM_GRADIENTS[name]
         usable = " or ".join(cls.gradients)
         if cls.draws_data:
             usable += f", and for sums over data {' or '.join(DATUM_GRADIENTS)}"
