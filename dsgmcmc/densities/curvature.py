@@ -1,4 +1,4 @@
-"""The curvature and the start of a density that does not define them.
+"""Curvature and start of a density that does not define them.
 
 With P = curvature + the prior's precision, steps have the unit 1 / P. `complete` computes
 `curvature` and `start` as follows:
@@ -12,8 +12,7 @@ With P = curvature + the prior's precision, steps have the unit 1 / P. `complete
    lambda. In the metric P no curvature at theta* is then above 1, so all steps that are stable for
    N(0, 1) are stable at theta*.
 
-The result depends on the density alone, and takes some hundred gradients of all data. Away from
-theta* the curvature may be larger.
+The result depends on the density alone, and takes some hundred gradients of all data.
 """
 
 from __future__ import annotations

@@ -8,9 +8,7 @@ steps
     v <- v - (eps / 2) L^T grad U(theta)
 
 propose a state, which is accepted with probability min{1, exp(H - H')}. Here H = U + |v|^2 / 2 at
-the start of the trajectory, and H' at its end. The duration of every trajectory is `length` times a
-number drawn uniformly from 0.5 to 1.5, so that no trajectory stays periodic; the kernel is a
-mixture of reversible kernels.
+the start of the trajectory, and H' at its end.
 
 Target: the posterior itself. Left out: automatic lengths of trajectories (NUTS).
 
@@ -60,6 +58,9 @@ class HMCConfig(SamplerConfig):
 
 class HMC(Metropolis[HMCConfig, Density]):
     """Hamiltonian Monte Carlo.
+
+    The duration of every trajectory is `length` times a number drawn uniformly from 0.5 to 1.5, so
+    that no trajectory stays periodic; the kernel is a mixture of reversible kernels.
 
     In burn-in, dual averaging adapts eps to the setting `acceptance`. For D up to
     `DENSE_DIMENSION`, S is a full matrix. It starts as the inverse of the second derivatives of U

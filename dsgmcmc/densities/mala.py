@@ -7,14 +7,9 @@ With D = 1 / (typical curvature + the prior's precision) for each element,
 is accepted with probability min{1, exp(U(theta) - U(theta') + (|r|^2 - |r'|^2) / (4 eps))}, where
 r = D^(-1/2) (theta' - theta + eps D grad U(theta)), and r' is r with theta and theta' exchanged.
 
-If no step is given, dual averaging adapts it in burn-in to an acceptance rate of 0.574, the optimum
-in many dimensions [Roberts & Rosenthal 1998]; after burn-in it is fixed.
-
 Target: the posterior itself. Left out: nothing; an iteration computes energy and gradient of all
 data once.
 
-[Roberts & Rosenthal 1998] G. O. Roberts, J. S. Rosenthal. Optimal scaling of discrete
-approximations to Langevin diffusions. Journal of the Royal Statistical Society B 60(1), 1998
 [Roberts & Tweedie 1996] G. O. Roberts, R. L. Tweedie. Exponential convergence of Langevin
 distributions and their discrete approximations. Bernoulli 2(4), 1996
 """
@@ -47,7 +42,14 @@ class MALAConfig(SamplerConfig):
 
 
 class MALA(Metropolis[MALAConfig, Density]):
-    """The Metropolis-adjusted Langevin algorithm."""
+    """The Metropolis-adjusted Langevin algorithm.
+
+    If no step is given, dual averaging adapts it in burn-in to an acceptance rate of 0.574, the
+    optimum in many dimensions [Roberts & Rosenthal 1998]; after burn-in it is fixed.
+
+    [Roberts & Rosenthal 1998] G. O. Roberts, J. S. Rosenthal. Optimal scaling of discrete
+    approximations to Langevin diffusions. Journal of the Royal Statistical Society B 60(1), 1998
+    """
 
     Config = MALAConfig
 

@@ -12,7 +12,7 @@ the splitting of `sgnht`, one update is
 `MatrixSGNHT` says why this is right for any covariance [Ma 2015, eq. 3].
 
 Target: the posterior, up to O(h^2), for independent noise whose covariance does not depend on
-theta. If it does, the error is O(h), as for all thermostats. Left out: Metropolis correction.
+theta. Left out: Metropolis correction.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
 
     The friction is S + (Xi - S) = Xi, and the force on Xi is (r r^T - I) / mu, where I comes from
     the correction Gamma. So exp(-H) is invariant for every covariance V, and the mean of Xi becomes
-    S without knowledge of V. If V depends on theta, S is an average. A thermostat with one friction
+    S without knowledge of V. If V depends on theta, S is an average, and the
+    error is O(h), as for all thermostats. A thermostat with one friction
     per row (`sgnht`, thermostat = "row") has this property only for V proportional to the identity;
     one friction per element suffices for diagonal V. With mu = D the eigenvalues of Xi - S are of
     order 1 for all D.

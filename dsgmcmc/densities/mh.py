@@ -218,7 +218,7 @@ class EnergyEstimate(NamedTuple):
         return self.squares / (self.number - 1) / self.number
 
 
-class Comparison(NamedTuple):
+class ComparedEnergies(NamedTuple):
     """Estimates of the energies at the current and the proposed theta, and the terms they used."""
 
     current: EnergyEstimate
@@ -294,7 +294,7 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
         limit: float,
         p: Float64,
         rng: Generator,
-    ) -> Comparison:
+    ) -> ComparedEnergies:
         """Refine estimates of the energies at theta and theta' until a test decides.
 
         `pair`, (2, D), has theta and theta', `p`, (N,), the probabilities of the data, and
@@ -313,9 +313,9 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
             difference = proposed.mean - current.mean - limit
             error = sqrt(current.variance + proposed.variance)
             if is_significant(difference, error, proposed.number - 1, self.config.risk):
-                return Comparison(current, proposed, used)
+                return ComparedEnergies(current, proposed, used)
         before, after = density.energy(pair)
-        return Comparison(
+        return ComparedEnergies(
             current=EnergyEstimate(before, number=inf),
             proposed=EnergyEstimate(after, number=inf),
             used=used + 2 * density.n_data,

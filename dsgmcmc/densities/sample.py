@@ -89,8 +89,8 @@ class DensityConfig(ChainConfig):
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
         """As in the base class; step sizes that are left open are chosen for a density."""
         plain = super()._plain(processes, finest, until)
-        suited = self.sampler.algorithm.adapted_to_density(self.sampler.config, plain["grid"])
-        return {**plain, "sampler": self.sampler.model_copy(update={"config": suited})}
+        config = self.sampler.algorithm.adapted_to_density(self.sampler.config, plain["grid"])
+        return {**plain, "sampler": self.sampler.model_copy(update={"config": config})}
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedDensity:
         """Resolve the settings for a number of processes, with at most `finest` parts of data."""

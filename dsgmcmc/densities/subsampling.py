@@ -12,8 +12,7 @@ prints the mean of h in the last term; the sum is correct. A regression stores o
 The drawn data are a function of seed, chain, iteration and row.
 
 [El Hanchi 2019] A. El Hanchi: Scaling up MCMC for Bayesian inference using adaptive data
-subsampling (report). [Defazio 2014] A. Defazio, F. Bach, S. Lacoste-Julien. SAGA: a fast
-incremental gradient method with support for non-strongly convex composite objectives. NeurIPS, 2014
+subsampling (report).
 """
 
 from __future__ import annotations
@@ -199,10 +198,14 @@ class Subsample(PartGradient[SumTarget]):
 
 
 class Saga(Subsample):
-    """Control variates and uniform probabilities [Defazio 2014; El Hanchi 2019, section 4.3]."""
+    """Control variates and uniform probabilities [Defazio 2014; El Hanchi 2019, section 4.3].
+
+    [Defazio 2014] A. Defazio, F. Bach, S. Lacoste-Julien. SAGA: a fast incremental gradient method
+    with support for non-strongly convex composite objectives. NeurIPS, 2014
+    """
 
 
-class Importance(Subsample):
+class ImportanceSampling(Subsample):
     """Probabilities in proportion to the Lipschitz constants [El Hanchi 2019, section 4.3].
 
     To use other fixed weights, return them from `smoothness` of the density.
@@ -217,8 +220,8 @@ class Importance(Subsample):
         return smoothness / smoothness.sum()
 
 
-class ImportanceSaga(Importance):
-    """Importance sampling with control variates [El Hanchi 2019, section 4.3].
+class ImportanceSaga(ImportanceSampling):
+    """ImportanceSampling sampling with control variates [El Hanchi 2019, section 4.3].
 
     The estimator has the sum of h, not its mean.
     """

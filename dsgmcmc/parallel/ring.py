@@ -1,4 +1,4 @@
-"""The processes of one chain: movement of column blocks, ordered sums, and agreement on errors.
+"""The processes of one chain: movement of column blocks, and ordered sums.
 
 During part t, the owner of row block (c - t) mod B holds column block c, whatever the schedule.
 `Move` sends column blocks to the processes that need them in the next part. `tour` passes all

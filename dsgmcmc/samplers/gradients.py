@@ -243,7 +243,7 @@ GRADIENTS: dict[str, type[GradientEstimator[Any]]] = {
 DATUM_GRADIENTS: Registry[GradientEstimator[Any]] = Registry(
     {
         "saga": "densities.subsampling.Saga",
-        "importance": "densities.subsampling.Importance",
+        "importance": "densities.subsampling.ImportanceSampling",
         "importance-saga": "densities.subsampling.ImportanceSaga",
         "adaptive": "densities.subsampling.Adaptive",
         "adaptive-stored": "densities.subsampling.AdaptiveStored",
