@@ -1,6 +1,8 @@
 """Tastes: every user has a weight for every feature of the items.
 
-    x_ij ~ N(eta_ij + u_i . z_j, 1 / tau),      u_ik ~ N(0, 1 / lambda),      lambda ~ Gamma(1, rate 1)
+    x_ij   ~ N(eta_ij + u_i . z_j, 1 / tau)
+    u_ik   ~ N(0, 1 / lambda)
+    lambda ~ Gamma(1, rate 1)
 
 eta_ij is the predictor without tastes, and z_j the F features of item j. With the residuals e_ij =
 x_ij - eta_ij of the training ratings, every `EVERY` sweeps
@@ -74,7 +76,7 @@ class Tastes(Part):
 
     def __init__(self, traits: Float32, model: ModelFacts) -> None:
         self._traits = traits
-        self._given = model.ratings.train  # the training ratings with tastes
+        self._original = model.ratings.train  # the training ratings with tastes
         self.ratings = copy(model.ratings)  # its training ratings are those without tastes
         self.test = {}
         self._applied = False
@@ -105,7 +107,9 @@ class Tastes(Part):
         cls, config: Any, transposed: bool, features: FeatureSizes
     ) -> tuple[Quantity, ...]:
         """All quantities, or none if a run has no tastes."""
-        return () if config.tastes == "no" else (TASTE, TRAITS, *TastePrecision.about(()))
+        if config.tastes == "no":
+            return ()
+        return (TASTE, TRAITS, *TastePrecision.about(()))
 
     @classmethod
     def read(
@@ -116,15 +120,16 @@ class Tastes(Part):
             return None
         stored = ring.agree(lambda: ratings.feature_slab("cols", 0, ratings.n_cols))
         z = np.zeros((ratings.n_cols, len(stored.names)), np.float32)
-        z[np.repeat(np.arange(ratings.n_cols), np.diff(stored.indptr)), stored.indices] = (
-            stored.values
-        )
+        items = np.repeat(np.arange(ratings.n_cols), np.diff(stored.indptr))
+        z[items, stored.indices] = stored.values
         return z
 
     @classmethod
     def of(cls, model: ModelFacts, data: Float32 | None) -> Self | None:
         """Make a chain's instance."""
-        return None if data is None else cls(data, model)
+        if data is None:
+            return None
+        return cls(data, model)
 
     # ------------------------------------------------------------------ the state of a chain
 
@@ -135,7 +140,8 @@ class Tastes(Part):
             block["traits"].fill(0.0)
             if block.factor == Factor.H:
                 block["traits"][:] = self._traits[block.start : block.start + len(block.counts)]
-        self.parameters.precision, self._applied = np.ones(1), False
+        self.parameters.precision = np.ones(1)
+        self._applied = False
 
     def loaded(self) -> None:
         """Note that a checkpoint was read.
@@ -151,21 +157,20 @@ class Tastes(Part):
 
     def _apply(self, blocks: Iterable[ParameterBlock]) -> None:
         """Subtract u_i . z_j from the training ratings, and compute it for the test ratings."""
-        columns, values = self.ratings.column_bounds, {}
-        for block in (block for block in blocks if block.factor == Factor.W):
-            b, u = block.index, block["taste"]
+        first = self.ratings.column_bounds  # number of the first item of each column block
+        tastes = {block.index: block["taste"] for block in blocks if block.factor == Factor.W}
+        for b, u in tastes.items():
             rows = self.ratings.test[b]
             self.test[b] = np.zeros(len(rows.values), np.float32)
             for c, (chosen, i, j) in enumerate(rows.by_column):
-                self.test[b][chosen] = (u[i] * self._traits[columns[c] + j]).sum(axis=1)
-            for c, cell in ((c, cell) for (row, c), cell in self._given.items() if row == b):
-                i = np.repeat(np.arange(len(u)), np.diff(cell.indptr))
-                values[b, c] = cell.values - (u[i] * self._traits[columns[c] + cell.indices]).sum(
-                    axis=1
-                )
-        self.ratings.train = {
-            cell: block.with_values(values[cell]) for cell, block in self._given.items()
-        }
+                self.test[b][chosen] = (u[i] * self._traits[first[c] + j]).sum(axis=1)
+        train = {}
+        for (b, c), cell in self._original.items():
+            u = tastes[b]
+            i = np.repeat(np.arange(len(u)), np.diff(cell.indptr))
+            effects = (u[i] * self._traits[first[c] + cell.indices]).sum(axis=1)
+            train[b, c] = cell.with_values(cell.values - effects)
+        self.ratings.train = train
         self._applied = True
 
     # ------------------------------------------------------------------ draws
@@ -197,18 +202,18 @@ class Tastes(Part):
         """
         size = self._traits.shape[1]
         sums: dict[int, tuple[Float64, Float64]] = {}
-        for row, column, _ in context.circulation.tour(
-            (context.position, "traits")
-        ):  # columns come in a fixed order
-            cell, n = self._given[row.index, column.index], len(row.counts)
+        # columns come in a fixed order, whatever the number of processes
+        for row, column, _ in context.circulation.tour((context.position, "traits")):
+            n = len(row.counts)
+            cell = self._original[row.index, column.index]
+            w = row[context.position]
+            h = column[context.position]
             e = np.empty(len(cell.indices), np.float32)
-            self._residuals(
-                *cell.pattern, cell.values, row[context.position], column[context.position], e
-            )
+            self._residuals(*cell.pattern, cell.values, w, h, e)
             z = column["traits"][cell.indices].astype(np.float64)
-            gram, moment = sums.setdefault(
-                row.index, (np.zeros((n, size, size)), np.zeros((n, size)))
-            )
+            if row.index not in sums:
+                sums[row.index] = (np.zeros((n, size, size)), np.zeros((n, size)))
+            gram, moment = sums[row.index]
             i = np.repeat(np.arange(n), np.diff(cell.indptr))
             np.add.at(gram, i, z[:, :, None] * z[:, None, :])
             np.add.at(moment, i, e[:, None] * z)
@@ -217,10 +222,10 @@ class Tastes(Part):
     def _draw_tastes(
         self, context: DrawContext, moments: dict[int, tuple[Float64, Float64]]
     ) -> Float64:
-        """Draw u of all row blocks; for each block, return how many weights there are and the sum
-        of their squares.
-        """
-        tau, precision, squares = context.tau(), float(self.parameters.precision[0]), []
+        """Draw u of all row blocks; return the number and the sum of squares of each block's."""
+        tau = context.tau()
+        precision = float(self.parameters.precision[0])
+        squares = []
         for row, _ in context.circulation.pairs():
             gram, moment = moments[row.index]
             size = moment.shape[1]
@@ -229,9 +234,8 @@ class Tastes(Part):
             p = tau * gram + precision * np.eye(size)
             mean = np.linalg.solve(p, tau * moment[:, :, None])
             lower_t = np.linalg.cholesky(p).transpose(0, 2, 1)
-            row["taste"][:] = (mean + np.linalg.solve(lower_t, noise.reshape(*moment.shape, 1)))[
-                :, :, 0
-            ]
+            deviation = np.linalg.solve(lower_t, noise.reshape(*moment.shape, 1))
+            row["taste"][:] = (mean + deviation)[:, :, 0]
             squares.append([moment.size, np.square(row["taste"], dtype=np.float64).sum()])
         return np.array(squares)
 
@@ -241,12 +245,11 @@ class Tastes(Part):
     def of_ratings(
         cls, draw: SavedDraw, users: Int32, items: Int32
     ) -> tuple[Float32 | float, Float32 | float]:
-        """Mean and variance of u_i . z_j for new ratings; the tastes of an unknown user have their
-        prior.
-        """
+        """Mean and variance of u_i . z_j; the tastes of an unknown user have their prior."""
         if "taste" not in draw.rows["user"]:
             return 0.0, 0.0
-        u, z = draw.rows["user"]["taste"][users], draw.rows["item"]["traits"][items]
+        u = draw.rows["user"]["taste"][users]
+        z = draw.rows["item"]["traits"][items]
         mean = np.where((users >= 0) & (items >= 0), (u * z).sum(axis=1), 0.0)
         unknown = (z**2).sum(axis=1) / draw.shared["taste.precision"]
         return mean, np.where((users < 0) & (items >= 0), unknown, 0.0)

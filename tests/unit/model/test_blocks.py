@@ -11,7 +11,9 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model import blocks
 from dsgmcmc.parallel.ring import Ring
 
-ROWS, COLUMNS, GRID = 80, 40, 2
+ROWS = 80
+COLUMNS = 40
+GRID = 2
 
 
 @pytest.mark.parametrize("stars", [True, False])
@@ -31,10 +33,8 @@ def test_blocks_have_the_ratings_of_the_file(
             ratings, Ring(MPI.COMM_SELF, GRID), ratings.mean, standardise=True
         )
         indptr, columns, values = ratings.slab("train", 0, ROWS)
-        rows, values = (
-            np.repeat(np.arange(ROWS), np.diff(indptr)),
-            values - np.float32(ratings.mean),
-        )
+        rows = np.repeat(np.arange(ROWS), np.diff(indptr))
+        values = values - np.float32(ratings.mean)
     assert held.scale == pytest.approx(np.sqrt(np.mean(values.astype(np.float64) ** 2)), rel=1e-12)
     expected = np.zeros((ROWS, COLUMNS), np.float32)
     expected[rows, columns] = values / np.float32(held.scale)

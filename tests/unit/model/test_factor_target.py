@@ -35,7 +35,8 @@ def test_a_single_row_is_found(target: FactorTarget) -> None:
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.0, -1.0])
 def test_a_precision_is_positive_and_finite(target: FactorTarget, value: float) -> None:
     """A precision of the noise or of a factor's prior that is not is named as a divergence."""
-    rows, noise = target.row_priors.parameters, target.noise.parameters
+    rows = target.row_priors.parameters
+    noise = target.noise.parameters
     for array, name in ((noise.tau, "tau"), (rows.precision[Factor.W][0], "W.precision")):
         before = array.copy()
         array[-1] = value

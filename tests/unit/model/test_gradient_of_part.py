@@ -36,14 +36,14 @@ def make(path: Path, schedule: ScheduleName, biases: bool, heteroscedastic: bool
 
 def put(target: FactorTarget, dense: bool) -> None:
     """Set a target to a random state, always the same, with a random prior."""
-    rng, prior, d = np.random.default_rng(7), target.row_priors.parameters, target.dimension
+    rng = np.random.default_rng(7)
+    prior = target.row_priors.parameters
+    d = target.dimension
     target.noise.parameters.tau[:] = TAU
     for factor, n in zip(Factor, SHAPE, strict=True):
-        theta, weight, root = (
-            rng.normal(0, 1, (n, d)),
-            rng.gamma(3, 1 / 3, (n, 1)),
-            rng.normal(0, 1, (d, d)),
-        )
+        theta = rng.normal(0, 1, (n, d))
+        weight = rng.gamma(3, 1 / 3, (n, 1))
+        root = rng.normal(0, 1, (d, d))
         prior.mean[factor] = rng.normal(0, 1, (1, d))
         prior.precision[factor] = (
             (root @ root.T + np.eye(d))[None] if dense else rng.gamma(2, 1, (1, d))
@@ -81,7 +81,7 @@ def parts(target: FactorTarget) -> Iterator[int]:
     ],
 )
 def test_the_mean_over_parts_is_the_full_gradient(
-    path: Path, schedule: ScheduleName, biases: bool, heteroscedastic: bool, prior: str
+    path: Path, *, schedule: ScheduleName, biases: bool, heteroscedastic: bool, prior: str
 ) -> None:
     """With biases and without, with noise scales of users and items, with each kind of prior and
     without it.
@@ -94,16 +94,16 @@ def test_the_mean_over_parts_is_the_full_gradient(
     put(target, dense)
     target.noise.squared_error[:] = 0.0
     target.full_gradient("theta", "g")
-    full, parameters = (
-        {f: TAU * rows_of(target, f, "g") for f in Factor},
-        target.row_priors.parameters,
-    )
+    full = {f: TAU * rows_of(target, f, "g") for f in Factor}
+    parameters = target.row_priors.parameters
     if prior != "without":
         for f in Factor:
-            offset, precision = rows_of(target, f) - parameters.mean[f], parameters.precision[f][0]
+            offset = rows_of(target, f) - parameters.mean[f]
+            precision = parameters.precision[f][0]
             full[f] += offset @ (precision if dense else np.diag(precision))
     squared_error = target.noise.squared_error.sum()
-    mean, size = ({f: np.zeros_like(full[f]) for f in Factor} for _ in range(2))
+    mean = {f: np.zeros_like(full[f]) for f in Factor}
+    size = {f: np.zeros_like(full[f]) for f in Factor}
     mean_error = 0.0
     for part in parts(target):
         put(target, dense)

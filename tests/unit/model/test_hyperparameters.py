@@ -49,7 +49,8 @@ def test_every_subchain_has_a_set_of_its_own(data: Path) -> None:
         MPI.COMM_SELF, data, model=model, sampler=HAMCMC(HAMCMCConfig(memory=2), 0)
     )
     for block in target.blocks():
-        block["theta0"][:], block["theta1"][:] = 0.1, 10.0
+        block["theta0"][:] = 0.1
+        block["theta1"][:] = 10.0
     target.draw_shared(target.context()._replace(turn=1))
     assert target.noise.parameters.tau.shape == (2,)
     for mean in target.row_priors.parameters.mean.values():

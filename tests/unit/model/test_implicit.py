@@ -14,7 +14,9 @@ from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.baoab import BAOAB, BAOABConfig
 from dsgmcmc.types import Factor
 
-ROWS, COLUMNS, DRAWS = 29, 17, 1000
+ROWS = 29
+COLUMNS = 17
+DRAWS = 1000
 MODEL = Model(rank=1, biases=True, prior="fixed", prior_precision=2.0, noise_precision=1.0)
 
 
@@ -53,13 +55,15 @@ def test_y_has_its_conditional_law_and_a_row_without_ratings_the_shifts_of_the_o
     assert isinstance(part, ImplicitFeatures)
     (column,) = np.flatnonzero(pattern.sum(axis=0) == 0)
     theta = rows_of(target, Factor.H, "theta")[column]
-    draws, z = [], []
+    draws = []
+    z = []
     for iteration in range(DRAWS):
         part.parameters.precision = {factor: np.full(2, 5.0) for factor in Factor}
         draw(target, iteration)
         draws.append(rows_of(target, Factor.H, "implicit"))
         parameters = part.parameters.arrays()
-        mean, variance = parameters["H.implicit.mean"], parameters["H.implicit.variance"]
+        mean = parameters["H.implicit.mean"]
+        variance = parameters["H.implicit.variance"]
         precision = 1 / variance + 2.0
         shift = rows_of(target, Factor.H, "shift")[column]
         z.append((shift - (mean / variance + 2.0 * theta) / precision) * np.sqrt(precision))
@@ -139,7 +143,8 @@ def test_moves_of_y_leave_a_normal_posterior_invariant(data: Path) -> None:
         if iteration >= 200:
             draws.append(np.concatenate([rows_of(target, *field)[:, 0] for field in fields]))
     i, j, x = cells_of(data)
-    n, m = ROWS, COLUMNS
+    n = ROWS
+    m = COLUMNS
     pattern = np.zeros((n, m))
     pattern[i, j] = 1
     to_rows, to_columns = (
@@ -148,13 +153,12 @@ def test_moves_of_y_leave_a_normal_posterior_invariant(data: Path) -> None:
     design = np.zeros((len(x), 2 * (n + m)))
     design[np.arange(len(x)), i] = design[np.arange(len(x)), n + j] = 1
     residual = np.eye(n + m, 2 * (n + m))  # theta less the shift
-    residual[:n, 2 * n + m :], residual[n:, n + m : 2 * n + m] = -to_rows, -to_columns
+    residual[:n, 2 * n + m :] = -to_rows
+    residual[n:, n + m : 2 * n + m] = -to_columns
     precision = 0.2 * design.T @ design + 2.0 * residual.T @ residual
     precision[n + m :, n + m :] += 3.0 * np.eye(n + m)
-    mean, covariance = (
-        np.linalg.solve(precision, 0.2 * design.T @ (x - x.mean())),
-        np.linalg.inv(precision),
-    )
+    mean = np.linalg.solve(precision, 0.2 * design.T @ (x - x.mean()))
+    covariance = np.linalg.inv(precision)
     variance = np.diag(covariance)
     rated = np.concatenate(
         [r.sum(axis=1) > 0 for r in (pattern, pattern.T)] * 2

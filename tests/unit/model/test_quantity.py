@@ -66,7 +66,8 @@ def data(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ratings of five levels, with features of both sides and times; items are the rows with some
     models.
     """
-    path, transposed = tmp_path_factory.mktemp("data") / "r.h5", name in ("dense", "levels")
+    path = tmp_path_factory.mktemp("data") / "r.h5"
+    transposed = name in ("dense", "levels")
     return write_planted(path, stars=True, features=(4, 3), timed=True, transposed=transposed)
 
 
@@ -75,7 +76,8 @@ def test_a_chain_keeps_what_its_model_says(data: Path, name: str) -> None:
     keep the same.
     """
     given = build(SETTINGS | MODELS[name])
-    config, (target, sampler) = given.resolved(), start_chain(data, 0.1, given)
+    config = given.resolved()
+    target, sampler = start_chain(data, 0.1, given)
     with Ratings(data) as ratings:
         said = config.quantities_for(ratings)
     assert target.layout.names == (

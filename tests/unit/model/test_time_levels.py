@@ -41,7 +41,8 @@ def groups_of(path: Path, name: str) -> dict[tuple[str, str], int]:
     with Ratings(path) as ratings:
         blocks = RatingBlocks(ratings, ring, 0.0)
         groups = read_groups(time_levels_of([name], ratings.transposed), ratings, blocks, ring)
-        rows, cols = ratings.ids("rows"), ratings.ids("cols")
+        rows = ratings.ids("rows")
+        cols = ratings.ids("cols")
         for part, members in (("train", groups.train[0][0, 0]), ("test", groups.test[0][0])):
             indptr, j, _ = ratings.slab(part, 0, ratings.n_rows)
             for i, column, group in zip(
@@ -100,7 +101,8 @@ def test_predictions_of_an_unknown_time_are_wider(tmp_path):
     """
     rng = np.random.default_rng(1)
     pairs = np.unique(rng.integers(0, 25, (400, 2)), axis=0)
-    x, times = 3 + rng.normal(0, 1, len(pairs)), rng.uniform(0, 30, len(pairs))
+    x = 3 + rng.normal(0, 1, len(pairs))
+    times = rng.uniform(0, 30, len(pairs))
     options = {"grid": 2, "save_draws": 20}
     model = BPMF(rank=2, iterations=60, burn_in=20, time_levels="user:page,item:4", options=options)
     run = model.fit(np.column_stack([pairs, x, times])).run_

@@ -27,7 +27,8 @@ def state_of(target: FactorTarget) -> dict[Factor, Float64]:
 
 def predictors(rows: dict[Factor, Float64]) -> Float64:
     """W_i . H_j + a_i + b_j of all pairs."""
-    w, h = rows[Factor.W], rows[Factor.H]
+    w = rows[Factor.W]
+    h = rows[Factor.H]
     return np.asarray(w[:, :K] @ h[:, :K].T + w[:, K:] + h[:, K])
 
 
@@ -35,9 +36,11 @@ def test_predictors_and_distances_from_means_stay(tmp_path: Path) -> None:
     """What the likelihood and the priors of the factors' columns see is as before; means and biases
     are not.
     """
-    data, sampler = write_planted(tmp_path / "r.h5"), Gibbs(GibbsConfig(), 0)
+    data = write_planted(tmp_path / "r.h5")
+    sampler = Gibbs(GibbsConfig(), 0)
     target = factor_target(MPI.COMM_SELF, data, model=Model(K, exchanges=True), sampler=sampler)
-    rng, parameters = np.random.default_rng(3), target.row_priors.parameters
+    rng = np.random.default_rng(3)
+    parameters = target.row_priors.parameters
     for block in target.blocks():
         block["theta"][:] = rng.normal(0.3, 0.7, block["theta"].shape)
     for mean in parameters.mean.values():
@@ -67,7 +70,9 @@ def test_move_leaves_the_prior_as_it_is(dense: bool, intercept: bool) -> None:
     of another variance, or means that depend on the biases. 4,000 draws of 1 to 7 scores:
     Kolmogorov-Smirnov sees what is wrong by 5 %.
     """
-    kappa, bias_mean, rng = (2.0 if dense else 1.0), 0.4, np.random.default_rng(11)
+    kappa = 2.0 if dense else 1.0
+    bias_mean = 0.4
+    rng = np.random.default_rng(11)
     scores: dict[str, list[Float64]] = {
         "means": [],
         "biases": [],
@@ -75,7 +80,10 @@ def test_move_leaves_the_prior_as_it_is(dense: bool, intercept: bool) -> None:
     }
     scores |= {"intercept": []} if intercept else {}
     for _ in range(4000):
-        rows, mean, precision, sums = {}, {}, {}, {}
+        rows = {}
+        mean = {}
+        precision = {}
+        sums = {}
         for factor, n in zip(Factor, SHAPE, strict=True):
             root = np.diag(rng.gamma(4, 0.5, K + 1) ** 0.5)
             root[1, 0] = 0.7 if dense else 0.0
