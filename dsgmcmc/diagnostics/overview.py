@@ -19,7 +19,8 @@ from dsgmcmc.diagnostics.summary import (
     read_summary,
     written,
 )
-from dsgmcmc.posterior.run import LiveProgress, Run, newest_states, progress
+from dsgmcmc.posterior.live import LiveProgress, newest_states, progress
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import importance
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import RunDirectory

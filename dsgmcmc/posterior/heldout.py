@@ -11,7 +11,8 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.predictive.base import Moments, Predictive
-from dsgmcmc.posterior.run import Run, newest_states
+from dsgmcmc.posterior.live import newest_states
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.store import Key, Snapshot
 from dsgmcmc.types import Float64

@@ -1,7 +1,6 @@
-"""Opens a run for use, whether it has ended or not; names, draws and moments are read when first
-needed.
+"""Opens a run for use, whether it has ended or not.
 
-A posterior is written when a job ends or is stopped. Until then, the newest checkpoint has the
+Names, draws and moments are read when first needed. A posterior is written when a job ends or is stopped. Until then, the newest checkpoint has the
 traces of the shared parameters, and lists the saved draws that belong to it; its moments cannot be
 used.
 
@@ -15,15 +14,13 @@ read.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
@@ -31,118 +28,16 @@ from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.quantity import THETA, Quantity
 from dsgmcmc.posterior.draws import ENTITIES, Draw, PosteriorMoments
 from dsgmcmc.posterior.exposure import Exposure, Rated
+from dsgmcmc.posterior.live import LiveProgress, newest_states, unfinished
 from dsgmcmc.posterior.names import Index, Vocabulary
-from dsgmcmc.storage.lock import is_held
-from dsgmcmc.storage.log import Line
-from dsgmcmc.storage.rundir import Facts, RunDirectory, SavedDraws, StoredDraw
-from dsgmcmc.storage.store import Key, Snapshot, steps
+from dsgmcmc.storage.rundir import RunDirectory, SavedDraws, StoredDraw
+from dsgmcmc.storage.store import Key, Snapshot
 from dsgmcmc.types import Factor, Float32, Float64, Int32, Int64
 
 KEPT_BYTES = 1 << 30  # bytes of draws that stay in memory after they were read
 
 Shape = tuple[int, ...]
 ArrayName = tuple[str, str, str]  # object, factor and field
-
-
-def newest_states(run: RunDirectory, facts: Facts) -> list[Snapshot]:
-    """Return, for every chain with draws, its posterior, or its newest checkpoint if this is later
-    and has draws.
-
-    Checkpoints without saved draws are skipped. Raises InputError if a snapshot is damaged, or was
-    not made with the settings in ``run.toml``.
-    """
-    states = []
-    for chain in run.chains():
-        posterior, checkpoint = (
-            steps(run.series(kind, chain))[-1:] for kind in ("posterior", "checkpoints")
-        )
-        if checkpoint > posterior:
-            snapshot = run.open_snapshot("checkpoints", chain, checkpoint[0], facts)
-            if snapshot.manifest.saved_draws:
-                states.append(snapshot)
-                continue
-        states += [
-            run.open_snapshot("posterior", chain, iteration, facts) for iteration in posterior
-        ]
-    return states
-
-
-def unfinished(snapshots: Iterable[Snapshot]) -> bool:
-    """Whether any chain has a checkpoint in place of a posterior."""
-    return any(snapshot.manifest.kind == "checkpoint" for snapshot in snapshots)
-
-
-class LiveProgress(NamedTuple):
-    """Progress of a run that has not ended.
-
-    Attributes
-    ----------
-    running : bool
-        Whether a job is sampling the run.
-    iteration : int
-        Last iteration of the slowest chain, according to its metrics and checkpoints.
-    iterations, first_draw : int
-        Iteration at which the run ends, and iteration of its first draw.
-    rmse_mean : float or None
-        RMSE of the slowest chain's posterior mean on the test ratings; None until it is in the
-        metrics.
-    draws : int
-        Number of usable draws of all chains.
-    """
-
-    running: bool
-    iteration: int
-    iterations: int
-    first_draw: int
-    rmse_mean: float | None
-    draws: int
-
-    @classmethod
-    def of(cls, run: RunDirectory, config: ResolvedChain, draws: int) -> LiveProgress:
-        """Read the progress of a run with `draws` usable draws."""
-        last: dict[int, Line] = {line["chain"]: line for line in run.metrics()}
-        lines = [last.get(chain, {}) for chain in range(config.chains)]
-        saved = run.reached(config.chains)
-        reached, slowest = min(
-            (max(saved[chain], line.get("iteration", 0)), chain) for chain, line in enumerate(lines)
-        )
-        error = lines[slowest].get("rmse_mean")
-        return cls(
-            is_held(run.lock_file), reached, config.iterations, config.first_draw, error, draws
-        )
-
-    def __str__(self) -> str:
-        position = f"at iteration {self.iteration:,} of {self.iterations:,}"
-        if self.running:
-            return f"being sampled: {position}"
-        if self.first_draw > self.iterations:
-            return (
-                f"without draws: it ends {position}; continue it with --resume and more"
-                " --iterations"
-            )
-        return (
-            f"not finished: its last job ended {position}; continue it with the same command and"
-            " --resume"
-        )
-
-    def usable(self) -> str:
-        """Describe how many draws can be used, or when the first draw can be used."""
-        if self.draws:
-            return f"{self.draws:,} draw{'s' * (self.draws > 1)} so far can be used"
-        when = "from the next checkpoint on (with --save-draws 0, when the run ends)"
-        return f"the first draw is made at iteration {self.first_draw:,}, and can be used {when}"
-
-
-def progress(
-    run: RunDirectory, config: ResolvedChain, states: list[Snapshot]
-) -> LiveProgress | None:
-    """Return a run's progress from its `newest_states`; None if it has ended.
-
-    Raises InputError if a log is damaged.
-    """
-    if not (unfinished(states) or is_held(run.lock_file)):
-        return None
-    return LiveProgress.of(run, config, sum(len(state.manifest.saved_draws) for state in states))
 
 
 class Run:
@@ -176,9 +71,9 @@ class Run:
         self.directory = RunDirectory(Path(path))
         self.path = self.directory.path
         self.config, self.facts = ResolvedConfig.of_run(self.directory)
+        self.mean = float(self.facts["mean"])
         self.index = Index(self.directory, self.facts)
         self.quantities = self.index.quantities(self.config, len(self.facts.get("levels", [])))
-        self.mean = float(self.facts["mean"])
         self._rows, self._tests = self.index.lengths()
         self._ratings_file: Path | None = None  # path at which the file was last opened
         self.states = newest_states(self.directory, self.facts)
@@ -217,15 +112,15 @@ class Run:
         """Names of the users or of the items."""
         if entity not in ENTITIES:
             raise InputError(f"kind {entity!r}: expected user or item")
-        return self.users if entity == "user" else self.items
+        if entity == "user":
+            return self.users
+        return self.items
 
     def feature_names(self, entity: str) -> list[str]:
         """Names of the features of the users or of the items; empty if the model has none."""
-        return (
-            self.index.features(entity)[0]
-            if f"{entity}.features.strength" in self.traces[0]
-            else []
-        )
+        if f"{entity}.features.strength" not in self.traces[0]:
+            return []
+        return self.index.features(entity)[0]
 
     def counts(self, entity: str) -> Int64:
         """Return the number of training ratings of every user or item, (n,) int64."""
@@ -237,10 +132,10 @@ class Run:
 
     @cached_property
     def levels(self) -> Float64 | None:
-        """Distinct training ratings in ascending order, (R,) float64; None if there are too many to
-        be levels.
-        """
-        return np.array(self.facts["levels"], np.float64) if "levels" in self.facts else None
+        """Distinct training ratings, (R,) float64, ascending; None if too many to be levels."""
+        if "levels" not in self.facts:
+            return None
+        return np.array(self.facts["levels"], np.float64)
 
     # ------------------------------------------------------------------ the posterior
 
@@ -251,10 +146,9 @@ class Run:
 
     @cached_property
     def traces(self) -> list[dict[str, Float64]]:
-        """Iteration, weight and hyperparameters of all draws, by chain: (draws, width) float64 by
-        name.
+        """Iteration, weight and hyperparameters of all draws of every chain.
 
-        Names are ``iteration``, ``weight``, ``tau``; ``user.mean``, ``user.precision`` (only the
+        Arrays are (draws, width) float64 by name. Names are ``iteration``, ``weight``, ``tau``; ``user.mean``, ``user.precision`` (only the
         diagonal if dense) and ``user.nu``, with the corresponding names for items; ``thresholds``
         if ratings are ordinal.
         """
@@ -267,25 +161,29 @@ class Run:
     @cached_property
     def has_effects(self) -> bool:
         """Whether a part of the model adds effects to the predictors of ratings."""
-        model = self.config, self.index.transposed, self.index.feature_sizes()
-        return any(part.has_effects and part.quantities_of(*model) for part in PARTS.values())
+        sizes = self.index.feature_sizes()
+        return any(
+            part.has_effects and part.quantities_of(self.config, self.index.transposed, sizes)
+            for part in PARTS.values()
+        )
 
     def entity_of(self, factor: Factor) -> str:
-        """Return the entity of a factor's rows, "user" or "item"."""
-        return "user" if factor.name == self.index.factors["user"] else "item"
+        """Return what the rows of a factor stand for, "user" or "item"."""
+        if factor.name == self.index.factors["user"]:
+            return "user"
+        return "item"
 
     def name_of(self, quantity: str) -> str:
         """Return a quantity's name on disk, with ``user`` or ``item`` in place of the factor."""
         factor, dot, rest = quantity.partition(".")
-        return (
-            f"{self.entity_of(Factor[factor])}.{rest}"
-            if dot and factor in Factor.__members__
-            else quantity
-        )
+        if dot and factor in Factor.__members__:
+            return f"{self.entity_of(Factor[factor])}.{rest}"
+        return quantity
 
     def monitored(self) -> tuple[Int64, list[Float32], list[Float64]]:
-        """Return predictions of the monitored test ratings at every draw; no predictions if the run
-        has not ended.
+        """Return predictions of the monitored test ratings at every draw.
+
+        There are none if the run has not ended.
 
         Returns
         -------
@@ -295,24 +193,23 @@ class Run:
         log_likelihood : list of (draws,) float64, by chain
             Log likelihood of all test ratings; empty if the run has not ended.
         """
-        predictions, scores = list[Float32](), list[Float64]()
         if self.unfinished:
             none = [np.zeros((len(trace["weight"]), 0), np.float32) for trace in self.traces]
-            return np.zeros(0, np.int64), none, scores
+            return np.zeros(0, np.int64), none, []
+        predictions = []
+        log_likelihoods = []
         blocks = range(self.config.grid)
         for snapshot in self.states:
-            parts = [snapshot.read(Key("trace", "W", b, "prediction")) for b in blocks]
-            predictions.append(np.concatenate(parts, axis=1))
-            scores.append(
-                np.sum(
-                    [snapshot.read(Key("trace", "W", b, "log_likelihood")) for b in blocks], axis=0
-                )
-            )
-        index, start = [], 0
+            of_blocks = [snapshot.read(Key("trace", "W", b, "prediction")) for b in blocks]
+            predictions.append(np.concatenate(of_blocks, axis=1))
+            of_blocks = [snapshot.read(Key("trace", "W", b, "log_likelihood")) for b in blocks]
+            log_likelihoods.append(np.sum(of_blocks, axis=0))
+        index = []
+        start = 0
         for b in blocks:
             index.append(self.states[0].read(Key("trace", "W", b, "followed")) + start)
             start += len(self.states[0].read(Key("test", "W", b, "rating")))
-        return np.concatenate(index), predictions, scores
+        return np.concatenate(index), predictions, log_likelihoods
 
     @cached_property
     def moments(self) -> list[PosteriorMoments]:
@@ -323,21 +220,19 @@ class Run:
         Raises InputError if the run has not ended.
         """
         if self.unfinished:
-            when = (
-                "when its job ends or is stopped with SIGUSR1. Saved draws can be exported before"
-                " (export --draws)"
+            raise InputError(
+                f"{self.path} has no moments yet: they are written when its job ends or is stopped"
+                " with SIGUSR1. Saved draws can be exported before (export --draws)"
             )
-            raise InputError(f"{self.path} has no moments yet: they are written {when}")
-
-        def read(state: Snapshot, field: str) -> dict[str, Float32]:
-            return {
-                entity: state.read_field("moments", factor, field)
-                for entity, factor in self.index.factors.items()
-            }
-
-        return [
-            PosteriorMoments(read(state, "mean"), read(state, "variance")) for state in self.states
-        ]
+        moments = []
+        for state in self.states:
+            mean = {}
+            variance = {}
+            for entity, factor in self.index.factors.items():
+                mean[entity] = state.read_field("moments", factor, "mean")
+                variance[entity] = state.read_field("moments", factor, "variance")
+            moments.append(PosteriorMoments(mean, variance))
+        return moments
 
     # ------------------------------------------------------------------ draws
 
@@ -347,27 +242,25 @@ class Run:
         draws = []
         for state, trace in zip(self.states, self.traces, strict=True):
             traced = set(trace["iteration"][:, 0].astype(np.int64).tolist())
-            draws += [
-                (state.manifest.chain, saved)
-                for saved in state.manifest.saved_draws
-                if saved in traced
-            ]
+            for iteration in state.manifest.saved_draws:
+                if iteration in traced:
+                    draws.append((state.manifest.chain, iteration))
         return draws
 
     @cached_property
     def draw_weights(self) -> Float64:
-        """Weights of the saved draws in averages, (draws,) float64; they sum to 1, and chains have
-        equal sums.
+        """Weights of the saved draws in averages, (draws,) float64.
+
+        They sum to 1, and chains have equal sums.
         """
         weights = []
-        for snapshot, trace in zip(self.states, self.traces, strict=True):
-            by_iteration = dict(
-                zip(trace["iteration"][:, 0].tolist(), trace["weight"][:, 0].tolist(), strict=True)
-            )
+        for state, trace in zip(self.states, self.traces, strict=True):
+            iterations = trace["iteration"][:, 0].tolist()
+            weight_at = dict(zip(iterations, trace["weight"][:, 0].tolist(), strict=True))
             of_chain = [
-                by_iteration[iteration]
+                weight_at[iteration]
                 for chain, iteration in self.draws
-                if chain == snapshot.manifest.chain
+                if chain == state.manifest.chain
             ]
             weights += [weight / sum(of_chain) for weight in of_chain]
         total: Float64 = np.array(weights) / max(sum(weights), np.finfo(np.float64).tiny)
@@ -389,12 +282,11 @@ class Run:
             If the draw is damaged or gone.
         """
         if position not in self._kept:
-            if (
-                self._kept_bytes > KEPT_BYTES
-            ):  # the last draw had no room: its memory is freed before this one is read
+            # if the last draw had no room, its memory is freed before this one is read
+            if self._kept_bytes > KEPT_BYTES:
                 self._kept_bytes -= self._kept.popitem()[1].nbytes
-            self._kept[position] = draw = self._read_draw(position)
-            self._kept_bytes += draw.nbytes
+            self._kept[position] = self._read_draw(position)
+            self._kept_bytes += self._kept[position].nbytes
         return self._kept[position]
 
     def open_draw(self, position: int) -> StoredDraw:
@@ -409,93 +301,97 @@ class Run:
         return draw
 
     def effects(self, entity: str) -> Float64:
-        """Return the effects B of features at all saved draws, (draws, F, D); the factors are not
-        read.
+        """Return the effects B of features at all saved draws, (draws, F, D).
+
+        The factors are not read.
         """
         key = Key("draw", "run", 0, f"{self.index.factors[entity]}.features.effects")
-        places = [self.open_draw(position) for position in range(len(self.draws))]
-        return np.array([snapshot.read_all([key], index)[0] for snapshot, index in places])
+        effects = []
+        for position in range(len(self.draws)):
+            snapshot, index = self.open_draw(position)
+            effects += snapshot.read_all([key], index)
+        return np.array(effects)
 
     def _read_draw(self, position: int) -> Draw:
-        (snapshot, index), (chain, iteration) = self.open_draw(position), self.draws[position]
+        snapshot, index = self.open_draw(position)
         names = [quantity.name for quantity in self.quantities.shared]
         arrays = snapshot.read_all([Key("draw", "run", 0, name) for name in names], index)
         shared = {self.name_of(name): array for name, array in zip(names, arrays, strict=True)}
-        rows: dict[str, dict[str, Float32]] = {entity: {} for entity in ENTITIES}
         fields = [
             (factor, quantity.name)
             for factor in self._rows
-            for quantity, _ in self._row_shapes(factor)
+            for quantity in self._drawn_quantities(factor)
         ]
-        for (factor, name), array in zip(
-            fields, snapshot.read_fields("draw", fields, index), strict=True
-        ):
+        rows: dict[str, dict[str, Float32]] = {entity: {} for entity in ENTITIES}
+        arrays_of_rows = snapshot.read_fields("draw", fields, index)
+        for (factor, name), array in zip(fields, arrays_of_rows, strict=True):
             rows[self.entity_of(Factor[factor])][name] = array
-        return Draw(chain, iteration, shared, rows)
+        chain, iteration = self.draws[position]
+        return Draw(chain=chain, iteration=iteration, shared=shared, rows=rows)
 
     # ------------------------------------------------------------------ checks of manifests
 
-    def _row_shapes(self, factor: str) -> list[tuple[Quantity, Shape]]:
-        """Return the quantities of a factor's rows in a draw, and their shapes."""
-        drawn = [
+    def _drawn_quantities(self, factor: str) -> list[Quantity]:
+        """Return the quantities of a factor's rows in a draw."""
+        return [
             quantity for quantity in self.quantities.drawn_of_rows if quantity.is_of(Factor[factor])
         ]
-        return [
-            (quantity, (self._rows[factor], quantity.width(self.quantities.sizes)))
-            for quantity in drawn
-        ]
+
+    def _shape_of_rows(self, factor: str, quantity: Quantity) -> Shape:
+        """Return the shape of a quantity of all rows of a factor."""
+        return self._rows[factor], quantity.width(self.quantities.sizes)
 
     def _check_state(self, state: Snapshot) -> None:
-        """Check a posterior, or the traces of a checkpoint; raise InputError that names an array
-        with a wrong shape.
+        """Check a posterior, or the traces of a checkpoint.
+
+        Raises InputError that names an array with a wrong shape.
         """
-        shapes, sizes = _shapes(state), self.quantities.sizes
-        draws = sum(sum(shape[:1]) for shape in shapes["trace", "run", "iteration"])
-        # the trace of a matrix has only its diagonal; the trace of a scalar has one column
-        widths = {
-            quantity.name: (*quantity.shape(sizes), 1)[0] for quantity in self.quantities.traced
-        }
-        widths |= {"iteration": 1, "weight": 1}
-        _compare(state, {("trace", "run", name): (draws, width) for name, width in widths.items()})
-        if state.manifest.kind != "posterior":
-            return
+        draws = _total_length(state, ("trace", "run", "iteration"))
+        expected: dict[ArrayName, Shape] = {}
+        for quantity in self.quantities.traced:
+            # the trace of a matrix has only its diagonal; the trace of a scalar has one column
+            width, *_ = (*quantity.shape(self.quantities.sizes), 1)
+            expected["trace", "run", quantity.name] = (draws, width)
+        expected["trace", "run", "iteration"] = (draws, 1)
+        expected["trace", "run", "weight"] = (draws, 1)
+        _compare(state, expected)
+        if state.manifest.kind == "posterior":
+            self._check_posterior(state, draws)
+
+    def _check_posterior(self, state: Snapshot, draws: int) -> None:
+        """Check a posterior of so many draws; raise InputError as `_check_state` does."""
         expected: dict[ArrayName, Shape] = {
             ("trace", "W", "log_likelihood"): (draws * self.config.grid,)
         }
         for factor in self._rows:
-            for quantity, shape in self._row_shapes(factor):
+            for quantity in self._drawn_quantities(factor):
                 prefix = "" if quantity == THETA else f"{quantity.name}_"
-                expected |= {
-                    ("moments", factor, f"{prefix}{moment}"): shape
-                    for moment in ("mean", "variance")
-                }
-        expected |= {
-            ("test", "W", field): (self._tests,)
-            for field in ("rating", "mean", "variance", "noise_variance")
-        }
-        if parameters := len(self.config.law.starts):
-            expected["test", "W", "shape"] = self._tests, parameters
+                shape = self._shape_of_rows(factor, quantity)
+                expected["moments", factor, f"{prefix}mean"] = shape
+                expected["moments", factor, f"{prefix}variance"] = shape
+        for field in ("rating", "mean", "variance", "noise_variance"):
+            expected["test", "W", field] = (self._tests,)
+        parameters = len(self.config.law.starts)
+        if parameters:
+            expected["test", "W", "shape"] = (self._tests, parameters)
         _compare(state, expected)
-        followed = sum(sum(shape[:1]) for shape in shapes["trace", "W", "followed"])
-        _compare(state, {("trace", "W", "prediction"): (draws, followed)}, axis=1)
+        monitored = _total_length(state, ("trace", "W", "followed"))
+        _compare(state, {("trace", "W", "prediction"): (draws, monitored)}, axis=1)
 
     def _check_draws(self, snapshot: Snapshot) -> None:
         """Check a snapshot of saved draws; raise InputError as `_check_state` does."""
-        draws, sizes = len(snapshot.manifest.saved_draws), self.quantities.sizes
-        shared = self.quantities.shared
-        _compare(
-            snapshot,
-            {
-                ("draw", "run", quantity.name): (draws, *quantity.shape(sizes))
-                for quantity in shared
-            },
-        )
+        draws = len(snapshot.manifest.saved_draws)
+        expected: dict[ArrayName, Shape] = {}
+        for quantity in self.quantities.shared:
+            shape = quantity.shape(self.quantities.sizes)
+            expected["draw", "run", quantity.name] = (draws, *shape)
+        _compare(snapshot, expected)
         for factor in self._rows:
-            shapes = {
-                ("draw", factor, quantity.name): (draws, *shape)
-                for quantity, shape in self._row_shapes(factor)
-            }
-            _compare(snapshot, shapes, axis=1)
+            expected = {}
+            for quantity in self._drawn_quantities(factor):
+                shape = self._shape_of_rows(factor, quantity)
+                expected["draw", factor, quantity.name] = (draws, *shape)
+            _compare(snapshot, expected, axis=1)
 
     # ------------------------------------------------------------------ exposure and ratings
 
@@ -506,8 +402,9 @@ class Run:
 
     @cached_property
     def exposure(self) -> Exposure:
-        """Exposure of users to items, read from `exposure_file`, or else estimated from the ratings
-        and written there.
+        """Exposure of users to items, read from `exposure_file`.
+
+        If there is no such file, it is estimated from the ratings and written there.
 
         Raises
         ------
@@ -522,8 +419,9 @@ class Run:
         return exposure
 
     def rated(self, data: Path | None = None, users: Int32 | None = None) -> Rated:
-        """Read which items each user rated in training; parameters are as for `open_ratings` and
-        `Rated`.
+        """Read which items each user rated in training.
+
+        Parameters are as for `open_ratings` and `Rated`.
         """
         with self.open_ratings(data) as ratings:
             return Rated(ratings, users)
@@ -549,10 +447,14 @@ class Run:
         InputError
             If the file is missing, or has other ratings.
         """
-        file = path or self._ratings_file or Path(str(self.facts.get("data", "")))
-        if path is None and not file.is_file():
-            advice = "give its path (--data, or data= of BPMF.load)"
-            raise InputError(f"{file}, the ratings file of {self.path}, is not there: {advice}")
+        file = path
+        if file is None:
+            file = self._ratings_file or Path(str(self.facts.get("data", "")))
+            if not file.is_file():
+                raise InputError(
+                    f"{file}, the ratings file of {self.path}, is not there: give its path (--data,"
+                    " or data= of BPMF.load)"
+                )
         ratings = Ratings(file)
         if ratings.digest != self.facts.get("data_hash"):
             ratings.close()
@@ -572,13 +474,20 @@ def _shapes(snapshot: Snapshot) -> dict[ArrayName, list[Shape]]:
     return shapes
 
 
+def _total_length(snapshot: Snapshot, name: ArrayName) -> int:
+    """Return the length of an array along its first axis, all blocks together."""
+    return sum(sum(shape[:1]) for shape in _shapes(snapshot)[name])
+
+
 def _compare(snapshot: Snapshot, expected: Mapping[ArrayName, Shape], axis: int = 0) -> None:
     """Compare arrays, whose blocks are joined along `axis`, with their expected shapes."""
     shapes = _shapes(snapshot)
     for name, shape in expected.items():
         layouts = {(len(block), block[:axis], block[axis + 1 :]) for block in shapes[name]}
-        fits = layouts == {(len(shape), shape[:axis], shape[axis + 1 :])}
-        if not (fits and sum(block[axis] for block in shapes[name]) == shape[axis]):
-            found = f"its blocks of {'/'.join(name)} have the shapes {shapes[name]}"
-            expected_shape = f"their joint shape by run.toml and the index is {shape}"
-            raise InputError(f"{snapshot.path} is inconsistent: {found}, but {expected_shape}")
+        same_layout = layouts == {(len(shape), shape[:axis], shape[axis + 1 :])}
+        if same_layout and sum(block[axis] for block in shapes[name]) == shape[axis]:
+            continue
+        raise InputError(
+            f"{snapshot.path} is inconsistent: its blocks of {'/'.join(name)} have the shapes"
+            f" {shapes[name]}, but their joint shape by run.toml and the index is {shape}"
+        )
