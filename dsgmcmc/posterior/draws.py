@@ -15,8 +15,10 @@ from dsgmcmc.model.parts import PARTS, RowPriors
 from dsgmcmc.model.quantity import WEIGHT
 from dsgmcmc.types import Float32, Float64, Int32
 
-ENTITIES = ("user", "item")  # kinds of rows
-OTHER = {"user": "item", "item": "user"}  # the opposite entity of each entity
+#: What a row stands for.
+ENTITIES = ("user", "item")
+#: The other entity.
+OTHER = {"user": "item", "item": "user"}
 
 
 class Prior(NamedTuple):
@@ -68,8 +70,9 @@ class Draw:
 
     @cached_property
     def theta(self) -> dict[str, Float32]:
-        """Factors of the users and of the items, (n, D); the last column is the bias, if the model
-        has biases.
+        """Factors of the users and of the items, (n, D).
+
+        The last column is the bias, if the model has biases.
         """
         return {entity: rows["theta"] for entity, rows in self.rows.items()}
 
@@ -84,12 +87,13 @@ class Draw:
 
         All 1 if noise is shared.
         """
-        ones = {
-            entity: np.ones((len(theta), 1), np.float32) for entity, theta in self.theta.items()
-        }
-        return {
-            entity: rows.get(WEIGHT.name, ones[entity])[:, 0] for entity, rows in self.rows.items()
-        }
+        scales = {}
+        for entity, rows in self.rows.items():
+            if WEIGHT.name in rows:
+                scales[entity] = rows[WEIGHT.name][:, 0]
+            else:
+                scales[entity] = np.ones(len(rows["theta"]), np.float32)
+        return scales
 
     @cached_property
     def inverse_scale(self) -> dict[str, Float32]:
@@ -103,26 +107,25 @@ class Draw:
 
     @cached_property
     def unseen(self) -> dict[str, Prior]:
-        """Distribution of a row without ratings and features, by entity; all parts of the model add
-        to its moments.
+        """Distribution of a row without ratings and features, by entity.
+
+        All parts of the model add to its moments.
         """
         priors = {}
         for entity in ENTITIES:
-            terms = [term for part in PARTS.values() if (term := part.of_unseen(self, entity))]
-            mean, covariance = (
-                functools.reduce(np.add, moments) for moments in zip(*terms, strict=True)
-            )
+            terms = [part.of_unseen(self, entity) for part in PARTS.values()]
+            added = [term for term in terms if term]
+            mean = functools.reduce(np.add, [mean for mean, _ in added])
+            covariance = functools.reduce(np.add, [covariance for _, covariance in added])
             priors[entity] = Prior(mean, covariance)
         return priors
 
     def of_ratings(self, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
-        """Return mean and variance of the sum of the terms that the model's parts add to predictors
-        of new ratings.
-        """
+        """Return mean and variance of what the model's parts add to predictors of new ratings."""
         terms = [part.of_ratings(self, users, items) for part in PARTS.values()]
-        return functools.reduce(np.add, (mean for mean, _ in terms)), functools.reduce(
-            np.add, (v for _, v in terms)
-        )
+        mean = functools.reduce(np.add, [mean for mean, _ in terms])
+        variance = functools.reduce(np.add, [variance for _, variance in terms])
+        return mean, variance
 
     @property
     def thresholds(self) -> Float64 | None:
@@ -131,18 +134,15 @@ class Draw:
 
     @property
     def user_thresholds(self) -> Float32 | None:
-        """Thresholds of every user, (users, R - 1); None if thresholds are shared, or if ratings
-        are not ordinal.
-        """
+        """Thresholds of every user, (users, R - 1); None if all users share thresholds or none."""
         return self.rows["user"].get(CUTS)
 
     @property
     def nbytes(self) -> int:
-        """Number of bytes of the rows and of the arrays that are computed from their noise scales."""
-        arrays = [array for rows in self.rows.values() for array in rows.values()]
-        return sum(array.nbytes for array in arrays) + sum(
-            8 * len(theta) for theta in self.theta.values()
-        )
+        """Number of bytes of the rows, and of the arrays computed from their noise scales."""
+        rows = sum(array.nbytes for arrays in self.rows.values() for array in arrays.values())
+        noise_scales = sum(8 * len(theta) for theta in self.theta.values())
+        return rows + noise_scales
 
 
 class PosteriorMoments(NamedTuple):

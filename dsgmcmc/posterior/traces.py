@@ -1,9 +1,7 @@
-r"""Scalar functions of a draw, which are comparable between chains, and the importance of features
-and of time.
+r"""Scalar functions of a draw that are comparable between chains, and the importance of features.
 
-The scalars are identified quantities, never raw factors. Likelihood and priors do not change if the
-latent dimensions are permuted or change signs (or are rotated, with a dense prior), so chains may
-have different factors although they agree in all observable quantities. The scalars are
+The scalars are identified quantities, never raw factors: permutations, sign changes and rotations
+of latent dimensions change the factors but no observable quantity. They are
 
 - ``tau``, the precisions of the user and item biases, and the degrees of freedom ``nu`` of
   heteroscedastic noise;
@@ -20,10 +18,8 @@ have different factors although they agree in all observable quantities. The sca
 - predictions of a fixed set of about 256 test pairs.
 
 The *importance* of a group of features is the mean square of its term B_g^T x_ig in the prior means
-of the rows, relative to the variance of the rows around their prior means, averaged over the
-columns, at every draw. For a single feature, it is the effect on the bias at the saved draws, in
-units of the ratings. Neither depends on the rotation of the latent dimensions. For a level of time,
-it is the sd of its effects.
+of the rows, relative to the variance of the rows around them. For a single feature, it is the
+effect on the bias, in units of the ratings; for a level of time, the sd of its effects.
 """
 
 from __future__ import annotations
@@ -38,7 +34,8 @@ from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Float64, Int64
 
-LEVEL = 0.9  # probability of the intervals of `importance`
+#: Probability of the intervals of `importance`.
+LEVEL = 0.9
 TEST_LOG_LIKELIHOOD = "test_log_likelihood"
 
 #: Labels of scalars that do not belong to a single quantity of the model: the test log likelihood,
@@ -65,54 +62,65 @@ def scalar_traces(run: Run) -> dict[str, Float64]:
         if quantity.diagnosed:
             values = np.moveaxis(traced(run, run.name_of(quantity.name)), -1, 0)
             names = _names(run, quantity, len(values))
-            traces |= dict(zip(names, values**-0.5 if quantity.as_sd else values, strict=True))
+            if quantity.as_sd:
+                values = values**-0.5
+            traces |= dict(zip(names, values, strict=True))
     traces |= _prior_traces(run)
-    index, _, scores = run.monitored()
+    index, _, log_likelihoods = run.monitored()
     if len(index):
-        traces[TEST_LOG_LIKELIHOOD] = last_draws(scores)
-    return {
-        name: values for name, values in traces.items() if values.std() > 0
-    }  # constants have no diagnostics
+        traces[TEST_LOG_LIKELIHOOD] = last_draws(log_likelihoods)
+    # constants have no diagnostics
+    return {name: values for name, values in traces.items() if values.std() > 0}
 
 
 def _names(run: Run, quantity: Quantity, width: int) -> list[str]:
     """Return the names of the `width` elements of a quantity in diagnostics."""
-    entity = "" if quantity.factor is None else run.entity_of(quantity.factor)
-    labels = run.config.times if quantity.dims == ("time_level",) else ("",) * width
+    entity = _entity_of(run, quantity)
+    labels: Sequence[str] = [""] * width
+    if quantity.dims == ("time_level",):
+        labels = run.config.times
     return [
-        quantity.diagnosed.format(kind=entity, number=position + 1, label=label.replace(":", "_"))
-        for position, label in enumerate(labels)
+        quantity.diagnosed.format(kind=entity, number=number, label=label.replace(":", "_"))
+        for number, label in enumerate(labels, start=1)
     ]
 
 
+def _entity_of(run: Run, quantity: Quantity) -> str:
+    """Return "user" or "item" for a quantity of one factor, and "" for others."""
+    if quantity.factor is None:
+        return ""
+    return run.entity_of(quantity.factor)
+
+
 def _prior_traces(run: Run) -> dict[str, Float64]:
-    """Return functions of prior means and precisions that permutations, sign changes and scaling
-    leave unchanged.
+    """Return functions of prior means and precisions.
+
+    Permutations, sign changes and scaling of latent dimensions leave them unchanged.
     """
-    rank, traces = run.config.rank, {}
+    rank = run.config.rank
+    traces = {}
+    mean = {entity: traced(run, f"{entity}.mean") for entity in ENTITIES}
+    precision = {entity: traced(run, f"{entity}.precision") for entity in ENTITIES}
     if run.config.biases:
-        traces = {
-            f"{entity}_bias_precision": traced(run, f"{entity}.precision")[..., rank]
-            for entity in ENTITIES
-        }
-    user_mean, item_mean = (traced(run, f"{entity}.mean")[..., :rank] for entity in ENTITIES)
-    traces["mean_product"] = (user_mean * item_mean).sum(axis=-1)
+        for entity in ENTITIES:
+            traces[f"{entity}_bias_precision"] = precision[entity][..., rank]
+    products = mean["user"][..., :rank] * mean["item"][..., :rank]
+    traces["mean_product"] = products.sum(axis=-1)
     if run.config.prior != "normal-wishart":  # the trace of a dense precision has only its diagonal
-        user_precision, item_precision = (
-            traced(run, f"{entity}.precision")[..., :rank] for entity in ENTITIES
-        )
-        traces["variance_product"] = (1 / (user_precision * item_precision)).sum(axis=-1)
+        products = precision["user"][..., :rank] * precision["item"][..., :rank]
+        traces["variance_product"] = (1 / products).sum(axis=-1)
     return traces
 
 
 def labels(run: Run, names: Iterable[str]) -> dict[str, str]:
-    """Return the labels of scalars of `scalar_traces`; by default, the name with spaces in place of
-    underscores.
+    """Return the labels of scalars of `scalar_traces`.
+
+    A scalar without a label has its name, with spaces in place of underscores.
     """
     texts = {name: name.replace("_", " ") for name in names} | LABELS
     for quantity in run.quantities.traced:
         if quantity.label:
-            entity = "" if quantity.factor is None else run.entity_of(quantity.factor)
+            entity = _entity_of(run, quantity)
             texts[quantity.diagnosed.format(kind=entity)] = quantity.label.format(kind=entity)
     return texts
 
@@ -151,7 +159,7 @@ def last_draws(chains: Sequence[Array]) -> Array:
 
 
 class Importance(NamedTuple):
-    """Posterior mean of a parameter, and the bounds of its central interval of probability `LEVEL`."""
+    """Posterior mean of an importance, and the bounds of its central interval (`LEVEL`)."""
 
     name: str
     mean: float
@@ -160,34 +168,42 @@ class Importance(NamedTuple):
 
 
 def importance(run: Run) -> dict[str, list[Importance]]:
-    """Return the importance of groups of features, of single features, and of levels of time, by
-    title.
+    """Return the importance of groups of features, of single features, and of levels of time.
+
+    The keys are titles.
     """
-
-    def all_draws(name: str) -> Float64:
-        return np.concatenate([trace[name] for trace in run.traces])
-
-    result, weights = {}, all_draws("weight")[:, 0]
+    by_title = {}
+    weights = _all_draws(run, "weight")[:, 0]
     for entity in ENTITIES:
-        if names := run.feature_names(entity):
-            groups = list(dict.fromkeys(run.index.features(entity)[1]))
-            explained = _estimates(groups, all_draws(f"{entity}.features.explained"), weights)
-            result[
-                f"Variance between {entity}s that features explain, relative to the remaining"
-                " variance"
-            ] = explained
-            if run.config.biases and run.draws:
-                effects = _estimates(names, run.effects(entity)[:, :, -1], run.draw_weights)
-                result[f"Effects of features on the mean rating of {entity}s"] = effects
+        names = run.feature_names(entity)
+        if not names:
+            continue
+        title = (
+            f"Variance between {entity}s that features explain, relative to the remaining variance"
+        )
+        groups = list(dict.fromkeys(run.index.features(entity)[1]))
+        explained = _all_draws(run, f"{entity}.features.explained")
+        by_title[title] = _estimates(groups, explained, weights)
+        if run.config.biases and run.draws:
+            effects = _estimates(names, run.effects(entity)[:, :, -1], run.draw_weights)
+            by_title[f"Effects of features on the mean rating of {entity}s"] = effects
     if run.config.times:
-        sds = _estimates(run.config.times, all_draws("time.precision") ** -0.5, weights)
-        result["Sd of the effects of groups of ratings"] = sds
-    return result
+        sds = _all_draws(run, "time.precision") ** -0.5
+        by_title["Sd of the effects of groups of ratings"] = _estimates(
+            run.config.times, sds, weights
+        )
+    return by_title
+
+
+def _all_draws(run: Run, name: str) -> Float64:
+    """Return the draws of a quantity of all chains, (draws, width) float64."""
+    return np.concatenate([trace[name] for trace in run.traces])
 
 
 def _estimates(names: Sequence[str], draws: Float64, weights: Float64) -> list[Importance]:
-    """Return estimates from the columns of `draws`, (n, names), in order of decreasing absolute
-    mean.
+    """Return estimates from the columns of `draws`, (n, names).
+
+    They are in the order of decreasing absolute means.
     """
     share = weights / weights.sum()
     estimates = []
