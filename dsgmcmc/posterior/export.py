@@ -24,18 +24,23 @@ from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces, traced
+from dsgmcmc.posterior.traces import (
+    TEST_LOG_LIKELIHOOD,
+    draw_weights,
+    predictions,
+    scalar_traces,
+    traced,
+)
 from dsgmcmc.storage.files import check_target, write_file
-from dsgmcmc.types import Array
+from dsgmcmc.types import Array, Int32
 
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
 
 
 def require(task: str, *modules: str) -> None:
-    """Raise InputError with an installation command if any of the `modules` that `task` needs is
-    missing.
-    """
+    """Raise InputError with an installation command if a module that `task` needs is missing."""
     missing = [module.replace("_", "-") for module in modules if find_spec(module) is None]
     if missing:
         raise InputError(
@@ -73,17 +78,21 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
     if draws:
         run.need_draws()
     check_target(out, force)
-    from dsgmcmc.data.results import write_blocks  # loads DuckDB
-
     with writing(out):
         if file_format == "netcdf":
             require("`dsgmcmc export --out RUN.nc`", "arviz_base", "h5netcdf")
             write_file(out, [to_datatree(run).to_netcdf(engine="h5netcdf")])
+            return
+        from dsgmcmc.data.results import write_blocks  # loads DuckDB
+
+        if draws:
+            write_blocks(_draw_tables(run), out)
         else:
-            write_blocks(_draw_tables(run) if draws else _moment_tables(run), out)
+            write_blocks(_moment_tables(run), out)
 
 
 def _labels(run: Run, entity: str) -> dict[str, Array]:
+    """Return the first columns of a table: ``side`` and ``id`` of all users or items."""
     ids = run.vocabulary(entity).ids
     if not (run.users.integers and run.items.integers):  # one column has one type
         ids = ids.astype(str).astype(object)
@@ -93,17 +102,19 @@ def _labels(run: Run, entity: str) -> dict[str, Array]:
 def _columns(run: Run) -> list[tuple[str, int]]:
     """Return the names and positions of the columns of theta, the bias first."""
     rank = run.config.rank
-    factors = [(f"factor_{k + 1}", k) for k in range(rank)]
-    return [("bias", rank), *factors] if run.config.biases else factors
+    columns = [(f"factor_{k + 1}", k) for k in range(rank)]
+    if run.config.biases:
+        columns.insert(0, ("bias", rank))
+    return columns
 
 
 def _moment_tables(run: Run) -> Iterator[dict[str, Array]]:
+    """Yield a table of moments for every chain and entity."""
     for chain, moments in zip(run.chains, run.moments, strict=True):
         for entity in ENTITIES:
-            table = _labels(run, entity) | {
-                "chain": np.full(len(moments.mean[entity]), chain),
-                "ratings": run.counts(entity),
-            }
+            table = _labels(run, entity)
+            table["chain"] = np.full(len(table["id"]), chain)
+            table["ratings"] = run.counts(entity)
             for name, k in _columns(run):
                 table[name] = np.ascontiguousarray(moments.mean[entity][:, k])
                 table[f"{name}_sd"] = np.sqrt(np.ascontiguousarray(moments.variance[entity][:, k]))
@@ -111,19 +122,16 @@ def _moment_tables(run: Run) -> Iterator[dict[str, Array]]:
 
 
 def _draw_tables(run: Run) -> Iterator[dict[str, Array]]:
+    """Yield a table of factors for every saved draw and entity."""
     for position, (chain, iteration) in enumerate(run.draws):
         draw = run.draw(position)
         for entity in ENTITIES:
-            n = len(draw.theta[entity])
-            constants = {
-                "chain": chain,
-                "iteration": iteration,
-                "weight": run.draw_weights[position],
-                "tau": draw.tau,
-            }
-            table = _labels(run, entity) | {
-                name: np.full(n, value) for name, value in constants.items()
-            }
+            table = _labels(run, entity)
+            n = len(table["id"])
+            table["chain"] = np.full(n, chain)
+            table["iteration"] = np.full(n, iteration)
+            table["weight"] = np.full(n, run.draw_weights[position])
+            table["tau"] = np.full(n, draw.tau)
             for name, k in _columns(run):
                 table[name] = np.ascontiguousarray(draw.theta[entity][:, k])
             yield table
@@ -156,37 +164,53 @@ def to_datatree(run: Run) -> Any:
     dims: dict[str, list[str]] = {}
     for quantity in run.quantities.traced:
         values = traced(run, run.name_of(quantity.name))
-        if not quantity.diagnosed and values.std() > 0:
-            name = run.name_of(quantity.name).replace(".", "_")
-            (columns if "column" in quantity.dims else posterior)[name] = values
-            dims[name] = [run.name_of(quantity.dims[0]).replace(".", "_")]
+        if quantity.diagnosed or values.std() == 0:
+            continue
+        name = _without_dots(run.name_of(quantity.name))
+        dims[name] = [_without_dots(run.name_of(quantity.dims[0]))]
+        if "column" in quantity.dims:
+            columns[name] = values
+        else:
+            posterior[name] = values
     statistics = {
         "weight": draw_weights(run),
         "iteration": traced(run, "iteration")[..., 0].astype(np.int64),
     }
-    if "test_log_likelihood" in posterior:
-        statistics["test_log_likelihood"] = posterior.pop("test_log_likelihood")
-    index, values = predictions(run)
-    observed = np.zeros(0)
+    if TEST_LOG_LIKELIHOOD in posterior:
+        statistics[TEST_LOG_LIKELIHOOD] = posterior.pop(TEST_LOG_LIKELIHOOD)
     groups: dict[str, dict[str, Any]] = {
         "posterior": posterior,
         "columns": columns,
         "sample_stats": statistics,
     }
+    index, values = predictions(run)
+    observed = np.zeros(0)
     if len(index):
-        users, items = run.test_pairs()
         posterior["prediction"] = values
         observed = predict_test(run).rating[index]
-        constant = {"user": run.users.ids[users[index]], "item": run.items.ids[items[index]]}
-        as_text = {
-            entity: ids.astype(np.str_) for entity, ids in constant.items() if ids.dtype == object
+        users, items = run.test_pairs()
+        groups["constant_data"] = {
+            "user": _names_of(run.users, users[index]),
+            "item": _names_of(run.items, items[index]),
         }
-        groups["constant_data"] = constant | as_text
         dims |= {name: ["pair"] for name in ("prediction", "user", "item")}
     dims["rating"] = ["pair"]
     groups["observed_data"] = {"rating": observed}
     coords = {"column": np.arange(run.config.dimension), "pair": index}
     return datatree(groups, coords, dims, run.config.sampler.name)
+
+
+def _without_dots(name: str) -> str:
+    """Return a name as ArviZ has it."""
+    return name.replace(".", "_")
+
+
+def _names_of(vocabulary: Vocabulary, rows: Int32) -> Array:
+    """Return names as integers or as NumPy's text."""
+    names = vocabulary.ids[rows]
+    if names.dtype == object:
+        return names.astype(np.str_)
+    return names
 
 
 def datatree(

@@ -1,5 +1,4 @@
-r"""Exposure: which items a user will rate, estimated from the pattern of the training ratings
-without their values.
+r"""Exposure: which items a user will rate, estimated from who rated what, without the values.
 
 Let B be the pattern of the training ratings (users x items, 1 for a rating and 0 otherwise). Every
 column of B is regressed on all other columns, with a ridge penalty lambda. These regressions,
@@ -7,18 +6,12 @@ EASE^R [Steck 2019], have a closed form:
 
     P = (B^T B + lambda I)^-1,    W_jk = -P_jk / P_kk for j != k,    W_jj = 0,    score_i = b_i W
 
-where b_i is row i of B. If there are more than `MAX_ITEMS` items, only the `MAX_ITEMS` items with
-the most ratings take part.
-
-The score grows too slowly to be a probability: on MovieLens 100K and 1M, among the pairs hidden
-from the regressions, the share of rated pairs grows like the score to a power between 1.5 and 1.9.
-The exposure is
+where b_i is row i of B. At most `MAX_ITEMS` items, those with the most ratings, take part. The
+exposure grows faster than the score (docs/evidence/dropped.md):
 
     e_ij = max(score_ij, FLOOR times the share of users who rated j)^POWER
 
-where the lower limit exposes users without ratings to popular items. The exposure orders items; it
-is a point estimate, and the posterior of ratings does not depend on it.
-
+It orders items, and is a point estimate; the posterior of ratings does not depend on it.
 ``RUN/exposure-HASH.npy`` has W in float32, for the ratings with this hash, and its SHA-256. It may
 be deleted.
 
@@ -38,9 +31,14 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.storage.store import open_array, write_array
 from dsgmcmc.types import Float32, Float64, Int32
 
-MAX_ITEMS = 4096  # items that take part in the regressions
-PENALTY = 500.0  # lambda
-FLOOR, POWER = 0.01, 1.5
+#: Maximum number of items that take part in the regressions.
+MAX_ITEMS = 4096
+#: lambda
+PENALTY = 500.0
+#: Least score, in units of the share of users who rated an item; it exposes users without ratings
+#: to popular items.
+FLOOR = 0.01
+POWER = 1.5
 
 
 class Rated:
@@ -56,21 +54,23 @@ class Rated:
     Attributes
     ----------
     pattern : (users, items) sparse matrix
-        Ones for the ratings of the users that were read: all users if `users` is not given, or the
+        Ones for the ratings of the users that were read: all users if `users` are not given, or the
         file is transposed.
     """
 
     def __init__(self, ratings: Ratings, users: Int32 | None = None) -> None:
         from scipy.sparse import csr_matrix  # slow to import
 
-        self._first, last = 0, ratings.n_rows
+        self._first = 0
+        stop = ratings.n_rows
         if users is not None and len(users) and not ratings.transposed:
-            self._first, last = int(users.min()), int(users.max()) + 1
-        indptr, columns, _ = ratings.slab("train", self._first, last)
-        pattern = csr_matrix(
-            (np.ones(len(columns)), columns, indptr), (last - self._first, ratings.n_cols)
-        )
-        self.pattern = pattern.T.tocsr() if ratings.transposed else pattern
+            self._first = int(users.min())
+            stop = int(users.max()) + 1
+        indptr, columns, _ = ratings.slab("train", self._first, stop)
+        shape = (stop - self._first, ratings.n_cols)
+        self.pattern = csr_matrix((np.ones(len(columns)), columns, indptr), shape)
+        if ratings.transposed:
+            self.pattern = self.pattern.T.tocsr()
 
     def of(self, user: int) -> Int32:
         """Return the rows of the items that a user rated."""
@@ -106,8 +106,9 @@ class Exposure(NamedTuple):
 
     @classmethod
     def read(cls, path: Path, shares: Float64) -> Exposure | None:
-        """Open a file written by `write`; None if the file is missing, damaged, or does not fit the
-        number of items.
+        """Open a file written by `write`.
+
+        None if it is missing, damaged, or does not fit the number of items.
         """
         n = len(_regressed(shares))
         with suppress(OSError, ValueError):
@@ -117,27 +118,23 @@ class Exposure(NamedTuple):
         return None
 
     def write(self, path: Path) -> None:
-        """Write the exposure to a file atomically; errors are ignored, because W can be computed
-        again.
-        """
+        """Write the exposure to a file atomically, and ignore errors: W can be computed again."""
         with suppress(OSError):
             write_array(path, self.weights)
 
     def of(self, rated: Sequence[Int32]) -> Float32:
         """Return exposures, (users, items) float32; `rated` has the items that each user rated."""
-        regressed, place = _regressed(self.shares), np.full(len(self.shares), -1)
-        place[regressed] = np.arange(len(regressed))
+        regressed = _regressed(self.shares)
+        position_of = np.full(len(self.shares), -1)  # among the regressed items
+        position_of[regressed] = np.arange(len(regressed))
         exposure = np.tile((FLOOR * self.shares).astype(np.float32), (len(rated), 1))
         for row, items in zip(exposure, rated, strict=True):
-            places = place[items]
-            row[regressed] = np.maximum(
-                row[regressed], self.weights[places[places >= 0]].sum(axis=0)
-            )
+            positions = position_of[items]
+            score = self.weights[positions[positions >= 0]].sum(axis=0)
+            row[regressed] = np.maximum(row[regressed], score)
         return np.power(exposure, POWER, dtype=np.float32)
 
 
 def _regressed(shares: Float64) -> Int32:
-    """Return the items that take part in the regressions, those with the most ratings, in ascending
-    order.
-    """
+    """Return the items with the most ratings, which take part in the regressions, ascending."""
     return np.sort(np.argsort(-shares, kind="stable")[:MAX_ITEMS]).astype(np.int32)

@@ -22,8 +22,7 @@ PART = 20_000
 
 
 class TestPredictions(NamedTuple):
-    """Posterior predictions of the test ratings, all (q,) float64, in the order of the ratings
-    file.
+    """Posterior predictions of the test ratings, (q,) float64, in the order of the ratings file.
 
     Attributes
     ----------
@@ -49,30 +48,28 @@ class TestPredictions(NamedTuple):
     shape: Float64 | None = None
 
     def point(self, law: type[Law]) -> Float64:
-        """Return the predictions of the ratings under a likelihood, in units of the ratings
-        (`Law.point_name`).
-        """
+        """Return the predictions of the ratings, in their units; `Law.point_name` says of what."""
         return law.point(self.mean, self.variance + self.noise_variance)
 
     def predictive(self, law: type[Law], levels: Float64 | None) -> Predictive:
-        """Return predictive distributions under a likelihood; `levels` are the levels of the
-        ratings, if any.
-        """
-        variance, parameters = (
-            self.variance + self.noise_variance,
-            (self.noise_variance, self.shape),
-        )
+        """Return predictive distributions of the ratings; `levels` are their levels, if any."""
         return law.predictive_of_moments(
-            Moments(self.mean, variance, self.probability, levels, *parameters)
+            Moments(
+                mean=self.mean,
+                variance=self.variance + self.noise_variance,
+                probability=self.probability,
+                levels=levels,
+                noise=self.noise_variance,
+                shape=self.shape,
+            )
         )
 
 
 def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
-    """Yield predictions of the test ratings of a run that has ended, at most `PART` at a time to
-    limit memory.
+    """Yield predictions of the test ratings of a run that has ended, pooled over chains.
 
-    Predictions are pooled over chains. Raises InputError if a posterior is damaged or contradicts
-    ``run.toml``.
+    At most `PART` at a time, to limit memory. Raises InputError if a posterior is damaged or
+    contradicts ``run.toml``.
     """
     return _pooled(newest_states(run, run.read_settings()[1]))
 
@@ -89,17 +86,15 @@ def _pooled(posteriors: Sequence[Snapshot]) -> Iterator[TestPredictions]:
             for posterior in posteriors
         ]
         by_field = dict(zip(fields, zip(*chains, strict=True), strict=True))
-        for start in range(0, len(chains[0][0]), PART):
+        for start in range(0, len(by_field["rating"][0]), PART):
             part = slice(start, start + PART)
             stacked = {
-                field: np.array([x[part] for x in arrays], np.float64)
+                field: np.array([array[part] for array in arrays], np.float64)
                 for field, arrays in by_field.items()
             }
             pooled = {field: values.mean(axis=0) for field, values in stacked.items()}
-            pooled |= {
-                "rating": stacked["rating"][0],
-                "variance": pooled["variance"] + stacked["mean"].var(axis=0),
-            }
+            pooled["rating"] = stacked["rating"][0]
+            pooled["variance"] += stacked["mean"].var(axis=0)
             yield TestPredictions(**pooled)
 
 
@@ -108,8 +103,9 @@ _PREDICTED: WeakKeyDictionary[Run, TestPredictions] = WeakKeyDictionary()
 
 
 def predict_test(run: Run) -> TestPredictions:
-    """Return posterior predictions of the test ratings, in the order of `Run.test_pairs`, pooled
-    over chains.
+    """Return predictions of the test ratings, in the order of `Run.test_pairs`.
+
+    They are pooled over chains.
 
     Raises
     ------
@@ -128,7 +124,11 @@ def predict_test(run: Run) -> TestPredictions:
             f"{run.path} has not ended: its test ratings are predicted when its job ends, or is"
             " stopped"
         )
-    parts = zip(TestPredictions._fields, zip(*_pooled(run.states), strict=True), strict=True)
-    joined = {field: np.concatenate(arrays) for field, arrays in parts if arrays[0] is not None}
+    parts = list(_pooled(run.states))
+    joined = {}
+    for field in TestPredictions._fields:
+        arrays = [getattr(part, field) for part in parts]
+        if arrays[0] is not None:
+            joined[field] = np.concatenate(arrays)
     _PREDICTED[run] = TestPredictions(**joined)
     return _PREDICTED[run]
