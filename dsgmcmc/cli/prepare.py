@@ -232,7 +232,10 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool, missing: str 
     notes = [note for features in summary.features.values() for note in features["notes"]]
     if summary.duplicates:
         repeated = f"{summary.duplicates:,} ratings repeat the user and item of another rating"
-        notes.append(f"{repeated}: the {duplicates} rating is used (--duplicates)")
+        used = f"the {duplicates} rating by {summary.order} is used"
+        if duplicates == "mean":
+            used = "their mean is used"
+        notes.append(f"{repeated}: {used} (--duplicates)")
     if summary.ratings < FEW_RATINGS:
         effect = "the prior dominates predictions, and intervals are wide"
         notes.append(f"{summary.ratings} ratings are few: {effect} (docs/check-a-run.md)")

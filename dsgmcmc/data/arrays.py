@@ -22,6 +22,7 @@ from dsgmcmc.data.columns import (
 )
 from dsgmcmc.data.descriptions import Description
 from dsgmcmc.data.encoding import Kind
+from dsgmcmc.data.read import RatingsTable
 from dsgmcmc.data.tables import TableFile, is_number
 from dsgmcmc.data.wide import counts_cells, parse_missing, refuse_names
 from dsgmcmc.errors import InputError, refusing
@@ -127,15 +128,33 @@ class InputForm(NamedTuple):
 ANY_FORM = InputForm()
 
 
+class RatingArrays(NamedTuple):
+    """Ratings in memory.
+
+    Attributes
+    ----------
+    columns : dict of str to (n,) array
+        By role: "user" and "item" of integers or str, "rating" of float64, left out for clicks
+        (`assign_columns`), and, if asked for, "timestamp", of numbers or text (`_times`).
+    labels : dict of str to str
+        Labels of columns of a data frame by role.
+    """
+
+    columns: dict[str, Array]
+    labels: dict[str, str]
+
+
 def read_ratings(
-    X: Any, y: Any = None, form: InputForm = ANY_FORM, *, timed: bool = False
-) -> dict[str, Array]:
+    X: Any,
+    y: Any = None,
+    form: InputForm = ANY_FORM,
+    *,
+    timed: bool = False,
+    ordered: bool = False,
+) -> RatingArrays:
     """Read ratings from a matrix, a data frame or arrays.
 
-    Returns arrays (n,) by role: "user" and "item" of integers or str, "rating" of float64, left out
-    if a data frame has clicks (`assign_columns`), and, if `timed`, "timestamp", of numbers or in
-    seconds. Raises InputError if `X` or `y` has another form, or if a value is missing or not
-    finite.
+    Raises InputError if `X` or `y` has another form, or if a value is missing or not finite.
 
     Parameters
     ----------
@@ -145,7 +164,9 @@ def read_ratings(
     y : (n,) array, optional
         The ratings, if `X` has only users and items.
     timed : bool
-        Whether `X` has one more column: times as numbers, or NumPy dates.
+        Whether `X` has one more column: times.
+    ordered : bool
+        Whether to read the times of a data frame that has them.
     """
     import scipy.sparse  # slow to import
 
@@ -160,13 +181,14 @@ def read_ratings(
         if y is not None:
             raise InputError("X is a matrix of ratings, so y must be left out")
     if wide:
-        columns = _read_wide(X, parse_columns(form.columns, ("user",)), codes)
+        found = _read_wide(X, parse_columns(form.columns, ("user",)), codes)
     elif scipy.sparse.issparse(X):
-        columns = _read_sparse(X)
+        found = _read_sparse(X)
     else:
-        columns = _read_long(X, y, parse_columns(form.columns), timed=timed)
+        found = _read_long(X, y, parse_columns(form.columns), timed=timed, ordered=ordered)
+    columns = found.columns
     if "rating" not in columns:
-        return columns
+        return found
     ratings = _floats(columns["rating"], "ratings must be numbers")
     if ratings.shape != columns["user"].shape:
         raise InputError(
@@ -178,31 +200,37 @@ def read_ratings(
     rated = ~np.isin(ratings.astype(np.float32), codes)
     if not rated.any():
         raise InputError("there are no ratings")
-    return {role: column[rated] for role, column in columns.items()}
+    return found._replace(columns={role: column[rated] for role, column in columns.items()})
 
 
-def _read_sparse(X: Any) -> dict[str, Array]:
+def _read_sparse(X: Any) -> RatingArrays:
     """Return user, item and rating of the entries of a sparse matrix."""
     entries = X.tocoo()
-    return {
+    columns = {
         "user": entries.row.astype(np.int64),
         "item": entries.col.astype(np.int64),
         "rating": entries.data,
     }
+    return RatingArrays(columns, labels={})
 
 
-def _read_long(X: Any, y: Any, columns: Mapping[str, str], *, timed: bool) -> dict[str, Array]:
+def _read_long(
+    X: Any, y: Any, columns: Mapping[str, str], *, timed: bool, ordered: bool
+) -> RatingArrays:
     """Return the columns of an array or a data frame with a row for each rating, by role."""
     roles = ["user", "item"]
     if y is None:
         roles.append("rating")
+    optional = []
     if timed:
         roles.append("timestamp")
-    found = _columns(X, roles, columns)
+    elif ordered:
+        optional.append("timestamp")
+    found = _columns(X, roles, columns, optional)
     if y is not None:
-        found["rating"] = np.asarray(y)
-    if timed:
-        found["timestamp"] = _seconds(found["timestamp"])
+        found.columns["rating"] = np.asarray(y)
+    if "timestamp" in found.columns:
+        found.columns["timestamp"] = _times(found.columns["timestamp"])
     return found
 
 
@@ -231,7 +259,7 @@ def is_wide(X: Any, y: Any, form: InputForm) -> bool:
     return X.shape[1] > 4 or any(bool(np.isnan(column).any()) for column in values)
 
 
-def _read_wide(X: Any, columns: Mapping[str, str], codes: Array) -> dict[str, Array]:
+def _read_wide(X: Any, columns: Mapping[str, str], codes: Array) -> RatingArrays:
     """Return user, item and rating of the cells of a matrix that are neither NaN nor in `codes`.
 
     Users are named by the column in `columns`, or that has a usual name, or by the first column if
@@ -268,7 +296,8 @@ def _read_wide(X: Any, columns: Mapping[str, str], codes: Array) -> dict[str, Ar
     users = _names(names, "user")
     items = _names(np.array(labels), "item")
     row, column = np.nonzero(~np.isnan(values))
-    return {"user": users[row], "item": items[column], "rating": values[row, column]}
+    cells = {"user": users[row], "item": items[column], "rating": values[row, column]}
+    return RatingArrays(cells, labels={})
 
 
 def _index_names(frame: Any) -> Array | None:
@@ -307,14 +336,18 @@ def has_times(X: Any, y: Any, form: InputForm) -> bool:
     return isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == (4 if y is None else 3)
 
 
-def _seconds(times: Array) -> Float64:
-    """Convert seconds or NumPy dates to (n,) seconds."""
+def _times(times: Array) -> Array:
+    """Convert times to numbers, of seconds if they are NumPy dates, or to text, as in a file.
+
+    Missing times become None, or NaN among numbers.
+    """
     if times.dtype.kind == "M":
         microseconds = times.astype("datetime64[us]").astype(np.float64)
-        times = np.where(np.isnat(times), np.nan, microseconds / 1e6)
-    seconds = _floats(times, "timestamps must be seconds, or NumPy dates")
-    _refuse_rows(~np.isfinite(seconds), "timestamp")
-    return seconds
+        return np.where(np.isnat(times), np.nan, microseconds / 1e6)
+    if times.dtype.kind in "iufb":
+        return times.astype(np.float64)
+    texts = [None if _is_missing(value) else str(value) for value in times.tolist()]
+    return np.array(texts, dtype=object)
 
 
 def _floats(column: Array, rule: str) -> Float64:
@@ -352,22 +385,25 @@ def read_pairs(X: Any, columns: str | None = None) -> list[Array]:
     """
     labels = {str(label) for label in getattr(X, "columns", ())}
     known = {role: name for role, name in parse_columns(columns).items() if name in labels}
-    return list(_columns(X, ("user", "item"), known).values())
+    return list(_columns(X, ("user", "item"), known).columns.values())
 
 
 @in_python()
-def _columns(X: Any, roles: Sequence[str], columns: Mapping[str, str]) -> dict[str, Array]:
+def _columns(
+    X: Any, roles: Sequence[str], columns: Mapping[str, str], optional: Sequence[str] = ()
+) -> RatingArrays:
     """Return columns by role, with names converted by `_names`.
 
-    `columns` maps roles to labels of a data frame. An array, or a data frame whose labels are
-    numbers, has one column for each role, in the order of roles.
+    `columns` maps roles to labels of a data frame, which may have columns of `optional` roles, too.
+    An array, or a data frame whose labels are numbers, has one column for each role, in the order
+    of roles.
     """
     if hasattr(X, "columns"):
-        found = _frame_columns(X, roles, columns)
+        found = _frame_columns(X, roles, columns, optional)
     else:
-        found = _array_columns(X, roles)
+        found = RatingArrays(_array_columns(X, roles), labels={})
     for role in ("user", "item"):
-        found[role] = _names(found[role], role)
+        found.columns[role] = _names(found.columns[role], role)
     return found
 
 
@@ -384,10 +420,13 @@ def _array_columns(X: Any, roles: Sequence[str]) -> dict[str, Array]:
     return dict(zip(roles, array.T, strict=True))
 
 
-def _frame_columns(X: Any, roles: Sequence[str], columns: Mapping[str, str]) -> dict[str, Array]:
+def _frame_columns(
+    X: Any, roles: Sequence[str], columns: Mapping[str, str], optional: Sequence[str]
+) -> RatingArrays:
     """Return the columns of a data frame by role."""
     labels = X.columns
-    columns = {role: name for role, name in columns.items() if role in roles}
+    possible = [*roles, *optional]
+    columns = {role: name for role, name in columns.items() if role in possible}
     names: list[str] | None = [str(label) for label in labels]
     if not columns and all(isinstance(label, int | np.integer) for label in labels):
         names = None
@@ -403,8 +442,12 @@ def _frame_columns(X: Any, roles: Sequence[str], columns: Mapping[str, str]) -> 
     else:
         example = ",".join(f"{role}=NAME" for role in roles)
         advice = f'rename them, or give BPMF(columns="{example}")'
-        positions = locate(heading, columns, roles, advice=advice)
-    return {role: np.asarray(X[labels[positions[role]]]) for role in roles if role in positions}
+        positions = locate(heading, columns, possible, advice=advice, optional=optional)
+    found = {role: labels[positions[role]] for role in possible if role in positions}
+    return RatingArrays(
+        {role: np.asarray(X[label]) for role, label in found.items()},
+        labels={role: str(label) for role, label in found.items()},
+    )
 
 
 def _is_missing(value: Any) -> bool:
@@ -446,7 +489,7 @@ def ratings_source(
     *,
     timed: bool = False,
     has_features: bool = False,
-) -> Path | TableFile:
+) -> Path | RatingsTable:
     """Return the input of `BPMF.fit` as an input of `prepare_ratings`: a path, or a table.
 
     `has_features` says whether features are given; other parameters are as for `read_ratings`.
@@ -465,7 +508,11 @@ def ratings_source(
             f"columns={form.columns!r} is for files and data frames; columns of arrays are user,"
             " item, rating"
         )
-    return TableFile.of_arrays(Path("ratings"), read_ratings(X, y, form, timed=timed))
+    columns, labels = read_ratings(X, y, form, timed=timed, ordered=True)
+    file = TableFile.of_arrays(Path("ratings"), columns)
+    names = [labels.get(role, role) for role in columns]
+    positions = {role: k for k, role in enumerate(columns)}
+    return RatingsTable(file._replace(names=names), positions)
 
 
 def read_features(

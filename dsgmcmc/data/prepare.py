@@ -24,9 +24,9 @@ from dsgmcmc.data.features import FeaturesReport, encode
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import Features
 from dsgmcmc.data.ratings_writer import Origin, Sizes, write_slabs
-from dsgmcmc.data.read import RatingsTable
+from dsgmcmc.data.read import LoadedTable, RatingsTable
 from dsgmcmc.data.session import Session, interruptible, open_session
-from dsgmcmc.data.tables import TableFile, first_column
+from dsgmcmc.data.tables import first_column
 from dsgmcmc.data.wide import parse_missing
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
@@ -145,6 +145,8 @@ class Summary(NamedTuple):
     duplicates : int
         Number of ratings that were left out or averaged because another rating has the same user
         and item.
+    order : str
+        What the first and the last of such ratings means: the column of times, or "line".
     doubts : list of str
         What speaks against the columns that were taken for users, items and ratings, against their
         names, and for another unit of time than seconds.
@@ -167,11 +169,12 @@ class Summary(NamedTuple):
     codes: list[float]
     missing: int
     duplicates: int
+    order: str
     doubts: list[str]
 
 
 def prepare_ratings(
-    inputs: Sequence[str | Path | TableFile],
+    inputs: Sequence[str | Path | RatingsTable],
     out: str | os.PathLike[str],
     *,
     report: Reporter = lambda stage: None,
@@ -191,7 +194,7 @@ def prepare_ratings(
     """
     settings = PrepareSettings(**options)
     settings.check()
-    tables = [table if isinstance(table, TableFile) else Path(table) for table in inputs]
+    tables = [table if isinstance(table, RatingsTable) else Path(table) for table in inputs]
     target = Path(out)
     files = [*tables, Path(settings.test)] if settings.test else tables
     if any(isinstance(file, Path) and file.resolve() == target.resolve() for file in files):
@@ -209,6 +212,8 @@ class RawRatings(NamedTuple):
     ----------
     tables : list of RatingsTable
         The tables that were read.
+    loaded : list of LoadedTable
+        What is known of them.
     left_out : int
         Number of ratings that were left out because their values mean "not rated".
     notes : list of str
@@ -216,6 +221,7 @@ class RawRatings(NamedTuple):
     """
 
     tables: list[RatingsTable]
+    loaded: list[LoadedTable]
     left_out: int
     notes: list[str]
 
@@ -254,7 +260,7 @@ class Ingest:
         db: Session,
         settings: PrepareSettings,
         *,
-        inputs: Sequence[Path | TableFile],
+        inputs: Sequence[Path | RatingsTable],
         out: Path,
         report: Reporter,
     ) -> None:
@@ -281,7 +287,7 @@ class Ingest:
             doubts += written.doubts()
         doubts += raw.notes
         if n_duplicates and self.settings.duplicates in ("first", "last"):
-            doubts += read.find_untimed(raw.tables)
+            doubts += read.find_untimed(raw.tables, raw.loaded)
         for about in encoded.reports.values():
             doubts += about["doubts"]
         return Summary(
@@ -302,6 +308,7 @@ class Ingest:
             codes=findings.codes.values,
             missing=raw.left_out,
             duplicates=n_duplicates,
+            order=read.describe_order(raw.tables),
             doubts=doubts,
         )
 
@@ -319,7 +326,9 @@ class Ingest:
         read.refuse_differences(tables)
         return tables
 
-    def _open(self, source: Path | TableFile) -> RatingsTable:
+    def _open(self, source: Path | RatingsTable) -> RatingsTable:
+        if isinstance(source, RatingsTable):
+            return source
         return read.open_ratings(
             self.db,
             source,
@@ -348,9 +357,9 @@ class Ingest:
                 report=self.report,
             )
             loaded.append(part)
-        notes = [part.note for part in loaded if part.note] + read.find_constant(tables, loaded)
+        notes = [part.unit for part in loaded if part.unit] + read.find_constant(tables, loaded)
         left_out = read.leave_out(self.db, self.settings.unrated)
-        return RawRatings(tables, left_out, notes)
+        return RawRatings(tables, loaded, left_out, notes)
 
     def describe(self) -> dict[str, DescriptionTable]:
         """Read the tables that describe users and items."""

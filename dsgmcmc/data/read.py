@@ -14,6 +14,7 @@ import numpy as np
 
 from dsgmcmc.data.codes import Codes, find_codes
 from dsgmcmc.data.columns import NO_COLUMN, Heading, assign_columns, names_recur
+from dsgmcmc.data.dates import UnreadTimes, read_dates, time_sql
 from dsgmcmc.data.layouts import CLICK
 from dsgmcmc.data.session import Session, as_number, is_rounded
 from dsgmcmc.data.table_format import open_table
@@ -84,7 +85,7 @@ class RatingsTable(NamedTuple):
 
 def open_ratings(
     db: Session,
-    source: Path | TableFile,
+    path: Path,
     *,
     columns: Mapping[str, str],
     timed: bool,
@@ -104,18 +105,15 @@ def open_ratings(
     missing : sequence of str, optional
         Codes for "not rated" in a matrix; if they are given, the file is a matrix.
     """
-    if isinstance(source, TableFile):
-        file = source
-    else:
-        if missing is not None:
-            wide = inspect_wide(db, source, columns, missing)
-            if wide is not None:
-                return RatingsTable(*wide, test)
-        file = _open_long(db, source, columns)
-        if file.format == "matrix" and (columns or timed):
-            raise InputError(
-                f"{source} is a matrix: leave out {named('columns')}, --timestamps and --split"
-            )
+    if missing is not None:
+        wide = inspect_wide(db, path, columns, missing)
+        if wide is not None:
+            return RatingsTable(*wide, test)
+    file = _open_long(db, path, columns)
+    if file.format == "matrix" and (columns or timed):
+        raise InputError(
+            f"{path} is a matrix: leave out {named('columns')}, --timestamps and --split"
+        )
     names = file.names if file.header else None
     heading = Heading(file.path, names, file.width, file.sample)
     positions = assign_columns(heading, columns, timed=timed)
@@ -157,12 +155,25 @@ def _open_long(db: Session, path: Path, columns: Mapping[str, str]) -> TableFile
 
 
 class LoadedTable(NamedTuple):
-    """Number and range of the ratings in a table that was read, and a note on the unit of times."""
+    """What is known of a table that was read.
+
+    Attributes
+    ----------
+    number : int
+        Number of ratings.
+    low, high : float
+        Range of the ratings.
+    unit : str
+        A note on the unit of times, if it is not seconds.
+    unread : UnreadTimes, optional
+        Times that cannot be read.
+    """
 
     number: int
     low: float
     high: float
-    note: str
+    unit: str = ""
+    unread: UnreadTimes | None = None
 
 
 def load(
@@ -185,10 +196,14 @@ def load(
         " test BOOLEAN)"
     )
     first = scalar(db, "SELECT count(*) FROM raw")
+    unread = None
     if table.is_wide:
         load_wide(db, table.file, table.columns, test=table.test, missing=missing, report=report)
     else:
         _load_long(db, table)
+        unread = _load_dates(db, table, first)
+        if unread is not None and unread.orders and timed:
+            raise InputError(f"{table.file.path}: {unread}")
         _refuse_bad_rows(db, table.file, timed, first)
     number, low, high = db.execute(
         f"SELECT count(*), min(rating), max(rating) FROM raw WHERE rowid >= {first}"
@@ -197,7 +212,8 @@ def load(
         raise InputError(f"{table.file.path} has no ratings")
     for column in ("user_id", "item_id"):
         trim_names(db, "raw", column, first)
-    return LoadedTable(number, low, high, note=_scale_times(db, table.file, first))
+    unit = _scale_times(db, table.file, first)
+    return LoadedTable(number, low, high, unit, unread)
 
 
 def _load_long(db: Session, table: RatingsTable) -> None:
@@ -228,8 +244,16 @@ def _time_sql(table: RatingsTable) -> str:
     """Return SQL of the times in a table, in the unit of the table or in seconds, or NULL."""
     if "timestamp" not in table.columns:
         return "NULL"
-    text = f"c{table.columns['timestamp']}::VARCHAR"
-    return f"coalesce({as_number(text)}, epoch(try_cast({text} AS TIMESTAMPTZ)))"
+    return time_sql(f"c{table.columns['timestamp']}::VARCHAR")
+
+
+def _load_dates(db: Session, table: RatingsTable, first: int) -> UnreadTimes | None:
+    """Read the times of a table that are not yet read; return those that cannot be read."""
+    column = table.columns.get("timestamp")
+    if column is None:
+        return None
+    untimed = f"SELECT count(*) FROM raw WHERE rowid >= {first} AND time IS NULL"
+    return read_dates(db, table.file, column, first) if scalar(db, untimed) else None
 
 
 def _refuse_bad_rows(db: Session, file: TableFile, timed: bool, first: int) -> None:
@@ -298,15 +322,26 @@ def find_constant(tables: Sequence[RatingsTable], loaded: Sequence[LoadedTable])
     ]
 
 
-def find_untimed(tables: Sequence[RatingsTable]) -> list[str]:
-    """Say which tables have no times, unlike the others, so that their ratings count as older."""
-    untimed = [str(table.file.path) for table in tables if "timestamp" not in table.columns]
-    if len(untimed) in (0, len(tables)):
-        return []
-    return [
-        f"{', '.join(untimed)} has no times, unlike the other files: of ratings with the same user"
-        " and item, those without a time count as the oldest"
+def describe_order(tables: Sequence[RatingsTable]) -> str:
+    """Return the column of times, which orders ratings, or "line" without one."""
+    for table in tables:
+        if "timestamp" in table.columns:
+            return f"column {table.file.names[table.columns['timestamp']]}"
+    return "line"
+
+
+def find_untimed(tables: Sequence[RatingsTable], loaded: Sequence[LoadedTable]) -> list[str]:
+    """Say which tables have no times, unlike the others, or times that cannot be read."""
+    oldest = "of ratings with the same user and item, those without a time count as the oldest"
+    notes = [
+        f"{table.file.path}: {part.unread}; {oldest}, in the order of their lines"
+        for table, part in zip(tables, loaded, strict=True)
+        if part.unread is not None
     ]
+    untimed = [str(table.file.path) for table in tables if "timestamp" not in table.columns]
+    if 0 < len(untimed) < len(tables):
+        notes.append(f"{', '.join(untimed)} has no times, unlike the other files: {oldest}")
+    return notes
 
 
 # ------------------------------------------------------------------------------------------- values

@@ -98,7 +98,7 @@ class NewRatings(NamedTuple):
         if X is None:
             no_names = np.zeros(0, object)
             return cls(entity, no_names, no_names, np.zeros(0), described)
-        given = read_ratings(X, y, InputForm(*form))
+        given = read_ratings(X, y, InputForm(*form)).columns
         run.vocabulary(entity)  # checks the entity
         values = given.get("rating", np.ones(len(given[entity])))
         if bad := find_bad_scale(values.min(), values.max()):

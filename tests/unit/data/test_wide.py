@@ -203,7 +203,7 @@ GIVEN = {
 def test_in_memory(name):
     """Arrays and data frames that can be nothing else are matrices, others if `matrix` says so."""
     X, options, expected = GIVEN[name]
-    found = read_ratings(X, form=InputForm(**options))
+    found = read_ratings(X, form=InputForm(**options)).columns
     triples = zip(*(found[role].tolist() for role in ("user", "item", "rating")), strict=True)
     assert {(user, item): np.float32(x) for user, item, x in triples} == expected
 

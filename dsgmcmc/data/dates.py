@@ -1,0 +1,157 @@
+"""Reads times that are written as dates, in ISO form or, if a whole column agrees, in other forms.
+
+Other forms are numbers between points, slashes or hyphens (15.3.2021, 3/15/21) and names of months
+(15-Mar-2021, March 15, 2021), with or without a time of day. The order of day, month and year is
+the one in which every date of the column exists; if there are two, the dates are not read.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dsgmcmc.data.session import Session, as_number
+from dsgmcmc.data.tables import TableFile, scalar
+
+_EARLIEST = "'1000-01-01'::TIMESTAMPTZ"  # DuckDB reads 15-03-21 as a day of the year 15
+_TIME = "(?:,?[ T]+(.*))?$"
+_WEEKDAY = "^(?:[A-Za-z]{2,9}[.]?,? +)?"
+#: Regular expressions of dates, and their groups.
+_NUMBERS = f"^([0-9]{{1,4}})([./-])([0-9]{{1,2}})[./-]([0-9]{{1,4}}){_TIME}"
+_DAY_MONTH = f"{_WEEKDAY}([0-9]{{1,2}})[ ./-]*([A-Za-z]{{3,9}})[ .,/-]*([0-9]{{4}}){_TIME}"
+_MONTH_DAY = f"{_WEEKDAY}([A-Za-z]{{3,9}})[ .]+([0-9]{{1,2}}),? +([0-9]{{4}}){_TIME}"
+_GROUPS = {
+    "n": (_NUMBERS, ("a", "mark", "b", "c", "rest")),
+    "dm": (_DAY_MONTH, ("day", "month", "year", "rest")),
+    "md": (_MONTH_DAY, ("month", "day", "year", "rest")),
+}
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+#: Forms of a date with a time of day that has AM or PM.
+_HALF_DAYS = [f"%Y-%m-%d %I:%M{rest}" for rest in (":%S %p", " %p", ":%S%p", "%p")]
+#: Columns of year, month and day among three numbers a, b, c, by their order.
+_ORDERS = {"day first": "cba", "month first": "cab", "year first": "abc"}
+
+
+class UnreadTimes(NamedTuple):
+    """Times of a column that cannot be read.
+
+    Attributes
+    ----------
+    column : str
+        Name of the column.
+    number : int
+        Number of these times.
+    total : int
+        Number of rows.
+    example : str
+        One of them.
+    orders : list of str
+        Orders of day, month and year that are all possible.
+    """
+
+    column: str
+    number: int
+    total: int
+    example: str
+    orders: list[str]
+
+    def __str__(self) -> str:
+        """Return what is wrong, and how times must be written."""
+        advice = "write times as 2021-03-15 10:30:00, or in seconds"
+        if self.orders:
+            return (
+                f"the dates in column {self.column}, such as {self.example!r}, may have the"
+                f" {' or the '.join(self.orders)}: {advice}"
+            )
+        return (
+            f"{self.number:,} of {self.total:,} times in column {self.column} cannot be read, such"
+            f" as {self.example!r}: {advice}"
+        )
+
+
+def time_sql(text: str) -> str:
+    """Return SQL of a time by its text: a number, or an ISO date in seconds, or else NULL."""
+    date = f"try_cast({text} AS TIMESTAMPTZ)"
+    number = f"nullif({as_number(text)}, 'nan'::DOUBLE)"
+    return f"coalesce({number}, epoch(CASE WHEN {date} >= {_EARLIEST} THEN {date} END))"
+
+
+def read_dates(db: Session, file: TableFile, column: int, first: int) -> UnreadTimes | None:
+    """Read the dates of a file that `time_sql` has not read into the table ``raw``.
+
+    The file's rows in ``raw`` begin at row `first`. Returns what cannot be read, if anything.
+    """
+    text = f"trim(c{column}::VARCHAR)"
+    file.create(db, f"CREATE OR REPLACE TABLE texts AS SELECT {text} AS text FROM {{table}}")
+    unread = (
+        f"SELECT raw.rowid AS row, text FROM raw JOIN texts ON raw.rowid = texts.rowid + {first}"
+        " WHERE raw.time IS NULL AND text != ''"
+    )
+    times = ", ".join(f"{_time_sql(order)} AS t{k}" for k, order in enumerate(_ORDERS.values()))
+    db.execute(
+        f"CREATE OR REPLACE TABLE dates AS SELECT row, text, {times} FROM ({_numbers_sql(unread)})"
+    )
+    failures = [
+        scalar(db, f"SELECT count(*) FROM dates WHERE t{k} IS NULL") for k in range(len(_ORDERS))
+    ]
+    number, example = db.execute("SELECT count(*), min_by(text, row) FROM dates").fetchall()[0]
+    possible = [k for k, n_failed in enumerate(failures) if not n_failed]
+    differ = " OR ".join(f"t{k} != t{possible[0]}" for k in possible[1:])
+    result = None
+    if possible and not (differ and scalar(db, f"SELECT count(*) FROM dates WHERE {differ}")):
+        db.execute(
+            f"UPDATE raw SET time = dates.t{possible[0]} FROM dates WHERE raw.rowid = dates.row"
+        )
+    else:
+        total = scalar(db, f"SELECT count(*) FROM raw WHERE rowid >= {first}")
+        orders = [name for k, name in enumerate(_ORDERS) if k in possible]
+        result = UnreadTimes(file.names[column], number, total, example, orders)
+    db.execute("DROP TABLE texts; DROP TABLE dates")
+    return result
+
+
+def _numbers_sql(query: str) -> str:
+    """Return SQL that adds to texts the numbers a, b and c of a date, and the rest of the text.
+
+    Dates whose order is certain have the order year, month, day: those with the name of a month,
+    with a year first, or with points, as 15.3.2021.
+    """
+    groups = ", ".join(
+        f"regexp_extract(text, '{pattern}', {list(names)}) AS {name}"
+        for name, (pattern, names) in _GROUPS.items()
+    )
+    month = f"list_position({_MONTHS}, left(lower({{}}.month), 3))::VARCHAR"
+    is_named = "CASE WHEN md.year != '' THEN {} WHEN dm.year != '' THEN {}"
+    is_german = "WHEN n.mark = '.' AND length(n.c) = 4 THEN {} ELSE {} END"
+    a = f"{is_named} {is_german}".format("md.year", "dm.year", "n.c", "n.a")
+    b = f"{is_named} ELSE n.b END".format(month.format("md"), month.format("dm"))
+    c = f"{is_named} {is_german}".format("md.day", "dm.day", "n.a", "n.c")
+    rest = f"{is_named} ELSE n.rest END".format("md.rest", "dm.rest")
+    return (
+        f"SELECT row, text, {a} AS a, {b} AS b, {c} AS c, {rest} AS rest"
+        f" FROM (SELECT row, text, {groups} FROM ({query}))"
+    )
+
+
+def _time_sql(order: str) -> str:
+    """Return SQL of the time, in seconds, of three numbers in an order, or NULL."""
+    year, month, day = list(order)
+    # years of two digits are from 1970 to 2069
+    short_year = f"{year}::INTEGER + CASE WHEN {year}::INTEGER < 70 THEN 2000 ELSE 1900 END"
+    long_year = "NULL" if order == "abc" else _date_sql("c", month, day)
+    date = (
+        f"CASE WHEN length(a) = 4 THEN {_date_sql('a', 'b', 'c')}"
+        f" WHEN length(c) = 4 THEN {long_year}"
+        f" WHEN length({year}) = 2 AND length({day}) <= 2 THEN"
+        f" {_date_sql(f'({short_year})', month, day)} END"
+    )
+    return (
+        "CASE WHEN rest = '' THEN epoch(try_cast(({0}) AS TIMESTAMPTZ))"
+        " WHEN regexp_matches(rest, '[apAP][.]?[mM][.]?$') THEN epoch(try_strptime(({0}) || ' ' ||"
+        f" upper(replace(rest, '.', '')), {_HALF_DAYS}))"
+        " ELSE epoch(try_cast(({0}) || ' ' || rest AS TIMESTAMPTZ)) END"
+    ).format(date)
+
+
+def _date_sql(year: str, month: str, day: str) -> str:
+    """Return SQL of an ISO date."""
+    return f"printf('%04d-%02d-%02d', {year}::INTEGER, {month}::INTEGER, {day}::INTEGER)"
