@@ -45,13 +45,14 @@ complete() { "${program[@]}" info "$run" --json 2>/dev/null | grep '^ "complete"
 # stop: ask the run to write a checkpoint and end. Until $run/listening exists, the signal may kill processes.
 stop() {
   until [ -e "$run/listening" ] || ! kill -0 "$job" 2>/dev/null; do sleep 1; done
+  asked=yes
   say "asking the run to write a checkpoint and end"
   forward || true # the run may have ended in the meantime
 }
 
 # sample_in_job NAME: sample, and have the job started again if it was stopped and has made progress
 sample_in_job() {
-  local path before after status
+  local path before after status progress asked=
   set -euo pipefail
   export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
   path=$(command -v "${program[0]}") || {
@@ -76,14 +77,20 @@ sample_in_job() {
   done
   after=$(saved) || true
   say "ended with status $status at iteration ${after:-0}"
-  if [ "$status" -eq 0 ] && ! complete; then
+  if [ "$status" -eq 0 ]; then
+    if complete; then exit 0; fi
     say "but not all iterations were made. To go on: $again"
     exit 1
   fi
-  [ "$status" -eq 75 ] || exit "$status"
 
-  # 75: stopped on request, after a checkpoint. The job is started again only if the run makes progress.
-  if [ "${after:-0}" -le "${before:-0}" ]; then
+  # A run that was stopped on request ends with 75, but its launcher may end with another status: srun with 143 where
+  # KillOnBadExit=1, if one process ends before the others. A newer checkpoint shows that it was stopped in time.
+  progress=
+  [ "${after:-0}" -le "${before:-0}" ] || progress=yes
+  if [ "$status" -ne 75 ] && { [ -z "$asked" ] || [ -z "$progress" ]; }; then exit "$status"; fi
+
+  # The job is started again only if the run makes progress.
+  if [ -z "$progress" ]; then
     say "no newer checkpoint than at the start: the job is not requeued, because it would never end. Give it more time"
   elif [ "$automatic" = yes ]; then
     say "requeueing the job, which goes on from this checkpoint"

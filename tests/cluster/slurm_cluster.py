@@ -40,6 +40,8 @@ TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SchedulerParameters=sched_interval=1,bf_interval=1
+# as at many sites: a task that ends with another status than 0 ends the step
+KillOnBadExit=1
 # more processors than there are, so that jobs of several tests need not wait for each other
 SlurmdParameters=config_overrides
 # by its real name, else Open MPI's processes under srun do not see that they share a machine

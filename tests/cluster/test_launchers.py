@@ -8,9 +8,11 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from slurm_cluster import Slurm, missing
 from support import ROOT, kill, lacking, processes, wait_until
 
 pytestmark = pytest.mark.long
@@ -18,7 +20,8 @@ pytestmark = pytest.mark.long
 #: with a status at once.
 PROCESS = """
 import os, signal, sys, time
-rank = int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"])
+ranks = map(os.environ.get, ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"))
+rank = int(next(filter(None, ranks)))
 if len(sys.argv) > 2:
     sys.exit(int(sys.argv[2 + rank]))
 log = open(f"{sys.argv[1]}/{rank}", "a", buffering=1)
@@ -34,9 +37,16 @@ time.sleep(1)
 log.write("ended\\n")
 sys.exit(75)
 """
-LAUNCHERS = {"Open MPI": ("", "mpirun"), "MPICH": ("-mpich", "mpirun")} | {
-    f"Intel MPI {name}": ("-intelmpi", name) for name in ("`mpiexec.hydra`", "`mpirun`")
+#: Suffix of the virtual environment of a library, and its launcher, in the order of the page.
+MPIRUNS = {
+    "Open MPI": ("", "mpirun"),
+    "MPICH": ("-mpich", "mpirun"),
+    "Intel MPI hydra": ("-intelmpi", "mpiexec.hydra"),
+    "Intel MPI mpirun": ("-intelmpi", "mpirun"),
 }
+#: All columns of the page; with its default, KillOnBadExit=0.
+SRUN = "Slurm"
+LAUNCHERS = (*MPIRUNS, SRUN)
 SIGNALS = ("SIGUSR1", "SIGTERM", "SIGINT", "SIGHUP", "SIGUSR2")
 
 
@@ -46,24 +56,11 @@ class Launched(contextlib.AbstractContextManager):
     A context manager.
     """
 
-    def __init__(self, library: str, folder: Path, *statuses: int) -> None:
-        kind, name = LAUNCHERS[library]
-        scripts = Path(f"{sys.prefix}{kind}") / "bin"
-        if not (scripts / name.strip("`")).exists():
-            lacking(f"no {scripts}: launch/test.sh --all makes it")
+    def __init__(self, launcher: list[str], folder: Path, *statuses: int) -> None:
         self.folder = folder
-        path = f"{scripts}{os.pathsep}{os.environ['PATH']}"
-        environment = {**os.environ, "PATH": path, "LAUNCHED": str(folder)}
-        line = [
-            scripts / name.strip("`"),
-            "-n",
-            "2",
-            sys.executable,
-            "-c",
-            PROCESS,
-            folder,
-            *map(str, statuses),
-        ]
+        environment = {**os.environ, "LAUNCHED": str(folder)}
+        program = [sys.executable, "-c", PROCESS, folder, *map(str, statuses)]
+        line = [*launcher, "-n", "2", *program]
         quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         self.process = subprocess.Popen(line, env=environment, start_new_session=True, **quiet)
 
@@ -103,6 +100,33 @@ class Launched(contextlib.AbstractContextManager):
         return f"{what}; {'waits' if status is None else status}"
 
 
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    if reason := missing():
+        lacking(reason)
+    with Slurm() as running:
+        yield running
+
+
+@pytest.fixture(params=LAUNCHERS)
+def library(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def launcher(request: pytest.FixtureRequest, library: str) -> list[str]:
+    """Beginning of the command line that starts processes."""
+    if library == SRUN:
+        slurm = request.getfixturevalue("slurm")
+        variables = [f"{name}={value}" for name, value in slurm.environment.items()]
+        return ["env", *variables, "srun", "--mpi=none", "--kill-on-bad-exit=0"]
+    suffix, name = MPIRUNS[library]
+    scripts = Path(f"{sys.prefix}{suffix}") / "bin"
+    if not (scripts / name).exists():
+        lacking(f"no {scripts}: launch/test.sh --all makes it")
+    return ["env", f"PATH={scripts}{os.pathsep}{os.environ['PATH']}", str(scripts / name)]
+
+
 def rows() -> dict[str, dict[str, str]]:
     """The table of the page: by what is sent, the text of each launcher."""
     text = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
@@ -115,8 +139,7 @@ def rows() -> dict[str, dict[str, str]]:
     }
 
 
-@pytest.mark.parametrize("library", LAUNCHERS)
-def test_signals_do_what_the_page_says(tmp_path: Path, library: str) -> None:
+def test_signals_do_what_the_page_says(tmp_path: Path, library: str, launcher: list[str]) -> None:
     """Whether all processes hear it, have a second for a checkpoint, and with which status the
     launcher ends.
 
@@ -127,7 +150,7 @@ def test_signals_do_what_the_page_says(tmp_path: Path, library: str) -> None:
         launched = {}
         for sent in SIGNALS:
             (folder := tmp_path / sent).mkdir()
-            launched[sent] = stack.enter_context(Launched(library, folder))
+            launched[sent] = stack.enter_context(Launched(launcher, folder))
         for each in launched.values():
             wait_until(
                 lambda each=each: each.logs() == [["ready"]] * 2,
@@ -144,9 +167,8 @@ def test_signals_do_what_the_page_says(tmp_path: Path, library: str) -> None:
     assert found == {sent: rows()[sent][library] for sent in SIGNALS}
 
 
-@pytest.mark.parametrize("library", LAUNCHERS)
-def test_statuses_that_differ(tmp_path: Path, library: str) -> None:
+def test_statuses_that_differ(tmp_path: Path, library: str, launcher: list[str]) -> None:
     """One process ends with 70, the other with 75: not every library ends with one of them."""
-    with Launched(library, tmp_path, 70, 75) as launched:
+    with Launched(launcher, tmp_path, 70, 75) as launched:
         launched.process.wait(60)
         assert str(launched.status()) in rows()["statuses 70 and 75"][library].split(" or ")

@@ -123,6 +123,25 @@ def test_a_signal_to_the_batch_script_requeues(slurm, folder):
     assert digest(folder / "run") == expected(ITERATIONS)
 
 
+def test_a_step_that_slurm_kills_after_its_checkpoint_requeues(slurm, folder):
+    """With KillOnBadExit=1, a process that ends with 75 has the others killed: srun ends with 143.
+
+    Processes of `sample` end together; here one ends three seconds before the other one.
+    """
+    late = folder / "late"
+    late.write_text(
+        '#!/bin/sh\ntrap : USR1\nstatus=0\ndsgmcmc "$@" || status=$?\n'
+        '[ "${SLURM_PROCID-0}" = 0 ] || sleep 3\nexit $status\n'
+    )
+    late.chmod(0o755)
+    program = {"program=(dsgmcmc)": f"program=({shlex.quote(str(late))})"}
+    number = slurm.submit(folder, script(folder, BY_SRUN | slow_once(folder) | program))
+    sampling(slurm, number, folder)
+    slurm.command("scancel", "--batch", "--signal=USR1", number).expect(0)
+    expect_one_restart(slurm, number, folder)
+    assert "ended with status 143 at iteration" in log(folder)
+
+
 def test_without_requeueing_the_command_to_go_on_is_printed_and_works(slurm, folder):
     """A site or the user may have switched it off: sbatch --no-requeue."""
     number = slurm.submit(folder, script(folder, slow_once(folder)), "--no-requeue")

@@ -20,7 +20,13 @@ NOTE = 'printf "%s " "$(basename "$0")" "$@" >>"$STUB_CALLS"; echo >>"$STUB_CALL
 COMMANDS = {
     "qsub": NOTE + "echo 43.stub",
     "qstat": 'printf "Job Id: %s\\n    Resource_List.walltime = %s\\n" "$2" "$STUB_WALLTIME"',
-    "mpirun": NOTE + 'exec "$STUB_MPIRUN" "$@"',
+    "mpirun": NOTE
+    + """[ -n "${STUB_STATUS-}" ] || exec "$STUB_MPIRUN" "$@"
+trap 'kill -USR1 $job' USR1
+"$STUB_MPIRUN" "$@" &
+job=$!
+while kill -0 $job 2>/dev/null; do wait $job; done
+exit "$STUB_STATUS\"""",
     "flux": NOTE
     + """case "$1 $2" in
 "run "*) # --nodes=N --ntasks=N -o OPTION PROGRAM
@@ -158,6 +164,23 @@ def test_a_run_that_does_not_get_on_is_not_requeued(batch, status, said):
     """
     not_getting_on(batch.home, sys.executable, status)
     assert said in batch.run(write_script(batch.kind, batch.folder, iterations=40), 1)
+    assert not batch.requeues()
+
+
+@pbs
+def test_a_launcher_with_a_status_of_its_own_requeues_if_there_is_a_checkpoint(batch):
+    """At many sites srun ends with 143, although the run was stopped in time and ended with 75."""
+    script = write_script(batch.kind, batch.folder, iterations=60)
+    log = batch.run(script, 75, warned=True, STUB_STATUS="143", **SLOW)
+    assert "ended with status 143 at iteration" in log
+    assert len(batch.requeues()) == 1
+
+
+@pbs
+def test_a_status_without_a_request_to_stop_is_that_of_the_job(batch):
+    """A run that fails by itself would fail again, although it has made progress."""
+    script = write_script(batch.kind, batch.folder, iterations=60)
+    batch.run(script, 143, STUB_STATUS="143")
     assert not batch.requeues()
 
 
