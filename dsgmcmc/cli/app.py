@@ -1,6 +1,4 @@
-"""The program ``dsgmcmc``: it registers the commands, and turns errors into messages and exit
-statuses.
-"""
+"""The program ``dsgmcmc``: its commands, and the messages and exit statuses of errors."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ def program(
         ),
     ] = False,
 ) -> None:
-    """Bayesian matrix factorisation by stochastic-gradient and Langevin MCMC, on one core or on a
-    cluster.
-    """
+    """Bayesian matrix factorisation by stochastic-gradient MCMC, on one core or on a cluster."""
 
 
 app.command(short_help="Download a MovieLens data set and check it.")(fetch)
@@ -63,25 +59,26 @@ app.command(short_help="Check that this machine can sample.")(doctor)
 
 
 def _program_for(arguments: list[str]) -> typer.Typer:
-    """Return the program with only the command that the first argument names, to start fast;
-    without one, with all.
+    """Return the program with only the command that the first argument names, to start fast.
+
+    If it names none, the program has all commands.
     """
-    first = arguments[:1]
-    smaller = copy(app)
+    name = arguments[0] if arguments else ""
     matching = [
         command
         for command in app.registered_commands
-        if [getattr(command.callback, "__name__", "")] == first
+        if getattr(command.callback, "__name__", None) == name
     ]
-    smaller.registered_commands = matching or app.registered_commands
-    if first == ["sample"]:
+    if name == "sample":
         with_settings()
-    return smaller
+    program = copy(app)
+    if matching:
+        program.registered_commands = matching
+    return program
 
 
 def main() -> None:
-    """Run the command line; after an error of the user or of the file system, print its message to
-    stderr and exit.
+    """Run the command line; print the message of an error of the user or of the file system.
 
     The exit status is 2 for wrong input or a missing permission, and 1 for a failed disk or another
     `OSError`. Ctrl-C raises KeyboardInterrupt.
@@ -90,22 +87,18 @@ def main() -> None:
     try:
         status = _program_for(arguments)(arguments, standalone_mode=False)
     except USAGE_ERROR as error:
-        complain(
-            f"{error.format_message().replace('Value error, ', '')} (--help lists commands and"
-            " options)"
-        )
+        message = error.format_message().replace("Value error, ", "")
+        complain(f"{message} (--help lists commands and options)")
         sys.exit(Exit.USAGE)
     except InputError as error:
         complain(error)
-        sys.exit(Exit.FAILURE if isinstance(error, WriteError) or is_of_disk(error) else Exit.USAGE)
+        failed = isinstance(error, WriteError) or is_of_disk(error)
+        sys.exit(Exit.FAILURE if failed else Exit.USAGE)
     except OSError as error:
         complain(failed_file(error))
         sys.exit(Exit.USAGE if isinstance(error, PermissionError) else Exit.FAILURE)
-    except (
-        ImportError,
-        MemoryError,
-        RuntimeError,
-    ) as error:  # little memory: for a library, or for a thread
+    except (ImportError, MemoryError, RuntimeError) as error:
+        # there is little memory: for a library, or for a thread
         if isinstance(error, RuntimeError) and "can't start new thread" not in str(error):
             raise
         complain(" ".join(f"{type(error).__name__}: {error}".split()).rstrip(":"))

@@ -14,7 +14,15 @@ from dsgmcmc.parallel.comm import on_root, processes, run_parallel
 from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
-    from dsgmcmc.diagnostics.comparison import Comparison
+    from dsgmcmc.diagnostics.comparison import Comparison, Model
+
+#: Heading of the column with the criterion.
+HEADINGS = {
+    "log-probability": "log p",
+    "log-density": "density",
+    "rmse": "RMSE",
+    "ndcg": "NDCG",
+}
 
 
 def compare(
@@ -75,56 +83,58 @@ def compare(
     from dsgmcmc.runs.source import RatingsSource
     from dsgmcmc.storage.files import check_target, write_file
 
-    def settings() -> dict[str, Any]:
+    def read() -> dict[str, Any]:
         check_target(out, force)
-        return read_settings({} if seed is None else {"seed": seed}, config, assign or ())
+        options = {} if seed is None else {"seed": seed}
+        return read_settings(options, config, assign or ())
 
     def work() -> int:
-        shared_settings, folder = on_root(comm, settings), out.with_name(f"{out.name}.compare")
+        settings = on_root(comm, read)
+        comparing = Comparing(
+            comm,
+            RatingsSource(data),
+            out.with_name(f"{out.name}.compare"),
+            settings,
+            metric=metric,
+            signals=installed(),
+            quiet=as_json,
+        )
         try:
-            source, signals = RatingsSource(data), installed()
-            comparison = Comparing(
-                comm, source, folder, shared_settings, metric=metric, signals=signals, quiet=as_json
-            ).run()
-            comparison = comparison.including(
-                {k: v for k, v in shared_settings.items() if v not in ({}, "auto")}
-            )
+            comparison = comparing.run()
         except StoppedError as stopped:
             return stopped.status
+        chosen = {name: value for name, value in settings.items() if value not in ({}, "auto")}
+        comparison = comparison.including(chosen)
         on_root(comm, lambda: write_file(out, comparison.toml()))
-        if comm.rank == 0 and as_json:
-            say_json(comparison.table())
-        elif comm.rank == 0:
-            _show(comparison)
-            say(
-                f"{out}:"
-                f" {shlex.join(['dsgmcmc', 'sample', str(data), '--out', 'RUN', '--config', str(out)])}"
-            )
+        if comm.rank == 0:
+            _show(comparison, data, out, as_json)
         return 0
 
     run_parallel(comm, work)
 
 
-def _show(comparison: Comparison) -> None:
+def _show(comparison: Comparison, data: Path, out: Path, as_json: bool) -> None:
+    """Print a comparison, and the command that samples the recommended model."""
+    if as_json:
+        say_json(comparison.table())
+        return
+    _show_table(comparison)
+    command = ["dsgmcmc", "sample", str(data), "--out", "RUN", "--config", str(out)]
+    say(f"{out}: {shlex.join(command)}")
+
+
+def _show_table(comparison: Comparison) -> None:
     """Print the table of models, simplest first, and the recommendation."""
     from dsgmcmc.diagnostics.comparison import CRITERIA
-    from dsgmcmc.diagnostics.summary import written
 
     ratings = comparison.held_out + comparison.training
     title = (
         f"{comparison.held_out:,} of {ratings:,} training ratings held out, models by"
         f" {CRITERIA[comparison.metric]}"
     )
-    score = {"log-probability": "log p", "log-density": "density", "rmse": "RMSE", "ndcg": "NDCG"}[
-        comparison.metric
-    ]
+    score = HEADINGS[comparison.metric]
     headings = ("model", score, "behind", "se", "RMSE", "MAE", "sweeps", "time")
-    rows = []
-    for model in comparison.models:
-        numbers = (model.criterion, model.behind, model.error, model.rmse, model.mae)
-        cells = ("-" if number is None else written(number) for number in numbers)
-        cost = str(model.sweeps), "-" if model.seconds is None else f"{model.seconds:,.1f} s"
-        rows.append([model.name, *cells, *cost])
+    rows = [_row_of(model) for model in comparison.models]
     show_table(headings, rows, title, left=headings[:1])
     say(
         "simplest first; behind: gap to the best model after as many sweeps; se: standard error of"
@@ -136,3 +146,15 @@ def _show(comparison: Comparison) -> None:
             " not help by itself"
         )
     say(comparison.sentence())
+
+
+def _row_of(model: Model) -> list[str]:
+    """Format a model as a row of the table."""
+    from dsgmcmc.diagnostics.summary import written
+
+    row = [model.name]
+    for number in (model.criterion, model.behind, model.error, model.rmse, model.mae):
+        row.append("-" if number is None else written(number))
+    row.append(str(model.sweeps))
+    row.append("-" if model.seconds is None else f"{model.seconds:,.1f} s")
+    return row

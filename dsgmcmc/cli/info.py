@@ -1,6 +1,4 @@
-"""Commands that describe or check a ratings file or a run (``info``, ``report``, ``verify``), or
-check the machine.
-"""
+"""Commands that describe or check a ratings file, a run or the machine."""
 
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ PathArgument = Annotated[
 ]
 
 
-def _kind_of(path: Path) -> str:
-    """Return the kind of a path, ``ratings file`` or ``run``; raise InputError for any other path."""
+def _recognise(path: Path) -> str:
+    """Return what a path is, ``ratings file`` or ``run``; raise InputError for any other path."""
     if path.is_file():
         return "ratings file"
     if (path / "run.toml").exists():
@@ -55,18 +53,21 @@ def info(
     if diagnostics:
         _diagnose(path, as_json)
         return
-    kind = _kind_of(path)
-    if kind == "run":
+    recognised = _recognise(path)
+    if recognised == "run":
         from dsgmcmc.diagnostics.overview import overview
         from dsgmcmc.storage.rundir import RunDirectory
 
-        facts, verdict, labelled, tables = overview(RunDirectory(path))
+        facts, text, labelled, tables = overview(RunDirectory(path))
+        lines = text.lines()
     else:
-        (facts, labelled), verdict, tables = _describe_ratings(path), None, []
+        facts, labelled = _describe_ratings(path)
+        lines = []
+        tables = []
     if as_json:
-        say_json({"kind": kind, **facts})
+        say_json({"kind": recognised, **facts})
         return
-    say(f"{path}: {kind}", *(verdict.lines() if verdict else []), "")
+    say(f"{path}: {recognised}", *lines, "")
     show_facts({name: _format_fact(value) for name, value in labelled.items()})
     _show_tables(tables)
 
@@ -85,7 +86,8 @@ def _diagnose(path: Path, as_json: bool) -> None:
     from dsgmcmc.posterior.run import Run
 
     run = Run(path)
-    convergence, scores = diagnose(run), calibration(run)
+    convergence = diagnose(run)
+    scores = calibration(run)
     if as_json:
         say_json({"convergence": convergence, "calibration": scores})
         return
@@ -95,28 +97,27 @@ def _diagnose(path: Path, as_json: bool) -> None:
 
 
 def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the facts about a ratings file twice: by names for scripts, and by labels for people,
-    as in `prepare`.
+    """Return the facts about a ratings file twice: by names for scripts, by labels for people.
+
+    The labels are those of `prepare`.
     """
     from dsgmcmc.data.ratings import Ratings
 
+    sizes = ("n_rows", "n_cols", "nnz", "nnz_test")
+    others = ("mean", "minimum", "maximum", "transposed", "seed", "source", "digest")
     with Ratings(path) as ratings:
-        sizes = ("n_rows", "n_cols", "nnz", "nnz_test")
-        others = ("mean", "minimum", "maximum", "transposed", "seed", "source", "digest")
-        facts = {name: getattr(ratings, name) for name in (*sizes, *others)} | {
-            "untrained": ratings.untrained()
-        }
-        sizes_and_scale, features = ratings.describe(), {}
+        facts: dict[str, Any] = {name: getattr(ratings, name) for name in (*sizes, *others)}
+        facts["untrained"] = ratings.untrained()
+        labelled: dict[str, Any] = {**ratings.describe()}
         for side, stored in ratings.features.items():
-            kind = "user" if (side == "rows") != ratings.transposed else "item"
-            features[f"{kind}_features"] = {
-                group: stored.groups.count(group) for group in dict.fromkeys(stored.groups)
-            }
-    labelled: dict[str, Any] = sizes_and_scale | {
-        name.replace("_", " "): groups for name, groups in features.items()
-    }
-    labelled |= {"made from": facts["source"], "seed": facts["seed"], "digest": facts["digest"]}
-    return facts | features, labelled
+            entity = "user" if (side == "rows") != ratings.transposed else "item"
+            groups = {group: stored.groups.count(group) for group in dict.fromkeys(stored.groups)}
+            facts[f"{entity}_features"] = groups
+            labelled[f"{entity} features"] = groups
+    labelled["made from"] = facts["source"]
+    labelled["seed"] = facts["seed"]
+    labelled["digest"] = facts["digest"]
+    return facts, labelled
 
 
 def _format_fact(value: Any) -> str | list[str]:
@@ -125,7 +126,9 @@ def _format_fact(value: Any) -> str | list[str]:
         return [f"{name}: {item}" for name, item in value.items()]
     if isinstance(value, float):
         return f"{value:.6g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)
 
 
 @retry_if_gone
@@ -142,11 +145,10 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Write one HTML file with convergence, traces, errors, calibration, residuals, times and
-    configuration.
+    """Write one HTML file that shows how well a run sampled, and how well it predicts.
 
-    The file is self-contained and needs no network. Its figures need Matplotlib: `pip install
-    matplotlib`.
+    It has convergence, traces, errors, calibration, residuals, times and configuration. The file is
+    self-contained and needs no network. Its figures need Matplotlib: `pip install matplotlib`.
 
     \b
     Examples:
@@ -162,19 +164,19 @@ def report(
 
 @retry_if_gone
 def verify(path: PathArgument, as_json: JsonOption = False) -> None:
-    """Check all checksums and the structure of a ratings file or a run, and print the digest of its
-    content.
+    """Check the files of a run, or a ratings file, and print the digest of the content.
 
-    The digest of a run covers its newest checkpoint, its saved draws and its posterior. It depends
-    neither on the number of processes that wrote these files nor on how often the run was resumed.
+    All checksums and the structure are checked. The digest of a run covers its newest checkpoint,
+    its saved draws and its posterior. It depends neither on the number of processes that wrote
+    these files nor on how often the run was resumed.
 
     \b
     Examples:
       dsgmcmc verify run
       dsgmcmc verify run --json | jq -r .digest
     """
-    kind = _kind_of(path)
-    if kind == "ratings file":
+    recognised = _recognise(path)
+    if recognised == "ratings file":
         from dsgmcmc.data.ratings import Ratings
 
         with Ratings(path) as ratings:
@@ -186,9 +188,10 @@ def verify(path: PathArgument, as_json: JsonOption = False) -> None:
 
         digest = audit(RunDirectory(path))
     if as_json:
-        say_json({"path": str(path), "kind": kind, "valid": True, "digest": digest}, indent=None)
+        facts = {"path": str(path), "kind": recognised, "valid": True, "digest": digest}
+        say_json(facts, indent=None)
     else:
-        say(f"{path}: a valid {kind}, digest {digest}")
+        say(f"{path}: a valid {recognised}, digest {digest}")
 
 
 def doctor(
@@ -210,17 +213,15 @@ def doctor(
     findings = list(examine(launch))
     problems = sum(finding.level == "error" for finding in findings)
     if as_json:
-        say_json(
-            {"can_sample": not problems, "findings": [finding._asdict() for finding in findings]}
-        )
+        listed = [finding._asdict() for finding in findings]
+        say_json({"can_sample": not problems, "findings": listed})
     else:
         for finding in findings:
             say(f"{finding.level:8} {finding.name:15} {finding.found}")
             if finding.advice:
                 say(f"{'':24} -> {finding.advice}")
-        say(
-            "Sampling can work here."
-            if not problems
-            else f"Sampling cannot work here: {problems} error(s)."
-        )
+        if problems:
+            say(f"Sampling cannot work here: {problems} error(s).")
+        else:
+            say("Sampling can work here.")
     raise typer.Exit(Exit.FAILURE if problems else 0)

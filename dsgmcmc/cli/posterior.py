@@ -15,6 +15,8 @@ from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
     from dsgmcmc.posterior.rank import Ranking
+    from dsgmcmc.posterior.run import Run
+    from dsgmcmc.types import Int32, Mask
 
 OutOption = Annotated[
     Path | None,
@@ -104,7 +106,13 @@ def predict(
     from dsgmcmc.posterior.predict import PredictOptions, predict_table
     from dsgmcmc.posterior.run import Run
 
-    options = PredictOptions(of_mean, interval, clip, at_least, probabilities)
+    options = PredictOptions(
+        of_mean=of_mean,
+        interval=interval,
+        clip=clip,
+        at_least=at_least,
+        probabilities=probabilities,
+    )
     summary = predict_table(
         Run(run), pairs, out, options, unknown=unknown, columns=parse_columns(columns, ROLES)
     )
@@ -129,9 +137,8 @@ def recommend(
         typer.Option(
             help=(
                 "Rank by: likely: whether the user will choose and like an item; exposure: whether"
-                " they will choose "
-                "it; mean: expected rating; ucb, lcb: its upper or lower confidence bound;"
-                " thompson: Thompson sampling."
+                " they will choose it; mean: expected rating; ucb, lcb: its upper or lower"
+                " confidence bound; thompson: Thompson sampling."
             )
         ),
     ] = "likely",
@@ -147,9 +154,8 @@ def recommend(
             metavar="RATING",
             help=(
                 "With --by likely, the lowest rating that counts as liked (default: three quarters"
-                " up the scale, or "
-                "without levels the upper quarter); with mean and thompson, rank by the probability"
-                " of at least this."
+                " up the scale, or without levels the upper quarter); with mean and thompson, rank"
+                " by the probability of at least this."
             ),
         ),
     ] = None,
@@ -204,17 +210,8 @@ def recommend(
       dsgmcmc recommend run --user 42 --items ml-1m/movies.dat --matching 'Comedy|Drama'
       dsgmcmc recommend run --user 42 --at-least 4
     """
-    import numpy as np
-
-    from dsgmcmc.data.titles import read_names
     from dsgmcmc.posterior.names import item_titles
-    from dsgmcmc.posterior.rank import (
-        PATTERN_RULES,
-        Ranking,
-        allowed_items,
-        recommendations,
-        warn_of_few,
-    )
+    from dsgmcmc.posterior.rank import PATTERN_RULES, Ranking, recommendations, warn_of_few
     from dsgmcmc.posterior.run import Run
 
     if bool(user) == everyone:
@@ -226,22 +223,27 @@ def recommend(
 
         output_format(out)
     opened = Run(run)
-    titles = item_titles(opened.items, items) if items else None
-    allowed, notes = allowed_items(
-        opened, candidates and read_names(candidates), exclude and read_names(exclude)
-    )
+    titles = None
+    if items is not None:
+        titles = item_titles(opened.items, items)
+    allowed, notes = _allowed_items(opened, candidates, exclude)
     if matching is not None:
-        if items is None:
-            raise InputError("--matching needs --items FILE, the file with the lines to match")
-        matched = np.zeros(len(opened.items), bool)
-        matched[list(item_titles(opened.items, items, matching))] = True
+        matched = _matching_items(opened, items, matching)
         allowed = matched if allowed is None else allowed & matched
-    ranking = Ranking(top, by, z, seed, clip, at_least, include_rated, allowed)
-    if everyone:
-        users = np.argsort(opened.users.ids, kind="stable").astype(np.int32)
-    else:
-        users = opened.users.index_of(list(dict.fromkeys(user or [])), refuse=True)
-    rated = opened.rated(data, users) if not include_rated or by in PATTERN_RULES else None
+    ranking = Ranking(
+        top=top,
+        by=by,
+        z=z,
+        seed=seed,
+        clip=clip,
+        at_least=at_least,
+        include_rated=include_rated,
+        among=allowed,
+    )
+    users = _everyone(opened) if everyone else _named_users(opened, user or [])
+    rated = None
+    if by in PATTERN_RULES or not include_rated:
+        rated = opened.rated(data, users)
     for note in (*notes, *warn_of_few(opened, by, at_least)):
         say(f"warning: {note}", file=sys.stderr)
     if by in PATTERN_RULES and sys.stderr.isatty() and not opened.exposure_file.exists():
@@ -251,6 +253,46 @@ def recommend(
         write_blocks(blocks, out)
     else:
         _show_recommendations(blocks, ranking, as_json)
+
+
+def _allowed_items(
+    run: Run, candidates: Path | None, exclude: Path | None
+) -> tuple[Mask | None, list[str]]:
+    """Return the mask of items that two files of names allow, and notes on unknown names.
+
+    The mask is None if there is no file.
+    """
+    from dsgmcmc.data.titles import read_names
+    from dsgmcmc.posterior.rank import allowed_items
+
+    names = None if candidates is None else read_names(candidates)
+    excluded = None if exclude is None else read_names(exclude)
+    return allowed_items(run, names, excluded)
+
+
+def _matching_items(run: Run, items: Path | None, pattern: str) -> Mask:
+    """Return the mask of items whose line in the file `items` matches a regular expression."""
+    import numpy as np
+
+    from dsgmcmc.posterior.names import item_titles
+
+    if items is None:
+        raise InputError("--matching needs --items FILE, the file with the lines to match")
+    matched = np.zeros(len(run.items), bool)
+    matched[list(item_titles(run.items, items, pattern))] = True
+    return matched
+
+
+def _everyone(run: Run) -> Int32:
+    """Return the rows of all users, in the order of their names."""
+    import numpy as np
+
+    return np.argsort(run.users.ids, kind="stable").astype(np.int32)
+
+
+def _named_users(run: Run, names: list[str]) -> Int32:
+    """Return the rows of users, each of them once."""
+    return run.users.index_of(list(dict.fromkeys(names)), refuse=True)
 
 
 def _show_recommendations(
@@ -265,26 +307,32 @@ def _show_recommendations(
     if as_json:
         say_json(lines)
         return
-    uncertainty = (
-        ("sd", "90 % interval") if ranking.score_name == "mean" else ("sd of mean", "mean, 90 %")
-    )
+    uncertainty = ["sd of mean", "mean, 90 %"]
+    if ranking.score_name == "mean":
+        uncertainty = ["sd", "90 % interval"]
+    headings = ["rank", ranking.score_name, *uncertainty, "ratings", "item", "name"]
     tables: dict[Any, list[list[str]]] = {}
     for line in lines:
-        interval = f"{line['q05']:.2f} to {line['q95']:.2f}"
-        row = [
-            f"{line['score']:.3f}",
-            f"{line['sd']:.2f}",
-            interval,
-            f"{line['ratings']:,}",
-            str(line["item_id"]),
-        ]
-        item_name = [line["item_name"]] if "item_name" in line else []
-        tables.setdefault(line["user_id"], []).append([str(line["rank"]), *row, *item_name])
+        tables.setdefault(line["user_id"], []).append(_row_of(line))
     for user, rows in tables.items():
-        headings = ["rank", ranking.score_name, *uncertainty, "ratings", "item", "name"]
         show_table(headings[: len(rows[0])], rows, f"user {user}", left=("name",))
     if not lines:
         say("nothing to recommend: every item is rated or excluded", file=sys.stderr)
+
+
+def _row_of(line: dict[str, Any]) -> list[str]:
+    """Format a recommended item as a row of a table; the name is last, if it is known."""
+    row = [
+        str(line["rank"]),
+        f"{line['score']:.3f}",
+        f"{line['sd']:.2f}",
+        f"{line['q05']:.2f} to {line['q95']:.2f}",
+        f"{line['ratings']:,}",
+        str(line["item_id"]),
+    ]
+    if "item_name" in line:
+        row.append(line["item_name"])
+    return row
 
 
 @retry_if_gone
@@ -327,26 +375,24 @@ def evaluate(
     from dsgmcmc.posterior.run import Run
 
     opened = Run(run)
-    scores = compare_rankings(
-        opened, opened.rated(data), at, liked, users=None if everyone else USERS
-    )
+    users = None if everyone else USERS
+    scores = compare_rankings(opened, opened.rated(data), at, liked, users=users)
     for note in warn_of_few(opened, "likely", liked):
         say(f"warning: {note}", file=sys.stderr)
     if as_json:
         say_json(scores)
         return
-    total = f" of {scores['of_users']:,}" if scores["of_users"] > scores["users"] else ""
-    title = f"{scores['users']:,} users{total}, lists of {at}, liked: {scores['liked']:g} or more"
-    rows: list[list[str]] = []  # the default rule comes first
-    for row in scores["rules"]:
-        difference = f"{row['difference']['mean']:+.3f} ± {row['difference']['se']:.3f}"
-        rows.append(
-            [
-                row["rule"],
-                *(f"{row[name]['mean']:.3f}" for name in MEASURES),
-                difference if rows else "",
-            ]
-        )
+    counted = f"{scores['users']:,} users"
+    if scores["of_users"] > scores["users"]:
+        counted += f" of {scores['of_users']:,}"
+    title = f"{counted}, lists of {at}, liked: {scores['liked']:g} or more"
+    rows: list[list[str]] = []
+    for rule in scores["rules"]:
+        difference = ""
+        if rows:  # the default rule comes first
+            difference = f"{rule['difference']['mean']:+.3f} ± {rule['difference']['se']:.3f}"
+        measures = [f"{rule[name]['mean']:.3f}" for name in MEASURES]
+        rows.append([rule["rule"], *measures, difference])
     headings = ["rank by", "NDCG", "precision", "recall", "reciprocal rank", "NDCG, difference"]
     show_table(headings, rows, title, left=["rank by"])
 

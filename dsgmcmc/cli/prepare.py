@@ -38,11 +38,11 @@ def fetch(
     screen = console(stderr=True)
     with Progress(console=screen, transient=True, disable=not screen.is_terminal) as bar:
         task = bar.add_task(f"downloading {name.value}", total=None)
-        ratings = fetch_data(
-            name.value,
-            out,
-            lambda done, total: bar.update(task, completed=done, total=total or None),
-        )
+
+        def show_progress(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total or None)
+
+        ratings = fetch_data(name.value, out, show_progress)
     say(LICENCE.format(folder=ratings.parent), file=sys.stderr)
     pass_on([os.fsencode(f"{ratings}\n")])
 
@@ -59,8 +59,8 @@ def prepare(
             metavar="user=U,item=I,rating=R,timestamp=T",
             help=(
                 "Columns that are not detected, by name in the header or by position from 1, e.g."
-                " item=joke. "
-                "With rating=none, or if there is no column of ratings, every line is a click."
+                " item=joke. With rating=none, or if there is no column of ratings, every line is"
+                " a click."
             ),
         ),
     ] = None,
@@ -104,10 +104,9 @@ def prepare(
             "--matrix",
             help=(
                 "The files are matrices: a row a user, a column an item. Cells that are empty, NaN,"
-                " NA, N/A, null "
-                "or a dot are not rated. Names of users are in the first column if it has no name"
-                " or no numbers, or in "
-                "--columns user=NAME; names of items are in the header."
+                " NA, N/A, null or a dot are not rated. Names of users are in the first column if"
+                " it has no name or no numbers, or in --columns user=NAME; names of items are in"
+                " the header."
             ),
         ),
     ] = False,
@@ -124,9 +123,8 @@ def prepare(
             metavar="FILE",
             help=(
                 "Features of users: CSV or other text with a header, JSON, Parquet, or a matrix, as"
-                " for ratings. Text "
-                "becomes categories, text with separators becomes lists of categories, and numbers"
-                " are standardised."
+                " for ratings. Text becomes categories, text with separators becomes lists of"
+                " categories, and numbers are standardised."
             ),
         ),
     ] = None,
@@ -155,14 +153,13 @@ def prepare(
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Make a ratings file from text with any delimiter, JSON, Parquet, matrices, or files of other
-    tools.
+    """Make a ratings file from text, JSON, Parquet, matrices or files of other tools.
 
-    The formats are in docs/files.md. They are detected from the content of a file; all but Parquet
-    and .npz may be compressed with gzip. Read any other format into a data frame in Python, and
-    write the data frame as Parquet or pass it to BPMF. Names of users and items may be numbers or
-    any text. A file of features has the names in the column of --columns, in a column user (or
-    item), or else in its first column.
+    Text may have any delimiter. The formats are in docs/files.md. They are detected from the
+    content of a file; all but Parquet and .npz may be compressed with gzip. Read any other format
+    into a data frame in Python, and write the data frame as Parquet or pass it to BPMF. Names of
+    users and items may be numbers or any text. A file of features has the names in the column of
+    --columns, in a column user (or item), or else in its first column.
 
     \b
     Examples:
@@ -205,54 +202,57 @@ def prepare(
 
 
 def _show(summary: Summary, duplicates: str, asked_for_test: bool, missing: str | None) -> None:
-    """Print a summary, and notes on standard error; missing test ratings are noted only if
-    `asked_for_test`.
+    """Print a summary, and notes on standard error.
+
+    Missing test ratings are noted only if `asked_for_test`.
     """
     from dsgmcmc.data.ratings import Ratings
 
     with Ratings(summary.path) as written:
         facts: dict[str, str | list[str]] = {**written.describe()}
-    facts |= {
-        **(
-            {"left out": f"{summary.missing:,} ratings that are {missing}"}
-            if summary.missing
-            else {}
-        ),
-        **{
-            f"{entity} features": _features(entity, features)
-            for entity, features in summary.features.items()
-        },
-        "columns": [
-            summary.columns,
-            *(f"{path}: {columns}" for path, columns in summary.other_columns.items()),
-        ],
-        "file": summary.path,
-    }
+    if summary.missing:
+        facts["left out"] = f"{summary.missing:,} ratings that are {missing}"
+    for entity, features in summary.features.items():
+        facts[f"{entity} features"] = _features(entity, features)
+    others = [f"{path}: {columns}" for path, columns in summary.other_columns.items()]
+    facts["columns"] = [summary.columns, *others]
+    facts["file"] = summary.path
     show_facts(facts)
-    notes = [note for features in summary.features.values() for note in features["notes"]]
-    if summary.duplicates:
-        repeated = f"{summary.duplicates:,} ratings repeat the user and item of another rating"
-        used = f"the {duplicates} rating by {summary.order} is used"
-        if duplicates == "mean":
-            used = "their mean is used"
-        notes.append(f"{repeated}: {used} (--duplicates)")
-    if summary.ratings < FEW_RATINGS:
-        effect = "the prior dominates predictions, and intervals are wide"
-        notes.append(f"{summary.ratings} ratings are few: {effect} (docs/check-a-run.md)")
-    if not summary.test and asked_for_test:
-        effect = "so a run can neither measure its error nor end at a target accuracy"
-        notes.append(
-            f"no ratings are held out for testing, {effect}: --test-fraction 0.2 holds out a fifth"
-        )
-    notes += [f"warning: {doubt}" for doubt in summary.doubts]
-    for note in notes:
+    for note in _notes(summary, duplicates, asked_for_test):
         say(f"dsgmcmc: {note}", file=sys.stderr)
 
 
+def _notes(summary: Summary, duplicates: str, asked_for_test: bool) -> list[str]:
+    """List what the user should know about a ratings file."""
+    notes = [note for features in summary.features.values() for note in features["notes"]]
+    if summary.duplicates:
+        used = f"the {duplicates} rating by {summary.order} is used"
+        if duplicates == "mean":
+            used = "their mean is used"
+        notes.append(
+            f"{summary.duplicates:,} ratings repeat the user and item of another rating: {used}"
+            " (--duplicates)"
+        )
+    if summary.ratings < FEW_RATINGS:
+        notes.append(
+            f"{summary.ratings} ratings are few: the prior dominates predictions, and intervals are"
+            " wide (docs/check-a-run.md)"
+        )
+    if not summary.test and asked_for_test:
+        notes.append(
+            "no ratings are held out for testing, so a run can neither measure its error nor end at"
+            " a target accuracy: --test-fraction 0.2 holds out a fifth"
+        )
+    notes += [f"warning: {doubt}" for doubt in summary.doubts]
+    return notes
+
+
 def _features(entity: str, features: FeaturesReport) -> str:
-    """Describe the features of users or items: groups and their sizes, and whose names are matched."""
-    groups = ", ".join(
-        f"{group} {size}" if size > 1 else group for group, size in features["groups"].items()
-    )
-    unknown = f"; {features['unknown']:,} {entity}s have none" if features["unknown"] else ""
-    return f"{sum(features['groups'].values()):,}: {groups}{unknown}"
+    """Describe the features of users or items: their groups, and how many entities have none."""
+    groups = []
+    for group, size in features["groups"].items():
+        groups.append(f"{group} {size}" if size > 1 else group)
+    text = f"{sum(features['groups'].values()):,}: {', '.join(groups)}"
+    if features["unknown"]:
+        text += f"; {features['unknown']:,} {entity}s have none"
+    return text

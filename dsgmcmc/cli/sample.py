@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand
+from typing_extensions import override
 
 from dsgmcmc.parallel.comm import agree, on_root, processes, run_parallel
 from dsgmcmc.settings import in_python
@@ -28,16 +29,16 @@ if TYPE_CHECKING:
 class SampleCommand(TyperCommand):
     """The command `sample`; its help has a heading for each kind of setting."""
 
+    @override
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the help of arguments and options, with a heading for each kind of setting."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             heading = "Arguments" if parameter.param_type_name == "argument" else "Options"
             record = parameter.get_help_record(ctx)
-            if record is not None:
-                sections.setdefault(
-                    getattr(parameter, "rich_help_panel", None) or heading, []
-                ).append(record)
+            if record is None:
+                continue
+            section = getattr(parameter, "rich_help_panel", None) or heading
+            sections.setdefault(section, []).append(record)
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
@@ -84,7 +85,7 @@ def sample(
             "--dry-run", help="Print the resolved settings and the estimated costs, and exit."
         ),
     ] = False,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Sample the posterior of a matrix factorisation, in one process or under mpirun.
 
@@ -112,45 +113,50 @@ def sample(
     from dsgmcmc.runs.job import Job
     from dsgmcmc.runs.source import RatingsSource
 
-    job_settings, run_settings = _split_settings(given)
+    job_settings, run_settings = _split_settings(options)
     command = os.environ.get(COMMAND_VARIABLE)  # set if `BPMF` started this process
 
     def work() -> int:
-        source, signals = RatingsSource(data, start), installed()
+        source = RatingsSource(data, start)
+        signals = installed()
         policy = agree(comm, partial(Policy.of, job_settings))
         settings = on_root(comm, partial(read_settings, run_settings, config, assign or ()))
         line = command or shlex.join(["dsgmcmc", *sys.argv[1:]])
-
         job = Job(comm, source, out, settings, resume=resume, policy=policy, command=line)
         if model is not None:
             from dsgmcmc.runs.recommended import sample_recommended
 
             return sample_recommended(job, signals, dry_run)
-        return job.describe() if dry_run else job.run(signals)
+        if dry_run:
+            return job.describe()
+        return job.run(signals)
 
     with in_python() if command else nullcontext():
         run_parallel(comm, work)
 
 
-def _split_settings(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split options into settings of the job and settings of the run; ``step_size`` becomes a
-    sampler setting.
+def _split_settings(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split options into settings of the job and settings of the run.
+
+    ``step_size`` becomes a setting of the sampler.
     """
     from dsgmcmc.config.chain import section_of
     from dsgmcmc.config.job import Policy
 
-    given = {name: value for name, value in given.items() if value is not None}
-    job_settings = {name: given.pop(name) for name in Policy.model_fields if name in given}
-    if "step_size" in given:
-        given["sampler"] = section_of(given.get("sampler", {})) | {
-            "step_size": given.pop("step_size")
-        }
-    return job_settings, given
+    run_settings = {name: value for name, value in options.items() if value is not None}
+    job_settings = {
+        name: run_settings.pop(name) for name in Policy.model_fields if name in run_settings
+    }
+    if "step_size" in run_settings:
+        section = section_of(run_settings.get("sampler", {}))
+        section["step_size"] = run_settings.pop("step_size")
+        run_settings["sampler"] = section
+    return job_settings, run_settings
 
 
 # ---------------------------------------------------------------------- options of settings
 
-#: Parameters of `sample` except ``**given``, which `with_settings` replaces by options for
+#: Parameters of `sample` except ``**options``, which `with_settings` replaces by options for
 #: settings.
 _FIXED = list(inspect.signature(sample, eval_str=True).parameters.values())[:-1]
 sample.__signature__ = inspect.Signature(_FIXED)  # type: ignore[attr-defined]
@@ -192,8 +198,9 @@ def sections() -> dict[str, dict[str, FieldInfo]]:
 
 
 def declared(field: FieldInfo) -> dict[str, Any]:
-    """Return the properties of a field's option that `setting` declares; ``offered`` is false
-    without an option.
+    """Return the properties of a field's option that `setting` declares.
+
+    ``offered`` is false without an option.
     """
     extra: Any = field.json_schema_extra or {}
     return {"shown": "", "offered": False, "metavar": "", "short": "", **extra.get("option", {})}
@@ -201,33 +208,51 @@ def declared(field: FieldInfo) -> dict[str, Any]:
 
 def _option(section: str, name: str, field: FieldInfo) -> inspect.Parameter:
     """Make the option of a setting; its value is None if the user does not give it."""
-    declaration, description = declared(field), field.description or ""
+    declaration = declared(field)
     flag = name.replace("_", "-")
+    flags = [f"--{flag}"]
+    if field.default is True:
+        flags = [f"--{flag}/--no-{flag}"]
+    if declaration["short"]:
+        flags.append(declaration["short"])
+    text = field.description or ""
     default = declaration["shown"] or _format_default(field.default)
+    if default:
+        text += f" [default: {default}]"
     option = typer.Option(
-        f"--{flag}/--no-{flag}" if field.default is True else f"--{flag}",
-        *([declaration["short"]] if declaration["short"] else []),
+        *flags,
         metavar=declaration["metavar"] or None,
-        help=f"{description} [default: {default}]" if default else description,
+        help=text,
         rich_help_panel=f"Settings of the {section}",
     )
-    kind: Any = Annotated[_type(field) | None, option]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+    annotation: Any = Annotated[_type(field) | None, option]
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
 
 
 def _type(field: FieldInfo) -> Any:
-    """Return the type of an option: text if the setting admits several types, because the setting's
-    class parses it.
+    """Return the type of an option.
+
+    It is text if the setting admits several types, because the setting's class parses it.
     """
     annotation: Any = field.annotation
     if get_origin(annotation) is Literal:
         return annotation
-    types = [kind for kind in get_args(annotation) or [annotation] if kind is not NoneType]
-    return types[0] if types in ([int], [float], [bool]) else str
+    types = [
+        admitted for admitted in get_args(annotation) or [annotation] if admitted is not NoneType
+    ]
+    if types in ([int], [float], [bool]):
+        return types[0]
+    return str
 
 
 def _format_default(value: Any) -> str:
     """Format a default for the help: ``on`` for True, empty for None and False."""
-    if value is None or isinstance(value, bool):
-        return "on" if value else ""
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if value is True:
+        return "on"
+    if value is None or value is False:
+        return ""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
