@@ -12,7 +12,8 @@ from typing import NamedTuple
 from dsgmcmc.data.session import Session, as_number
 from dsgmcmc.data.tables import TableFile, scalar
 
-_EARLIEST = "'1000-01-01'::TIMESTAMPTZ"  # DuckDB reads 15-03-21 as a day of the year 15
+#: SQL of times that are NaN, or before the year 1019: DuckDB reads 15-03-21 as a day of the year 15.
+_STRANGE = "isnan(time) OR time < -3e10"
 _TIME = "(?:,?[ T]+(.*))?$"
 _WEEKDAY = "^(?:[A-Za-z]{2,9}[.]?,? +)?"
 #: Regular expressions of dates, and their groups.
@@ -70,9 +71,14 @@ class UnreadTimes(NamedTuple):
 
 def time_sql(text: str) -> str:
     """Return SQL of a time by its text: a number, or an ISO date in seconds, or else NULL."""
-    date = f"try_cast({text} AS TIMESTAMPTZ)"
-    number = f"nullif({as_number(text)}, 'nan'::DOUBLE)"
-    return f"coalesce({number}, epoch(CASE WHEN {date} >= {_EARLIEST} THEN {date} END))"
+    # DuckDB would evaluate a second cast of the same text for numbers, too, which takes long
+    return f"coalesce({as_number(text)}, epoch(try_cast({text} AS TIMESTAMPTZ)))"
+
+
+def doubtful(db: Session, first: int) -> bool:
+    """Whether some times in ``raw``, from row `first` on, are missing, or may have been misread."""
+    query = f"SELECT count(*) FROM raw WHERE rowid >= {first} AND (time IS NULL OR {_STRANGE})"
+    return bool(scalar(db, query))
 
 
 def read_dates(db: Session, file: TableFile, column: int, first: int) -> UnreadTimes | None:
@@ -82,6 +88,10 @@ def read_dates(db: Session, file: TableFile, column: int, first: int) -> UnreadT
     """
     text = f"trim(c{column}::VARCHAR)"
     file.create(db, f"CREATE OR REPLACE TABLE texts AS SELECT {text} AS text FROM {{table}}")
+    strange = f"({_STRANGE}) AND (isnan(time) OR {as_number('text')} IS NULL)"
+    db.execute(
+        f"UPDATE raw SET time = NULL FROM texts WHERE raw.rowid = texts.rowid + {first} AND {strange}"
+    )
     unread = (
         f"SELECT raw.rowid AS row, text FROM raw JOIN texts ON raw.rowid = texts.rowid + {first}"
         " WHERE raw.time IS NULL AND text != ''"

@@ -14,7 +14,7 @@ import numpy as np
 
 from dsgmcmc.data.codes import Codes, find_codes
 from dsgmcmc.data.columns import NO_COLUMN, Heading, assign_columns, names_recur
-from dsgmcmc.data.dates import UnreadTimes, read_dates, time_sql
+from dsgmcmc.data.dates import UnreadTimes, doubtful, read_dates, time_sql
 from dsgmcmc.data.layouts import CLICK
 from dsgmcmc.data.session import Session, as_number, is_rounded
 from dsgmcmc.data.table_format import open_table
@@ -252,8 +252,7 @@ def _load_dates(db: Session, table: RatingsTable, first: int) -> UnreadTimes | N
     column = table.columns.get("timestamp")
     if column is None:
         return None
-    untimed = f"SELECT count(*) FROM raw WHERE rowid >= {first} AND time IS NULL"
-    return read_dates(db, table.file, column, first) if scalar(db, untimed) else None
+    return read_dates(db, table.file, column, first) if doubtful(db, first) else None
 
 
 def _refuse_bad_rows(db: Session, file: TableFile, timed: bool, first: int) -> None:
