@@ -20,6 +20,7 @@ from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import RunConfig, nested
 from dsgmcmc.data.arrays import InputForm, has_times, ratings_source, read_features
 from dsgmcmc.data.columns import NO_COLUMN, parse_columns
+from dsgmcmc.data.descriptions import choose_kinds
 from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.errors import AgreedError, InputError, StoppedError
 from dsgmcmc.parallel.alone import Alone, Comm
@@ -179,6 +180,9 @@ class BPMF(Estimator, FittedModel):
         its first column, those of a matrix by row numbers from 0. Text and categories become
         one-hot columns, lists multi-hot columns, and numbers are standardised, as by ``dsgmcmc
         prepare``.
+    feature_kinds : dict of str to str, optional
+        Kinds of columns of features, in place of those that are found: number, category, list,
+        year, flag or skip; for example ``{"occupation": "category", "fingerprint": "list"}``.
     options : dict, optional
         Any other settings of ``dsgmcmc sample`` by their names, such as ``{"grid": 8,
         "sampler.step_size": 0.2}``.
@@ -261,6 +265,7 @@ class BPMF(Estimator, FittedModel):
     model: Literal["auto"] | None = None
     user_features: Any = None
     item_features: Any = None
+    feature_kinds: dict[str, str] | None = None
     options: dict[str, Any] | None = None
     test_fraction: float = 0.0
     duplicates: Literal["error", "first", "last", "mean"] = "error"
@@ -430,12 +435,13 @@ class BPMF(Estimator, FittedModel):
         """
 
         def prepare() -> Path:
-            given = {"user": self.user_features, "item": self.item_features}
+            sources = {"user": self.user_features, "item": self.item_features}
             features = {
-                k: read_features(x, k, columns=self.columns)
-                for k, x in given.items()
-                if x is not None
+                entity: read_features(source, entity, columns=self.columns)
+                for entity, source in sources.items()
+                if source is not None
             }
+            features = choose_kinds(features, self.feature_kinds)
             form = InputForm(self.columns, self.matrix, self.missing)
             timed = self.time_levels not in (None, "no")
             if not timed and (run is None or self.model == "auto"):

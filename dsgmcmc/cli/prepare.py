@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dsgmcmc.data.prepare import Summary
 
 FEW_RATINGS = 50  # with fewer ratings, the prior dominates predictions
+_MOST_GROUPS = 8  # groups of features that are shown
 
 DataSet = StrEnum("DataSet", {name: name for name in DATA_SETS})  # type: ignore[misc]
 
@@ -248,11 +249,16 @@ def _notes(summary: Summary, duplicates: str, asked_for_test: bool) -> list[str]
 
 
 def _features(entity: str, features: FeaturesReport) -> str:
-    """Describe the features of users or items: their groups, and how many entities have none."""
+    """Describe the features of users or items: groups, with their kinds and sizes."""
+    kinds = {column.partition("=")[0]: kind for column, kind in features["kinds"].items()}
     groups = []
     for group, size in features["groups"].items():
-        groups.append(f"{group} {size}" if size > 1 else group)
-    text = f"{sum(features['groups'].values()):,}: {', '.join(groups)}"
+        kind = kinds.get(group, "unchanged")  # the columns of a matrix
+        groups.append(f"{group} ({kind})" if size == 1 else f"{group} ({kind}, {size:,})")
+    shown = groups[:_MOST_GROUPS]
+    if len(groups) > _MOST_GROUPS:
+        shown.append(f"... ({len(groups):,} columns)")
+    text = f"{sum(features['groups'].values()):,}: {', '.join(shown)}"
     if features["unknown"]:
         text += f"; {features['unknown']:,} {entity}s have none"
     return text

@@ -515,6 +515,9 @@ def ratings_source(
     return RatingsTable(file._replace(names=names), positions)
 
 
+_LISTS = (list, tuple, np.ndarray)  # types of a list in a cell
+
+
 def read_features(
     features: Any, entity: str, separator: str = "|", columns: str | None = None
 ) -> Description:
@@ -534,14 +537,17 @@ def read_features(
         return Description(features, label=own)
     described = _feature_columns(features, entity, own)
     kinds: dict[str, Kind] = {}
+    lists: dict[str, Kind] = {}
     texts = {described.label: np.array([str(name) for name in described.names.tolist()], object)}
     for label, column in described.columns.items():
         texts[label] = _texts(column, separator)
-        known = [text for text in texts[label] if text is not None]
-        if column.dtype.kind not in "iufb" and all(map(is_number, known)):
+        filled = [text for text in texts[label] if text is not None]
+        if any(isinstance(value, _LISTS) for value in column.tolist()):
+            lists[label] = "list"
+        elif column.dtype.kind not in "iufb" and all(map(is_number, filled)):
             kinds[label] = "category"  # numbers written as text are codes
     table = TableFile.of_arrays(Path(f"{entity}_features"), texts)
-    return Description(table, kinds, separator, described.label)
+    return Description(table, kinds, separator, described.label, known=lists)
 
 
 class FeatureColumns(NamedTuple):
@@ -612,7 +618,7 @@ def _texts(column: Array, separator: str) -> Array:
 
 
 def _text(value: Any, separator: str) -> str | None:
-    if isinstance(value, list | tuple | np.ndarray):
+    if isinstance(value, _LISTS):
         return separator.join(map(str, value))
     if _is_missing(value):
         return None

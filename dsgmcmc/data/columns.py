@@ -69,7 +69,7 @@ class Heading(NamedTuple):
         """Return a list of the columns."""
         if self.names is None:
             return f"{self.width} columns without a header"
-        return f"columns {_shortened(self.names)}"
+        return f"columns {shortened(self.names)}"
 
 
 def simplified(name: object) -> str:
@@ -178,7 +178,7 @@ def _find_named(heading: Heading, role: str, name: str) -> int:
     raise InputError(f"{heading.where} has {heading}, but {found} {name[:60]!r} for {role}")
 
 
-def _shortened(texts: Sequence[str]) -> str:
+def shortened(texts: Sequence[str]) -> str:
     """Join texts, of which the first are shown."""
     shown = [text if len(text) < 24 else f"{text[:20]}..." for text in texts[:_SHOWN]]
     if len(texts) > _SHOWN:

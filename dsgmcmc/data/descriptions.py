@@ -7,6 +7,7 @@ unchanged, as one group of features.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -14,14 +15,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import NAMES, find_column, simplified
-from dsgmcmc.data.encoding import KINDS, Kind
+from dsgmcmc.data.columns import NAMES, find_column, shortened, simplified
+from dsgmcmc.data.encoding import KINDS, Kind, as_kind
 from dsgmcmc.data.precision import find_coarseness
 from dsgmcmc.data.ratings_format import MAX_FEATURES
 from dsgmcmc.data.session import Session, is_integer, is_rounded, literal
 from dsgmcmc.data.table_format import open_table
 from dsgmcmc.data.tables import SHOWN, TableFile, first_column, read_matrix, scalar, trim_names
 from dsgmcmc.errors import InputError
+from dsgmcmc.settings import named
 
 #: Texts that stand for a missing value, in lower case.
 _MISSING = ("", "na", "n/a", "nan", "null", "\\n", "(no genres listed)")
@@ -84,7 +86,9 @@ class Description(NamedTuple):
         A file is text, JSON, Parquet, or a matrix. Names are in the column `label` or with a usual
         name, or else in the first column; for a matrix, names are row numbers.
     kinds : dict of str to Kind
-        Kinds by column; the kinds of all other columns are guessed.
+        Kinds by column that users chose; the kinds of all other columns are known or guessed.
+    known : dict of str to Kind
+        Kinds by column that the types of a table tell.
     separator : str
         Separator between the values of a list.
     label : str
@@ -95,6 +99,7 @@ class Description(NamedTuple):
     kinds: Mapping[str, Kind] = MappingProxyType({})
     separator: str = "|"
     label: str = ""
+    known: Mapping[str, Kind] = MappingProxyType({})
 
 
 class DescriptionTable(NamedTuple):
@@ -144,7 +149,7 @@ def describe(
 
     `kinds` is ``COLUMN=KIND,...``. Raises InputError if an option is invalid.
     """
-    parsed = parse_kinds(kinds)
+    parsed = _parse_kinds(kinds)
     if not separator or (kinds and not any(files.values())):
         raise InputError(
             "--separator is empty, or --feature-kinds is given without --user-features or"
@@ -157,14 +162,14 @@ def describe(
     }
 
 
-def parse_kinds(text: str | None) -> dict[str, Kind]:
+def _parse_kinds(text: str | None) -> dict[str, Kind]:
     """Parse ``COLUMN=KIND,...``; raise InputError if it has another form."""
     if not text:
         return {}
     kinds: dict[str, Kind] = {}
     for part in text.split(","):
         column, _, word = part.strip().rpartition("=")  # names of columns may have equals signs
-        kind = next((kind for kind in KINDS if kind == word), None)
+        kind = as_kind(word)
         if not column or kind is None:
             raise InputError(
                 f"--feature-kinds {text}: expected COLUMN=KIND,... with KIND one of"
@@ -174,15 +179,51 @@ def parse_kinds(text: str | None) -> dict[str, Kind]:
     return kinds
 
 
+def choose_kinds(
+    descriptions: Mapping[str, Description], kinds: Mapping[str, str] | None
+) -> dict[str, Description]:
+    """Return descriptions with the kinds of columns that `feature_kinds` of `BPMF` chooses.
+
+    Raises InputError if there is no description, or no such kind.
+    """
+    if not kinds:
+        return dict(descriptions)
+    if not descriptions:
+        raise InputError("feature_kinds is given without user_features or item_features")
+    chosen: dict[str, Kind] = {}
+    for column, word in kinds.items():
+        kind = as_kind(word)
+        if kind is None:
+            raise InputError(
+                f"feature_kinds: the kind of {column!r} is {word!r}, but expected is one of"
+                f" {', '.join(KINDS)}"
+            )
+        chosen[str(column)] = kind
+    return {
+        entity: description._replace(kinds={**description.kinds, **chosen})
+        for entity, description in descriptions.items()
+    }
+
+
 def check_kinds(
     tables: Mapping[str, DescriptionTable], descriptions: Mapping[str, Description]
 ) -> None:
     """Raise InputError if a description has a kind for a column that no table has."""
     columns = {name for table in tables.values() for name in table.columns}
-    named = {name for description in descriptions.values() for name in description.kinds}
-    if unknown := named - columns:
-        known = ", ".join(sorted(columns))
-        raise InputError(f"--feature-kinds names {min(unknown)!r}, but the columns are {known}")
+    chosen = {name for description in descriptions.values() for name in description.kinds}
+    if unknown := chosen - columns:
+        known = shortened(sorted(columns))
+        raise InputError(
+            f"{named('feature_kinds')} names {min(unknown)!r}, but the columns are {known}"
+        )
+
+
+def kind_option(column: str, kind: Kind) -> str:
+    """Return the option, or the argument in Python, that gives a column a kind."""
+    option = named("feature_kinds")
+    if option.startswith("--"):
+        return f"{option} {shlex.quote(f'{column}={kind}')}"
+    return f"{option}={ {column: kind} }"
 
 
 # ------------------------------------------------------------------------------------------ reading
@@ -300,10 +341,13 @@ def _read_table(
         entries, first = read_matrix(db, source)
         return _read_matrix(db, source.path, entries, entity=entity, first=first)
     names = source.names
-    kinds = dict(description.kinds)
+    kinds: dict[str, Any] = {}
     if not source.header:
         names = list(known)
-        kinds = {name: kind for name, kind in known.items() if kind != "id"} | kinds
+        kinds |= {name: kind for name, kind in known.items() if kind != "id"}
+    kinds |= {name: "list" for k, name in enumerate(names) if _has_lists(source, k)}
+    kinds |= description.known
+    kinds |= description.kinds
     _check_header(source, names)
     position = _position_of_names(names, entity, description.label)
     # row names of pandas and R have no header
@@ -363,9 +407,14 @@ def _position_of_names(names: list[str], entity: str, label: str) -> int:
 
 def _text(table: TableFile, k: int, separator: str) -> str:
     """Return SQL for a column as text; lists in Parquet are joined by the separator."""
-    if table.format == "parquet" and table.types[k].endswith("[]"):
+    if _has_lists(table, k):
         return f"array_to_string(c{k}, {literal(separator)})"
     return f"c{k}::VARCHAR"
+
+
+def _has_lists(table: TableFile, k: int) -> bool:
+    """Whether the type of a column in Parquet is a list."""
+    return table.format == "parquet" and table.types[k].endswith("[]")
 
 
 def is_missing(text: str) -> str:

@@ -19,6 +19,11 @@ Kind = Literal["number", "category", "list", "year", "flag", "skip"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
+def as_kind(word: object) -> Kind | None:
+    """Return the kind of this name, or None."""
+    return next((kind for kind in KINDS if kind == word), None)
+
+
 @pydantic.dataclasses.dataclass(frozen=True)
 class ColumnEncoding:
     """Encoding of one column as features.

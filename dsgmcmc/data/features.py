@@ -8,29 +8,40 @@ new users or items.
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from typing import NamedTuple, TypedDict
 
 import duckdb
 import numpy as np
 
+from dsgmcmc.data.columns import shortened
 from dsgmcmc.data.descriptions import (
     Description,
     DescriptionTable,
     is_missing,
+    kind_option,
     names_advice,
     read_description,
     refuse_text,
 )
 from dsgmcmc.data.encoding import ColumnEncoding, Encoding, Kind
-from dsgmcmc.data.ratings_format import MAX_FEATURES, MAX_ID_BYTES, Features
+from dsgmcmc.data.ratings_format import (
+    MAX_FEATURES,
+    MAX_ID_BYTES,
+    MAX_SAMPLED_FEATURES,
+    Features,
+)
 from dsgmcmc.data.session import Session, as_number, literal
-from dsgmcmc.data.tables import SHOWN, first_column
+from dsgmcmc.data.tables import SHOWN, first_column, scalar
 from dsgmcmc.errors import InputError
+from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64, Int64
 
 MAX_CATEGORIES = 1000  # of one column
+MAX_LIST_VALUES = 100_000  # different values in the lists of one column
+#: Share of values with a separator from which on a column that may be something else has lists.
+_SHARE_OF_LISTS = 0.05
+_FEW = 20  # different values that every column of categories may have
 _YEAR_AT_END = r"(1[5-9][0-9][0-9]|20[0-9][0-9])\)?$"
 
 
@@ -41,6 +52,8 @@ class FeaturesReport(TypedDict):
     ----------
     groups : dict of str to int
         Number of features in each group.
+    kinds : dict of str to Kind
+        Kinds of the columns that are used; empty for a matrix.
     unknown : int
         Number of users (or items) without features.
     unrated : int
@@ -50,6 +63,7 @@ class FeaturesReport(TypedDict):
     """
 
     groups: dict[str, int]
+    kinds: dict[str, Kind]
     unknown: int
     unrated: int
     notes: list[str]
@@ -71,8 +85,15 @@ def encode(
     doubts = []
     if 2 * match.matched < min(match.described, match.rated):
         doubts.append(f"{match}: are features and ratings named alike?")
+    if len(encoding.names) > MAX_SAMPLED_FEATURES:
+        doubts.append(
+            f"{len(encoding.names):,} features of {described.entity}s are more than the"
+            f" {MAX_SAMPLED_FEATURES:,} that a model may have: leave columns out"
+            f" ({kind_option('COLUMN', 'skip')}), or sample with {named('features')} no"
+        )
     report = FeaturesReport(
         groups=dict(Counter(features.groups)),
+        kinds={column.name: column.kind for column in encoding.columns if column.features},
         unknown=int((np.diff(features.indptr) == 0).sum()),
         unrated=match.described - match.matched,
         notes=[str(match), *left_out],
@@ -155,12 +176,15 @@ def _check_columns(described: DescriptionTable, encoding: Encoding) -> None:
         width = described.matrix.shape[1]
     if width == encoding.width and described.columns.keys() >= set(used):
         return
-    found = f"has the columns {', '.join(described.columns)}"
+    found = f"has the columns {shortened(list(described.columns))}"
     if width:
         found = f"is a matrix of {width} columns"
-    needed = f"the columns {', '.join(used)}"
+    needed = f"the columns {shortened(used)}"
     if encoding.width:
         needed = f"a matrix of {encoding.width} columns"
+    elif not width:
+        lacking = [name for name in used if name not in described.columns]
+        needed += f"; it lacks {shortened(lacking)}"
     raise InputError(
         f"{described.path} {found}, but the features of the run's {described.entity}s were made"
         f" from {needed}. {names_advice(described.entity)}"
@@ -180,17 +204,44 @@ def learn(
     if described.matrix is not None:
         return Encoding(width=described.matrix.shape[1]), []
     columns = []
-    notes = []
+    left_out: dict[str, list[str]] = {}
     for name in described.columns:
-        column, note = _learn_column(db, described, name, description)
+        column, reason = _learn_column(db, described, name, description)
         columns.append(column)
-        if note:
-            notes.append(f"{described.path.name}: {name} is left out: {note}")
+        if reason:
+            left_out.setdefault(reason, []).append(name)
+    notes = _describe_left_out(described.path.name, left_out)
     return Encoding(tuple(columns), description.separator), notes
 
 
+def _describe_left_out(file: str, left_out: dict[str, list[str]]) -> list[str]:
+    """Say which columns are left out, by the reason; the first `SHOWN` reasons are told."""
+    notes = []
+    for reason, names in list(left_out.items())[:SHOWN]:
+        if len(names) == 1:
+            notes.append(f"{file}: {names[0]} is left out: {reason}")
+        else:
+            notes.append(f"{file}: {shortened(names)} are left out, each because {reason}")
+    n_more = sum(len(names) for names in list(left_out.values())[SHOWN:])
+    if n_more:
+        notes.append(f"{file}: {n_more:,} more columns are left out for like reasons")
+    return notes
+
+
 class _ColumnCounts(NamedTuple):
-    """Numbers of values of a column: all, different, numbers, with a leading 0, lists, years."""
+    """Numbers of values of a column.
+
+    Attributes
+    ----------
+    filled, distinct : int
+        All values that are not missing, and different ones.
+    numbers, zero_led : int
+        Numbers, and values with a leading 0.
+    lists : int
+        Values with a separator.
+    years, titles : int
+        Values without a separator that end with a year, and those that are no numbers.
+    """
 
     filled: int
     distinct: int
@@ -198,9 +249,17 @@ class _ColumnCounts(NamedTuple):
     zero_led: int
     lists: int
     years: int
+    titles: int
 
     def guess(self) -> Kind:
-        """Return the kind that most values have."""
+        """Return the kind that most values have.
+
+        A list may end with a number that looks like a year, and a list of one number is a number,
+        so separators come first.
+        """
+        has_titles = self.titles > self.filled / 2
+        if self.lists and self.lists >= _SHARE_OF_LISTS * self.filled and not has_titles:
+            return "list"
         if self.numbers > self.filled / 2 and not self.zero_led:
             return "number"
         if self.years > self.filled / 2:
@@ -213,12 +272,15 @@ def _count_values(
 ) -> _ColumnCounts:
     """Count the values of a column by their form."""
     c = described.columns[name]
+    is_list = f"contains({c}, {literal(separator)})"
+    is_year = f"NOT {is_list} AND regexp_matches({c}, '{_YEAR_AT_END}')"
     row = db.execute(
         f"SELECT count({c}), count(DISTINCT {c}),"
         f" count(*) FILTER ({_is_number(c)}),"
         f" count(*) FILTER (regexp_matches({c}, '^0[0-9]')),"
-        f" count(*) FILTER (contains({c}, {literal(separator)})),"
-        f" count(*) FILTER (regexp_matches({c}, '{_YEAR_AT_END}'))"
+        f" count(*) FILTER ({is_list}),"
+        f" count(*) FILTER ({is_year}),"
+        f" count(*) FILTER ({is_year} AND NOT {_is_number(c)})"
         f" FROM {described.name}"
     ).fetchall()[0]
     return _ColumnCounts(*row)
@@ -243,20 +305,36 @@ def _learn_column(
     if kind == "number":
         return _standardise(db, described, name), ""
     atoms_sql = _select_atoms(described, name, kind, description.separator)
+    most = MAX_LIST_VALUES if kind == "list" else MAX_CATEGORIES
     atoms = first_column(
-        db, f"SELECT DISTINCT atom FROM ({atoms_sql}) ORDER BY atom LIMIT {MAX_CATEGORIES + 1}"
+        db, f"SELECT DISTINCT atom FROM ({atoms_sql}) ORDER BY atom LIMIT {most + 1}"
     )
-    limit: float = MAX_CATEGORIES
-    if name not in description.kinds:
-        limit = min(MAX_CATEGORIES, max(20, counts.filled / 2))
+    limit: float = most
+    if name not in description.kinds and kind == "list":
+        is_certain = name in described.kinds
+        limit = _most_guessed_values(db, atoms_sql, atoms, is_certain=is_certain)
+    elif name not in description.kinds:
+        limit = min(most, max(_FEW, counts.filled / 2))
     if 0 < len(atoms) <= limit:
         return ColumnEncoding(name, kind, tuple(atoms)), ""
-    option = f"--feature-kinds {shlex.quote(f'{name}={kind}')}"
-    reason = (
-        f"{len(atoms):,} or more different values in {counts.filled:,} rows are too many for a"
-        f" {kind}; if it is a {kind} with at most {MAX_CATEGORIES:,} values, give {option}"
-    )
+    number = f"{len(atoms):,}" if len(atoms) <= most else f"more than {most:,}"
+    reason = f"{number} different values in {counts.filled:,} rows are too many for a {kind}"
+    if len(atoms) <= most:
+        reason += f"; if it is a {kind}, give {kind_option(name, kind)}"
     return left_out, reason
+
+
+def _most_guessed_values(
+    db: Session, atoms_sql: str, atoms: list[str], *, is_certain: bool
+) -> float:
+    """Return how many different values the lists of a column may have if users chose no kind.
+
+    Texts with separators in them are no lists if few of their parts occur twice. Codes are.
+    """
+    if is_certain or all(map(str.isdecimal, atoms)):
+        return MAX_SAMPLED_FEATURES
+    n_values = int(scalar(db, f"SELECT count(*) FROM ({atoms_sql})"))
+    return min(MAX_SAMPLED_FEATURES, max(_FEW, n_values / 2))
 
 
 def _standardise(db: Session, described: DescriptionTable, name: str) -> ColumnEncoding:
@@ -286,10 +364,10 @@ def _check_values(db: Session, described: DescriptionTable, name: str, kind: Kin
     if rows:
         where = described.where([row for row, _ in rows])
         texts = ", ".join(repr(text) for _, text in rows)
-        option = f"--feature-kinds {shlex.quote(f'{name}=category')} (or skip)"
+        option = f"{kind_option(name, 'category')} (or list, skip)"
         raise InputError(
             f"{described.path}, {where}: the {kind} {name} is {texts}; correct it, leave the cell"
-            f" empty, or prepare with {option}"
+            f" empty, or give {option}"
         )
 
 

@@ -51,6 +51,8 @@ CONTENT = "dsgmcmc-ratings 1"
 MAX_SIDE = 2**31 - 1  # column indices are int32
 MAX_ID_BYTES = 1024
 MAX_FEATURES = 1_000_000
+#: Features of a side with which a model can be sampled (`dsgmcmc.model.parts.features`).
+MAX_SAMPLED_FEATURES = 4000
 AGES = 100  # parts of equal size, by time, of the training ratings of a temporal split
 SLAB = 250_000  # ratings that are read at a time
 

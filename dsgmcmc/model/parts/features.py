@@ -27,7 +27,7 @@ from pydantic import BaseModel
 from typing_extensions import override
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SIDES, Features
+from dsgmcmc.data.ratings_format import MAX_SAMPLED_FEATURES, SIDES, Features
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import dense
 from dsgmcmc.model.blocks import RatingBlocks
@@ -51,8 +51,6 @@ from dsgmcmc.types import Factor, FeaturesName, Float32, Float64, Int64, Purpose
 DRAW_EVERY = 10
 #: Prior of beta.
 STRENGTH_PRIOR = GammaPrior(1.0, 1.0)
-#: Largest number of features; the Cholesky factor of A, F^2 numbers, then takes about a second.
-MAX_DENSE = 4000
 _SLICE = 1 << 20  # elements of the Gram matrix that are added over the processes at a time
 
 
@@ -230,10 +228,11 @@ class FeatureEffects(Part):
         """Refuse a file without required features or with too many, and interleaved chains."""
         for factor in featured_factors(config.features, ratings):
             number = len(ratings.features[SIDES[factor]].names)
-            if number > MAX_DENSE:
+            # the Cholesky factor of A, F^2 numbers, takes about a second at the limit
+            if number > MAX_SAMPLED_FEATURES:
                 raise InputError(
                     f"{ratings.path} has {number:,} features of users or items, and at most"
-                    f" {MAX_DENSE:,} are allowed: use `dsgmcmc prepare --feature-kinds"
+                    f" {MAX_SAMPLED_FEATURES:,} are allowed: use `dsgmcmc prepare --feature-kinds"
                     f" COLUMN=skip`, or {named('features')} no"
                 )
             if config.interleaved:

@@ -1,0 +1,165 @@
+"""Kinds of columns of features: which are guessed, chosen and said, in commands and in Python."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from ingest_cases import features_of
+from support import typed
+
+from dsgmcmc import BPMF
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.errors import InputError
+
+USERS = 300
+
+
+def write_ratings(folder):
+    """Write a table of ratings of `USERS` users."""
+    rng = np.random.default_rng(0)
+    lines = [
+        f"u{user},{item},{rng.integers(1, 6)}"
+        for user in range(USERS)
+        for item in rng.permutation(12)[:3]
+    ]
+    (folder / "r.csv").write_text("user,item,rating\n" + "\n".join(lines) + "\n")
+
+
+def fingerprints(separator="|", size=2048):
+    """Lists of 20 of `size` bits; the last one of most lists looks like a year."""
+    rng = np.random.default_rng(1)
+    chosen = [np.sort(rng.permutation(size)[:20]) for _ in range(USERS)]
+    return [separator.join(map(str, bits)) for bits in chosen]
+
+
+def prepare(folder, *options):
+    """Run ``prepare`` with features of users; return the finished command."""
+    return typed("prepare", folder / "r.csv", folder / "x.h5", "--force", *options)
+
+
+def write_users(folder, **columns):
+    """Write a table of users."""
+    frame = pd.DataFrame({"user": [f"u{k}" for k in range(USERS)], **columns})
+    frame.to_csv(folder / "users.csv", index=False)
+    return frame
+
+
+def test_lists_of_numbers_are_no_years(tmp_path):
+    """A list that ends with a number from 1500 to 2099 is a list: the separator comes first."""
+    write_ratings(tmp_path)
+    lists = fingerprints()
+    ends = [int(text.split("|")[-1]) for text in lists]
+    assert np.mean([1500 <= end < 2100 for end in ends]) > 0.9
+    frame = write_users(tmp_path, fp=lists)
+    done = prepare(tmp_path, "--user-features", tmp_path / "users.csv")
+    expected = {f"fp={bit}" for bit in lists[7].split("|")}
+    assert set(features_of(tmp_path / "x.h5")["u7"]) == expected
+    n_bits = len({bit for text in lists for bit in text.split("|")})
+    assert f"{n_bits:,}: fp (list, {n_bits:,})" in done.expect(0).out
+    features = pd.read_csv(tmp_path / "r.csv")
+    model = BPMF(1, user_features=frame, iterations=4, burn_in=1, out=tmp_path / "run")
+    model.fit(features)
+    assert set(features_of(tmp_path / "run.ratings.h5")["u7"]) == expected
+
+
+@pytest.mark.parametrize("of_one", [0.6, 0.9])
+def test_short_lists_of_numbers_are_lists(tmp_path, of_one):
+    """A list of one number looks like a number; the others have separators."""
+    write_ratings(tmp_path)
+    codes = [f"{k % 7}" if k < of_one * USERS else f"{k % 7}|{k % 5}" for k in range(USERS)]
+    write_users(tmp_path, codes=codes)
+    prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
+    assert features_of(tmp_path / "x.h5")["u299"] == {"codes=4": 1, "codes=5": 1}
+    assert features_of(tmp_path / "x.h5")["u3"] == {"codes=3": 1}
+
+
+def test_one_separator_among_numbers_is_an_error(tmp_path):
+    """It is more probably a typing error than a list; the message says how to declare lists."""
+    write_ratings(tmp_path)
+    ages = [f"{20 + k % 50}" for k in range(USERS)]
+    ages[40] = "3|5"
+    write_users(tmp_path, age=ages)
+    done = prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(2)
+    assert "line 42: the number age is '3|5'" in done.err
+    assert "--feature-kinds age=category (or list, skip)" in done.err
+
+
+def test_titles_with_a_separator_are_years(tmp_path):
+    """Most titles have no separator, and end with a year."""
+    write_ratings(tmp_path)
+    titles = [f"Title {k} ({1980 + k % 40})" for k in range(USERS)]
+    titles[::10] = [f"This | that ({1980 + k % 40})" for k in range(len(titles[::10]))]
+    write_users(tmp_path, title=titles)
+    prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
+    assert features_of(tmp_path / "x.h5")["u21"] == {"title=2000s": 1}
+
+
+def test_a_list_may_have_a_hundred_thousand_values(tmp_path):
+    """They are stored sparse; more than a model may have are said in the summary."""
+    write_ratings(tmp_path)
+    lists = ["|".join(str(100_000 + 400 * k + j) for j in range(400)) for k in range(250)]
+    lists += [""] * (USERS - len(lists))
+    frame = write_users(tmp_path, fp=lists)
+    declared = ("--user-features", tmp_path / "users.csv", "--feature-kinds", "fp=list")
+    done = prepare(tmp_path, *declared).expect(0)
+    assert "100,000: fp (list, 100,000); 50 users have none" in done.out
+    message = "100,000 features of users are more than the 4,000 that a model may have"
+    assert message in " ".join(done.err.split())
+    with Ratings(tmp_path / "x.h5") as ratings:
+        (stored,) = ratings.features.values()
+        assert len(stored.names) == 100_000
+        assert stored.indptr[-1] == 100_000
+    model = BPMF(1, user_features=frame, feature_kinds={"fp": "list"}, out=tmp_path / "run")
+    with pytest.raises(InputError, match="100,000 features"), pytest.warns(match="100,000"):
+        model.fit(pd.read_csv(tmp_path / "r.csv"))
+    assert len(features_of(tmp_path / "run.ratings.h5")["u3"]) == 400
+
+
+def test_kinds_are_said_by_column(tmp_path):
+    """The summary names the kind of every column that is used, and JSON does, too."""
+    write_ratings(tmp_path)
+    write_users(
+        tmp_path,
+        age=[20 + k % 50 for k in range(USERS)],
+        job=[f"job {k % 3}" for k in range(USERS)],
+        tags=["a|b", "b|c", "c"] * (USERS // 3),
+    )
+    done = prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
+    assert "7: age (number), job (category, 3), tags (list, 3)" in " ".join(done.out.split())
+    done = prepare(tmp_path, "--user-features", tmp_path / "users.csv", "--json").expect(0)
+    kinds = json.loads(done.out)["features"]["user"]["kinds"]
+    assert kinds == {"age": "number", "job": "category", "tags": "list"}
+
+
+def test_kinds_are_chosen_in_python(tmp_path):
+    """`feature_kinds` does what --feature-kinds does, and is checked likewise."""
+    write_ratings(tmp_path)
+    frame = write_users(tmp_path, codes=[k % 3 for k in range(USERS)])
+    ratings = pd.read_csv(tmp_path / "r.csv")
+    settings = {"iterations": 4, "burn_in": 1, "out": tmp_path / "run"}
+    kinds = {"codes": "category"}
+    BPMF(1, user_features=frame, feature_kinds=kinds, **settings).fit(ratings)
+    assert features_of(tmp_path / "run.ratings.h5")["u4"] == {"codes=1": 1}
+    for wrong, message in (
+        ({"code": "category"}, "feature_kinds names 'code', but the columns are codes"),
+        ({"codes": "categories"}, "the kind of 'codes' is 'categories', but expected is one of"),
+    ):
+        with pytest.raises(InputError, match=message):
+            BPMF(1, user_features=frame, feature_kinds=wrong).fit(ratings)
+    with pytest.raises(InputError, match="without user_features or item_features"):
+        BPMF(1, feature_kinds=kinds).fit(ratings)
+
+
+def test_lists_of_a_data_frame_and_of_parquet_are_lists(tmp_path):
+    """Their types tell it, also where every list has one number."""
+    write_ratings(tmp_path)
+    frame = pd.DataFrame(
+        {"user": [f"u{k}" for k in range(USERS)], "codes": [[k % 3] for k in range(USERS)]}
+    )
+    frame.to_parquet(tmp_path / "users.parquet")
+    prepare(tmp_path, "--user-features", tmp_path / "users.parquet").expect(0)
+    assert features_of(tmp_path / "x.h5")["u4"] == {"codes=1": 1}
+    settings = {"iterations": 4, "burn_in": 1, "out": tmp_path / "run"}
+    BPMF(1, user_features=frame, **settings).fit(pd.read_csv(tmp_path / "r.csv"))
+    assert features_of(tmp_path / "run.ratings.h5")["u4"] == {"codes=1": 1}
