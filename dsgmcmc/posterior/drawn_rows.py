@@ -1,18 +1,14 @@
-r"""Draws rows whose distribution given their ratings is not normal: many rows at once, by
-elliptical slices.
+r"""Draws rows whose distribution given their ratings is not normal, by elliptical slices.
 
 The density of a row, with P = Lambda, is proportional to N(theta; m, P^-1) prod_r p(x_r | eta_r)
-with eta = Phi theta + b, where log p is concave in eta. The mode and the curvature at the mode give
-a normal approximation N(mode, A^-1) with A = P + Phi^T diag(- d^2 log p / d eta^2) Phi. In the
-coordinates u with theta = mode + L^-T u and A = L L^T, the density is proportional to w(u) N(u; 0,
-I). An elliptical slice leaves this distribution invariant [Murray 2010, figure 2; Nishihara 2014,
-section 3], without a step size, tuning or rejections. If w is nearly constant, that is, if the
-distribution is nearly normal, every slice is a nearly independent draw. The first of `SLICES`
-slices starts from a draw of the normal approximation.
+with eta = Phi theta + b, where log p is concave in eta. Its normal approximation is N(mode, A^-1)
+with A = P + Phi^T diag(- d^2 log p / d eta^2) Phi at the mode. In the coordinates u with theta =
+mode + L^-T u and A = L L^T, the density is proportional to w(u) N(u; 0, I). An elliptical slice
+leaves this distribution invariant [Murray 2010, figure 2; Nishihara 2014, section 3]. If w is
+nearly constant, every slice is a nearly independent draw.
 
 Individual scales and thresholds have the coordinates u ~ N(0, 1 / lambda) and d ~ N(0, 1 /
-lambda_r), which are 0 at the shared values. Slices update them and theta in turns. They mix more
-slowly, so `TURNS` turns are needed.
+lambda_r), which are 0 at the shared values. Slices update them and theta in turns.
 
 [Murray 2010] I. Murray, R. P. Adams, D. J. C. MacKay: Elliptical slice sampling, AISTATS.
 [Nishihara 2014] R. Nishihara, I. Murray, R. P. Adams: Parallel MCMC with generalized elliptical
@@ -22,7 +18,8 @@ slice sampling, JMLR 15.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import log, pi
 from typing import NamedTuple
 
@@ -36,21 +33,40 @@ from dsgmcmc.model.likelihoods.thresholds import coordinates_of
 from dsgmcmc.model.predictive.base import EFFECT_NODES
 from dsgmcmc.types import Array, Float64, Int64
 
-SLICES, TURNS = 10, 90  # slices of theta alone; turns of theta with scale and thresholds
-NEWTON_STEPS = 50  # largest number of Newton steps to the mode; about five are usual
-LEAST_GAIN = 1e-6  # of the log density in the last Newton step
-DIFFERENCE_STEP = (
-    1e-3  # for derivatives of the normal approximation; their error does not change the target
-)
+#: Slices of theta, if rows have no other parameters.
+SLICES = 10
+#: Slices of theta and of scale and thresholds in turns; these mix more slowly.
+SLICES_IN_TURNS = 90
+#: Largest number of Newton steps to the mode; about five are usual.
+NEWTON_STEPS = 50
+#: Least gain of the log density in a Newton step that is not the last one.
+LEAST_GAIN = 1e-6
+#: Step of the derivatives of the normal approximation; their error does not change the target.
+DIFFERENCE_STEP = 1e-3
 
 
 class RatedRow(NamedTuple):
-    """A row and its ratings x: design matrix Phi (`features`) and offset b of the predictors, and
-    its prior.
+    """A row and its ratings.
 
-    `scales` are tau times the noise scales of the other sides of the ratings, which are 1 if the
-    model has none; `effects` are the variances of unknown effects that are added to the predictors;
-    `centre` is the prior mean; `thresholds` are those of `Law.log_likelihood_at`.
+    Attributes
+    ----------
+    features : (n, D) float64
+        Phi.
+    offset : (n,) float64
+        b, which is added to the predictors.
+    x : (n,) float64
+        The ratings.
+    scales : (n,) float64
+        tau times the noise scales of the other sides of the ratings, which are 1 if the model has
+        none.
+    effects : (n,) float64
+        Variances of unknown effects that are added to the predictors.
+    centre : (D,) float64
+        Prior mean.
+    precision : (D, D) float64
+        Prior precision.
+    thresholds : array or None
+        Thresholds of `Law.log_likelihood_at`: of each rating if they have two dimensions.
     """
 
     features: Float64
@@ -63,64 +79,32 @@ class RatedRow(NamedTuple):
     thresholds: Array | None
 
 
-def predictors(rows: Sequence[RatedRow], theta: Float64) -> list[Float64]:
-    """Return eta of every row's ratings, given theta of every row, (rows, D)."""
-    return [row.features @ theta_k + row.offset for row, theta_k in zip(rows, theta, strict=True)]
+class OwnParameters(NamedTuple):
+    """Parameters of rows besides theta.
 
-
-def log_density(
-    law: type[Law], rows: Sequence[RatedRow], eta: Float64, scale: Float64, cuts: Float64 | None
-) -> Float64:
-    """Return the log density of the ratings of rows, (n,), at their predictors.
-
-    `scale` (rows,) are the rows' scales, and `cuts` (rows, R - 1) their thresholds, if they have
-    individual ones.
+    Attributes
+    ----------
+    scale : (rows,) float64
+        1 for rows that have no scale.
+    thresholds : (rows, R - 1) float64 or None
+        None if rows have no individual thresholds.
     """
-    lengths, thresholds = [len(row.x) for row in rows], rows[0].thresholds
-    x, scales, effects = (
-        np.concatenate(arrays) for arrays in zip(*(row[2:5] for row in rows), strict=True)
-    )
-    if cuts is not None:
-        thresholds = np.repeat(cuts, lengths, axis=0)
-    elif thresholds is not None and thresholds.ndim == 2:  # each rating has its own
-        thresholds = np.concatenate([row.thresholds for row in rows if row.thresholds is not None])
-    nodes = (
-        [(np.sqrt(effects) * node, log(share)) for node, share in EFFECT_NODES]
-        if effects.any()
-        else [(0.0, 0.0)]
-    )
-    scales = np.repeat(scale, lengths) * scales
-    terms = [law.log_likelihood_at(x, eta + d, scales, thresholds) + share for d, share in nodes]
-    return functools.reduce(np.logaddexp, terms)
 
-
-def log_likelihood(
-    law: type[Law],
-    rows: Sequence[RatedRow],
-    eta: list[Float64],
-    scale: Float64,
-    cuts: Float64 | None,
-) -> Float64:
-    """Return the log likelihood of every row, (rows,), at the predictors of `predictors`; see
-    `log_density`.
-    """
-    densities = log_density(law, rows, np.concatenate(eta), scale, cuts)
-    owner = np.repeat(np.arange(len(rows)), [len(row.x) for row in rows])
-    return np.asarray(np.bincount(owner, densities), np.float64)
-
-
-def _log_prior(rows: Sequence[RatedRow], theta: Float64) -> Float64:
-    """Log prior density of every row, (rows,), up to a constant."""
-    u = theta - np.array([row.centre for row in rows])
-    return np.asarray(-((u @ rows[0].precision) * u).sum(axis=1) / 2)
+    scale: Float64
+    thresholds: Float64 | None
 
 
 class Spread(NamedTuple):
-    """Prior sds of the coordinates of a row's scale, (1,) or (0,), and of its gaps, (R - 2,) or
-    (0,).
+    """Prior sds of the coordinates of a row's scale and gaps, which are 0 at the shared values.
 
-    The coordinates are 0 at the shared values; `bound` limits |log s|. The vector z has the
-    coordinates in units of their sds, so that the prior of z is N(0, I).
+    The vector z has the coordinates in units of their sds, so that the prior of z is N(0, I).
+
+    Attributes
+    ----------
+    scale : (1,) or (0,) float64
+    gaps : (R - 2,) or (0,) float64
+    bound : float
+        Limit of |log s|.
     """
 
     scale: Float64
@@ -132,152 +116,221 @@ class Spread(NamedTuple):
         cls, law: type[Law], scale_precision: Float64 | None, gap_precision: Float64 | None
     ) -> Spread:
         """Convert from precisions, which are None if rows have no such parameter."""
-        scale = (
-            np.zeros(0) if scale_precision is None else np.array([scale_precision.item() ** -0.5])
-        )
-        return cls(
-            scale, np.zeros(0) if gap_precision is None else gap_precision**-0.5, law.scale_bound
-        )
+        scale = np.zeros(0)
+        if scale_precision is not None:
+            scale = np.array([scale_precision.item() ** -0.5])
+        gaps = np.zeros(0)
+        if gap_precision is not None:
+            gaps = gap_precision**-0.5
+        return cls(scale, gaps, law.scale_bound)
 
-    def at(self, z: Float64, thresholds: Float64 | None) -> tuple[Float64, Float64 | None]:
-        """Return scales and thresholds of rows at z, (rows, len(z)), given the shared thresholds.
-
-        Scales of rows that have none are 1, thresholds of rows that have none are None.
-        """
+    def at(self, z: Float64, thresholds: Float64 | None) -> OwnParameters:
+        """Return the parameters of rows at z, (rows, len(z)), given the shared thresholds."""
         n = len(self.scale)
         scale = np.exp(log_scale(self.scale * z[:, :n], self.bound)).prod(axis=1)
         if not len(self.gaps) or thresholds is None:
-            return scale, None
-        return scale, cuts_of(coordinates_of(thresholds), self.gaps * z[:, n:])
+            return OwnParameters(scale, None)
+        cuts = cuts_of(coordinates_of(thresholds), self.gaps * z[:, n:])
+        return OwnParameters(scale, cuts)
+
+
+@dataclass(frozen=True)
+class RatedRows:
+    """Rows with ratings, all of one prior precision, and the likelihood of the ratings."""
+
+    law: type[Law]
+    rows: Sequence[RatedRow]
+
+    def at(self, positions: Iterable[int]) -> RatedRows:
+        """Return the rows at some positions."""
+        return RatedRows(self.law, [self.rows[k] for k in positions])
+
+    @property
+    def lengths(self) -> list[int]:
+        """Number of ratings of each row."""
+        return [len(row.x) for row in self.rows]
+
+    @property
+    def centre(self) -> Float64:
+        """Prior means, (rows, D) float64."""
+        return np.array([row.centre for row in self.rows])
+
+    @property
+    def precision(self) -> Float64:
+        """Prior precision of every row, (D, D) float64."""
+        return self.rows[0].precision
+
+    def predictors(self, theta: Float64) -> list[Float64]:
+        """Return eta of every row's ratings, given theta of every row, (rows, D)."""
+        return [
+            row.features @ theta_of_row + row.offset
+            for row, theta_of_row in zip(self.rows, theta, strict=True)
+        ]
+
+    def log_density(self, eta: Float64, own: OwnParameters) -> Float64:
+        """Return the log density of all ratings, (n,), at their predictors, (n,)."""
+        x = np.concatenate([row.x for row in self.rows])
+        scales = np.concatenate([row.scales for row in self.rows])
+        effects = np.concatenate([row.effects for row in self.rows])
+        scales = np.repeat(own.scale, self.lengths) * scales
+        thresholds = self._thresholds(own)
+        if not effects.any():
+            return self.law.log_likelihood_at(x, eta, scales, thresholds)
+        terms = [
+            self.law.log_likelihood_at(x, eta + np.sqrt(effects) * node, scales, thresholds)
+            + log(share)
+            for node, share in EFFECT_NODES
+        ]
+        return functools.reduce(np.logaddexp, terms)
+
+    def _thresholds(self, own: OwnParameters) -> Array | None:
+        """Return the thresholds of every rating, or those that all share."""
+        if own.thresholds is not None:
+            return np.repeat(own.thresholds, self.lengths, axis=0)
+        shared = self.rows[0].thresholds
+        if shared is None or shared.ndim == 1:
+            return shared
+        return np.concatenate([row.thresholds for row in self.rows if row.thresholds is not None])
+
+    def log_likelihood(self, eta: list[Float64], own: OwnParameters) -> Float64:
+        """Return the log likelihood of every row, (rows,), at the result of `predictors`."""
+        densities = self.log_density(np.concatenate(eta), own)
+        owner = np.repeat(np.arange(len(self.rows)), self.lengths)
+        return np.asarray(np.bincount(owner, densities), np.float64)
+
+    def log_prior(self, theta: Float64) -> Float64:
+        """Log prior density of every row, (rows,), up to a constant."""
+        u = theta - self.centre
+        return np.asarray(-((u @ self.precision) * u).sum(axis=1) / 2)
+
+    def energy(self, theta: Float64, own: OwnParameters) -> Float64:
+        """Minus the log density of every row, (rows,), up to a constant."""
+        likelihood = self.log_likelihood(self.predictors(theta), own)
+        return np.asarray(-self.log_prior(theta) - likelihood)
+
+    def slope_and_curvature(self, theta: Float64, own: OwnParameters) -> tuple[Float64, Float64]:
+        """Return the derivatives of `energy`, (rows, D) and (rows, D, D), by central differences.
+
+        The curvature of the likelihood of a rating is at least 0.
+        """
+        eta = np.concatenate(self.predictors(theta))
+        above = self.log_density(eta + DIFFERENCE_STEP, own)
+        there = self.log_density(eta + 0.0, own)
+        below = self.log_density(eta - DIFFERENCE_STEP, own)
+        slopes = (above - below) / (2 * DIFFERENCE_STEP)
+        curvatures = np.maximum((2 * there - above - below) / DIFFERENCE_STEP**2, 0.0)
+        ends = np.cumsum(self.lengths)[:-1]
+        of_likelihood = []
+        information = []
+        for row, slope, curvature in zip(
+            self.rows, np.split(slopes, ends), np.split(curvatures, ends), strict=True
+        ):
+            of_likelihood.append(slope @ row.features)
+            information.append((row.features.T * curvature) @ row.features)
+        slope = (theta - self.centre) @ self.precision - np.array(of_likelihood)
+        return slope, self.precision + np.array(information)
 
 
 def draw_rows(
-    law: type[Law],
-    rows: Sequence[RatedRow],
-    thresholds: Float64 | None,
-    spread: Spread,
-    rng: Generator,
-) -> tuple[Float64, Float64, Float64 | None]:
+    rated: RatedRows, thresholds: Float64 | None, spread: Spread, rng: Generator
+) -> tuple[Float64, OwnParameters]:
     """Draw every row given its ratings.
 
     Parameters
     ----------
-    law : type of Law
-        Likelihood under which the conditional distribution of a row is not normal.
-    rows : sequence of RatedRow
-        Each has ratings, and all have one precision.
+    rated : RatedRows
+        Rows with ratings, under a likelihood for which their conditional distribution is not
+        normal.
     thresholds : (R - 1,) float64, optional
         Shared thresholds between levels.
     spread : Spread
         Priors of the scales and gaps of rows.
+    rng : Generator
 
     Returns
     -------
     theta : (rows, D) float64
-    scale : (rows,) float64
-    thresholds : (rows, R - 1) float64, or None if rows have no individual ones
+    own : OwnParameters
     """
-    z = np.zeros((len(rows), len(spread.scale) + len(spread.gaps)))
-    mode, inverse = laplace(law, rows, *spread.at(z, thresholds))
+    z = np.zeros((len(rated.rows), len(spread.scale) + len(spread.gaps)))
+    mode, inverse = laplace(rated, spread.at(z, thresholds))
 
-    def log_weight_of_theta(u: Float64, places: Int64) -> Float64:
-        chosen, theta = (
-            [rows[k] for k in places],
-            mode[places] + np.einsum("nij,ni->nj", inverse[places], u),
-        )
-        likelihood = log_likelihood(
-            law, chosen, predictors(chosen, theta), *spread.at(z[places], thresholds)
-        )
-        return np.asarray(likelihood + _log_prior(chosen, theta) + (u**2).sum(axis=1) / 2)
+    def log_weight_of_theta(u: Float64, positions: Int64) -> Float64:
+        theta = mode[positions] + np.einsum("nij,ni->nj", inverse[positions], u)
+        chosen = rated.at(positions)
+        own = spread.at(z[positions], thresholds)
+        likelihood = chosen.log_likelihood(chosen.predictors(theta), own)
+        return np.asarray(likelihood + chosen.log_prior(theta) + (u**2).sum(axis=1) / 2)
 
-    def log_weight_of_z(z: Float64, places: Int64) -> Float64:
-        chosen, at_theta = [rows[k] for k in places], [eta[k] for k in places]
-        return log_likelihood(law, chosen, at_theta, *spread.at(z, thresholds))
+    def log_weight_of_z(z: Float64, positions: Int64) -> Float64:
+        at_theta = [eta[k] for k in positions]
+        return rated.at(positions).log_likelihood(at_theta, spread.at(z, thresholds))
 
     u = rng.standard_normal(mode.shape)
-    for _ in range(TURNS if z.size else SLICES):
-        u = slice_on_ellipse(u, log_weight_of_theta, rng)
-        theta = mode + np.einsum("nij,ni->nj", inverse, u)
-        if z.size:
-            eta = predictors(rows, theta)
+    if not z.size:
+        for _ in range(SLICES):
+            u = slice_on_ellipse(u, log_weight_of_theta, rng)
+    else:
+        for _ in range(SLICES_IN_TURNS):
+            u = slice_on_ellipse(u, log_weight_of_theta, rng)
+            eta = rated.predictors(mode + np.einsum("nij,ni->nj", inverse, u))
             z = slice_on_ellipse(z, log_weight_of_z, rng)
-    return theta, *spread.at(z, thresholds)
+    theta = mode + np.einsum("nij,ni->nj", inverse, u)
+    return theta, spread.at(z, thresholds)
 
 
 def slice_on_ellipse(
     u: Float64, log_weight: Callable[[Float64, Int64], Float64], rng: Generator
 ) -> Float64:
-    """Move every row of u, (rows, D), so that w(u) N(u; 0, I) is left invariant [Murray 2010,
-    figure 2].
+    """Move every row of u, (rows, D), so that w(u) N(u; 0, I) is left invariant.
 
     `log_weight` returns log w of rows, (q,), given their u, (q, D), and their positions, (q,). The
-    rows that are outside their slices try again together.
+    rows that are outside their slices try again together [Murray 2010, figure 2].
     """
-    moved, other, left = np.empty_like(u), rng.standard_normal(u.shape), np.arange(len(u))
+    moved = np.empty_like(u)
+    other = rng.standard_normal(u.shape)
+    left = np.arange(len(u))
     level = log_weight(u, left) + np.log(rng.random(len(u)))
     angle = rng.uniform(0.0, 2 * pi, len(u))
-    low, high = angle - 2 * pi, angle.copy()
+    low = angle - 2 * pi
+    high = angle.copy()
     while len(left):
-        turned = angle[left, np.newaxis]
-        tried = moved[left] = np.cos(turned) * u[left] + np.sin(turned) * other[left]
-        left = left[~((log_weight(tried, left) > level[left]) | (high[left] - low[left] < 1e-12))]
-        below = angle[left] < 0
-        low[left], high[left] = (
-            np.where(below, angle[left], low[left]),
-            np.where(below, high[left], angle[left]),
-        )
+        at = angle[left, np.newaxis]
+        tried = np.cos(at) * u[left] + np.sin(at) * other[left]
+        moved[left] = tried
+        inside = log_weight(tried, left) > level[left]
+        closed = high[left] - low[left] < 1e-12
+        left = left[~(inside | closed)]
+        negative = angle[left] < 0
+        low[left[negative]] = angle[left[negative]]
+        high[left[~negative]] = angle[left[~negative]]
         angle[left] = rng.uniform(low[left], high[left])
     return moved
 
 
-def laplace(
-    law: type[Law], rows: Sequence[RatedRow], scale: Float64, cuts: Float64 | None
-) -> tuple[Float64, Float64]:
-    """Return the Laplace approximation N(mode, (L L^T)^-1) of every row, from its curvature at the
-    mode.
+def laplace(rated: RatedRows, own: OwnParameters) -> tuple[Float64, Float64]:
+    """Return the normal approximation N(mode, (L L^T)^-1) of every row.
 
     Returns
     -------
     mode : (rows, D) float64
     inverse : (rows, D, D) float64
-        L^-1.
+        L^-1, from the curvature at the mode.
     """
-
-    def energy(theta: Float64) -> Float64:
-        return np.asarray(
-            -_log_prior(rows, theta)
-            - log_likelihood(law, rows, predictors(rows, theta), scale, cuts)
-        )
-
-    def slope_and_curvature(theta: Float64) -> tuple[Float64, Float64]:
-        """Derivatives by central differences; minus the second derivative of the log density is at
-        least 0.
-        """
-        shifts, eta = (
-            (DIFFERENCE_STEP, 0.0, -DIFFERENCE_STEP),
-            np.concatenate(predictors(rows, theta)),
-        )
-        above, there, below = (log_density(law, rows, eta + shift, scale, cuts) for shift in shifts)
-        curvature = np.maximum((2 * there - above - below) / DIFFERENCE_STEP**2, 0.0)
-        parts = [
-            np.split(values, ends)
-            for values in ((above - below) / (2 * DIFFERENCE_STEP), curvature)
-        ]
-        of_rows = [(row.features, v, c) for row, v, c in zip(rows, *parts, strict=True)]
-        slope = (theta - centre) @ rows[0].precision - np.array([v @ phi for phi, v, _ in of_rows])
-        return slope, rows[0].precision + np.array([(phi.T * c) @ phi for phi, _, c in of_rows])
-
-    ends = np.cumsum([len(row.x) for row in rows])[:-1]
-    theta = centre = np.array([row.centre for row in rows])
-    old = energy(theta)
+    theta = rated.centre
+    energy = rated.energy(theta, own)
     for _ in range(NEWTON_STEPS):
-        slope, curvature = slope_and_curvature(theta)
+        slope, curvature = rated.slope_and_curvature(theta, own)
         step = np.linalg.solve(curvature, slope[..., np.newaxis])[..., 0]
-        length, new = np.ones((len(theta), 1)), energy(theta - step)
-        while (worse := ~(new <= old + LEAST_GAIN) & (length[:, 0] > 1e-6)).any():
+        length = np.ones((len(theta), 1))
+        new = rated.energy(theta - step, own)
+        while (worse := ~(new <= energy + LEAST_GAIN) & (length[:, 0] > 1e-6)).any():
             length[worse] /= 2
-            new = energy(theta - length * step)
-        theta, gain, old = theta - length * step, old - new, new
+            new = rated.energy(theta - length * step, own)
+        theta = theta - length * step
+        gain = energy - new
+        energy = new
         if not (gain > LEAST_GAIN).any():
             break
-    return theta, np.linalg.inv(np.linalg.cholesky(slope_and_curvature(theta)[1]))
+    curvature = rated.slope_and_curvature(theta, own)[1]
+    return theta, np.linalg.inv(np.linalg.cholesky(curvature))

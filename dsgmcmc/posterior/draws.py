@@ -13,7 +13,7 @@ import numpy as np
 from dsgmcmc.model.likelihoods.row_thresholds import CUTS
 from dsgmcmc.model.parts import PARTS, RowPriors
 from dsgmcmc.model.quantity import WEIGHT
-from dsgmcmc.types import Float32, Float64, Int32
+from dsgmcmc.types import Array, Float32, Float64, Int32
 
 #: What a row stands for.
 ENTITIES = ("user", "item")
@@ -45,6 +45,15 @@ class RowDistributions(NamedTuple):
     covariance: Float64
     noise: Float64
     cuts: Float64 | None = None
+
+    def at(self, positions: Array) -> RowDistributions:
+        """Return the distributions of the rows at some positions."""
+        return RowDistributions(
+            mean=self.mean[positions],
+            covariance=self.covariance[positions],
+            noise=self.noise[positions],
+            cuts=None if self.cuts is None else self.cuts[positions],
+        )
 
 
 @dataclass(frozen=True)

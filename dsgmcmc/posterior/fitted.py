@@ -12,14 +12,15 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 
 import numpy as np
 
-from dsgmcmc.data.arrays import Table, frame_like, list_names, read_pairs
+from dsgmcmc.data.arrays import InputForm, Table, frame_like, list_names, read_pairs
 from dsgmcmc.errors import InputError, not_fitted, retry_if_gone
 from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.names import unknown_names
-from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in
+from dsgmcmc.posterior.new_ratings import NewRatings
+from dsgmcmc.posterior.newcomers import FoldIn, fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import (
     PATTERN_RULES,
@@ -337,12 +338,13 @@ class FittedModel:
     @renewing
     def _add(self, X: Any, y: Any, entity: str, features: Any) -> list[str]:
         """Fold in new ratings and features in addition to earlier ones; return notes for the user."""
-        new = NewRatings.read(
-            self._fitted(), X, y, entity, features, self.columns, self.matrix, self.missing
-        )
-        return new.doubts(self._fitted()) + self._fold(
-            new if self._new is None else self._new.updated(new)
-        )
+        run = self._fitted()
+        form = InputForm(self.columns, self.matrix, self.missing)
+        new = NewRatings.read(run, entity, form, X=X, y=y, features=features)
+        doubts = new.doubts(run)
+        if self._new is not None:
+            new = self._new.updated(new)
+        return doubts + self._fold(new)
 
     def _fold(self, new: NewRatings | None) -> list[str]:
         """Compute all rows with new ratings or features from the current run; return notes for the

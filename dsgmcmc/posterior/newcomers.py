@@ -1,41 +1,24 @@
 r"""Folds in users or items with new ratings: computes their exact posterior given each saved draw.
 
-The chain is not continued. Given a draw, the ratings x of a row depend on the other side only
-through phi_j = (H_j, 1), so theta of the row, with prior N(m, Lambda^-1), has the normal
-distribution [Salakhutdinov 2008, eq. 11]
+Given a draw, the ratings x of a row depend on the other side only through phi_j = (H_j, 1), so
+theta of the row, with prior N(m, Lambda^-1), is normal [Salakhutdinov 2008, eq. 11]:
 
     precision  Lambda* = Lambda + tau sum_j g'_j phi_j phi_j^T
     mean       Lambda*^-1 (Lambda m + tau sum_j g'_j (x_j - mu - b_j) phi_j)
 
-where g'_j is the noise scale of H_j. The mean m includes the implicit features from the items that
-the row rated, if the model has them, and the term B^T f from the features f of the row. A row
-without ratings has its prior distribution, which depends only on its features.
+where g'_j is the noise scale of H_j, and m includes the terms of implicit features and of features.
+The mixture over all saved draws is the posterior of the row given its ratings and all others. The
+only approximation is that the new ratings do not change other parameters.
 
-The mixture over all saved draws is the posterior of the row given its ratings and the old ratings
-of all other rows. The only approximation is that the new ratings do not change other parameters.
-For a row that the run knows, x has both the old ratings and the new ratings. If rows have
-individual noise scales, theta | g and g | theta ~ Gamma((nu + n) / 2, (nu + tau SSE) / 2) are drawn
-in turns, `GIBBS_TURNS` times from g = 1, with n the number of ratings of the row and SSE the sum of
-its squared residuals times g'_j; the distribution of theta given the last g is used.
-
-If the model has levels of time, it is unknown which new ratings were given together. Their effects
-of time are taken to be independent, so that the noise variance is 1 / (tau g') + sum_l 1 / lambda_l
-in place of 1 / (tau g'), with lambda_l the precision of the effects of level l. Under likelihoods
-that are not conditionally normal, the likelihood of a rating is integrated over the effects.
-
-New ratings of rows that the run knows are added to the old ratings, and replace old ratings of
-equal pairs; this needs the ratings file. New features are encoded by the encoding of the run's
-features, and centred by their means. A row that the run knows keeps its features from the ratings
-file, unless new features are given.
-
-**Ordinal ratings and counts.** The distribution of a row is not normal. Therefore the row is drawn
-once at each saved draw (`dsgmcmc.posterior.drawn_rows`), with individual scale and thresholds if
-the model has them.
+If rows have individual noise scales, theta | g and g | theta ~ Gamma((nu + n) / 2, (nu + tau SSE) /
+2) are drawn in turns. Unknown effects of time are independent between ratings. Under likelihoods
+that are not conditionally normal, rows are drawn (`dsgmcmc.posterior.drawn_rows`). docs/serving.md
+says what happens to rows that the run knows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -43,129 +26,57 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from dsgmcmc.data.precision import find_bad_scale
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SIDES, SLAB, Features, row_slabs
+from dsgmcmc.data.ratings_format import SIDES, SLAB, row_slabs
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS
 from dsgmcmc.model.parts import PARTS
-from dsgmcmc.posterior.drawn_rows import RatedRow, Spread, draw_rows
+from dsgmcmc.posterior.drawn_rows import RatedRow, RatedRows, Spread, draw_rows
 from dsgmcmc.posterior.draws import OTHER, Draw, RowDistributions
 from dsgmcmc.posterior.names import Vocabulary, unknown_names
+from dsgmcmc.posterior.new_ratings import NewRatings
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Array, Float32, Float64, Int32
+from dsgmcmc.types import Array, Float64, Int32, Int64
 
 if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
 
-GIBBS_TURNS = 10  # draws of g and theta in turns
-TOGETHER = 256  # rows whose ratings are in memory at a time
+#: Draws of g and theta in turns.
+GIBBS_TURNS = 10
+#: Rows whose ratings are in memory at a time.
+TOGETHER = 256
 
 
-class NewRatings(NamedTuple):
-    """New ratings and features of users or items.
+class RatingsOfRows(NamedTuple):
+    """Ratings of some rows, (n,) each.
 
     Attributes
     ----------
-    entity : {"user", "item"}
-        Kind of the rows that are computed.
-    names, others, values : (n,) array
-        Original names of the user (or item) and of the item (or user) of each rating, and the
-        ratings. If a pair has several ratings, the last one counts.
-    described : dict of name to (1, F) sparse matrix
-        Features of users (or items) by original name, with or without ratings, from `describe_new`.
+    rows : int
+        Positions of the users (or items) among the rows.
+    others : int32
+        Items (or users), by their rows in the run.
+    values : float
+        The ratings.
     """
 
-    entity: str
-    names: Array
-    others: Array
+    rows: Array
+    others: Int32
     values: Array
-    described: dict[Any, csr_matrix]
 
-    @classmethod
-    def read(cls, run: Run, X: Any, y: Any, entity: str, features: Any, *form: Any) -> NewRatings:
-        """Read ratings and features in the form of `dsgmcmc.posterior.fitted.FittedModel.fold_in`.
-
-        `form` are the arguments `columns`, `matrix` and `missing` of `BPMF`. Raises InputError if
-        both are missing, or if one is invalid.
-        """
-        from dsgmcmc.data.arrays import InputForm, read_ratings
-
-        if X is None and features is None:
-            raise InputError("nothing to fold in: give ratings, features, or both")
-        described = {} if features is None else describe_new(run, entity, features, *form[:1])
-        if X is None:
-            no_names = np.zeros(0, object)
-            return cls(entity, no_names, no_names, np.zeros(0), described)
-        given = read_ratings(X, y, InputForm(*form)).columns
-        run.vocabulary(entity)  # checks the entity
-        values = given.get("rating", np.ones(len(given[entity])))
-        if bad := find_bad_scale(values.min(), values.max()):
-            raise InputError(bad)
-        return cls(entity, given[entity], given[OTHER[entity]], values, described)
-
-    def doubts(self, run: Run) -> list[str]:
-        """Return notes on pairs that come twice, and on ratings outside the training ratings.
-
-        Values that are not levels may be outside by the width of the training ratings' range.
-        """
-        low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
-        margin = 0.0 if run.levels is not None and len(run.levels) <= MAX_THRESHOLDS else high - low
-        notes, n = list[str](), len(self.values)
-        if repeated := n - len(set(zip(self.names.tolist(), self.others.tolist(), strict=True))):
-            notes.append(
-                f"{repeated} rating(s) left out: later ratings of the same pairs replace them"
-            )
-        if outside := np.count_nonzero(
-            (self.values < low - margin) | (self.values > high + margin)
-        ):
-            notes.append(
-                f"{outside} new rating(s) are outside the training ratings, which are {low:g} to"
-                f" {high:g}"
-            )
-        return notes
-
-    def updated(self, later: NewRatings) -> NewRatings:
-        """Return these ratings and features with later ones; raise InputError if the entities differ."""
-        if self.entity != later.entity:
-            raise InputError(
-                f"this model has folded-in {self.entity}s: fold in {later.entity}s from the run itself"
-            )
-        names, others, values = (
-            np.concatenate([a, b]) for a, b in zip(self[1:4], later[1:4], strict=True)
+    def followed_by(self, later: RatingsOfRows) -> RatingsOfRows:
+        """Return these ratings and later ones."""
+        return RatingsOfRows(
+            rows=np.concatenate([self.rows, later.rows]),
+            others=np.concatenate([self.others, later.others]),
+            values=np.concatenate([self.values, later.values]),
         )
-        return NewRatings(self.entity, names, others, values, self.described | later.described)
 
-
-def describe_new(
-    run: Run, entity: str, given: Any, columns: str | None = None
-) -> dict[Any, csr_matrix]:
-    """Encode new features with the run's encoding; return a (1, F) sparse matrix for each name.
-
-    `given` is a Description, or any argument of `dsgmcmc.data.arrays.read_features`. Kinds and
-    separator of a Description are ignored, because columns keep their kinds in the run. Raises
-    InputError if the run has no features of this entity or no encoding of them, or if the file is
-    invalid.
-    """
-    from dsgmcmc.data.arrays import read_features
-    from dsgmcmc.data.descriptions import Description
-    from dsgmcmc.data.encoding import Encoding
-    from dsgmcmc.data.features import encode_new
-
-    if not run.feature_names(entity):
-        advice = f"leave them out, or prepare the ratings with --{entity}-features and sample again"
-        raise InputError(
-            f"features of {entity}s are given, but {run.path} was sampled without them: {advice}"
-        )
-    with refusing(f"{run.path} cannot be used for new features of {entity}s", ValueError):
-        encoding = Encoding.parse(run.index.encoding(entity)[0])
-    integers = run.vocabulary(entity).integers
-    if not isinstance(given, Description):
-        given = read_features(given, entity, encoding.separator, columns)
-    names, features = encode_new(entity, given, encoding, integers=integers)
-    keys = (names.astype(np.int64) if integers else names).tolist()
-    return dict(zip(keys, features.matrix(), strict=True))
+    def last_of_pairs(self, others: int) -> RatingsOfRows:
+        """Return the last rating of every pair, given the number of the run's items (or users)."""
+        pairs = self.rows.astype(np.int64) * others + self.others
+        last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
+        return RatingsOfRows(self.rows[last], self.others[last], self.values[last])
 
 
 # ---------------------------------------------------------- new ratings with the ratings of the run
@@ -193,67 +104,72 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
         If a name has the wrong type, nothing is left to fold in, or a known row needs the missing
         ratings file.
     """
-    vocabulary, other = run.vocabulary(new.entity), run.vocabulary(OTHER[new.entity])
-    others, notes = other.index_of(new.others), list[str]()
+    vocabulary = run.vocabulary(new.entity)
+    other_vocabulary = run.vocabulary(OTHER[new.entity])
+    others = other_vocabulary.index_of(new.others)
     used = others >= 0
+    notes = []
     if not used.all():
         unknown = list(dict.fromkeys(new.others[~used].tolist()))
         notes.append(
-            f"{int((~used).sum())} rating(s) left out: {unknown_names(other.entity, unknown)}"
+            f"{int((~used).sum())} rating(s) left out:"
+            f" {unknown_names(other_vocabulary.entity, unknown)}"
         )
-    names, values = vocabulary.typed(new.names)[used], np.asarray(new.values)[used]
-    others = others[used]
+    names = vocabulary.typed(new.names)[used]
     ids = np.array(sorted({*names.tolist(), *new.described}), vocabulary.ids.dtype)
     if not len(ids):
         raise InputError("; ".join([*notes, "nothing is left to fold in"]))
-    folded, known = Vocabulary(new.entity, ids), vocabulary.index_of(ids)
-    rows, old, described = folded.index_of(names), np.flatnonzero(known >= 0), new.described
-    if len(old):
-        with run.open_ratings(data) as ratings:
-            places, old_others, old_values = training_ratings(ratings, new.entity, known[old])
+    folded = Vocabulary(new.entity, ids)
+    ratings = RatingsOfRows(
+        rows=folded.index_of(names),
+        others=others[used],
+        values=np.asarray(new.values)[used],
+    )
+    described = new.described
+    rows_in_run = vocabulary.index_of(ids)
+    known = np.flatnonzero(rows_in_run >= 0)
+    if len(known):
+        with run.open_ratings(data) as stored:
+            old = training_ratings(stored, new.entity, rows_in_run[known])
             if run.feature_names(new.entity):
-                described = (
-                    _stored_features(run, ratings, new.entity, ids[old], known[old]) | described
-                )
-        rows = np.concatenate([old[places], rows])
-        others, values = np.concatenate([old_others, others]), np.concatenate([old_values, values])
-    pairs = rows.astype(np.int64) * len(other) + others
-    last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
+                described = {
+                    name: _stored_features(run, stored, new.entity, row)
+                    for name, row in zip(
+                        ids[known].tolist(), rows_in_run[known].tolist(), strict=True
+                    )
+                }
+                described |= new.described
+        ratings = old._replace(rows=known[old.rows]).followed_by(ratings)
     features = _stacked(described, ids, len(run.feature_names(new.entity)))
-    return FoldIn(run, folded, rows[last], others[last], values[last], features), notes
+    ratings = ratings.last_of_pairs(len(other_vocabulary))
+    return FoldIn(run, folded, ratings, features), notes
 
 
-def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> tuple[Array, Int32, Float32]:
-    """Read the training ratings of users (or items), given by distinct rows (q,) int32.
-
-    Returns
-    -------
-    positions : (n,) int
-        Positions among `rows`.
-    others : (n,) int32
-        Rows of the items (or users).
-    values : (n,) float32
-    """
-    place = np.full(max(ratings.n_rows, ratings.n_cols), -1)
-    place[rows] = np.arange(len(rows))
+def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRows:
+    """Read the training ratings of users (or items), given by distinct rows (q,) int32."""
+    position_of = np.full(max(ratings.n_rows, ratings.n_cols), -1)
+    position_of[rows] = np.arange(len(rows))
     parts = []
     for start, stop in row_slabs(ratings.row_indptr, SLAB):
         ends, columns, values = ratings.slab("train", start, stop)
-        sides = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(ends)), columns
-        raters, rated = sides if (entity == "user") != ratings.transposed else sides[::-1]
-        chosen = place[raters] >= 0
-        parts.append((place[raters[chosen]], rated[chosen], values[chosen]))
-    positions, others, values = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return positions, others, values
+        rows_of_ratings = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(ends))
+        if (entity == "user") != ratings.transposed:
+            raters, rated = rows_of_ratings, columns
+        else:
+            raters, rated = columns, rows_of_ratings
+        chosen = position_of[raters] >= 0
+        parts.append(RatingsOfRows(position_of[raters[chosen]], rated[chosen], values[chosen]))
+    return RatingsOfRows(
+        rows=np.concatenate([part.rows for part in parts]),
+        others=np.concatenate([part.others for part in parts]),
+        values=np.concatenate([part.values for part in parts]),
+    )
 
 
-def _stored_features(
-    run: Run, ratings: Ratings, entity: str, names: Array, rows: Int32
-) -> dict[Any, csr_matrix]:
-    """Read the features of users (or items) in the run, a (1, F) sparse matrix by name."""
+def _stored_features(run: Run, ratings: Ratings, entity: str, row: int) -> csr_matrix:
+    """Read the features of a user (or item) that the run knows, (1, F)."""
     side = SIDES["WH".index(run.index.factors[entity])]
-    slabs = (ratings.feature_slab(side, row, row + 1) for row in rows.tolist())
-    return dict(zip(names.tolist(), map(Features.matrix, slabs), strict=True))
+    return ratings.feature_slab(side, row, row + 1).matrix()
 
 
 def _stacked(described: Mapping[Any, csr_matrix], names: Array, width: int) -> csr_matrix | None:
@@ -280,13 +196,9 @@ class FoldIn:
         A run with saved draws.
     names : Vocabulary
         Names of the rows, which are users or items.
-    rows : (n,) int
-        User (or item) of each rating, by position among the names. For a user that the run knows,
-        the ratings must include those from which the run was sampled.
-    others : (n,) int32
-        Item (or user) of each rating, by its row in the run.
-    values : (n,) float
-        The ratings.
+    ratings : RatingsOfRows
+        Ratings of the rows. For a user that the run knows, they must include those from which the
+        run was sampled.
     features : (names, F) sparse matrix, optional
         Features of the rows, if the run has features of them; a row without features is taken to be
         average.
@@ -301,27 +213,26 @@ class FoldIn:
         self,
         run: Run,
         names: Vocabulary,
-        rows: Array,
-        others: Int32,
-        values: Array,
+        ratings: RatingsOfRows,
         features: csr_matrix | None = None,
     ) -> None:
         run.need_draws()
-        self.run, self.entity = run, names.entity
-        self.vocabulary, self._features = names, features
+        self.run = run
+        self.entity = names.entity
+        self.vocabulary = names
+        self._features = features
         self._has_cuts = names.entity == "user" and run.config.thresholds != "shared"
-        order = np.argsort(rows, kind="stable")
-        self._others = others[order]
-        run.config.law.check_new(values, float(run.facts["minimum"]))
-        values = run.config.law.scaled(values[order].astype(np.float64))
-        self._values = run.config.law.codes(values, run.levels)
-        self._ends = np.searchsorted(rows[order], np.arange(len(names) + 1))
-        self._rows: dict[int, RowDistributions] = {}
+        law = run.config.law
+        law.check_new(ratings.values, float(run.facts["minimum"]))
+        order = np.argsort(ratings.rows, kind="stable")
+        values = law.scaled(ratings.values[order].astype(np.float64))
+        self._values = law.codes(values, run.levels)
+        self._others = ratings.others[order]
+        self._ends = np.searchsorted(ratings.rows[order], np.arange(len(names) + 1))
+        self._rows: dict[int, RowDistributions] = {}  # by position of the draw
 
     def rated(self, row: int) -> Int32:
-        """Return the rows of the items (or users) that the new row at position `row` in the
-        vocabulary rated.
-        """
+        """Return the rows of the items (or users) that a new row rated, given by its position."""
         return self._others[self._ends[row] : self._ends[row + 1]]
 
     def rows(self, position: int, chosen: Array) -> RowDistributions:
@@ -342,126 +253,147 @@ class FoldIn:
         """
         if position not in self._rows:
             self._rows[position] = self._solve(position)
-        rows = self._rows[position]
-        cuts = None if rows.cuts is None else rows.cuts[chosen]
-        return RowDistributions(
-            rows.mean[chosen], rows.covariance[chosen], rows.noise[chosen], cuts
-        )
+        return self._rows[position].at(chosen)
 
     def drawn(self, position: int, rng: Generator) -> FoldIn:
-        """Return a copy in which every row at the saved draw `position` is one draw from its
-        distribution.
-        """
-        rows, result = self.rows(position, np.arange(len(self.vocabulary))), copy(self)
-        normals = zip(rows.mean, rows.covariance, strict=True)
-        mean = np.array([rng.multivariate_normal(*normal) for normal in normals])
-        result._rows = {
-            position: rows._replace(mean=mean, covariance=np.zeros_like(rows.covariance))
-        }
+        """Return a copy in which every row at a saved draw is one draw from its distribution."""
+        rows = self.rows(position, np.arange(len(self.vocabulary)))
+        mean = np.array(
+            [
+                rng.multivariate_normal(mean, covariance)
+                for mean, covariance in zip(rows.mean, rows.covariance, strict=True)
+            ]
+        )
+        at_draw = rows._replace(mean=mean, covariance=np.zeros_like(rows.covariance))
+        result = copy(self)
+        result._rows = {position: at_draw}
         return result
 
     def _solve(self, position: int) -> RowDistributions:
         """Compute the distributions of all rows at a saved draw."""
-        draw, law, n = self.run.draw(position), self.run.config.law, len(self.vocabulary)
-        prior, unseen = draw.prior[self.entity], draw.unseen[self.entity]
-        shifts = self._of_features(draw)
-        precision = np.linalg.inv(prior.covariance).astype(np.float64)
-        other_theta = draw.theta[OTHER[self.entity]].astype(np.float64)
-        of_all_pairs = draw.tau * (self.run.config.zero_weight or 0.0) * other_theta.T @ other_theta
-        nu, scales = (draw.shared.get(f"{self.entity}.{name}") for name in ("nu", "scales"))
-        spread = Spread.of(
-            law, scales, draw.shared["thresholds.precision"] if self._has_cuts else None
-        )
-        rng = np.random.default_rng(
-            [0, position]
-        )  # for noise scales, and for rows whose distribution is not normal
-        cuts = (
-            np.tile(draw.thresholds, (n, 1))
-            if self._has_cuts and draw.thresholds is not None
-            else None
-        )
-        covariance = np.tile(unseen.covariance.astype(np.float64), (n, 1, 1))
-        rows = RowDistributions(unseen.mean + shifts, covariance, np.ones(n), cuts)
-        rated = np.flatnonzero(np.diff(self._ends))
-        for part in np.split(rated, range(TOGETHER, len(rated), TOGETHER)):
-            given = [
-                self._given_ratings(draw, self.rated(k), k, prior.mean + shifts[k], precision)
-                for k in part
-            ]
-            if law.is_conditionally_gaussian():
-                for k, row in zip(part, given, strict=True):
-                    rows.mean[k], rows.covariance[k], rows.noise[k] = normal_row(
-                        law, row, of_all_pairs, nu, rng
-                    )
-            elif given:
-                rows.mean[part], scale, row_cuts = draw_rows(
-                    law, given, draw.thresholds, spread, rng
-                )
-                rows.covariance[part], rows.noise[part] = 0.0, 1 / scale
-                if cuts is not None:
-                    cuts[part] = row_cuts
+        draw = self.run.draw(position)
+        rows = self._without_ratings(draw)
+        rng = np.random.default_rng([0, position])
+        if self.run.config.law.is_conditionally_gaussian():
+            self._set_normal(rows, draw, rng)
+        else:
+            self._set_drawn(rows, draw, rng)
         return rows
+
+    def _without_ratings(self, draw: Draw) -> RowDistributions:
+        """Return the distributions of all rows given their features alone."""
+        n = len(self.vocabulary)
+        unseen = draw.unseen[self.entity]
+        cuts = None
+        if self._has_cuts and draw.thresholds is not None:
+            cuts = np.tile(draw.thresholds, (n, 1))
+        return RowDistributions(
+            mean=unseen.mean + self._of_features(draw),
+            covariance=np.tile(unseen.covariance.astype(np.float64), (n, 1, 1)),
+            noise=np.ones(n),
+            cuts=cuts,
+        )
+
+    def _set_normal(self, rows: RowDistributions, draw: Draw, rng: Generator) -> None:
+        """Set the distributions of rows with ratings, which are normal given their noise scales."""
+        theta = draw.theta[OTHER[self.entity]].astype(np.float64)
+        of_all_pairs = draw.tau * (self.run.config.zero_weight or 0.0) * theta.T @ theta
+        nu = draw.shared.get(f"{self.entity}.nu")
+        for positions, rated in self._rated_rows(draw):
+            for k, row in zip(positions.tolist(), rated, strict=True):
+                rows.mean[k], rows.covariance[k], rows.noise[k] = normal_row(
+                    self.run.config.law, row, of_all_pairs=of_all_pairs, nu=nu, rng=rng
+                )
+
+    def _set_drawn(self, rows: RowDistributions, draw: Draw, rng: Generator) -> None:
+        """Draw the rows with ratings; each gets its draw, with covariance 0."""
+        law = self.run.config.law
+        gap_precision = None
+        if self._has_cuts:
+            gap_precision = draw.shared["thresholds.precision"]
+        spread = Spread.of(law, draw.shared.get(f"{self.entity}.scales"), gap_precision)
+        for positions, rated in self._rated_rows(draw):
+            theta, own = draw_rows(RatedRows(law, rated), draw.thresholds, spread, rng)
+            rows.mean[positions] = theta
+            rows.covariance[positions] = 0.0
+            rows.noise[positions] = 1 / own.scale
+            if rows.cuts is not None:
+                rows.cuts[positions] = own.thresholds
+
+    def _rated_rows(self, draw: Draw) -> Iterator[tuple[Int64, list[RatedRow]]]:
+        """Yield positions of rows with ratings, at most `TOGETHER` at a time, and their ratings."""
+        centres = draw.prior[self.entity].mean + self._of_features(draw)
+        precision = np.linalg.inv(draw.prior[self.entity].covariance).astype(np.float64)
+        with_ratings = np.flatnonzero(np.diff(self._ends))
+        for start in range(0, len(with_ratings), TOGETHER):
+            positions = with_ratings[start : start + TOGETHER]
+            yield (
+                positions,
+                [self._rated_row(draw, k, centres[k], precision) for k in positions.tolist()],
+            )
 
     def _of_features(self, draw: Draw) -> Float64:
         """Return the terms of the rows' features in their prior means, (n, D)."""
         if self._features is None:
             return np.zeros((len(self.vocabulary), draw.theta[self.entity].shape[1]))
-        effects, centre = (
-            draw.shared[f"{self.entity}.features.effects"],
-            self.run.index.encoding(self.entity)[1],
-        )
-        shifts: Float64 = self._features @ effects - np.outer(
-            np.diff(self._features.indptr) > 0, centre @ effects
-        )
-        return shifts
+        effects = draw.shared[f"{self.entity}.features.effects"]
+        centre = self.run.index.encoding(self.entity)[1]
+        has_features = np.diff(self._features.indptr) > 0
+        terms: Float64 = self._features @ effects - np.outer(has_features, centre @ effects)
+        return terms
 
-    def _given_ratings(
-        self, draw: Draw, rated: Int32, k: int, centre: Float64, precision: Float64
-    ) -> RatedRow:
-        """Return the ratings of row `k` at a draw, and its prior, with the terms of the parts of
-        the model.
+    def _rated_row(self, draw: Draw, k: int, centre: Float64, precision: Float64) -> RatedRow:
+        """Return the ratings of row `k` at a draw, and its prior.
+
+        The parts of the model add their terms to both.
         """
         config = self.run.config
-        phi = draw.theta[OTHER[self.entity]][rated].astype(np.float64)
-        of_rated = (model_part.of_rated(draw, self.entity, rated) for model_part in PARTS.values())
-        centre = sum((term for term in of_rated if term is not None), centre)
+        rated = self.rated(k)
+        for part in PARTS.values():
+            term = part.of_rated(draw, self.entity, rated)
+            if term is not None:
+                centre = centre + term
         unknown = np.full(len(rated), -1, np.int32)
-        added, variance = draw.of_ratings(
-            *((unknown, rated) if self.entity == "user" else (rated, unknown))
-        )
+        if self.entity == "user":
+            added, variance = draw.of_ratings(unknown, rated)
+        else:
+            added, variance = draw.of_ratings(rated, unknown)
+        phi = draw.theta[OTHER[self.entity]][rated].astype(np.float64)
         offset = np.full(len(phi), self.run.mean) + added
         if config.biases:
             offset = offset + phi[:, config.rank]
             phi[:, config.rank] = 1.0
-        scales = draw.tau * draw.noise_scale[OTHER[self.entity]][rated].astype(np.float64)
-        values = self._values[self._ends[k] : self._ends[k + 1]]
-        effects = np.broadcast_to(np.asarray(variance, np.float64), len(phi))
         return RatedRow(
-            phi, offset, values, scales, effects, centre, precision, self._thresholds(draw, rated)
+            features=phi,
+            offset=offset,
+            x=self._values[self._ends[k] : self._ends[k + 1]],
+            scales=draw.tau * draw.noise_scale[OTHER[self.entity]][rated].astype(np.float64),
+            effects=np.broadcast_to(np.asarray(variance, np.float64), len(phi)),
+            centre=centre,
+            precision=precision,
+            thresholds=self._thresholds(draw, rated),
         )
 
     def _thresholds(self, draw: Draw, rated: Int32) -> Array | None:
-        """Return the thresholds, or other parameters of the likelihood, that all rows share, or of
-        each rating.
-        """
+        """Return thresholds, or other parameters of the likelihood, for `RatedRow.thresholds`."""
         if draw.thresholds is None:
             return self.run.config.law.shape_of(draw.shared)
-        return (
-            draw.thresholds
-            if draw.user_thresholds is None or self._has_cuts
-            else draw.user_thresholds[rated]
-        )
+        if draw.user_thresholds is None or self._has_cuts:
+            return draw.thresholds
+        return draw.user_thresholds[rated]
 
 
 def normal_row(
-    law: type[Law], row: RatedRow, of_all_pairs: Float64, nu: Array | None, rng: Generator
+    law: type[Law], row: RatedRow, *, of_all_pairs: Float64, nu: Array | None, rng: Generator
 ) -> tuple[Float64, Float64, float]:
     """Return mean, covariance and 1 / g of a row that is normal given g.
 
     `of_all_pairs` is the precision from the likelihood term of all pairs, rated or not; `nu` is
     None if noise is shared.
     """
-    noise_precision = 1 / (1 / row.scales + row.effects) if np.any(row.effects) else row.scales
+    noise_precision = row.scales
+    if np.any(row.effects):
+        noise_precision = 1 / (1 / row.scales + row.effects)
     target = row.x - row.offset
     statistics = law.statistics(row.features, target, noise_precision)
     assert statistics is not None
@@ -469,10 +401,8 @@ def normal_row(
     gram = gram + of_all_pairs
     g = 1.0
     for turn in range(GIBBS_TURNS + 1):
-        with refusing(
-            "nothing can be folded in, as a saved draw has invalid precisions",
-            np.linalg.LinAlgError,
-        ):
+        problem = "nothing can be folded in, as a saved draw has invalid precisions"
+        with refusing(problem, np.linalg.LinAlgError):
             lower = np.linalg.cholesky(row.precision + g * gram)
         inverse = np.linalg.inv(lower)
         mean = inverse.T @ (inverse @ (row.precision @ row.centre + g * moment))

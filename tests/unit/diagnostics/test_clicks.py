@@ -15,7 +15,7 @@ from dsgmcmc.diagnostics.summary import describe_run
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.names import Vocabulary
-from dsgmcmc.posterior.newcomers import FoldIn
+from dsgmcmc.posterior.newcomers import FoldIn, RatingsOfRows
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 
@@ -91,9 +91,8 @@ def test_scores_are_neither_ratings_nor_probabilities(run: Run) -> None:
 def test_a_new_user_has_the_law_of_all_cells_given_a_draw(run: Run) -> None:
     """The zeros of all items count as in sampling, and the values of new clicks do not."""
     items = np.int32([0, 2, 4])
-    folded = FoldIn(
-        run, Vocabulary("user", np.array([-1])), np.zeros(3, int), items, np.array([1.0, 5.0, 2.0])
-    )
+    ratings = RatingsOfRows(np.zeros(3, int), items, np.array([1.0, 5.0, 2.0]))
+    folded = FoldIn(run, Vocabulary("user", np.array([-1])), ratings)
     rows, draw = folded.rows(3, np.array([0])), run.draw(3)
     theta = draw.theta["item"].astype(float)
     prior = np.linalg.inv(draw.prior["user"].covariance)

@@ -8,7 +8,8 @@ from runs import given_ratings, make_run
 
 from dsgmcmc.posterior.draws import ENTITIES, OTHER
 from dsgmcmc.posterior.names import Vocabulary
-from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in, training_ratings
+from dsgmcmc.posterior.new_ratings import NewRatings
+from dsgmcmc.posterior.newcomers import FoldIn, RatingsOfRows, fold_in, training_ratings
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import Ranking, recommend
 
@@ -24,13 +25,12 @@ def run(finished):
 def fold(run, kind: str = "user") -> FoldIn:
     """Two new rows, the first with three ratings and the second with one."""
     vocabulary = Vocabulary(kind, np.array([-1, -2], np.int64))
-    return FoldIn(
-        run,
-        vocabulary,
-        np.array([1, 0, 0, 0]),
-        np.int32([2, 0, 5, 7]),
-        np.array([3.0, 4.5, 2.0, 5.0]),
+    ratings = RatingsOfRows(
+        rows=np.array([1, 0, 0, 0]),
+        others=np.int32([2, 0, 5, 7]),
+        values=np.array([3.0, 4.5, 2.0, 5.0]),
     )
+    return FoldIn(run, vocabulary, ratings)
 
 
 def check_distribution(run, kind, number, prior_mean):
@@ -120,7 +120,7 @@ def test_own_noise_of_new_users_is_inferred(tmp_path):
     wild = steady + np.where(np.arange(30) % 2, 3.0, -3.0)
     rows, others = np.repeat([0, 1], 30), np.tile(items, 2)
     vocabulary = Vocabulary("user", np.array([-1, -2], np.int64))
-    folded = FoldIn(run, vocabulary, rows, others, np.concatenate([steady, wild]))
+    folded = FoldIn(run, vocabulary, RatingsOfRows(rows, others, np.concatenate([steady, wild])))
     noise = np.mean(
         [folded.rows(number, np.array([0, 1])).noise for number in range(len(run.draws))], axis=0
     )
@@ -145,7 +145,8 @@ def test_a_known_row_is_worked_out_from_its_old_and_its_new_ratings(run, kind):
     assert notes == [f"1 rating(s) left out: one {other} is unknown to the run: -77"]
     others, values = np.append(rated, other_one).astype(np.int32), np.append(known, 5.0)
     values[0] = 1.0
-    expected = FoldIn(run, Vocabulary(kind, names[:1]), np.zeros(len(others), int), others, values)
+    ratings = RatingsOfRows(np.zeros(len(others), int), others, values)
+    expected = FoldIn(run, Vocabulary(kind, names[:1]), ratings)
     for number in (0, len(run.draws) - 1):
         law, wanted = folded.rows(number, np.array([0])), expected.rows(number, np.array([0]))
         np.testing.assert_allclose(law.mean, wanted.mean, rtol=1e-9, atol=1e-12)

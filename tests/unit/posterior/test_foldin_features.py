@@ -18,7 +18,8 @@ from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts.features import explained
 from dsgmcmc.posterior.draws import OTHER
-from dsgmcmc.posterior.newcomers import NewRatings, describe_new, fold_in
+from dsgmcmc.posterior.new_ratings import NewRatings, describe_new
+from dsgmcmc.posterior.newcomers import fold_in
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import importance
 

@@ -17,7 +17,8 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.row_thresholds import MAX_DEVIATION
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.names import Vocabulary
-from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in
+from dsgmcmc.posterior.new_ratings import NewRatings
+from dsgmcmc.posterior.newcomers import FoldIn, RatingsOfRows, fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import Ranking, recommend
 from dsgmcmc.posterior.run import Run
@@ -106,12 +107,12 @@ def test_a_drawn_row_has_the_conditional_law(run: Run, kind: str) -> None:
     number = len(run.draws) - 1
     expected, weight = reference(run, number, kind)
     names = Vocabulary(kind, np.arange(-SEEDS, 0))
-    repeated = (
+    repeated = RatingsOfRows(
         np.repeat(np.arange(SEEDS), len(OTHERS)),
         np.tile(OTHERS, SEEDS),
         np.tile(VALUES, SEEDS),
     )
-    law = FoldIn(run, names, *repeated).rows(number, np.arange(SEEDS))
+    law = FoldIn(run, names, repeated).rows(number, np.arange(SEEDS))
     assert not law.covariance.any()
     drawn = np.column_stack([law.mean, -np.log(law.noise)])
     if law.cuts is not None:

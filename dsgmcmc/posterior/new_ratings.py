@@ -1,0 +1,141 @@
+"""New ratings and features of users or items, read in the forms in which `BPMF` reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.data.precision import find_bad_scale
+from dsgmcmc.errors import InputError, refusing
+from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS
+from dsgmcmc.posterior.draws import OTHER
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.types import Array
+
+if TYPE_CHECKING:  # slow to import
+    from scipy.sparse import csr_matrix
+
+    from dsgmcmc.data.arrays import InputForm
+
+
+class NewRatings(NamedTuple):
+    """New ratings and features of users or items.
+
+    Attributes
+    ----------
+    entity : {"user", "item"}
+        What the rows that are computed stand for.
+    names, others, values : (n,) array
+        Original names of the user (or item) and of the item (or user) of each rating, and the
+        ratings. If a pair has several ratings, the last one counts.
+    described : dict of name to (1, F) sparse matrix
+        Features of users (or items) by original name, with or without ratings, from `describe_new`.
+    """
+
+    entity: str
+    names: Array
+    others: Array
+    values: Array
+    described: dict[Any, csr_matrix]
+
+    @classmethod
+    def read(
+        cls, run: Run, entity: str, form: InputForm, *, X: Any, y: Any, features: Any
+    ) -> NewRatings:
+        """Read ratings and features in the form of `dsgmcmc.posterior.fitted.FittedModel.fold_in`.
+
+        Raises InputError if both are missing, or if one is invalid.
+        """
+        from dsgmcmc.data.arrays import read_ratings
+
+        if X is None and features is None:
+            raise InputError("nothing to fold in: give ratings, features, or both")
+        described = {}
+        if features is not None:
+            described = describe_new(run, entity, features, form.columns)
+        if X is None:
+            no_names = np.zeros(0, object)
+            return cls(entity, no_names, no_names, np.zeros(0), described)
+        ratings = read_ratings(X, y, form).columns
+        run.vocabulary(entity)  # checks the entity
+        values = ratings.get("rating", np.ones(len(ratings[entity])))
+        bad_scale = find_bad_scale(values.min(), values.max())
+        if bad_scale:
+            raise InputError(bad_scale)
+        return cls(entity, ratings[entity], ratings[OTHER[entity]], values, described)
+
+    def doubts(self, run: Run) -> list[str]:
+        """Return notes on pairs that come twice, and on ratings outside the training ratings.
+
+        Values that are not levels may be outside by the width of the training ratings' range.
+        """
+        notes = []
+        pairs = set(zip(self.names.tolist(), self.others.tolist(), strict=True))
+        repeated = len(self.values) - len(pairs)
+        if repeated:
+            notes.append(
+                f"{repeated} rating(s) left out: later ratings of the same pairs replace them"
+            )
+        low = float(run.facts["minimum"])
+        high = float(run.facts["maximum"])
+        margin = high - low
+        if run.levels is not None and len(run.levels) <= MAX_THRESHOLDS:
+            margin = 0.0
+        outside = np.count_nonzero((self.values < low - margin) | (self.values > high + margin))
+        if outside:
+            notes.append(
+                f"{outside} new rating(s) are outside the training ratings, which are {low:g} to"
+                f" {high:g}"
+            )
+        return notes
+
+    def updated(self, later: NewRatings) -> NewRatings:
+        """Return these ratings and features with later ones.
+
+        Raises InputError if one has users and the other has items.
+        """
+        if self.entity != later.entity:
+            raise InputError(
+                f"this model has folded-in {self.entity}s: fold in {later.entity}s from the run"
+                " itself"
+            )
+        return NewRatings(
+            entity=self.entity,
+            names=np.concatenate([self.names, later.names]),
+            others=np.concatenate([self.others, later.others]),
+            values=np.concatenate([self.values, later.values]),
+            described=self.described | later.described,
+        )
+
+
+def describe_new(
+    run: Run, entity: str, features: Any, columns: str | None = None
+) -> dict[Any, csr_matrix]:
+    """Encode new features with the run's encoding; return a (1, F) sparse matrix for each name.
+
+    `features` is a Description, or any argument of `dsgmcmc.data.arrays.read_features`. Kinds and
+    separator of a Description are ignored, because columns keep their kinds in the run. Raises
+    InputError if the run has no features of this entity or no encoding of them, or if the file is
+    invalid.
+    """
+    from dsgmcmc.data.arrays import read_features
+    from dsgmcmc.data.descriptions import Description
+    from dsgmcmc.data.encoding import Encoding
+    from dsgmcmc.data.features import encode_new
+
+    if not run.feature_names(entity):
+        raise InputError(
+            f"features of {entity}s are given, but {run.path} was sampled without them: leave them"
+            f" out, or prepare the ratings with --{entity}-features and sample again"
+        )
+    with refusing(f"{run.path} cannot be used for new features of {entity}s", ValueError):
+        encoding = Encoding.parse(run.index.encoding(entity)[0])
+    description = features
+    if not isinstance(features, Description):
+        description = read_features(features, entity, encoding.separator, columns)
+    integers = run.vocabulary(entity).integers
+    names, encoded = encode_new(entity, description, encoding, integers=integers)
+    if integers:
+        names = names.astype(np.int64)
+    return dict(zip(names.tolist(), encoded.matrix(), strict=True))
