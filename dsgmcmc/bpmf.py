@@ -1,5 +1,6 @@
-"""The estimator `BPMF`: Bayesian matrix factorisation with the conventions of scikit-learn, which
-is not required.
+"""The estimator `BPMF`: Bayesian matrix factorisation with the conventions of scikit-learn.
+
+scikit-learn itself is not required.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -20,10 +22,10 @@ from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import RunConfig, nested
 from dsgmcmc.data.arrays import InputForm, has_times, ratings_source, read_features
 from dsgmcmc.data.columns import NO_COLUMN, parse_columns
-from dsgmcmc.data.descriptions import choose_kinds
+from dsgmcmc.data.descriptions import Description, choose_kinds
 from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.errors import AgreedError, InputError, StoppedError
-from dsgmcmc.parallel.alone import Alone, Comm
+from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.mpirun import number_of_processes, run_sample
 from dsgmcmc.posterior.fitted import FittedModel
@@ -48,8 +50,9 @@ ADMITTED: dict[str, tuple[Any, ...]] = {
 
 @contextmanager
 def _for_users() -> Iterator[None]:
-    """Context in which messages use Python names, and that all processes raise an error together is
-    not said.
+    """Context in which messages use Python names.
+
+    An error that all processes raise together becomes an ordinary error.
     """
     with in_python():
         try:
@@ -64,16 +67,15 @@ def _brief(value: Any) -> str:
     """Return the representation of a value; for data, only the name of the class."""
     if isinstance(value, os.PathLike):
         value = str(value)
-    return (
-        repr(value)
-        if isinstance(value, str | int | float | dict | None)
-        else f"<{type(value).__name__}>"
-    )
+    if isinstance(value, str | int | float | dict | None):
+        return repr(value)
+    return f"<{type(value).__name__}>"
 
 
 def seed_of(random_state: Any) -> int:
-    """Return the seed for scikit-learn's `random_state`: an int, a `RandomState`, or None for a
-    random seed.
+    """Return the seed for scikit-learn's `random_state`: an int, a `RandomState`, or None.
+
+    With None, the seed is random.
     """
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 1
@@ -115,33 +117,31 @@ class Estimator:
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
-        given = {k: v for k, v in self.get_params().items() if v is not defaults[k].default}
-        return f"{type(self).__name__}({', '.join(f'{name}={_brief(value)}' for name, value in given.items())})"
+        arguments = [
+            f"{name}={_brief(value)}"
+            for name, value in self.get_params().items()
+            if value is not defaults[name].default
+        ]
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
     def __sklearn_is_fitted__(self) -> bool:
         return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
 
     def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import (
-            InputTags,
-            RegressorTags,
-            Tags,
-            TargetTags,
-        )  # only scikit-learn calls this
+        # only scikit-learn calls this
+        from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags
 
-        inputs = InputTags(categorical=True, string=True, sparse=True)
         return Tags(
             "regressor",
             TargetTags(required=False),
             regressor_tags=RegressorTags(),
-            input_tags=inputs,
+            input_tags=InputTags(categorical=True, string=True, sparse=True),
         )
 
 
 @dataclass(repr=False, eq=False)
 class BPMF(Estimator, FittedModel):
-    """Bayesian probabilistic matrix factorisation, sampled by stochastic-gradient and Langevin
-    MCMC.
+    """Bayesian probabilistic matrix factorisation, sampled by stochastic-gradient MCMC.
 
     Parameters that are None, and settings that are not parameters, have the defaults of ``dsgmcmc
     sample``, which docs/settings.md lists.
@@ -244,7 +244,8 @@ class BPMF(Estimator, FittedModel):
     >>> rng = np.random.default_rng(0)
     >>> pairs = np.unique(rng.integers(0, 20, (300, 2)), axis=0)  # user and item of each rating
     >>> ratings = 3 + 0.1 * pairs[:, 0] - 0.05 * pairs[:, 1] + rng.normal(0, 0.2, len(pairs))
-    >>> model = BPMF(rank=2, sampler="baoab", iterations=200, burn_in=50, options={"grid": 2}).fit(pairs, ratings)
+    >>> model = BPMF(rank=2, sampler="baoab", iterations=200, burn_in=50, options={"grid": 2})
+    >>> model = model.fit(pairs, ratings)
     >>> mean, sd = model.predict([[3, 4], [19, 0]], return_std=True)
     >>> bool(mean[0] < mean[1])
     True
@@ -321,59 +322,32 @@ class BPMF(Estimator, FittedModel):
             If a chain diverges, or sampling was stopped at a checkpoint.
         """
         settings = self._settings()
-        command = f"{self!r}.fit({', '.join(map(_brief, [X] if y is None else [X, y]))})"
-        earlier = start.run_.path if isinstance(start, FittedModel) else start
-        earlier_run = None if earlier is None else Path(earlier)
+        inputs = [X] if y is None else [X, y]
+        command = f"{self!r}.fit({', '.join(map(_brief, inputs))})"
+        earlier_run = _path_of(start)
         if self.comm is not None and self.out is None:
             raise InputError("comm= needs out=, the run directory, to which all processes write")
-        earlier_scratch = getattr(
-            self, "_scratch", None
-        )  # keeps the folder: the run of `start` may be in it
-        self._scratch = earlier_scratch if earlier_scratch and self.warm_start else Scratch()
-        folder = self._scratch.path
-        out = folder / "run" if self.out is None else Path(self.out)
-        ratings_file = (
-            folder / "ratings.h5" if self.out is None else out.with_name(f"{out.name}.ratings.h5")
-        )
-        comm = self.comm or Alone()
-        processes = number_of_processes(self.n_jobs) if self.comm is None else 1
-        data = self._prepare(X, y, ratings_file, comm, settings["seed"], RunDirectory(out))
-        show_progress = in_notebook() if self.verbose is None else bool(self.verbose)
+        # until the end of `fit`, because it keeps the folder in which the run of `start` may be
+        earlier_scratch = getattr(self, "_scratch", None)
+        if earlier_scratch is None or not self.warm_start:
+            self._scratch = Scratch()
+        out, ratings_file = self._paths()
+        processes = 1
+        if self.comm is None:
+            processes = number_of_processes(self.n_jobs)
+        data = self._prepare(X, y, ratings_file, run=RunDirectory(out), seed=settings["seed"])
         try:
             if processes > 1:
-                options = ["--resume"] if self.warm_start else []
-                for name, value in (("--from", earlier_run), ("--model", self.model)):
-                    options += [] if value is None else [name, str(value)]
-                run_sample(
+                self._sample_by_mpirun(
                     data,
                     out,
                     settings,
-                    options=options,
+                    earlier_run=earlier_run,
                     processes=processes,
-                    verbose=show_progress,
                     command=command,
                 )
             else:
-                from dsgmcmc.runs.job import (
-                    Job,
-                )  # loads Numba's compiler, which is not needed to read a model
-                from dsgmcmc.runs.recommended import sample_recommended
-                from dsgmcmc.runs.source import RatingsSource
-
-                source = RatingsSource(data, start=earlier_run)
-                job = Job(
-                    comm,
-                    source,
-                    out,
-                    settings,
-                    resume=self.warm_start,
-                    command=command,
-                    quiet=not show_progress,
-                )
-                if job.run() if self.model is None else sample_recommended(job):
-                    raise StoppedError(
-                        "stopped at a checkpoint before the end: go on with warm_start=True"
-                    )
+                self._sample_here(data, out, settings, earlier_run=earlier_run, command=command)
         except KeyboardInterrupt as error:
             error.add_note(
                 "The chains are kept up to their last checkpoint: `fit` with warm_start=True"
@@ -382,10 +356,84 @@ class BPMF(Estimator, FittedModel):
             raise
         return self._adopt(Run(out))
 
+    def _paths(self) -> tuple[Path, Path]:
+        """Return the run directory and the ratings file of `fit`."""
+        if self.out is None:
+            folder = self._scratch.path
+            return folder / "run", folder / "ratings.h5"
+        out = Path(self.out)
+        return out, out.with_name(f"{out.name}.ratings.h5")
+
+    def _shows_progress(self) -> bool:
+        if self.verbose is None:
+            return in_notebook()
+        return bool(self.verbose)
+
+    def _sample_by_mpirun(
+        self,
+        data: Path,
+        out: Path,
+        settings: dict[str, Any],
+        *,
+        earlier_run: Path | None,
+        processes: int,
+        command: str,
+    ) -> None:
+        """Sample a run with several processes, which are started by ``mpirun``."""
+        options = []
+        if self.warm_start:
+            options.append("--resume")
+        if earlier_run is not None:
+            options += ["--from", str(earlier_run)]
+        if self.model is not None:
+            options += ["--model", self.model]
+        run_sample(
+            data,
+            out,
+            settings,
+            options=options,
+            processes=processes,
+            verbose=self._shows_progress(),
+            command=command,
+        )
+
+    def _sample_here(
+        self,
+        data: Path,
+        out: Path,
+        settings: dict[str, Any],
+        *,
+        earlier_run: Path | None,
+        command: str,
+    ) -> None:
+        """Sample a run in this process and, with `comm`, its other processes. Collective.
+
+        Raises
+        ------
+        StoppedError
+            If sampling was stopped at a checkpoint.
+        """
+        # these modules load Numba's compiler, which is not needed to read a model
+        from dsgmcmc.runs.job import Job
+        from dsgmcmc.runs.recommended import sample_recommended
+        from dsgmcmc.runs.source import RatingsSource
+
+        job = Job(
+            self.comm or Alone(),
+            RatingsSource(data, start=earlier_run),
+            out,
+            settings,
+            resume=self.warm_start,
+            command=command,
+            quiet=not self._shows_progress(),
+        )
+        status = job.run() if self.model is None else sample_recommended(job)
+        if status:
+            raise StoppedError("stopped at a checkpoint before the end: go on with warm_start=True")
+
     @_for_users()
     def compare(self, X: Any, y: Any = None, *, metric: Metric | None = None) -> Comparison:
-        """Compare models that suit the ratings, as ``dsgmcmc compare`` does, without fitting this
-        object.
+        """Compare models that suit the ratings, as ``dsgmcmc compare`` does, without fitting.
 
         Collective, if `comm` is given. Parameters of this object restrict the candidates: with
         ``noise="by-user"``, for example, all candidates have noise by user. Time effects are
@@ -414,88 +462,105 @@ class BPMF(Estimator, FittedModel):
         from dsgmcmc.runs.compare import Comparing
         from dsgmcmc.runs.source import RatingsSource
 
-        settings, scratch = self._settings(), Scratch()
+        settings = self._settings()
         comm = self.comm or Alone()
-        data = self._prepare(X, y, scratch.path / "ratings.h5", comm, settings["seed"])
+        scratch = Scratch()
+        data = self._prepare(X, y, scratch.path / "ratings.h5", run=None, seed=settings["seed"])
         folder = Path(comm.bcast(str(scratch.path / "compare")))
-        return Comparing(
+        comparing = Comparing(
             comm, RatingsSource(data), folder, settings, metric=metric, quiet=not self.verbose
-        ).run()
+        )
+        return comparing.run()
 
-    def _prepare(
-        self, X: Any, y: Any, path: Path, comm: Comm, seed: int, run: RunDirectory | None = None
-    ) -> Path:
-        """Write the ratings to `path`, unless X is a ratings file; return the path of the ratings
-        file. Collective.
+    # ------------------------------------------------------------------ the ratings file
+
+    def _prepare(self, X: Any, y: Any, path: Path, *, run: RunDirectory | None, seed: int) -> Path:
+        """Write the ratings to `path`, unless X is a ratings file. Collective.
 
         If there is a run already in `run`, `path` is its ratings file, and is written only with the
         run's own ratings; other ratings are written to a temporary file, with which the run cannot
-        continue. Without `run`, models are compared. If models are compared, and X has timestamps,
-        the order of ratings in time is kept for models with time effects.
+        continue. Without `run`, models are compared.
+
+        Returns
+        -------
+        Path
+            The ratings file.
         """
+        work = partial(self._write_ratings, X, y, path, run=run, seed=seed)
+        return on_root(self.comm or Alone(), work, "fit")
 
-        def prepare() -> Path:
-            sources = {"user": self.user_features, "item": self.item_features}
-            features = {
-                entity: read_features(source, entity, columns=self.columns)
-                for entity, source in sources.items()
-                if source is not None
-            }
-            features = choose_kinds(features, self.feature_kinds)
-            form = InputForm(self.columns, self.matrix, self.missing)
-            timed = self.time_levels not in (None, "no")
-            if not timed and (run is None or self.model == "auto"):
-                timed = has_times(X, y, form)
-            source = ratings_source(X, y, form, timed=timed, has_features=bool(features))
-            if isinstance(source, Path) and source.suffix == ".h5":
-                return source.resolve()
-            options: dict[str, Any] = {
-                "test_fraction": self.test_fraction,
-                "seed": seed % 2**31,
-                "timestamps": timed,
-            }
-            options |= {"duplicates": self.duplicates, "described": features, "force": True}
-            if isinstance(source, Path):  # arrays have been read in this form
-                options |= {
-                    "columns": self.columns,
-                    "matrix": bool(self.matrix),
-                    "missing": self.missing,
-                }
-            if run is not None and run.settings_file.exists():
-                other = self._scratch.path / "other.h5"
-                made = prepare_ratings([source], other, **options)
-                if made.content_sha256 != run.read_settings()[1].get("data_hash"):
-                    return other
-            self._say(prepare_ratings([source], path, **options))
-            return path.resolve()
+    def _write_ratings(
+        self, X: Any, y: Any, path: Path, *, run: RunDirectory | None, seed: int
+    ) -> Path:
+        """Write the ratings as `_prepare` does; on process 0."""
+        features = self._features()
+        form = InputForm(self.columns, self.matrix, self.missing)
+        timed = self._needs_times(X, y, form, is_comparing=run is None)
+        source = ratings_source(X, y, form, timed=timed, has_features=bool(features))
+        if isinstance(source, Path) and source.suffix == ".h5":
+            return source.resolve()
+        options: dict[str, Any] = {
+            "test_fraction": self.test_fraction,
+            "seed": seed % 2**31,
+            "timestamps": timed,
+            "duplicates": self.duplicates,
+            "described": features,
+            "force": True,
+        }
+        if isinstance(source, Path):  # arrays have been read in this form
+            options["columns"] = self.columns
+            options["matrix"] = bool(self.matrix)
+            options["missing"] = self.missing
+        if run is not None and run.settings_file.exists():
+            other = self._scratch.path / "other.h5"
+            made = prepare_ratings([source], other, **options)
+            _, facts = run.read_settings()
+            if made.content_sha256 != facts.get("data_hash"):
+                return other
+        self._tell(prepare_ratings([source], path, **options))
+        return path.resolve()
 
-        return on_root(comm, prepare, "fit")
+    def _features(self) -> dict[str, Description]:
+        """Return the descriptions of users and items that have features."""
+        features = {}
+        for entity, given in (("user", self.user_features), ("item", self.item_features)):
+            if given is not None:
+                features[entity] = read_features(given, entity, columns=self.columns)
+        return choose_kinds(features, self.feature_kinds)
 
-    def _say(self, summary: Summary) -> None:
-        """Log what the input was taken to mean, also to the terminal if `verbose`, and warn of
-        doubts about it.
+    def _needs_times(self, X: Any, y: Any, form: InputForm, *, is_comparing: bool) -> bool:
+        """Whether the order of the ratings in time is kept.
+
+        If models are compared, it is kept for models with time effects if X has timestamps.
         """
+        if self.time_levels not in (None, "no"):
+            return True
+        if is_comparing or self.model == "auto":
+            return has_times(X, y, form)
+        return False
+
+    def _tell(self, summary: Summary) -> None:
+        """Log how the input was read, also to the terminal if `verbose`, and warn of doubts."""
         from dsgmcmc.runs.progress import logs
 
         with logs(0) if self.verbose else nullcontext():
-            for text in (note for about in summary.features.values() for note in about["notes"]):
-                log.info("%s", text)
-        clicks = (
-            summary.columns.endswith("clicks")
-            and parse_columns(self.columns).get("rating") != NO_COLUMN
-        )
-        for text in (
-            summary.doubts
-            + [f"{summary.columns} (columns='rating={NO_COLUMN}' asks for that)"] * clicks
-        ):
-            warnings.warn(plain(text), stacklevel=8)  # of the caller of `fit` or `compare`
+            for features in summary.features.values():
+                for note in features["notes"]:
+                    log.info("%s", note)
+        doubts = list(summary.doubts)
+        asked_for_clicks = parse_columns(self.columns).get("rating") == NO_COLUMN
+        if summary.columns.endswith("clicks") and not asked_for_clicks:
+            doubts.append(f"{summary.columns} (columns='rating={NO_COLUMN}' asks for that)")
+        for doubt in doubts:
+            warnings.warn(plain(doubt), stacklevel=8)  # of the caller of `fit` or `compare`
+
+    # ------------------------------------------------------------------ settings
 
     @classmethod
     def load(
         cls, run: str | os.PathLike[str], *, data: str | os.PathLike[str] | None = None
     ) -> Self:
-        """Make a fitted model from a run directory that ``dsgmcmc sample``, or `fit` with `out`,
-        has written.
+        """Make a fitted model from a run directory of ``dsgmcmc sample``, or of `fit` with `out`.
 
         Parameters
         ----------
@@ -512,11 +577,11 @@ class BPMF(Estimator, FittedModel):
         """
         opened = Run(run)
         config = opened.config
-        settings = {
-            name: getattr(config, name) for name in ("rank", "iterations", "chains", "noise")
-        }
         model = cls(
-            **settings,
+            rank=config.rank,
+            iterations=config.iterations,
+            chains=config.chains,
+            noise=config.noise,
             sampler=config.sampler.name,
             random_state=config.seed,
             out=run,
@@ -525,8 +590,9 @@ class BPMF(Estimator, FittedModel):
         return model._adopt(opened, data)
 
     def _settings(self) -> dict[str, Any]:
-        """Return the settings of the run by name: `options`, and the parameters that are settings
-        and not None.
+        """Return the settings of the run by name.
+
+        They are those in `options`, and the parameters that are settings and not None.
         """
         parameters = self.get_params()
         for name, admitted in ADMITTED.items():
@@ -548,8 +614,18 @@ class BPMF(Estimator, FittedModel):
         section = section_of(settings.pop("sampler", {}))
         if self.sampler is not None:
             section["name"] = self.sampler
-        settings |= {
-            name: value for name, value in parameters.items() if name in RunConfig.model_fields
-        }
-        settings |= {"sampler": section or None, "seed": seed_of(self.random_state)}
+        for name, value in parameters.items():
+            if name in RunConfig.model_fields:
+                settings[name] = value
+        settings["sampler"] = section or None
+        settings["seed"] = seed_of(self.random_state)
         return {name: value for name, value in settings.items() if value is not None}
+
+
+def _path_of(start: str | os.PathLike[str] | FittedModel | None) -> Path | None:
+    """Return the run directory of an earlier run or model."""
+    if start is None:
+        return None
+    if isinstance(start, FittedModel):
+        return Path(start.run_.path)
+    return Path(start)
