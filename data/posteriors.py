@@ -1,5 +1,6 @@
-"""Posteriors of the shapes that posteriordb has, with data made up here: energies, and gradients by
-complex steps.
+"""Posteriors of the shapes that posteriordb has, with made-up data: energies and gradients.
+
+Gradients are by complex steps.
 
 `posteriors.json` has their means and standard deviations: of linear regressions in closed form, of
 others from 40,000 draws by NUTS (NumPyro 0.22, dense metric, acceptance 0.95). Their ESS is above
@@ -41,7 +42,7 @@ def linear(x: np.ndarray, y: np.ndarray) -> Posterior:
 
 
 def regression(
-    n: int, mean: float, sd: object, beta: object, sigma: float, mix: float = 0.0
+    n: int, *, mean: float, sd: object, beta: object, sigma: float, mix: float = 0.0
 ) -> Posterior:
     """Features with these means and standard deviations, of which a share `mix` is in common."""
     rng = np.random.default_rng(n)
@@ -81,9 +82,7 @@ def vote() -> Posterior:
 
 
 def counts() -> Posterior:
-    """Counts whose log rate is 1 and a Gaussian process: log length, log amplitude, 11 coefficients
-    of sines.
-    """
+    """Counts whose log rate is 1 and a Gaussian process: log length, log amplitude, 11 sines."""
     place, wave = np.linspace(-10, 10, 11), np.arange(1, 12) * np.pi / 30
     y, sines = (
         np.random.default_rng(4).poisson(np.exp(1 + np.sin(place / 3))),
@@ -121,9 +120,7 @@ def garch() -> Posterior:
 
 
 def mixture() -> Posterior:
-    """First mean, log distance of the second, log standard deviations, and logit of the first's
-    share.
-    """
+    """First mean, log distance of the second, log sds, and logit of the first's share."""
     rng = np.random.default_rng(6)
     y = np.append(rng.normal(-2.7, 1, 240), rng.normal(2.9, 1.1, 160))
 
@@ -144,11 +141,15 @@ def mixture() -> Posterior:
 
 POSTERIORS = {
     "autoregression": autoregression(),
-    "kidscore": regression(434, 100, 15, 0.6, 18),
-    "mesquite": regression(46, 2, [0.9, 0.6, 0.4, 3], [400, 200, -100, 30], 270, 0.8),
-    "blr": regression(100, 0, [100, 30, 300, 1000], [1, 2, -1, 0.5], 0.3),
-    "diamonds": regression(500, 0, 1, [1, -1, 0.5, 2, 0, 0.3, -0.2, 0.1], 0.1, 0.995),
-    "kilpisjarvi": regression(62, 1982, 18, 0.0194, 1.1),
+    "kidscore": regression(434, mean=100, sd=15, beta=0.6, sigma=18),
+    "mesquite": regression(
+        46, mean=2, sd=[0.9, 0.6, 0.4, 3], beta=[400, 200, -100, 30], sigma=270, mix=0.8
+    ),
+    "blr": regression(100, mean=0, sd=[100, 30, 300, 1000], beta=[1, 2, -1, 0.5], sigma=0.3),
+    "diamonds": regression(
+        500, mean=0, sd=1, beta=[1, -1, 0.5, 2, 0, 0.3, -0.2, 0.1], sigma=0.1, mix=0.995
+    ),
+    "kilpisjarvi": regression(62, mean=1982, sd=18, beta=0.0194, sigma=1.1),
     "centred": Posterior(10, lambda t: schools(t, centred=True)),
     "noncentred": Posterior(10, schools),
     "vote": vote(),

@@ -110,8 +110,9 @@ class SyntheticOptions:
 
 @dataclass(frozen=True)
 class Truth:
-    """Parameters from which ratings were drawn; rows are users (``userId`` - 1), columns items
-    (``movieId`` - 1).
+    """Parameters from which ratings were drawn.
+
+    Rows are users (``userId`` - 1), columns items (``movieId`` - 1).
 
     Attributes
     ----------
@@ -143,8 +144,9 @@ def generate(
     force: bool = False,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Truth:
-    """Write ratings to `out`, as CSV or Parquet depending on the suffix, and the truth to
-    `truth_path(out)`.
+    """Write ratings to `out`, and the truth to `truth_path(out)`.
+
+    The suffix of `out` decides between CSV and Parquet.
 
     The columns are userId, movieId, rating and timestamp (seconds); rows are sorted by user.
     `progress` is called with the number of ratings drawn so far. Raises InputError if options are
@@ -200,8 +202,7 @@ def draw_truth(options: SyntheticOptions) -> Truth:
 def best_prediction(
     truth: Truth, rows: NDArray[np.integer[Any]], cols: NDArray[np.integer[Any]]
 ) -> Float64:
-    """Return the predictions with the smallest expected squared error given the truth, (n,)
-    float64.
+    """Return the predictions with the smallest expected squared error given the truth.
 
     They are the predictors or, for half stars, E[rounded | truth] = 0.5 + sum_s 0.5 P(x > s -
     0.25), where s takes all stars except the first.
@@ -219,8 +220,9 @@ def best_prediction(
 def chunks(
     options: SyntheticOptions, truth: Truth
 ) -> Iterator[tuple[Int32, Int32, Float32, Int64]]:
-    """Yield users (from 0, ascending), items (from 0), values and timestamps of about `_CHUNK`
-    ratings at a time.
+    """Yield users, items, values and timestamps of about `_CHUNK` ratings at a time.
+
+    Users and items are numbered from 0; users ascend.
     """
     activity, popularity = marginals(
         options.rows, options.cols, options.ratings, _generator(options, 3)
@@ -275,9 +277,7 @@ def _generator(options: SyntheticOptions, *purpose: int) -> np.random.Generator:
 
 
 def _write(path: Path, drawn: Iterator[tuple[Any, ...]], progress: Callable[[int], None]) -> None:
-    """Collect chunks in a temporary database, which limits memory, and copy the database to CSV or
-    Parquet.
-    """
+    """Write chunks to CSV or Parquet, by a temporary database, which limits memory."""
     with duckdb.connect(path.with_suffix(".duckdb")) as database:
         database.execute("SET memory_limit = '400MB'; SET threads = 2")
         database.execute(
@@ -375,8 +375,7 @@ def draw_distinct(
 def marginals(
     rows: int, cols: int, ratings: int, rng: np.random.Generator
 ) -> tuple[Int64, Float64]:
-    """Return the number of ratings of every user, and the expected number for every item, both in
-    random order.
+    """Return the ratings of every user, and those expected for every item, in random order.
 
     Parameters
     ----------
@@ -405,8 +404,7 @@ def marginals(
 
 
 def item_weights(activity: Int64, popularity: Float64) -> Float64:
-    """Return the weights by which users draw items, so that every item has its expected number of
-    ratings.
+    """Return the weights of items in draws that give every item its expected number of ratings.
 
     If a user draws until n items are distinct, the probability that item j is among them is
     approximately 1 - exp(-w_j t), with t such that these probabilities sum to n. Users with similar
@@ -440,9 +438,7 @@ def item_weights(activity: Int64, popularity: Float64) -> Float64:
 
 
 def _spread(n: int, total: float, shape: float, most: float) -> Float64:
-    """Return n ascending numbers with the sum `total`: multiples of quantiles of Gamma(shape),
-    limited to `most`.
-    """
+    """Return n ascending quantiles of Gamma(shape), scaled to the sum `total`, at most `most`."""
     quantiles = gammaincinv(shape, (np.arange(n) + 0.5) / n)
     if total == 0:
         return np.zeros(n)

@@ -23,29 +23,31 @@ SETTINGS = """# Settings
 
 Generated from the configuration classes by `python docs/reference.py`; do not edit.
 
-A setting is given to `dsgmcmc sample` as an option or with `--set NAME=VALUE`, in a file with `--config FILE.toml`, or
-to `BPMF` as a parameter or in `options={...}`. A file has the sampler's settings in a section `[sampler]`, and Python
-in `options={"sampler.friction": 0.8}`. `dsgmcmc sample DATA.h5 --out RUN --dry-run` prints the values of all
-settings, and `RUN/run.toml` stores them. A length is a number of iterations, such as `2000`, or of sweeps, such as
+A setting is given to `dsgmcmc sample` as an option or with `--set NAME=VALUE`, in a file with
+`--config FILE.toml`, or to `BPMF` as a parameter or in `options={...}`. A file has the sampler's
+settings in a section `[sampler]`, and Python in `options={"sampler.friction": 0.8}`.
+`dsgmcmc sample DATA.h5 --out RUN --dry-run` prints the values of all settings, and `RUN/run.toml`
+stores them. A length is a number of iterations, such as `2000`, or of sweeps, such as
 `"500sweeps"`.
 """
 
-JOB = """These settings are given only as options. The draws do not depend on them, except that `on_divergence`
-decides what a chain does after divergence.
+JOB = """These settings are given only as options. The draws do not depend on them, except that
+`on_divergence` decides what a chain does after divergence.
 """
 
 SAMPLER = """## Samplers
 
-`--sampler NAME` chooses a sampler ([which one](samplers.md)), and `--set sampler.SETTING=VALUE` gives one of its
-settings; `--step-size` is short for `--set sampler.step_size`. Without settings: {without}.
+`--sampler NAME` chooses a sampler ([which one](samplers.md)), and `--set sampler.SETTING=VALUE`
+gives one of its settings; `--step-size` is short for `--set sampler.step_size`. Without settings:
+{without}.
 
 ### Settings that several samplers share
 """
 
 COMMANDS = """# Commands
 
-Generated from the commands by `python docs/reference.py`; do not edit. `dsgmcmc COMMAND --help` prints the same. These
-arguments and options mean the same for several commands:
+Generated from the commands by `python docs/reference.py`; do not edit. `dsgmcmc COMMAND --help`
+prints the same. These arguments and options mean the same for several commands:
 """
 
 Row = tuple[str, ...]
@@ -69,9 +71,7 @@ def settings_page() -> str:
 
 
 def _samplers() -> list[str]:
-    """Return the section on samplers: a table of settings that several take alike, and one of all
-    others.
-    """
+    """Return the section on samplers: settings that several share, then all others."""
     takers: dict[Row, list[str]] = {}
     for name in for_ratings():
         for row in _settings_of(SAMPLERS[name]):
@@ -94,7 +94,7 @@ def _samplers() -> list[str]:
 
 
 def _settings_of(sampler: Any) -> Iterable[Row]:
-    """Yield rows for the settings that a sampler takes: its gradient is one if there is a choice."""
+    """Yield rows for a sampler's settings; its gradient is one if there is a choice."""
     for name, field in sampler.Config.model_fields.items():
         if name != "gradient":
             yield f"`{name}`", *_about(field)
@@ -108,9 +108,7 @@ def _settings_of(sampler: Any) -> Iterable[Row]:
 
 
 def commands_page() -> str:
-    """Return the page on commands: a table of what several of them take alike, and a section on
-    each.
-    """
+    """Return the page on commands: what several of them share, and a section on each."""
     with_settings()
     commands = {command.callback.__name__: command.callback for command in app.registered_commands}
     takers: dict[Row, list[str]] = {}
@@ -129,9 +127,7 @@ def commands_page() -> str:
 
 
 def _command(function: Any, single: set[Row]) -> str:
-    """Return the section on a command: its usage, help, own options and examples; settings by name
-    alone.
-    """
+    """Return the section on a command: usage, help, options and examples; settings by name."""
     text, _, examples = inspect.cleandoc(function.__doc__).partition("\b\nExamples:\n")
     usage, rows, settings = _parameters(function)
     parts = [f"## {function.__name__}", f"`{' '.join(usage)} [OPTIONS]`", text.strip()]
@@ -145,9 +141,7 @@ def _command(function: Any, single: set[Row]) -> str:
 
 
 def _parameters(function: Any) -> tuple[list[str], list[Row], list[str]]:
-    """Return the words of a command's usage, rows for its arguments and options, and options that
-    are settings.
-    """
+    """Return a command's usage, rows for its arguments and options, and its settings."""
     usage, rows, settings = [f"dsgmcmc {function.__name__}"], [], []
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         kind, about = get_args(parameter.annotation)
@@ -178,17 +172,13 @@ def _parameters(function: Any) -> tuple[list[str], list[Row], list[str]]:
 
 
 def _flags(name: str, about: Any) -> list[str]:
-    """Return the names of an option; typer has the first that is given to ``Option`` as its
-    `default`.
-    """
+    """Return the names of an option; typer has the first as the `default` of ``Option``."""
     given = [about.default] if isinstance(about.default, str) else []
     return [*given, *(about.param_decls or [])] or [f"--{name.replace('_', '-')}"]
 
 
 def _values_of(kind: Any, about: Any) -> str:
-    """Return the values of an option that its placeholder does not name: alternatives, or a type
-    with its bound.
-    """
+    """Return the values that an option's placeholder does not name: alternatives, or a bound."""
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _listed(kind)
     alternatives = dict.fromkeys(kinds(kind))

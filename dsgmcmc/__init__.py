@@ -1,5 +1,4 @@
-"""Distributed stochastic-gradient MCMC for large Bayesian matrix factorisation, and for any other
-density.
+"""Distributed stochastic-gradient MCMC for Bayesian matrix factorisation and other densities.
 
 This module exports the names for users; all other names stay in their modules.
 """

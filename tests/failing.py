@@ -203,7 +203,9 @@ def results(words: str, place: Path) -> dict[str, bytes]:
 
 
 def expect_told(result: Result, at: object) -> None:
-    """Done, or one message and a status of `STATUS`: no traceback, nothing of HDF5's own, no crash."""
+    """Done, or one message and a status of `STATUS`: no traceback, nothing of HDF5's own, no
+    crash.
+    """
     assert result.code in STATUS, (at, result.code, result.err)
     said = [line for line in result.err.splitlines() if line.startswith("dsgmcmc:")]
     assert len(said) == (result.code in (1, 2)) or result.code > 2 or "2>" in str(at), (

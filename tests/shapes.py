@@ -288,19 +288,25 @@ def own_noise(seed: int) -> Ratings:
 
 
 def student(seed: int) -> Ratings:
-    """Measurements with Student-t noise of 2.5 degrees of freedom: some are hundreds of sds away."""
+    """Measurements with Student-t noise of 2.5 degrees of freedom: some are hundreds of sds
+    away.
+    """
     rng, i, j, eta = planted("Student", seed)
     return Ratings(i, j, eta + 0.5 * rng.standard_t(2.5, len(i)))
 
 
 def amounts(seed: int) -> Ratings:
-    """Amounts of money in cents: log-normal, of users and items whose logarithms vary by 2 and 1.5."""
+    """Amounts of money in cents: log-normal, of users and items whose logarithms vary by 2 and
+    1.5.
+    """
     rng, i, j, eta = planted("amounts", seed)
     return Ratings(i, j, np.round(20 * np.exp(2 * eta + 0.5 * rng.normal(size=len(i))), 2) + 0.01)
 
 
 def amounts_of(kind: str, seed: int) -> Ratings:
-    """Amounts of a kind of `synthetic.AMOUNTS`, whose logarithms have predictors of sd 1 about 2."""
+    """Amounts of a kind of `synthetic.AMOUNTS`, whose logarithms have predictors of sd 1 about
+    2.
+    """
     from synthetic import AMOUNTS
 
     rng, i, j, eta = planted(kind, seed)
@@ -353,7 +359,9 @@ def giant_item(seed: int) -> Ratings:
 
 
 def two_blocks(seed: int) -> Ratings:
-    """Two halves of users have rated two halves of items, and on two scales: 0 to 1, and 90 to 110."""
+    """Two halves of users have rated two halves of items, and on two scales: 0 to 1, and 90 to
+    110.
+    """
     rng, half = of("two blocks", seed), Size(150, 100, 5000)
     first, second = planted_by(rng, half), planted_by(rng, half)
     low = np.clip(0.5 + 0.2 * first[2] + rng.normal(0, 0.1, half.n), 0, 1)
@@ -430,7 +438,9 @@ def few(seed: int) -> Ratings:
 
 
 def two_camps(seed: int) -> Ratings:
-    """Users of two camps like items of one kind each: 180 ratings in five stars, nearly separable."""
+    """Users of two camps like items of one kind each: 180 ratings in five stars, nearly
+    separable.
+    """
     rng = of("two camps", seed)
     i, j = (side.ravel() for side in np.indices((18, 15)))
     rated = (i + j) % 3 > 0

@@ -135,7 +135,7 @@ def _why_unscored(summary: Summary) -> str:
 
 
 def _errors(summary: Summary) -> str:
-    """Return a line with RMSE and MAE, the RMSE of the baselines, and the precision of the noise."""
+    """Return a line with RMSE and MAE, the baselines' RMSE, and the precision of the noise."""
     point = summary.get("point", "mean")
     line = f"RMSE of the posterior {point} {written(summary['rmse_mean'])}"
     simple = summary.get("baselines")

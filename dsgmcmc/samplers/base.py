@@ -170,7 +170,7 @@ class Sampler(ABC, Generic[C, T]):
 
     @classmethod
     def adapted_to_density(cls, config: C, grid: int) -> C:
-        """Return the configuration for a plain vector: a default step is `density_step` / B or less.
+        """Return the configuration for a vector: a default step is at most `density_step` / B.
 
         Gradients of B parts have noise of variance B - 1 in the metric of the Fisher information.
         At such steps, noise that is independent in every iteration makes standard deviations a few

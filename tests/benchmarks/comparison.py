@@ -146,7 +146,9 @@ def divide(ratings: Triplets, folder: Path) -> dict[str, Path]:
 
 
 def ndcg(lists: np.ndarray, test: Triplets) -> float:
-    """Mean NDCG of lists (users, TOP) against test ratings of 4 or more, over users who have some."""
+    """Mean NDCG of lists (users, TOP) against test ratings of 4 or more, over users who have
+    some.
+    """
     users, items = (side[test[2] >= LIKED] for side in test[:2])
     some = np.unique(users)
     return float(measures(some, lists[some], users, items)["ndcg"].mean())

@@ -1,7 +1,7 @@
 """Digests of the numbers of many small runs, before and after a change that must not move them.
 
-    python tests/benchmarks/digests.py before.json        # before: writes the table
-    python tests/benchmarks/digests.py before.json        # after: compares with it, status 1 where a number has moved
+    python tests/benchmarks/digests.py before.json  # before: writes the table
+    python tests/benchmarks/digests.py before.json  # after: compares; status 1 where one has moved
     python tests/benchmarks/digests.py before.json --only gibbs --processes 1
 
 Every configuration is sampled by one process, by two, and by three that are stopped and resumed as
@@ -140,7 +140,9 @@ def digests(out: Path, folder: Path) -> Digests:
 
 
 def sampled(name: str, data: Path, folder: Path, processes: int) -> Digests:
-    """Digests of a configuration; SystemExit if the number of processes, or a stop, changes them."""
+    """Digests of a configuration; SystemExit if the number of processes, or a stop, changes
+    them.
+    """
     kind, *options = CONFIGURATIONS[name].split()
     if "--rank" not in options:
         options += ["--rank", "3"]
@@ -167,7 +169,9 @@ def sampled(name: str, data: Path, folder: Path, processes: int) -> Digests:
 
 
 def changes(before: Digests, after: Digests) -> Iterator[str]:
-    """Lines on a configuration: names that have changed, and, with a "!", numbers that have moved."""
+    """Lines on a configuration: names that have changed, and, with a "!", numbers that have
+    moved.
+    """
     gone, new = set(before) - set(after), set(after) - set(before)
     for name in sorted(gone):
         same = sorted(other for other in new if after[other] == before[name])

@@ -1,8 +1,8 @@
 """Measure the figures of the documents, and write them into the pages.
 
-    python tests/benchmarks/evidence.py DATASETS                  # the parts that have not been measured
-    python tests/benchmarks/evidence.py DATASETS accuracy-1m      # one part, also if it has been measured
-    python tests/benchmarks/evidence.py --fill                    # only write measured figures into the pages
+    python tests/benchmarks/evidence.py DATASETS              # the parts that have no figures
+    python tests/benchmarks/evidence.py DATASETS accuracy-1m  # one part, measured again
+    python tests/benchmarks/evidence.py --fill                # only write figures into the pages
 
 A part is a few commands of `PARTS`, which anybody can type. Those of one core are measured first,
 two at a time; then those of `ALONE`, one after the other. If a part fails, the others are measured
@@ -13,15 +13,16 @@ pictures that they save become docs/figures.
 
 Pages have marks, up to ``<!-- end -->``, whose content is written from these files:
 
-    <!-- PART -->                   its first table
-    <!-- PART 2 -->                 its second table
-    <!-- PART: ROW, COLUMN -->      the cell of the first table with these titles; COLUMN has no comma, or is a number:
-                                    1 for the column after the titles of rows
-    <!-- PART 2: ROW, COLUMN -->    the cell of the second table
-    <!-- PART & PART -->            the rows of the first tables of several parts; PART & PART 2: of the second ones
-    <!-- PART & PART: COLUMN -->    this column of the first tables of several parts; PART & PART 3: of the third ones;
-                                    COLUMN / COLUMN: two columns, in one cell
-    <!-- parts -->                  a table of all parts: commands, date, commit, processor, minutes
+    <!-- PART -->                 its first table
+    <!-- PART 2 -->               its second table
+    <!-- PART: ROW, COLUMN -->    the cell of the first table with these titles; COLUMN has no
+                                  comma, or is a number: 1 for the column after the titles of rows
+    <!-- PART 2: ROW, COLUMN -->  the cell of the second table
+    <!-- PART & PART -->          the rows of the first tables of several parts
+    <!-- PART & PART 2 -->        those of the second tables
+    <!-- PART & PART: COLUMN -->  this column of the first tables of several parts; PART & PART 3:
+                                  of the third ones; COLUMN / COLUMN: two columns, in one cell
+    <!-- parts -->                a table of all parts: commands, date, commit, processor, minutes
 
 What is between the marks of a part that has no file stays as it is.
 """
@@ -294,7 +295,9 @@ def joined(parts: list[str], tables: list[Table], column: str) -> Table:
 
 
 def all_parts(facts: dict[str, Any]) -> str:
-    """Table of all parts; those whose names begin alike, and that were measured alike, share a row."""
+    """Table of all parts; those whose names begin alike, and that were measured alike, share a
+    row.
+    """
     alike: dict[tuple[str, ...], list[tuple[str, float | None]]] = {}
     for part, commands in PARTS.items():
         fact = facts.get(

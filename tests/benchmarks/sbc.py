@@ -83,7 +83,9 @@ def state_of(target: FactorTarget) -> tuple[np.ndarray, float]:
 
 
 def make(path: Path, config: ResolvedConfig, sampler: Sampler[Any, Any]) -> FactorTarget:
-    """A chain's target, with ratings as they are: the prior is that of ratings in their own unit."""
+    """A chain's target, with ratings as they are: the prior is that of ratings in their own
+    unit.
+    """
     ring = Ring(MPI.COMM_SELF, 1)
     with Ratings(path) as ratings:
         blocks = RatingBlocks(

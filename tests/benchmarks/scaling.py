@@ -3,7 +3,7 @@ table and plot.
 
     python data/synthetic.py ratings.csv && dsgmcmc prepare ratings.csv ratings.h5
     mpirun -n 8 python tests/benchmarks/scaling.py ratings.h5 --out scaling.png
-    srun --mpi=pmix python tests/benchmarks/scaling.py ratings.h5 --rank 64 --grid 256      # in a job of Slurm
+    srun --mpi=pmix python tests/benchmarks/scaling.py ratings.h5 --grid 256  # in a job of Slurm
 
 The sweeps are those of a settled chain, without draws, evaluation and checkpoints: the median of
 several times ten, of the slowest process, with the fastest and the slowest. *Waiting* is the mean

@@ -1,4 +1,6 @@
-"""A cluster of containers of the tests' own, as docker/README.md starts one; nothing of it is left."""
+"""A cluster of containers of the tests' own, as docker/README.md starts one; nothing of it is
+left.
+"""
 
 import json
 import os
@@ -43,7 +45,9 @@ def missing() -> str:
 
 
 def readme_commands() -> list[str]:
-    """The commands of the first block of docker/README.md, which start a cluster and sample on it."""
+    """The commands of the first block of docker/README.md, which start a cluster and sample on
+    it.
+    """
     return [
         line for line in fenced(README, "sh")[0].replace("\\\n", " ").splitlines() if line.strip()
     ]

@@ -27,7 +27,8 @@ if len(sys.argv) > 2:
 log = open(f"{sys.argv[1]}/{rank}", "a", buffering=1)
 heard = []
 for name in ("HUP", "INT", "TERM", "USR1", "USR2"):
-    signal.signal(getattr(signal, "SIG" + name), lambda number, frame: heard.append(signal.Signals(number).name))
+    number = getattr(signal, "SIG" + name)
+    signal.signal(number, lambda number, frame: heard.append(signal.Signals(number).name))
 log.write("ready\\n")
 end = time.monotonic() + 60
 while time.monotonic() < end and not heard:

@@ -1,4 +1,6 @@
-"""Job scripts on a real Slurm of one machine, which these tests start and stop (slurm_cluster.py)."""
+"""Job scripts on a real Slurm of one machine, which these tests start and stop
+(slurm_cluster.py).
+"""
 
 import os
 import re

@@ -108,7 +108,9 @@ class Batch:
         return [line.strip() for line in lines if line.startswith(starts)]
 
     def requeues(self) -> list[str]:
-        """Calls by which the script asks to be started again; LSF learns it from the exit status."""
+        """Calls by which the script asks to be started again; LSF learns it from the exit
+        status.
+        """
         return self.calls("qsub", "flux --parent batch")
 
 

@@ -2,8 +2,8 @@
 MNIST.
 
     python tests/papers/adaptive.py mnist.npz --out docs/figures                  # the small form
-    python tests/papers/adaptive.py mnist.npz --out docs/figures --long 100000    # longer chains in 100 dimensions
-    python tests/papers/adaptive.py mnist.npz --quick                             # to see that it runs
+    python tests/papers/adaptive.py mnist.npz --out docs/figures --long 100000  # longer chains
+    python tests/papers/adaptive.py mnist.npz --quick  # to see that it runs
 
 The file has arrays of images (n, 28, 28) or (n, 784) and of labels (n,). Coefficients of a logistic
 regression on ten (figures 1 to 15) or a hundred (16 to 19) principal components, N(0, 1) before the
@@ -131,7 +131,9 @@ def noise(density, sampler, target):
 
 
 def along_one_path(problem, eps, iterations):
-    """Noise of every estimator that follows the same path of LD, with draws and tables of its own."""
+    """Noise of every estimator that follows the same path of LD, with draws and tables of its
+    own.
+    """
     density, rng = problem.density, np.random.default_rng(0)
     settings, followers = {"grid": problem.grid, "step_size": eps * density.curvature.max()}, {}
     for name in (None, *DATUM_GRADIENTS):

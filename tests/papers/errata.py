@@ -133,7 +133,9 @@ def stein():
 
 
 def euler_and_refresh():
-    """SGHMC read as simultaneous updates; and with momenta drawn anew every L updates, whole kicks."""
+    """SGHMC read as simultaneous updates; and with momenta drawn anew every L updates, whole
+    kicks.
+    """
     eps, c, chains = 0.1, 1.0, 4000
     for friction in (1.0, 0.2):
 
@@ -205,7 +207,9 @@ def naive_noise():
 
 
 def contraction():
-    """Distance of theta_K from N(0, 1) in W2, from theta_0 = 10: steps h with drift h / 2, K h = 4."""
+    """Distance of theta_K from N(0, 1) in W2, from theta_0 = 10: steps h with drift h / 2, K h
+    = 4.
+    """
     for h in (0.1, 0.01, 0.001):
         k = round(4 / h)
         mean = 10 * (1 - h / 2) ** k

@@ -202,7 +202,9 @@ def divergence(path: Run, density: LinearGaussian) -> float:
 def tune(
     method: Method, dimension: int, loss: Callable[[Run, LinearGaussian], float]
 ) -> tuple[float, float]:
-    """Settings of the grid with the least loss on a seed that is not one of those of the figures."""
+    """Settings of the grid with the least loss on a seed that is not one of those of the
+    figures.
+    """
     return min(method.grid, key=lambda settings: loss(*run(method, dimension, settings, 101)))
 
 

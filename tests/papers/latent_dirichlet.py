@@ -1,7 +1,7 @@
 r"""Latent Dirichlet allocation: topics beta_k over V words, by their expanded means theta
 [Patterson 2013].
 
-    beta_kv = theta_kv / sum_v theta_kv,     theta_kv ~ Gamma(beta0, 1),     pi_d ~ Dirichlet(alpha),
+    beta_kv = theta_kv / sum_v theta_kv,  theta_kv ~ Gamma(beta0, 1),  pi_d ~ Dirichlet(alpha),
     word i of document d: z_di ~ pi_d, w_di ~ beta_(z_di)
 
 so that beta_k ~ Dirichlet(beta0), and theta is a vector of K V positive numbers. With n_dkv words

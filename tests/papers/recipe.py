@@ -4,7 +4,8 @@ invariant.
 A diffusion on z = (theta, auxiliary variables) that leaves exp(-H(z)) invariant can be written with
 D(z), positive semidefinite, and Q(z), skew-symmetric:
 
-    dz = f dt + sqrt(2 D) dW,    f = -(D + Q) grad H + Gamma,    Gamma_i = sum_j d (D_ij + Q_ij) / d z_j
+    dz = f dt + sqrt(2 D) dW
+    f = -(D + Q) grad H + Gamma,    Gamma_i = sum_j d (D_ij + Q_ij) / d z_j
 
 [Ma 2015, eq. 2, 3]. Eq. 6 and 14 of the paper have Gamma inside the bracket, -eps [(D + Q) grad H +
 Gamma], where its sign must be minus; with the printed sign the invariant density in one dimension

@@ -96,7 +96,9 @@ def run(density, unseen, name, eps, grid, iterations, seed=0, looks=40):
 
 
 def matched(found, beta):
-    """Total variation distances of planted topics from those found, of the best matching, in order."""
+    """Total variation distances of planted topics from those found, of the best matching, in
+    order.
+    """
     distance = 0.5 * np.abs(found[:, None] - beta[None]).sum(axis=2)
     return np.sort(distance[linear_sum_assignment(distance)])
 

@@ -2,9 +2,9 @@
 
 5]: a network on MNIST by stochastic gradients with and without control variates.
 
-    python tests/papers/review_figure5.py mnist.npz --out docs/figures                      # the small form
-    python tests/papers/review_figure5.py mnist.npz --out docs/figures --iterations 10000   # as long as the paper's
-    python tests/papers/review_figure5.py mnist.npz --quick                                 # to see that it works
+    python tests/papers/review_figure5.py mnist.npz --out docs/figures  # the small form
+    python tests/papers/review_figure5.py mnist.npz --out docs/figures --iterations 10000
+    python tests/papers/review_figure5.py mnist.npz --quick  # to see that it works
 
 The file has arrays of images (n, 28, 28) or (n, 784), training digits first, and of labels (n,):
 the last 10,000 are for testing. 784-100-10 units, softmax in both layers as the paper prints it,

@@ -3,7 +3,7 @@
 
     python tests/papers/review_figures_1_3.py --out docs/figures               # d = 10 and 50
     python tests/papers/review_figures_1_3.py --dimensions 10 50 100           # all of the paper's
-    python tests/papers/review_figures_1_3.py --quick                          # to see that it works
+    python tests/papers/review_figures_1_3.py --quick  # to see that it works
 
 Figure 1: SGLD on N(0, S), S = diag(2, 1) turned by 45 degrees, gradient noise N(0, .01), 10,000
 iterations kept every tenth, ten runs; h is the paper's step, twice ours. Then the data of the
@@ -130,7 +130,9 @@ def discrepancy(density, draws, number, scale):
 
 
 def inflation(density, mode, eps):
-    """Variances of SGLD over those of the posterior, both of the normal approximation at the mode."""
+    """Variances of SGLD over those of the posterior, both of the normal approximation at the
+    mode.
+    """
     hessian = density.hessian(mode)
     slopes = density.gradients(mode[None])[0]
     noise = density.n_data**2 / BATCH * np.cov(slopes.T)

@@ -5,7 +5,7 @@
     python tests/papers/scalable_mh.py --quick                   # to see that it works
     python tests/papers/scalable_mh.py --model wide              # figure 6, a small form
     python tests/papers/scalable_mh.py --model robust            # figures 7 to 9, a small form
-    python tests/papers/scalable_mh.py --model robust --exponents 6 8 10 12 14 16 17 --iterations 20000 --runs 20
+    python tests/papers/scalable_mh.py --model robust --exponents 6 8 10 12 --runs 20
 
 Logistic regression, d = 10 (wide: 20), x ~ N(0, I), theta = 1, y Bernoulli, or robust regression
 with Student's t of 4 degrees of freedom and errors N(0, 1); n = 2^6 .. 2^17, 20,000 iterations a

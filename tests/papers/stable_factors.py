@@ -4,7 +4,8 @@ or several.
 The short-time Fourier transform X of a signal, (I, J) complex, is the sum of sources with exponents
 alpha_c,
 
-    X_ij = sum_c S_cij,        S_cij ~ SaS_c(lambda_cij^(1 / alpha_c)),        lambda_c = W_c H_c,        W_c, H_c >= 0;
+    X_ij = sum_c S_cij,    S_cij ~ SaS_c(lambda_cij^(1 / alpha_c))
+    lambda_c = W_c H_c,    W_c, H_c >= 0;
 
 of one source that is eq. 14 of the paper. As a scale mixture of normal laws, eq. 15,
 

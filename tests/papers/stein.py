@@ -2,7 +2,8 @@ r"""Kernel Stein discrepancy of draws from a density whose gradient is known [Go
 
 With s = -grad U and the inverse multiquadric kernel k(x, y) = (c^2 + |x - y|^2)^beta,
 
-    k0(x, y) = s(x).s(y) k + s(x).grad_y k + s(y).grad_x k + div_x grad_y k,      KSD = sqrt(sum_ij k0(x_i, x_j)) / K
+    k0(x, y) = s(x).s(y) k + s(x).grad_y k + s(y).grad_x k + div_x grad_y k
+    KSD = sqrt(sum_ij k0(x_i, x_j)) / K
 
 For independent draws x, y from exp(-U), E k0(x, y) = 0, so KSD falls as K^-1/2; for draws from
 another distribution it stays above zero. KSD therefore detects the bias of a sampler, unlike R-hat

@@ -62,7 +62,9 @@ def test_the_scale_of_phi_is_not_the_printed_one(alpha: float) -> None:
 @pytest.mark.parametrize("data", [ALL, slice(1, None, 3)])
 @pytest.mark.parametrize("given", [False, True])
 def test_gradients_are_those_of_the_energies(given: bool, data: slice) -> None:
-    """By differences, given Phi and without; of entries of both signs, one below b / 10: to 1e-6."""
+    """By differences, given Phi and without; of entries of both signs, one below b / 10: to
+    1e-6.
+    """
     density, rng = made(), np.random.default_rng(3)
     theta = (
         density.start

@@ -5,7 +5,7 @@ A document's proportions have the prior Dirichlet(alpha) and are integrated out.
 word v of the vocabulary, is of topic k given the other words' topics with a probability in
 proportion to
 
-    q_k = (alpha + n_k) beta_kv,              n_k: other words of the document that are of topic k now.
+    q_k = (alpha + n_k) beta_kv,    n_k: other words of the document that are of topic k now.
 
 What is summed over the sweeps that are kept is q_k / sum q, which has the expectation of the drawn
 topic and a smaller variance. The first sweep assigns words given those before them alone.
@@ -32,7 +32,9 @@ def chosen(q, rest):
 
 @kernel("void(float64[:, ::1], int64[::1], int64[::1], int64[::1], float64, "
         "int64, int64, uint64, uint64, float64[:, ::1], float64[:, ::1])")
-def assign(beta, words, starts, documents, alpha, dropped, kept, k0, k1, topic_words, document_topics):
+def assign(
+    beta, words, starts, documents, alpha, dropped, kept, k0, k1, topic_words, document_topics
+):
     """Add expected numbers of words: of every (word, topic), and of every (document, topic)."""
     mask = uint64(0xFFFFFFFF)
     shift = uint64(32)

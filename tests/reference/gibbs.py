@@ -34,7 +34,9 @@ NOISY_SIDES = {"shared": (), "by-user": (0,), "by-item": (1,), "both": (0, 1)}
 
 
 class Model(NamedTuple):
-    """What is sampled; ``tau`` and ``nu`` None means sampled, ``precision`` serves the fixed prior."""
+    """What is sampled; ``tau`` and ``nu`` None means sampled, ``precision`` serves the fixed
+    prior.
+    """
 
     rank: int
     prior: str = "normal-gamma"
@@ -151,7 +153,9 @@ def draw_prior(theta: np.ndarray, model: Model, rng) -> tuple[np.ndarray, np.nda
 
 
 def draw_noise(state: State, squared: np.ndarray, sides: list[View], model: Model, rng) -> None:
-    """Draw nu, g of each side and tau in place, given the squared error of every training rating."""
+    """Draw nu, g of each side and tau in place, given the squared error of every training
+    rating.
+    """
     for side, view in enumerate(sides):
         if side not in NOISY_SIDES[model.noise]:
             continue
@@ -174,7 +178,9 @@ def draw_noise(state: State, squared: np.ndarray, sides: list[View], model: Mode
 def draw_side(
     state: State, side: int, residuals: np.ndarray, view: View, model: Model, z: np.ndarray
 ) -> None:
-    """Draw theta of one side in place, from standard normals ``z`` (n, D); residuals as in `sweep`."""
+    """Draw theta of one side in place, from standard normals ``z`` (n, D); residuals as in
+    `sweep`.
+    """
     features = state.theta[1 - side].copy()
     targets = residuals[view.order]
     if model.biases:

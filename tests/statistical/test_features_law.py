@@ -1,4 +1,6 @@
-"""Features of rows and columns: the chain has the law that a plain Gibbs sampler of the model has."""
+"""Features of rows and columns: the chain has the law that a plain Gibbs sampler of the model
+has.
+"""
 
 from pathlib import Path
 

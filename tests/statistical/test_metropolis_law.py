@@ -38,7 +38,9 @@ def sampled(
     ],
 )
 def test_double_well(name: str, settings: dict[str, Any]) -> None:
-    """Second and fourth moments by quadrature; 2,000 chains of 600 iterations have errors of .15 %."""
+    """Second and fourth moments by quadrature; 2,000 chains of 600 iterations have errors of
+    .15 %.
+    """
     theta, sampler = sampled(name, Unscaled(), **settings)
     assert (theta**2).mean() == pytest.approx(0.832745, rel=0.01)
     assert (theta**4).mean() == pytest.approx(1.082745, rel=0.01)

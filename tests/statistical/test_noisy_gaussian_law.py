@@ -69,7 +69,9 @@ def test_sghmc(metric: str, noise: float) -> None:
 
 
 def test_sghmc_as_published() -> None:
-    """(2 a + h^2 V) (2 - a) / (a (4 - 2 a - h^2)), and of r with 2 in the place of 2 - a; to 1 %."""
+    """(2 a + h^2 V) (2 - a) / (a (4 - 2 a - h^2)), and of r with 2 in the place of 2 - a; to 1
+    %.
+    """
     h, gamma, noise = 0.4, 1.0, 3.0
     a = gamma * h
     moments = variances("sghmc", noise, step_size=h * h / 2, gamma=gamma, splitting="published")
@@ -191,7 +193,9 @@ def test_the_thermostat_finds_the_noise(thermostat: str, metric: str, rows: int,
 
 
 def test_only_thermostats_of_their_own_serve_rows_of_unequal_noise() -> None:
-    """Var theta of rows with V from 0 to 40: 1 to 1.5 % with one each; 0.7 to 1.3 with one for all."""
+    """Var theta of rows with V from 0 to 40: 1 to 1.5 % with one each; 0.7 to 1.3 with one for
+    all.
+    """
     groups, rows, h = 8, 1600, 0.05
     noise = np.repeat(np.linspace(0, 40, groups), rows // groups)[:, None]
     by_row, _ = thermostats(noise, rows, "row", h)

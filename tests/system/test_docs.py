@@ -206,7 +206,9 @@ def made(tmp_path_factory) -> Path:
     ],
 )
 def test_commands_run(name, made, tmp_path, monkeypatch):
-    """A page's, one after the other, as they stand, where there is what the page takes for given."""
+    """A page's, one after the other, as they stand, where there is what the page takes for
+    given.
+    """
     monkeypatch.chdir(tmp_path)
     commands = "\n".join(fenced(DOCS / name, "sh"))
     for given in made.iterdir():

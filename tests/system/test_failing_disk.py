@@ -32,7 +32,9 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     ],
 )
 def test_a_command_survives_any_call_that_fails(scene: Scene, words: str, kind: str) -> None:
-    """It is done, or says why not and leaves what was there; a resumed run is the undisturbed one."""
+    """It is done, or says why not and leaves what was there; a resumed run is the undisturbed
+    one.
+    """
     for script in scene.failing(words, kind, 4):
         scene.attempt(words, script)
 

@@ -1,4 +1,6 @@
-"""Wrong and unlucky launches, slow processes: said before any output, and the result is the same."""
+"""Wrong and unlucky launches, slow processes: said before any output, and the result is the
+same.
+"""
 
 import json
 import os

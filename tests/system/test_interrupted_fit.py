@@ -56,7 +56,9 @@ def test_an_interrupted_fit_goes_on(fitting: Running, tmp_path: Path) -> None:
 
 
 def test_a_killed_fit_leaves_no_process(fitting: Running, tmp_path: Path) -> None:
-    """As when a notebook's kernel is restarted: those that it had started would sample on for ever."""
+    """As when a notebook's kernel is restarted: those that it had started would sample on for
+    ever.
+    """
     place = f"TMPDIR={tmp_path / 'scratch'}".encode()
 
     def left() -> list[int]:

@@ -149,7 +149,9 @@ def test_seeds_and_copies(split) -> None:
 
 
 def test_the_configuration_has_the_parameters_of_the_model() -> None:
-    """Under their names, into LensKit's own description of a pipeline and back; others are refused."""
+    """Under their names, into LensKit's own description of a pipeline and back; others are
+    refused.
+    """
     scorer = BPMFScorer(rank=3, by="lcb")
     assert scorer.dump_config() == {"by": "lcb", "rank": 3}
     assert BPMFScorer(BPMFConfig.model_validate(scorer.dump_config())).config == scorer.config

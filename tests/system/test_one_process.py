@@ -1,4 +1,6 @@
-"""One process samples by itself: without MPI, and in a program that gets everything back as it was."""
+"""One process samples by itself: without MPI, and in a program that gets everything back as it
+was.
+"""
 
 import gc
 import logging
@@ -103,7 +105,9 @@ def test_no_mpi_library_is_loaded_and_the_bits_are_those_of_two_processes(
 
 
 def test_a_fit_leaves_the_program_as_it_was(tmp_path, whole) -> None:
-    """Handlers, environment, logs, threads and files; twice, and after errors: with the same bits."""
+    """Handlers, environment, logs, threads and files; twice, and after errors: with the same
+    bits.
+    """
     signal.signal(signal.SIGUSR1, before := lambda *_: None)
     logging.getLogger("dsgmcmc").addHandler(handler := logging.NullHandler())
     try:
@@ -157,7 +161,9 @@ def test_a_handler_of_the_program_gets_its_signal_when_the_chain_is_saved(tmp_pa
 
 
 def test_a_second_ctrl_c_does_not_wait(tmp_path) -> None:
-    """Nothing but an exception comes of it: no process ends, and the run is free for the next one."""
+    """Nothing but an exception comes of it: no process ends, and the run is free for the next
+    one.
+    """
     first = (  # the checkpoint of the first one; before, names and the end of burn-in
         "snapshot={},at=3"
     )

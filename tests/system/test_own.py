@@ -175,7 +175,8 @@ def test_gradients_by_others_are_those_written_by_hand(folder: Path, package: st
     check = """
 theta = np.random.default_rng(1).normal(size=(4, 3))
 for data in (slice(None), slice(2, None, 7), np.array([0, 5, 5, 52])):
-    np.testing.assert_allclose(density.gradient(theta, data), Logistic().gradient(theta, data), rtol=1e-10, atol=1e-10)
+    expected = Logistic().gradient(theta, data)
+    np.testing.assert_allclose(density.gradient(theta, data), expected, rtol=1e-10, atol=1e-10)
 """
     script = "from logistic import Logistic\nimport numpy as np\n" + BY_OTHERS[package] + check
     run(sys.executable, "-c", script, cwd=folder).expect(0)
@@ -198,7 +199,8 @@ def test_all_processes_raise_the_same_error_and_go_on(tmp_path: Path) -> None:
     tail = """
     for wrong in ({"name": "sgld", "step_size": 1e4}, "mola"):
         try:
-            sample_density(Logistic(), comm=MPI.COMM_WORLD, sampler=wrong, chains=3, iterations=500, burn_in=0)
+            settings = dict(chains=3, iterations=500, burn_in=0)
+            sample_density(Logistic(), comm=MPI.COMM_WORLD, sampler=wrong, **settings)
         except (DivergenceError, InputError) as error:
             print(f"caught {error}", flush=True)
 """

@@ -282,7 +282,9 @@ def test_names_and_ratings_that_are_not_used_are_said(made, tmp_path):
 
 
 def test_a_stop_leaves_nothing_beside_the_output(made, tmp_path):
-    """SIGTERM, as batch systems send it, ends a command as Ctrl-C does: its temporary folder goes."""
+    """SIGTERM, as batch systems send it, ends a command as Ctrl-C does: its temporary folder
+    goes.
+    """
     users = "".join(
         f"{user},{item}\n" for user in made.users for item in made.items for _ in range(400)
     )

@@ -91,7 +91,9 @@ def test_what_there_is_to_say(tmp_path):
 
 @pytest.mark.parametrize(("number", "delay"), [(signal.SIGINT, 0.7), (signal.SIGTERM, 0.0)])
 def test_interrupted(tmp_path, number, delay):
-    """Ctrl-C and SIGTERM in the middle end the run soon, with its own exit status and nothing left."""
+    """Ctrl-C and SIGTERM in the middle end the run soon, with its own exit status and nothing
+    left.
+    """
     write_synthetic(tmp_path / "r.csv", 40_000, 20_000, 4_000_000)
     with Running(dsgmcmc("prepare", tmp_path / "r.csv", tmp_path / "out.h5")) as running:
         running.until(lambda: list(tmp_path.glob(".dsgmcmc-prepare*")), "under way")

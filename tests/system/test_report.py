@@ -32,27 +32,33 @@ MEASURE = """<script>
 const found = {texts: 0, overlapping: [], small: [], outside: [], sideways: 0};
 for (const svg of document.querySelectorAll('figure > svg')) {
   const texts = [...svg.querySelectorAll('text')], card = svg.getBoundingClientRect();
-  const boxes = texts.map(t => t.getBoundingClientRect()), name = svg.closest('section').firstChild.textContent;
+  const boxes = texts.map(t => t.getBoundingClientRect());
+  const name = svg.closest('section').firstChild.textContent;
   found.texts += texts.length;
   texts.forEach((t, a) => {
     const box = boxes[a];
     const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
     const size = parseFloat(getComputedStyle(t).fontSize) * scale;
     if (size < 8.5) found.small.push([name, t.textContent, size]);
-    if (box.left < card.left || box.right > card.right + 1 || box.top < card.top || box.bottom > card.bottom)
+    const wide = box.left < card.left || box.right > card.right + 1;
+    if (wide || box.top < card.top || box.bottom > card.bottom)
       found.outside.push([name, t.textContent]);
     for (let b = a + 1; b < boxes.length; b++) {
       const o = boxes[b];
-      if (box.left + 1 < o.right && o.left + 1 < box.right && box.top + 2 < o.bottom && o.top + 2 < box.bottom)
+      const beside = box.left + 1 < o.right && o.left + 1 < box.right;
+      if (beside && box.top + 2 < o.bottom && o.top + 2 < box.bottom)
         found.overlapping.push([name, t.textContent, texts[b].textContent]);
     }
   });
 }
 found.cut = [...document.querySelectorAll('.scroll')]
-  .filter(s => s.textContent.includes('R-hat') && s.scrollWidth > s.clientWidth).map(s => s.textContent);
+  .filter(s => s.textContent.includes('R-hat') && s.scrollWidth > s.clientWidth)
+  .map(s => s.textContent);
 found.sideways = document.documentElement.scrollWidth - window.innerWidth;
 found.requests = performance.getEntriesByType('resource').map(r => r.name);
-const out = document.createElement('pre'); out.id = 'found'; out.textContent = JSON.stringify(found);
+const out = document.createElement('pre');
+out.id = 'found';
+out.textContent = JSON.stringify(found);
 top.document.body.appendChild(out);
 </script>"""
 

@@ -28,7 +28,9 @@ def test_a_finished_run_is_left_as_it_is(data: Path, finished: Path) -> None:
 
 
 def test_more_iterations_continue_a_finished_run(data: Path, tmp_path: Path) -> None:
-    """--iterations is the total, and the longer run is the one that would have been made at once."""
+    """--iterations is the total, and the longer run is the one that would have been made at
+    once.
+    """
     out = tmp_path / "run"
     short = alone(data, out, iterations=13)
     typed("sample", data, "--out", out, "--resume", "--iterations", "33").expect(0)

@@ -1,4 +1,6 @@
-"""Files of one call that differ: in having ratings or times, in columns, in ratings that are equal."""
+"""Files of one call that differ: in having ratings or times, in columns, in ratings that are
+equal.
+"""
 
 import json
 
@@ -28,7 +30,9 @@ def files(tmp_path):
 
 
 def test_a_test_file_without_ratings_is_refused(tmp_path, files):
-    """Its pairs would become test ratings of 1; the message names the command that predicts them."""
+    """Its pairs would become test ratings of 1; the message names the command that predicts
+    them.
+    """
     train, test = files("train.csv", RATED), files("test.csv", PAIRS)
     done = typed("prepare", train, tmp_path / "o.h5", "--test", test).expect(2)
     assert "test.csv has no column of ratings, unlike" in done.err

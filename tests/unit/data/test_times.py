@@ -1,4 +1,6 @@
-"""Times in many forms order ratings, in files and data frames alike, or it is said that they do not."""
+"""Times in many forms order ratings, in files and data frames alike, or it is said that they
+do not.
+"""
 
 import datetime
 import json

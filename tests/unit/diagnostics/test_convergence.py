@@ -18,7 +18,9 @@ AXES = {"chain_axis": 0, "draw_axis": 1}
 
 
 def autoregression(chains: int, draws: int, m: int, phi: float) -> np.ndarray:
-    """A stationary autoregression of variance 1, in which every tenth value equals the one before."""
+    """A stationary autoregression of variance 1, in which every tenth value equals the one
+    before.
+    """
     rng = np.random.default_rng(3)
     x = rng.normal(size=(chains, draws, m))
     for t in range(1, draws):

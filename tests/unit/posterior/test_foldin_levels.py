@@ -129,7 +129,9 @@ def test_a_drawn_row_has_the_conditional_law(run: Run, kind: str) -> None:
 
 
 def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
-    """A new user who gave four items 5 is predicted to rate them higher than one who gave them 1."""
+    """A new user who gave four items 5 is predicted to rate them higher than one who gave them
+    1.
+    """
     run = Run(run.path)
     run.draws = run.draws[:8]
     names, items = np.repeat([-1, -2], 4), np.tile(run.items.ids[[0, 2, 3, 5]], 2)

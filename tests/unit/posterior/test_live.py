@@ -56,7 +56,9 @@ def sampled(path: Path) -> Iterator[None]:
 
 
 def test_the_draws_of_a_killed_run_serve_as_those_of_one_that_ended(tmp_path: Path) -> None:
-    """A killed run predicts as the finished run does, to the bit; thresholds are among what it has."""
+    """A killed run predicts as the finished run does, to the bit; thresholds are among what it
+    has.
+    """
     one = make_run(tmp_path, stars=True, likelihood="ordinal-logit")
     ended, left = one.open(), Run(killed(one.path, tmp_path / "killed"))
     assert (left.unfinished, left.draws) == (True, ended.draws)

@@ -91,7 +91,9 @@ def test_of_the_mean_leaves_out_the_noise(finished):
 
 @pytest.mark.parametrize(("user", "item"), [(-1, 3), (2, -1), (-1, -1)])
 def test_the_unknown_have_their_prior(finished, user, item):
-    """Unknown users and items are predicted as rows drawn from the prior of every saved draw are."""
+    """Unknown users and items are predicted as rows drawn from the prior of every saved draw
+    are.
+    """
     run = finished.run
     rng = np.random.default_rng(1)
     k, samples = run.config.rank, 4000
