@@ -235,10 +235,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         if iteration < self.memory:  # the sub-chain begins at the previous state
             source = self.position(iteration - 1)
         changing = self.config.metric != "identity" and iteration < self.burn_in
-        if self.fisher is not None:
-            due = iteration % (2 * target.sweep_length) == 0
-            if iteration == 0 or (changing and due):
-                self.fisher.compute(target, position=source)
+        self._refresh_fisher(target, iteration, source)
         values: dict[str, Any] = self._pair_fields(iteration) | self._scalars(target, iteration)
         products = self._new_products
         if changing:
@@ -265,6 +262,14 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
                 vectors = self._vectors(target, block)
                 block.update(self._new_pair, theta=here, **values, **vectors)
         gradient.finish(target)
+
+    def _refresh_fisher(self, target: Target, iteration: int, source: str) -> None:
+        """Compute the Fisher metric at the start, and every second sweep of burn-in."""
+        if self.fisher is None:
+            return
+        due = iteration < self.burn_in and iteration % (2 * target.sweep_length) == 0
+        if iteration == 0 or due:
+            self.fisher.compute(target, position=source)
 
     def _pair_fields(self, iteration: int) -> dict[str, str]:
         """Fields of the pairs by their names in formulas, which number them by age."""
