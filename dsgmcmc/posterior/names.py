@@ -1,20 +1,20 @@
-"""The index of a run: the original names of rows and columns, for use of the run without its
-ratings file.
+"""The index of a run: the original names of rows and columns, for use without its ratings file.
 
 The index is a snapshot of kind ``index`` in ``RUN/index``, written once, before the first
 iteration:
 
-=====================================  ==================================================================
-``ids/{W,H}/000000/integers``          (n,) int64: names, if all are integers; otherwise
-``ids/{W,H}/000000/text``              (bytes,) uint8: names as UTF-8, concatenated, and
-``ids/{W,H}/000000/offsets``           (n + 1,) int64: positions in ``text`` at which names begin
-``ratings/{W,H}/000000/count``         (n,) int64: training ratings of each row or column
-``features/{W,H}/000000/NAME``          names and groups of features, if there are any: ``names_text``,
-..                                     ``names_offsets``, ``groups_text`` and ``groups_offsets``, stored like ids;
-..                                     ``centre`` (F,) float64: means over the rows that have features; and, if the
-..                                     ratings file has it, ``encoding`` (bytes,) uint8: JSON as UTF-8
-``test/W/000000/{rows,columns}``       (q,) int32: the pairs of the test ratings, in the order of the ratings file
-=====================================  ==================================================================
+``ids/{W,H}/000000/integers``
+    (n,) int64: names, if all are integers; otherwise ``text``, (bytes,) uint8: names as UTF-8,
+    concatenated, and ``offsets``, (n + 1,) int64: positions in ``text`` at which names begin.
+``ratings/{W,H}/000000/count``
+    (n,) int64: training ratings of each row or column.
+``features/{W,H}/000000/NAME``
+    If there are features: their names and groups, stored like ids: ``names_text``,
+    ``names_offsets``, ``groups_text`` and ``groups_offsets``; ``centre`` (F,) float64: means over
+    the rows that have features; and ``encoding`` (bytes,) uint8: JSON as UTF-8, if the ratings file
+    has it.
+``test/W/000000/{rows,columns}``
+    (q,) int32: the pairs of the test ratings, in the order of the ratings file.
 
 Arrays are in the order of the rows of the factors, with all blocks joined. The rows of W are the
 rows of the ratings file, which are items if the run is ``transposed``.
@@ -33,7 +33,7 @@ import numpy as np
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.columns import refuse_rounded
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SIDES, Side
+from dsgmcmc.data.ratings_format import Side
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import Quantities
@@ -41,19 +41,21 @@ from dsgmcmc.storage.rundir import INDEX, Facts, RunDirectory, check_made_with, 
 from dsgmcmc.storage.store import Key, is_intact, read_manifest, write_snapshot
 from dsgmcmc.types import Array, Factor, Float64, Int32, Int64
 
+#: The factor that has the rows, or the columns, of the ratings file.
+FACTOR_OF: dict[Side, str] = {"rows": "W", "cols": "H"}
+#: The side of the ratings file that is the rows of a factor.
+SIDE_OF: dict[str, Side] = {"W": "rows", "H": "cols"}
 _SLAB_ROWS = 1 << 20  # rows whose features are read at a time
 
 
 def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, facts: Facts) -> None:
-    """Write the index of a run that this process has locked, unless the index is complete and made
-    from these facts.
+    """Write the index of a run that this process has locked.
 
-    `facts` are the facts with which the run's snapshots must agree (`dsgmcmc.storage.rundir`).
+    An index that is complete and made from these facts stays. `facts` are the facts with which the
+    run's snapshots must agree (`dsgmcmc.storage.rundir`).
     """
-    recorded, path = (
-        {**facts, "config_hash": config_hash, "data_hash": ratings.digest},
-        run.path / INDEX,
-    )
+    recorded = {**facts, "config_hash": config_hash, "data_hash": ratings.digest}
+    path = run.path / INDEX
     with suppress(InputError):  # of a job with other settings, which ended before it wrote run.toml
         if is_intact(path, "it is written again"):
             check_made_with(read_manifest(path), recorded, path)
@@ -65,12 +67,15 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
     """Return the arrays of the index."""
     blocks: dict[Key, Array] = {}
     counts = {"W": np.diff(ratings.row_indptr), "H": ratings.column_counts}
-    for factor, ids in zip("WH", map(ratings.ids, SIDES), strict=True):
+    for side, factor in FACTOR_OF.items():
         blocks[Key("ratings", factor, 0, "count")] = counts[factor]
-        as_integers = {Key("ids", factor, 0, "integers"): ids}
-        blocks |= as_integers if ids.dtype == np.int64 else _encode_texts("ids", factor, ids)
+        ids = ratings.ids(side)
+        if ids.dtype == np.int64:
+            blocks[Key("ids", factor, 0, "integers")] = ids
+        else:
+            blocks |= _encode_texts("ids", factor, ids)
     for side, stored in ratings.features.items():
-        factor = "WH"[SIDES.index(side)]
+        factor = FACTOR_OF[side]
         blocks |= _encode_texts("features", factor, stored.names, "names_")
         blocks |= _encode_texts("features", factor, stored.groups, "groups_")
         blocks[Key("features", factor, 0, "centre")] = _feature_means(ratings, side)
@@ -86,11 +91,10 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
 
 
 def _feature_means(ratings: Ratings, side: Side) -> Float64:
-    """Return the means of the features over rows (or columns) that have features, (F,) float64, to
-    centre them.
-    """
+    """Return the means of the features over rows (or columns) that have some, (F,) float64."""
     stored = ratings.features[side]
-    total, n = np.zeros(len(stored.names)), len(stored.indptr) - 1
+    total = np.zeros(len(stored.names))
+    n = len(stored.indptr) - 1
     for start in range(0, n, _SLAB_ROWS):
         part = ratings.feature_slab(side, start, min(start + _SLAB_ROWS, n))
         total += np.bincount(part.indices, part.values.astype(np.float64), minlength=len(total))
@@ -100,9 +104,7 @@ def _feature_means(ratings: Ratings, side: Side) -> Float64:
 def _encode_texts(
     content: str, factor: str, names: Iterable[str], prefix: str = ""
 ) -> dict[Key, Array]:
-    """Encode names as concatenated UTF-8 and offsets, the fields ``text`` and ``offsets`` of the
-    object `content`.
-    """
+    """Encode names as the fields ``text`` and ``offsets`` of the object `content`."""
     encoded = [name.encode() for name in names]
     offsets = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum([len(name) for name in encoded], out=offsets[1:])
@@ -130,15 +132,16 @@ class Vocabulary:
     """
 
     def __init__(self, entity: str, ids: Array) -> None:
-        self.entity, self.ids = entity, ids
+        self.entity = entity
+        self.ids = ids
         self.integers = ids.dtype == np.int64
-        self._order = (
-            np.argsort(ids, kind="stable").astype(np.int32)
-            if self.integers
-            else np.zeros(0, np.int32)
-        )
+        self._order = np.zeros(0, np.int32)  # rows in the order of names, if these are integers
+        self._rows: dict[str, int] = {}  # rows by name, if names are text
+        if self.integers:
+            self._order = np.argsort(ids, kind="stable").astype(np.int32)
+        else:
+            self._rows = {name: row for row, name in enumerate(ids.tolist())}
         self._sorted = ids[self._order]
-        self._rows = {} if self.integers else {name: row for row, name in enumerate(ids.tolist())}
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -165,8 +168,9 @@ class Vocabulary:
         """
         names = self.typed(names)
         if self.integers:
-            places = np.minimum(np.searchsorted(self._sorted, names), len(self.ids) - 1)
-            index = np.where(self._sorted[places] == names, self._order[places], np.int32(-1))
+            positions = np.minimum(np.searchsorted(self._sorted, names), len(self.ids) - 1)
+            is_known = self._sorted[positions] == names
+            index = np.where(is_known, self._order[positions], np.int32(-1))
         else:
             index = np.array([self._rows.get(name, -1) for name in names.tolist()], np.int32)
         if refuse and (index < 0).any():
@@ -174,64 +178,72 @@ class Vocabulary:
         return index
 
     def typed(self, names: Sequence[Any] | Array) -> Array:
-        """Convert names to the type of `ids`, int64 or object; raises InputError if they cannot be
-        int64.
+        """Convert names to the type of `ids`, int64 or object.
+
+        Raises InputError if they cannot be int64.
         """
-        given = np.asarray(names)
-        if given.dtype.kind in "fO":
-            refuse_rounded(
-                given if given.dtype.kind == "f" else [x for x in given if isinstance(x, float)],
-                self.entity,
-            )
+        array = np.asarray(names)
+        if array.dtype.kind == "f":
+            refuse_rounded(array, self.entity)
+        if array.dtype.kind == "O":
+            refuse_rounded([name for name in array if isinstance(name, float)], self.entity)
         if not self.integers:
-            return np.array(
-                [str(name) for name in (given.tolist() if given is names else names)], object
-            )
-        if given.dtype.kind == "i" or given.size == 0:
-            return given.astype(np.int64)
+            if array is names:
+                names = array.tolist()
+            return np.array([str(name) for name in names], object)
+        if array.dtype.kind == "i" or array.size == 0:
+            return array.astype(np.int64)
         try:
-            values = [
-                value.strip() if isinstance(value, str) else value for value in given.tolist()
-            ]
-            numbers = np.array([int(value) for value in values], np.int64)
-            if any(
-                n != value and str(n) != value
-                for n, value in zip(numbers.tolist(), values, strict=True)
-            ):
-                raise ValueError  # 1.5, or text such as 007 and 1_0
+            numbers = [_integer(name) for name in array.tolist()]
+            return np.array(numbers, np.int64)
         except (TypeError, ValueError, OverflowError):
             raise InputError(
-                f"the run's {self.entity}s have integer names; found {listed(given.tolist())}"
+                f"the run's {self.entity}s have integer names; found {listed(array.tolist())}"
             ) from None
-        return numbers
+
+
+def _integer(name: Any) -> int:
+    """Return a name as an integer; raises ValueError for 1.5, and for text such as 007 and 1_0."""
+    if isinstance(name, str):
+        name = name.strip()
+    number = int(name)
+    if number != name and str(number) != name:
+        raise ValueError
+    return number
 
 
 def listed(names: list[Any]) -> str:
     """Return the first five names as text, followed by "..." if there are more."""
-    return ", ".join(str(name)[:80] for name in names[:5]) + (", ..." if len(names) > 5 else "")
+    text = ", ".join(str(name)[:80] for name in names[:5])
+    if len(names) > 5:
+        text += ", ..."
+    return text
 
 
 def unknown_names(entity: str, names: list[Any]) -> InputError:
     """Return the error for names that the run does not know."""
-    plural = f"{len(names)} {entity}s are" if len(names) > 1 else f"one {entity} is"
-    return InputError(f"{plural} unknown to the run: {listed(names)}")
+    unknown = f"one {entity} is"
+    if len(names) > 1:
+        unknown = f"{len(names)} {entity}s are"
+    return InputError(f"{unknown} unknown to the run: {listed(names)}")
 
 
 def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> dict[int, str]:
-    """Read titles from a file (`dsgmcmc.data.titles`) for the run's items whose line matches a
-    regular expression.
+    """Read titles of the run's items from a file (`dsgmcmc.data.titles`), by row of the item.
 
-    Returns titles by item row; items that are not in the file are left out. Raises InputError if
-    the file cannot be read, or has no item of the run.
+    With `matching`, only of items whose line matches this regular expression. Items that are not in
+    the file are left out. Raises InputError if the file cannot be read, or has no item of the run.
     """
-    rows = {str(name): row for row, name in enumerate(items.ids.tolist())}
-    titles = read_titles(path, matching).items()
+    titles = read_titles(path, matching)
     if items.integers:  # a column of floats, as data frames make it where an id is missing
-        titles = {name.removesuffix(".0"): title for name, title in titles}.items()
-    result = {rows[name]: title for name, title in titles if name in rows}
+        titles = {name.removesuffix(".0"): title for name, title in titles.items()}
+    rows = {str(name): row for row, name in enumerate(items.ids.tolist())}
+    result = {rows[name]: title for name, title in titles.items() if name in rows}
     if not result:
         examples = ", ".join(str(name) for name in items.ids[:3])
-        lines = f"no line of {path} that matches {matching!r}" if matching else f"no line of {path}"
+        lines = f"no line of {path}"
+        if matching:
+            lines += f" that matches {matching!r}"
         raise InputError(
             f"{lines} has an item of the run; their names are, for example, {examples}"
         )
@@ -253,84 +265,85 @@ class Index:
         self._snapshot = run.open_index(facts)
         self.transposed = bool(facts["transposed"])
         #: Factor names by "user" and "item".
-        self.factors = {"user": "H", "item": "W"} if self.transposed else {"user": "W", "item": "H"}
+        self.factors = {"user": "W", "item": "H"}
+        if self.transposed:
+            self.factors = {"user": "H", "item": "W"}
 
     def vocabulary(self, entity: str) -> Vocabulary:
         """Return the names of the users or of the items."""
         integers = self._read("ids", entity, "integers")
-        texts = self._read_texts("ids", entity)
-        return Vocabulary(entity, np.array(texts, dtype=object) if integers is None else integers)
+        if integers is not None:
+            return Vocabulary(entity, integers)
+        return Vocabulary(entity, np.array(self._read_texts("ids", entity), dtype=object))
 
     def features(self, entity: str) -> tuple[list[str], list[str]]:
-        """Return names and groups of the features of users or items; empty if the ratings had no
-        features.
-        """
-        return self._read_texts("features", entity, "names_"), self._read_texts(
-            "features", entity, "groups_"
-        )
+        """Return names and groups of the features of users or items; empty if there are none."""
+        names = self._read_texts("features", entity, "names_")
+        groups = self._read_texts("features", entity, "groups_")
+        return names, groups
 
     def feature_sizes(self) -> dict[Factor, tuple[int, int]]:
-        """Return the numbers of features and of feature groups, by factor; factors without features
-        are left out.
+        """Return the numbers of features and of feature groups, by factor.
+
+        Factors without features are left out.
         """
-        features = {
-            Factor[factor]: self.features(entity) for entity, factor in self.factors.items()
-        }
-        return {
-            factor: (len(names), len(set(groups)))
-            for factor, (names, groups) in features.items()
-            if names
-        }
+        sizes = {}
+        for entity, factor in self.factors.items():
+            names, groups = self.features(entity)
+            if names:
+                sizes[Factor[factor]] = (len(names), len(set(groups)))
+        return sizes
 
     def quantities(self, config: ResolvedConfig, levels: int) -> Quantities:
-        """Return all quantities of the run's model; `levels` is the number of levels of the
-        ratings.
-        """
+        """Return all quantities of the run's model, given the number of levels of the ratings."""
         return config.quantities(self.transposed, self.feature_sizes(), levels)
 
     def encoding(self, entity: str) -> tuple[str, Float64]:
-        """Return the encoding of the features as JSON (empty if the ratings file has none), and the
-        features' means.
+        """Return the encoding of the features as JSON, and the features' means.
+
+        The encoding is empty if the ratings file has none.
         """
-        encoding = self._read("features", entity, "encoding")
         centre = self._snapshot.read(Key("features", self.factors[entity], 0, "centre"))
-        return "" if encoding is None else encoding.tobytes().decode(), centre
+        encoding = self._read("features", entity, "encoding")
+        if encoding is None:
+            return "", centre
+        return encoding.tobytes().decode(), centre
 
     def _read(self, content: str, entity: str, field: str) -> Array | None:
         """Read an array; None if the index does not have it."""
         key = Key(content, self.factors[entity], 0, field)
-        return self._snapshot.read(key) if key in set(self._snapshot.block_keys()) else None
+        if key not in set(self._snapshot.block_keys()):
+            return None
+        return self._snapshot.read(key)
 
     def _read_texts(self, content: str, entity: str, prefix: str = "") -> list[str]:
         """Read names written by `_encode_texts`; none if the index does not have them."""
-        text, offsets = (
-            self._read(content, entity, f"{prefix}{part}") for part in ("text", "offsets")
-        )
+        text = self._read(content, entity, f"{prefix}text")
+        offsets = self._read(content, entity, f"{prefix}offsets")
         if text is None or offsets is None:
             return []
         return [text[start:stop].tobytes().decode() for start, stop in pairwise(offsets.tolist())]
 
     def lengths(self) -> tuple[dict[str, int], int]:
-        """Return the number of rows of each factor, and the number of test ratings, from the
-        manifest.
+        """Return the number of rows of each factor, and the number of test ratings.
 
-        Raises InputError if an array is missing, or lengths contradict each other.
+        Both are read from the manifest. Raises InputError if an array is missing, or lengths
+        contradict each other.
         """
         shapes = {entry.key: entry.shape for entry in self._snapshot.manifest.blocks}
         rows = {}
         for factor in self.factors.values():
-            (rows[factor],) = shapes.get(Key("ratings", factor, 0, "count"), (0,))
-            has_integers = shapes.get(Key("ids", factor, 0, "integers")) == (rows[factor],)
-            has_texts = shapes.get(Key("ids", factor, 0, "offsets")) == (rows[factor] + 1,)
-            if not rows[factor] or not (
-                has_integers or (has_texts and Key("ids", factor, 0, "text") in shapes)
-            ):
+            (n,) = shapes.get(Key("ratings", factor, 0, "count"), (0,))
+            has_integers = shapes.get(Key("ids", factor, 0, "integers")) == (n,)
+            has_offsets = shapes.get(Key("ids", factor, 0, "offsets")) == (n + 1,)
+            has_texts = has_offsets and Key("ids", factor, 0, "text") in shapes
+            if not n or not (has_integers or has_texts):
                 raise InputError(
                     f"{self._snapshot.path} is inconsistent: not every row of {factor} has one name"
                 )
-        test_rows, test_columns = (
-            shapes.get(Key("test", "W", 0, name)) for name in ("rows", "columns")
-        )
+            rows[factor] = n
+        test_rows = shapes.get(Key("test", "W", 0, "rows"))
+        test_columns = shapes.get(Key("test", "W", 0, "columns"))
         if test_rows is None or test_rows != test_columns or len(test_rows) != 1:
             raise InputError(
                 f"{self._snapshot.path} is inconsistent: not every test rating has a row and a"
@@ -343,10 +356,12 @@ class Index:
         return self._snapshot.read(Key("ratings", self.factors[entity], 0, "count"))
 
     def test_pairs(self) -> tuple[Int32, Int32]:
-        """Return the rows of users and items of the test ratings, (q,) int32 each, in the order of
-        the ratings file.
+        """Return the rows of users and items of the test ratings, (q,) int32 each.
+
+        They are in the order of the ratings file.
         """
-        rows, columns = (
-            self._snapshot.read(Key("test", "W", 0, name)) for name in ("rows", "columns")
-        )
-        return (columns, rows) if self.transposed else (rows, columns)
+        rows = self._snapshot.read(Key("test", "W", 0, "rows"))
+        columns = self._snapshot.read(Key("test", "W", 0, "columns"))
+        if self.transposed:
+            return columns, rows
+        return rows, columns

@@ -27,13 +27,13 @@ import numpy as np
 from numpy.random import Generator
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SIDES, SLAB, row_slabs
+from dsgmcmc.data.ratings_format import SLAB, row_slabs
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.posterior.drawn_rows import RatedRow, RatedRows, Spread, draw_rows
 from dsgmcmc.posterior.draws import OTHER, Draw, RowDistributions
-from dsgmcmc.posterior.names import Vocabulary, unknown_names
+from dsgmcmc.posterior.names import SIDE_OF, Vocabulary, unknown_names
 from dsgmcmc.posterior.new_ratings import NewRatings
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Float64, Int32, Int64
@@ -168,7 +168,7 @@ def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRow
 
 def _stored_features(run: Run, ratings: Ratings, entity: str, row: int) -> csr_matrix:
     """Read the features of a user (or item) that the run knows, (1, F)."""
-    side = SIDES["WH".index(run.index.factors[entity])]
+    side = SIDE_OF[run.index.factors[entity]]
     return ratings.feature_slab(side, row, row + 1).matrix()
 
 
