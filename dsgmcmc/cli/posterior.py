@@ -103,7 +103,8 @@ def predict(
     """
     from dsgmcmc.data.columns import parse_columns
     from dsgmcmc.data.pairs import ROLES
-    from dsgmcmc.posterior.predict import PredictOptions, predict_table
+    from dsgmcmc.posterior.predict import PredictOptions
+    from dsgmcmc.posterior.predict_file import predict_table
     from dsgmcmc.posterior.run import Run
 
     options = PredictOptions(
