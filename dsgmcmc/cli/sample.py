@@ -19,7 +19,9 @@ import typer
 from typer.core import TyperCommand
 from typing_extensions import override
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import agree, on_root, processes, run_parallel
+from dsgmcmc.parallel.machine import ends_with_container
 from dsgmcmc.settings import in_python
 
 if TYPE_CHECKING:
@@ -106,6 +108,12 @@ def sample(
       dsgmcmc sample ml-1m.h5 --out run --set sampler.friction=0.8 --dry-run
     """
     comm = processes()
+    if ends_with_container(out):
+        raise InputError(
+            f"{out} is in the memory of this container, and is gone when it ends: bind a folder of"
+            " the machine (--bind), or leave -C out. With -C, processes of a launcher outside of"
+            " the container do not see each other, either"
+        )
     from dsgmcmc.config.job import Policy
     from dsgmcmc.config.run import read_settings
     from dsgmcmc.parallel.mpirun import COMMAND_VARIABLE

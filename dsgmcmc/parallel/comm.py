@@ -36,13 +36,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Variable for the number of tasks of a Slurm step. A batch script is in no step, whatever the
+#: number of its tasks.
+SLURM_STEP = "SLURM_STEP_NUM_TASKS"
 #: Environment variables in which launchers pass the number of processes, each with the variable for
 #: the rank of this process.
 LAUNCHERS = {
     "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK",
     "PMI_SIZE": "PMI_RANK",
-    "SLURM_STEP_NUM_TASKS": "SLURM_PROCID",
+    SLURM_STEP: "SLURM_PROCID",
 }
+#: Variable for the rank alone, which all launchers with PMIx set.
+PMIX_RANK = "PMIX_RANK"
 #: Environment variables that set the number of threads of numerical libraries.
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -76,6 +81,12 @@ def _launcher_sizes() -> dict[str, int]:
     return {name: int(size) for name, size in sizes.items() if size.isdigit()}
 
 
+def is_single() -> bool:
+    """Whether this process is the only one, as far as launchers tell; it may then lack MPI."""
+    is_first = os.environ.get(PMIX_RANK, "0") == "0"
+    return is_first and all(size == 1 for size in _launcher_sizes().values())
+
+
 def on_one_host() -> bool:
     """Whether all processes are certain to be on this host; needs no MPI.
 
@@ -90,7 +101,43 @@ def on_one_host() -> bool:
 
 def without_launcher() -> bool:
     """Whether it is certain that no launcher started this process; needs no MPI."""
-    return not any(name in os.environ for name in (*LAUNCHERS, "PMIX_RANK"))
+    return not any(name in os.environ for name in (*LAUNCHERS, PMIX_RANK))
+
+
+class _Launch(NamedTuple):
+    """A launch of several processes.
+
+    Attributes
+    ----------
+    variable, value : str and int
+        The environment variable that tells of it.
+    reports : bool
+        Whether this process is the one that reports an error for all.
+    """
+
+    variable: str
+    value: int
+    reports: bool
+
+
+def _launch_of_several() -> _Launch | None:
+    """Return the launch of the innermost launcher, if it started several processes.
+
+    An MPI launcher may have been started by ``srun``, in a step with any number of tasks.
+    """
+    sizes = _launcher_sizes()
+    if len(sizes) > 1:
+        sizes.pop(SLURM_STEP, None)
+    if not sizes:
+        rank = int(os.environ.get(PMIX_RANK, "0"))
+        if rank == 0:
+            return None
+        # without a size, the first process does not know that there are others
+        return _Launch(PMIX_RANK, rank, reports=rank == 1)
+    if min(sizes.values()) <= 1:
+        return None
+    name, size = next(iter(sizes.items()))
+    return _Launch(name, size, reports=os.environ.get(LAUNCHERS[name], "0") == "0")
 
 
 # ---------------------------------------------------------------------- communicators
@@ -99,14 +146,22 @@ def without_launcher() -> bool:
 def processes() -> Comm:
     """Return the communicator of all processes of the job.
 
-    A process without a launcher needs no MPI.
+    A process without a launcher, or of a launcher of one process, needs no MPI.
 
     Raises
     ------
     InputError
         As `world_comm`, if a launcher was used.
     """
-    return Alone() if without_launcher() else world_comm()
+    if without_launcher():
+        return Alone()
+    try:
+        _load()
+    except InputError:
+        if is_single():
+            return Alone()
+        raise
+    return world_comm()
 
 
 @contextmanager
@@ -145,13 +200,22 @@ def world_comm() -> MPI.Intracomm:
         If there is no MPI library, or if the launcher started several processes but MPI sees only
         this process.
     """
+    _load()
+    from mpi4py import MPI
+
+    _check_size(MPI.COMM_WORLD)
+    return MPI.COMM_WORLD
+
+
+def _load() -> None:
+    """Import MPI; raise `InputError` if there is no MPI library."""
     try:
         with ignoring_network_cards(), warnings.catch_warnings():
             # `_check_size` reports it
             warnings.filterwarnings(
                 "ignore", "suspicious MPI execution environment", RuntimeWarning
             )
-            from mpi4py import MPI
+            import mpi4py.MPI  # noqa: F401
     except (ImportError, RuntimeError) as error:
         # further lines list the files that were tried
         reason = str(error).partition("\n")[0].rstrip(":")
@@ -161,25 +225,31 @@ def world_comm() -> MPI.Intracomm:
             " cluster's MPI module and reinstall mpi4py with it. A single process without a"
             " launcher needs no MPI"
         ) from error
-    _check_size(MPI.COMM_WORLD)
-    return MPI.COMM_WORLD
 
 
 def _check_size(comm: Comm) -> None:
     """Raise `InputError` if a launcher started several processes, but this one sees only itself.
 
-    Processes other than the first exit with status 2, so that there is one message.
+    They would all write the same files. One process raises the error, and the others exit with
+    status 2, so that there is one message.
     """
-    sizes = _launcher_sizes()
-    if comm.size > 1 or not sizes or min(sizes.values()) <= 1:
+    launch = _launch_of_several()
+    if comm.size > 1 or launch is None:
         return
-    name, value = next(iter(sizes.items()))
-    if os.environ.get(LAUNCHERS[name], "0") != "0":
+    if not launch.reports:
         sys.exit(Exit.USAGE)
+    library = mpi_library()
+    advice = "Use the mpirun of this library"
+    if launch.variable == SLURM_STEP:
+        plugin = "pmix" if "Open MPI" in library else "pmi2"
+        advice = (
+            f"With Slurm use `srun --mpi={plugin}` if `srun --mpi=list` names it, otherwise the"
+            " mpirun of this library in a batch script"
+        )
     raise InputError(
-        f"{name}={value}, but this process sees only itself: its launcher and its MPI library"
-        f" ({mpi_library()}) belong to different MPI installations. With Slurm use"
-        " `srun --mpi=pmix`, otherwise the mpirun of this library"
+        f"{launch.variable}={launch.value}, but this process sees only itself: its launcher and its"
+        f" MPI library ({library}) belong to different MPI installations, or a container separates"
+        f" them. {advice}. Separate runs need a launch each, such as `srun -n 1`"
     )
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 #: Root of the file system, where the kernel shows the machine and its limits.
 FILESYSTEM = Path("/")
+#: Environment variables that Apptainer and Singularity set in a container.
+CONTAINER_VARIABLES = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 
 
 @cache
@@ -99,3 +101,20 @@ def seconds_since_start() -> float:
     """Return the seconds of wall time since this process began."""
     ticks = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def ends_with_container(path: Path) -> bool:
+    """Whether a path is in the memory of a container that ends with this process.
+
+    Apptainer's ``-C`` and ``--contain`` put the home and temporary folders in memory, as well as
+    the files that Apptainer mounts, such as /etc/passwd. With ``-C`` the first process of the
+    container (PID 1) is Apptainer's own. If it is the parent of this process, no other command can
+    read the path before the container ends.
+    """
+    if os.getppid() != 1 or not any(name in os.environ for name in CONTAINER_VARIABLES):
+        return False
+    mounted = Path("/etc/passwd").stat().st_dev
+    if mounted == Path("/etc").stat().st_dev:
+        return False
+    existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    return existing.stat().st_dev == mounted

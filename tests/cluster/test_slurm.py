@@ -110,7 +110,7 @@ def test_a_bare_srun_is_refused(slurm, folder):
     )
     number = slurm.submit(folder, job, "--ntasks=2")
     assert slurm.wait(number, folder, "FAILED")["ExitCode"] == "2:0"
-    assert "With Slurm use `srun --mpi=pmix`" in log(folder)
+    assert "With Slurm use `srun --mpi=pmix` if `srun --mpi=list` names it" in log(folder)
     assert not (folder / "run").exists()
 
 

@@ -34,11 +34,12 @@ def test_a_working_environment_passes_and_two_processes_really_start():
 
 
 def test_without_an_mpi_library_it_reports_and_names_the_extras():
-    """A laptop has none and can sample; under a launcher there is no sampling without.
+    """A laptop has none and can sample; a launcher of several processes needs one.
 
     The rest is still examined.
     """
-    for variables, level in (({}, "warning"), ({"PMI_SIZE": "1"}, "error")):
+    launchers = (({}, "warning"), ({"PMI_SIZE": "1"}, "warning"), ({"PMI_SIZE": "2"}, "error"))
+    for variables, level in launchers:
         status, findings = doctor(
             "--no-launch", MPI4PY_LIBMPI="/nonexistent/libmpi.so", **variables
         )

@@ -53,3 +53,12 @@ def test_one_host_is_assumed_only_where_it_is_certain(monkeypatch, variables, ce
     with comm.ignoring_network_cards():
         assert os.environ[comm.TRANSPORT_VARIABLE] == "tcp,self"
     assert os.environ[comm.TRANSPORT_VARIABLE] == "tcp,self"
+
+
+def test_of_processes_with_pmix_alone_the_second_reports(monkeypatch):
+    """Their launcher tells ranks, but no size: the first process cannot know that it is not alone."""
+    for rank, variable in (("0", None), ("1", "PMIX_RANK"), ("2", "PMIX_RANK")):
+        monkeypatch.setenv("PMIX_RANK", rank)
+        launch = comm._launch_of_several()
+        assert (launch and launch.variable) == variable
+        assert (launch is not None and launch.reports) == (rank == "1")
