@@ -40,6 +40,7 @@ _CELL = re.compile(r"(?i)[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)(e[+-]?[0-9]+)?|NA|N/A
 _CODES = (99, 999, 9999)  # usual codes for "not rated", with either sign
 _EARLIEST = 1e8  # seconds from 1970 to 1973
 _FEW = 50  # with fewer ratings, all may differ by chance
+_MOST_SKEWED = 10  # ratio of the largest id and the median of all
 _SHOWN = 8  # columns that a message shows
 
 Rows = Sequence[Sequence[str]]  # fields of rows
@@ -178,6 +179,13 @@ def _find_named(heading: Heading, role: str, name: str) -> int:
     raise InputError(f"{heading.where} has {heading}, but {found} {name[:60]!r} for {role}")
 
 
+def joined(texts: Sequence[str]) -> str:
+    """Join texts by commas, and by "and" before the last one."""
+    if len(texts) < 2:
+        return "".join(texts)
+    return f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
 def shortened(texts: Sequence[str]) -> str:
     """Join texts, of which the first are shown."""
     shown = [text if len(text) < 24 else f"{text[:20]}..." for text in texts[:_SHOWN]]
@@ -256,18 +264,14 @@ def find_doubts(
     n : int
         Number of ratings.
     first : sequence of float
-        Some of the ratings.
+        Some of the ratings; none if they cannot be a column of ids.
     low, high : float
         The least and the largest rating.
     """
     doubts = []
     if low >= _EARLIEST and high < 2 * low:
         doubts.append(f"the ratings are from {low:.15g} to {high:.15g}, as times are")
-    elif (
-        n >= _FEW
-        and len(set(first)) == len(first)
-        and all(rating == int(rating) for rating in first)
-    ):
+    elif n >= _FEW and _may_be_ids(first):
         doubts.append(
             f"the ratings are whole numbers, all different, such as {first[0]:.15g}, as ids are"
         )
@@ -278,6 +282,15 @@ def find_doubts(
     return [
         f"{doubt}: if that is not meant, name the columns ({named('columns')})" for doubt in doubts
     ]
+
+
+def _may_be_ids(numbers: Sequence[float]) -> bool:
+    """Whether numbers are whole and all different, and not skewed, as measurements may be."""
+    if not numbers or len(set(numbers)) < len(numbers):
+        return False
+    if any(number != int(number) for number in numbers):
+        return False
+    return max(numbers) <= _MOST_SKEWED * float(np.median(numbers))
 
 
 def assign_columns(heading: Heading, columns: Mapping[str, str], *, timed: bool) -> dict[str, int]:

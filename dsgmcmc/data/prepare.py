@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from dsgmcmc.data import arrange, read
+from dsgmcmc.data import arrange, read, values
 from dsgmcmc.data.arrange import Entities, SortedRatings
 from dsgmcmc.data.codes import Codes
 from dsgmcmc.data.columns import ROLES, find_doubts, parse_columns
@@ -275,7 +275,7 @@ class Ingest:
         raw = self.read(self.open())
         described = self.describe()
         entities = self.number(described)
-        findings = self.examine(entities)
+        findings = self.examine(raw, entities)
         encoded = self.encode(described, entities)
         n_duplicates = self.merge(entities)
         test_condition = self.split()
@@ -358,7 +358,7 @@ class Ingest:
             )
             loaded.append(part)
         notes = [part.unit for part in loaded if part.unit] + read.find_constant(tables, loaded)
-        left_out = read.leave_out(self.db, self.settings.unrated)
+        left_out = values.leave_out(self.db, self.settings.unrated)
         return RawRatings(tables, loaded, left_out, notes)
 
     def describe(self) -> dict[str, DescriptionTable]:
@@ -376,17 +376,18 @@ class Ingest:
         arrange.refuse_scale(self.db)
         return arrange.number_entities(self.db, self.settings.seed, described)
 
-    def examine(self, entities: Entities) -> Findings:
-        """Look for values that mean "not rated", and for columns that were taken by mistake."""
-        codes = read.find_codes_in_raw(self.db)
+    def examine(self, raw: RawRatings, entities: Entities) -> Findings:
+        """Look for values that mean "not rated" or are slips, and for columns taken by mistake."""
+        codes = values.codes_of_ratings(self.db)
         n, low, high = self.db.execute(
             "SELECT count(*), min(rating), max(rating) FROM raw"
         ).fetchall()[0]
-        first = first_column(self.db, "SELECT rating FROM raw LIMIT 1000")
-        doubts = find_doubts(entities.sizes, n=n, first=first, low=low, high=high)
-        if codes.values:
-            doubts.insert(0, str(codes))
-        return Findings(codes, doubts)
+        first = []
+        if not all(table.is_wide for table in raw.tables):  # cells of a matrix are no ids
+            first = first_column(self.db, "SELECT rating FROM raw LIMIT 1000")
+        doubts = [str(codes), values.find_far_ratings(self.db, codes.values)]
+        doubts += find_doubts(entities.sizes, n=n, first=first, low=low, high=high)
+        return Findings(codes, [doubt for doubt in doubts if doubt])
 
     def encode(
         self, described: Mapping[str, DescriptionTable], entities: Entities

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.codes import Codes, find_codes
 from dsgmcmc.data.columns import NO_COLUMN, Heading, assign_columns, names_recur
 from dsgmcmc.data.dates import UnreadTimes, doubtful, read_dates, time_sql
 from dsgmcmc.data.layouts import CLICK
@@ -31,8 +30,6 @@ _UNITS = (
     (1e14, 1e6, "microseconds"),
     (1e11, 1e3, "milliseconds"),
 )
-#: Parts of the range of ratings. Values in one part count as one in the search for codes.
-_BINS = 1 << 20
 
 
 class RatingsTable(NamedTuple):
@@ -341,27 +338,3 @@ def find_untimed(tables: Sequence[RatingsTable], loaded: Sequence[LoadedTable]) 
     if 0 < len(untimed) < len(tables):
         notes.append(f"{', '.join(untimed)} has no times, unlike the other files: {oldest}")
     return notes
-
-
-# ------------------------------------------------------------------------------------------- values
-
-
-def leave_out(db: Session, missing: Sequence[str]) -> int:
-    """Delete the ratings that mean "not rated", compared in float32; return their number."""
-    numbers = [f"{float(text)!r}::FLOAT" for text in missing if is_number(text)]
-    if not numbers:
-        return 0
-    deleted = scalar(db, f"DELETE FROM raw WHERE rating::FLOAT IN ({', '.join(numbers)})")
-    if not scalar(db, "SELECT count(*) FROM raw WHERE NOT test"):
-        raise InputError(f"{named('missing')}={','.join(missing)} leaves no training ratings")
-    return int(deleted)
-
-
-def find_codes_in_raw(db: Session) -> Codes:
-    """Return the values in ``raw`` that probably mean "not rated"."""
-    low, high = db.execute("SELECT min(rating), max(rating) FROM raw").fetchall()[0]
-    width = high - low if high > low else 1
-    part = f"floor((rating - {low!r}) / {width!r} * {_BINS})"
-    query = f"SELECT min(rating) AS value, count(*) AS n FROM raw GROUP BY {part} ORDER BY value"
-    bins = db.execute(query).fetchnumpy()
-    return find_codes(bins["value"], bins["n"])

@@ -1,6 +1,4 @@
-"""Values that probably mean "not rated" are named, and values of a scale, counts and measurements
-are not.
-"""
+"""Values that probably mean "not rated" are named; those of scales, counts, measurements are not."""
 
 import numpy as np
 import pytest
@@ -11,6 +9,9 @@ RNG = np.random.default_rng(3)
 STARS = RNG.choice([1, 2, 3, 4, 5], 1000, p=[0.05, 0.1, 0.25, 0.35, 0.25])
 JOKES = np.round(RNG.uniform(-10, 10, 1000), 2)
 POISSON = RNG.poisson(0.7, 2000)
+NORMAL = RNG.normal(size=1000)
+#: Intensities of a mass spectrum, which begin where they can be measured.
+SPECTRUM = np.floor(2.0 ** (25 + 2 * np.clip(NORMAL, -2.95, 4)))
 
 
 def levels(counts, lowest=0):
@@ -25,7 +26,8 @@ CASES = {
     "-1 below levels from 0": ([*(STARS - 1), *[-1] * 30], [-1]),
     "99 above stars": ([*STARS, *[99] * 30], [99]),
     "both ends": ([*STARS, *[-9] * 30, *[99] * 30], [-9, 99]),
-    "rare: a rating by mistake": ([*STARS, 99], []),
+    "rare, but usual": ([*STARS, 99], [99]),
+    "rare, and not usual": ([*STARS, 50], []),
     "0 below stars": ([*STARS, *[0] * 200], [0]),
     "0 below half stars": ([*(STARS / 2), *[0] * 200], [0]),
     "0 far below a measurement": ([*(JOKES + 30), *[0] * 50], [0]),
@@ -48,6 +50,24 @@ CASES = {
     "counts with many zeros": (levels([60, 9, 4, 2, 1]), []),
     "likes": (levels([60, 6]), []),
     "from 1 on": (levels([60, 1, 2, 6, 9], 1), []),
+    "98 and 99 above stars": ([*STARS, *[98] * 50, *[99] * 50], [98, 99]),
+    "77, 88 and 99 above stars": ([*STARS, *[77, 88, 99] * 50], [77, 88, 99]),
+    "8 and 9 above stars": ([*STARS, *[8, 9] * 50], [8, 9]),
+    "-8 and -9 below stars": ([*STARS, *[-8, -9] * 50], [-9, -8]),
+    "-1 and -2 below stars": ([*STARS, *[-1, -2] * 50], [-2, -1]),
+    "from -2 to 2": (STARS - 3, []),
+    "several at both ends": ([*STARS, *[-9, -8, 98, 99] * 50], [-9, -8, 98, 99]),
+    "rare 99 beyond a measurement": ([*NORMAL, *[99] * 5], [99]),
+    "rare -999 below a measurement": ([*NORMAL, *[-999] * 5], [-999]),
+    "rare 9 above stars": ([*STARS, *[9] * 5], [9]),
+    "rare -1 below stars": ([*STARS, *[-1] * 5], [-1]),
+    "counts of which one is 9": ([*POISSON, 9], []),
+    "rounded measurements of which one is -1": ([*np.round(NORMAL * 2 + 7), -1], []),
+    "zeros of a mass spectrum": ([*SPECTRUM, *[0] * 160], [0]),
+    "a mass spectrum": (SPECTRUM, []),
+    "amounts from near 0 on, and zeros": ([*RNG.gamma(0.7, 9, 340), *[0] * 660], []),
+    "rounded durations and zeros": ([*np.round(np.exp(NORMAL), 1), *[0] * 200], []),
+    "measurements cut off at 0": (np.maximum(NORMAL, 0), []),
     "from -5 to 5": (levels([1, 1, 1, 2, 2, 60, 1, 2, 8, 9, 5], -5), []),
 }
 

@@ -1,0 +1,76 @@
+"""Values of ratings in the DuckDB table ``raw``: those that are left out, and those in doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dsgmcmc.data.codes import Codes, find_codes
+from dsgmcmc.data.session import Session
+from dsgmcmc.data.tables import SHOWN, is_number, scalar
+from dsgmcmc.errors import InputError
+from dsgmcmc.settings import named
+
+#: Parts of the range of ratings. Values in one part count as one in the search for codes.
+_BINS = 1 << 20
+_WIDE_RANGE = 1e4  # ratio of the largest and the least positive rating from which parts are ratios
+_TYPICAL = 100_000  # ratings that show the quartiles of all
+_REACH = 1000  # interquartile ranges from the median, beyond which a rating is in doubt
+
+
+def leave_out(db: Session, missing: Sequence[str]) -> int:
+    """Delete the ratings that mean "not rated", compared in float32; return their number."""
+    numbers = [f"{float(text)!r}::FLOAT" for text in missing if is_number(text)]
+    if not numbers:
+        return 0
+    deleted = scalar(db, f"DELETE FROM raw WHERE rating::FLOAT IN ({', '.join(numbers)})")
+    if not scalar(db, "SELECT count(*) FROM raw WHERE NOT test"):
+        raise InputError(f"{named('missing')}={','.join(missing)} leaves no training ratings")
+    return int(deleted)
+
+
+def codes_of_ratings(db: Session) -> Codes:
+    """Return the values of ratings that probably mean "not rated"."""
+    low, high, positive = db.execute(
+        "SELECT min(rating), max(rating), min(rating) FILTER (rating > 0) FROM raw"
+    ).fetchall()[0]
+    if low >= 0 and positive is not None and high > _WIDE_RANGE * positive:
+        logarithm = f"ln(rating / {positive!r}) / ln({high!r} / {positive!r})"
+        part = f"CASE WHEN rating > 0 THEN floor({logarithm} * {_BINS}) ELSE -1 END"
+    else:
+        width = high - low if high > low else 1
+        part = f"floor((rating - {low!r}) / {width!r} * {_BINS})"
+    query = f"SELECT min(rating) AS value, count(*) AS n FROM raw GROUP BY {part} ORDER BY value"
+    bins = db.execute(query).fetchnumpy()
+    return find_codes(bins["value"], bins["n"])
+
+
+def find_far_ratings(db: Session, codes: Sequence[float]) -> str:
+    """Name ratings that are farther from the median than 1,000 times the interquartile range.
+
+    Returns an empty text if there are none, but for `codes`. The quartiles are those of 100,000
+    ratings.
+    """
+    step = 1 + scalar(db, "SELECT count(*) FROM raw") // _TYPICAL
+    lower, median, upper = scalar(
+        db,
+        f"SELECT quantile_cont(rating, [0.25, 0.5, 0.75]) FROM raw WHERE rowid % {step} = 0",
+    )
+    distance = f"abs(rating - {median!r})"
+    is_far = f"{distance} > {_REACH * (upper - lower)!r}"
+    if upper == lower or not scalar(db, f"SELECT max({distance}) FROM raw WHERE {is_far}"):
+        return ""
+    others = "".join(f" AND rating != {code!r}" for code in codes)
+    rows = db.execute(
+        f"SELECT user_id, item_id, rating, count(*) OVER () FROM raw WHERE {is_far}{others}"
+        f" ORDER BY {distance} DESC, user_id, item_id LIMIT {SHOWN}"
+    ).fetchall()
+    if not rows:
+        return ""
+    number = rows[0][-1]
+    subject = "1 rating is" if number == 1 else f"{number:,} ratings are"
+    shown = ", ".join(f"{rating:g} (user {user}, item {item})" for user, item, rating, _ in rows)
+    return (
+        f"{subject} farther from the median, {median:g}, than {_REACH:,} times the interquartile"
+        f" range, {upper - lower:g}: {shown}; correct what is in another unit or a slip, as a model"
+        " would follow it"
+    )

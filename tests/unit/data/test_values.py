@@ -1,0 +1,80 @@
+"""Values of ratings that are in doubt: codes for "not rated", and values in another unit."""
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from support import typed
+
+from dsgmcmc import BPMF
+
+RNG = np.random.default_rng(5)
+SHORT = {"rank": 1, "iterations": 4, "burn_in": 2, "options": {"grid": 1}}
+USERS, ITEMS = np.divmod(np.arange(1440), 24)
+HEAT = np.round(20 + 3 * RNG.normal(size=1440), 2)
+STARS = RNG.choice([1.0, 2, 3, 4, 5], 1440, p=[0.05, 0.1, 0.25, 0.35, 0.25])
+
+
+def long(ratings: np.ndarray) -> pd.DataFrame:
+    """A table with a row for each rating."""
+    return pd.DataFrame({"user": USERS, "item": ITEMS, "rating": ratings})
+
+
+@pytest.mark.parametrize("codes", [[98, 99], [77, 88, 99], [-9, -8], [99]])
+def test_codes_are_hinted_at_by_command_and_in_python(tmp_path, codes):
+    """Several codes at once, and a rare one, are named with the option that leaves them out."""
+    ratings = STARS.copy()
+    step = 180 if codes == [99] else 20  # 99 alone is rare
+    for k, code in enumerate(codes):
+        ratings[k::step] = code
+    long(ratings).to_csv(tmp_path / "r.csv", index=False)
+    text = ",".join(map(str, codes))
+    done = typed("prepare", tmp_path / "r.csv", tmp_path / "o.h5").expect(0)
+    assert f"--missing={text} leaves them out" in done.err
+    with pytest.warns(UserWarning, match=f"missing={text} leaves them out"):
+        BPMF(**SHORT).fit(long(ratings))
+    again = typed("prepare", tmp_path / "r.csv", tmp_path / "o.h5", f"--missing={text}", "--force")
+    assert "warning" not in again.expect(0).err
+
+
+def test_zeros_of_spectra_are_codes_and_intensities_are_no_ids(tmp_path):
+    """Zeros stand for what was not measured; without them no column is doubted, long or wide."""
+    intensities = np.floor(2.0 ** (25 + 2 * np.clip(RNG.normal(size=(60, 24)), -2.9, 4)))
+    intensities[RNG.random((60, 24)) < 0.18] = 0
+    frame = pd.DataFrame(intensities).add_prefix("p")
+    frame.insert(0, "name", [f"s{k}" for k in range(60)])
+    frame.to_csv(tmp_path / "wide.csv", index=False)
+    long(intensities.ravel()).to_csv(tmp_path / "long.csv", index=False)
+    for name, option in (("wide.csv", "--matrix"), ("long.csv", "--force")):
+        command = ("prepare", tmp_path / name, tmp_path / "o.h5", option, "--force")
+        assert "--missing=0 leaves them out" in typed(*command).expect(0).err
+        assert "warning" not in typed(*command, "--missing", "0").expect(0).err
+
+
+@pytest.mark.parametrize("factor", [1e3, 1e6])
+def test_a_value_in_another_unit_is_named(tmp_path, factor):
+    """With user and item, by command and in Python; the clean values are not in doubt."""
+    ratings = HEAT.copy()
+    ratings[300] *= factor
+    long(ratings).to_csv(tmp_path / "r.csv", index=False)
+    said = f"1 rating is farther from the median.*{ratings[300]:g} .user 12, item 12"
+    options = (tmp_path / "r.csv", tmp_path / "o.h5", "--force", "--json")
+    doubts = json.loads(typed("prepare", *options).expect(0).out)["doubts"]
+    assert len(doubts) == 1
+    with pytest.warns(UserWarning, match=said.replace("+", "[+]")):
+        BPMF(**SHORT).fit(long(ratings))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        BPMF(**SHORT).fit(long(HEAT))
+
+
+def test_a_code_is_not_also_a_value_in_another_unit(tmp_path):
+    """999999 is far from temperatures, and so is 99999, which is a usual code."""
+    ratings = HEAT.copy()
+    ratings[::30] = 99999
+    long(ratings).to_csv(tmp_path / "r.csv", index=False)
+    done = typed("prepare", tmp_path / "r.csv", tmp_path / "o.h5").expect(0)
+    assert done.err.count("warning") == 1
+    assert "--missing=99999" in done.err
