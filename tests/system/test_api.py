@@ -55,9 +55,7 @@ def made(tmp_path_factory) -> Made:
 
 
 def here(out: Path, **more) -> BPMF:
-    """Estimator that samples in this process, where the start of another is not what a test is
-    of.
-    """
+    """Estimator that samples in this process, for tests that are not about starting others."""
     return BPMF(**SHORT, comm=MPI.COMM_SELF, out=out, **more)
 
 
@@ -186,9 +184,7 @@ def test_n_jobs_starts_mpirun_and_changes_nothing(ratings, model):
 
 
 def test_scikit_learn_takes_it(ratings):
-    """clone, get_params, set_params, cross_val_score: without scikit-learn being needed to
-    import.
-    """
+    """clone, get_params, set_params, cross_val_score; scikit-learn is not needed to import."""
     from sklearn.base import clone, is_regressor
     from sklearn.model_selection import KFold, cross_val_score
 
@@ -351,9 +347,7 @@ def test_before_fit_every_method_raises_what_scikit_learn_raises(model):
 
 
 def test_importing_the_package_is_light():
-    """No numerical libraries until something is used, and scikit-learn never, also for its
-    error.
-    """
+    """Numerical libraries are loaded when something is used, scikit-learn never."""
     code = (
         "import sys, dsgmcmc\nprint([m for m in ('numpy', 'numba', 'mpi4py') if m in"
         " sys.modules])\n"
