@@ -13,7 +13,8 @@ from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, Validation
 
 #: number: standardised. category: one feature per value. list: values with separators between them,
 #: one feature per value. year: a year, or a text that ends with a year, as in `Heat (1995)`; one
-#: feature per decade. flag: 0 or 1, unchanged; `genres=Comedy` is a feature of the group genres.
+#: feature per decade. flag: 0 or 1, or true or false, unchanged; `genres=Comedy` is a feature of the
+#: group genres.
 #: skip: left out.
 Kind = Literal["number", "category", "list", "year", "flag", "skip"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -36,7 +37,10 @@ class ColumnEncoding:
     atoms : tuple of str
         Categories in the order of their features, one feature each.
     mean, sd : float
-        Mean and standard deviation by which numbers are standardised.
+        Mean and standard deviation by which numbers are standardised; the mean of a flag stands for
+        missing values.
+    group : str
+        Group of the features, if it is not that of the column's own name.
     """
 
     name: str
@@ -44,6 +48,7 @@ class ColumnEncoding:
     atoms: tuple[str, ...] = ()
     mean: FiniteFloat = 0.0
     sd: Annotated[FiniteFloat, Field(gt=0)] = 1.0
+    group: str = ""
 
     @property
     def features(self) -> list[str]:
@@ -81,13 +86,14 @@ class Encoding:
 
     @property
     def groups(self) -> list[str]:
-        """Group of each feature: its column's name up to the first equals sign.
+        """Group of each feature: that of its column, or the column's name up to an equals sign.
 
         All features of a matrix are in the group ``features``.
         """
         groups = ["features"] * self.width
         for column in self.columns:
-            groups += [column.name.partition("=")[0]] * len(column.features)
+            group = column.group or column.name.partition("=")[0]
+            groups += [group] * len(column.features)
         return groups
 
     def dump(self) -> str:

@@ -8,6 +8,7 @@ new users or items.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from typing import NamedTuple, TypedDict
 
@@ -42,6 +43,7 @@ MAX_LIST_VALUES = 100_000  # different values in the lists of one column
 #: Share of values with a separator from which on a column that may be something else has lists.
 _SHARE_OF_LISTS = 0.05
 _FEW = 20  # different values that every column of categories may have
+_MANY_FLAGS = 20  # columns; if there are more, their features share a group
 _YEAR_AT_END = r"(1[5-9][0-9][0-9]|20[0-9][0-9])\)?$"
 
 
@@ -211,7 +213,32 @@ def learn(
         if reason:
             left_out.setdefault(reason, []).append(name)
     notes = _describe_left_out(described.path.name, left_out)
-    return Encoding(tuple(columns), description.separator), notes
+    return Encoding(_share_group(described, columns), description.separator), notes
+
+
+def _share_group(
+    described: DescriptionTable, columns: list[ColumnEncoding]
+) -> tuple[ColumnEncoding, ...]:
+    """Return the encodings of columns, in which many guessed flags share one group.
+
+    A group of one feature learns next to nothing about the strength of its effect, so thousands of
+    them would fit noise.
+    """
+    alone = [
+        column.name
+        for column in columns
+        if column.kind == "flag" and column.name not in described.kinds and "=" not in column.name
+    ]
+    if len(alone) <= _MANY_FLAGS:
+        return tuple(columns)
+    group = "flags"
+    while group in described.columns:
+        group += "_"
+    shared = set(alone)
+    return tuple(
+        dataclasses.replace(column, group=group) if column.name in shared else column
+        for column in columns
+    )
 
 
 def _describe_left_out(file: str, left_out: dict[str, list[str]]) -> list[str]:
@@ -235,8 +262,8 @@ class _ColumnCounts(NamedTuple):
     ----------
     filled, distinct : int
         All values that are not missing, and different ones.
-    numbers, zero_led : int
-        Numbers, and values with a leading 0.
+    numbers, flags, zero_led : int
+        Numbers; numbers that are 0 or 1, and true and false; values with a leading 0.
     lists : int
         Values with a separator.
     years, titles : int
@@ -246,6 +273,7 @@ class _ColumnCounts(NamedTuple):
     filled: int
     distinct: int
     numbers: int
+    flags: int
     zero_led: int
     lists: int
     years: int
@@ -257,6 +285,8 @@ class _ColumnCounts(NamedTuple):
         A list may end with a number that looks like a year, and a list of one number is a number,
         so separators come first.
         """
+        if self.flags == self.filled and not self.zero_led:
+            return "flag"
         has_titles = self.titles > self.filled / 2
         if self.lists and self.lists >= _SHARE_OF_LISTS * self.filled and not has_titles:
             return "list"
@@ -277,6 +307,7 @@ def _count_values(
     row = db.execute(
         f"SELECT count({c}), count(DISTINCT {c}),"
         f" count(*) FILTER ({_is_number(c)}),"
+        f" count({_as_flag(c)}),"
         f" count(*) FILTER (regexp_matches({c}, '^0[0-9]')),"
         f" count(*) FILTER ({is_list}),"
         f" count(*) FILTER ({is_year}),"
@@ -301,7 +332,8 @@ def _learn_column(
         kind = counts.guess()
     _check_values(db, described, name, kind)
     if kind == "flag":
-        return ColumnEncoding(name, kind), ""
+        _, x = _numbers(db, described, name, kind)
+        return ColumnEncoding(name, kind, mean=float(x.mean())), ""
     if kind == "number":
         return _standardise(db, described, name), ""
     atoms_sql = _select_atoms(described, name, kind, description.separator)
@@ -339,7 +371,7 @@ def _most_guessed_values(
 
 def _standardise(db: Session, described: DescriptionTable, name: str) -> ColumnEncoding:
     """Return the encoding of a column of numbers; raise InputError if they do not fit."""
-    _, x = _numbers(db, described, name)
+    _, x = _numbers(db, described, name, "number")
     with np.errstate(over="ignore", invalid="ignore"):
         mean = float(x.mean())
         sd = float(x.std())
@@ -352,12 +384,21 @@ def _is_number(sql: str) -> str:
     return f"coalesce(isfinite({as_number(sql)}), false)"
 
 
+def _as_flag(sql: str) -> str:
+    """Return SQL for a text as 0 or 1, or else NULL."""
+    number = as_number(sql)
+    return (
+        f"CASE lower({sql}) WHEN 'true' THEN 1 WHEN 'false' THEN 0"
+        f" ELSE CASE {number} WHEN 1 THEN 1 WHEN 0 THEN 0 END END"
+    )
+
+
 def _check_values(db: Session, described: DescriptionTable, name: str, kind: Kind) -> None:
     """Raise InputError if a column of numbers or flags has other values."""
     if kind not in ("number", "flag"):
         return
     c = described.columns[name]
-    wrong = f"NOT {_is_number(c)}" if kind == "number" else f"{c} NOT IN ('0', '1')"
+    wrong = f"NOT {_is_number(c)}" if kind == "number" else f"{_as_flag(c)} IS NULL"
     rows = db.execute(
         f"SELECT rowid, {c} FROM {described.name} WHERE {c} IS NOT NULL AND {wrong} LIMIT {SHOWN}"
     ).fetchall()
@@ -388,6 +429,36 @@ class _Entries(NamedTuple):
     value: Float64
 
 
+def _joined(pieces: list[_Entries]) -> _Entries:
+    """Return all entries, ordered by row and column."""
+    row = np.concatenate([piece.row for piece in pieces])
+    column = np.concatenate([piece.column for piece in pieces])
+    value = np.concatenate([piece.value for piece in pieces])
+    order = np.lexsort((column, row))
+    return _Entries(row[order], column[order], value[order])
+
+
+def _without_zeros(entries: _Entries) -> _Entries:
+    """Return ordered entries without zeros; a row of zeros keeps the first, so that it is known."""
+    used = entries.value != 0
+    starts = np.flatnonzero(np.diff(entries.row, prepend=-1))
+    used[starts] |= ~np.logical_or.reduceat(used, starts)
+    return _Entries(entries.row[used], entries.column[used], entries.value[used])
+
+
+class _Flag(NamedTuple):
+    """A flag: the number of its feature, its mean, and the rows in which it is not missing."""
+
+    feature: int
+    mean: float
+    rows: Int64
+
+    def missing(self, described_rows: Int64) -> _Entries:
+        """Return entries for rows in which the flag is missing: its mean, where 0 would say "no"."""
+        rows = np.setdiff1d(described_rows, self.rows)
+        return _Entries(rows, np.full(len(rows), self.feature), np.full(len(rows), self.mean))
+
+
 def apply(db: Session, described: DescriptionTable, encoding: Encoding, n: int) -> Features:
     """Make features from a table by an encoding; the table must have all columns of the encoding.
 
@@ -397,6 +468,7 @@ def apply(db: Session, described: DescriptionTable, encoding: Encoding, n: int) 
     pieces = [_Entries(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
     if described.matrix is not None:
         pieces.append(_matrix_entries(db, described))
+    flags: list[_Flag] = []
     first = 0
     for column in encoding.columns:
         if column.kind in ("number", "flag"):
@@ -404,15 +476,18 @@ def apply(db: Session, described: DescriptionTable, encoding: Encoding, n: int) 
         elif column.features:
             k, feature = _categories(db, described, column, encoding.separator)
             pieces.append(_Entries(k, feature + first, np.ones(len(k))))
+        if column.kind == "flag":
+            flags.append(_Flag(first, column.mean, pieces[-1].row))
         first += len(column.features)
-    row = np.concatenate([piece.row for piece in pieces])
-    column_number = np.concatenate([piece.column for piece in pieces])
-    value = np.concatenate([piece.value for piece in pieces])
-    order = np.lexsort((column_number, row))
+    described_rows = np.unique(np.concatenate([piece.row for piece in pieces]))
+    pieces += [flag.missing(described_rows) for flag in flags if flag.mean]
+    entries = _joined(pieces)
+    if any(column.group for column in encoding.columns):
+        entries = _without_zeros(entries)
     return Features(
-        indptr=np.append(0, np.cumsum(np.bincount(row, minlength=n))).astype(np.int64),
-        indices=column_number[order].astype(np.int32),
-        values=value[order].astype(np.float32),
+        indptr=np.append(0, np.cumsum(np.bincount(entries.row, minlength=n))).astype(np.int64),
+        indices=entries.column.astype(np.int32),
+        values=entries.value.astype(np.float32),
         names=tuple(encoding.names),
         groups=tuple(encoding.groups),
         encoding=encoding.dump(),
@@ -433,19 +508,23 @@ def _number_entries(
     db: Session, described: DescriptionTable, column: ColumnEncoding, feature: int
 ) -> _Entries:
     """Return the entries of a column of numbers or flags, which is the feature number `feature`."""
-    k, x = _numbers(db, described, column.name)
-    with np.errstate(over="ignore", invalid="ignore"):
-        x = (x - column.mean) / column.sd
+    k, x = _numbers(db, described, column.name, column.kind)
+    if column.kind == "number":
+        with np.errstate(over="ignore", invalid="ignore"):
+            x = (x - column.mean) / column.sd
     if not (np.abs(x) <= np.finfo(np.float32).max).all():
         raise _too_large(described, column.name)
     return _Entries(k, np.full(len(k), feature), x)
 
 
-def _numbers(db: Session, described: DescriptionTable, name: str) -> tuple[Int64, Float64]:
-    """Return the rows of the features that have a number in a column, and the numbers."""
+def _numbers(
+    db: Session, described: DescriptionTable, name: str, kind: Kind
+) -> tuple[Int64, Float64]:
+    """Return the rows of the features that have a number, or a flag, in a column; and the values."""
     column = described.columns[name]
+    value = f"{column}::DOUBLE" if kind == "number" else f"({_as_flag(column)})::DOUBLE"
     numbers = db.execute(
-        f"SELECT k, {column}::DOUBLE AS x FROM {described.name}"
+        f"SELECT k, {value} AS x FROM {described.name}"
         f" JOIN {described.entity}s USING (id) WHERE {column} IS NOT NULL ORDER BY k"
     ).fetchnumpy()
     return numbers["k"], numbers["x"].astype(np.float64)

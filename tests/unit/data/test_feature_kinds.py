@@ -163,3 +163,75 @@ def test_lists_of_a_data_frame_and_of_parquet_are_lists(tmp_path):
     settings = {"iterations": 4, "burn_in": 1, "out": tmp_path / "run"}
     BPMF(1, user_features=frame, **settings).fit(pd.read_csv(tmp_path / "r.csv"))
     assert features_of(tmp_path / "run.ratings.h5")["u4"] == {"codes=1": 1}
+
+
+def stored(path):
+    """Return the features of users in a ratings file."""
+    with Ratings(path) as ratings:
+        (side,) = ratings.features
+        return ratings.feature_slab(side, 0, len(ratings.ids(side)))
+
+
+@pytest.mark.parametrize("as_text", [str, float, {0: "False", 1: "True"}.get])
+def test_columns_of_0_and_1_are_flags(tmp_path, as_text):
+    """They are used as they are, not as standard scores, however 0 and 1 are written."""
+    write_ratings(tmp_path)
+    member = [as_text(int(k % 5 == 0)) for k in range(USERS)]
+    write_users(tmp_path, member=member, age=[20 + k % 50 for k in range(USERS)])
+    done = prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
+    assert "2: member (flag), age (number)" in " ".join(done.out.split())
+    features = features_of(tmp_path / "x.h5")
+    assert [features[f"u{k}"]["member"] for k in range(6)] == [1, 0, 0, 0, 0, 1]
+    assert stored(tmp_path / "x.h5").groups == ("member", "age")
+
+
+def test_a_missing_flag_is_average(tmp_path):
+    """It has the mean of the column; a user whose cells are all empty has no features."""
+    write_ratings(tmp_path)
+    member = [str(int(k % 4 == 0)) for k in range(USERS)]
+    member[3] = member[5] = ""
+    age = [str(20 + k % 50) for k in range(USERS)]
+    age[5] = ""
+    write_users(tmp_path, member=member, age=age)
+    done = prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
+    assert "; 1 users have none" in " ".join(done.out.split())
+    features = features_of(tmp_path / "x.h5")
+    assert features["u3"]["member"] == pytest.approx(75 / 298)
+    assert features["u4"]["member"] == 1
+    assert features["u5"] == {}
+
+
+def test_many_flags_share_a_group_like_a_matrix(tmp_path):
+    """A data frame of 0 and 1 is stored as the sparse matrix of it is, and predicts alike."""
+    rng = np.random.default_rng(2)
+    bits = rng.random((USERS, 64)) < 0.1
+    bits[7] = False
+    names = [f"b{k}" for k in range(64)]
+    frame = pd.DataFrame(bits.astype(int), columns=names).assign(user=np.arange(USERS))
+    pairs = np.column_stack([np.repeat(np.arange(USERS), 3), np.tile(np.arange(12), USERS // 4)])
+    ratings = rng.normal(size=len(pairs))
+    model = BPMF(1, user_features=frame, iterations=4, burn_in=1, out=tmp_path / "run")
+    model.fit(pairs, ratings)
+    features = stored(tmp_path / "run.ratings.h5")
+    assert set(features.groups) == {"flags"}
+    assert features.names == tuple(names)
+    with Ratings(tmp_path / "run.ratings.h5") as opened:
+        (side,) = opened.features
+        rows = opened.ids(side)
+    np.testing.assert_array_equal(features.matrix().toarray(), bits[rows])
+    lengths = np.diff(features.indptr)
+    np.testing.assert_array_equal(lengths, np.maximum(bits[rows].sum(axis=1), 1))
+    new = np.zeros((2, 65))
+    new[:, 0] = [900, 901]
+    new[1, 1:6] = 1
+    folded = model.fold_in(features=pd.DataFrame(new.astype(int), columns=["user", *names]))
+    assert np.isfinite(folded.predict([[900, 0], [901, 0]])).all()
+
+
+def test_flags_named_alike_keep_their_group(tmp_path):
+    """One-hot columns `genres=Comedy` are features of the group genres, also if many."""
+    write_ratings(tmp_path)
+    flags = {f"genre={k}": [int(user % 25 == k) for user in range(USERS)] for k in range(25)}
+    write_users(tmp_path, **flags)
+    prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
+    assert set(stored(tmp_path / "x.h5").groups) == {"genre"}
