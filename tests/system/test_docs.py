@@ -260,8 +260,9 @@ def test_the_tutorial_and_the_readme_show_what_is_printed(datasets, tmp_path, mo
                 printed[place : place + len(wanted)] == wanted for place in range(len(printed) + 1)
             ), piece
         if "sample ml-100k.h5 --out run --config" in commands:
-            names = {"model": dsgmcmc.BPMF.load("run")}
             readme = (ROOT / "README.md").read_text(encoding="utf-8")
+            (pairs,) = re.findall(r"^pairs = (\S.*?\]\])", readme, re.MULTILINE)
+            names = {"model": dsgmcmc.BPMF.load("run"), "pairs": json.loads(pairs)}
             for code, value in re.findall(r"^\| `(model.*)` \| `(.*)` \|$", readme, re.MULTILINE):
                 assert np.allclose(eval(code, names), json.loads(value), rtol=0.05), code
 
