@@ -177,9 +177,9 @@ class BPMF(Estimator, FittedModel):
         Features of users and items, with or without ratings. The users (items) of a data frame are
         named by the column of `columns`, or one with a usual name such as ``user``; else by an
         index that has a name or is text; else by the first column. Those of an array are named by
-        its first column, those of a matrix by row numbers from 0. Text and categories become
-        one-hot columns, lists multi-hot columns, and numbers are standardised, as by ``dsgmcmc
-        prepare``.
+        its first column, those of a matrix by row numbers from 0, or by names beside it: ``(names,
+        matrix)``. Text and categories become one-hot columns, lists multi-hot columns, columns of 0
+        and 1 stay what they are, and other numbers are standardised, as by ``dsgmcmc prepare``.
     feature_kinds : dict of str to str, optional
         Kinds of columns of features, in place of those that are found: number, category, list,
         year, flag or skip; for example ``{"occupation": "category", "fingerprint": "list"}``.

@@ -524,8 +524,8 @@ def read_features(
     """Make a description of users or items from features in any form.
 
     `features` may be the path of a file for ``prepare --user-features``; a SciPy sparse matrix,
-    whose row numbers are the names; a data frame (`_feature_columns`); or an array (n, 1 + F),
-    names first. `entity` is "user" or "item"; `separator` joins the values of a list; `columns` are
+    whose row numbers are the names; names and such a matrix; a data frame (`_feature_columns`); or
+    an array (n, 1 + F), names first. `entity` is "user" or "item"; `separator` joins the values of a list; `columns` are
     the columns of the ratings, as in `BPMF`. Raises InputError if features have another form.
     """
     import scipy.sparse  # slow to import
@@ -535,6 +535,9 @@ def read_features(
         return Description(Path(features), label=own)
     if scipy.sparse.issparse(features):
         return Description(features, label=own)
+    if isinstance(features, tuple) and len(features) == 2 and scipy.sparse.issparse(features[1]):
+        names, matrix = features
+        return Description(matrix, label=own, names=_names(np.asarray(names), entity))
     described = _feature_columns(features, entity, own)
     kinds: dict[str, Kind] = {}
     lists: dict[str, Kind] = {}

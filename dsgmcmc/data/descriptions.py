@@ -24,6 +24,7 @@ from dsgmcmc.data.table_format import open_table
 from dsgmcmc.data.tables import SHOWN, TableFile, first_column, read_matrix, scalar, trim_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
+from dsgmcmc.types import Array
 
 #: Texts that stand for a missing value, in lower case.
 _MISSING = ("", "na", "n/a", "nan", "null", "\\n", "(no genres listed)")
@@ -84,11 +85,13 @@ class Description(NamedTuple):
     ----------
     source : Path, TableFile or scipy.sparse matrix
         A file is text, JSON, Parquet, or a matrix. Names are in the column `label` or with a usual
-        name, or else in the first column; for a matrix, names are row numbers.
+        name, or else in the first column; for a matrix, names are `names`, or row numbers.
     kinds : dict of str to Kind
         Kinds by column that users chose; the kinds of all other columns are known or guessed.
     known : dict of str to Kind
         Kinds by column that the types of a table tell.
+    names : (n,) array, optional
+        Names of the rows of a matrix in memory.
     separator : str
         Separator between the values of a list.
     label : str
@@ -100,6 +103,7 @@ class Description(NamedTuple):
     separator: str = "|"
     label: str = ""
     known: Mapping[str, Kind] = MappingProxyType({})
+    names: Array | None = None
 
 
 class DescriptionTable(NamedTuple):
@@ -239,7 +243,8 @@ def read_description(db: Session, entity: str, description: Description) -> Desc
     if isinstance(source, Path | TableFile):
         described = _read_table(db, source, entity, description)
     else:
-        described = _read_matrix(db, Path(f"{entity}_features"), source.tocoo(), entity=entity)
+        path = Path(f"{entity}_features")
+        described = _read_matrix(db, path, source.tocoo(), entity=entity, names=description.names)
     _merge_equal_rows(db, described)
     return described
 
@@ -272,9 +277,12 @@ def load_description(db: Session, entity: str, description: Description) -> Desc
     if not scalar(db, f"SELECT count(*) FROM {described.name} JOIN {rated} USING (id)"):
         theirs = _first_names(db, described.name)
         ours = _first_names(db, rated)
+        advice = names_advice(entity)
+        if described.matrix is not None:
+            advice = f"In Python, names stand beside a matrix: {entity}_features=(names, matrix)"
         raise InputError(
             f"{described.path} describes no {entity} of the ratings: it has names such as {theirs},"
-            f" but the ratings have names such as {ours}. {names_advice(entity)}"
+            f" but the ratings have names such as {ours}. {advice}"
         )
     if scalar(db, f"SELECT bool_and({is_integer()}) FROM {rated}"):
         refuse_text(db, described, "ratings")
@@ -430,16 +438,30 @@ def is_missing(text: str) -> str:
 
 
 def _read_matrix(
-    db: Session, path: Path, entries: Any, *, entity: str, first: int = 0
+    db: Session,
+    path: Path,
+    entries: Any,
+    *,
+    entity: str,
+    names: Array | None = None,
+    first: int = 0,
 ) -> DescriptionTable:
-    """Read a matrix, whose rows are named by their numbers, from `first`.
+    """Read a matrix; its rows are named by `names`, or else by their numbers, from `first`.
 
-    Rows without entries have no features.
+    Rows without entries have no features, and without `names` they are left out.
     """
     import scipy.sparse  # slow to import
 
     _check_entries(path, entries)
-    present, rows = np.unique(entries.row, return_inverse=True)
+    if names is None:
+        present, rows = np.unique(entries.row, return_inverse=True)
+        ids = present + np.int64(first)
+    else:
+        present = np.arange(entries.shape[0])
+        rows = entries.row
+        ids = np.array([str(name) for name in names.tolist()], object)
+    if len(ids) != len(present):
+        raise InputError(f"{path}: {len(ids)} names for a matrix of {len(present)} rows")
     values = entries.data.astype(np.float64)
     matrix = scipy.sparse.csr_matrix(
         (values, (rows, entries.col)), shape=(len(present), entries.shape[1])
@@ -450,7 +472,7 @@ def _read_matrix(
         if bad := find_coarseness(f"{path}: the features in column {column}", low, high):
             raise InputError(bad)
     described = DescriptionTable(path, entity, {}, {}, matrix=matrix)
-    db.register("matrix_rows", {"id": present + np.int64(first), "r": np.arange(len(present))})
+    db.register("matrix_rows", {"id": ids, "r": np.arange(len(present))})
     db.execute(f"CREATE TABLE {described.name} AS SELECT id::VARCHAR AS id, r FROM matrix_rows")
     return described
 

@@ -187,9 +187,12 @@ def _check_columns(described: DescriptionTable, encoding: Encoding) -> None:
     elif not width:
         lacking = [name for name in used if name not in described.columns]
         needed += f"; it lacks {shortened(lacking)}"
+    advice = names_advice(described.entity)
+    if encoding.width:
+        advice = "For names of its rows, give features=(names, matrix)"
     raise InputError(
         f"{described.path} {found}, but the features of the run's {described.entity}s were made"
-        f" from {needed}. {names_advice(described.entity)}"
+        f" from {needed}. {advice}"
     )
 
 

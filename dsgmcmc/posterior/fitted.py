@@ -303,7 +303,8 @@ class FittedModel:
             Side whose rows are computed; with "item", known users rate known or new items.
         features : optional
             Features of these users (or items), in the form of `user_features` of `BPMF`, with the
-            columns from which the features of the run were made.
+            columns from which the features of the run were made. A sparse matrix needs names beside
+            it, ``(names, matrix)``, unless all its rows, by their numbers, are new.
 
         Returns
         -------

@@ -10,6 +10,7 @@ from dsgmcmc.data.precision import find_bad_scale
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS
 from dsgmcmc.posterior.draws import OTHER
+from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array
 
@@ -109,6 +110,22 @@ class NewRatings(NamedTuple):
         )
 
 
+def _refuse_known_rows(vocabulary: Vocabulary, names: Array) -> None:
+    """Raise InputError if rows of a matrix without names would describe known users (or items).
+
+    Their numbers are no names that anybody gave: the rows of a new matrix begin at 0, as those of
+    the matrix of the run do.
+    """
+    known = names[vocabulary.index_of(names) >= 0]
+    if len(known):
+        entity = vocabulary.entity
+        raise InputError(
+            f"the rows of the matrix of features have no names, and by their numbers"
+            f" {len(known):,} of them are {entity}s that the model knows, such as {known[0]}: give"
+            " the names, features=(names, matrix)"
+        )
+
+
 def describe_new(
     run: Run, entity: str, features: Any, columns: str | None = None
 ) -> dict[Any, csr_matrix]:
@@ -134,8 +151,10 @@ def describe_new(
     description = features
     if not isinstance(features, Description):
         description = read_features(features, entity, encoding.separator, columns)
-    integers = run.vocabulary(entity).integers
-    names, encoded = encode_new(entity, description, encoding, integers=integers)
-    if integers:
+    vocabulary = run.vocabulary(entity)
+    names, encoded = encode_new(entity, description, encoding, integers=vocabulary.integers)
+    if vocabulary.integers:
         names = names.astype(np.int64)
+    if encoding.width and description.names is None:
+        _refuse_known_rows(vocabulary, names)
     return dict(zip(names.tolist(), encoded.matrix(), strict=True))
