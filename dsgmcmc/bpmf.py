@@ -544,12 +544,13 @@ class BPMF(Estimator, FittedModel):
         from dsgmcmc.runs.progress import logs
 
         with logs(0) if self.verbose else nullcontext():
+            log.info("ratings: %s", summary.columns)
             for features in summary.features.values():
                 for note in features["notes"]:
                     log.info("%s", note)
         doubts = list(summary.doubts)
         asked_for_clicks = parse_columns(self.columns).get("rating") == NO_COLUMN
-        if summary.columns.endswith("clicks") and not asked_for_clicks:
+        if summary.columns.endswith("treated as clicks") and not asked_for_clicks:
             doubts.append(f"{summary.columns} (columns='rating={NO_COLUMN}' asks for that)")
         for doubt in doubts:
             warnings.warn(plain(doubt), stacklevel=8)  # of the caller of `fit` or `compare`

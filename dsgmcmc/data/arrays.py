@@ -24,7 +24,7 @@ from dsgmcmc.data.descriptions import Description
 from dsgmcmc.data.encoding import Kind
 from dsgmcmc.data.read import RatingsTable
 from dsgmcmc.data.tables import TableFile, is_number
-from dsgmcmc.data.wide import counts_cells, parse_missing, refuse_names
+from dsgmcmc.data.wide import counts_cells, describe_matrix, parse_missing, refuse_names
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.settings import in_python
 from dsgmcmc.types import Array, Float64, Mask
@@ -138,10 +138,13 @@ class RatingArrays(NamedTuple):
         (`assign_columns`), and, if asked for, "timestamp", of numbers or text (`_times`).
     labels : dict of str to str
         Labels of columns of a data frame by role.
+    about : str
+        How a matrix was read.
     """
 
     columns: dict[str, Array]
     labels: dict[str, str]
+    about: str = ""
 
 
 def read_ratings(
@@ -271,22 +274,19 @@ def _read_wide(X: Any, columns: Mapping[str, str], codes: Array) -> RatingArrays
         raise InputError(f"expected a matrix of shape (users, items); found {table.shape}")
     labels = list(range(table.shape[1]))
     names = None
+    named_by = "numbered"
     if hasattr(X, "columns"):
-        labels = list(X.columns)
+        labels = _plain_labels(X.columns)
         names = _index_names(X)
+        if names is not None:
+            named_by = "named by the index"
         position = _position_of_names(table, labels, columns)
         if position is not None:
+            named_by = f"named by {labels[position]}"
             names = np.array(table[:, position].tolist())
             table = np.delete(table, position, axis=1)
             del labels[position]
-    missing = np.fromiter(map(_is_missing, table.flat), bool).reshape(table.shape)
-    table[missing] = np.nan
-    values = np.column_stack(
-        [
-            _floats(column, f"a matrix has numbers alone, unlike its column {label}")
-            for label, column in zip(labels, table.T, strict=True)
-        ]
-    )
+    values = _matrix_values(table, labels)
     values[np.isin(values.astype(np.float32), codes)] = np.nan
     if names is None:
         if counts_cells(values):
@@ -297,7 +297,30 @@ def _read_wide(X: Any, columns: Mapping[str, str], codes: Array) -> RatingArrays
     items = _names(np.array(labels), "item")
     row, column = np.nonzero(~np.isnan(values))
     cells = {"user": users[row], "item": items[column], "rating": values[row, column]}
-    return RatingArrays(cells, labels={})
+    return RatingArrays(cells, labels={}, about=describe_matrix(labels, named_by))
+
+
+def _plain_labels(labels: Any) -> list[Any]:
+    """Return the labels of columns; those of several levels are joined, without constant levels."""
+    plain: list[Any] = list(labels)
+    if not plain or not all(isinstance(label, tuple) for label in plain):
+        return plain
+    levels = list(zip(*plain, strict=True))
+    varying = [level for level in levels if len(set(level)) > 1]
+    if len(varying) == 1:
+        return list(varying[0])
+    return [", ".join(map(str, label)) for label in zip(*(varying or levels), strict=True)]
+
+
+def _matrix_values(table: Array, labels: Sequence[Any]) -> Float64:
+    """Return the numbers in a table of objects, with NaN for missing ones."""
+    missing = np.fromiter(map(_is_missing, table.flat), bool).reshape(table.shape)
+    table[missing] = np.nan
+    columns = [
+        _floats(column, f"a matrix has numbers alone, unlike its column {label}")
+        for label, column in zip(labels, table.T, strict=True)
+    ]
+    return np.column_stack(columns)
 
 
 def _index_names(frame: Any) -> Array | None:
@@ -508,11 +531,11 @@ def ratings_source(
             f"columns={form.columns!r} is for files and data frames; columns of arrays are user,"
             " item, rating"
         )
-    columns, labels = read_ratings(X, y, form, timed=timed, ordered=True)
+    columns, labels, about = read_ratings(X, y, form, timed=timed, ordered=True)
     file = TableFile.of_arrays(Path("ratings"), columns)
     names = [labels.get(role, role) for role in columns]
     positions = {role: k for k, role in enumerate(columns)}
-    return RatingsTable(file._replace(names=names), positions)
+    return RatingsTable(file._replace(names=names), positions, about=about)
 
 
 _LISTS = (list, tuple, np.ndarray)  # types of a list in a cell

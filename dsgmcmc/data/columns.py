@@ -33,6 +33,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     }.items()
 }
 ROLES = tuple(NAMES)
+_RATINGS = ("rating", "ratings")  # preferred to other usual names of ratings
 NO_COLUMN = "none"  # as the column of ratings: every row is a click
 _NOT_RATINGS = {name for role in ROLES if role != "rating" for name in NAMES[role]}
 #: A cell of a matrix.
@@ -308,6 +309,8 @@ def assign_columns(heading: Heading, columns: Mapping[str, str], *, timed: bool)
     if heading.names is None and not columns and heading.sample:
         refuse_unnamed(heading.where, heading.sample)
     roles = [role for role in ROLES if role != "rating" or not clicks]
+    if "rating" in roles and "rating" not in columns:
+        _refuse_two_ratings(heading, columns)
     advice = f"use {named('columns')} user=NAME,item=NAME,rating=NAME"
     if timed:
         advice += ",timestamp=NAME"
@@ -324,6 +327,19 @@ def assign_columns(heading: Heading, columns: Mapping[str, str], *, timed: bool)
     if not timed and positions.get("timestamp") in needed:
         del positions["timestamp"]
     return {role: positions[role] for role in roles if role in positions}
+
+
+def _refuse_two_ratings(heading: Heading, columns: Mapping[str, str]) -> None:
+    """Raise InputError if two columns have usual names of ratings, unless one is called rating."""
+    others = [name for name in heading.names or () if name not in columns.values()]
+    known = {name: simplified(name) for name in others if simplified(name) in NAMES["rating"]}
+    if len(known) < 2 or not set(_RATINGS).isdisjoint(known.values()):
+        return
+    choices = " or ".join(f"rating={name}" for name in known)
+    raise InputError(
+        f"{heading.where}: the columns {joined(list(known))} may all be the ratings ({heading});"
+        f" use {named('columns')} {choices}"
+    )
 
 
 def _has_clicks(heading: Heading, columns: Mapping[str, str]) -> bool:

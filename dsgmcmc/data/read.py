@@ -44,11 +44,14 @@ class RatingsTable(NamedTuple):
         (`inspect_wide`), and no "item".
     test : bool
         Whether the ratings are test ratings.
+    about : str
+        How a matrix in memory was read.
     """
 
     file: TableFile
     columns: dict[str, int]
     test: bool = False
+    about: str = ""
 
     @property
     def is_wide(self) -> bool:
@@ -66,6 +69,8 @@ class RatingsTable(NamedTuple):
 
     def describe(self, timed: bool) -> str:
         """Describe the roles of the columns, so that users can check them."""
+        if self.about:
+            return self.about
         if self.is_wide:
             return describe_wide(self.file, self.columns)
         if self.file.format == "matrix":

@@ -30,6 +30,9 @@ _EMPTY = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", ".")
 _NAMELESS = ("", "Unnamed: 0", "__index_level_0__")
 _SAMPLE = 100  # rows from which the first column is judged
 _FEW = 5  # rows or names whose order says little
+_MANY = 8  # rows that do not ascend by chance
+_MORE = 20  # rows that do not have whole numbers by chance
+_OTHER_SCALE = 5.0  # ratio of a column's size to those of all others
 _CELLS = 250_000  # that are in memory at a time
 _REMEMBERED = 100_000  # contents of cells whose numbers are remembered
 
@@ -144,25 +147,68 @@ def counts_cells(cells: Float64) -> bool:
 
 
 def refuse_names(cells: Float64, what: str, advice: str) -> None:
-    """Raise InputError if the first column of a matrix may be names.
+    """Raise InputError if the first column of a matrix may be names or coordinates of its rows.
 
-    It may if all its values are different whole numbers, and those of no other column are. `cells`
-    are some rows of the matrix, with NaN for empty cells; `what` names the column, and `advice`
-    tells how to say that it has names.
+    `cells` are some rows of the matrix, with NaN for empty cells; `what` names the column, and
+    `advice` tells how to say that it has names.
     """
-    if len(cells) < _FEW or not _may_be_names(cells[:, 0]):
-        return
-    if any(map(_may_be_names, cells[:, 1:].T)):
-        return
-    raise InputError(
-        f"{what} has a different whole number in every row, as no other column has: if they name"
-        f" the users, {advice}; if they are ratings, put another column first"
-    )
+    reason = _differs(cells)
+    if reason:
+        raise InputError(
+            f"{what} {reason}: if it names the users, {advice}; if it has ratings, put another"
+            " column first; otherwise leave it out"
+        )
+
+
+def _differs(cells: Float64) -> str:
+    """Say how the first column of a matrix differs from all others, as a coordinate does.
+
+    All its cells are filled; and they are different whole numbers, ascend or descend, are whole
+    numbers beside decimals, or have another scale. Returns an empty text if it does not differ.
+    """
+    first = cells[:, 0]
+    others = [column[np.isfinite(column)] for column in cells[:, 1:].T]
+    others = [column for column in others if len(column) >= _FEW]
+    if len(first) < _FEW or not others or not np.isfinite(first).all():
+        return ""
+    if _may_be_names(first) and not any(map(_may_be_names, cells[:, 1:].T)):
+        return "has a different whole number in every row, as no other column has"
+    if len(first) < _MANY:
+        return ""
+    if _is_monotone(first) and not any(map(_is_monotone, others)):
+        return "ascends or descends from row to row, as no other column does"
+    if len(first) >= _MORE and _is_whole(first) and not any(map(_is_whole, others)):
+        return "has whole numbers alone, as no other column has"
+    if len(others) >= _FEW and _has_other_scale(first, others):
+        return "has a quite different scale from all other columns"
+    return ""
 
 
 def _may_be_names(column: Float64) -> bool:
-    whole = np.isfinite(column).all() and not np.any(column % 1)
-    return bool(whole and len(np.unique(column)) == len(column))
+    different = len(np.unique(column)) == len(column)
+    return bool(np.isfinite(column).all() and _is_whole(column) and different)
+
+
+def _is_whole(column: Float64) -> bool:
+    return not np.any(column % 1)
+
+
+def _is_monotone(column: Float64) -> bool:
+    steps = np.diff(column)
+    return bool((steps > 0).all() or (steps < 0).all())
+
+
+def _has_other_scale(first: Float64, others: Sequence[Float64]) -> bool:
+    """Whether the size of a column is farther from all others than these from one another.
+
+    Sizes are root mean squares, and their logarithms are compared.
+    """
+    sizes = [float(np.sqrt(np.mean(column**2))) for column in (first, *others)]
+    if min(sizes) == 0:
+        return False
+    own, *logs = np.log(sizes).tolist()
+    distance = max(own - max(logs), min(logs) - own)
+    return bool(distance > max(np.log(_OTHER_SCALE), max(logs) - min(logs)))
 
 
 def _is_header(fields: list[str], missing: Sequence[str]) -> bool:
@@ -270,15 +316,20 @@ def _read_dense(db: Session, path: Path) -> TableFile | None:
 
 
 def describe_wide(table: TableFile, roles: Mapping[str, int]) -> str:
-    """Describe how a matrix was read, so that users can check it."""
+    """Describe how a matrix in a file was read, so that users can check it."""
     others = [name for k, name in enumerate(table.names) if k not in roles.values()]
     users = "numbered"
     if "user" in roles:
         users = f"named by {table.names[roles['user']] or 'the first column'}"
-    items = "numbered"
-    if table.header and len(others) > 1:
-        items = f"named {others[0]}, {others[1]}, ..."
-    text = f"a row a user ({users}), {len(others):,} columns the items ({items})"
+    text = describe_matrix(others, users, has_names=table.header)
     if "count" in roles:
         text += f"; {table.names[roles['count']]} counts the ratings of a row: left out"
     return text
+
+
+def describe_matrix(items: Sequence[object], users: str, *, has_names: bool = True) -> str:
+    """Describe how a matrix was read; `users` says how users are named."""
+    named_items = "numbered"
+    if has_names and len(items) > 1:
+        named_items = f"named {items[0]}, {items[1]}, ..."
+    return f"a row a user ({users}), {len(items):,} columns the items ({named_items})"
