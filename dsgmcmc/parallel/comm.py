@@ -426,6 +426,17 @@ def run_for_caller(comm: Comm, work: Callable[[], T]) -> T:
         raise
 
 
+def advice_on(error: BaseException) -> str:
+    """Return what to do about an error of MPI; empty if that is unknown."""
+    if type(error).__module__ != "mpi4py.MPI" or "MPICH" not in mpi_library():
+        return ""
+    return (
+        "in containers, MPICH may start and pass small messages, but no large ones, for which it"
+        " reads the memory of the other process: set MPIR_CVAR_CH4_CMA_ENABLE=0, or start Docker"
+        " with --cap-add SYS_PTRACE"
+    )
+
+
 def _abort(comm: Comm, error: BaseException) -> None:
     """Print the error of this process, and end all processes."""
     name = type(error).__name__
@@ -434,6 +445,8 @@ def _abort(comm: Comm, error: BaseException) -> None:
         f" {error}"
     )
     say(*traceback.format_exc().rstrip().split("\n"), file=sys.stderr)
+    if advice := advice_on(error):
+        complain(advice)
     comm.Abort(Exit.ABORT)
 
 

@@ -2,10 +2,12 @@
 
 import json
 import os
+import platform
+import sys
 from pathlib import Path
 
 import pytest
-from support import dsgmcmc, run, wait_until
+from support import dsgmcmc, lacking, run, wait_until
 
 from dsgmcmc.doctor import attempt, probe_two
 from dsgmcmc.errors import InputError
@@ -63,6 +65,53 @@ def test_no_launch_initialises_nothing(monkeypatch):
     status, findings = doctor("--no-launch")
     assert status == 0
     assert set(findings) == EVERYTHING - {"MPI start"}
+
+
+#: Numbers of the system calls process_vm_readv, process_vm_writev and ptrace.
+MEMORY_CALLS = {"x86_64": (310, 311, 101), "aarch64": (270, 271, 117)}
+#: Runs a command whose processes must not read each other's memory, as in Docker: a filter of the
+#: kernel (seccomp) lets the system calls fail with EPERM.
+CONTAINED = """
+import ctypes, os, struct, sys
+
+def line(code, jump_if, jump_else, value):
+    return struct.pack("HBBI", code, jump_if, jump_else, value)
+
+numbers, command = map(int, sys.argv[1].split(",")), sys.argv[2:]
+program = line(0x20, 0, 0, 0)
+for number in numbers:
+    program += line(0x15, 0, 1, number) + line(0x06, 0, 0, 0x00050001)
+program += line(0x06, 0, 0, 0x7FFF0000)
+lines = ctypes.create_string_buffer(program)
+packed = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(lines))
+libc = ctypes.CDLL(None)
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, packed):
+    sys.exit("no filter of system calls")
+os.execv(command[0], command)
+"""
+
+
+@pytest.mark.skipif(platform.machine() not in MEMORY_CALLS, reason="numbers of system calls")
+@pytest.mark.parametrize(
+    ("library", "works"),
+    [("", True), pytest.param("-mpich", False, marks=pytest.mark.long)],
+    ids=["Open MPI", "MPICH"],
+)
+def test_a_library_that_fails_at_large_messages_is_noticed(library: str, works: bool):
+    """In containers MPICH starts and passes small messages; a variable cures it."""
+    python = Path(f"{sys.prefix}{library}") / "bin" / "python"
+    if not python.exists():
+        lacking(f"no {python}: launch/test.sh --all makes it")
+    numbers = ",".join(map(str, MEMORY_CALLS[platform.machine()]))
+    contained = (sys.executable, "-c", CONTAINED, numbers, python, "-m", "dsgmcmc", "doctor")
+    found = {}
+    for variables in ({}, {"MPIR_CVAR_CH4_CMA_ENABLE": "0"}):
+        answer = json.loads(run(*contained, "--json", env=variables).out)
+        (start,) = [finding for finding in answer["findings"] if finding["name"] == "MPI start"]
+        found[bool(variables)] = start
+        assert (start["level"] == "ok") == (works or bool(variables)), start
+    advice = found[False]["advice"]
+    assert ("MPIR_CVAR_CH4_CMA_ENABLE=0" in advice and "--cap-add SYS_PTRACE" in advice) != works
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
