@@ -211,8 +211,9 @@ def recommend(
       dsgmcmc recommend run --user 42 --items ml-1m/movies.dat --matching 'Comedy|Drama'
       dsgmcmc recommend run --user 42 --at-least 4
     """
+    from dsgmcmc.posterior.liked import warn_of_few
     from dsgmcmc.posterior.names import item_titles
-    from dsgmcmc.posterior.rank import PATTERN_RULES, Ranking, recommendations, warn_of_few
+    from dsgmcmc.posterior.rank import PATTERN_RULES, Ranking, recommendations
     from dsgmcmc.posterior.run import Run
 
     if bool(user) == everyone:
@@ -372,7 +373,7 @@ def evaluate(
     """
     from dsgmcmc.diagnostics.ranking import MEASURES, USERS
     from dsgmcmc.diagnostics.ranking import evaluate as compare_rankings
-    from dsgmcmc.posterior.rank import warn_of_few
+    from dsgmcmc.posterior.liked import warn_of_few
     from dsgmcmc.posterior.run import Run
 
     opened = Run(run)

@@ -26,7 +26,8 @@ from dsgmcmc.diagnostics.scores import difference
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.rank import By, Ranking, liked_from, places, recommend
+from dsgmcmc.posterior.liked import liked_from
+from dsgmcmc.posterior.rank import By, Ranking, positions_in_lists, recommend
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32, Int64
 
@@ -76,7 +77,7 @@ def evaluate(
     at : int, optional
         Length k of the lists.
     liked : float, optional
-        Lowest rating that counts as liked; by default `dsgmcmc.posterior.rank.liked_from`. Every
+        Lowest rating that counts as liked; by default `dsgmcmc.posterior.liked.liked_from`. Every
         click counts as liked.
     users : int, optional
         Maximum number of users, evenly spaced among the users with a liked item; None for all.
@@ -229,8 +230,9 @@ def average(values: Float64) -> dict[str, float]:
 def recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists:
     """List the items that are recommended to each user."""
     lists = np.full((len(users), ranking.top), -1, np.int32)
-    for rows, items, _ in recommend(run, users, ranking, rated):
-        lists[np.searchsorted(users, rows), places(rows)] = items
+    for ranked in recommend(run, users, ranking, rated):
+        rows = np.searchsorted(users, ranked.users)
+        lists[rows, positions_in_lists(ranked.users)] = ranked.items
     return lists
 
 

@@ -18,6 +18,7 @@ from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.liked import warn_of_few
 from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.new_ratings import NewRatings
 from dsgmcmc.posterior.newcomers import FoldIn, fold_in
@@ -28,10 +29,9 @@ from dsgmcmc.posterior.rank import (
     Ranking,
     allowed_items,
     recommendations,
-    similar,
-    warn_of_few,
 )
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.similar import similar
 from dsgmcmc.storage.files import Scratch
 from dsgmcmc.terminal import plain
 from dsgmcmc.types import Array, Float64, Int32
@@ -390,7 +390,7 @@ class FittedModel:
             Seed for Thompson sampling; without a seed, every call uses different random numbers.
         at_least : float, optional
             With ``likely``, the lowest rating that counts as liked, by default
-            `dsgmcmc.posterior.rank.liked_from`; with ``mean`` and ``thompson``, rank by the
+            `dsgmcmc.posterior.liked.liked_from`; with ``mean`` and ``thompson``, rank by the
             probability of a rating of at least this value; other rules do not allow it.
         include_rated : bool
             Whether to recommend also items that the users rated, in training or when they were
@@ -436,7 +436,7 @@ class FittedModel:
             [name for name, row in zip(names, rows.tolist(), strict=True) if row < 0], refuse=True
         )
         rated = self._rated if needs_rated else None
-        blocks = list(recommendations(run, rows, ranking, rated, newcomers))
+        blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers))
         table = Table(
             {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
             if blocks
@@ -447,7 +447,7 @@ class FittedModel:
     @renewing
     def similar(self, name: Any, n: int = 10, *, kind: Literal["user", "item"] = "item") -> Table:
         """Return the items (or users) most similar to a given one, as
-        `dsgmcmc.posterior.rank.similar` does.
+        `dsgmcmc.posterior.similar.similar` does.
         """
         return Table(similar(self._fitted(), kind, name, n))
 

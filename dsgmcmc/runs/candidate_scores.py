@@ -21,7 +21,8 @@ from dsgmcmc.model.likelihoods.ordinal import recognised_levels
 from dsgmcmc.model.predictive.base import SMALLEST
 from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.rank import Ranking, liked_from
+from dsgmcmc.posterior.liked import liked_from
+from dsgmcmc.posterior.rank import Ranking
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32
 

@@ -29,9 +29,9 @@ from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.heldout import test_parts
+from dsgmcmc.posterior.liked import liked_facts
 from dsgmcmc.posterior.live import newest_states
 from dsgmcmc.posterior.names import write_index
-from dsgmcmc.posterior.rank import liked_facts
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.warm_start import WarmStart, start_digest
 from dsgmcmc.samplers.base import Sampler

@@ -21,7 +21,8 @@ from shapes import amounts, half_stars, large_counts
 
 from dsgmcmc.diagnostics.ranking import evenly_spaced, measures, recommended
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.rank import LIKED, Ranking, liked_from
+from dsgmcmc.posterior.liked import LIKED, liked_from
+from dsgmcmc.posterior.rank import Ranking
 from dsgmcmc.posterior.run import Run
 
 SHARES, USERS = (0.5, 0.33, 0.25, 0.1), 500

@@ -14,8 +14,9 @@ from dsgmcmc import BPMF
 from dsgmcmc.diagnostics.ranking import MEASURES, RULES, average, evaluate, measures, recommended
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.liked import liked_from
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.rank import Ranking, liked_from, recommend
+from dsgmcmc.posterior.rank import Ranking, recommend
 from dsgmcmc.posterior.run import Run
 
 

@@ -18,10 +18,9 @@ from dsgmcmc.posterior.rank import (
     allowed_items,
     recommend,
     recommendations,
-    similar,
-    similarities,
 )
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.similar import similar, similarities
 
 COLUMNS = ["user_id", "item_id", "score", "rank", "sd", "q05", "q95", "ratings"]
 
