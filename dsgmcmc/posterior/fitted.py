@@ -1,6 +1,4 @@
-"""A fitted model with the conventions of scikit-learn, which predicts, recommends and folds in; and
-`open_run`.
-"""
+"""A fitted model with the conventions of scikit-learn, and `open_run`."""
 
 from __future__ import annotations
 
@@ -38,16 +36,18 @@ from dsgmcmc.types import Array, Float64, Int32
 
 Names = str | int | Sequence[Any] | Array
 
-RUN, RATINGS = "run", "ratings.h5"  # names under which the files of a pickled model are unpacked
-
+#: Names under which the files of a pickled model are unpacked.
+RUN = "run"
+RATINGS = "ratings.h5"
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def renewing(method: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a method: if a running job has removed files of its run, the run is reopened and the
-    method repeated.
+    """Decorate a method that reads files of a run, which a running job may remove.
+
+    If it has, the run is reopened and the method repeated.
     """
     return retry_if_gone(method, lambda model: model._renew())
 
@@ -90,7 +90,9 @@ class FittedModel:
     def _adopt(self, run: Run, data: str | PathLike[str] | None = None) -> Self:
         """Set the attributes of a fitted model from a run."""
         self.run_: Run = run
-        self._data = None if data is None else Path(data)
+        self._data: Path | None = None
+        if data is not None:
+            self._data = Path(data)
         self._rated: Rated | None = None
         self._new: NewRatings | None = None
         self._newcomers: FoldIn | None = None
@@ -121,11 +123,11 @@ class FittedModel:
     @property
     @renewing
     def rmse_(self) -> float | None:
-        """RMSE on the test ratings; None without test ratings, for clicks, and before the run has
-        ended.
-        """
+        """RMSE on the test ratings; None without any, for clicks, and before the run has ended."""
         run = self._fitted()
-        if run.unfinished or not (run.config.law.can_be_evaluated and len(run.test_pairs()[0])):
+        if run.unfinished or not run.config.law.can_be_evaluated:
+            return None
+        if not len(run.test_pairs()[0]):
             return None
         test = predict_test(run)
         return float(np.sqrt(np.mean((test.rating - test.point(run.config.law)) ** 2)))
@@ -143,42 +145,42 @@ class FittedModel:
     # ------------------------------------------------------------------ pickling
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return parameters, folded-in ratings, and the contents of the files of the run and its
-        ratings, by path.
-        """
+        """Return parameters, folded-in ratings, and the files of the run and its ratings, by path."""
         run_attributes = ("run_", "_predictors", "_scratch", "_rated", "_newcomers", "_new")
         state = {name: value for name, value in vars(self).items() if name not in run_attributes}
         if hasattr(self, "run_"):
-            run = self.run_
-            ratings = self._data or Path(str(run.facts.get("data", "")))
-            files = [
-                path
-                for path in sorted(run.path.rglob("*"))
-                if path.is_file() and path != run.directory.lock_file
-            ]
-            files = [
-                path for path in files if not path.name.startswith("exposure-")
-            ]  # can be computed again
-            packed = {f"{RUN}/{path.relative_to(run.path)}": path.read_bytes() for path in files}
-            state["_packed"] = (
-                packed | ({RATINGS: ratings.read_bytes()} if ratings.is_file() else {}),
-                self._new,
-            )
+            files = {name: path.read_bytes() for name, path in self._files().items()}
+            state["_packed"] = (files, self._new)
         return state
+
+    def _files(self) -> dict[str, Path]:
+        """Return the files of the run and its ratings, by the names under which they are unpacked."""
+        run = self.run_
+        files = {}
+        for path in sorted(run.path.rglob("*")):
+            can_be_computed = path.name.startswith("exposure-")
+            if path.is_file() and path != run.directory.lock_file and not can_be_computed:
+                files[f"{RUN}/{path.relative_to(run.path)}"] = path
+        ratings = self._data or Path(str(run.facts.get("data", "")))
+        if ratings.is_file():
+            files[RATINGS] = ratings
+        return files
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         files, new = state.pop("_packed", ({}, None))
         vars(self).update(state)
-        if files:
-            scratch = Scratch()
-            for name, content in files.items():
-                (scratch.path / name).parent.mkdir(parents=True, exist_ok=True)
-                (scratch.path / name).write_bytes(content)
-            self._adopt(
-                Run(scratch.path / RUN), scratch.path / RATINGS if RATINGS in files else None
-            )
-            self._scratch = scratch
-            self._fold(new)
+        if not files:
+            return
+        scratch = Scratch()
+        for name, content in files.items():
+            (scratch.path / name).parent.mkdir(parents=True, exist_ok=True)
+            (scratch.path / name).write_bytes(content)
+        data = None
+        if RATINGS in files:
+            data = scratch.path / RATINGS
+        self._adopt(Run(scratch.path / RUN), data)
+        self._scratch = scratch
+        self._fold(new)
 
     # ------------------------------------------------------------------ predictions
 
@@ -188,19 +190,20 @@ class FittedModel:
         return predictor(users, items)
 
     def _predictor(self, X: Any, options: PredictOptions) -> tuple[Predictor, Int32, Int32]:
+        """Return a predictor, and the rows of the users and items of pairs."""
         run = self._fitted()
         if options not in self._predictors:
             self._predictors[options] = Predictor(run, options, self._newcomers)
-        predictor, rows = self._predictors[options], {}
+        predictor = self._predictors[options]
+        rows = {}
         for entity, names in zip(ENTITIES, read_pairs(X, self.columns), strict=True):
             rows[entity] = predictor.index_of(entity, names)
+            unknown = rows[entity] < 0
             if self.unknown == "refuse":
-                run.vocabulary(entity).index_of(names[rows[entity] < 0], refuse=True)
-            if len(names) and (rows[entity] < 0).all():
-                warnings.warn(
-                    plain(str(unknown_names(entity, list(dict.fromkeys(names.tolist()))))),
-                    stacklevel=5,
-                )
+                run.vocabulary(entity).index_of(names[unknown], refuse=True)
+            if len(names) and unknown.all():
+                distinct = list(dict.fromkeys(names.tolist()))
+                warnings.warn(plain(str(unknown_names(entity, distinct))), stacklevel=5)
         return predictor, rows["user"], rows["item"]
 
     @overload
@@ -210,8 +213,7 @@ class FittedModel:
     def predict(self, X: Any, return_std: Literal[True]) -> tuple[Float64, Float64]: ...
 
     def predict(self, X: Any, return_std: bool = False) -> Float64 | tuple[Float64, Float64]:
-        """Predict ratings: their means or, under student-t with scale log, their medians
-        (`dsgmcmc.model.scale`).
+        """Predict ratings: their means or, under student-t with scale log, their medians.
 
         Parameters
         ----------
@@ -241,11 +243,12 @@ class FittedModel:
             )
         prediction = self._predict(X, PredictOptions(clip=self.clip))
         mean = prediction.mean.astype(np.float64)
-        return (mean, prediction.sd.astype(np.float64)) if return_std else mean
+        if return_std:
+            return mean, prediction.sd.astype(np.float64)
+        return mean
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Float64, Float64]:
-        """Predict central intervals that contain a new rating of each pair with probability
-        `level`.
+        """Predict central intervals that contain a new rating with probability `level`.
 
         Returns
         -------
@@ -267,16 +270,13 @@ class FittedModel:
         return predictor.probabilities(users, items).astype(np.float64)
 
     def score(self, X: Any, y: Any) -> float:
-        """Return the coefficient of determination R^2 of the predictions, as scikit-learn's
-        regressors do.
-        """
+        """Return the coefficient of determination R^2 of the predictions, as scikit-learn does."""
         truth = np.asarray(y, np.float64)
-        residual, total = (
-            float(((truth - value) ** 2).sum()) for value in (self.predict(X), truth.mean())
-        )
-        return (
-            1.0 - residual / total if total else float(not residual)
-        )  # for a constant as in scikit-learn
+        residual = float(((truth - self.predict(X)) ** 2).sum())
+        total = float(((truth - truth.mean()) ** 2).sum())
+        if total == 0:  # all ratings are equal
+            return float(residual == 0)
+        return 1.0 - residual / total
 
     # ------------------------------------------------------------------ new ratings
 
@@ -288,10 +288,9 @@ class FittedModel:
         kind: Literal["user", "item"] = "user",
         features: Any = None,
     ) -> Self:
-        """Fold in new ratings and features of users, known or new, without sampling again; return a
-        new model.
+        """Return a model with new ratings and features of users, known or new.
 
-        The posterior of the rows of these users is exact given each saved draw of the items
+        Nothing is sampled again. The posterior of the rows of these users is exact given each saved draw of the items
         (`dsgmcmc.posterior.newcomers`). The original model does not change. Ratings and features
         that cannot be used, such as ratings of unknown items, are left out with a warning.
 
@@ -329,8 +328,9 @@ class FittedModel:
         kind: Literal["user", "item"] = "user",
         features: Any = None,
     ) -> Self:
-        """Fold in new ratings and features as `fold_in` does, but in place; the last rating of a
-        pair counts.
+        """Fold in new ratings and features as `fold_in` does, but in place.
+
+        The last rating of a pair counts.
         """
         for note in self._add(X, y, kind, features):
             warnings.warn(plain(note), stacklevel=2)
@@ -338,7 +338,7 @@ class FittedModel:
 
     @renewing
     def _add(self, X: Any, y: Any, entity: str, features: Any) -> list[str]:
-        """Fold in new ratings and features in addition to earlier ones; return notes for the user."""
+        """Fold in new ratings and features in addition to earlier ones; return notes."""
         run = self._fitted()
         form = InputForm(self.columns, self.matrix, self.missing)
         new = NewRatings.read(run, entity, form, X=X, y=y, features=features)
@@ -348,13 +348,13 @@ class FittedModel:
         return doubts + self._fold(new)
 
     def _fold(self, new: NewRatings | None) -> list[str]:
-        """Compute all rows with new ratings or features from the current run; return notes for the
-        user.
-        """
-        newcomers, notes = None, list[str]()
+        """Compute all rows with new ratings or features from the current run; return notes."""
+        newcomers = None
+        notes: list[str] = []
         if new is not None:
             newcomers, notes = fold_in(self._fitted(), new, self._data)
-        self._new, self._newcomers = new, newcomers
+        self._new = new
+        self._newcomers = newcomers
         self._predictors = {}
         return notes
 
@@ -410,11 +410,17 @@ class FittedModel:
             If a user or every candidate is unknown, an option is invalid, or items were folded in.
         """
         run = self._fitted()
-        lists = (
-            None if items is None else list_names(items, "item") for items in (candidates, exclude)
+        among, notes = allowed_items(run, _items(candidates), _items(exclude))
+        ranking = Ranking(
+            top=n,
+            by=by,
+            z=z,
+            seed=seed,
+            clip=self.clip,
+            at_least=at_least,
+            include_rated=include_rated,
+            among=among,
         )
-        among, notes = allowed_items(run, *lists)
-        ranking = Ranking(n, by, z, seed, self.clip, at_least, include_rated, among)
         needs_rated = not include_rated or by in PATTERN_RULES
         if needs_rated and self._rated is None:
             self._rated = run.rated(self._data)
@@ -426,39 +432,38 @@ class FittedModel:
                 "this model has folded-in items, which cannot be ranked: recommend from the run"
                 " itself"
             )
-        names = (
-            np.sort(run.users.ids).tolist()
-            if users is None
-            else list(dict.fromkeys(list_names(users, "user")))
-        )
+        if users is None:
+            names = np.sort(run.users.ids).tolist()
+        else:
+            names = list(dict.fromkeys(list_names(users, "user")))
         rows = Predictor(run, PredictOptions(), newcomers).index_of("user", names)
-        run.users.index_of(
-            [name for name, row in zip(names, rows.tolist(), strict=True) if row < 0], refuse=True
-        )
-        rated = self._rated if needs_rated else None
+        unknown = [name for name, row in zip(names, rows.tolist(), strict=True) if row < 0]
+        run.users.index_of(unknown, refuse=True)
+        rated = None
+        if needs_rated:
+            rated = self._rated
         blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers))
-        table = Table(
-            {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-            if blocks
-            else {}
-        )
-        return frame_like(users, table)
+        columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+        return frame_like(users, Table(columns))
 
     @renewing
     def similar(self, name: Any, n: int = 10, *, kind: Literal["user", "item"] = "item") -> Table:
-        """Return the items (or users) most similar to a given one, as
-        `dsgmcmc.posterior.similar.similar` does.
-        """
+        """Return the items (or users) most similar to one (`dsgmcmc.posterior.similar.similar`)."""
         return Table(similar(self._fitted(), kind, name, n))
 
     @renewing
     def to_arviz(self) -> Any:
-        """Return the run as an xarray.DataTree for ArviZ, with the groups of
-        `dsgmcmc.posterior.export.to_datatree`.
-        """
+        """Return the run as an xarray.DataTree (`dsgmcmc.posterior.export.to_datatree`)."""
         from dsgmcmc.posterior.export import to_datatree
 
         return to_datatree(self._fitted())
+
+
+def _items(names: Names | None) -> list[Any] | None:
+    """Return names of items as a list."""
+    if names is None:
+        return None
+    return list_names(names, "item")
 
 
 def open_run(path: str | PathLike[str], *, data: str | PathLike[str] | None = None) -> FittedModel:
