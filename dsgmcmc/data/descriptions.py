@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -26,8 +26,9 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array
 
-#: Texts that stand for a missing value, in lower case.
-_MISSING = ("", "na", "n/a", "nan", "null", "\\n", "(no genres listed)")
+#: Words that stand for a missing value in files of text, in lower case. In other formats a word is
+#: a value, because they have missing values of their own; blanks are missing in all of them.
+MISSING_WORDS = ("na", "n/a", "nan", "null", "\\n", "(no genres listed)")
 _GENRES = [
     "unknown",
     "Action",
@@ -92,6 +93,8 @@ class Description(NamedTuple):
         Kinds by column that the types of a table tell.
     names : (n,) array, optional
         Names of the rows of a matrix in memory.
+    categories : dict of str to list of str
+        Categories by column that are values, also if they look like a missing one.
     separator : str
         Separator between the values of a list.
     label : str
@@ -104,6 +107,7 @@ class Description(NamedTuple):
     label: str = ""
     known: Mapping[str, Kind] = MappingProxyType({})
     names: Array | None = None
+    categories: Mapping[str, Collection[str]] = MappingProxyType({})
 
 
 class DescriptionTable(NamedTuple):
@@ -125,6 +129,8 @@ class DescriptionTable(NamedTuple):
     matrix : scipy.sparse.csr_matrix or None
         The matrix without its empty rows, if the description is a matrix. The DuckDB table then has
         ``id`` and the row number ``r`` in this matrix.
+    words : dict of str to list of str
+        Words by column that stand for a missing value, in lower case.
     """
 
     path: Path
@@ -133,6 +139,7 @@ class DescriptionTable(NamedTuple):
     kinds: Mapping[str, Kind]
     table: TableFile | None = None
     matrix: Any = None
+    words: Mapping[str, Sequence[str]] = MappingProxyType({})
 
     @property
     def name(self) -> str:
@@ -365,12 +372,18 @@ def _read_table(
             f"{source.path} has one column: expected a column of names and columns of features"
         )
     described = DescriptionTable(
-        source.path, entity, {names[k]: f"c{k}" for k in others}, kinds, source
+        source.path,
+        entity,
+        columns={names[k]: f"c{k}" for k in others},
+        kinds=kinds,
+        table=source,
+        words={names[k]: _missing_words(source, names[k], description) for k in others},
     )
     columns = [f"nullif(trim({source.name(position)}), '') AS id"]
     for k in others:
         text = _text(source, k, description.separator)
-        columns.append(f"CASE WHEN NOT {is_missing(text)} THEN trim({text}) END AS c{k}")
+        is_empty = is_missing(text, described.words[names[k]])
+        columns.append(f"CASE WHEN NOT {is_empty} THEN trim({text}) END AS c{k}")
     source.create(
         db, f"CREATE TABLE {described.name} AS SELECT {', '.join(columns)} FROM {{table}}"
     )
@@ -425,13 +438,39 @@ def _has_lists(table: TableFile, k: int) -> bool:
     return table.format == "parquet" and table.types[k].endswith("[]")
 
 
-def is_missing(text: str) -> str:
-    """Return SQL that is true for text that stands for a missing value.
+def _missing_words(source: TableFile, column: str, description: Description) -> list[str]:
+    """Return the words that stand for a missing value in a column of a table."""
+    if source.format not in ("text", "lines"):
+        return []
+    categories = {category.lower() for category in description.categories.get(column, ())}
+    return [word for word in MISSING_WORDS if word not in categories]
+
+
+def is_missing(text: str, words: Sequence[str]) -> str:
+    """Return SQL that is true for blanks, and for words that stand for a missing value.
 
     The SQL avoids ``IN``, which DuckDB turns into a join: a few hundred columns would take minutes
     and gigabytes.
     """
-    return f"regexp_full_match(trim({text}), {literal('|'.join(map(re.escape, _MISSING)))}, 'i')"
+    pattern = "|".join(["", *map(re.escape, words)])
+    return f"regexp_full_match(trim({text}), {literal(pattern)}, 'i')"
+
+
+def count_missing_words(db: Session, described: DescriptionTable) -> dict[str, dict[str, int]]:
+    """Count the words that were taken for missing values, by column; none in most of them."""
+    table = described.table
+    if table is None or not any(described.words.values()):
+        return {}
+    found = []
+    columns = [name for name in described.columns if described.kinds.get(name) != "skip"]
+    for name in columns:
+        text = f"trim({described.columns[name]}::VARCHAR)"
+        is_word = f"{text} != '' AND {is_missing(text, described.words[name])}"
+        found.append(f"histogram(CASE WHEN {is_word} THEN {text} END)")
+    table.create(db, f"CREATE TABLE words AS SELECT {', '.join(found)} FROM {{table}}")
+    counts = db.execute("FROM words").fetchall()[0]
+    db.execute("DROP TABLE words")
+    return {name: dict(words) for name, words in zip(columns, counts, strict=True) if words}
 
 
 # ----------------------------------------------------------------------------------------- matrices

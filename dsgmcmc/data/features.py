@@ -19,6 +19,7 @@ from dsgmcmc.data.columns import shortened
 from dsgmcmc.data.descriptions import (
     Description,
     DescriptionTable,
+    count_missing_words,
     is_missing,
     kind_option,
     names_advice,
@@ -82,6 +83,7 @@ def encode(
     """
     encoding, left_out = learn(db, described, description)
     _check_names(described, encoding.names, left_out)
+    missing = _describe_missing(db, described, encoding)
     features = apply(db, described, encoding, n)
     match = _count_matches(db, described)
     doubts = []
@@ -98,7 +100,7 @@ def encode(
         kinds={column.name: column.kind for column in encoding.columns if column.features},
         unknown=int((np.diff(features.indptr) == 0).sum()),
         unrated=match.described - match.matched,
-        notes=[str(match), *left_out],
+        notes=[str(match), *left_out, *missing],
         doubts=doubts,
     )
     return features, report
@@ -120,6 +122,28 @@ def _check_names(described: DescriptionTable, names: list[str], left_out: list[s
                 f"{described.path} has a feature whose name begins with {name[:60]!r}, and has more"
                 f" than {MAX_ID_BYTES} bytes"
             )
+
+
+def _describe_missing(db: Session, described: DescriptionTable, encoding: Encoding) -> list[str]:
+    """Say which words were taken for missing values, and how often; at most `SHOWN` columns."""
+    counts = count_missing_words(db, described)
+    for column in encoding.columns:
+        if column.kind == "list" and described.words.get(column.name):
+            for word, number in _missing_parts(db, described, column.name, encoding.separator):
+                words = counts.setdefault(column.name, {})
+                words[word] = words.get(word, 0) + number
+    if not counts:
+        return []
+    columns = []
+    for name, words in list(counts.items())[:SHOWN]:
+        found = ", ".join(f"{word!r} ({number:,})" for word, number in words.items())
+        columns.append(f"{name} {found}")
+    if len(counts) > SHOWN:
+        columns.append(f"and in {len(counts) - SHOWN:,} more columns")
+    return [
+        f"{described.path.name}: taken for missing values: {'; '.join(columns)} (if it is a value,"
+        " write it in another way, or in JSON or Parquet)"
+    ]
 
 
 class _Match(NamedTuple):
@@ -158,7 +182,11 @@ def encode_new(
     invalid or lacks columns of the encoding.
     """
     with duckdb.connect() as db:
-        described = read_description(db, entity, description._replace(separator=encoding.separator))
+        learnt = description._replace(
+            separator=encoding.separator,
+            categories={column.name: column.atoms for column in encoding.columns},
+        )
+        described = read_description(db, entity, learnt)
         _check_columns(described, encoding)
         if integers:
             refuse_text(db, described, "run")
@@ -552,6 +580,16 @@ def _categories(
 
 def _select_atoms(described: DescriptionTable, name: str, kind: Kind, separator: str) -> str:
     """Return SQL for the distinct pairs (id, atom) of a user or item and one of its categories."""
+    is_empty = is_missing("atom", described.words[name])
+    atoms = _select_parts(described, name, kind, separator)
+    return f"SELECT DISTINCT id, atom FROM ({atoms}) WHERE NOT {is_empty}"
+
+
+def _select_parts(described: DescriptionTable, name: str, kind: Kind, separator: str) -> str:
+    """Return SQL for the pairs (id, atom) of a user or item and a part of its value.
+
+    A category is its own part, the parts of a list are its values, and that of a year its decade.
+    """
     column = described.columns[name]
     atom = column
     if kind == "list":
@@ -560,4 +598,14 @@ def _select_atoms(described: DescriptionTable, name: str, kind: Kind, separator:
         year = f"nullif(regexp_extract({column}, '{_YEAR_AT_END}', 1), '')::INTEGER"
         atom = f"({year} // 10 * 10)::VARCHAR || 's'"
     inner = f"SELECT id, {atom} AS atom FROM {described.name} WHERE {column} IS NOT NULL"
-    return f"SELECT DISTINCT id, trim(atom) AS atom FROM ({inner}) WHERE NOT {is_missing('atom')}"
+    return f"SELECT id, trim(atom) AS atom FROM ({inner})"
+
+
+def _missing_parts(
+    db: Session, described: DescriptionTable, name: str, separator: str
+) -> list[tuple[str, int]]:
+    """Return words in lists that stand for a missing value, and how often they occur."""
+    parts = _select_parts(described, name, "list", separator)
+    is_word = f"atom != '' AND {is_missing('atom', described.words[name])}"
+    query = f"SELECT atom, count(*) FROM ({parts}) WHERE {is_word} GROUP BY atom ORDER BY atom"
+    return [(word, number) for word, number in db.execute(query).fetchall()]

@@ -235,3 +235,66 @@ def test_flags_named_alike_keep_their_group(tmp_path):
     write_users(tmp_path, **flags)
     prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
     assert set(stored(tmp_path / "x.h5").groups) == {"genre"}
+
+
+COUNTRIES = ("NA", "DE", "SE")  # Namibia has the code NA
+
+
+def countries():
+    """The country of every user."""
+    return [COUNTRIES[k % 3] for k in range(USERS)]
+
+
+def test_na_is_a_category_of_a_data_frame(tmp_path):
+    """Only a missing value is missing there: a word is a value, alone and in lists."""
+    write_ratings(tmp_path)
+    country = [*countries()[:-2], None, np.nan]
+    visited = [["NA", "DE"], ["SE"], []] * (USERS // 3)
+    frame = pd.DataFrame(
+        {"user": [f"u{k}" for k in range(USERS)], "country": country, "visited": visited}
+    )
+    settings = {"iterations": 100, "burn_in": 50, "out": tmp_path / "run"}
+    model = BPMF(1, user_features=frame, **settings).fit(pd.read_csv(tmp_path / "r.csv"))
+    features = features_of(tmp_path / "run.ratings.h5")
+    assert features["u0"] == {"country=NA": 1, "visited=NA": 1, "visited=DE": 1}
+    assert features["u1"] == {"country=DE": 1, "visited=SE": 1}
+    assert features["u298"] == {"visited=SE": 1}
+    assert features["u299"] == {}
+    new = pd.DataFrame({"user": ["n0", "n1"], "country": ["NA", "DE"], "visited": ["NA", "NA"]})
+    new.to_csv(tmp_path / "new.csv", index=False)
+    by_frame = model.fold_in(features=new).predict([["n0", 0], ["n1", 0]])
+    by_file = model.fold_in(features=tmp_path / "new.csv").predict([["n0", 0], ["n1", 0]])
+    np.testing.assert_array_equal(by_frame, by_file)
+    assert by_frame[0] != by_frame[1]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "json"])
+def test_na_is_a_category_where_a_format_has_missing_values(tmp_path, suffix):
+    """Parquet and JSON have them, as data frames do."""
+    write_ratings(tmp_path)
+    frame = write_users(tmp_path, country=[*countries()[:-1], None])
+    path = tmp_path / f"users.{suffix}"
+    if suffix == "parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_json(path, orient="records", lines=True)
+    prepare(tmp_path, "--user-features", path).expect(0)
+    features = features_of(tmp_path / "x.h5")
+    assert features["u0"] == {"country=NA": 1}
+    assert features["u299"] == {}
+
+
+def test_words_that_are_taken_for_missing_are_said(tmp_path):
+    """In text they are, and the summary counts them by column."""
+    write_ratings(tmp_path)
+    tags = ["NA|a", "b", "null"] * (USERS // 3)
+    write_users(tmp_path, country=countries(), tags=tags, age=[20 + k % 9 for k in range(USERS)])
+    done = prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
+    features = features_of(tmp_path / "x.h5")
+    assert set(features["u0"]) == {"tags=a", "age"}
+    said = " ".join(done.err.split())
+    assert "users.csv: taken for missing values: country 'NA' (100); tags" in said
+    assert "'null' (100), 'NA' (100) (if it is a value, write it in another way" in said
+    write_users(tmp_path, country=[name.replace("NA", "") for name in countries()])
+    done = prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
+    assert "taken for missing" not in done.err

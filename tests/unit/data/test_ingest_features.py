@@ -56,7 +56,9 @@ def test_columns_become_features(tmp_path):
     assert summary.features["user"]["groups"] == {"age": 1, "job": 3, "likes": 4}
     assert (summary.features["user"]["unknown"], summary.features["user"]["unrated"]) == (0, 1)
     assert summary.features["user"]["notes"] == [
-        "5 of 5 users with ratings have a row; 1 rows have no ratings"
+        "5 of 5 users with ratings have a row; 1 rows have no ratings",
+        "users.csv: taken for missing values: job 'NaN' (1) (if it is a value, write it in another"
+        " way, or in JSON or Parquet)",
     ]
 
 
