@@ -116,6 +116,7 @@ class Circulation:
             for step in range(self.grid)
             for b in self.ring.blocks
         ]
+        self.ring.check_blocks(map(self._length, range(self.grid)))
         self.rows = {b: self._row(b) for b in self.ring.blocks}
         self.allocate_columns(0)
 

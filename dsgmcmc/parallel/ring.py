@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
+from dsgmcmc.errors import AgreedError
 from dsgmcmc.parallel.alone import Comm
 from dsgmcmc.parallel.comm import agree, processes_here
 from dsgmcmc.parallel.partition import Slice, blocks_of, column_of, route, slices_of
 from dsgmcmc.parallel.shared_buffers import MAX_BLOCK_BYTES, SharedColumnBuffers
+from dsgmcmc.settings import named
 from dsgmcmc.types import Finish, Float32, Float64, Named, Shapes
 
 if TYPE_CHECKING:  # MPI is loaded only by jobs with several processes
@@ -39,6 +41,8 @@ T = TypeVar("T")
 MAX_SUM = 1e15
 #: Message that hands over a block in shared memory.
 EMPTY_MESSAGE = np.empty(0, np.float32)
+#: MPI counts numbers in a C int. From this count on libraries fail, and some without an error.
+MAX_COUNT = 1 << 31
 
 PHASES = ("gradient", "update", "draw", "exchange", "reduce", "evaluate", "checkpoint")
 
@@ -104,6 +108,23 @@ class Ring:
 
     # ------------------------------------------------------------------ moving column blocks
 
+    def check_blocks(self, lengths: Iterable[int]) -> None:
+        """Raise `AgreedError` if a column block is too large for a message.
+
+        Parameters
+        ----------
+        lengths : iterable of int
+            Number of float32 values in each block; equal on all processes.
+        """
+        if self.size == 1:
+            return
+        longest = max(lengths)
+        if longest >= MAX_COUNT:
+            raise AgreedError(
+                f"a block of {longest:,} numbers is larger than a message between processes can be"
+                f" ({MAX_COUNT:,}): use a larger {named('grid')}"
+            )
+
     def tour(
         self, home: dict[int, Float32], length: Callable[[int], int], come_home: bool = False
     ) -> Iterator[tuple[int, int, Float32]]:
@@ -133,6 +154,7 @@ class Ring:
         def new(c: int) -> Float32:
             return np.empty(length(c), np.float32)
 
+        self.check_blocks(map(length, range(self.grid)))
         buffers = dict(home)
         home.clear()
         for step in range(self.grid):
@@ -199,6 +221,7 @@ class Ring:
         (width,) float64
             All NaN if the chain has diverged and `finish` fails on its sums.
         """
+        self._check_sum(width)
         begin = self.phases.enter()
         combined = self._combine(np.ascontiguousarray(partials), combine)
         if combined is None:
@@ -210,6 +233,15 @@ class Ring:
         self.phases.leave("reduce", begin)
         return result
 
+    def _check_sum(self, count: int) -> None:
+        """Raise `AgreedError` if a sum or its addends have too many numbers for a message."""
+        if self.size > 1 and count >= MAX_COUNT:
+            raise AgreedError(
+                f"a sum over {self.grid} blocks has {count:,} numbers, more than a message between"
+                f" processes can have ({MAX_COUNT:,}): use a smaller {named('grid')} or model, or"
+                " one process"
+            )
+
     def _combine(self, partials: Float64, combine: np.ufunc) -> Float64 | None:
         """Combine partial sums in block order; (n,) float64 on the root, else None. Collective."""
         if self.size == 1:
@@ -218,6 +250,8 @@ class Ring:
         per_block = len(partials) // len(self.blocks)
         addends = [per_block * n for n in self._block_counts]
         slices = slices_of(length, sum(addends), self.size)
+        widest = max(piece.width for piece in slices)
+        self._check_sum(max(length, sum(addends) * widest))
         if len(slices) > 1:
             combined = self._combine_slice(partials, slices, addends, combine)
             return self._gather_slices(combined, slices)

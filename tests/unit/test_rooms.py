@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 import sys
 from pathlib import Path
 
@@ -163,6 +164,47 @@ def test_mpi_lives_in_few_places():
         assert not [found for found in imports(name, lazy=False) if found.startswith("mpi4py")], (
             name
         )
+
+
+#: Methods of mpi4py's communicators that pass the numbers of a buffer, with a count.
+COUNTED = (
+    "Send",
+    "Recv",
+    "Bcast",
+    "Gather",
+    "Scatter",
+    "Allgather",
+    "Reduce",
+    "Allreduce",
+    "Alltoall",
+)
+
+
+def test_counts_of_numbers_are_checked_in_one_place():
+    """`Ring` checks that a count is below 2^31; the reduction of `runs/control.py` has few numbers.
+
+    Intel MPI's Allreduce adds nothing from 2^31 numbers on, without an error.
+    """
+    pattern = re.compile(rf"\.I?({'|'.join(COUNTED)})v?(_init)?\(", re.IGNORECASE)
+    counted = {
+        name: {match[0][1:-1] for match in pattern.finditer(path.read_text(encoding="utf-8"))}
+        for name, path in FILES.items()
+    }
+    by_buffer = {
+        name: {call for call in calls if call[0].isupper()} for name, calls in counted.items()
+    }
+    assert {name: calls for name, calls in by_buffer.items() if calls} == {
+        "parallel/ring.py": {
+            "Isend",
+            "Irecv",
+            "Send_init",
+            "Recv_init",
+            "Bcast",
+            "Gatherv",
+            "Igatherv",
+        },
+        "runs/control.py": {"Iallreduce"},
+    }
 
 
 def test_what_people_see_goes_through_one_place():
