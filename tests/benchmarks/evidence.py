@@ -22,7 +22,7 @@ Pages have marks, up to ``<!-- end -->``, whose content is written from these fi
     <!-- PART & PART 2 -->        those of the second tables
     <!-- PART & PART: COLUMN -->  this column of the first tables of several parts; PART & PART 3:
                                   of the third ones; COLUMN / COLUMN: two columns, in one cell
-    <!-- parts -->                a table of all parts: commands, date, commit, processor, minutes
+    <!-- parts -->                a table of all parts: date, commit, processor, cores, minutes
 
 What is between the marks of a part that has no file stays as it is.
 """
@@ -299,22 +299,17 @@ def all_parts(facts: dict[str, Any]) -> str:
     row.
     """
     alike: dict[tuple[str, ...], list[tuple[str, float | None]]] = {}
-    for part, commands in PARTS.items():
-        fact = facts.get(
-            part, {"commands": map(typed, commands), "date": "not measured", "seconds": None}
-        )
+    for part in PARTS:
+        fact = facts.get(part, {"date": "not measured", "seconds": None})
         how = (str(fact.get(key, "")) for key in ("date", "commit", "processor", "cores"))
-        text = f"{part}: {'; '.join(f'`{command}`' for command in fact['commands'])}"
         alike.setdefault((part.removeprefix("paper-").partition("-")[0], *how), []).append(
-            (text, fact["seconds"])
+            (part, fact["seconds"])
         )
     rows = []
     for (_, *how), together in alike.items():
-        texts, seconds = zip(*together, strict=True)
-        rows.append(
-            ["<br>".join(texts), *how, "" if None in seconds else f"{sum(seconds) / 60:.0f}"]
-        )
-    return markdown(("part: commands", "date", "commit", "processor", "cores", "minutes"), rows)
+        parts, seconds = zip(*together, strict=True)
+        rows.append([", ".join(parts), *how, "" if None in seconds else f"{sum(seconds) / 60:.0f}"])
+    return markdown(("parts", "date", "commit", "processor", "cores", "minutes"), rows)
 
 
 def fill() -> None:
