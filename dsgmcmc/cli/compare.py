@@ -61,19 +61,16 @@ def compare(
 ) -> None:
     """Compare models that suit the ratings, and write the settings of the recommended model.
 
-    The command runs in one process or under mpirun. It holds out some training ratings (the latest
-    ones, if DATA.h5 has a temporal split), and does not use the test ratings. It samples each model
-    briefly on the other training ratings, and scores it on the held-out ratings. It recommends the
-    simplest model within one standard error of the best. The recommendation depends on the data,
-    the settings and the seed, but not on the speed of the machine or the number of processes.
-    FILE.toml also has the settings that were given for all models; those for the length of a run,
-    its chains and its checkpoints have no effect on the comparison.
+    The command, which also runs under mpirun, does not use the test ratings. It samples each model
+    briefly, scores it on training ratings that it holds out, and recommends the simplest model
+    within one standard error of the best. The recommendation does not depend on the speed of the
+    machine or the number of processes. FILE.toml also has the settings that you give for all
+    models; those for the length of a run have no effect on the comparison.
 
     \b
     Examples:
       dsgmcmc compare ml-1m.h5
       dsgmcmc compare ml-1m.h5 --metric rmse --out by-rmse.toml
-      dsgmcmc compare ml-1m.h5 --set rank=16 --seed 1 --json
       dsgmcmc sample ml-1m.h5 --out run --config best.toml
     """
     comm = processes()

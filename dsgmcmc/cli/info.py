@@ -166,9 +166,8 @@ def report(
 def verify(path: PathArgument, as_json: JsonOption = False) -> None:
     """Check the files of a run, or a ratings file, and print the digest of the content.
 
-    All checksums and the structure are checked. The digest of a run covers its newest checkpoint,
-    its saved draws and its posterior. It depends neither on the number of processes that wrote
-    these files nor on how often the run was resumed.
+    The digest of a run covers its newest checkpoint, its saved draws and its posterior. It depends
+    neither on the number of processes nor on how often the run was resumed.
 
     \b
     Examples:

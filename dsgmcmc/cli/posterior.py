@@ -89,16 +89,14 @@ def predict(
 ) -> None:
     """Predict ratings: mean, standard deviation and interval of a new rating, including its noise.
 
-    PAIRS lists users and items by their original names. The output keeps the rows and columns of
-    PAIRS, and adds the mean, the standard deviation and two quantiles of the posterior predictive
-    distribution, which is a mixture over the saved draws. If ratings have levels, such as stars,
-    --at-least and --probabilities add probabilities of levels, from an ordinal likelihood, or from
-    a Gaussian distribution whose ratings are rounded to the nearest level.
+    The output keeps the rows and columns of PAIRS, and adds the mean, the standard deviation and
+    two quantiles of the posterior predictive distribution. If ratings have levels, such as stars,
+    --at-least and --probabilities add probabilities of levels; Gaussian ratings are rounded to
+    the nearest level.
 
     \b
     Examples:
       dsgmcmc predict run pairs.csv -o predicted.csv
-      dsgmcmc predict run pairs.parquet -o predicted.parquet --interval 0.5
       dsgmcmc predict run pairs.csv -o predicted.csv --at-least 4 --probabilities
     """
     from dsgmcmc.data.columns import parse_columns
@@ -195,21 +193,17 @@ def recommend(
     """Recommend items to users; by default, items that they will probably choose and like.
 
     Items that a user rated in training are left out, which needs the run's ratings file. The
-    default score is the exposure times the probability that the user likes the item. The exposure
-    is estimated from who rated which items; the score orders items, but is not a probability. With
-    --by mean the score is the expected rating, so items with few ratings may rank high by chance;
-    --by lcb prefers items whose expected rating is certain. The output also has the standard
-    deviation and the 90 % interval of the expected rating, and the item's number of ratings.
-    `dsgmcmc evaluate` compares the rules of --by on your data.
+    default score is the exposure, estimated from who rated which items, times the probability that
+    the user likes the item. With --by mean items with few ratings may rank high by chance; --by
+    lcb prefers items whose expected rating is certain. `dsgmcmc evaluate` compares these rules on
+    your data.
 
     \b
     Examples:
       dsgmcmc recommend run --user 42 --items ml-1m/movies.dat
       dsgmcmc recommend run --all --top 20 -o top.parquet
       dsgmcmc recommend run --user 42 --by ucb --z 1.5 --json
-      dsgmcmc recommend run --user 42 --by mean
       dsgmcmc recommend run --user 42 --items ml-1m/movies.dat --matching 'Comedy|Drama'
-      dsgmcmc recommend run --user 42 --at-least 4
     """
     from dsgmcmc.posterior.liked import warn_of_few
     from dsgmcmc.posterior.names import item_titles
@@ -357,19 +351,16 @@ def evaluate(
 ) -> None:
     """Compare the rules by which `recommend` ranks items, and popularity, on the test ratings.
 
-    The comparison is over the users with a liked test rating, at most 1,000 of them without --all.
-    For each user, every rule ranks the items that the user did not rate in training, and the first
-    items are compared with the items that the user liked. Exposure is EASE^R, which depends on who
-    rated which items, but not on the values of ratings. The last column is the mean difference in
-    NDCG from the default rule of `recommend`, and its standard error. --json prints all figures
-    with their intervals. A random split favours exposure; `prepare --split temporal` gives a harder
-    and more realistic test.
+    For each user with a liked test rating, every rule ranks the items that the user did not rate
+    in training, and its first items are compared with those that the user liked. The last column
+    is the mean difference in NDCG from the default rule of `recommend`, and its standard error.
+    --json prints all figures with their intervals. A random split favours exposure;
+    `prepare --split temporal` gives a harder and more realistic test.
 
     \b
     Examples:
       dsgmcmc evaluate run
       dsgmcmc evaluate run --at 50 --all
-      dsgmcmc evaluate run --liked 4 --json
     """
     from dsgmcmc.diagnostics.ranking import MEASURES, USERS
     from dsgmcmc.diagnostics.ranking import evaluate as compare_rankings

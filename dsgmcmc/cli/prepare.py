@@ -156,11 +156,9 @@ def prepare(
 ) -> None:
     """Make a ratings file from text, JSON, Parquet, matrices or files of other tools.
 
-    Text may have any delimiter. The formats are in docs/files.md. They are detected from the
-    content of a file; all but Parquet and .npz may be compressed with gzip. Read any other format
-    into a data frame in Python, and write the data frame as Parquet or pass it to BPMF. Names of
-    users and items may be numbers or any text. A file of features has the names in the column of
-    --columns, in a column user (or item), or else in its first column.
+    The formats, in docs/files.md, are detected from the content of a file. Read any other format
+    into a data frame in Python, and pass it to BPMF or write it as Parquet. A file of features
+    has the names in the column of --columns, in a column user (or item), or in its first column.
 
     \b
     Examples:
@@ -169,7 +167,6 @@ def prepare(
       dsgmcmc prepare parts/*.parquet all.h5 --columns user=buyer,item=sku,rating=stars
       dsgmcmc prepare u1.base u1.h5 --test u1.test
       dsgmcmc prepare ratings.dat ml-1m.h5 --user-features users.dat --item-features movies.dat
-      dsgmcmc prepare r.csv r.h5 --user-features users.csv --feature-kinds age=number,job=category
     """
     from rich.text import Text
 

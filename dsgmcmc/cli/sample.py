@@ -91,20 +91,18 @@ def sample(
 ) -> None:
     """Sample the posterior of a matrix factorisation, in one process or under mpirun.
 
-    The draws depend on the data, the seed, the grid and the settings, but not on the number of
-    processes. You may stop a run at any time, and continue it with --resume on another number of
-    processes. A run ends when its predictions are accurate enough, or after --iterations.
+    The draws do not depend on the number of processes. You may stop a run at any time, and
+    continue it with --resume on another number of processes. A run ends when its predictions are
+    accurate enough, or after --iterations.
 
     \b
     Examples:
       dsgmcmc sample ml-1m.h5 --out run
       dsgmcmc sample ml-1m.h5 --out run --model auto
-      mpirun -n 4 dsgmcmc sample ml-1m.h5 --out run --rank 64 --iterations 1000sweeps
       mpirun -n 2 dsgmcmc sample ml-1m.h5 --out run --resume --until ess=400
       dsgmcmc sample ml-1m.h5 --out run --chains 4 --until rhat=1.01,ess=400
       dsgmcmc sample grown.h5 --from run --out new --burn-in 20sweeps
       dsgmcmc sample ml-1m.h5 --out run --likelihood ordinal-logit --noise both
-      dsgmcmc sample clicks.h5 --out run --likelihood all-cells
       dsgmcmc sample ml-1m.h5 --out run --set sampler.friction=0.8 --dry-run
     """
     comm = processes()
