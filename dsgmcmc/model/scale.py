@@ -240,12 +240,16 @@ class Exponential(Predictive):
         return self._logs.between(self._from(low), self._from(high))
 
     @override
+    def lowest(self, bound: float) -> float:
+        return float(self._from(self._rounded_to(bound)))
+
+    @override
     def at_least(self, bound: float) -> Float64:
-        return self._logs.at_least(float(self._from(self._rounded_to(bound))))
+        return self._logs.at_least(self.lowest(bound))
 
     @override
     def log_at_least(self, bound: float) -> Float64:
-        return self._logs.log_at_least(float(self._from(self._rounded_to(bound))))
+        return self._logs.log_at_least(self.lowest(bound))
 
     @override
     def log_density(self, x: Array | float) -> Float64:

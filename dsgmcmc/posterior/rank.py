@@ -24,7 +24,7 @@ Biometrika 25.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
@@ -39,6 +39,7 @@ from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.screening import Bounds, Screen
 from dsgmcmc.types import Array, Float32, Float64, Int32, Mask
 
 By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
@@ -51,6 +52,8 @@ PATTERN_RULES = ("likely", "exposure")
 BOUNDS = {"ucb": 1.0, "lcb": -1.0}
 
 _BLOCK_SCORES = 1 << 20  # scores in a block of users
+_MARGIN = 1e-6  # by which logarithms of probabilities may be above 0
+_SHARE = 0.1  # share of the items that are scored one by one at most
 _MIN_SCORE = 1e-3  # lower limit of scores of clicks before they are multiplied by the exposure
 
 
@@ -158,39 +161,66 @@ class Scorer:
             self.at_least = liked_from(run)
         options = PredictOptions(of_mean=self.at_least is None, at_least=self.at_least)
         self.predictor = Predictor(run, options, newcomers)
+        #: Number of standard deviations that are added to the expected rating.
+        self.sds = BOUNDS.get(ranking.by, 0.0) * ranking.z
+
+    @cached_property
+    def screen(self) -> Screen | None:
+        """Bounds of the scores of all items; None if there are none."""
+        return Screen.of_run(self.run, at_least=self.at_least, sds=self.sds)
 
     def scores(self, users: Int32, first: int) -> Float64:
-        """Return scores of users, (n, items).
+        """Return scores (n, items) for users.
 
-        `first` is the first user's position among all users of the ranking.
+        `first` is the position of the first user among all users of the ranking.
         """
         if self.ranking.by == "thompson":
             return self._thompson(users, first)
-        scores = self._scores(self.predictor, users)
-        if self.ranking.by == "likely" and self.at_least is None:  # clicks
+        rows = np.repeat(users, len(self.items))
+        items = np.tile(self.items, len(users))
+        return self.scores_of_pairs(rows, items).reshape(len(users), len(self.items))
+
+    def scores_of_pairs(self, users: Int32, items: Int32) -> Float64:
+        """Return the scores of pairs of a user and an item, (n,) float64."""
+        scores = self._scores(self.predictor, users, items)
+        if self._is_clicked:
             return np.log(np.maximum(scores, _MIN_SCORE))
         return scores
 
+    def bounds(self, users: Int32) -> Bounds:
+        """Return bounds of the scores of all items for users that the run knows."""
+        assert self.screen is not None
+        low, high = self.screen.bounds(users)
+        if self.at_least is not None:
+            logarithm = np.log(low, where=low > 0, out=np.full_like(low, -np.inf))
+            return Bounds(logarithm, np.log(high))
+        if self._is_clicked:
+            low, high = (np.log(np.maximum(scores, _MIN_SCORE)) for scores in (low, high))
+        return Bounds(low, high)
+
+    @property
+    def _is_clicked(self) -> bool:
+        """Whether scores are logarithms of expected clicks."""
+        return self.ranking.by == "likely" and self.at_least is None
+
     def _scores(
-        self, predictor: Predictor, users: Int32, draw_positions: list[int] | None = None
+        self,
+        predictor: Predictor,
+        users: Int32,
+        items: Int32,
+        draw_positions: list[int] | None = None,
     ) -> Float64:
-        """Return scores (n, items) from all draws, or from those at positions in `Run.draws`."""
-        items = len(self.items)
-        scores = np.empty(len(users) * items)
-        users_of_pairs = np.repeat(users, items)
-        items_of_pairs = np.tile(self.items, len(users))
-        for rows, predictive in predictor.distributions(
-            users_of_pairs, items_of_pairs, draw_positions
-        ):
+        """Return scores of pairs from all draws, or from those at positions in `Run.draws`."""
+        scores = np.empty(len(users))
+        for rows, predictive in predictor.distributions(users, items, draw_positions):
             scores[rows] = self._score(predictive)
-        return scores.reshape(len(users), items)
+        return scores
 
     def _score(self, predictive: Predictive) -> Float64:
         """Return the scores of pairs, given their predictive distributions."""
         if self.at_least is None:
-            sds = BOUNDS.get(self.ranking.by, 0.0) * self.ranking.z
-            if sds:
-                return predictive.mean + sds * predictive.sd
+            if self.sds:
+                return predictive.mean + self.sds * predictive.sd
             return predictive.mean
         levels = predictive.levels
         if levels is not None and not predictive.whole and self.at_least > levels[-1]:
@@ -216,7 +246,10 @@ class Scorer:
                 newcomers = newcomers.drawn(position, rng)
             at_draw = Predictor(self.run, self.predictor.options, newcomers)
             of_draw = np.flatnonzero(chosen == position)
-            scores[of_draw] = self._scores(at_draw, users[of_draw], [position])
+            rows = np.repeat(users[of_draw], len(self.items))
+            items = np.tile(self.items, len(of_draw))
+            of_pairs = self._scores(at_draw, rows, items, [position])
+            scores[of_draw] = of_pairs.reshape(len(of_draw), len(self.items))
         return scores
 
 
@@ -277,25 +310,101 @@ def recommend(
     for start in range(0, max(len(users), 1), step):  # without users, one empty block
         block = users[start : start + step]
         rated_items = [_rated_by(user, len(run.users), rated, newcomers) for user in block.tolist()]
-        scores = np.zeros((len(block), len(run.items)))
-        if scorer is not None:
-            scores = scorer.scores(block, start)
-        if uses_pattern:
-            scores += np.log(np.maximum(run.exposure.of(rated_items), TINY, dtype=np.float64))
-        if not ranking.include_rated:
-            for row, items in zip(scores, rated_items, strict=True):
-                row[items] = -np.inf
-        if ranking.among is not None:
-            scores[:, ~ranking.among] = -np.inf
-        items, values = _best(scores, ranking.top)
-        allowed = np.isfinite(values)
+        added = _log_exposures(run, ranking, rated_items)
+        if scorer is None:
+            positions, items, values = _best(added, ranking.top)
+        elif _can_be_screened(scorer, block):
+            positions, items, values = _best_of_candidates(scorer, block, added)
+        else:
+            positions, items, values = _best(scorer.scores(block, start) + added, ranking.top)
         if uses_pattern or (scorer is not None and scorer.at_least is not None):
             values = np.exp(values)  # scores are logarithms
-        yield RankedItems(
-            users=np.repeat(block, allowed.sum(axis=1)),
-            items=items[allowed],
-            scores=values[allowed].astype(np.float32),
-        )
+        yield RankedItems(block[positions], items, values.astype(np.float32))
+
+
+def _log_exposures(run: Run, ranking: Ranking, rated: Sequence[Int32]) -> Array:
+    """Return what rules add to the scores of all items, (users, items).
+
+    That is the logarithm of the exposure, if the rule uses it, and minus infinity for items that
+    are not recommended. `rated` has the items that each user rated.
+    """
+    if ranking.by in PATTERN_RULES:
+        exposure = run.exposure.of(rated)
+        added: Array = np.log(np.maximum(exposure, TINY, dtype=np.float64))
+    else:
+        added = np.zeros((len(rated), len(run.items)), np.float32)
+    if not ranking.include_rated:
+        for row, items in zip(added, rated, strict=True):
+            row[items] = -np.inf
+    if ranking.among is not None:
+        added[:, ~ranking.among] = -np.inf
+    return added
+
+
+def _can_be_screened(scorer: Scorer, users: Int32) -> bool:
+    """Return whether bounds of scores save the scores of most items.
+
+    New users have no rows at saved draws.
+    """
+    run = scorer.run
+    if scorer.ranking.by == "thompson" or np.any(users >= len(run.users)):
+        return False
+    return 2 * scorer.ranking.top <= len(run.items)
+
+
+def _best_of_candidates(scorer: Scorer, users: Int32, added: Array) -> tuple[Array, Int32, Float64]:
+    """Return what `_best` returns; only items that may be among the best are scored.
+
+    `added` is added to the scores.
+    """
+    top = scorer.ranking.top
+    positions, columns = np.nonzero(_may_be_best(scorer, users, added))
+    items = columns.astype(np.int32)
+    scores = scorer.scores_of_pairs(users[positions], items) + added[positions, items]
+    # the last bits of a pair's score depend on the pairs beside it
+    order = np.lexsort((items, -_rounded(scores), positions))
+    chosen = order[positions_in_lists(positions[order]) < top]
+    return positions[chosen], items[chosen], scores[chosen]
+
+
+def _may_be_best(scorer: Scorer, users: Int32, added: Array) -> Mask:
+    """Return which items may be among the best of every user, (users, items) bool."""
+    top = scorer.ranking.top
+    allowed = np.isfinite(added)
+    if scorer.at_least is not None and scorer.ranking.by == "likely":
+        # a probability is at most 1, so the exposure is an upper bound
+        least = _least_of_exposed(scorer, users, added)
+        candidates = allowed & (added >= least - _MARGIN)
+        if candidates.sum() < _SHARE * candidates.size:
+            return candidates
+    if scorer.screen is None:
+        return allowed
+    low, high = scorer.bounds(users)
+    return allowed & (high + added >= _largest(low + added, top))
+
+
+def _least_of_exposed(scorer: Scorer, users: Int32, added: Array) -> Float64:
+    """Return a lower bound of the last score in the list of every user, (users, 1).
+
+    It is that of the best among the items to which the user is exposed most.
+    """
+    top = scorer.ranking.top
+    most = np.argpartition(-added, 2 * top - 1, axis=1)[:, : 2 * top].astype(np.int32)
+    scores = scorer.scores_of_pairs(np.repeat(users, 2 * top), most.reshape(-1))
+    scores = scores.reshape(most.shape) + np.take_along_axis(added, most, axis=1)
+    return _largest(scores, top)
+
+
+def _largest(values: Array, n: int) -> Array:
+    """Return the n-th largest value of every row, (rows, 1)."""
+    place = values.shape[1] - n
+    return np.partition(values, place, axis=1)[:, place : place + 1]
+
+
+def _rounded(values: Float64) -> Float64:
+    """Round finite numbers to 40 binary digits."""
+    shifted = values * (2.0**13 + 1)
+    return shifted - (shifted - values)
 
 
 def _rated_by(user: int, known: int, rated: Rated | None, newcomers: FoldIn | None) -> Int32:
@@ -307,16 +416,19 @@ def _rated_by(user: int, known: int, rated: Rated | None, newcomers: FoldIn | No
     return np.zeros(0, np.int32)
 
 
-def _best(scores: Float64, top: int) -> tuple[Int32, Float64]:
-    """Return the items with the highest scores for each user, (users, top), and the scores.
+def _best(scores: Float64, top: int) -> tuple[Array, Int32, Float64]:
+    """Return the best items of every user, in descending order of their scores.
 
-    They are in descending order; items with equal scores are in the order of rows.
+    Scores are (users, items); items of minus infinity are left out. Equal scores are in the order
+    of rows. Returns positions of users, items and scores, (n,) each.
     """
     items = np.argsort(-scores, axis=1, kind="stable")[:, :top]
-    return items.astype(np.int32), np.take_along_axis(scores, items, axis=1)
+    values = np.take_along_axis(scores, items, axis=1)
+    positions, ranks = np.nonzero(np.isfinite(values))
+    return positions, items[positions, ranks].astype(np.int32), values[positions, ranks]
 
 
-def positions_in_lists(users: Int32) -> Int32:
+def positions_in_lists(users: Array) -> Int32:
     """Return the position of each item, from 0, in the list of its user (`RankedItems.users`)."""
     starts = np.flatnonzero(np.diff(users, prepend=-1))
     lengths = np.diff(np.append(starts, len(users)))

@@ -260,6 +260,10 @@ class Predictive(ABC):
             return bound
         return float(self._ends()[(self.levels < bound - 1e-9).sum()])
 
+    def lowest(self, bound: float) -> float:
+        """Lowest value of ratings of at least `bound`, on the scale of the likelihood."""
+        return self._rounded_to(bound)
+
     def at_least(self, bound: float) -> Float64:
         """Probability of a rating of at least `bound`.
 

@@ -68,7 +68,9 @@ def test_the_best_of_all_that_was_not_rated(finished, by, sign):
 
 def test_items_with_equal_scores_are_in_order_of_their_rows():
     """The first of them are recommended, whatever the number of items."""
-    assert _best(np.zeros((2, 100), np.float32), 3)[0].tolist() == [[0, 1, 2]] * 2
+    positions, items, _ = _best(np.zeros((2, 100)), 3)
+    assert positions.tolist() == [0, 0, 0, 1, 1, 1]
+    assert items.tolist() == [0, 1, 2] * 2
 
 
 def test_blocks_of_users_do_not_show(finished, monkeypatch):

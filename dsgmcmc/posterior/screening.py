@@ -1,0 +1,439 @@
+"""Approximate scores of all items for a block of users, with bounds on their errors.
+
+Predictors of a block of users and items at all draws are products of matrices in float32. Averages
+over the draws are then compiled (`dsgmcmc.kernels.averages`); the expected rating of a linear model
+is one product of the draws side by side. The bounds say which items may be among the best of a
+user: only these are scored pair by pair (`dsgmcmc.posterior.rank`). So lists and scores depend
+neither on the shapes of products nor on which users are ranked together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from typing_extensions import override
+
+from dsgmcmc.kernels.averages import Averages
+from dsgmcmc.model.likelihoods.base import Law
+from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
+from dsgmcmc.model.likelihoods.ordinal import Ordinal
+from dsgmcmc.model.predictive.base import PredictorDraws
+from dsgmcmc.model.predictive.mixture import Normal, NormalMixture
+from dsgmcmc.model.quantity import WEIGHT
+from dsgmcmc.model.scale import OnLogarithms
+from dsgmcmc.posterior.draws import Draw
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.types import Array, Float32, Float64, Int32
+
+#: Largest number of bytes of the items' rows at all draws.
+STACK_BYTES = 1 << 30
+#: Users and items whose predictors are in memory at a time, at all draws.
+USERS = 64
+ITEMS = 512
+#: Bound on relative errors of products and averages in float32, and on errors of probabilities.
+ERROR = 2e-5
+LEAST_ERROR = 1e-6
+#: Number of intervals in the table of a function of predictors.
+INTERVALS = 4096
+#: Errors of tables are relative to values above this one.
+SMALL = 1e-3
+
+
+class Bounds(NamedTuple):
+    """Lower and upper bounds of scores, (users, items) each."""
+
+    low: Array
+    high: Array
+
+
+@dataclass(frozen=True)
+class UserRows:
+    """Rows of users at all draws.
+
+    Attributes
+    ----------
+    index : (n,) int32
+        Row numbers of the users in the run.
+    rows : (n, draws, R) float32
+        Factors, and a last column of ones if the model has biases.
+    biases : (draws, n) float32
+    """
+
+    index: Int32
+    rows: Float32
+    biases: Float32
+
+
+class Stack:
+    """Rows of all items at all draws of a run, side by side in memory.
+
+    Attributes
+    ----------
+    items : (items, draws, R) float32
+        Rows of the items; the last column is the bias, if the model has biases.
+    weights : (draws,) float32
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.weights = run.draw_weights.astype(np.float32)
+        theta = run.draw(0).theta["item"]
+        self.items = np.empty((len(theta), len(run.draws), theta.shape[1]), np.float32)
+        for position in range(len(run.draws)):
+            self.items[:, position] = run.draw(position).theta["item"]
+
+    @staticmethod
+    def nbytes(run: Run) -> int:
+        """Return the number of bytes that a stack of this run takes."""
+        return len(run.items) * len(run.draws) * (run.config.rank + run.config.biases) * 4
+
+    def users(self, index: Int32) -> UserRows:
+        """Collect the rows of users."""
+        draws = len(self.run.draws)
+        rows = np.empty((len(index), draws, self.items.shape[2]), np.float32)
+        biases = np.zeros((draws, len(index)), np.float32)
+        for position in range(draws):
+            rows[:, position] = self.run.draw(position).theta["user"][index]
+        if self.run.config.biases:
+            biases = np.ascontiguousarray(rows[:, :, -1].T)
+            rows[:, :, -1] = 1.0
+        return UserRows(index, rows, biases)
+
+    def mean(self, users: UserRows) -> Float32:
+        """Return the mean predictor of users and all items, (users, items), by one product."""
+        weighted = (users.rows * self.weights[:, np.newaxis]).reshape(len(users.index), -1)
+        means: Float32 = weighted @ self.items.reshape(len(self.items), -1).T
+        means += (self.weights @ users.biases)[:, np.newaxis]
+        return means
+
+    def moments(self, users: UserRows, average: Average) -> tuple[Float32, Float32]:
+        """Return means and variances over draws of a function of predictors, (users, items)."""
+        shape = (len(users.index), len(self.items))
+        means = np.empty(shape, np.float32)
+        variances = np.empty(shape, np.float32)
+        for first in range(0, len(users.index), USERS):
+            block = slice(first, first + USERS)
+            rows = users.rows[block].transpose(1, 0, 2)
+            biases = np.ascontiguousarray(users.biases[:, block])
+            of_users = average.of_users(users.index[block])
+            for start in range(0, len(self.items), ITEMS):
+                items = slice(start, start + ITEMS)
+                eta = rows @ self.items[items].transpose(1, 2, 0)
+                arguments = (*of_users, *average.of_items(items))
+                averages = average.function(eta, biases, self.weights, *arguments)
+                means[block, items], variances[block, items] = averages
+        return means, variances
+
+    def reach(self, position: int) -> float:
+        """Return a bound on the absolute predictors of all pairs at a draw."""
+        reach = 0.0
+        theta = self.run.draw(position).theta
+        rank = self.run.config.rank
+        lengths = [np.sqrt(np.square(theta[entity][:, :rank]).sum(axis=1)) for entity in theta]
+        reach = float(lengths[0].max()) * float(lengths[1].max())
+        if self.run.config.biases:
+            reach += sum(float(np.abs(rows[:, rank]).max()) for rows in theta.values())
+        return reach
+
+
+class Average:
+    """A function of predictors, averaged over draws; here the predictors themselves.
+
+    Attributes
+    ----------
+    function : Averages
+    error : float
+        Bound on the relative error of averages.
+    """
+
+    function: Averages = Averages.LINEAR
+    error: float = ERROR
+
+    def of_users(self, users: Int32) -> tuple[Float32, ...]:
+        """Return the arguments of the function that depend on users."""
+        return ()
+
+    def of_items(self, items: slice) -> tuple[Float32, ...]:
+        """Return the other arguments of the function, for a slice of the items."""
+        return ()
+
+
+class Steps(Average):
+    """Sums of steps at thresholds, under noise of a logistic or a normal distribution.
+
+    Parameters
+    ----------
+    run : Run
+    function : Averages
+    power : float
+        At row scales g, steps have the slopes (tau g g') ** `power`.
+    cuts_of : callable
+        Returns the thresholds of users at a draw, (m,) or (users, m), less the mean of the ratings.
+    heights : (m,) float
+        Heights of the steps.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        function: Averages,
+        *,
+        power: float,
+        cuts_of: Callable[[Draw, Int32], Array],
+        heights: Array,
+    ) -> None:
+        self.run = run
+        self.function = function
+        self._power = np.float32(power)
+        self._cuts_of = cuts_of
+        self._heights = np.asarray(heights, np.float32)
+        scales = [draw.noise_scale["item"] for draw in _draws(run)]
+        self._item_scales: Float32 = np.array(scales) ** self._power
+
+    @override
+    def of_users(self, users: Int32) -> tuple[Float32, ...]:
+        scales = np.empty((len(self.run.draws), len(users)), np.float32)
+        cuts = np.empty((*scales.shape, len(self._heights)), np.float32)
+        for position, draw in enumerate(_draws(self.run)):
+            precision = np.float32(draw.tau) * draw.noise_scale["user"][users]
+            scales[position] = precision**self._power
+            cuts[position] = scales[position][:, np.newaxis] * self._cuts_of(draw, users)
+        return scales, cuts
+
+    @override
+    def of_items(self, items: slice) -> tuple[Float32, ...]:
+        return np.ascontiguousarray(self._item_scales[:, items]), self._heights
+
+
+@dataclass
+class Tables(Average):
+    """Functions that are tabulated for every draw, and interpolated.
+
+    Attributes
+    ----------
+    lows, rates : (draws,) float32
+        First predictor of each table, and number of its intervals in a unit.
+    tables : (draws, n) float32
+    """
+
+    lows: Float32
+    rates: Float32
+    tables: Float32
+    error: float
+    function: Averages = Averages.TABLE
+
+    @classmethod
+    def of_run(cls, stack: Stack, function: Callable[[PredictorDraws], Float64]) -> Tables:
+        """Tabulate a function of predictors at one draw."""
+        lows = []
+        rates = []
+        tables = []
+        error = ERROR
+        law = stack.run.config.law
+        for position, draw in enumerate(_draws(stack.run)):
+            reach = stack.reach(position) + SMALL
+            grid = np.linspace(-reach, reach, INTERVALS + 1)
+            thresholds = draw.thresholds
+            if thresholds is not None:
+                thresholds = thresholds[np.newaxis, np.newaxis]
+            shape = law.shape_of(draw.shared)
+            if shape is not None:
+                shape = np.asarray(shape, np.float64)[np.newaxis, np.newaxis]
+            draws = PredictorDraws(
+                eta=grid.astype(np.float32)[:, np.newaxis],
+                noise=np.full((len(grid), 1), 1 / draw.tau, np.float32),
+                spread=np.zeros((len(grid), 1), np.float32),
+                weights=np.ones(1),
+                thresholds=thresholds,
+                shape=shape,
+            )
+            table = function(draws)
+            # an interval of half the length has a quarter of this error
+            deviations = np.abs(table[1:-1:2] - (table[:-2:2] + table[2::2]) / 2)
+            relative = deviations / np.maximum(np.abs(table[1:-1:2]), SMALL)
+            error = max(error, float(relative.max()) / 2)
+            lows.append(-reach)
+            rates.append(INTERVALS / (2 * reach))
+            tables.append(table)
+        as_float32 = (np.array(values, np.float32) for values in (lows, rates, tables))
+        return cls(*as_float32, error=error)
+
+    @override
+    def of_items(self, items: slice) -> tuple[Float32, ...]:
+        return self.lows, self.rates, self.tables
+
+
+def _draws(run: Run) -> Iterator[Draw]:
+    return (run.draw(position) for position in range(len(run.draws)))
+
+
+# ---------------------------------------------------------------------- scores
+
+
+class Screen:
+    """Bounds of the scores of all items, without the exposure.
+
+    Parameters
+    ----------
+    stack : Stack
+    at_least : float or None
+        Lowest rating whose probability is the score; None if the score comes from the expected
+        rating.
+    sds : float
+        Number of standard deviations that are added to the expected rating.
+    average : Average
+        Function of predictors whose average is the score.
+    """
+
+    def __init__(
+        self, stack: Stack, average: Average, *, at_least: float | None, sds: float
+    ) -> None:
+        self.stack = stack
+        self.average = average
+        self.at_least = at_least
+        self.sds = sds
+
+    @classmethod
+    def of_run(cls, run: Run, *, at_least: float | None, sds: float) -> Screen | None:
+        """Return the screen of a run; None if its scores have no bounds, or memory is too small."""
+        if run.has_effects or Stack.nbytes(run) > STACK_BYTES:
+            return None
+        stack = Stack(run)
+        if at_least is None:
+            average = _expectation(stack)
+        else:
+            average = _probability(stack, at_least)
+        if average is None:
+            return None
+        return cls(stack, average, at_least=at_least, sds=sds)
+
+    def bounds(self, users: Int32) -> Bounds:
+        """Return bounds of the scores of users that the run knows."""
+        rows = self.stack.users(users)
+        if self.at_least is not None or not self.stack.run.config.law.is_linear:
+            mean, variance = self.stack.moments(rows, self.average)
+            if self.at_least is not None:
+                return _around(mean, self.average.error * (mean + SMALL) + LEAST_ERROR)
+            errors = self.average.error * (_largest(mean) + SMALL) * (1 + abs(self.sds))
+            return _around(mean + self.sds * np.sqrt(variance), errors)
+        return self._linear_bounds(rows)
+
+    def _linear_bounds(self, users: UserRows) -> Bounds:
+        """Return bounds of expected ratings under a law whose predictor is the expected rating."""
+        run = self.stack.run
+        law = run.config.law
+        if law.scale == "identity" and not self.sds:
+            mean = self.stack.mean(users)
+            return _around(mean + run.mean, ERROR * _largest(mean))
+        mean, variance = self.stack.moments(users, self.average)
+        errors = ERROR * _largest(mean)
+        if law.scale == "identity":
+            errors = (1 + abs(self.sds)) * errors
+            return _around(mean + run.mean + self.sds * np.sqrt(variance), errors)
+        # one draw with the means and variances over the draws gives the same expected ratings
+        draws = PredictorDraws(
+            eta=mean.reshape(-1, 1),
+            noise=np.ones((mean.size, 1), np.float32),
+            spread=variance.reshape(-1, 1),
+            weights=np.ones(1),
+        )
+        ratings = law.expectation(draws, run.mean)
+        point = ratings.mean.reshape(mean.shape)
+        sd = ratings.sd.reshape(mean.shape)
+        errors = 4 * (errors + ERROR) * (point + abs(self.sds) * sd + 1)
+        return _around(point + self.sds * sd, errors)
+
+
+def _largest(values: Float32) -> Float32:
+    """Return the largest absolute value of every row, (n, 1)."""
+    largest: Float32 = np.abs(values).max(axis=1, keepdims=True)
+    return largest
+
+
+def _around(scores: Array, errors: Array) -> Bounds:
+    return Bounds(scores - errors, scores + errors)
+
+
+def _expectation(stack: Stack) -> Average | None:
+    """Return the expected rating as a function of predictors; None if it depends on more."""
+    run = stack.run
+    law = run.config.law
+    if law.is_linear:
+        return Average()
+    if law.expectation.__func__ is Ordinal.expectation.__func__:
+        assert run.levels is not None
+        return Steps(
+            run, Averages.LOGISTIC, power=1.0, cuts_of=_thresholds, heights=np.diff(run.levels)
+        )
+    if _has_row_parameters(run):
+        return None
+    return Tables.of_run(stack, lambda draws: law.expectation(draws, run.mean, run.levels).mean)
+
+
+def _probability(stack: Stack, bound: float) -> Average | None:
+    """Return the probability of at least `bound` as a function of predictors, or None."""
+    run = stack.run
+    law = run.config.law
+    if law.predictive.__func__ is Ordinal.predictive.__func__:
+        assert run.levels is not None
+        level = int(np.count_nonzero(run.levels < bound - 1e-9))
+        if level in (0, len(run.levels)):
+            return None
+        return Steps(
+            run,
+            Averages.LOGISTIC,
+            power=1.0,
+            cuts_of=lambda draw, users: _thresholds(draw, users)[..., level - 1 : level],
+            heights=np.ones(1),
+        )
+    if _is_normal(law):
+        cut = _lowest(run, bound) - run.mean
+        if not np.isfinite(cut):
+            return None
+        return Steps(
+            run,
+            Averages.NORMAL,
+            power=0.5,
+            cuts_of=lambda draw, users: np.full(1, cut),
+            heights=np.ones(1),
+        )
+    if _has_row_parameters(run):
+        return None
+    return Tables.of_run(
+        stack, lambda draws: law.predictive(draws, run.mean, run.levels).at_least(bound)
+    )
+
+
+def _thresholds(draw: Draw, users: Int32) -> Array:
+    """Return the thresholds between levels of users, or those of all users, at a draw."""
+    if draw.user_thresholds is not None:
+        return draw.user_thresholds[users]
+    assert draw.thresholds is not None
+    return draw.thresholds
+
+
+def _has_row_parameters(run: Run) -> bool:
+    """Return whether users or items have parameters of the likelihood of their own."""
+    rows = run.draw(0).rows
+    has_noise_scales = any(WEIGHT.name in arrays for arrays in rows.values())
+    return has_noise_scales or run.config.thresholds != "shared"
+
+
+def _is_normal(law: type[Law]) -> bool:
+    """Return whether ratings, or their logarithms, are normal about their predictors."""
+    if issubclass(law, OnLogarithms):
+        law = law.law
+    if not issubclass(law, GaussianRatings):
+        return False
+    is_predicted = law.predictive.__func__ is GaussianRatings.predictive.__func__
+    return is_predicted and law.cdf is Normal.cdf and law.mixture is NormalMixture
+
+
+def _lowest(run: Run, bound: float) -> float:
+    """Return the lowest value, on the scale of the likelihood, of ratings of at least `bound`."""
+    one = np.ones((1, 1), np.float32)
+    draws = PredictorDraws(one, one, spread=np.zeros_like(one), weights=np.ones(1))
+    return run.config.law.predictive(draws, run.mean, run.levels).lowest(bound)
