@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -98,16 +98,16 @@ class Stack:
         for position in range(draws):
             rows[:, position] = self.run.draw(position).theta["user"][index]
         if self.run.config.biases:
-            biases = np.ascontiguousarray(rows[:, :, -1].T)
+            biases = np.array(rows[:, :, -1].T, order="C")  # a copy: the column is overwritten
             rows[:, :, -1] = 1.0
         return UserRows(index, rows, biases)
 
     def mean(self, users: UserRows) -> Float32:
         """Return the mean predictor of users and all items, (users, items), by one product."""
         weighted = (users.rows * self.weights[:, np.newaxis]).reshape(len(users.index), -1)
-        means: Float32 = weighted @ self.items.reshape(len(self.items), -1).T
-        means += (self.weights @ users.biases)[:, np.newaxis]
-        return means
+        biases = self.weights @ users.biases
+        means = weighted @ self.items.reshape(len(self.items), -1).T
+        return np.add(means, biases[:, np.newaxis], out=means)
 
     def moments(self, users: UserRows, average: Average) -> tuple[Float32, Float32]:
         """Return means and variances over draws of a function of predictors, (users, items)."""
@@ -147,10 +147,13 @@ class Average:
     function : Averages
     error : float
         Bound on the relative error of averages.
+    start : float
+        Number that is added to averages.
     """
 
     function: Averages = Averages.LINEAR
     error: float = ERROR
+    start: float = 0.0
 
     def of_users(self, users: Int32) -> tuple[Float32, ...]:
         """Return the arguments of the function that depend on users."""
@@ -174,6 +177,8 @@ class Steps(Average):
         Returns the thresholds of users at a draw, (m,) or (users, m), less the mean of the ratings.
     heights : (m,) float
         Heights of the steps.
+    start : float
+        Height before the first step.
     """
 
     def __init__(
@@ -184,8 +189,10 @@ class Steps(Average):
         power: float,
         cuts_of: Callable[[Draw, Int32], Array],
         heights: Array,
+        start: float = 0.0,
     ) -> None:
         self.run = run
+        self.start = start
         self.function = function
         self._power = np.float32(power)
         self._cuts_of = cuts_of
@@ -208,7 +215,7 @@ class Steps(Average):
         return np.ascontiguousarray(self._item_scales[:, items]), self._heights
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Tables(Average):
     """Functions that are tabulated for every draw, and interpolated.
 
@@ -258,8 +265,12 @@ class Tables(Average):
             lows.append(-reach)
             rates.append(INTERVALS / (2 * reach))
             tables.append(table)
-        as_float32 = (np.array(values, np.float32) for values in (lows, rates, tables))
-        return cls(*as_float32, error=error)
+        return cls(
+            lows=np.array(lows, np.float32),
+            rates=np.array(rates, np.float32),
+            tables=np.array(tables, np.float32),
+            error=error,
+        )
 
     @override
     def of_items(self, items: slice) -> tuple[Float32, ...]:
@@ -318,7 +329,8 @@ class Screen:
             if self.at_least is not None:
                 return _around(mean, self.average.error * (mean + SMALL) + LEAST_ERROR)
             errors = self.average.error * (_largest(mean) + SMALL) * (1 + abs(self.sds))
-            return _around(mean + self.sds * np.sqrt(variance), errors)
+            scores = self.average.start + mean + self.sds * np.sqrt(variance)
+            return _around(scores, errors)
         return self._linear_bounds(rows)
 
     def _linear_bounds(self, users: UserRows) -> Bounds:
@@ -363,10 +375,15 @@ def _expectation(stack: Stack) -> Average | None:
     law = run.config.law
     if law.is_linear:
         return Average()
-    if law.expectation.__func__ is Ordinal.expectation.__func__:
+    if _inherits(law, Ordinal, "expectation"):
         assert run.levels is not None
         return Steps(
-            run, Averages.LOGISTIC, power=1.0, cuts_of=_thresholds, heights=np.diff(run.levels)
+            run,
+            Averages.LOGISTIC,
+            power=1.0,
+            cuts_of=_thresholds,
+            heights=np.diff(run.levels),
+            start=float(run.levels[0]),
         )
     if _has_row_parameters(run):
         return None
@@ -377,7 +394,7 @@ def _probability(stack: Stack, bound: float) -> Average | None:
     """Return the probability of at least `bound` as a function of predictors, or None."""
     run = stack.run
     law = run.config.law
-    if law.predictive.__func__ is Ordinal.predictive.__func__:
+    if _inherits(law, Ordinal, "predictive"):
         assert run.levels is not None
         level = int(np.count_nonzero(run.levels < bound - 1e-9))
         if level in (0, len(run.levels)):
@@ -426,10 +443,17 @@ def _is_normal(law: type[Law]) -> bool:
     """Return whether ratings, or their logarithms, are normal about their predictors."""
     if issubclass(law, OnLogarithms):
         law = law.law
-    if not issubclass(law, GaussianRatings):
+    if not _inherits(law, GaussianRatings, "predictive"):
         return False
-    is_predicted = law.predictive.__func__ is GaussianRatings.predictive.__func__
-    return is_predicted and law.cdf is Normal.cdf and law.mixture is NormalMixture
+    assert issubclass(law, GaussianRatings)
+    return law.cdf is Normal.cdf and law.mixture is NormalMixture
+
+
+def _inherits(law: type[Law], base: type[Law], name: str) -> bool:
+    """Return whether a class method of a law is that of `base`."""
+    method: Any = getattr(law, name)
+    method_of_base: Any = getattr(base, name)
+    return method.__func__ is method_of_base.__func__
 
 
 def _lowest(run: Run, bound: float) -> float:
