@@ -106,8 +106,9 @@ class Stack:
         """Return the mean predictor of users and all items, (users, items), by one product."""
         weighted = (users.rows * self.weights[:, np.newaxis]).reshape(len(users.index), -1)
         biases = self.weights @ users.biases
-        means = weighted @ self.items.reshape(len(self.items), -1).T
-        return np.add(means, biases[:, np.newaxis], out=means)
+        means: Float32 = weighted @ self.items.reshape(len(self.items), -1).T
+        np.add(means, biases[:, np.newaxis], out=means)
+        return means
 
     def moments(self, users: UserRows, average: Average) -> tuple[Float32, Float32]:
         """Return means and variances over draws of a function of predictors, (users, items)."""
