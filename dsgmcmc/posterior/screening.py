@@ -106,8 +106,9 @@ class Stack:
         """Return the mean predictor of users and all items, (users, items), by one product."""
         weighted = (users.rows * self.weights[:, np.newaxis]).reshape(len(users.index), -1)
         biases = self.weights @ users.biases
-        means: Float32 = weighted @ self.items.reshape(len(self.items), -1).T
-        np.add(means, biases[:, np.newaxis], out=means)
+        means = np.empty((len(users.index), len(self.items)), np.float32)
+        np.matmul(weighted, self.items.reshape(len(self.items), -1).T, out=means)
+        means += biases[:, np.newaxis]
         return means
 
     def moments(self, users: UserRows, average: Average) -> tuple[Float32, Float32]:
