@@ -55,6 +55,8 @@ class Purpose(IntEnum):
     TIME_ACCEPTED = 10
     OWN = 11  # for parts of a model that users write
     DIRECTION = 12
+    RATING_WEIGHT = 13
+    WINDOW = 14
     METROPOLIS = 0x4D
     HYPERPARAMETERS = 0x147
     SUBSAMPLE = 0x5AB5

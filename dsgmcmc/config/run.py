@@ -189,7 +189,7 @@ class RunConfig(ModelConfig, ChainConfig):
                 f" {self.likelihood} likelihood needs every pair of a user and an item: use"
                 f" {alternatives}"
             )
-        if algorithm.draws_conditionals and not self.law.is_conditionally_gaussian():
+        if algorithm.draws_conditionals and not self.law.has_normal_rows():
             raise InputError(
                 f"{named('sampler')} {self.sampler.name} needs normal conditional distributions of"
                 f" rows, which the {self.likelihood} likelihood does not give: use a sampler with"

@@ -82,11 +82,11 @@ def add(indptr, indices, codes, values, features, root, rank, out):
                 x = values[uint64(codes[q])] if coded else values[q]
                 p = uint64(r) * stride
                 for k in range(D):
-                    panel[p + uint64(k)] = root[j] * flat[j * D + uint64(k)]
-                panel[p + D] = root[j] * x
+                    panel[p + uint64(k)] = root[{owner}] * flat[j * D + uint64(k)]
+                panel[p + D] = root[{owner}] * x
                 if uint64(rank) < D:
                     panel[p + D] -= panel[p + uint64(rank)]
-                    panel[p + uint64(rank)] = root[j]
+                    panel[p + uint64(rank)] = root[{owner}]
             for c in range(uint64(0), size, uint64({wide})):
                 for a in range(c, size, uint64({tall})):
 {tile}
@@ -138,10 +138,16 @@ def _tile() -> list[str]:
 
 
 @functools.cache
-def _statistics_module() -> Any:
-    tile = "\n".join(jit.indented(_tile(), 5))
+def _statistics_module(by_rating: bool = False) -> Any:
+    """Compile the module; `by_rating` says that ratings have precisions of their own."""
     source = _STATISTICS.format(
-        column=COLUMN, ratings=RATINGS, tall=TALL, wide=WIDE, chunk=CHUNK, tile=tile
+        column=COLUMN,
+        ratings=RATINGS,
+        tall=TALL,
+        wide=WIDE,
+        chunk=CHUNK,
+        tile="\n".join(jit.indented(_tile(), 5)),
+        owner="q" if by_rating else "j",
     )
     return jit.compile_source("statistics", source)
 
@@ -152,7 +158,13 @@ def statistics_width(dimension: int) -> int:
 
 
 def add_outer_products(
-    ratings: tuple[Array, ...], features: Float32, *, root: Float32, rank: int, out: Float32
+    ratings: tuple[Array, ...],
+    features: Float32,
+    *,
+    root: Float32,
+    rank: int,
+    out: Float32,
+    by_rating: bool = False,
 ) -> None:
     """Add the outer products of a cell's ratings to the statistics of its rows.
 
@@ -163,14 +175,17 @@ def add_outer_products(
         statistics.
     features : (m, D) float32
         Theta of the other factor.
-    root : (m,) float32
-        Square roots of the noise scales of the other factor.
+    root : (m,) or (nnz,) float32
+        Square roots of the noise scales of the other factor or, `by_rating`, of the ratings'
+        precisions.
     rank : int
         K; with biases D = K + 1, otherwise D = K.
     out : (n, (D + 1)(D + 2) / 2) float32
         Statistics of the rows, to which the products are added.
+    by_rating : bool, optional
+        Whether every rating has a precision of its own, in place of g'_j.
     """
-    _statistics_module().add(*ratings, features, root, rank, out)
+    _statistics_module(by_rating).add(*ratings, features, root, rank, out)
 
 
 def squared_errors(theta: Float32, statistics: Float32) -> Float64:

@@ -88,6 +88,11 @@ class CellRatings:
         return replace(self, stored=values, table=None)
 
     @cached_property
+    def column_order(self) -> Int64:
+        """Indices, in this cell, of the ratings of `by_column`, (nnz,) int64."""
+        return np.argsort(self.indices, kind="stable")
+
+    @cached_property
     def by_column(self) -> CellRatings:
         """The same ratings, without `offsets`, as a cell whose rows are the columns."""
         indptr, indices, stored = transposed(self.indptr, self.indices, self.stored, self.columns)

@@ -116,29 +116,40 @@ class RowSums:
             shape = (len(block.counts), statistics_width(block.dimension))
             block.arrays[STATISTICS] = np.zeros(shape, np.float32)
         for cell in self._statistics_tour(factor, position):
-            if factor == Factor.W:
-                rows = cell.row
-                others = cell.column
-                ratings = cell.ratings
-            else:
-                rows = cell.column
-                others = cell.row
-                ratings = cell.ratings.by_column
             with self._timers("gradient"):
-                root = np.sqrt(likelihood.noise_scale(others))
-                add_outer_products(
-                    ratings.arrays,
-                    others[position],
-                    root=root,
-                    rank=likelihood.rank,
-                    out=rows[STATISTICS],
-                )
+                self._add_statistics(cell, factor, position)
         gram_of_all = likelihood.gram_of_all(circulation, position, factor)
         if gram_of_all is not None:
             common = gram_of_all[np.tril_indices(len(gram_of_all))]
             for block in blocks:
                 block.arrays[STATISTICS][:, : len(common)] += common
         return {block: block.arrays.pop(STATISTICS) for block in blocks}
+
+    def _add_statistics(self, cell: RatingsCell, factor: Factor, position: str) -> None:
+        """Add the statistics of a cell's ratings to those of its rows of a factor."""
+        likelihood = self._likelihood
+        if factor == Factor.W:
+            rows = cell.row
+            others = cell.column
+            ratings = cell.ratings
+        else:
+            rows = cell.column
+            others = cell.row
+            ratings = cell.ratings.by_column
+        weighted = likelihood.normal_ratings(cell, factor)
+        if weighted is None:
+            root = np.sqrt(likelihood.noise_scale(others))
+        else:
+            ratings = weighted.ratings
+            root = weighted.root
+        add_outer_products(
+            ratings.arrays,
+            others[position],
+            root=root,
+            rank=likelihood.rank,
+            out=rows[STATISTICS],
+            by_rating=weighted is not None,
+        )
 
     def _statistics_tour(self, factor: Factor, position: str) -> Iterator[RatingsCell]:
         """The cells on the tour that adds up the statistics of a factor's rows. Collective."""

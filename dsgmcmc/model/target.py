@@ -43,7 +43,7 @@ from dsgmcmc.targets.state import (
     arrays_of,
     take_all,
 )
-from dsgmcmc.types import Array, Factor, Finish, Float64, Named, Purpose, Shapes
+from dsgmcmc.types import Array, Factor, Finish, Float32, Float64, Named, Purpose, Shapes
 
 #: A row has diverged if the mean square of its elements exceeds the product of this number, the
 #: mean square expected under the prior (at least 1), and the squared distance from the ratings'
@@ -331,16 +331,25 @@ class FactorTarget(Target):
         context = self.context(factor)
         self.draw_effects(context)
         likelihood = self.likelihood
+        if factor == Factor.W:
+            with self.timers("draw"):
+                likelihood.draw_weights(context)
         statistics = self._row_sums.statistics(factor, position)
+        if likelihood.has_noise:
+            self._keep_errors(statistics, position)
+        self.draw_parts(context)
+        for block, sums in statistics.items():
+            scale = self.noise_precision * likelihood.conditional_scale(block).astype(np.float64)
+            yield block, Conditional(sums, scale)
+
+    def _keep_errors(self, statistics: Mapping[ParameterBlock, Float32], position: str) -> None:
+        """Keep the squared errors of rows for draws of the noise, given the rows' statistics."""
+        likelihood = self.likelihood
         with self.timers("gradient"):
             for number, (block, sums) in enumerate(statistics.items()):
                 errors = squared_errors(block[position], sums)
                 likelihood.keep_errors(block, errors)
                 self.noise.squared_error[number, 0] = (likelihood.noise_scale(block) * errors).sum()
-        self.draw_parts(context)
-        for block, sums in statistics.items():
-            scale = self.noise_precision * likelihood.noise_scale(block).astype(np.float64)
-            yield block, Conditional(sums, scale)
 
     @override
     def momenta(self, field: str, turned: bool) -> dict[str, Momenta]:

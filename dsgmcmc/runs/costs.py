@@ -12,6 +12,7 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.normal_rows import statistics_width
 from dsgmcmc.kernels.stored import index_type
+from dsgmcmc.model.likelihoods.logit_moves import WINDOW_WIDTH
 from dsgmcmc.model.parts.time_groups import costs_of, time_levels_of
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.parallel.partition import owner
@@ -27,6 +28,7 @@ TEST_BYTES = 12
 TEST_SAVED_BYTES = 8  # mean and m2 of these predictions
 #: Current or mean noise variance of a test rating, if noise differs between users or items.
 TEST_NOISE_BYTES = 4
+WEIGHT_BYTES = 12  # a rating's weight in Gibbs sampling, and its position among the transposed ones
 MOMENTS = 2  # number of arrays of moments: mean and m2
 
 
@@ -160,6 +162,8 @@ def _ratings(config: ResolvedConfig, ratings: Ratings, share: float) -> float:
     buffers = 1 if share == 1 else 3  # columns that are sent are in three buffers
     summed = max(rows, columns * buffers)
     sums = float(summed * statistics_width(config.dimension) * 4)
+    if not config.law.is_conditionally_gaussian():
+        total += share * ratings.nnz * WEIGHT_BYTES
     return total + share * (_cell_bytes(config.grid, ratings, columns, rows) + sums)
 
 
@@ -194,6 +198,10 @@ def _sent_on_tours(config: ResolvedConfig, quantities: Quantities) -> int:
     if config.sampler.algorithm.draws_conditionals:
         # positions and noise scales, then the sums for the columns, which return
         positions = (rank + min(noise, 1)) * (config.grid - 1)
+        if not config.law.is_conditionally_gaussian():
+            # also for moves of elements of rows and of columns, whose places return, and weights
+            positions *= 3
+            positions += (rank + WINDOW_WIDTH) * config.grid
         return positions + statistics_width(rank) * config.grid
     # the position, its gradient, and the likelihood's fields, all of which return
     return (2 * rank + noise) * config.grid

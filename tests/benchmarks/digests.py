@@ -95,6 +95,11 @@ CONFIGURATIONS: dict[str, str] = {
         "genres --likelihood ordinal-logit --noise by-item --thresholds user "
         "--implicit-features both --time-levels user"
     ),
+    "ordinal-logit two levels gibbs": "votes --likelihood ordinal-logit --sampler gibbs",
+    "ordinal-logit two levels gibbs, all parts": (
+        "liked --likelihood ordinal-logit --sampler gibbs --implicit-features both "
+        "--time-levels user"
+    ),
     "negative-binomial": "counts --likelihood negative-binomial",
     "negative-binomial implicit": "counts --likelihood negative-binomial --implicit-features user",
     "all-cells": "clicks --likelihood all-cells",
@@ -106,6 +111,9 @@ def prepare(folder: Path) -> None:
     """Write ratings files of every kind."""
     films = half_stars(0, 60, 200, 1500)
     kinds: dict[str, Ratings] = {"genres": films, "stars": replace(films, time=None, genres=None)}
+    liked = (films.value > 3.5).astype(films.value.dtype)
+    kinds["liked"] = replace(films, value=liked)
+    kinds["votes"] = replace(kinds["stars"], value=liked)
     kinds["clicks"] = replace(kinds["stars"], value=np.ones_like(films.value))
     kinds |= {"normal": normal(0), "counts": counts(0)}
     for name, ratings in kinds.items():

@@ -106,6 +106,72 @@ def test_thresholds_of_levels(tmp_path: Path) -> None:
     np.testing.assert_allclose(draws.std(axis=0) / sd, 1.0, atol=0.12)
 
 
+class TwoLevels:
+    """Two levels by one latent dimension and biases: a density for the samplers of densities.
+
+    theta has (w, a) of every row, then (h, b) of every column, then the threshold.
+    """
+
+    n_data, dimension = 1, 2 * (ROWS + COLUMNS) + 1
+    curvature = np.ones(dimension)
+    prior_mean = np.zeros(dimension)
+    prior_precision = np.append(np.ones(dimension - 1), MIDDLE_SD**-2)
+
+    def __init__(self, i: np.ndarray, j: np.ndarray, level: np.ndarray) -> None:
+        self.i, self.j, self.level = i, j, level
+
+    def z(self, theta: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Predictors of pairs, less the threshold, (n, pairs)."""
+        rows, columns = np.split(theta[:, :-1].reshape(len(theta), -1, 2), [ROWS], axis=1)
+        products = rows[:, i, 0] * columns[:, j, 0]
+        return products + rows[:, i, 1] + columns[:, j, 1] - theta[:, -1:]
+
+    def energy(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
+        """Minus the log probability of all levels."""
+        sign = 2 * self.level - 1
+        return np.logaddexp(0, -sign * self.z(theta, self.i, self.j)).sum(axis=1)
+
+    def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
+        """Gradient of `energy`."""
+        slope = expit(self.z(theta, self.i, self.j)) - self.level
+        rows, columns = np.split(theta[:, :-1].reshape(len(theta), -1, 2), [ROWS], axis=1)
+        of_rows = np.stack([slope * columns[:, self.j, 0], slope], axis=-1)
+        of_columns = np.stack([slope * rows[:, self.i, 0], slope], axis=-1)
+        factors = [np.eye(ROWS)[:, self.i] @ of_rows, np.eye(COLUMNS)[:, self.j] @ of_columns]
+        by_row = np.concatenate(factors, axis=1).reshape(len(theta), -1)
+        return np.column_stack([by_row, -slope.sum(axis=1)])
+
+
+def test_two_levels_by_gibbs(tmp_path: Path) -> None:
+    """By HMC: the threshold and probabilities of pairs that are not rated, some of them certain.
+
+    The mean of the threshold is within 0.2 posterior sds and its sd within 15 %, probabilities and
+    their sds are within 0.025: about three times what the draws of both err by.
+    """
+    rng = np.random.default_rng(6)
+    i, j = np.indices(SHAPE).reshape(2, -1)
+    group = np.where(np.arange(ROWS) < ROWS // 2, 1.0, -1.0)
+    eta = 4.0 * group[i] * rng.normal(size=COLUMNS)[j] + rng.normal(0, 0.7, ROWS)[i]
+    level = (rng.logistic(size=len(i)) + eta > 0.5).astype(float)
+    test = rng.random(len(i)) < 0.25
+    write_cells(tmp_path / "r.h5", SHAPE, i, j, level, test)
+    density = TwoLevels(i[~test], j[~test], level[~test])
+    hmc = states(density, make_sampler("hmc", 300), 800, sd=0.3, rows=40)[300:]
+    theta = np.concatenate(hmc)
+    probability = expit(density.z(theta, i[test], j[test]))
+
+    settings: dict[str, Any] = {"sampler": {"name": "gibbs"}, "thin": 1, "iterations": 6500}
+    settings |= {"likelihood": "ordinal-logit", "prior_precision": 1.0}
+    run = sample_run(tmp_path, **settings)
+    threshold = run.traces[0]["thresholds"][:, 0]
+    sd = theta[:, -1].std()
+    assert abs(threshold.mean() - theta[:, -1].mean()) < 0.2 * sd
+    assert threshold.std() == pytest.approx(sd, rel=0.15)
+    found = predict_test(run)
+    np.testing.assert_allclose(found.mean, probability.mean(axis=0), atol=0.025)
+    np.testing.assert_allclose(np.sqrt(found.variance), probability.std(axis=0), atol=0.025)
+
+
 @pytest.mark.parametrize("name", ["gibbs", pytest.param("baoab", marks=pytest.mark.long)])
 def test_scores_of_clicks(tmp_path: Path, name: str) -> None:
     """Their pseudo-posterior by Gibbs in NumPy: rows are normal given the columns, and these given

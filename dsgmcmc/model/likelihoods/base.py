@@ -31,7 +31,15 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score, formula_score
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
 from dsgmcmc.model.circulation import Circulation, RatingsCell
-from dsgmcmc.model.parts.base import FeatureSizes, Intercept, ModelFacts, Part, chosen_factors
+from dsgmcmc.model.likelihoods.logit_weights import NormalRatings
+from dsgmcmc.model.parts.base import (
+    DrawContext,
+    FeatureSizes,
+    Intercept,
+    ModelFacts,
+    Part,
+    chosen_factors,
+)
 from dsgmcmc.model.parts.noise import NoiseParameters
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
 from dsgmcmc.model.predictive.mixture import ExpectationMixture, LawOfMoments, Mixture
@@ -384,6 +392,14 @@ class Law(Part):
         return cls.statistics is not Law.statistics
 
     @classmethod
+    def has_normal_rows(cls) -> bool:
+        """Whether rows are normal given the other factor, the ratings and `draw_weights`.
+
+        Here: whether they are without weights.
+        """
+        return cls.is_conditionally_gaussian()
+
+    @classmethod
     def has_parameters(cls) -> bool:
         """Whether the likelihood has parameters: true if `draw` or `draw_shared` is overridden."""
         return cls.draw is not Law.draw or cls.draw_shared is not Law.draw_shared
@@ -523,6 +539,27 @@ class Law(Part):
         likelihoods without noise.
         """
         return self.row_scale(block)
+
+    def conditional_scale(self, block: ParameterBlock) -> Float32:
+        """Numbers by which tau times a row's statistics are multiplied, (n,) float32.
+
+        Here: the noise scales.
+        """
+        return self.noise_scale(block)
+
+    def draw_weights(self, context: DrawContext) -> None:
+        """Draw the ratings' weights, if there are any, given the rows of both factors. Collective.
+
+        Called in Gibbs sampling, before the statistics of the rows of W are computed.
+        """
+
+    def normal_ratings(self, cell: RatingsCell, factor: Factor) -> NormalRatings | None:
+        """Ratings of a cell as normal variables, given their weights.
+
+        None if a rating's precision is the product of its rows' noise scales. The rows of the
+        result are those of `factor`.
+        """
+        return None
 
     def keep_errors(self, block: ParameterBlock, errors: Float64) -> None:
         """Store each row's sum of squared errors, (n,), weighted by the other factor's scales g."""

@@ -37,6 +37,8 @@ from dsgmcmc.kernels.ordinal import (
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Levels, RatingWeights, State
+from dsgmcmc.model.likelihoods.logit_moves import move_elements
+from dsgmcmc.model.likelihoods.logit_weights import LogitWeights, NormalRatings, draw_threshold
 from dsgmcmc.model.likelihoods.row_thresholds import (
     CUT_SLOPE,
     CUTS,
@@ -119,6 +121,7 @@ class Ordinal(ScaledRows):
         else:
             self.sums_name = "level_sums"
             self.sums_shape = (self.n_levels, 2)
+        self._weights = LogitWeights()
         largest_curvature = 0.25 if self.n_levels == 2 else 0.5
         self._information = max(self.model.information, 0.6 * largest_curvature)
 
@@ -184,6 +187,26 @@ class Ordinal(ScaledRows):
 
     @classmethod
     @override
+    def has_normal_rows(cls) -> bool:
+        """Whether rows are normal given the other factor, the ratings and `draw_weights`.
+
+        Here: with two levels, which `check_ratings` requires for Gibbs sampling.
+        """
+        return True
+
+    @classmethod
+    @override
+    def check(cls, config: Any) -> None:
+        super().check(config)
+        if config.sampler.algorithm.draws_conditionals and config.noise != "shared":
+            raise InputError(
+                f"{named('sampler')} {config.sampler.name} cannot draw the scales of users and"
+                f" items that {config.likelihood} has with {named('noise')}: leave out"
+                f" {named('noise')}, or use {named('sampler')} baoab"
+            )
+
+    @classmethod
+    @override
     def levels_of(cls, ratings: Ratings) -> Float64 | None:
         return ratings.levels(MAX_THRESHOLDS)
 
@@ -201,6 +224,12 @@ class Ordinal(ScaledRows):
             raise InputError(
                 f"{ratings.path}: all training ratings are {levels[0]:g}; {config.likelihood} needs"
                 " two levels"
+            )
+        if config.sampler.algorithm.draws_conditionals and len(levels) > 2:
+            raise InputError(
+                f"{ratings.path} has {len(levels)} levels, and {named('sampler')}"
+                f" {config.sampler.name} can draw rows of {config.likelihood} only with two: use"
+                f" {named('sampler')} baoab"
             )
         if config.thresholds != "shared" and len(levels) < LEAST_LEVELS:
             raise InputError(
@@ -311,8 +340,10 @@ class Ordinal(ScaledRows):
         Thresholds, scales and gaps move once a sweep, from the gradient at one state. Their
         precisions are drawn when the other hyperparameters are, not earlier: at the start all
         scales and gaps are equal, and a precision drawn from equal values would keep them equal for
-        hundreds of sweeps.
+        hundreds of sweeps. In Gibbs sampling, `draw_weights` draws the threshold.
         """
+        if context.factor is not None:
+            return
         circulation = context.circulation
         sums = self.square_sums(circulation)
         if self.cut_by is None:
@@ -378,6 +409,40 @@ class Ordinal(ScaledRows):
         if self.cut_by is not None:
             drawn["thresholds.precision"] = GAP_PRIOR.draw(sums[GAPS], rows[self.cut_by], rng)
         return drawn
+
+    @override
+    def draw_weights(self, context: DrawContext) -> None:
+        """Move elements of rows, draw the ratings' weights, and the threshold. Collective."""
+        for factor in Factor:
+            move_elements(context, factor, self._threshold)
+        sums = self._weights.draw(context, self._threshold)
+
+        def finish(total: dict[str, Float64]) -> dict[str, Float64]:
+            rng = context.stream.generator(Purpose.THRESHOLDS)
+            precision = float(self.model.prior_precision[0])
+            drawn = draw_threshold(precision, total["weights"], rng)
+            return {"threshold": np.full(1, drawn)}
+
+        ring = context.circulation.ring
+        drawn = ring.sum({"weights": sums}, finish, {"threshold": (1,)})
+        self.thresholds.position = drawn["threshold"]
+
+    @property
+    def _threshold(self) -> float:
+        """The threshold between two levels."""
+        return float(self.thresholds.position[0])
+
+    @override
+    def normal_ratings(self, cell: RatingsCell, factor: Factor) -> NormalRatings:
+        return self._weights.normal_ratings(cell, factor, self._threshold)
+
+    @override
+    def conditional_scale(self, block: ParameterBlock) -> Float32:
+        """Numbers by which tau times a row's statistics are multiplied, (n,) float32.
+
+        Here: 1, because the statistics contain the precisions of all ratings.
+        """
+        return np.ones(len(block.counts), np.float32)
 
     @override
     def noise_scale(self, block: ParameterBlock) -> Float32:

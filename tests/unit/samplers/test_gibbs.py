@@ -19,6 +19,7 @@ from dsgmcmc.kernels.philox import gammas
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.samplers.gibbs import Gibbs, GibbsConfig
 from dsgmcmc.types import Factor, Purpose
 
@@ -188,3 +189,21 @@ def test_a_likelihood_without_normal_conditionals_is_refused(
         match=r"^--sampler gibbs needs .* which the other likelihood does not give: use .* baoab$",
     ):
         build({"sampler": "gibbs", "likelihood": "other"}).resolved()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"noise": "both"}, "cannot draw the scales of users and items"),
+        ({}, "has [2-9] levels, and --sampler gibbs can draw rows of ordinal-logit only with two"),
+    ],
+)
+def test_levels_that_weights_cannot_draw_are_refused(
+    tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    """Noise scales, and more than two levels, with what to use instead."""
+    data = write_planted(tmp_path / "r.h5", stars=True)
+    source = RatingsSource(data)
+    asked = {"sampler": "gibbs", "likelihood": "ordinal-logit", **settings}
+    with pytest.raises(InputError, match=rf"{message}.*--sampler baoab"):
+        source.resolve(1, {}, asked)
