@@ -10,20 +10,23 @@ from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sums import SumDensity
 
 #: Data and coefficients of `Logistic`.
-N, D = 53, 3
+N = 53
+D = 3
 
 
 class Logistic:
     """Coefficients of a logistic regression."""
 
-    n_data, dimension = N, D
+    n_data = N
+    dimension = D
 
     def __init__(self, dense: bool = False) -> None:
         rng = np.random.default_rng(0)
         self.features = rng.normal(size=(N, D))
         self.labels = (rng.random(N) < 0.4).astype(float)
         self.curvature = 0.15 * (self.features**2).sum(axis=0)
-        self.prior_mean, self.prior_precision = np.full(D, 0.5), np.array([1.0, 2.0, 3.0])
+        self.prior_mean = np.full(D, 0.5)
+        self.prior_precision = np.array([1.0, 2.0, 3.0])
         if dense:
             root = rng.normal(size=(D, D))
             self.prior_precision = root @ root.T + np.eye(D)
@@ -53,12 +56,11 @@ class Plain(SumDensity):
     """
 
     def __init__(self, regression: Regression) -> None:
-        self.regression, self.n_data, self.dimension = (
-            regression,
-            regression.n_data,
-            regression.dimension,
-        )
-        self.curvature, self.prior_mean = regression.curvature, regression.prior_mean
+        self.regression = regression
+        self.n_data = regression.n_data
+        self.dimension = regression.dimension
+        self.curvature = regression.curvature
+        self.prior_mean = regression.prior_mean
         self.prior_precision = regression.prior_precision
 
     def energies(self, theta: np.ndarray, index: Data = ALL) -> np.ndarray:
@@ -89,12 +91,11 @@ class NoisyGaussian:
     )  # so many that l, which bounds the coupling of two factors, is 1
 
     def __init__(self, precision: float, noise: float | np.ndarray, prior: float = 0.0) -> None:
-        self.precision, self.sd = precision, np.sqrt(noise * precision)
+        self.precision = precision
+        self.sd = np.sqrt(noise * precision)
         self.curvature = np.full(self.dimension, (1 - prior) * precision)
-        self.prior_mean, self.prior_precision = (
-            np.zeros(self.dimension),
-            np.full(self.dimension, prior * precision),
-        )
+        self.prior_mean = np.zeros(self.dimension)
+        self.prior_precision = np.full(self.dimension, prior * precision)
         self.rng = np.random.default_rng(0)
 
     def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
@@ -109,12 +110,11 @@ class Normal:
     def __init__(
         self, mean: np.ndarray, precision: np.ndarray, curvature: np.ndarray, n_data: int = 1
     ) -> None:
-        self.mean, self.precision, self.curvature = (
-            np.asarray(mean),
-            np.asarray(precision),
-            np.asarray(curvature),
-        )
-        self.dimension, self.n_data = len(self.mean), n_data
+        self.mean = np.asarray(mean)
+        self.precision = np.asarray(precision)
+        self.curvature = np.asarray(curvature)
+        self.dimension = len(self.mean)
+        self.n_data = n_data
         self.prior_mean = self.prior_precision = np.zeros(self.dimension)
 
     def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:

@@ -24,7 +24,8 @@ def test_the_choice_does_not_depend_on_the_processes(
     after half a chain.
     """
     monkeypatch.setattr(candidates, "MAX_SWEEPS", 80)
-    data, folder = mpi_tmp_path / "r.h5", mpi_tmp_path / "compare"
+    data = mpi_tmp_path / "r.h5"
+    folder = mpi_tmp_path / "compare"
 
     def compare(processes: Comm, folder: Path) -> Comparison:
         return Comparing(

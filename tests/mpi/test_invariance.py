@@ -297,7 +297,8 @@ def test_times_and_files_of_checkpoints_do_not_matter(
     that there are few files.
     """
     settings = settings_of("psgld")
-    rare, often = mpi_tmp_path / "rare", mpi_tmp_path / "often"
+    rare = mpi_tmp_path / "rare"
+    often = mpi_tmp_path / "often"
     sample(comm, data, rare, **settings)
     monkeypatch.setattr(store, "MAX_WRITERS", writers)
     sample(comm, data, often, **settings, checkpoint_every=2)
@@ -319,7 +320,8 @@ def test_a_chain_that_diverged_begins_again_alike(
     """One process samples in one go; several stop at iterations at which the state is not looked at
     otherwise.
     """
-    out, alone = mpi_tmp_path / "run", mpi_tmp_path / "alone"
+    out = mpi_tmp_path / "run"
+    alone = mpi_tmp_path / "alone"
     with together():
         if comm.rank == 0:  # first, so that one process compiles the kernels of all
             assert diverging(MPI.COMM_SELF, data, alone, chains=chains) == 0
@@ -339,10 +341,12 @@ def test_a_warm_start_is_a_function_of_the_run_and_the_seed(
     """A run on more ratings, on all processes and resumed after the earlier run is gone, is that of
     one process.
     """
-    folder, model = mpi_tmp_path, {"rank": 3, "noise": "both", "prior": "normal-wishart"}
+    folder = mpi_tmp_path
+    model = {"rank": 3, "noise": "both", "prior": "normal-wishart"}
     settings = {"grid": 5, "burn_in": 2, "thin": 2, "evaluate_every": 4, "save_draws": 2}
     chains = {"sampler": {"name": sampler}, "chains": 2, **settings}
-    grown, started = folder / "grown.h5", {"start": folder / "run", **chains}
+    grown = folder / "grown.h5"
+    started = {"start": folder / "run", **chains}
     with together():
         if comm.rank == 0:
             few = write_planted(folder / "few.h5", rows=22, columns=15)

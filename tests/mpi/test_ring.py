@@ -32,7 +32,8 @@ def test_sums_have_the_bits_of_one_process(comm: MPI.Comm, together, grid: int, 
         ran.append(comm.rank)
         return np.array([total[-1], float(len(total))])
 
-    total, result = ring.total(here), ring.reduce(here, finish, 2)
+    total = ring.total(here)
+    result = ring.reduce(here, finish, 2)
     most = ring.reduce(here, lambda largest: largest, width, np.maximum)
     with together():
         assert total.tobytes() == everything.sum(axis=0).tobytes()

@@ -43,10 +43,12 @@ def test_tours_in_shared_memory_see_what_tours_by_message_see(
     late now and then. Each block is set anew before a tour: a process that began too early would
     change the blocks that others still read.
     """
-    ring, shared = Ring(comm, GRID), allocated(comm, node)
+    ring = Ring(comm, GRID)
+    shared = allocated(comm, node)
     tour = SharedTour(ring, shared, length) if shared else None
     late = np.random.default_rng(comm.rank)
-    wrong, visited = [], 0
+    wrong = []
+    visited = 0
     for number in range(40):
         come_home = number % 3 == 0
         if shared:

@@ -28,7 +28,8 @@ def test_as_many_bytes_are_sent_as_the_dry_run_says(
     config = build({"rank": 2, "grid": 7, "schedule": schedule, "sampler": sampler}).resolved()
     algorithm = config.make_sampler()
     target = factor_target(comm, data, grid=7, schedule=schedule, sampler=algorithm)
-    received, sweeps = 0, 100
+    received = 0
+    sweeps = 100
     for iteration in range(sweeps * target.sweep_length):
         before = {block.index for block in target.blocks() if block.factor == Factor.H}
         target.begin(iteration)

@@ -148,13 +148,11 @@ def test_slips_of_a_density_are_named_before_it_is_sampled(
 class Flat:
     """A density that is no sum."""
 
-    n_data, dimension, curvature, prior_mean, prior_precision = (
-        1,
-        2,
-        np.ones(2),
-        np.zeros(2),
-        np.ones(2),
-    )
+    n_data = 1
+    dimension = 2
+    curvature = np.ones(2)
+    prior_mean = np.zeros(2)
+    prior_precision = np.ones(2)
 
     def energy(self, theta: np.ndarray, data: Any = None) -> np.ndarray:
         return np.zeros(len(theta))

@@ -46,14 +46,17 @@ def prepare(
 
 def rates_of(kernel: Any, theta: np.ndarray, proposed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rates at which every datum has candidates, and rejects, by the definitions."""
-    t, k = kernel.tables, kernel.order
-    v, w = theta - t.anchor, proposed - t.anchor
+    t = kernel.tables
+    k = kernel.order
+    v = theta - t.anchor
+    w = proposed - t.anchor
 
     def norm(x: np.ndarray) -> float:
         return float(np.linalg.norm(t.white @ x, 2 if kernel.euclidean else 1))
 
     def remainders(x: np.ndarray) -> np.ndarray:
-        d, (eta, value, slope, curvature) = t.features @ x, t.taylor.T
+        d = t.features @ x
+        eta, value, slope, curvature = t.taylor.T
         return kernel.value(eta + d, t.responses, kernel.shape) - sum(
             term
             for order, term in enumerate((value, slope * d, 0.5 * curvature * d**2))
@@ -93,7 +96,8 @@ def test_no_datum_rejects_faster_than_its_bound(name: str, link: str, bound: str
     density = regression(30, 2, LINKS[link])
     sampler, target = prepare(name, density, bound=bound)
     kernel, law = sampler.prepared(target)
-    rng, tightest = np.random.default_rng(8), 0.0
+    rng = np.random.default_rng(8)
+    tightest = 0.0
     for _ in range(300):
         theta, proposed = (
             law.mean + 10 ** rng.uniform(-2, 1.5) * law.root @ rng.normal(size=2) for _ in range(2)
@@ -121,7 +125,8 @@ def test_a_reference_point_at_the_end_of_burn_in_is_counted() -> None:
 @pytest.mark.parametrize("name", METROPOLIS)
 def test_many_at_once_are_as_many_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of iterations made in one call must not show."""
-    density, states = regression(300, 3), []
+    density = regression(300, 3)
+    states = []
     for sizes in ([40], [1] * 40, [7, 3, 30]):
         sampler, target = prepare(name, density, rows=2, burn_in=10)
         first = 0
@@ -140,7 +145,8 @@ def test_many_at_once_are_as_many_one_by_one(name: str, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("name", ["austerity", "stochastic_mh", "modified_stochastic_mh"])
 def test_without_risk_it_is_metropolis_hastings(name: str) -> None:
     """The same proposals, decided from all data: the same states, bit for bit."""
-    density, found = regression(60, 2), {}
+    density = regression(60, 2)
+    found = {}
     for each in ("mh", name):
         settings = {} if each == "mh" else {"risk": 0.0, "batch": 13}
         sampler, target = prepare(each, density, rows=3, scale=1.5, **settings)
@@ -163,7 +169,8 @@ def own_third(eta: Any, y: Any, shape: float) -> Any:
 
 def test_a_link_of_your_own_is_compiled() -> None:
     """With the shape that it has; of what has no source it is said what to do."""
-    plain, own = regression(300, 2), regression(300, 2)
+    plain = regression(300, 2)
+    own = regression(300, 2)
     own.link = LOGISTIC._replace(name="own", value=own_value, third=own_third, shape=1.0)
     found = []
     for density in (plain, own):
@@ -179,7 +186,8 @@ def test_a_link_of_your_own_is_compiled() -> None:
 
 # --------------------------------------------------------- austerity, over all orders of a few data
 
-N_DATA, BATCH = 6, 2
+N_DATA = 6
+BATCH = 2
 
 
 class Fixed(SumDensity):
@@ -212,7 +220,8 @@ def wrong(rises: np.ndarray, bars: np.ndarray, risk: float) -> np.ndarray:
     """Probability of a wrong decision against each bar, (len(bars),), the data being in random
     order.
     """
-    kernel, density = Austerity(AusterityConfig(risk=risk, batch=BATCH), 0), Fixed(rises)
+    kernel = Austerity(AusterityConfig(risk=risk, batch=BATCH), 0)
+    density = Fixed(rises)
     pair = np.array([[0.0], [1.0]])
     found = [
         [

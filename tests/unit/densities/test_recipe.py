@@ -30,7 +30,8 @@ class Curved(Logistic):
     def metric(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """S_jk = d_jk + sin(theta_j + 2 theta_k) / 5, and sum_j d S_ji / d theta_j."""
         angle = theta[:, :, None] + 2 * theta[:, None, :]
-        root, slope = np.eye(D) + np.sin(angle) / 5, np.cos(angle) / 5
+        root = np.eye(D) + np.sin(angle) / 5
+        slope = np.cos(angle) / 5
         return root, slope.sum(axis=1) + 2 * np.diagonal(slope, axis1=1, axis2=2)
 
 
@@ -45,7 +46,8 @@ class Stretched(Logistic):
 DENSITY = Curved()
 #: Roots of the times of the steps that a sampler's drift is taken from, as fractions of the
 #: largest: Chebyshev's nodes.
-NODES, TERMS = 0.525 - 0.475 * np.cos((np.arange(60) + 0.5) * np.pi / 60), 13
+NODES = 0.525 - 0.475 * np.cos((np.arange(60) + 0.5) * np.pi / 60)
+TERMS = 13
 START = 1  # the iteration in which the step is made: PSGLD's v is fixed from there on
 
 
@@ -98,7 +100,8 @@ def riemannian() -> Dynamics:
         return np.pad(root(z).swapaxes(1, 2) @ root(z), ((0, 0), (D, 0), (D, 0)))
 
     def curl(z: np.ndarray) -> np.ndarray:
-        s, zeros = root(z), np.zeros((len(z), D, D))
+        s = root(z)
+        zeros = np.zeros((len(z), D, D))
         return np.block([[zeros, -s], [s.swapaxes(1, 2), zeros]])
 
     return Dynamics(underdamped(np.ones(D), np.ones(D)).gradient, diffusion, curl)
@@ -106,7 +109,8 @@ def riemannian() -> Dynamics:
 
 def thermostats(s: np.ndarray, number: int) -> Dynamics:
     """Z = (theta, r, xi), H = U + r.r / 2 + (d / 2) sum (xi - A)^2, d = D / number."""
-    plain, d = underdamped(s, np.full(D, FRICTION)), D // number
+    plain = underdamped(s, np.full(D, FRICTION))
+    d = D // number
 
     def gradient(z: np.ndarray) -> np.ndarray:
         return np.hstack([plain.gradient(z), d * (z[:, 2 * D :] - FRICTION)])
@@ -131,7 +135,8 @@ def matrix_of_frictions(s: np.ndarray) -> Dynamics:
     """Z = (theta, r, lower half of Xi), H = U + r.r / 2 + (mu / 2) |Xi - A|^2 over all elements, mu
     = D.
     """
-    plain, size = underdamped(s, np.full(D, FRICTION)), len(LOWER[0])
+    plain = underdamped(s, np.full(D, FRICTION))
+    size = len(LOWER[0])
     counted = np.where(LOWER[0] == LOWER[1], 1, 2)
 
     def gradient(z: np.ndarray) -> np.ndarray:
@@ -322,7 +327,8 @@ def test_the_residual_shows_a_correction_that_is_missing_or_has_the_wrong_sign(s
 
     6 and 14] print the latter; Gamma by differences is the one that is right, to 1e-10.
     """
-    z, right = np.linspace(-2, 2, 9)[:, None], state_dependent()
+    z = np.linspace(-2, 2, 9)[:, None]
+    right = state_dependent()
     by_differences = Dynamics(right.gradient, right.diffusion, right.curl)
     np.testing.assert_allclose(drift(by_differences, z), drift(right, z), rtol=0, atol=1e-10)
     assert np.abs(residual(right, z)).max() < 1e-6

@@ -14,7 +14,8 @@ from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.errors import InputError
 
 LINKS = [LOGISTIC, student(4.0), student(0.7)]
-N, D = 23, 3
+N = 23
+D = 3
 
 
 def regression(link: Link, **more: Any) -> Regression:
@@ -36,7 +37,8 @@ def test_every_derivative_of_a_link_is_that_of_the_one_before(link: Link, order:
     """Slope, curvature and third derivative, by central differences; SMH's Taylor terms rest on
     them.
     """
-    eta, y = np.linspace(-9, 9, 61), np.array([[0.0], [1.0]])
+    eta = np.linspace(-9, 9, 61)
+    y = np.array([[0.0], [1.0]])
     functions = (link.value, link.slope, link.curvature, link.third)
     h = 1e-4  # its square times the fifth derivative, and rounding of the value over it
     found = (
@@ -49,7 +51,8 @@ def test_every_derivative_of_a_link_is_that_of_the_one_before(link: Link, order:
 @pytest.mark.parametrize("link", LINKS, ids=ids)
 def test_suprema_are_reached_and_not_passed(link: Link) -> None:
     """A bound too low makes Metropolis kernels sample another law, one too high makes them slow."""
-    eta, y = np.linspace(-30, 30, 600_001), np.array([[0.0], [1.0]])
+    eta = np.linspace(-30, 30, 600_001)
+    y = np.array([[0.0], [1.0]])
     for supremum, function in zip(link.suprema, (link.curvature, link.third), strict=True):
         largest = np.abs(function(eta, y, link.shape)).max()
         assert largest <= supremum * (1 + 1e-12)
@@ -67,7 +70,8 @@ def test_data_one_by_one_make_the_whole(density: SumDensity, index: Data) -> Non
     energies.
     """
     theta = np.random.default_rng(1).normal(size=(4, D))
-    energies, gradients = density.energies(theta, index), density.gradients(theta, index)
+    energies = density.energies(theta, index)
+    gradients = density.gradients(theta, index)
     picked = np.arange(N)[index]
     assert energies.shape == (4, len(picked))
     assert gradients.shape == (4, len(picked), D)

@@ -75,7 +75,8 @@ def test_data_are_drawn_with_the_probabilities_that_weigh_them(name: str) -> Non
     """Chi-square of 4,000 draws over five data, 4 degrees of freedom: below its 1e-4 quantile."""
     target, sampler = prepare(name, grid=5)
     sampler.advance(target, 0, 4)
-    estimator, block = sampler.gradient, target.block
+    estimator = sampler.gradient
+    block = target.block
     p = estimator.probabilities(target, 0, block["theta"][0])
     index = draw(p, 4000, np.random.default_rng(1))
     counts = np.bincount(index, minlength=5)
@@ -139,7 +140,8 @@ def test_weights_that_are_all_zero_are_uniform() -> None:
 
 def test_a_chain_that_is_lost_is_said_to_have_diverged() -> None:
     """Not by an error of the eigenvalues: the state shows it, to whoever looks."""
-    sampler, rng = sampler_with(AdjustedSGLD, "saga"), np.random.default_rng(0)
+    sampler = sampler_with(AdjustedSGLD, "saga")
+    rng = np.random.default_rng(0)
     target = vector_target(
         Regression(rng.normal(size=(50, 20)), np.ones(50)), sampler, grid=1, rows=2
     )

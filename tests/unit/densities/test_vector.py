@@ -48,8 +48,10 @@ def test_the_energy_of_the_prior_has_the_gradient_that_samplers_see(dense: bool)
 def test_the_mean_over_parts_is_the_full_gradient(schedule: ScheduleName, dense: bool) -> None:
     """Weighted by how often each is visited; the prior is whole in every one of them."""
     target = target_of(Logistic(dense), grid=PARTS, schedule=schedule)
-    density, theta = target.density, target.block["theta"]
-    mean, seen = np.zeros_like(theta), [set() for _ in theta]
+    density = target.density
+    theta = target.block["theta"]
+    mean = np.zeros_like(theta)
+    seen = [set() for _ in theta]
     for iteration in range(200):
         target.begin(iteration)
         parts = target.schedule.parts(iteration, len(theta))
@@ -97,10 +99,8 @@ def test_the_gradient_of_one_row_is_not_that_of_several(gradient: str) -> None:
 
 def test_arrays_of_any_numbers_will_do() -> None:
     """Float32 curvature and integer priors are converted: kernels know float64 alone."""
-    plain, other = (
-        Logistic(),
-        Slip(prior_precision=np.arange(1, D + 1), prior_mean=np.full(D, 0.5, np.float32)),
-    )
+    plain = Logistic()
+    other = Slip(prior_precision=np.arange(1, D + 1), prior_mean=np.full(D, 0.5, np.float32))
     states = [
         next(sample(target_of(density), SGLD(SGLDConfig(), 0), 1)).copy()
         for density in (plain, other)

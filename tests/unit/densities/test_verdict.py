@@ -12,10 +12,8 @@ from dsgmcmc.diagnostics.mixing import rhat
 
 LAW = Gaussian(np.zeros(5), np.eye(5) + 0.5)
 DRAWS = np.random.default_rng(0).multivariate_normal(LAW.mean, LAW.covariance, (4, 2000))
-APART, LATER = (
-    np.arange(4)[:, None, None] * np.eye(5)[2],
-    (np.arange(2000) >= 1000)[:, None] * np.eye(5)[1],
-)
+APART = np.arange(4)[:, None, None] * np.eye(5)[2]
+LATER = (np.arange(2000) >= 1000)[:, None] * np.eye(5)[1]
 COUNTS = [{"divergent": 1}, {"divergent": 2, "cut": 4, "acceptance": 0.5}]
 
 

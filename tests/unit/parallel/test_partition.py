@@ -107,7 +107,8 @@ def test_slices_are_a_sum_and_cost_no_more_than_one(size: int, width: int) -> No
     assert slices[0].process == slices[0].begin == 0
     assert slices[-1].end == width
     assert all(one.end == after.begin for one, after in pairwise(slices))
-    processes, widths = [part.process for part in slices], [part.width for part in slices]
+    processes = [part.process for part in slices]
+    widths = [part.width for part in slices]
     assert len(set(processes)) == len(slices)
     assert set(processes) <= set(range(size))
     assert min(widths) >= min(2, width)
