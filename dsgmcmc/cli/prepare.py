@@ -249,12 +249,13 @@ def _features(entity: str, features: FeaturesReport) -> str:
     """Describe the features of users or items: groups, with their kinds and sizes."""
     kinds = {column.partition("=")[0]: kind for column, kind in features["kinds"].items()}
     groups = []
+    others = "flag" if kinds else "unchanged"  # flags that share a group; the columns of a matrix
     for group, size in features["groups"].items():
-        kind = kinds.get(group, "unchanged")  # the columns of a matrix
+        kind = kinds.get(group, others)
         groups.append(f"{group} ({kind})" if size == 1 else f"{group} ({kind}, {size:,})")
     shown = groups[:_MOST_GROUPS]
     if len(groups) > _MOST_GROUPS:
-        shown.append(f"... ({len(groups):,} columns)")
+        shown.append(f"... ({len(groups):,} groups)")
     text = f"{sum(features['groups'].values()):,}: {', '.join(shown)}"
     if features["unknown"]:
         text += f"; {features['unknown']:,} {entity}s have none"

@@ -18,7 +18,9 @@ from dsgmcmc.data.columns import (
     find_column,
     locate,
     parse_columns,
+    refuse_repeated,
     refuse_rounded,
+    shortened,
 )
 from dsgmcmc.data.descriptions import Description
 from dsgmcmc.data.encoding import Kind
@@ -95,7 +97,7 @@ def list_names(names: Any, role: str) -> list[Any]:
         if position is None:
             raise InputError(
                 f"the data frame has no column {role}; its columns are"
-                f" {', '.join(map(str, labels))}"
+                f" {shortened(list(map(str, labels)))}"
             )
         names = names[labels[position]]
     if isinstance(names, Iterator | Set):
@@ -603,10 +605,10 @@ def _feature_columns(features: Any, entity: str, own: str) -> FeatureColumns:
         return FeatureColumns(entity, _names(array[:, 0], entity), columns)
     columns = {str(label): np.asarray(features[label]) for label in labels}
     index_name = str(getattr(getattr(features, "index", None), "name", None) or "")
-    if len(columns) < len(labels) or (index_name and index_name in columns):
-        raise InputError(
-            f"{entity}_features: two columns have the same name ({', '.join(map(str, labels))})"
-        )
+    names_of_all = [str(label) for label in labels]
+    if index_name:
+        names_of_all.append(index_name)
+    refuse_repeated(f"{entity}_features", names_of_all)
     index = np.arange(len(features))
     if hasattr(features, "index"):
         index = np.asarray(features.index)

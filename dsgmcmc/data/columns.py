@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -77,6 +78,14 @@ class Heading(NamedTuple):
 def simplified(name: object) -> str:
     """Return the name of a column in lower case, with only the characters a-z and 0-9."""
     return re.sub(r"[^a-z0-9]", "", str(name).lower())
+
+
+def refuse_repeated(where: object, names: Sequence[str]) -> None:
+    """Raise InputError if two columns have the same name, in upper or lower case."""
+    numbers = Counter(name.lower() for name in names)
+    repeated = [name for name in names if numbers[name.lower()] > 1]
+    if repeated:
+        raise InputError(f"{where}: two columns have the same name ({shortened(repeated)})")
 
 
 def find_column(names: Iterable[object], role: str) -> int | None:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import NAMES, find_column, shortened, simplified
+from dsgmcmc.data.cells import batches, select_cells
+from dsgmcmc.data.columns import NAMES, find_column, refuse_repeated, shortened, simplified
 from dsgmcmc.data.encoding import KINDS, Kind, as_kind
 from dsgmcmc.data.precision import find_coarseness
 from dsgmcmc.data.ratings_format import MAX_FEATURES
@@ -29,6 +30,7 @@ from dsgmcmc.types import Array
 #: Words that stand for a missing value in files of text, in lower case. In other formats a word is
 #: a value, because they have missing values of their own; blanks are missing in all of them.
 MISSING_WORDS = ("na", "n/a", "nan", "null", "\\n", "(no genres listed)")
+_TEXT_FORMATS = ("text", "lines")
 _GENRES = [
     "unknown",
     "Action",
@@ -409,14 +411,14 @@ def _open_description(db: Session, path: Path, entity: str, n_known: int) -> Tab
 
 
 def _check_header(source: TableFile, names: list[str]) -> None:
-    """Raise InputError if names of columns are numbers, or repeat."""
-    if any(re.fullmatch(r"[+-]?[0-9.]+", name) for name in names):
+    """Raise InputError if the names of columns repeat, or if a text has numbers in place of them."""
+    is_text = source.format in _TEXT_FORMATS
+    if is_text and any(re.fullmatch(r"[+-]?[0-9.]+", name) for name in names):
         raise InputError(
             f"{source.path} has no header: line 1 must name the columns; found"
             f" {', '.join(names)[:60]}"
         )
-    if len({name.lower() for name in names}) < len(names):
-        raise InputError(f"{source.path}: two columns have the same name ({', '.join(names)})")
+    refuse_repeated(source.path, names)
 
 
 def _position_of_names(names: list[str], entity: str, label: str) -> int:
@@ -440,7 +442,7 @@ def _has_lists(table: TableFile, k: int) -> bool:
 
 def _missing_words(source: TableFile, column: str, description: Description) -> list[str]:
     """Return the words that stand for a missing value in a column of a table."""
-    if source.format not in ("text", "lines"):
+    if source.format not in _TEXT_FORMATS:
         return []
     categories = {category.lower() for category in description.categories.get(column, ())}
     return [word for word in MISSING_WORDS if word not in categories]
@@ -459,18 +461,24 @@ def is_missing(text: str, words: Sequence[str]) -> str:
 def count_missing_words(db: Session, described: DescriptionTable) -> dict[str, dict[str, int]]:
     """Count the words that were taken for missing values, by column; none in most of them."""
     table = described.table
+    counts: dict[str, dict[str, int]] = {}
     if table is None or not any(described.words.values()):
-        return {}
-    found = []
+        return counts
+    words = ", ".join(map(literal, MISSING_WORDS))
     columns = [name for name in described.columns if described.kinds.get(name) != "skip"]
-    for name in columns:
-        text = f"trim({described.columns[name]}::VARCHAR)"
-        is_word = f"{text} != '' AND {is_missing(text, described.words[name])}"
-        found.append(f"histogram(CASE WHEN {is_word} THEN {text} END)")
-    table.create(db, f"CREATE TABLE words AS SELECT {', '.join(found)} FROM {{table}}")
-    counts = db.execute("FROM words").fetchall()[0]
-    db.execute("DROP TABLE words")
-    return {name: dict(words) for name, words in zip(columns, counts, strict=True) if words}
+    for names in batches(columns):
+        cells = select_cells("{table}", [described.columns[name] for name in names])
+        table.create(
+            db,
+            "CREATE TABLE words AS SELECT position, trim(value) AS word, count(*) AS n"
+            f" FROM ({cells}) WHERE lower(trim(value)) IN ({words}) GROUP BY ALL",
+        )
+        for position, word, number in db.execute("FROM words ORDER BY ALL").fetchall():
+            name = names[position]
+            if word.lower() in described.words[name]:
+                counts.setdefault(name, {})[word] = number
+        db.execute("DROP TABLE words")
+    return counts
 
 
 # ----------------------------------------------------------------------------------------- matrices

@@ -10,11 +10,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypedDict
 
 import duckdb
 import numpy as np
 
+from dsgmcmc.data.cells import (
+    YEAR_AT_END,
+    ColumnCounts,
+    Numbers,
+    as_flag,
+    count_values,
+    is_number,
+    read_numbers,
+)
 from dsgmcmc.data.columns import shortened
 from dsgmcmc.data.descriptions import (
     Description,
@@ -33,7 +43,7 @@ from dsgmcmc.data.ratings_format import (
     MAX_SAMPLED_FEATURES,
     Features,
 )
-from dsgmcmc.data.session import Session, as_number, literal
+from dsgmcmc.data.session import Session, literal
 from dsgmcmc.data.tables import SHOWN, first_column, scalar
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
@@ -41,11 +51,8 @@ from dsgmcmc.types import Array, Float64, Int64
 
 MAX_CATEGORIES = 1000  # of one column
 MAX_LIST_VALUES = 100_000  # different values in the lists of one column
-#: Share of values with a separator from which on a column that may be something else has lists.
-_SHARE_OF_LISTS = 0.05
 _FEW = 20  # different values that every column of categories may have
 _MANY_FLAGS = 20  # columns; if there are more, their features share a group
-_YEAR_AT_END = r"(1[5-9][0-9][0-9]|20[0-9][0-9])\)?$"
 
 
 class FeaturesReport(TypedDict):
@@ -190,8 +197,10 @@ def encode_new(
         _check_columns(described, encoding)
         if integers:
             refuse_text(db, described, "run")
+        counts = _count_values(db, described, encoding.separator)
         for column in encoding.columns:
-            _check_values(db, described, column.name, column.kind)
+            if column.features and not counts[column.name].fits(column.kind):
+                raise _wrong_values(db, described, column.name, column.kind)
         numbered = f"SELECT id, row_number() OVER (ORDER BY id) - 1 AS k FROM {described.name}"
         db.execute(f"CREATE TABLE {entity}s AS {numbered}")
         names = np.array(first_column(db, f"SELECT id FROM {entity}s ORDER BY k"), object)
@@ -236,15 +245,48 @@ def learn(
     """
     if described.matrix is not None:
         return Encoding(width=described.matrix.shape[1]), []
-    columns = []
+    counts = _count_values(db, described, description.separator)
+    encodings: dict[str, ColumnEncoding] = {}
+    numeric: dict[str, Kind] = {}
     left_out: dict[str, list[str]] = {}
     for name in described.columns:
-        column, reason = _learn_column(db, described, name, description)
-        columns.append(column)
+        kind, reason = _choose_kind(described, name, counts.get(name))
+        if kind in ("number", "flag"):
+            if not counts[name].fits(kind):
+                raise _wrong_values(db, described, name, kind)
+            numeric[name] = kind
+        elif kind != "skip":
+            encodings[name], reason = _learn_categories(
+                db, described, name, kind, filled=counts[name].filled, description=description
+            )
         if reason:
             left_out.setdefault(reason, []).append(name)
+    for name, numbers in _read_numbers(db, described, numeric):
+        encodings[name] = _learn_numbers(described, name, numeric[name], numbers.value)
+    columns = [encodings.get(name, ColumnEncoding(name, "skip")) for name in described.columns]
     notes = _describe_left_out(described.path.name, left_out)
     return Encoding(_share_group(described, columns), description.separator), notes
+
+
+def _count_values(
+    db: Session, described: DescriptionTable, separator: str
+) -> dict[str, ColumnCounts]:
+    """Count the values of columns, unless they are left out, by name."""
+    used = [name for name in described.columns if described.kinds.get(name) != "skip"]
+    columns = [described.columns[name] for name in used]
+    counts = count_values(db, described.name, columns, separator)
+    return {name: counts[described.columns[name]] for name in used}
+
+
+def _choose_kind(
+    described: DescriptionTable, name: str, counts: ColumnCounts | None
+) -> tuple[Kind, str]:
+    """Return the kind of a column, and the reason if it is left out although nobody says so."""
+    if counts is None:
+        return "skip", ""
+    if counts.distinct < 2:
+        return "skip", "all its values are the same, or missing"
+    return described.kinds.get(name) or counts.guess(), ""
 
 
 def _share_group(
@@ -286,87 +328,19 @@ def _describe_left_out(file: str, left_out: dict[str, list[str]]) -> list[str]:
     return notes
 
 
-class _ColumnCounts(NamedTuple):
-    """Numbers of values of a column.
-
-    Attributes
-    ----------
-    filled, distinct : int
-        All values that are not missing, and different ones.
-    numbers, flags, zero_led : int
-        Numbers; numbers that are 0 or 1, and true and false; values with a leading 0.
-    lists : int
-        Values with a separator.
-    years, titles : int
-        Values without a separator that end with a year, and those that are no numbers.
-    """
-
-    filled: int
-    distinct: int
-    numbers: int
-    flags: int
-    zero_led: int
-    lists: int
-    years: int
-    titles: int
-
-    def guess(self) -> Kind:
-        """Return the kind that most values have.
-
-        A list may end with a number that looks like a year, and a list of one number is a number,
-        so separators come first.
-        """
-        if self.flags == self.filled and not self.zero_led:
-            return "flag"
-        has_titles = self.titles > self.filled / 2
-        if self.lists and self.lists >= _SHARE_OF_LISTS * self.filled and not has_titles:
-            return "list"
-        if self.numbers > self.filled / 2 and not self.zero_led:
-            return "number"
-        if self.years > self.filled / 2:
-            return "year"
-        return "list" if self.lists else "category"
-
-
-def _count_values(
-    db: Session, described: DescriptionTable, name: str, separator: str
-) -> _ColumnCounts:
-    """Count the values of a column by their form."""
-    c = described.columns[name]
-    is_list = f"contains({c}, {literal(separator)})"
-    is_year = f"NOT {is_list} AND regexp_matches({c}, '{_YEAR_AT_END}')"
-    row = db.execute(
-        f"SELECT count({c}), count(DISTINCT {c}),"
-        f" count(*) FILTER ({_is_number(c)}),"
-        f" count({_as_flag(c)}),"
-        f" count(*) FILTER (regexp_matches({c}, '^0[0-9]')),"
-        f" count(*) FILTER ({is_list}),"
-        f" count(*) FILTER ({is_year}),"
-        f" count(*) FILTER ({is_year} AND NOT {_is_number(c)})"
-        f" FROM {described.name}"
-    ).fetchall()[0]
-    return _ColumnCounts(*row)
-
-
-def _learn_column(
-    db: Session, described: DescriptionTable, name: str, description: Description
+def _learn_categories(
+    db: Session,
+    described: DescriptionTable,
+    name: str,
+    kind: Kind,
+    *,
+    filled: int,
+    description: Description,
 ) -> tuple[ColumnEncoding, str]:
-    """Return the encoding of a column by its kind, and the reason if the column is left out."""
-    kind = described.kinds.get(name)
-    left_out = ColumnEncoding(name, "skip")
-    if kind == "skip":
-        return left_out, ""
-    counts = _count_values(db, described, name, description.separator)
-    if counts.distinct < 2:
-        return left_out, "all its values are the same, or missing"
-    if kind is None:
-        kind = counts.guess()
-    _check_values(db, described, name, kind)
-    if kind == "flag":
-        _, x = _numbers(db, described, name, kind)
-        return ColumnEncoding(name, kind, mean=float(x.mean())), ""
-    if kind == "number":
-        return _standardise(db, described, name), ""
+    """Return the encoding of a column of categories, and the reason if the column is left out.
+
+    `filled` is the number of its values.
+    """
     atoms_sql = _select_atoms(described, name, kind, description.separator)
     most = MAX_LIST_VALUES if kind == "list" else MAX_CATEGORIES
     atoms = first_column(
@@ -377,14 +351,14 @@ def _learn_column(
         is_certain = name in described.kinds
         limit = _most_guessed_values(db, atoms_sql, atoms, is_certain=is_certain)
     elif name not in description.kinds:
-        limit = min(most, max(_FEW, counts.filled / 2))
+        limit = min(most, max(_FEW, filled / 2))
     if 0 < len(atoms) <= limit:
         return ColumnEncoding(name, kind, tuple(atoms)), ""
     number = f"{len(atoms):,}" if len(atoms) <= most else f"more than {most:,}"
-    reason = f"{number} different values in {counts.filled:,} rows are too many for a {kind}"
+    reason = f"{number} different values in {filled:,} rows are too many for a {kind}"
     if len(atoms) <= most:
         reason += f"; if it is a {kind}, give {kind_option(name, kind)}"
-    return left_out, reason
+    return ColumnEncoding(name, "skip"), reason
 
 
 def _most_guessed_values(
@@ -400,9 +374,12 @@ def _most_guessed_values(
     return min(MAX_SAMPLED_FEATURES, max(_FEW, n_values / 2))
 
 
-def _standardise(db: Session, described: DescriptionTable, name: str) -> ColumnEncoding:
-    """Return the encoding of a column of numbers; raise InputError if they do not fit."""
-    _, x = _numbers(db, described, name, "number")
+def _learn_numbers(
+    described: DescriptionTable, name: str, kind: Kind, x: Float64
+) -> ColumnEncoding:
+    """Return the encoding of a column of numbers or flags; raise InputError if they do not fit."""
+    if kind == "flag":
+        return ColumnEncoding(name, kind, mean=float(x.mean()))
     with np.errstate(over="ignore", invalid="ignore"):
         mean = float(x.mean())
         sd = float(x.std())
@@ -411,36 +388,20 @@ def _standardise(db: Session, described: DescriptionTable, name: str) -> ColumnE
     return ColumnEncoding(name, "number", (), mean, sd)
 
 
-def _is_number(sql: str) -> str:
-    return f"coalesce(isfinite({as_number(sql)}), false)"
-
-
-def _as_flag(sql: str) -> str:
-    """Return SQL for a text as 0 or 1, or else NULL."""
-    number = as_number(sql)
-    return (
-        f"CASE lower({sql}) WHEN 'true' THEN 1 WHEN 'false' THEN 0"
-        f" ELSE CASE {number} WHEN 1 THEN 1 WHEN 0 THEN 0 END END"
-    )
-
-
-def _check_values(db: Session, described: DescriptionTable, name: str, kind: Kind) -> None:
-    """Raise InputError if a column of numbers or flags has other values."""
-    if kind not in ("number", "flag"):
-        return
+def _wrong_values(db: Session, described: DescriptionTable, name: str, kind: Kind) -> InputError:
+    """Return the error for a column of numbers or flags that has other values."""
     c = described.columns[name]
-    wrong = f"NOT {_is_number(c)}" if kind == "number" else f"{_as_flag(c)} IS NULL"
+    wrong = f"NOT {is_number(c)}" if kind == "number" else f"{as_flag(c)} IS NULL"
     rows = db.execute(
         f"SELECT rowid, {c} FROM {described.name} WHERE {c} IS NOT NULL AND {wrong} LIMIT {SHOWN}"
     ).fetchall()
-    if rows:
-        where = described.where([row for row, _ in rows])
-        texts = ", ".join(repr(text) for _, text in rows)
-        option = f"{kind_option(name, 'category')} (or list, skip)"
-        raise InputError(
-            f"{described.path}, {where}: the {kind} {name} is {texts}; correct it, leave the cell"
-            f" empty, or give {option}"
-        )
+    where = described.where([row for row, _ in rows])
+    texts = ", ".join(repr(text) for _, text in rows)
+    option = f"{kind_option(name, 'category')} (or list, skip)"
+    return InputError(
+        f"{described.path}, {where}: the {kind} {name} is {texts}; correct it, leave the cell"
+        f" empty, or give {option}"
+    )
 
 
 def _too_large(described: DescriptionTable, name: str) -> InputError:
@@ -499,17 +460,18 @@ def apply(db: Session, described: DescriptionTable, encoding: Encoding, n: int) 
     pieces = [_Entries(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
     if described.matrix is not None:
         pieces.append(_matrix_entries(db, described))
-    flags: list[_Flag] = []
-    first = 0
-    for column in encoding.columns:
-        if column.kind in ("number", "flag"):
-            pieces.append(_number_entries(db, described, column, first))
-        elif column.features:
+    first = _first_features(encoding)
+    columns = {column.name: column for column in encoding.columns if column.features}
+    numeric = [name for name, column in columns.items() if column.kind in ("number", "flag")]
+    flags = []
+    for name, numbers in _read_numbers(db, described, numeric):
+        pieces.append(_number_entries(described, columns[name], first[name], numbers))
+        if columns[name].kind == "flag":
+            flags.append(_Flag(first[name], columns[name].mean, numbers.row))
+    for name, column in columns.items():
+        if column.kind not in ("number", "flag"):
             k, feature = _categories(db, described, column, encoding.separator)
-            pieces.append(_Entries(k, feature + first, np.ones(len(k))))
-        if column.kind == "flag":
-            flags.append(_Flag(first, column.mean, pieces[-1].row))
-        first += len(column.features)
+            pieces.append(_Entries(k, feature + first[name], np.ones(len(k))))
     described_rows = np.unique(np.concatenate([piece.row for piece in pieces]))
     pieces += [flag.missing(described_rows) for flag in flags if flag.mean]
     entries = _joined(pieces)
@@ -535,30 +497,35 @@ def _matrix_entries(db: Session, described: DescriptionTable) -> _Entries:
     return _Entries(row, cells.col.astype(np.int64), cells.data)
 
 
+def _first_features(encoding: Encoding) -> dict[str, int]:
+    """Return the number of each column's first feature."""
+    first = {}
+    number = 0
+    for column in encoding.columns:
+        first[column.name] = number
+        number += len(column.features)
+    return first
+
+
+def _read_numbers(
+    db: Session, described: DescriptionTable, names: Iterable[str]
+) -> Iterator[tuple[str, Numbers]]:
+    """Yield the numbers of columns of numbers and flags, in rows of the features, by name."""
+    columns = {name: described.columns[name] for name in names}
+    return read_numbers(db, described.name, f"{described.entity}s", columns)
+
+
 def _number_entries(
-    db: Session, described: DescriptionTable, column: ColumnEncoding, feature: int
+    described: DescriptionTable, column: ColumnEncoding, feature: int, numbers: Numbers
 ) -> _Entries:
     """Return the entries of a column of numbers or flags, which is the feature number `feature`."""
-    k, x = _numbers(db, described, column.name, column.kind)
+    x = numbers.value
     if column.kind == "number":
         with np.errstate(over="ignore", invalid="ignore"):
             x = (x - column.mean) / column.sd
     if not (np.abs(x) <= np.finfo(np.float32).max).all():
         raise _too_large(described, column.name)
-    return _Entries(k, np.full(len(k), feature), x)
-
-
-def _numbers(
-    db: Session, described: DescriptionTable, name: str, kind: Kind
-) -> tuple[Int64, Float64]:
-    """Return the rows of the features that have a number, or a flag, in a column; and the values."""
-    column = described.columns[name]
-    value = f"{column}::DOUBLE" if kind == "number" else f"({_as_flag(column)})::DOUBLE"
-    numbers = db.execute(
-        f"SELECT k, {value} AS x FROM {described.name}"
-        f" JOIN {described.entity}s USING (id) WHERE {column} IS NOT NULL ORDER BY k"
-    ).fetchnumpy()
-    return numbers["k"], numbers["x"].astype(np.float64)
+    return _Entries(numbers.row, np.full(len(x), feature), x)
 
 
 def _categories(
@@ -595,7 +562,7 @@ def _select_parts(described: DescriptionTable, name: str, kind: Kind, separator:
     if kind == "list":
         atom = f"unnest(string_split({column}, {literal(separator)}))"
     elif kind == "year":
-        year = f"nullif(regexp_extract({column}, '{_YEAR_AT_END}', 1), '')::INTEGER"
+        year = f"nullif(regexp_extract({column}, '{YEAR_AT_END}', 1), '')::INTEGER"
         atom = f"({year} // 10 * 10)::VARCHAR || 's'"
     inner = f"SELECT id, {atom} AS atom FROM {described.name} WHERE {column} IS NOT NULL"
     return f"SELECT id, trim(atom) AS atom FROM ({inner})"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import Heading, find_column, locate, refuse_unnamed
+from dsgmcmc.data.columns import Heading, find_column, locate, refuse_repeated, refuse_unnamed
 from dsgmcmc.data.session import Session, is_integer, is_rounded
 from dsgmcmc.data.table_format import open_table
 from dsgmcmc.data.tables import SHOWN, TableFile, holds, scalar
@@ -72,8 +72,7 @@ def load_pairs(db: Session, path: Path, chosen: Mapping[str, str]) -> PairsTable
     advice = "name them with --columns user=NAME,item=NAME"
     positions = locate(Heading(path, names, len(names)), chosen, ROLES, advice=advice)
     names = [name or f"column{k}" for k, name in enumerate(names, 1)]
-    if len({name.lower() for name in names}) < len(names):
-        raise InputError(f"{path}: two columns have the same name ({', '.join(names)})")
+    refuse_repeated(path, names)
     columns = ", ".join(f"c{k}" for k in range(file.width))
     file.create(db, f"CREATE TABLE pairs AS SELECT {columns} FROM {{table}}")
     if scalar(db, "SELECT count(*) FROM pairs") == 0:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dsgmcmc.data.columns import find_column, simplified
+from dsgmcmc.data.columns import find_column, shortened, simplified
 from dsgmcmc.errors import InputError, refusing
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _find_columns(table: TableFile) -> tuple[int, int]:
         if simplified(name) in _TITLES and id_column is not None:
             return id_column, k
     raise InputError(
-        f"{table.path} needs a column item and a column title; it has {', '.join(table.names)}"
+        f"{table.path} needs a column item and a column title; it has {shortened(table.names)}"
     )
 
 

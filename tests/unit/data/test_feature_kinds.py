@@ -298,3 +298,55 @@ def test_words_that_are_taken_for_missing_are_said(tmp_path):
     write_users(tmp_path, country=[name.replace("NA", "") for name in countries()])
     done = prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
     assert "taken for missing" not in done.err
+
+
+def test_thousands_of_columns_are_summarised(tmp_path):
+    """The summary and every message name the first of them, not all."""
+    write_ratings(tmp_path)
+    rng = np.random.default_rng(3)
+    names = [f"b{k}" for k in range(500)]
+    bits = (rng.random((USERS, 500)) < 0.2).astype(int)
+    bits[:, :200] = 0
+    bits[:, 200] = 1
+    numbers = pd.DataFrame(rng.normal(size=(USERS, 30)), columns=[f"x{k}" for k in range(30)])
+    frame = pd.concat([pd.DataFrame(bits, columns=names), numbers], axis=1)
+    frame.insert(0, "user", [f"u{k}" for k in range(USERS)])
+    frame.to_csv(tmp_path / "users.csv", index=False)
+    done = prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
+    said = " ".join((done.out + done.err).split())
+    assert "329: flags (flag, 299), x0 (number), x1 (number)" in said
+    assert "x6 (number), ... (31 groups)" in said
+    assert "b0, b1, b2, b3, b4, b5, b6, b7, ... (201 columns) are left out, each because" in said
+    assert max(map(len, (done.out + done.err).splitlines())) < 400
+    done = prepare(
+        tmp_path, "--user-features", tmp_path / "users.csv", "--feature-kinds", "zz=skip"
+    ).expect(2)
+    assert "--feature-kinds names 'zz', but the columns are b0" in done.err
+    assert len(done.err) < 400
+    repeated = frame.rename(columns={"b1": "b3"})
+    with pytest.raises(InputError) as caught:
+        BPMF(1, user_features=repeated).fit(pd.read_csv(tmp_path / "r.csv"))
+    assert str(caught.value).endswith("two columns have the same name (b3, b3)")
+    settings = {"iterations": 4, "burn_in": 1, "out": tmp_path / "run"}
+    model = BPMF(1, user_features=frame, **settings).fit(pd.read_csv(tmp_path / "r.csv"))
+    with pytest.raises(InputError) as caught:
+        model.fold_in(features=frame.drop(columns=["b444", "x5"]))
+    assert "; it lacks b444, x5" in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("form", ["frame", "parquet"])
+def test_whole_numbers_name_columns_of_a_data_frame(tmp_path, form):
+    """They are no rows without a header there, nor in Parquet."""
+    write_ratings(tmp_path)
+    frame = pd.DataFrame({k: [(user + k) % 7 for user in range(USERS)] for k in range(3)})
+    frame.index = pd.Index([f"u{k}" for k in range(USERS)], name="user")
+    path = tmp_path / "run.ratings.h5"
+    if form == "frame":
+        settings = {"iterations": 4, "burn_in": 1, "out": tmp_path / "run"}
+        BPMF(1, user_features=frame, **settings).fit(pd.read_csv(tmp_path / "r.csv"))
+    else:
+        path = tmp_path / "x.h5"
+        frame.rename(columns=str).reset_index().to_parquet(tmp_path / "users.parquet")
+        prepare(tmp_path, "--user-features", tmp_path / "users.parquet").expect(0)
+    assert stored(path).names == ("0", "1", "2")
