@@ -18,6 +18,7 @@ Pages have marks, up to ``<!-- end -->``, whose content is written from these fi
     <!-- PART: ROW, COLUMN -->    the cell of the first table with these titles; COLUMN has no
                                   comma, or is a number: 1 for the column after the titles of rows
     <!-- PART 2: ROW, COLUMN -->  the cell of the second table
+    <!-- PART: COLUMN; COLUMN -->  these columns of the first table, after the titles of rows
     <!-- PART & PART -->          the rows of the first tables of several parts
     <!-- PART & PART 2 -->        those of the second tables
     <!-- PART & PART: COLUMN -->  this column of the first tables of several parts; PART & PART 3:
@@ -277,11 +278,21 @@ def content(mark: re.Match[str], facts: dict[str, Any]) -> str:
     tables = [facts[part]["tables"][int(mark["number"] or 1) - 1] for part in parts]
     below = [tables[0][0], *(row for table in tables for row in table[1:])]
     titles, *rows = joined(parts, tables, place) if place and len(parts) > 1 else below
+    if place is not None and len(parts) == 1 and ", " not in place:
+        titles, *rows = columns_of([titles, *rows], place.split("; "))
+        place = None
     if place is None or len(parts) > 1:
         return f"\n{markdown(titles, rows)}\n"
     name, column = place.rsplit(", ", 1)
     (row,) = (row for row in rows if row[0].replace("`", "") == name)
     return str(row[titles.index(column) if column in titles else int(column)])
+
+
+def columns_of(table: Table, columns: list[str]) -> Table:
+    """The titles of rows and some columns of a table."""
+    titles = [title.replace("`", "") for title in table[0]]
+    kept = [0, *(titles.index(column) for column in columns)]
+    return [[row[index] for index in kept] for row in table]
 
 
 def joined(parts: list[str], tables: list[Table], column: str) -> Table:
@@ -295,18 +306,14 @@ def joined(parts: list[str], tables: list[Table], column: str) -> Table:
 
 
 def all_parts(facts: dict[str, Any]) -> str:
-    """Table of all parts; those whose names begin alike, and that were measured alike, share a
-    row.
-    """
+    """Table of all parts; those that were measured alike share a row."""
     alike: dict[tuple[str, ...], list[tuple[str, float | None]]] = {}
     for part in PARTS:
         fact = facts.get(part, {"date": "not measured", "seconds": None})
         how = (str(fact.get(key, "")) for key in ("date", "commit", "processor", "cores"))
-        alike.setdefault((part.removeprefix("paper-").partition("-")[0], *how), []).append(
-            (part, fact["seconds"])
-        )
+        alike.setdefault(tuple(how), []).append((part, fact["seconds"]))
     rows = []
-    for (_, *how), together in alike.items():
+    for how, together in alike.items():
         parts, seconds = zip(*together, strict=True)
         rows.append([", ".join(parts), *how, "" if None in seconds else f"{sum(seconds) / 60:.0f}"])
     return markdown(("parts", "date", "commit", "processor", "cores", "minutes"), rows)
