@@ -135,9 +135,8 @@ def recommend(
         Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"],
         typer.Option(
             help=(
-                "Rank by: likely: whether the user will choose and like an item; exposure: whether"
-                " they will choose it; mean: expected rating; ucb, lcb: its upper or lower"
-                " confidence bound; thompson: Thompson sampling."
+                "Rank by likely: whether the user will choose and like an item; exposure: choose"
+                " it; mean: expected rating; ucb, lcb: its confidence bounds; thompson: a draw."
             )
         ),
     ] = "likely",

@@ -60,8 +60,7 @@ def prepare(
             metavar="user=U,item=I,rating=R,timestamp=T",
             help=(
                 "Columns that are not detected, by name in the header or by position from 1, e.g."
-                " item=joke. With rating=none, or if there is no column of ratings, every line is"
-                " a click."
+                " item=joke. With rating=none every line is a click."
             ),
         ),
     ] = None,
@@ -94,8 +93,7 @@ def prepare(
         typer.Option(
             help=(
                 "Rating to use if a user rated an item more than once: the first or last by"
-                " timestamp (by line if "
-                "timestamps are equal or missing), or the mean; error: refuse such ratings."
+                " timestamp (or line), or the mean; error: refuse such ratings."
             )
         ),
     ] = "last",
@@ -123,9 +121,8 @@ def prepare(
         typer.Option(
             metavar="FILE",
             help=(
-                "Features of users: CSV or other text with a header, JSON, Parquet, or a matrix, as"
-                " for ratings. Text becomes categories, text with separators becomes lists of"
-                " categories, and numbers are standardised."
+                "Features of users: text with a header, JSON, Parquet, or a matrix. Text becomes"
+                " categories, text with separators becomes lists, and numbers are standardised."
             ),
         ),
     ] = None,
@@ -137,8 +134,7 @@ def prepare(
         typer.Option(
             metavar="COLUMN=KIND,...",
             help=(
-                "Kinds of columns, instead of the detected ones: number, category, list, year,"
-                " flag, skip."
+                "Kinds of columns that are not detected: number, category, list, year, flag, skip."
             ),
         ),
     ] = None,

@@ -18,7 +18,8 @@ Pages have marks, up to ``<!-- end -->``, whose content is written from these fi
     <!-- PART: ROW, COLUMN -->    the cell of the first table with these titles; COLUMN has no
                                   comma, or is a number: 1 for the column after the titles of rows
     <!-- PART 2: ROW, COLUMN -->  the cell of the second table
-    <!-- PART: COLUMN; COLUMN -->  these columns of the first table, after the titles of rows
+    <!-- PART: COLUMN; COLUMN -->  these columns of the first table, after the titles of rows;
+                                  also of PART & PART
     <!-- PART & PART -->          the rows of the first tables of several parts
     <!-- PART & PART 2 -->        those of the second tables
     <!-- PART & PART: COLUMN -->  this column of the first tables of several parts; PART & PART 3:
@@ -277,11 +278,12 @@ def content(mark: re.Match[str], facts: dict[str, Any]) -> str:
         return mark["content"]
     tables = [facts[part]["tables"][int(mark["number"] or 1) - 1] for part in parts]
     below = [tables[0][0], *(row for table in tables for row in table[1:])]
-    titles, *rows = joined(parts, tables, place) if place and len(parts) > 1 else below
-    if place is not None and len(parts) == 1 and ", " not in place:
+    several = place is not None and len(parts) > 1 and "; " not in place
+    titles, *rows = joined(parts, tables, place) if several else below
+    if place is not None and ("; " in place or (len(parts) == 1 and ", " not in place)):
         titles, *rows = columns_of([titles, *rows], place.split("; "))
         place = None
-    if place is None or len(parts) > 1:
+    if place is None or several:
         return f"\n{markdown(titles, rows)}\n"
     name, column = place.rsplit(", ", 1)
     (row,) = (row for row in rows if row[0].replace("`", "") == name)
