@@ -25,7 +25,7 @@ from numba.core.runtime.nrt import rtsys
 from numba.core.typeinfer import register_dispatcher
 from numba.extending import intrinsic
 
-from dsgmcmc.kernels import vectors
+from dsgmcmc.kernels import tiles, vectors
 from dsgmcmc.terminal import log
 
 numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
@@ -134,5 +134,5 @@ def machine() -> str:
         llvmlite.binding.get_host_cpu_features().flatten(),
     ]
     facts += [f"{flag}={getattr(numba.config, flag, None)}" for flag in flags]
-    facts += [inspect.getsource(vectors), inspect.getsource(sys.modules[__name__])]
+    facts += [inspect.getsource(module) for module in (vectors, tiles, sys.modules[__name__])]
     return "\n".join(facts)

@@ -4,11 +4,11 @@ With eta = W_i . H_j + a_i + b_j and e the score of a rating,
 
     out_w[i] -= e * (H_j, 1)        out_h[j] -= e * (W_i, 1)
 
-Rows of (n, D) factors, such as 33 numbers, would cross cache lines at every load and store. A
-kernel therefore copies each row into a *record*: theta and its gradient, padded to whole vectors
-and cache lines. The records of all columns are made when the kernel starts, first theta of every
-column, then the gradients, which are added to `out_h` when it ends. A row has a record while its
-ratings are processed. If the last vector has room for both biases, it contains them:
+A row of 33 numbers would cross cache lines at every load and store. A kernel therefore copies each
+row into a *record*: theta and its gradient, padded to vectors and cache lines. The records of all
+columns are made when the kernel starts, first theta of every column, then the gradients, which are
+added to `out_h` when it ends. A row has a record while its ratings are processed. If the last
+vector has room for both biases, it contains them:
 
     (W_i, a_i, 1) . (H_j, 1, b_j) = W_i . H_j + a_i + b_j
 
@@ -241,12 +241,12 @@ class Record:
             *lines,
             "columns = uint64(theta_h.shape[0])",
             f"records = np.empty({length}, np.float32)",
-            f"aligned = {_aligned('records')}",
+            f"aligned = {aligned('records')}",
             f"gradients = aligned + columns * uint64({self.half})",
             f"pairs = gradients + columns * uint64({self.half})",
             f"far = pairs - aligned > uint64({SECOND_LEVEL})",
             f"row_record = np.empty({2 * self.half + LINE}, np.float32)",
-            f"row_start = {_aligned('row_record')}",
+            f"row_start = {aligned('row_record')}",
             "final = uint64(indptr[theta_w.shape[0]])",
             "halves = uint64(indices.size) > final",
             # not a literal: LLVM would unroll the loops over short rows
@@ -562,6 +562,6 @@ def compile_gradient(
     )
 
 
-def _aligned(array: str) -> str:
+def aligned(array: str) -> str:
     """Expression for the index of a flat array's first element that begins a cache line."""
     return f"uint64({LINE - 1}) & (uint64({LINE}) - (uint64({array}.ctypes.data) >> uint64(2)))"

@@ -15,6 +15,7 @@ that multiply the row's elements in the predictor.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -89,6 +90,7 @@ class RowSums:
         self._likelihood = likelihood
         self._prior = prior
         self._timers = circulation.ring.phases
+        self._memory = np.empty(0, np.float32)
 
     # ------------------------------------------------------------------ sufficient statistics
 
@@ -107,14 +109,13 @@ class RowSums:
         Returns
         -------
         dict of ParameterBlock to (n, (D + 1)(D + 2) / 2) float32
-            In the layout of `dsgmcmc.kernels.normal_rows`.
+            In the layout of `dsgmcmc.kernels.normal_rows`; valid until the next call.
         """
         circulation = self._circulation
         likelihood = self._likelihood
         blocks = [block for block in circulation.blocks() if block.factor == factor]
-        for block in blocks:
-            shape = (len(block.counts), statistics_width(block.dimension))
-            block.arrays[STATISTICS] = np.zeros(shape, np.float32)
+        for block, array in zip(blocks, self._zeros(blocks), strict=True):
+            block.arrays[STATISTICS] = array
         for cell in self._statistics_tour(factor, position):
             with self._timers("gradient"):
                 self._add_statistics(cell, factor, position)
@@ -151,11 +152,41 @@ class RowSums:
             by_rating=weighted is not None,
         )
 
+    def _zeros(self, blocks: list[ParameterBlock]) -> list[Float32]:
+        """Return statistics of blocks, set to zero, in memory that later calls use again.
+
+        Fresh memory in every sweep would cost as much as drawing the rows.
+        """
+        shapes = [(len(block.counts), statistics_width(block.dimension)) for block in blocks]
+        total = sum(prod(shape) for shape in shapes)
+        if total > len(self._memory):
+            self._memory = np.empty(total, np.float32)
+        self._memory[:total] = 0.0
+        arrays = []
+        begin = 0
+        for shape in shapes:
+            end = begin + prod(shape)
+            arrays.append(self._memory[begin:end].reshape(shape))
+            begin = end
+        return arrays
+
     def _statistics_tour(self, factor: Factor, position: str) -> Iterator[RatingsCell]:
-        """The cells on the tour that adds up the statistics of a factor's rows. Collective."""
+        """The cells on the tour that adds up the statistics of a factor's rows. Collective.
+
+        A single process visits them block by block, so that the statistics of a block stay in the
+        second-level cache. A block meets the others in the same order as on several processes.
+        """
         if factor == Factor.W:
-            return self._circulation.tour((position, *self._likelihood.drawn))
-        return self._circulation.tour((STATISTICS,), returning=(STATISTICS,))
+            cells = self._circulation.tour((position, *self._likelihood.drawn))
+        else:
+            cells = self._circulation.tour((STATISTICS,), returning=(STATISTICS,))
+        if self._circulation.ring.size > 1:
+            return cells
+
+        def summed_block(cell: RatingsCell) -> int:
+            return cell.row.index if factor == Factor.W else cell.column.index
+
+        return iter(sorted(cells, key=summed_block))
 
     # ------------------------------------------------------------------ Fisher information
 

@@ -6,9 +6,8 @@ g_i g'_j and the prior N(M_i, Lambda^-1), a row of W has the conditional distrib
     theta_i ~ N(P_i^-1 v_i, P_i^-1),    P_i = Lambda + tau g_i sum_j g'_j phi_j phi_j^T
                                         v_i = Lambda M_i + tau g_i sum_j g'_j (x_ij - b_j) phi_j
 
-An iteration is a sweep, with two tours of the ring: the first brings the columns' state to the
-rows, the second carries the columns' sums alone. Draws are made in this order, after the effects on
-ratings if the model has any:
+An iteration is a sweep, with two tours of the ring. Draws are made in this order, after the effects
+on ratings, if any:
 
 1. sums for the rows of W, from H and g', which give the squared errors of the state;
 2. tau, nu, and m and Lambda of both factors; then the other parameters of the rows' priors;
@@ -29,7 +28,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from dsgmcmc.kernels.normal_rows import draw_normal_rows
+from dsgmcmc.kernels.normal_draws import draw_normal_rows
 from dsgmcmc.samplers.base import NORMAL, Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.base import Target

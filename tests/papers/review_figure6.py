@@ -29,7 +29,7 @@ from support import cells_of, predictors, rows_of
 
 from dsgmcmc.config.run import build
 from dsgmcmc.diagnostics.scores import coverage, pit, rmse
-from dsgmcmc.kernels.normal_rows import draw_normal_rows
+from dsgmcmc.kernels.normal_draws import draw_normal_rows
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.samplers.base import NORMAL
