@@ -1,9 +1,9 @@
 """Passes over a cell's ratings for effects of groups: predictors, sums, and proposed changes.
 
-If ratings are normal given their predictors, sums of weighted residuals suffice. Other likelihoods
-need only a score. Let e(eta) = d log p / d eta be the score of a rating with predictor eta, which
-may depend on further terms (`Score.terms`), and c the change in the effect of the rating's group. A
-pass sums over the ratings of every group
+If ratings are normal given their predictors, sums of residuals suffice. Otherwise let e(eta) = d
+log p / d eta be the score of a rating with predictor eta, which may depend on further terms
+(`Score.terms`), and c the change in the effect of the rating's group. A pass sums over the ratings
+of every group
 
     S = sum e(eta + c)
     I = sum max(i(eta + c), e(eta + c)^2 / 4)
@@ -12,8 +12,8 @@ pass sums over the ratings of every group
 where i(x) = [e(x - H) - e(x)] / H is the curvature. It can be small compared with the score in the
 tails, and negative for densities that are not log-concave. Therefore each term of I is at least e^2
 / 4. L is the integral of the score from eta to eta + c, by Gauss-Legendre quadrature: with 3 nodes
-for logistic levels (error 3e-7 for a change of 1), and with 6 for scores given as formulas, because
-heavy tails allow large changes. `LANES` scores are computed side by side.
+for logistic levels (error 3e-7 for a change of 1), and with 6 for formulas, which may have heavy
+tails.
 """
 
 from __future__ import annotations

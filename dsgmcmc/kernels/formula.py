@@ -11,8 +11,7 @@ the block has a field of that name, it is the field. Otherwise it is a local var
 assigned before it is read. Only row and column vectors are declared, because their shapes do not
 differ if n = D.
 
-One compiled function serves all D. Its result depends only on the contents and shapes of the
-arrays.
+One compiled function serves all D. Its result depends on contents and shapes of the arrays alone.
 """
 
 from __future__ import annotations

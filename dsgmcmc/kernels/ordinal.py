@@ -16,8 +16,7 @@ Thresholds of +-1e30 represent +-infinity. With E = exp(-z),
 Without scales, E_u and E_l are exp(eta) times a constant of the level, and du is another constant
 minus F(z_u). Rows or columns may have separate thresholds.
 
-The predictors of a group of ratings are computed first, then the scores of 16 ratings side by side,
-then the gradients (`dsgmcmc.kernels.records`). Sums over ratings by level are float64.
+The passes over the ratings are those of `dsgmcmc.kernels.records`. Sums by level are float64.
 """
 
 from __future__ import annotations

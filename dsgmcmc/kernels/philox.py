@@ -1,9 +1,8 @@
 """Counter-based normals and gamma variables: a random number is a function of its key and index.
 
 Philox 4x32-10 [Salmon 2011] turns a counter of four words and a key of two words into four random
-words. The counter contains purpose, iteration, factor, chain and the index of the element in its
-factor (e = global row * D + k); the key is the seed. Every process can therefore compute any slice
-of the noise, with identical bits.
+words. The counter contains the index of the element in its factor (e = global row * D + k); the key
+is the seed. So every process can compute any slice of the noise, with identical bits.
 
 16 counters are computed side by side. Element e belongs to group e >> 6 of 64 elements and 16
 counters. It is word (e >> 4) & 3 of counter c = (group << 4) + (e & 15). The counter's words are

@@ -13,10 +13,6 @@ rejects with probability lambda_i / (phi psi_i). The probability that no candida
 therefore exp(-sum lambda_i).
 
 If phi sum psi reaches a limit, the step is plain Metropolis-Hastings, which evaluates all data.
-
-Noise: one Philox counter for each (chain, iteration, draw), with the row of theta in its second
-word. The first draws make the proposal, the next draw decides on the factor without data, and each
-candidate has one further draw.
 """
 
 from __future__ import annotations
@@ -289,6 +285,10 @@ class Thinning(NamedTuple):
         self, theta: Float64, energies: Float64, counts: Float64, *, key: NoiseKey, count: int
     ) -> None:
         """Run iterations, and update the arrays in place.
+
+        Noise has one Philox counter for each (chain, iteration, draw), with the row of theta in its
+        second word. The first draws make the proposal, the next draw decides on the factor without
+        data, and each candidate has one further draw.
 
         Parameters
         ----------

@@ -1,43 +1,18 @@
 r"""Underdamped Langevin dynamics in the Fisher metric, with one full gradient per sweep.
 
 This is the splitting BAOAB of [Leimkuhler & Matthews 2013, eq. 1.8], with its two half kicks
-joined, in the coordinates in which the metric P is the identity. The full gradient is accumulated
-in one tour of the ring with both factors frozen; then W, H and the biases move at once.
+joined, in the coordinates in which the metric P is the identity; docs/baoab.md derives it. The full
+gradient is accumulated in one tour of the ring with both factors frozen; then W, H and the biases
+move at once.
 
     r     <- r - h_i P^-1/2 grad U
     r'     = c r + sqrt(1 - c^2) z
     theta <- theta + (h_i / 2) P^-1/2 (r + r'),      r <- r'
 
-For row i and column k of theta, the metric is P_ik = tau n_i c_k + lambda_k. Its first term is the
-Fisher information of the row given the other factor, except that the mean over the row's ratings is
-replaced by the mean over all ratings. n_i is the row's number of ratings, c_k the mean square, over
-all ratings, of the covariate that multiplies theta_ik (1 for the bias), and lambda_k the prior's
-precision. With p_k = tau n_i c_k / P_ik and t = sum p_k, the step is
-
-    l_i = max(1 + t / n_i + 2 sqrt(max(p) t / n_i), m_i / 2),      h_i = sqrt(2 eps / l_i)
-
-The first argument of the outer max bounds the average curvature due to the interaction of W and H
-in these coordinates, so that one eps suits all but small data sets. With the diagonal metric the
-default eps has two limits: with fewer than 20,000 ratings it is proportional to the cube root of
-their number, and it is at most 0.4 times the number of ratings per parameter of the factors. m_i
-estimates the largest eigenvalue of the row's Hessian in these coordinates
-(`dsgmcmc.samplers.metrics.Fisher`); it matters for rows that differ from the average. The default c
-is 0.95 if eps is the default and no limit lowers it, otherwise 0.9. During burn-in c is at most
-0.9, because momenta would otherwise keep the energy of the way from the start for a hundred sweeps.
-Kicks h_i P^-1/2 grad U are clipped at 5. Momenta are N(0, 1); their mean squares, by field, show
-whether the steps were small enough (`dsgmcmc.samplers.underdamped`).
-
-Target: the posterior. There is no minibatch noise. The configurational error of BAOAB is O(h^2),
-and vanishes for the mean and variance of a Gaussian at any c. The metric P of a row does not depend
-on the row itself, so its dependence on the state needs no correction (`dsgmcmc.samplers.metrics`).
-This is not exact, because c_k is recomputed only every `REFRESH_EVERY` sweeps. There is no
-Metropolis correction. Updating W and H in turn would be biased and less stable.
-
-The metric above is diagonal. If the columns of a factor are strongly correlated over its rows (no
-centring, no biases at K = 64, a wide fixed prior), chains diverged on MovieLens 1M at the default
-step. ``metric = "kronecker"`` uses the full D x D information of a row; r, theta and grad U are
-then in its coordinates (`dsgmcmc.samplers.metrics`). With it, chains without centring, and chains
-without biases at K = 64, do not diverge.
+For row i and column k of theta, P_ik = tau n_i c_k + lambda_k and h_i = sqrt(2 eps / l_i), where
+`dsgmcmc.samplers.metrics` defines n_i, c_k, lambda_k and l_i. Kicks h_i P^-1/2 grad U are clipped
+at 5. During burn-in c is at most 0.9, because momenta would otherwise keep the energy of the way
+from the start for a hundred sweeps.
 """
 
 from __future__ import annotations
@@ -100,7 +75,19 @@ class BAOABConfig(RisingStep):
 
 
 class BAOAB(Underdamped[BAOABConfig]):
-    """Underdamped Langevin dynamics in the Fisher metric."""
+    """Underdamped Langevin dynamics in the Fisher metric.
+
+    Target: the posterior. There is no minibatch noise. The configurational error of BAOAB is
+    O(h^2), and vanishes for the mean and variance of a Gaussian at any c. P of a row does not
+    depend on the row itself, so it needs no correction; but c_k is recomputed only every
+    `REFRESH_EVERY` sweeps. There is no Metropolis correction. Updating W and H in turn would be
+    biased and less stable.
+
+    The diagonal metric diverges where the columns of a factor are strongly correlated over its
+    rows: without centring, without biases at a large rank, or with a wide fixed prior. Then
+    ``metric = "kronecker"`` helps, which uses the full D x D information of a row. The mean squares
+    of the momenta show whether steps were small enough (`dsgmcmc.samplers.underdamped`).
+    """
 
     Config = BAOABConfig
     gradients = ("full",)

@@ -1,6 +1,6 @@
 r"""HAMCMC: stochastic quasi-Newton Langevin Monte Carlo, with one reduction per step.
 
-[Simsekli 2016, algorithm 1]
+[Simsekli 2016, algorithm 1]; docs/hamcmc.md has settings, exactness and costs.
 
     theta_t = theta_{t-M} - eps H_t grad U~_t(theta_{t-M}) + sqrt(2 eps) S_t z,      H_t = S_t S_t^T
 
@@ -9,47 +9,13 @@ H_t is the L-BFGS inverse Hessian of the M - 1 pairs tau = t-M+1 .. t-1,
     s_tau = theta_tau - theta_{tau-M}
     y_tau = grad U~_tau(theta_tau) - grad U~_tau(theta_{tau-M}) + trust B^0 s_tau
 
-both gradients on the same part, starting from H^0:
+both gradients on the same part, starting from H^0, whose inverse is B^0. With p = s / (s.y), q = y
+- sqrt(s.y / s.Bs) B s and the direct BFGS matrix B, S <- (I - p q^T) S. [Simsekli 2016, eq. 11]
+prints q with the opposite sign, and s.By for s.Bs; as printed, S S^T is not H.
 
-- ``metric = "identity"``: H^0 = gamma I, as published;
-- ``"diagonal"``: H^0 = diag(gamma / (lambda_v + sqrt v)), with v as in PSGLD, but with the prior's
-  gradient included;
-- ``"fisher"``: H^0 = gamma / (l_i P_ik), the diagonal metric and the bounds of
-  `dsgmcmc.samplers.metrics`, frozen when burn-in ends.
-
-B^0 is the inverse of H^0, so that trust / gamma is the paper's lambda. A metric gives the published
-algorithm in other coordinates. Pairs with s.y <= 0.1 trust s.B^0 s are left out, and counted. S
-follows from the direct BFGS matrix B: with p = s / (s.y) and q = y - sqrt(s.y / s.Bs) B s, S <- (I
-- p q^T) S. [Simsekli 2016, eq. 11] prints q with the opposite sign, and s.By for s.Bs; as printed,
-S S^T is not H.
-
-There are M interleaved sub-chains: theta_t continues theta_{t-M}, so that a sub-chain moves once in
-M iterations. Averages run over all sub-chains. The first 2M + 1 states come from SGLD steps (H =
-H^0): each of the first M continues the previous state, so that the sub-chains start close together;
-later states continue their sub-chain.
-
-*Units.* `step_size` is eps gamma u, where gamma is 1 / u unless given; u = max(count / p_t), as for
-SGLD, or, with the diagonal metric, N max(1, B / 4), as for PSGLD, or 1 with the Fisher metric, as
-for SGRLD. So the settings carry over between data sets, and without pairs the algorithm is SGLD,
-PSGLD or SGRLD with the same step. With trust = 1 and a convex U, no pair gives U less curvature
-than B^0 does. A smaller trust lets pairs lengthen the steps in directions in which U is flat; eps
-must then be smaller, for the directions in which U is steep.
-
-*In one reduction.* All vectors of the recursions lie in the span of {s_i, y_i, g, z} and, with a
-diagonal metric, of these vectors times H^0. So a block forms its partial dot products in float64,
-one ordered reduction adds them, the recursions run on coefficients (`two_loops`, `square_root`),
-and each block forms its new state in one pass. z is not stored, but generated again from its
-counter. Products of old pairs are kept from earlier iterations, unless the metric has changed.
-
-*Exactness.* The algorithm is exact as eps -> 0 for a quadratic U: H_t does not involve theta_{t-M}.
-It does depend on earlier states of that sub-chain through s_{t-1}, so that for other targets a
-small bias remains, contrary to the paper's theorem 1; docs/papers/what-is-here.md gives its size.
-With the diagonal metric, v must be frozen when burn-in ends: a v that continued to adapt to the
-sub-chain's gradients would change the sampled distribution.
-
-A block is sent with M states, M - 1 vectors s and M - 1 vectors y (and v): 3M - 2 times as much as
-with SGLD. All of them are needed: s_tau requires theta_{tau-M}, which has been overwritten, and
-y_tau a gradient on an earlier part.
+There are M interleaved sub-chains: theta_t continues theta_{t-M}. The first 2M + 1 states come from
+SGLD steps (H = H^0): each of the first M continues the previous state, later states continue their
+sub-chain.
 
 [Nocedal 1980] J. Nocedal. Updating quasi-Newton matrices with limited storage. Mathematics of
 Computation 35, 1980
@@ -85,7 +51,18 @@ DEFAULT_STEPS = {"identity": 0.9, "diagonal": 0.04, "fisher": 0.03}
 
 
 class HAMCMCConfig(StepSize):
-    """Configuration of HAMCMC; `step_size` is eps gamma u, as defined at the head of the module."""
+    """Configuration of HAMCMC; `step_size` is eps gamma u.
+
+    gamma is 1 / u unless given, where u = max(count / p_t), as for SGLD, or, with the diagonal
+    metric, N max(1, B / 4), as for PSGLD, or 1 with the Fisher metric, as for SGRLD. So settings
+    carry over between data sets, and without pairs the algorithm is one of these samplers. H^0 is
+    gamma I, gamma / (lambda_v + sqrt v) with v as in PSGLD (from the gradient with the prior), or
+    gamma / (l_i P_ik) in the notation of `dsgmcmc.samplers.metrics`.
+
+    With trust = 1 and a convex U, no pair gives U less curvature than B^0 does. A smaller trust
+    lets pairs lengthen the steps where U is flat; eps must then be smaller, for the directions in
+    which U is steep.
+    """
 
     step_size: float = Field(
         DEFAULT_STEPS["identity"], gt=0, description="step; diagonal metric: 0.04, fisher: 0.03"
@@ -126,7 +103,20 @@ class PairProducts(Replicated):
 
 
 class HAMCMC(Sampler[HAMCMCConfig, Target]):
-    """Hessian-approximated MCMC."""
+    """Hessian-approximated MCMC.
+
+    *In one reduction.* All vectors of the recursions lie in the span of {s_i, y_i, g, z} and, with
+    a diagonal metric, of these vectors times H^0. So a block forms its partial dot products in
+    float64, one ordered reduction adds them, the recursions run on coefficients (`two_loops`,
+    `square_root`), and each block forms its new state in one pass. z is not stored, but generated
+    again from its counter. Products of old pairs are kept from earlier iterations, unless the
+    metric has changed. Pairs with s.y <= 0.1 trust s.B^0 s are left out, and counted.
+
+    Target: the posterior as eps -> 0, for a quadratic U: H_t does not involve theta_{t-M}. It does
+    depend on earlier states of that sub-chain through s_{t-1}, so that for other targets a small
+    bias remains, contrary to the paper's theorem 1 (docs/papers/what-is-here.md). Metrics must be
+    frozen when burn-in ends.
+    """
 
     Config = HAMCMCConfig
     gradients = ("part", "control-variate")

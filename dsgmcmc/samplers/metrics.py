@@ -8,13 +8,11 @@ a sampler's formulas, which define
     h_i     the step of a row, only with metrics that give each row a step
     p       p_ik, the share of the data in P_ik, only with such metrics
 
-In a factorisation, P depends on the state, but needs no correction: P of a row of W is computed
-from H, n_i, tau and lambda, and P of a row of H from W. So Gamma_i = sum_j d (P^-1)_ij / d theta_j
-[Ma 2015, eq. 3] is zero if both factors move at once. P may use averages over the other factor from
-the last refresh, but it must use the current values of tau, lambda and a row's noise scale. Their
-values from an earlier sweep were drawn given an earlier theta, so that P would depend on theta
-through them, whereas the update is conditional on their current values. A metric that kept earlier
-values made posteriors too narrow, at any step (docs/baoab.md).
+In a factorisation, P of a row of W is computed from H, n_i, tau and lambda, and P of a row of H
+from W. So Gamma_i = sum_j d (P^-1)_ij / d theta_j [Ma 2015, eq. 3] is zero if both factors move at
+once. P must use the current values of tau, lambda and a row's noise scale: values from an earlier
+sweep were drawn given an earlier theta, and made posteriors too narrow, at any step
+(docs/baoab.md).
 """
 
 from __future__ import annotations

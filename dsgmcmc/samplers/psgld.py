@@ -6,20 +6,13 @@ r"""Preconditioned SGLD [Li 2016, algorithm 1]: SGLD in the metric of RMSprop.
     theta <- theta - eps D grad U~ + N(0, 2 eps D)
 
 Target: the posterior, up to a bias of O(eps), and a further bias while D depends on theta: the
-paper's term Gamma(theta) is left out, as in the paper's experiments. With ``adapt = "burn-in"``, v
-is frozen when burn-in ends, and the second bias vanishes; ``"always"`` is the algorithm as
-published. [Li 2016] writes eps / 2 where we write eps. Public code that divides the noise by N
-samples a tempered posterior; this code does not divide it.
-
-For a normal target with precision P_k and gradient noise of variance V P_k, sqrt(v) converges to
-sqrt((1 + V) P_k) / N, so that the relative step is h = eps N P_k / (lambda N + sqrt((1 + V) P_k)),
-and the ratio of the draws' variance to the target's is (1 + h V / 2) / (1 - h / 2). h grows with
-the square root of P_k, and hence of N.
+paper's term Gamma(theta) is left out, as in its experiments. With ``adapt = "burn-in"``, v is
+frozen when burn-in ends, and the second bias vanishes; ``"always"`` is the algorithm as published.
+[Li 2016] writes eps / 2 where we write eps. Public code that divides the noise by N samples a
+tempered posterior.
 
 `step_size` is eps N and `lambda_n` is lambda N, which carry over between data sets; beyond a grid
-of 4, eps is divided by B / 4, because the noise of the part's gradient grows with B. On a density,
-the default is refused: on a logistic regression with 1,000 data and a grid of 4, variances would be
-up to 1.55 times too large.
+of 4, eps is divided by B / 4, because the noise of the part's gradient grows with B.
 """
 
 from __future__ import annotations
@@ -65,7 +58,13 @@ class PSGLDConfig(StepSize):
 
 
 class PSGLD(Sampler[PSGLDConfig, Target]):
-    """Preconditioned stochastic gradient Langevin dynamics."""
+    """Preconditioned stochastic gradient Langevin dynamics.
+
+    For a normal target with precision P_k and gradient noise of variance V P_k, sqrt(v) converges
+    to sqrt((1 + V) P_k) / N, so that the relative step is h = eps N P_k / (lambda N + sqrt((1 + V)
+    P_k)), and the ratio of the draws' variance to the target's is (1 + h V / 2) / (1 - h / 2). h
+    grows with the square root of P_k, and hence of N, so a density needs a step of its own.
+    """
 
     Config = PSGLDConfig
     gradients = ("part", "full", "control-variate")

@@ -1,8 +1,8 @@
 r"""Stochastic gradient Hamiltonian Monte Carlo: momentum and friction.
 
 [Chen 2014, eq. 15; Ma 2015, eq. 12]. With P the metric, h_i = sqrt(2 eps / l_i) the step of a row
-(`dsgmcmc.samplers.metrics`), friction gamma and momenta r ~ N(0, 1), one update is, for ``splitting
-= "baoa"``,
+(`dsgmcmc.samplers.metrics`), friction gamma and momenta r ~ N(0, 1), one update is, for
+``splitting = "baoa"``,
 
     r     <- r - h_i P^-1/2 grad U~
     theta <- theta + (h_i / 2) P^-1/2 r
@@ -17,22 +17,6 @@ and for ``splitting = "published"`` [Chen 2014, eq. 15], with v = h r, eta = h^2
 The two lines of "published" are applied one after the other. If they were applied simultaneously,
 as [Ma 2015, eq. 12] prints them, they would be Euler's explicit method, which diverges at small
 friction.
-
-``refresh = L`` draws all momenta again every L updates, with half a kick before and half a kick
-after. Whole kicks, as in [Chen 2014, algorithm 2], would make Var theta wrong by the factor L / (L
-+ 1) at any step size.
-
-``noise_correction`` subtracts the variance of the gradient noise from the variance of the added
-noise. In the metric, the variance of the gradient noise is (B - 1) p_ik on average, but only for
-independent parts: the noise of shuffled parts cancels within a sweep. With V = (B - 1) p_ik, 1 -
-c^2 becomes 1 - c^2 - h_i^2 V (1 + c)^2 / 4, and 2 a becomes 2 a - h_i^2 V. A step at which either
-becomes negative shows as divergence.
-
-Target: the posterior, up to the noise of the parts' gradients and O(eps). On N(0, 1), with noise of
-variance V that is independent in every update, and without correction, Var theta is 1 + h^2 V (1 +
-c) / ((1 - c) (4 - h^2)) for "baoa" and (2 a + h^2 V) (2 - a) / (a (4 - 2 a - h^2)) for "published".
-The error with shuffled parts is much smaller, as long as h B stays below about 1. Left out:
-Metropolis correction, and an estimate of V where the metric does not give it.
 """
 
 from __future__ import annotations
@@ -97,7 +81,23 @@ class SGHMCConfig(RisingStep):
 
 
 class SGHMC(Underdamped[SGHMCConfig]):
-    """Stochastic gradient Hamiltonian Monte Carlo."""
+    """Stochastic gradient Hamiltonian Monte Carlo.
+
+    Target: the posterior, up to the noise of the parts' gradients and O(eps). On N(0, 1), with
+    noise of variance V that is independent in every update, and without correction, Var theta is 1
+    + h^2 V (1 + c) / ((1 - c) (4 - h^2)) for "baoa" and (2 a + h^2 V) (2 - a) / (a (4 - 2 a - h^2))
+    for "published". The error with shuffled parts is much smaller, as long as h B stays below about
+    1. There is no Metropolis correction.
+
+    ``refresh = L`` draws all momenta again every L updates, with half a kick before and half a kick
+    after. Whole kicks, as in [Chen 2014, algorithm 2], would make Var theta wrong by the factor L /
+    (L + 1) at any step size.
+
+    ``noise_correction`` subtracts the variance of the gradient noise from the variance of the added
+    noise. In the metric, it is V = (B - 1) p_ik on average, but only for independent parts: the
+    noise of shuffled parts cancels within a sweep. Then 1 - c^2 becomes 1 - c^2 - h_i^2 V (1 + c)^2
+    / 4, and 2 a becomes 2 a - h_i^2 V. A step at which either is negative shows as divergence.
+    """
 
     Config = SGHMCConfig
     gradients = ("part", "full", "control-variate")

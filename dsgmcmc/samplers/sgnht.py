@@ -13,24 +13,8 @@ update is
     xi    <- xi + (h / 2) (|r|^2 / d - 1)
     theta <- theta + (h_i / 2) P^-1/2 r
 
-A single ``thermostat = "scalar"`` for all d elements, as published, cannot match noise that differs
-between rows: rows with more noise than the average are overdispersed, rows with less noise are
-underdispersed. One thermostat for every ``"row"`` (d = D) or ``"element"`` (d = 1) can: in the
-recipe of [Ma 2015, eq. 3], Q couples r_i and xi_i by r_i / d, and the energy has a sum over
-thermostats. The invariant density is exp(-U - |r|^2 / 2 - (d / 2) sum (xi - A)^2); [Ma 2015,
-section 3.1] prints 1 / (2 d) for d / 2, and eq. 15 does not leave that density invariant.
-
-Target: the posterior, up to O(h^2), for independent normal noise that does not depend on theta and
-whose covariance in the metric has the form that the thermostats can match: V I in each row for
-"row", diagonal for "element". Then the mean of xi is A + h_i^2 V / (2 h). Otherwise the error is
-O(h): with "row", a direction k with noise V_k tends to the temperature (A + h V_k / 2) / (A + h
-mean(V) / 2); with "element", correlated noise makes elements of theta correlated. Minibatches have
-correlated noise, which `dsgmcmc.densities.matrix_sgnht` handles for one vector: here a density of
-several parameters is refused. Noise that depends on theta causes an error of O(h) with all
-thermostats. The noise of shuffled parts cancels within a sweep, but a thermostat adapts to one part
-at a time, and the draws would be underdispersed: shuffled parts are refused. On a plain vector of
-several rows, "scalar" couples the rows, which are then not independent chains. Left out: Metropolis
-correction.
+The invariant density is exp(-U - |r|^2 / 2 - (d / 2) sum (xi - A)^2); [Ma 2015, section 3.1] prints
+1 / (2 d) for d / 2, and eq. 15 does not leave that density invariant.
 
 [Leimkuhler & Shang 2016] Adaptive thermostats for noisy gradient systems, SIAM J. Sci. Comput. 38.
 """
@@ -104,7 +88,26 @@ class Thermostat(Replicated):
 
 
 class SGNHT(MetricSampler[SGNHTConfig]):
-    """Stochastic gradient Nose-Hoover thermostats."""
+    """Stochastic gradient Nose-Hoover thermostats.
+
+    A single ``thermostat = "scalar"`` for all d elements, as published, cannot match noise that
+    differs between rows: rows with more noise than the average are overdispersed, others
+    underdispersed. One thermostat for every ``"row"`` (d = D) or ``"element"`` (d = 1) can: in the
+    recipe of [Ma 2015, eq. 3], Q couples r_i and xi_i by r_i / d.
+
+    Target: the posterior, up to O(h^2), for independent normal noise that does not depend on theta
+    and whose covariance in the metric the thermostats can match: V I in each row for "row",
+    diagonal for "element". Then the mean of xi is A + h_i^2 V / (2 h). Otherwise the error is O(h):
+    with "row", a direction k with noise V_k tends to the temperature (A + h V_k / 2) / (A + h
+    mean(V) / 2); with "element", correlated noise makes elements of theta correlated. Noise that
+    depends on theta causes an error of O(h) with all thermostats. There is no Metropolis
+    correction.
+
+    Minibatches have correlated noise, which `dsgmcmc.densities.matrix_sgnht` handles for one
+    vector: here a density of several parameters is refused. So are shuffled parts: their noise
+    cancels within a sweep, but a thermostat adapts to one part at a time. On a plain vector of
+    several rows, "scalar" couples the rows, which are then not independent chains.
+    """
 
     Config = SGNHTConfig
     gradients = ("part", "control-variate")

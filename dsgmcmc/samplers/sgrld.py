@@ -8,17 +8,6 @@ where `dsgmcmc.samplers.metrics` defines P and l_i. The correction Gamma for a m
 on the state, which [Ma 2015, eq. 14] prints with the wrong sign inside its bracket, is zero here:
 the metric of a row depends only on the other factor, and both factors move at once.
 
-``noise_correction`` subtracts the variance of the gradient noise from the variance of the added
-noise. In the metric, the variance of the gradient noise is (B - 1) p_ik on average, for independent
-parts, where p_ik is the share of the data in P. The added noise is then N(0, (2 eps_i - eps_i^2 (B
-- 1) p_ik) / P_ik). A step at which its variance becomes negative shows as divergence.
-
-Target: the posterior, up to the noise of the parts' gradients and O(eps). In a direction of
-precision lambda in the metric, with independent noise of variance V, from which the correction
-removes B^, Var theta is (1 + eps (V - B^) / 2) / (1 - eps lambda / 2) in units of the target's
-variance. Left out: Metropolis correction, and a correction for the lag of P by up to
-`REFRESH_EVERY` sweeps.
-
 [Patterson 2013] S. Patterson, Y. W. Teh: Stochastic gradient Riemannian Langevin dynamics on the
 probability simplex.
 """
@@ -59,7 +48,19 @@ class SGRLDConfig(RisingStep):
 
 
 class SGRLD(MetricSampler[SGRLDConfig]):
-    """Stochastic gradient Riemannian Langevin dynamics."""
+    """Stochastic gradient Riemannian Langevin dynamics.
+
+    ``noise_correction`` subtracts the variance of the gradient noise from the variance of the added
+    noise. In the metric, it is (B - 1) p_ik on average, for independent parts, where p_ik is the
+    share of the data in P. The added noise is then N(0, (2 eps_i - eps_i^2 (B - 1) p_ik) / P_ik). A
+    step at which its variance becomes negative shows as divergence.
+
+    Target: the posterior, up to the noise of the parts' gradients and O(eps). In a direction of
+    precision lambda in the metric, with independent noise of variance V, from which the correction
+    removes B^, Var theta is (1 + eps (V - B^) / 2) / (1 - eps lambda / 2) in units of the target's
+    variance. There is no Metropolis correction, and none for the lag of P by up to `REFRESH_EVERY`
+    sweeps.
+    """
 
     Config = SGRLDConfig
     gradients = ("part", "full", "control-variate")

@@ -5,14 +5,6 @@ target. In the formulas, ``step`` comes from the metric (`dsgmcmc.samplers.metri
 the fraction of the momentum that an update keeps, and ``spread`` is the standard deviation of the
 noise that replaces the rest.
 
-A kick consists of the half that ends a step and the half that begins the next step. Hyperparameters
-that are drawn between gradient and update should change the second half alone: they are drawn given
-the position, and the momentum at the end of the first half must be independent of the position.
-Shared parameters move little in a sweep, so the halves are usually joined. They are separate in
-iterations that change the data, where the second half has a new gradient, and in iterations that
-draw prior means of single rows: with joined halves, and implicit features drawn every 3 sweeps,
-predictions were too wide by a tenth.
-
 A temperature is the mean square of momenta, which is 1 if the chain samples its target. For a
 quadratic energy, BAOAB preserves the momenta's distribution at every stable step size, as measured
 right after the noise of a step. Half a kick later, their variance in a direction of curvature l is
@@ -84,7 +76,16 @@ class MetricSampler(Sampler[C, Target]):
 
 
 class Underdamped(MetricSampler[C]):
-    """Base class of samplers whose rows have a momentum, in the coordinates of a metric."""
+    """Base class of samplers whose rows have a momentum, in the coordinates of a metric.
+
+    A kick consists of the half that ends a step and the half that begins the next step.
+    Hyperparameters that are drawn between gradient and update should change the second half alone:
+    they are drawn given the position, and the momentum at the end of the first half must be
+    independent of the position. Shared parameters move little in a sweep, so the halves are usually
+    joined. They are separate in iterations that change the data, where the second half has a new
+    gradient, and in iterations that draw prior means of single rows: with joined halves, and
+    implicit features drawn every 3 sweeps, predictions were too wide by a tenth.
+    """
 
     moving = ("theta", MOMENTUM)
     momentum = MOMENTUM
