@@ -44,9 +44,11 @@ def unpacked(statistics: np.ndarray, D: int) -> np.ndarray:
     return square
 
 
-@pytest.mark.parametrize("coded", [True, False])
+@pytest.mark.parametrize(("coded", "by_rating"), [(True, False), (False, False), (False, True)])
 @pytest.mark.parametrize(("rank", "biases"), RANKS)
-def test_statistics_are_sums_of_outer_products(rank: int, biases: bool, coded: bool) -> None:
+def test_statistics_are_sums_of_outer_products(
+    rank: int, biases: bool, coded: bool, by_rating: bool
+) -> None:
     """They are added to what is there, also for rows without ratings, or with several panels."""
     D = rank + biases
     rng = np.random.default_rng(rank)
@@ -61,16 +63,20 @@ def test_statistics_are_sums_of_outer_products(rank: int, biases: bool, coded: b
         ratings = kernel_arguments(indptr, columns, codes, levels)
     theta = rng.normal(0, 0.5, (40, D)).astype(np.float32)
     root = np.sqrt(rng.gamma(4, 0.25, 40)).astype(np.float32)
+    roots = root[columns]
+    if by_rating:
+        roots = np.sqrt(rng.gamma(4, 0.25, len(columns))).astype(np.float32)
+        root = roots
     before = rng.normal(size=(len(counts), statistics_width(D))).astype(np.float32)
     found = before.copy()
-    add_outer_products(ratings, theta, root=root, rank=rank, out=found)
+    add_outer_products(ratings, theta, root=root, rank=rank, out=found, by_rating=by_rating)
 
     phi = theta.astype(float)
     bias = np.zeros(40)
     if biases:
         bias = phi[:, rank].copy()
         phi[:, rank] = 1
-    vectors = np.column_stack([phi[columns], values - bias[columns]]) * root[columns, None]
+    vectors = np.column_stack([phi[columns], values - bias[columns]]) * roots[:, None]
     for i, (begin, end) in enumerate(pairwise(indptr)):
         square = vectors[begin:end].T @ vectors[begin:end]
         expected = before[i] + square[np.tril_indices(D + 1)]
