@@ -411,7 +411,7 @@ def _open_description(db: Session, path: Path, entity: str, n_known: int) -> Tab
 
 
 def _check_header(source: TableFile, names: list[str]) -> None:
-    """Raise InputError if the names of columns repeat, or if a text has numbers in place of them."""
+    """Raise InputError if the names of columns repeat, or if a text has numbers for names."""
     is_text = source.format in _TEXT_FORMATS
     if is_text and any(re.fullmatch(r"[+-]?[0-9.]+", name) for name in names):
         raise InputError(

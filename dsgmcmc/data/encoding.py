@@ -11,11 +11,10 @@ from typing import Annotated, Literal, get_args
 import pydantic
 from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
-#: number: standardised. category: one feature per value. list: values with separators between them,
+#: number: standardised. category: one feature per value. list: values with separators,
 #: one feature per value. year: a year, or a text that ends with a year, as in `Heat (1995)`; one
-#: feature per decade. flag: 0 or 1, or true or false, unchanged; `genres=Comedy` is a feature of the
-#: group genres.
-#: skip: left out.
+#: feature per decade. flag: 0 or 1, or true or false, unchanged; `genres=Comedy` is a feature of
+#: the group genres. skip: left out.
 Kind = Literal["number", "category", "list", "year", "flag", "skip"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 

@@ -446,7 +446,7 @@ class _Flag(NamedTuple):
     rows: Int64
 
     def missing(self, described_rows: Int64) -> _Entries:
-        """Return entries for rows in which the flag is missing: its mean, where 0 would say "no"."""
+        """Return entries of rows in which the flag is missing: its mean, where 0 would say no."""
         rows = np.setdiff1d(described_rows, self.rows)
         return _Entries(rows, np.full(len(rows), self.feature), np.full(len(rows), self.mean))
 

@@ -1,4 +1,4 @@
-"""Values that probably mean "not rated" are named; those of scales, counts, measurements are not."""
+"""Values that probably mean "not rated" are named; those of scales, counts and amounts are not."""
 
 import numpy as np
 import pytest

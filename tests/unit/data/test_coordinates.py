@@ -1,4 +1,4 @@
-"""A first column of coordinates is no item, and a second column that may be the rating is refused."""
+"""A first column of coordinates is no item; a second column that may be the rating is refused."""
 
 import logging
 
@@ -40,7 +40,7 @@ MATRICES = {
 
 @pytest.mark.parametrize("name", COORDINATES)
 def test_coordinates_are_refused(tmp_path, name):
-    """By command, from an array and from a data frame; named as users, or left out, they are read."""
+    """By command, from arrays and from data frames; named as users, or left out, they are read."""
     first, cells, reason = COORDINATES[name]
     frame = pd.DataFrame(cells).add_prefix("v")
     frame.insert(0, "x", first)
@@ -109,7 +109,7 @@ def test_two_columns_that_may_be_the_rating_are_refused(tmp_path, names):
 
 
 def test_a_column_called_rating_is_the_rating(tmp_path):
-    """Beside weights, counts and confidence; and the weight is the rating if nothing else can be."""
+    """Beside weights, counts and confidence; the weight is the rating if nothing else can be."""
     text = "user,item,weight,rating,count,confidence\n1,1,9,1,7,8\n1,2,8,2,7,8\n2,1,7,4,6,9\n"
     (tmp_path / "r.csv").write_text(text)
     done = typed("prepare", tmp_path / "r.csv", tmp_path / "o.h5").expect(0)
