@@ -56,7 +56,7 @@ def test_one_host_is_assumed_only_where_it_is_certain(monkeypatch, variables, ce
 
 
 def test_of_processes_with_pmix_alone_the_second_reports(monkeypatch):
-    """Their launcher tells ranks, but no size: the first process cannot know that it is not alone."""
+    """Their launcher tells ranks, but no size: the first process cannot know of the others."""
     for rank, variable in (("0", None), ("1", "PMIX_RANK"), ("2", "PMIX_RANK")):
         monkeypatch.setenv("PMIX_RANK", rank)
         launch = comm._launch_of_several()
