@@ -550,8 +550,9 @@ def read_features(
 
     `features` may be the path of a file for ``prepare --user-features``; a SciPy sparse matrix,
     whose row numbers are the names; names and such a matrix; a data frame (`_feature_columns`); or
-    an array (n, 1 + F), names first. `entity` is "user" or "item"; `separator` joins the values of a list; `columns` are
-    the columns of the ratings, as in `BPMF`. Raises InputError if features have another form.
+    an array (n, 1 + F), names first. `entity` is "user" or "item"; `separator` joins the values of
+    a list; `columns` are the columns of the ratings, as in `BPMF`. Raises InputError if features
+    have another form.
     """
     import scipy.sparse  # slow to import
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from dsgmcmc.data.session import Session, as_number
 from dsgmcmc.data.tables import TableFile, scalar
 
-#: SQL of times that are NaN, or before the year 1019: DuckDB reads 15-03-21 as a day of the year 15.
+#: SQL of times that are NaN or before the year 1019: DuckDB reads 15-03-21 as a day of year 15.
 _STRANGE = "isnan(time) OR time < -3e10"
 _TIME = "(?:,?[ T]+(.*))?$"
 _WEEKDAY = "^(?:[A-Za-z]{2,9}[.]?,? +)?"
@@ -90,7 +90,8 @@ def read_dates(db: Session, file: TableFile, column: int, first: int) -> UnreadT
     file.create(db, f"CREATE OR REPLACE TABLE texts AS SELECT {text} AS text FROM {{table}}")
     strange = f"({_STRANGE}) AND (isnan(time) OR {as_number('text')} IS NULL)"
     db.execute(
-        f"UPDATE raw SET time = NULL FROM texts WHERE raw.rowid = texts.rowid + {first} AND {strange}"
+        "UPDATE raw SET time = NULL FROM texts"
+        f" WHERE raw.rowid = texts.rowid + {first} AND {strange}"
     )
     unread = (
         f"SELECT raw.rowid AS row, text FROM raw JOIN texts ON raw.rowid = texts.rowid + {first}"

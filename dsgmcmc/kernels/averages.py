@@ -3,8 +3,8 @@
 For user i and item j, with eta_d at draw d, the functions are
 
 - `Averages.LINEAR`: eta_d
-- `Averages.LOGISTIC`, `Averages.NORMAL`: sum_r step_r F(s'_dj (s_di eta_d - cut_dir)), where F is the
-  logistic or the normal distribution function
+- `Averages.LOGISTIC`, `Averages.NORMAL`: sum_r step_r F(s'_dj (s_di eta_d - cut_dir)), where F is
+  the logistic or the normal distribution function
 - `Averages.TABLE`: a function of eta_d that is tabulated for every draw, and interpolated
 
 All are float32, and inner loops run over items, so that they become vectors. The logistic function

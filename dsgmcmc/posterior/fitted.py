@@ -112,7 +112,7 @@ class FittedModel:
 
     @property
     def mean_(self) -> float:
-        """Constant that was subtracted from the ratings, or from their logarithms with scale log."""
+        """Constant that was subtracted from the ratings, or from their logarithms (scale log)."""
         return self._fitted().mean
 
     @property
@@ -145,7 +145,7 @@ class FittedModel:
     # ------------------------------------------------------------------ pickling
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return parameters, folded-in ratings, and the files of the run and its ratings, by path."""
+        """Return parameters, folded-in ratings, and files of the run and its ratings, by path."""
         run_attributes = ("run_", "_predictors", "_scratch", "_rated", "_newcomers", "_new")
         state = {name: value for name, value in vars(self).items() if name not in run_attributes}
         if hasattr(self, "run_"):
@@ -154,7 +154,7 @@ class FittedModel:
         return state
 
     def _files(self) -> dict[str, Path]:
-        """Return the files of the run and its ratings, by the names under which they are unpacked."""
+        """Return the files of the run and its ratings, by the names of their unpacked copies."""
         run = self.run_
         files = {}
         for path in sorted(run.path.rglob("*")):
@@ -290,9 +290,10 @@ class FittedModel:
     ) -> Self:
         """Return a model with new ratings and features of users, known or new.
 
-        Nothing is sampled again. The posterior of the rows of these users is exact given each saved draw of the items
-        (`dsgmcmc.posterior.newcomers`). The original model does not change. Ratings and features
-        that cannot be used, such as ratings of unknown items, are left out with a warning.
+        Nothing is sampled again. The posterior of the rows of these users is exact given each saved
+        draw of the items (`dsgmcmc.posterior.newcomers`). The original model does not change.
+        Ratings and features that cannot be used, such as ratings of unknown items, are left out
+        with a warning.
 
         Parameters
         ----------
@@ -361,7 +362,7 @@ class FittedModel:
     # ------------------------------------------------------------------ rankings
 
     @renewing
-    def recommend(
+    def recommend(  # noqa: PLR0913  # as the command has them
         self,
         users: Names | Any = None,
         n: int = 10,

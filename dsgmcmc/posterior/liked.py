@@ -29,7 +29,7 @@ RARE = 0.01
 
 
 def liked_facts(ratings: Ratings) -> dict[str, float]:
-    """Return facts about a run: ``liked`` (`liked_from`), and ``rare``, which `RARE` ratings reach."""
+    """Return facts about a run: ``liked`` (`liked_from`); ``rare``, which `RARE` ratings reach."""
     levels = ratings.levels(MAX_LEVELS)
     if levels is None:
         values = np.sort(np.concatenate([*ratings.values("train")]))

@@ -1,8 +1,8 @@
 """Opens a run for use, whether it has ended or not.
 
-Names, draws and moments are read when first needed. A posterior is written when a job ends or is stopped. Until then, the newest checkpoint has the
-traces of the shared parameters, and lists the saved draws that belong to it; its moments cannot be
-used.
+Names, draws and moments are read when first needed. A posterior is written when a job ends or is
+stopped. Until then, the newest checkpoint has the traces of the shared parameters, and lists the
+saved draws that belong to it; its moments cannot be used.
 
 Before arrays are read, the manifests of snapshots are compared with ``run.toml`` and the index: no
 array may be missing or have another shape. The values of a block are checked by its hash when it is
@@ -148,9 +148,9 @@ class Run:
     def traces(self) -> list[dict[str, Float64]]:
         """Iteration, weight and hyperparameters of all draws of every chain.
 
-        Arrays are (draws, width) float64 by name. Names are ``iteration``, ``weight``, ``tau``; ``user.mean``, ``user.precision`` (only the
-        diagonal if dense) and ``user.nu``, with the corresponding names for items; ``thresholds``
-        if ratings are ordinal.
+        Arrays are (draws, width) float64 by name. Names are ``iteration``, ``weight``, ``tau``;
+        ``user.mean``, ``user.precision`` (only the diagonal if dense) and ``user.nu``, with the
+        corresponding names for items; ``thresholds`` if ratings are ordinal.
         """
         result = []
         for snapshot in self.states:

@@ -150,7 +150,7 @@ def _move(block: ParameterBlock, position: str, column: Column) -> None:
 
 
 def _draw_places(log_density: Float64, uniforms: Float32) -> Int64:
-    """Draw a place for every row, (n,) int, given log densities (n, PLACES) and numbers in (0, 1)."""
+    """Draw a place for every row, (n,), from log densities (n, PLACES) and uniform numbers."""
     density = np.exp(log_density - log_density.max(axis=1, keepdims=True))
     cumulated = np.cumsum(density, axis=1)
     below = cumulated < (uniforms * cumulated[:, -1])[:, None]
