@@ -151,9 +151,8 @@ def recommend(
         typer.Option(
             metavar="RATING",
             help=(
-                "With --by likely, the lowest rating that counts as liked (default: three quarters"
-                " up the scale, or without levels the upper quarter); with mean and thompson, rank"
-                " by the probability of at least this."
+                "With --by likely, the lowest rating that counts as liked (default: the upper"
+                " quarter); with mean and thompson, rank by the probability of this."
             ),
         ),
     ] = None,

@@ -103,9 +103,8 @@ def prepare(
             "--matrix",
             help=(
                 "The files are matrices: a row a user, a column an item. Cells that are empty, NaN,"
-                " NA, N/A, null or a dot are not rated. Names of users are in the first column if"
-                " it has no name or no numbers, or in --columns user=NAME; names of items are in"
-                " the header."
+                " NA, N/A, null or a dot are not rated. The first column, or --columns user=NAME,"
+                " names users; the header names items."
             ),
         ),
     ] = False,
