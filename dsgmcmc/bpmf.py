@@ -205,7 +205,8 @@ class BPMF(Estimator, FittedModel):
         item, a rating or a time.
     missing : float, sequence of float or str, optional
         Values that mean *not rated*, such as 99 or ``[0, 99]``: ratings of these values are left
-        out. `fit` warns of values that probably mean this.
+        out. A word such as ``"NULL"``, or ``""`` for what is missing, also leaves out rows without
+        a user or an item. `fit` warns of values that probably mean *not rated*.
     clip : bool
         Clip predictions to the range of the training ratings; default True, as in ``dsgmcmc
         predict``.

@@ -112,7 +112,10 @@ def prepare(
         str | None,
         typer.Option(
             metavar="VALUE,...",
-            help="Values that mean not rated: ratings of these values are left out.",
+            help=(
+                "Values that mean not rated: such ratings are left out. A word, or '' for"
+                " an empty field, also leaves out lines without a user or an item."
+            ),
         ),
     ] = None,
     user_features: Annotated[
@@ -204,7 +207,7 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool, missing: str 
     with Ratings(summary.path) as written:
         facts: dict[str, str | list[str]] = {**written.describe()}
     if summary.missing:
-        facts["left out"] = f"{summary.missing:,} ratings that are {missing}"
+        facts["left out"] = _left_out(summary.missing, missing or "")
     for entity, features in summary.features.items():
         facts[f"{entity} features"] = _features(entity, features)
     others = [f"{path}: {columns}" for path, columns in summary.other_columns.items()]
@@ -213,6 +216,17 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool, missing: str 
     show_facts(facts)
     for note in _notes(summary, duplicates, asked_for_test):
         say(f"dsgmcmc: {note}", file=sys.stderr)
+
+
+def _left_out(number: int, missing: str) -> str:
+    """Say how many ratings were left out, and by which values."""
+    from dsgmcmc.data.words import missing_words
+
+    values = [value.strip() for value in missing.split(",")]
+    shown = ", ".join(value or "an empty field" for value in values)
+    if missing_words(values):
+        return f"{number:,} lines with {shown}"
+    return f"{number:,} ratings that are {shown}"
 
 
 def _notes(summary: Summary, duplicates: str, asked_for_test: bool) -> list[str]:

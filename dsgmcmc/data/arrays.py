@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +26,8 @@ from dsgmcmc.data.descriptions import Description
 from dsgmcmc.data.encoding import Kind
 from dsgmcmc.data.read import RatingsTable
 from dsgmcmc.data.tables import TableFile, is_number
-from dsgmcmc.data.wide import counts_cells, describe_matrix, parse_missing, refuse_names
+from dsgmcmc.data.wide import counts_cells, describe_matrix, refuse_names
+from dsgmcmc.data.words import EMPTY, TRUTH, missing_words, parse_missing
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.settings import in_python
 from dsgmcmc.types import Array, Float64, Mask
@@ -142,11 +143,20 @@ class RatingArrays(NamedTuple):
         Labels of columns of a data frame by role.
     about : str
         How a matrix was read.
+    left_out : int
+        Number of ratings that were left out, because they are not known.
     """
 
     columns: dict[str, Array]
     labels: dict[str, str]
     about: str = ""
+    left_out: int = 0
+
+    def select(self, kept: Mask) -> RatingArrays:
+        """Return the ratings in a mask; the number of others is counted in `left_out`."""
+        columns = {role: column[kept] for role, column in self.columns.items()}
+        n_left_out = int(len(kept) - np.count_nonzero(kept))
+        return self._replace(columns=columns, left_out=self.left_out + n_left_out)
 
 
 def read_ratings(
@@ -175,7 +185,9 @@ def read_ratings(
     """
     import scipy.sparse  # slow to import
 
-    codes = np.array([float(text) for text in parse_missing(form.missing, False)], np.float32)
+    missing = parse_missing(form.missing)
+    words = missing_words(missing)
+    codes = np.array([float(text) for text in missing if is_number(text)], np.float32)
     wide = is_wide(X, y, form)
     if wide or scipy.sparse.issparse(X):
         if timed:
@@ -186,26 +198,49 @@ def read_ratings(
         if y is not None:
             raise InputError("X is a matrix of ratings, so y must be left out")
     if wide:
-        found = _read_wide(X, parse_columns(form.columns, ("user",)), codes)
+        found = _read_wide(X, parse_columns(form.columns, ("user",)), codes, words)
     elif scipy.sparse.issparse(X):
         found = _read_sparse(X)
     else:
         found = _read_long(X, y, parse_columns(form.columns), timed=timed, ordered=ordered)
+        found = _leave_out(found, words, timed=timed)
+    for role in ("user", "item"):
+        found.columns[role] = _names(found.columns[role], role)
+    if "timestamp" in found.columns:
+        found.columns["timestamp"] = _times(found.columns["timestamp"])
     columns = found.columns
     if "rating" not in columns:
         return found
-    ratings = _floats(columns["rating"], "ratings must be numbers")
-    if ratings.shape != columns["user"].shape:
-        raise InputError(
-            f"there are {len(columns['user'])} pairs, but the ratings have the shape"
-            f" {ratings.shape}"
-        )
+    ratings = _numbers(columns["rating"], "ratings must be numbers")
     _refuse_rows(~np.isfinite(ratings), "rating")
     columns["rating"] = ratings
     rated = ~np.isin(ratings.astype(np.float32), codes)
     if not rated.any():
         raise InputError("there are no ratings")
-    return found._replace(columns={role: column[rated] for role, column in columns.items()})
+    return found.select(rated)
+
+
+def _leave_out(found: RatingArrays, words: Sequence[str], *, timed: bool) -> RatingArrays:
+    """Leave out rows that have a word in place of a user, an item, a rating or, if `timed`, a time.
+
+    Values that are missing have any of the words for an empty field.
+    """
+    if not words:
+        return found
+    is_known = np.ones(len(found.columns["user"]), bool)
+    for role, column in found.columns.items():
+        if role != "timestamp" or timed:
+            is_known &= ~_are_words(column, words)
+    return found.select(is_known)
+
+
+def _are_words(values: Iterable[Any], words: Sequence[str]) -> Mask:
+    """Return a mask of values that are words; missing ones are, if a word is for an empty field."""
+    empty = not set(words).isdisjoint(EMPTY)
+    return np.array(
+        [empty if _is_missing(value) else str(value).strip().lower() in words for value in values],
+        bool,
+    )
 
 
 def _read_sparse(X: Any) -> RatingArrays:
@@ -233,9 +268,11 @@ def _read_long(
         optional.append("timestamp")
     found = _columns(X, roles, columns, optional)
     if y is not None:
-        found.columns["rating"] = np.asarray(y)
-    if "timestamp" in found.columns:
-        found.columns["timestamp"] = _times(found.columns["timestamp"])
+        n = len(found.columns["user"])
+        ratings = np.asarray(y)
+        if ratings.shape != (n,):
+            raise InputError(f"there are {n} pairs, but the ratings have the shape {ratings.shape}")
+        found.columns["rating"] = ratings
     return found
 
 
@@ -264,8 +301,10 @@ def is_wide(X: Any, y: Any, form: InputForm) -> bool:
     return X.shape[1] > 4 or any(bool(np.isnan(column).any()) for column in values)
 
 
-def _read_wide(X: Any, columns: Mapping[str, str], codes: Array) -> RatingArrays:
-    """Return user, item and rating of the cells of a matrix that are neither NaN nor in `codes`.
+def _read_wide(
+    X: Any, columns: Mapping[str, str], codes: Array, words: Sequence[str]
+) -> RatingArrays:
+    """Return user, item and rating of the cells of a matrix, but for NaN, `codes` and `words`.
 
     Users are named by the column in `columns`, or that has a usual name, or by the first column if
     it has text, or else by the index. Raises InputError if the matrix has another form, or cells
@@ -288,6 +327,7 @@ def _read_wide(X: Any, columns: Mapping[str, str], codes: Array) -> RatingArrays
             names = np.array(table[:, position].tolist())
             table = np.delete(table, position, axis=1)
             del labels[position]
+    table[_are_words(table.flat, words).reshape(table.shape)] = np.nan
     values = _matrix_values(table, labels)
     values[np.isin(values.astype(np.float32), codes)] = np.nan
     if names is None:
@@ -295,8 +335,10 @@ def _read_wide(X: Any, columns: Mapping[str, str], codes: Array) -> RatingArrays
             raise InputError("the first column has the number of ratings of each row: leave it out")
         refuse_names(values, "the first column", 'give a data frame and BPMF(columns="user=NAME")')
         names = np.arange(len(values))
-    users = _names(names, "user")
-    items = _names(np.array(labels), "item")
+    if words:
+        values[_are_words(names, words)] = np.nan
+    users = np.asarray(names)
+    items = np.array(labels)
     row, column = np.nonzero(~np.isnan(values))
     cells = {"user": users[row], "item": items[column], "rating": values[row, column]}
     return RatingArrays(cells, labels={}, about=describe_matrix(labels, named_by))
@@ -319,7 +361,7 @@ def _matrix_values(table: Array, labels: Sequence[Any]) -> Float64:
     missing = np.fromiter(map(_is_missing, table.flat), bool).reshape(table.shape)
     table[missing] = np.nan
     columns = [
-        _floats(column, f"a matrix has numbers alone, unlike its column {label}")
+        _numbers(column, f"a matrix has numbers alone, unlike its column {label}")
         for label, column in zip(labels, table.T, strict=True)
     ]
     return np.column_stack(columns)
@@ -345,8 +387,8 @@ def _position_of_names(
     position = locate(heading, columns, ("user",), optional=("user",)).get("user")
     if position is not None:
         return position
-    has_text = any(isinstance(value, str) and not is_number(value) for value in table[:, 0])
-    return 0 if has_text else None
+    texts = {value.lower() for value in table[:, 0] if isinstance(value, str)} - TRUTH.keys()
+    return None if all(map(is_number, texts)) else 0
 
 
 def has_times(X: Any, y: Any, form: InputForm) -> bool:
@@ -373,6 +415,17 @@ def _times(times: Array) -> Array:
         return times.astype(np.float64)
     texts = [None if _is_missing(value) else str(value) for value in times.tolist()]
     return np.array(texts, dtype=object)
+
+
+def _numbers(column: Array, rule: str) -> Float64:
+    """Convert ratings to float64: numbers, or words for true and false if there are no others."""
+    if column.dtype.kind not in "OU":
+        return _floats(column, rule)
+    words = [None if _is_missing(value) else str(value).lower() for value in column.tolist()]
+    known = set(words) - {None}
+    if not known or not known <= TRUTH.keys():
+        return _floats(column, rule)
+    return np.array([np.nan if word is None else TRUTH[word] for word in words])
 
 
 def _floats(column: Array, rule: str) -> Float64:
@@ -410,26 +463,23 @@ def read_pairs(X: Any, columns: str | None = None) -> list[Array]:
     """
     labels = {str(label) for label in getattr(X, "columns", ())}
     known = {role: name for role, name in parse_columns(columns).items() if name in labels}
-    return list(_columns(X, ("user", "item"), known).columns.values())
+    found = _columns(X, ("user", "item"), known).columns
+    return [_names(column, role) for role, column in found.items()]
 
 
 @in_python()
 def _columns(
     X: Any, roles: Sequence[str], columns: Mapping[str, str], optional: Sequence[str] = ()
 ) -> RatingArrays:
-    """Return columns by role, with names converted by `_names`.
+    """Return columns by role.
 
     `columns` maps roles to labels of a data frame, which may have columns of `optional` roles, too.
     An array, or a data frame whose labels are numbers, has one column for each role, in the order
     of roles.
     """
     if hasattr(X, "columns"):
-        found = _frame_columns(X, roles, columns, optional)
-    else:
-        found = RatingArrays(_array_columns(X, roles), labels={})
-    for role in ("user", "item"):
-        found.columns[role] = _names(found.columns[role], role)
-    return found
+        return _frame_columns(X, roles, columns, optional)
+    return RatingArrays(_array_columns(X, roles), labels={})
 
 
 def _array_columns(X: Any, roles: Sequence[str]) -> dict[str, Array]:
@@ -533,11 +583,13 @@ def ratings_source(
             f"columns={form.columns!r} is for files and data frames; columns of arrays are user,"
             " item, rating"
         )
-    columns, labels, about = read_ratings(X, y, form, timed=timed, ordered=True)
-    file = TableFile.of_arrays(Path("ratings"), columns)
-    names = [labels.get(role, role) for role in columns]
-    positions = {role: k for k, role in enumerate(columns)}
-    return RatingsTable(file._replace(names=names), positions, about=about)
+    found = read_ratings(X, y, form, timed=timed, ordered=True)
+    file = TableFile.of_arrays(Path("ratings"), found.columns)
+    names = [found.labels.get(role, role) for role in found.columns]
+    positions = {role: k for k, role in enumerate(found.columns)}
+    return RatingsTable(
+        file._replace(names=names), positions, about=found.about, left_out=found.left_out
+    )
 
 
 _LISTS = (list, tuple, np.ndarray)  # types of a list in a cell

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from dsgmcmc.data.session import Session, as_number
 from dsgmcmc.data.tables import TableFile, scalar
+from dsgmcmc.data.words import EMPTY, is_word
 
 #: SQL of times that are NaN or before the year 1019: DuckDB reads 15-03-21 as a day of year 15.
 _STRANGE = "isnan(time) OR time < -3e10"
@@ -95,7 +96,7 @@ def read_dates(db: Session, file: TableFile, column: int, first: int) -> UnreadT
     )
     unread = (
         f"SELECT raw.rowid AS row, text FROM raw JOIN texts ON raw.rowid = texts.rowid + {first}"
-        " WHERE raw.time IS NULL AND text != ''"
+        f" WHERE raw.time IS NULL AND raw.test IS NOT NULL AND NOT {is_word('text', EMPTY)}"
     )
     times = ", ".join(f"{_time_sql(order)} AS t{k}" for k, order in enumerate(_ORDERS.values()))
     db.execute(

@@ -27,7 +27,7 @@ from dsgmcmc.data.ratings_writer import Origin, Sizes, write_slabs
 from dsgmcmc.data.read import LoadedTable, RatingsTable
 from dsgmcmc.data.session import Session, interruptible, open_session
 from dsgmcmc.data.tables import first_column
-from dsgmcmc.data.wide import parse_missing
+from dsgmcmc.data.words import parse_missing
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import check_target
@@ -93,7 +93,7 @@ class PrepareSettings:
     @cached_property
     def unrated(self) -> list[str]:
         """Texts that mean "not rated"."""
-        return parse_missing(self.missing, self.matrix)
+        return parse_missing(self.missing)
 
     @cached_property
     def descriptions(self) -> dict[str, Description]:
@@ -121,8 +121,7 @@ class PrepareSettings:
             raise InputError(
                 f"{named('test_fraction')} {self.fraction}: expected at least 0 and less than 1"
             )
-        _ = self.named_columns  # raises InputError, as the next one does
-        _ = self.unrated
+        _ = self.named_columns  # raises InputError
 
 
 class Summary(NamedTuple):
@@ -359,6 +358,7 @@ class Ingest:
             loaded.append(part)
         notes = [part.unit for part in loaded if part.unit] + read.find_constant(tables, loaded)
         left_out = values.leave_out(self.db, self.settings.unrated)
+        left_out += sum(part.left_out for part in loaded)
         return RawRatings(tables, loaded, left_out, notes)
 
     def describe(self) -> dict[str, DescriptionTable]:

@@ -17,11 +17,13 @@ from dsgmcmc.data.dates import UnreadTimes, doubtful, read_dates, time_sql
 from dsgmcmc.data.layouts import CLICK
 from dsgmcmc.data.session import Session, as_number, is_rounded
 from dsgmcmc.data.table_format import open_table
-from dsgmcmc.data.tables import SHOWN, TableFile, is_number, scalar, trim_names
+from dsgmcmc.data.tables import SHOWN, TableFile, first_column, is_number, scalar, trim_names
 from dsgmcmc.data.wide import describe_wide, inspect_wide, load_wide
+from dsgmcmc.data.words import EMPTY, TRUTH, is_word, missing_words, truth_sql
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 
+_SAMPLE = 1000  # ratings that show whether all are true or false
 _FEW = 10  # ratings that may be equal by chance
 _TYPICAL = 100_000  # times that show the unit of all times of a file
 #: Times above a bound are in a unit, of which a second has so many: bound, number, name.
@@ -46,12 +48,15 @@ class RatingsTable(NamedTuple):
         Whether the ratings are test ratings.
     about : str
         How a matrix in memory was read.
+    left_out : int
+        Number of ratings that were left out of a table in memory, because they are not known.
     """
 
     file: TableFile
     columns: dict[str, int]
     test: bool = False
     about: str = ""
+    left_out: int = 0
 
     @property
     def is_wide(self) -> bool:
@@ -165,6 +170,8 @@ class LoadedTable(NamedTuple):
         Number of ratings.
     low, high : float
         Range of the ratings.
+    left_out : int
+        Number of ratings that are not in ``raw``, because they are not known.
     unit : str
         A note on the unit of times, if it is not seconds.
     unread : UnreadTimes, optional
@@ -174,6 +181,7 @@ class LoadedTable(NamedTuple):
     number: int
     low: float
     high: float
+    left_out: int = 0
     unit: str = ""
     unread: UnreadTimes | None = None
 
@@ -188,10 +196,10 @@ def load(
 ) -> LoadedTable:
     """Append the ratings of a table to ``raw``, in its order; times are in seconds, or NULL.
 
-    Raises InputError if the file cannot be read, has no
-    ratings, or has rows with missing, non-numeric, infinite or NaN values (including times, if
-    `timed`). The error gives the number of bad rows and the first five. `missing` are texts that
-    mean "not rated" in a matrix.
+    Rows that have one of the words in `missing` in place of a user, an item, a rating or, if
+    `timed`, a time have NULL for ``test`` (`dsgmcmc.data.values.leave_out` deletes them). Raises
+    InputError if the file cannot be read, has no ratings, or has other rows with missing,
+    non-numeric, infinite or NaN values. The error gives the number of bad rows and the first five.
     """
     db.execute(
         "CREATE TABLE IF NOT EXISTS raw (user_id TEXT, item_id TEXT, rating DOUBLE, time DOUBLE,"
@@ -199,47 +207,85 @@ def load(
     )
     first = scalar(db, "SELECT count(*) FROM raw")
     unread = None
+    left_out = table.left_out
     if table.is_wide:
-        load_wide(db, table.file, table.columns, test=table.test, missing=missing, report=report)
+        left_out = load_wide(
+            db, table.file, table.columns, test=table.test, missing=missing, report=report
+        )
     else:
-        _load_long(db, table)
+        _load_long(db, table, missing_words(missing), timed=timed)
         unread = _load_dates(db, table, first)
         if unread is not None and unread.orders and timed:
             raise InputError(f"{table.file.path}: {unread}")
         _refuse_bad_rows(db, table.file, timed, first)
     number, low, high = db.execute(
-        f"SELECT count(*), min(rating), max(rating) FROM raw WHERE rowid >= {first}"
+        "SELECT count(*) FILTER (test IS NOT NULL), min(rating), max(rating) FROM raw"
+        f" WHERE rowid >= {first}"
     ).fetchall()[0]
     if not number:
         raise InputError(f"{table.file.path} has no ratings")
     for column in ("user_id", "item_id"):
         trim_names(db, "raw", column, first)
     unit = _scale_times(db, table.file, first)
-    return LoadedTable(number, low, high, unit, unread)
+    return LoadedTable(number, low, high, left_out, unit, unread)
 
 
-def _load_long(db: Session, table: RatingsTable) -> None:
+def _load_long(db: Session, table: RatingsTable, words: Sequence[str], *, timed: bool) -> None:
     """Append the ratings of a table with a row for each rating."""
     file = table.file
-    users = file.name(table.columns["user"])
-    items = file.name(table.columns["item"])
-    query = (
-        f"INSERT INTO raw SELECT {users}, {items}, {_rating_sql(table)}, {_time_sql(table)},"
-        f" {table.test} FROM {{table}}"
-    )
-    file.create(db, query, table.columns.get("rating") if file.format == "text" else None)
+    k = table.columns.get("rating")
+    has_truth = k is not None and _has_truth(db, file, k)
+    number = None
+    if file.format == "text" and not words and not has_truth:
+        number = k
+    values = {
+        "user": file.name(table.columns["user"]),
+        "item": file.name(table.columns["item"]),
+        "rating": _rating_sql(table, has_truth=has_truth, from_number=number is not None),
+        "time": _time_sql(table),
+        "test": str(table.test),
+    }
+    if words:
+        roles = [role for role in table.columns if role != "timestamp" or timed]
+        unknown = " OR ".join(is_word(f"c{table.columns[role]}::VARCHAR", words) for role in roles)
+        values = {role: f"CASE WHEN NOT ({unknown}) THEN {sql} END" for role, sql in values.items()}
+    file.create(db, f"INSERT INTO raw SELECT {', '.join(values.values())} FROM {{table}}", number)
 
 
-def _rating_sql(table: RatingsTable) -> str:
-    """Return SQL of the ratings in a table, or NULL for text that is no number."""
+def _has_truth(db: Session, file: TableFile, k: int) -> bool:
+    """Whether a column of ratings has true and false, in words, and nothing else."""
+    texts = [row[k] for row in file.sample if len(row) > k]
+    if file.format == "json" or (file.format == "parquet" and file.types[k] == "VARCHAR"):
+        file.create(
+            db,
+            f"CREATE OR REPLACE TABLE sample AS SELECT c{k}::VARCHAR AS text FROM {{table}}"
+            f" LIMIT {_SAMPLE}",
+        )
+        texts = [text or "" for text in first_column(db, "SELECT text FROM sample")]
+        db.execute("DROP TABLE sample")
+    words = {text.strip().lower() for text in texts} - set(EMPTY)
+    return bool(words) and words <= TRUTH.keys()
+
+
+def _rating_sql(table: RatingsTable, *, has_truth: bool, from_number: bool) -> str:
+    """Return SQL of the ratings in a table, or NULL for text that is no number.
+
+    They are words if `has_truth`; text is read as numbers if `from_number`.
+    """
     if "rating" not in table.columns:
         return "1"
     k = table.columns["rating"]
-    is_text = table.file.format == "json" or "VARCHAR" in table.file.types[k : k + 1]
-    if not is_text:
-        return f"try_cast(c{k} AS DOUBLE)"
     text = f"c{k}::VARCHAR"
-    return f"CASE lower({text}) WHEN 'true' THEN 1 WHEN 'false' THEN 0 ELSE {as_number(text)} END"
+    if has_truth:
+        return truth_sql(text)
+    if table.file.format == "json":
+        return (
+            f"CASE lower({text}) WHEN 'true' THEN 1 WHEN 'false' THEN 0 ELSE {as_number(text)} END"
+        )
+    is_text = table.file.format == "text" or "VARCHAR" in table.file.types[k : k + 1]
+    if is_text and not from_number:
+        return as_number(text)
+    return f"try_cast(c{k} AS DOUBLE)"
 
 
 def _time_sql(table: RatingsTable) -> str:
@@ -276,8 +322,8 @@ def _refuse_bad_rows(db: Session, file: TableFile, timed: bool, first: int) -> N
     cases = " ".join(f"WHEN {condition} THEN '{fault}'" for fault, condition in faults.items())
     rows = db.execute(
         f"SELECT rowid - {first}, CASE {cases} END AS fault, user_id, item_id, rating, count(*)"
-        f" OVER () FROM raw WHERE rowid >= {first} AND fault IS NOT NULL ORDER BY rowid LIMIT"
-        f" {SHOWN}"
+        f" OVER () FROM raw WHERE rowid >= {first} AND test IS NOT NULL AND fault IS NOT NULL"
+        f" ORDER BY rowid LIMIT {SHOWN}"
     ).fetchall()
     if not rows:
         return
@@ -287,6 +333,11 @@ def _refuse_bad_rows(db: Session, file: TableFile, timed: bool, first: int) -> N
         f"{file.path}: {subject} missing, non-numeric, rounded, infinite or NaN values; correct or"
         " remove them"
     )
+    if any("missing" in fault for _, fault, *_ in rows):
+        message += (
+            ", or leave out lines that have WORD in place of a name or a rating by"
+            f" {named('missing')} WORD ('' for an empty field)"
+        )
     for row, fault, user, item, rating, _ in rows:
         message += f"\n  {file.where(row)}: {fault} (user {user}, item {item}, rating {rating})"
     raise InputError(message)

@@ -24,6 +24,7 @@ import numpy as np
 from dsgmcmc.data.layouts import Layout, refuse_size
 from dsgmcmc.data.session import Session, literal, memory_of, reading
 from dsgmcmc.errors import InputError, refusing
+from dsgmcmc.settings import named
 from dsgmcmc.types import Array
 
 SHOWN = 5  # bad lines that a message lists
@@ -335,7 +336,10 @@ class TableFile(NamedTuple):
             n_lines = f"{len(bad)} or more lines"
         message = f"{self.path}: {n_lines} cannot be read; correct or remove them"
         if any("convert string" in error for _, _, error, _, _ in bad):
-            message += ": write numbers with a point for decimals, and no other comma, sign or unit"
+            message += (
+                ": write numbers with a point for decimals, and no other comma, sign or unit;"
+                f" {named('missing')} WORD leaves out lines with WORD in place of a rating"
+            )
         for line, column, error, content, _ in bad[:SHOWN]:
             name = self.names[int(column[1:])] if column else ""
             reason = error.splitlines()[0].replace(f'"{column}"', f'"{name}"')
@@ -441,6 +445,7 @@ def trim_names(db: Session, table: str, column: str, first: int = 0) -> None:
         (f"trim({column}) != {column}", f"trim({column})"),
         (f"regexp_full_match({column}, '-?[0-9]+[.]0')", f"left({column}, -2)"),
     ]
-    for condition, stripped in rules:
+    for rule, stripped in rules:
+        condition = f"({column} IS NULL OR {rule})"
         if holds(db, condition, f"(FROM {table} WHERE rowid >= {first})"):
             db.execute(f"UPDATE {table} SET {column} = {stripped} WHERE rowid >= {first}")

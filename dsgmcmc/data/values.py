@@ -18,11 +18,17 @@ _REACH = 1000  # interquartile ranges from the median, beyond which a rating is 
 
 
 def leave_out(db: Session, missing: Sequence[str]) -> int:
-    """Delete the ratings that mean "not rated", compared in float32; return their number."""
-    numbers = [f"{float(text)!r}::FLOAT" for text in missing if is_number(text)]
-    if not numbers:
+    """Delete the ratings that mean "not rated", compared in float32; return their number.
+
+    These are also rows with NULL for ``test``, in which `load` has found a word.
+    """
+    if not missing:
         return 0
-    deleted = scalar(db, f"DELETE FROM raw WHERE rating::FLOAT IN ({', '.join(numbers)})")
+    numbers = [f"{float(text)!r}::FLOAT" for text in missing if is_number(text)]
+    condition = "test IS NULL"
+    if numbers:
+        condition += f" OR rating::FLOAT IN ({', '.join(numbers)})"
+    deleted = scalar(db, f"DELETE FROM raw WHERE {condition}")
     if not scalar(db, "SELECT count(*) FROM raw WHERE NOT test"):
         raise InputError(f"{named('missing')}={','.join(missing)} leaves no training ratings")
     return int(deleted)

@@ -11,7 +11,6 @@ import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,13 +18,12 @@ from dsgmcmc.data.columns import Heading, find_column, locate
 from dsgmcmc.data.session import Session, memory_of
 from dsgmcmc.data.table_format import open_table
 from dsgmcmc.data.tables import SHOWN, TableFile, is_number
+from dsgmcmc.data.words import EMPTY, TRUTH, missing_words
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64
 
 Reporter = Callable[[str], None]
-#: Texts that stand for a cell without a rating, in lower case.
-_EMPTY = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", ".")
 #: Columns in which R and pandas write the names of rows.
 _NAMELESS = ("", "Unnamed: 0", "__index_level_0__")
 _SAMPLE = 100  # rows from which the first column is judged
@@ -41,7 +39,7 @@ class _Numbers(dict[str | None, float]):
     """The number in a cell, by its text: NaN if it is not rated, infinity if it has no number."""
 
     def __init__(self, missing: Sequence[str]) -> None:
-        self._empty = {None, *_EMPTY, *map(str.lower, missing)}
+        self._empty = {None, *EMPTY, *map(str.lower, missing)}
         self._codes = {float(code) for code in missing if is_number(code)}
 
     def __missing__(self, text: str | None) -> float:
@@ -51,10 +49,11 @@ class _Numbers(dict[str | None, float]):
         return number
 
     def _read(self, text: str | None) -> float:
-        if text is None or text.strip().lower() in self._empty:
+        word = (text or "").strip().lower()
+        if text is None or word in self._empty:
             return np.nan
         if not is_number(text):
-            return np.inf
+            return TRUTH.get(word, np.inf)
         number = float(text)
         return np.nan if number in self._codes else number
 
@@ -62,24 +61,6 @@ class _Numbers(dict[str | None, float]):
         """Return the numbers in rows of a table as an array (n, width)."""
         numbers = map(self.__getitem__, chain.from_iterable(rows))
         return np.fromiter(numbers, np.float64, len(rows) * width).reshape(len(rows), width)
-
-
-def parse_missing(missing: Any, matrix: bool) -> list[str]:
-    """Return the values that mean "not rated" as texts.
-
-    `missing` is text with commas, a number, a sequence, or None. Raises InputError if a value is
-    empty, or is no number and the ratings are no `matrix`.
-    """
-    if missing is None:
-        return []
-    values = missing.split(",") if isinstance(missing, str) else np.atleast_1d(missing).tolist()
-    texts = [str(value).strip() for value in values]
-    valid = all(texts) if matrix else all(map(is_number, texts))
-    if not valid:
-        raise InputError(
-            f"{named('missing')} {missing}: expected numbers with commas between them, such as 0,99"
-        )
-    return texts
 
 
 def inspect_wide(
@@ -238,10 +219,11 @@ def load_wide(
     test: bool,
     missing: Sequence[str],
     report: Reporter,
-) -> None:
+) -> int:
     """Append the filled cells of a table to the table ``raw``; `roles` as from `inspect_wide`.
 
-    Rows without names have the numbers 1, 2, ..., and so have items without names. Raises
+    Rows without names have the numbers 1, 2, ..., and so have items without names. Cells of users
+    and items whose names are words in `missing` are left out; their number is returned. Raises
     InputError if cells have text or infinity, or names are missing. The error gives their number,
     and the first five with line and column.
     """
@@ -249,14 +231,20 @@ def load_wide(
     items = np.array(_item_names(table, others), object)
     items_without_name = _nameless(items)
     # numbers that mean "not rated" are counted when they are deleted
-    numbers = _Numbers([text for text in missing if not is_number(text)])
+    words = missing_words(missing)
+    numbers = _Numbers(words)
+    left_out_items = _are_words(items, words)
     rows = table.rows(db)
     n_read = 0
     n_bad = 0
+    n_left_out = 0
     shown = ""
     while piece := list(islice(rows, max(1, _CELLS // table.width))):
         cells = numbers.table(piece, table.width)[:, others]
         users = np.array(_user_names(piece, roles, n_read), object)
+        left_out = ~np.isnan(cells) & (_are_words(users, words)[:, None] | left_out_items)
+        n_left_out += int(left_out.sum())
+        cells[left_out] = np.nan
         filled = ~np.isnan(cells)
         bad = np.isinf(cells) | (filled & (_nameless(users)[:, None] | items_without_name))
         for k, j in np.argwhere(bad)[: max(0, SHOWN - n_bad)].tolist():
@@ -271,8 +259,10 @@ def load_wide(
     if n_bad:
         raise InputError(
             f"{table.path}: {n_bad:,} cell(s) have no number, or no name of a user or an item;"
-            f" correct them, or give {named('missing')} VALUE,... if they mean not rated{shown}"
+            f" correct them, or give {named('missing')} VALUE,... if they mean not rated ('' for an"
+            f" empty name){shown}"
         )
+    return n_left_out
 
 
 def _item_names(table: TableFile, columns: Sequence[int]) -> list[str]:
@@ -294,6 +284,11 @@ def _user_names(
 def _nameless(names: Iterable[str | None]) -> Array:
     """Return a mask of names that are empty, or would end at a NUL byte."""
     return np.array([not name or not name.strip() or "\0" in name for name in names], bool)
+
+
+def _are_words(names: Iterable[str | None], words: Sequence[str]) -> Array:
+    """Return a mask of names that are words for what is not known; None is an empty one."""
+    return np.array([(name or "").strip().lower() in words for name in names], bool)
 
 
 def _read_dense(db: Session, path: Path) -> TableFile | None:

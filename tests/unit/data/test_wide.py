@@ -154,7 +154,6 @@ BAD = {
     ),
     "other roles": case(FRAME.to_csv(), "expected one or more of user=NAME", columns="item=day 1"),
     "times": case(FRAME.to_csv(), "a matrix has no timestamps", split="temporal"),
-    "no number": case(FRAME.to_csv(), "--missing 1,,2: expected numbers", missing="1,,2"),
 }
 
 
