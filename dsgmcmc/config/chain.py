@@ -237,7 +237,10 @@ class ChainConfig(Checked):
 
     sampler: SamplerSection = setting(
         "Sampling algorithm; its settings are named sampler.NAME.",
-        shown="baoab; psgld without biases or centring, or if the prior is fixed",
+        shown=(
+            "baoab; gibbs if a fifth of all pairs is rated; psgld without biases or centring, or if"
+            " the prior is fixed"
+        ),
         metavar="|".join(for_ratings()),
     )
     grid: int | None = setting(

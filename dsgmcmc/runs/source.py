@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.config.chain import DEFAULT_LENGTH, SamplerSection
+from dsgmcmc.config.chain import DEFAULT_LENGTH, DEFAULT_SAMPLER, SamplerSection
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, build, merged
 from dsgmcmc.data.precision import find_bad_scale
 from dsgmcmc.data.ratings import Ratings
@@ -44,6 +44,11 @@ from dsgmcmc.terminal import log
 #: With more elements of the factors per rating, even exact Gibbs sampling mistakes noise for
 #: structure.
 MAX_ELEMENTS_PER_RATING = 3
+#: Gibbs sampling is the default from so many training ratings, and so large a share of all pairs,
+#: on. Rows with ratings of most others have narrow, correlated laws: BAOAB then needs many more
+#: sweeps, or diverges. With fewer ratings, neither takes long. docs/samplers.md has the times.
+GIBBS_RATINGS = 10_000
+GIBBS_SHARE = 0.2
 #: Scores of a run without test ratings, and of a run on clicks.
 NO_SCORES: dict[str, Any] = {"rmse_mean": None, "mae_mean": None}
 #: Makes the target of a chain in its state before the first iteration, given the chain number for
@@ -113,7 +118,9 @@ class RatingsSource:
         if self.start is not None and not saved:
             self._earlier = WarmStart(self.start)
             saved = self._earlier.model()
-        requested = build(saved, self._default_likelihood(saved, *layers), *layers)
+        likelihood = self._default_likelihood(saved, *layers)
+        sampler = self._default_sampler(saved, likelihood, *layers)
+        requested = build(saved, likelihood, sampler, *layers)
         ratings = self.ratings
         entities = ratings.n_rows + ratings.n_cols
         rank = requested.rank
@@ -139,6 +146,34 @@ class RatingsSource:
             section.config, ratings.nnz, ratings.nnz / elements
         )
         return section.model_copy(update={"config": config})
+
+    def _default_sampler(self, *layers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the setting of Gibbs sampling if it suits the ratings and no sampler is chosen.
+
+        Empty otherwise, also if the model does not admit it.
+        """
+        ratings = self.ratings
+        share = ratings.nnz / (ratings.n_rows * ratings.n_cols)
+        is_suited = ratings.nnz >= GIBBS_RATINGS and share >= GIBBS_SHARE
+        if not is_suited or merged(*layers)["sampler"]:
+            return {}
+        exact = {"sampler": {"name": "gibbs"}}
+        try:
+            usual = build(*layers)
+            config = build(*layers, exact).resolved()
+            config.law.check_ratings(config, ratings)
+        except InputError:
+            return {}
+        is_measured = config.law.is_sum_over_ratings and config.implicit_features == "no"
+        if usual.sampler.name != DEFAULT_SAMPLER or not is_measured:
+            return {}
+        log.info(
+            "%.0f %% of all pairs are rated, so Gibbs sampling is faster than %s: choose by %s",
+            100 * share,
+            DEFAULT_SAMPLER,
+            named("sampler"),
+        )
+        return exact
 
     def _default_likelihood(
         self, saved: Mapping[str, Any], *layers: Mapping[str, Any]

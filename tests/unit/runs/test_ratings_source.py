@@ -16,6 +16,7 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.errors import AgreedError, InputError
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.runs import source
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
 
@@ -180,7 +181,11 @@ def test_two_values_are_logistic_unless_another_likelihood_is_needed(tmp_path: P
             likelihood_of(data, {"rank": 0}),
         }
         assert laws == {"ordinal-logit"}
-        settings: Any = {"likelihood": "gaussian"}, {"sampler": "gibbs"}, {"noise_precision": 2.0}
+        settings: Any = (
+            {"likelihood": "gaussian"},
+            {"sampler": "gibbs", "noise": "both"},
+            {"noise_precision": 2.0},
+        )
         assert {likelihood_of(data, given) for given in settings} == {"gaussian"}
     summary = sampled(tmp_path / "run", data)
     test = predict_test(Run(tmp_path / "run"))
@@ -268,3 +273,35 @@ def test_the_default_grid_fits_tiny_data(tmp_path: Path) -> None:
     """The default grid is as coarse as the data need."""
     tiny = write_planted(tmp_path / "tiny.h5", rows=9, columns=3)
     assert ask(tiny, tmp_path / "run")[0].grid == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "sampler"),
+    [
+        ({}, "gibbs"),
+        ({"noise": "both"}, "gibbs"),
+        ({"sampler": "baoab"}, "baoab"),
+        ({"sampler": {"step_size": 0.1}}, "baoab"),
+        ({"likelihood": "student-t"}, "baoab"),
+        ({"implicit_features": "both"}, "baoab"),
+        ({"biases": False}, "psgld"),
+    ],
+)
+def test_gibbs_is_the_default_for_nearly_full_matrices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], sampler: str
+) -> None:
+    """Where it can draw the model, and no sampler or setting of one is chosen."""
+    monkeypatch.setattr(source, "GIBBS_RATINGS", 100)
+    data = write_planted(tmp_path / "r.h5")
+    assert RatingsSource(data).resolve(1, {}, settings).sampler.name == sampler
+
+
+def test_few_or_sparse_ratings_have_baoab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resumed run keeps its sampler, whatever the ratings are."""
+    data = write_planted(tmp_path / "r.h5")
+    assert RatingsSource(data).resolve(1, {}, {}).sampler.name == "baoab"
+    monkeypatch.setattr(source, "GIBBS_RATINGS", 100)
+    saved = RatingsSource(data).resolve(1, {}, {"sampler": "baoab"}).table()
+    assert RatingsSource(data).resolve(1, saved, {}).sampler.name == "baoab"
+    sparse = write_planted(tmp_path / "s.h5", 60, 60, share=0.15)
+    assert RatingsSource(sparse).resolve(1, {}, {}).sampler.name == "baoab"
