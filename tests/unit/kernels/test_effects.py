@@ -8,13 +8,15 @@ from scipy.special import expit
 
 from dsgmcmc.kernels.effects import effects_kernel, formula_score, level_score
 
-N, GROUPS = 533, 60
+N = 533
+GROUPS = 60
 CUTS = np.array([-1e9, -1.5, -0.4, 0.3, 1.1, 1e9])
 
 
 def level_log(eta, upper, lower, s=1.0):
     """Log probability of a level, its difference taken in the tail that it lies in."""
-    upper, lower = s * (upper - eta), s * (lower - eta)
+    upper = s * (upper - eta)
+    lower = s * (lower - eta)
     flipped = lower + upper > 0
     return np.log(expit(np.where(flipped, -lower, upper)) - expit(np.where(flipped, -upper, lower)))
 
@@ -22,8 +24,10 @@ def level_log(eta, upper, lower, s=1.0):
 def cases():
     """Scores, terms and log densities of each kind of law."""
     rng = np.random.default_rng(0)
-    level, count = rng.integers(0, 5, N), rng.poisson(2.0, N).astype(float)
-    bounds, s = [CUTS[level + 1], CUTS[level]], np.exp(rng.normal(0, 0.4, N))
+    level = rng.integers(0, 5, N)
+    count = rng.poisson(2.0, N).astype(float)
+    bounds = [CUTS[level + 1], CUTS[level]]
+    s = np.exp(rng.normal(0, 0.4, N))
     yield "logit", level_score(False), bounds, level_log
     yield "scaled", level_score(True), [*bounds, s], level_log
     yield "counts", formula_score("x - exp(eta)"), [count], lambda eta, x: x * eta - np.exp(eta)
@@ -42,11 +46,10 @@ def test_sums_are_those_of_the_log_density(score, terms, log) -> None:
     """Of scores and curvatures after a change of the effects, and of what the log density gains by
     it.
     """
-    rng, step = np.random.default_rng(1), 1e-4
-    groups, eta = (
-        rng.integers(0, GROUPS, N).astype(np.int32),
-        rng.normal(0, 0.8, N).astype(np.float32),
-    )
+    rng = np.random.default_rng(1)
+    step = 1e-4
+    groups = rng.integers(0, GROUPS, N).astype(np.int32)
+    eta = rng.normal(0, 0.8, N).astype(np.float32)
     change = rng.normal(0, 0.7, GROUPS).astype(np.float32)
     given = np.stack(terms).astype(np.float32)
     for moved in (True, False):

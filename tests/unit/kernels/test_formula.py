@@ -137,9 +137,12 @@ def test_a_block_has_the_same_bits_alone_and_among_others(dense, by_row):
     """Protects the invariant: how many blocks of a factor a process holds, and updates in one call,
     changes nothing.
     """
-    D, lengths, starts = 33, (150, 0, 7, 64), (10, 160, 160, 167)
+    D = 33
+    lengths = (150, 0, 7, 64)
+    starts = (10, 160, 160, 167)
     each = [inputs(n, D, dense=dense, by_row=by_row) for n in lengths]
-    given, prior = each[0][1]["given"], each[0][1]["prior"]()
+    given = each[0][1]["given"]
+    prior = each[0][1]["prior"]()
     priors = [prior._replace(shift=own["prior"]().shift) for _, own in each]
     vectors = [own["given"]["by_row"] for _, own in each]
     alone = []
@@ -174,10 +177,12 @@ def test_a_block_has_the_same_bits_alone_and_among_others(dense, by_row):
 
 def test_arrays_may_be_replaced_between_calls():
     """Protects memory: the addresses of an array that is gone must not be used again."""
-    formula, blocks = Formula("x = x + 1"), [{"x": np.zeros((2, 3))}, {"x": np.zeros((4, 3))}]
+    formula = Formula("x = x + 1")
+    blocks = [{"x": np.zeros((2, 3))}, {"x": np.zeros((4, 3))}]
     batch = Batch(blocks, (0, 2))
     formula.apply(batch)
-    before, blocks[1]["x"] = blocks[1]["x"], np.full((5, 3), 7.0)
+    before = blocks[1]["x"]
+    blocks[1]["x"] = np.full((5, 3), 7.0)
     formula.apply(batch)
     assert (before == 1).all()
     assert (blocks[0]["x"] == 2).all()
@@ -229,7 +234,8 @@ def test_the_gradient_means_what_was_taken(dense):
     """
     fields, arguments = inputs(70, 5, np.float64, dense=dense)
     mean, precision, *_ = arguments["prior"]()
-    theta, g = fields["theta"].copy(), fields["g"]
+    theta = fields["theta"].copy()
+    g = fields["g"]
     prior = (theta - mean) @ precision if dense else (theta - mean) * precision
     formula = Formula(
         "theta = theta + 1\nmean_gradient = grad_likelihood / 7\nall_of_it = grad\nagain = grad"

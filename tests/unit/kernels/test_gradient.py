@@ -13,7 +13,9 @@ from dsgmcmc.kernels.gradient import gradient_kernel, spread_kernel
 from dsgmcmc.kernels.stored import kernel_arguments
 
 SCALE = 2.5
-RESIDUAL, COUNTS, LOGISTIC = "x - eta", "x - exp(eta)", "maximum(x, 0) - 1 / (1 + exp(-eta))"
+RESIDUAL = "x - eta"
+COUNTS = "x - exp(eta)"
+LOGISTIC = "maximum(x, 0) - 1 / (1 + exp(-eta))"
 SCORES = {
     RESIDUAL: lambda x, eta: x - eta,
     COUNTS: lambda x, eta: x - np.exp(eta),
@@ -54,12 +56,14 @@ def reference(case: Case, K: int, weighted: bool, score: str):
     """Minus the weighted log density's gradient, in float64, and the sums of squared scores."""
     rows = np.repeat(np.arange(len(case.theta_w)), np.diff(case.indptr))
     columns = case.indices
-    w, h = case.theta_w[rows].astype(float), case.theta_h[columns].astype(float)
+    w = case.theta_w[rows].astype(float)
+    h = case.theta_h[columns].astype(float)
     e = SCORES[score](case.values, (w[:, :K] * h[:, :K]).sum(1) + w[:, K:].sum(1) + h[:, K:].sum(1))
     g = case.weight_w[rows].astype(float) if weighted else np.ones(len(rows))
     gp = case.weight_h[columns].astype(float) if weighted else np.ones(len(rows))
     w[:, K:] = h[:, K:] = 1  # the partner of a bias
-    out_w, out_h = np.zeros(case.theta_w.shape), np.zeros(case.theta_h.shape)
+    out_w = np.zeros(case.theta_w.shape)
+    out_h = np.zeros(case.theta_h.shape)
     np.add.at(out_w, rows, -(g * gp * e)[:, None] * h)
     np.add.at(out_h, columns, -(g * gp * e)[:, None] * w)
     sse_w = np.bincount(rows, gp * e**2, len(out_w)) if weighted else 0.0
@@ -74,8 +78,10 @@ def run(case: Case, K: int, biases: bool, *, weighted: bool = False, score: str 
         rng.standard_normal(theta.shape).astype(np.float32)
         for theta in (case.theta_w, case.theta_h)
     ]
-    out_w, out_h = before[0].copy(), before[1].copy()
-    sse_w, sse_h = np.full(len(out_w), 3.0), np.full(len(out_h), 5.0)
+    out_w = before[0].copy()
+    out_h = before[1].copy()
+    sse_w = np.full(len(out_w), 3.0)
+    sse_h = np.full(len(out_h), 5.0)
     extra = (case.weight_w, case.weight_h, sse_w, sse_h) if weighted else ()
     ratings = kernel_arguments(case.indptr, case.indices, case.values, None)
     kernel = gradient_kernel(K, biases, weighted=weighted, score=score)
@@ -148,7 +154,8 @@ def test_products_with_the_pattern(D: int, sides: str) -> None:
         expected_w += pattern @ in_h
     if "h" in sides:
         expected_h += pattern.T @ in_w
-    indptr, indices = pattern.indptr.astype(np.int64), pattern.indices.astype(np.int32)
+    indptr = pattern.indptr.astype(np.int64)
+    indices = pattern.indices.astype(np.int32)
     spread_kernel(D, sides)(indptr, indices.view(np.uint16), in_w, in_h, out_w, out_h)
     np.testing.assert_array_equal(out_w, expected_w)
     np.testing.assert_array_equal(out_h, expected_h)

@@ -154,7 +154,8 @@ def test_draws_are_those_of_float64(D: int, dense: bool, shifted: bool) -> None:
 def test_ill_conditioned_rows_are_as_exact_as_others() -> None:
     """Ratings along one direction, with a signal to noise ratio of 1e4, and a wide prior."""
     rng = np.random.default_rng(0)
-    n, D = 16, 33
+    n = 16
+    D = 33
     direction = rng.normal(size=D + 1)
     vectors = rng.normal(0, 1e-2, (n, 500, D + 1)) + rng.normal(size=(n, 500, 1)) * direction
     rows, columns = np.tril_indices(D + 1)
@@ -175,7 +176,8 @@ def test_ill_conditioned_rows_are_as_exact_as_others() -> None:
 def test_a_row_has_the_same_bits_whatever_rows_are_drawn_with_it(shifted: bool) -> None:
     """How rows are divided into blocks and processes changes nothing."""
     rng = np.random.default_rng(1)
-    n, D = 27, 33
+    n = 27
+    D = 33
     prior = a_prior(rng, n, D, True, shifted)
     statistics = packed(rng, n, D, per_row=40)
     scale = rng.gamma(4, 0.25, n)

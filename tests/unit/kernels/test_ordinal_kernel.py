@@ -17,7 +17,8 @@ from dsgmcmc.kernels.stored import kernel_arguments
 from dsgmcmc.types import Factor
 
 THRESHOLDS = np.array([-1.5, -0.4, 0.3, 1.1])
-ROWS, COLUMNS = 7, 5
+ROWS = 7
+COLUMNS = 5
 
 
 def log_probability(
@@ -66,7 +67,8 @@ class Case:
 
     @property
     def eta(self) -> np.ndarray:
-        w, h = self.w[self.rows].astype(float), self.h[self.columns].astype(float)
+        w = self.w[self.rows].astype(float)
+        h = self.h[self.columns].astype(float)
         return (
             (w[:, : self.K] * h[:, : self.K]).sum(axis=1)
             + w[:, self.K :].sum(axis=1)
@@ -89,7 +91,9 @@ def test_gradients_are_derivatives_of_the_log_probability(
     """In the factors, in every threshold, of all ratings or of a row, and in the scales; 0.5 halves
     them all.
     """
-    case, step, rng = Case(K, biases), 1e-5, np.random.default_rng(1)
+    case = Case(K, biases)
+    step = 1e-5
+    rng = np.random.default_rng(1)
     owners = {
         None: (np.zeros_like(case.rows), 1),
         Factor.W: (case.rows, ROWS),
@@ -105,11 +109,9 @@ def test_gradients_are_derivatives_of_the_log_probability(
     table = level_tables(scaled, THRESHOLDS)
     if not one_set:
         table = np.column_stack([np.full(n, -END), cuts, np.full(n, END)]).astype(np.float32)
-    out_w, out_h, sums = (
-        np.zeros_like(case.w),
-        np.zeros_like(case.h),
-        np.zeros((5, 2) if one_set else table.shape),
-    )
+    out_w = np.zeros_like(case.w)
+    out_h = np.zeros_like(case.h)
+    sums = np.zeros((5, 2) if one_set else table.shape)
     slopes = np.zeros_like(case.s_w), np.zeros_like(case.s_h)
     scales = (case.s_w, case.s_h, *slopes) if scaled else ()
     ordinal_kernel(K, biases, scaled=scaled, cut_by=cut_by)(
@@ -126,7 +128,8 @@ def test_gradients_are_derivatives_of_the_log_probability(
         )
         return 0.5 * (up - down) / (2 * step)
 
-    feature_w, feature_h = case.w[case.rows].astype(float), case.h[case.columns].astype(float)
+    feature_w = case.w[case.rows].astype(float)
+    feature_h = case.h[case.columns].astype(float)
     feature_w[:, K:] = feature_h[:, K:] = 1.0
     for out, index, feature in ((out_w, case.rows, feature_h), (out_h, case.columns, feature_w)):
         expected = np.zeros(out.shape)
@@ -151,10 +154,8 @@ def test_gradients_are_derivatives_of_the_log_probability(
 
 def test_probabilities_are_right_in_both_tails() -> None:
     """Of every level, as far as predictors go; they add up to 1."""
-    eta, scale = (
-        np.linspace(-9, 9, 73).astype(np.float32),
-        np.linspace(0.5, 1.1, 73).astype(np.float32),
-    )
+    eta = np.linspace(-9, 9, 73).astype(np.float32)
+    scale = np.linspace(0.5, 1.1, 73).astype(np.float32)
     found = level_probabilities(eta, scale, THRESHOLDS)
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
     for level in range(5):

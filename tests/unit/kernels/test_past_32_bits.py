@@ -32,14 +32,16 @@ def ratings(holes):
     """Three ratings of two rows: near the beginning of their arrays, and past 2^31; in many bytes,
     in few.
     """
-    indptr, table = np.array([0, 2, 3]), np.array([1.0, -2.0, 0.5], np.float32)
+    indptr = np.array([0, 2, 3])
+    table = np.array([1.0, -2.0, 0.5], np.float32)
     for index, stored, given in (
         (np.int32, table, None),
         (np.uint16, np.arange(3, dtype=np.uint8), table),
     ):
         yield indptr, np.array([0, 2, 1], index), stored, given
         far = holes(FAR + 3, index), holes(FAR + 3, stored.dtype)
-        far[0][FAR:], far[1][FAR:] = (0, 2, 1), stored
+        far[0][FAR:] = (0, 2, 1)
+        far[1][FAR:] = stored
         yield indptr + FAR, *far, given
 
 
@@ -67,8 +69,11 @@ def test_cutting_ratings_past_32_bits(holes):
     """Into blocks: as at the beginning of their arrays."""
     found = []
     for indptr, indices, values, _ in itertools.islice(ratings(holes), 2):
-        starts, block_of = np.zeros((2, 3), np.int64), np.int32([0, 0, 1])
-        bounds, firsts, place = np.array([0, 2, 3]), np.zeros(3, np.int64), np.zeros(2, np.int64)
+        starts = np.zeros((2, 3), np.int64)
+        block_of = np.int32([0, 0, 1])
+        bounds = np.array([0, 2, 3])
+        firsts = np.zeros(3, np.int64)
+        place = np.zeros(2, np.int64)
         cut = np.zeros(3, np.int32), np.zeros(3, np.float32)
         split_kernel("int32", "float32")(
             indptr, indices, values, block_of, bounds, starts, firsts, place, *cut
@@ -79,8 +84,10 @@ def test_cutting_ratings_past_32_bits(holes):
 
 def test_rows_past_32_bits_of_numbers(holes):
     """A gradient and a prediction with the last row of a factor of more than 2^31 numbers."""
-    K, row = WIDE, np.float32(np.arange(WIDE) % 7 - 2.5)
-    theta, out = holes((ROWS + 2, K)), holes((ROWS + 2, K))
+    K = WIDE
+    row = np.float32(np.arange(WIDE) % 7 - 2.5)
+    theta = holes((ROWS + 2, K))
+    out = holes((ROWS + 2, K))
     theta[-1] = row
     own = np.ones((1, K), np.float32)
     column = np.array([ROWS + 1], np.int32)

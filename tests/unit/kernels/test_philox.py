@@ -36,9 +36,14 @@ def philox4x32(counter: list[int], key: list[int]) -> list[int]:
     """Philox 4x32-10 [Salmon 2011] as it is written there."""
     (x0, x1, x2, x3), (k0, k1) = counter, key
     for _ in range(10):
-        p0, p1 = 0xD2511F53 * x0, 0xCD9E8D57 * x2
-        x0, x1, x2, x3 = p1 >> 32 ^ x1 ^ k0, p1 & MASK, p0 >> 32 ^ x3 ^ k1, p0 & MASK
-        k0, k1 = k0 + 0x9E3779B9 & MASK, k1 + 0xBB67AE85 & MASK
+        p0 = 0xD2511F53 * x0
+        p1 = 0xCD9E8D57 * x2
+        x0 = p1 >> 32 ^ x1 ^ k0
+        x1 = p1 & MASK
+        x2 = p0 >> 32 ^ x3 ^ k1
+        x3 = p0 & MASK
+        k0 = k0 + 0x9E3779B9 & MASK
+        k1 = k1 + 0xBB67AE85 & MASK
     return [x0, x1, x2, x3]
 
 

@@ -15,7 +15,8 @@ KEY = NoiseKey(first=0, seed=3, chain=1, purpose=Purpose.RATING_WEIGHT, iteratio
 
 def draws(z: float, rows: range = range(ROWS), columns: range = range(COLUMNS)) -> Float32:
     """Weights of a full block of ratings, all with one z, (rows, columns)."""
-    n, m = len(rows), len(columns)
+    n = len(rows)
+    m = len(columns)
     indptr = m * np.arange(n + 1, dtype=np.int64)
     indices = np.tile(np.arange(m, dtype=np.uint16), n)
     all_z = np.full(n * m, z, np.float32)
@@ -35,7 +36,8 @@ def density(x: float, z: float) -> float:
 def test_mean_and_variance_are_those_of_the_law(z: float) -> None:
     """Known in closed form; the mean of 200,000 draws within 4 standard errors, variances 2 %."""
     weights = draws(z).astype(np.float64)
-    mean, variance = 1 / 4, 1 / 24
+    mean = 1 / 4
+    variance = 1 / 24
     if z:
         mean = np.tanh(z / 2) / (2 * z)
         variance = (np.sinh(z) - z) / (4 * z**3 * np.cosh(z / 2) ** 2)

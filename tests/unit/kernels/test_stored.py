@@ -18,7 +18,10 @@ from dsgmcmc.kernels.stored import (
 )
 from dsgmcmc.types import Factor
 
-ROWS, COLUMNS, LEVELS, K = 40, 30, 5, 3
+ROWS = 40
+COLUMNS = 30
+LEVELS = 5
+K = 3
 
 Arrays = list[np.ndarray]
 
@@ -29,13 +32,15 @@ def zeros(*widths: int) -> Arrays:
 
 
 def gradient(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
-    outs, errors = zeros(K + 1), [np.zeros(n) for n in (ROWS, COLUMNS)]
+    outs = zeros(K + 1)
+    errors = [np.zeros(n) for n in (ROWS, COLUMNS)]
     gradient_kernel(K, True, weighted=True)(*given, *theta, *outs, *scales, *errors, 0.7)
     return [*outs, *errors]
 
 
 def thresholds(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
-    outs, slopes = zeros(K + 1), [np.zeros(n, np.float32) for n in (ROWS, COLUMNS)]
+    outs = zeros(K + 1)
+    slopes = [np.zeros(n, np.float32) for n in (ROWS, COLUMNS)]
     tables = np.sort(np.random.default_rng(4).normal(size=(COLUMNS, LEVELS + 1)).astype(np.float32))
     sums = np.zeros(tables.shape)
     ordinal_kernel(K, True, scaled=True, cut_by=Factor.H)(
@@ -45,7 +50,8 @@ def thresholds(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) 
 
 
 def pattern(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
-    outs, sums = zeros(K + 1), zeros(2)
+    outs = zeros(K + 1)
+    sums = zeros(2)
     spread_kernel(K + 1)(*given[:2], *theta, *outs)
     weigh_kernel()(*given[:2], *scales, *sums)
     return [*outs, *sums]
@@ -61,7 +67,8 @@ def test_bits_do_not_depend_on_how_ratings_are_stored(kernel: Callable[..., Arra
     indptr[-1] += 1 - indptr[-1] % 2
     columns, codes = (rng.integers(0, n, indptr[-1]) for n in (COLUMNS, LEVELS))
     numbers = rng.permutation(LEVELS).astype(np.float32)
-    table, codes = numbers, codes.astype(np.uint8)
+    table = numbers
+    codes = codes.astype(np.uint8)
     theta = [rng.normal(size=each.shape).astype(np.float32) for each in zeros(K + 1)]
     scales = [rng.gamma(2, size=n).astype(np.float32) for n in (ROWS, COLUMNS)]
     found = []
@@ -75,12 +82,11 @@ def test_bits_do_not_depend_on_how_ratings_are_stored(kernel: Callable[..., Arra
 
 def test_columns_past_two_bytes() -> None:
     """Both halves of a number count."""
-    columns, wide = (
-        np.array([3, 65_535, 65_536, 200_000], np.int32),
-        np.zeros((200_001, 1), np.float32),
-    )
+    columns = np.array([3, 65_535, 65_536, 200_000], np.int32)
+    wide = np.zeros((200_001, 1), np.float32)
     wide[columns, 0] = 1, 2, 4, 8
-    out, back = np.zeros((2, 1), np.float32), np.zeros_like(wide)
+    out = np.zeros((2, 1), np.float32)
+    back = np.zeros_like(wide)
     spread_kernel(1)(
         np.array([0, 3, 4]), columns.view(np.uint16), np.ones((2, 1), np.float32), wide, out, back
     )
@@ -95,7 +101,8 @@ def test_numbers_stand_for_values() -> None:
     """
     rng = np.random.default_rng(5)
     values = np.concatenate([[0.0, -0.0], rng.normal(size=FEW - 2), [0.0, -0.0]]).astype(np.float32)
-    numbering, codes = Numbering(), []
+    numbering = Numbering()
+    codes = []
     for piece in np.split(values, [1, 100]):
         codes.append(numbering.numbers(piece))
         assert codes[-1] is not None

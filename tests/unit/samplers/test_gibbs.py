@@ -23,7 +23,9 @@ from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.samplers.gibbs import Gibbs, GibbsConfig
 from dsgmcmc.types import Factor, Purpose
 
-GRID, SEED, TURN = 3, 5, 11
+GRID = 3
+SEED = 5
+TURN = 11
 NOISES = {"shared": (), "by-user": (Factor.W,), "by-item": (Factor.H,), "both": tuple(Factor)}
 
 
@@ -73,13 +75,15 @@ def reference_of(
         residuals = values.astype(np.float64) - ratings.mean
     model = gibbs.Model(target.row_priors.rank, biases=target.row_priors.biases)
     state = gibbs.start(model, (60, 40), np.random.default_rng(0))
-    state.theta, state.g = whole(target), scales(target)
+    state.theta = whole(target)
+    state.g = scales(target)
     return state, residuals, gibbs.views(rows, columns.astype(np.int64), (60, 40)), model
 
 
 def take_parameters(state: gibbs.State, target: FactorTarget) -> None:
     """Tau, nu and priors as they were drawn."""
-    drawn, noise = target.row_priors.parameters, target.noise.parameters
+    drawn = target.row_priors.parameters
+    noise = target.noise.parameters
     state.tau = float(noise.tau[0])
     state.nu = [float(noise.nu[f][0]) if f in noise.nu else 1.0 for f in Factor]
     precisions = [drawn.precision[f][0] for f in Factor]

@@ -20,7 +20,8 @@ from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 from dsgmcmc.targets.base import Target
 from dsgmcmc.types import Factor
 
-GRID, SEED = 4, 5
+GRID = 4
+SEED = 5
 Whole = dict[Factor, np.ndarray]
 
 
@@ -80,14 +81,16 @@ def test_a_step_along_the_full_gradient_has_what_is_drawn_in_it(
             prior = model.row_priors.parameters
             model.noise.parameters.tau[:] = precision
             for factor in Factor:
-                prior.mean[factor][:], prior.precision[factor][:] = 0.0, precision
+                prior.mean[factor][:] = 0.0
+                prior.precision[factor][:] = precision
 
         monkeypatch.setattr(FactorTarget, "draw_shared", draw)
         sampler = SGLD(SGLDConfig(gradient="full", step_size=0.8), 0)
         target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler, seed=SEED)
         sampler.start(target, 0.5)
         target.full_gradient("theta", "g")
-        theta, g = whole(target), whole(target, "g")
+        theta = whole(target)
+        g = whole(target, "g")
         target.begin(0)
         sampler.step(target, 0)
         moved.append(whole(target))
@@ -157,7 +160,8 @@ def like(data: Path, other: FactorTarget, sampler: Sampler[Any, Any]) -> FactorT
 
 def test_the_anchor_is_the_state_at_the_end_of_burn_in(data: Path) -> None:
     """Until then the chain is that of plain parts, bit for bit; and no longer."""
-    chains, burn_in = [], 6
+    chains = []
+    burn_in = 6
     for gradient in ("part", "control-variate"):
         sampler = SGLD(SGLDConfig(gradient=gradient, step_size=0.05), burn_in)
         target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)

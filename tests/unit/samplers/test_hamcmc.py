@@ -20,7 +20,9 @@ from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.types import Factor, Purpose
 
-D, N, SEED = 4, 50, 3
+D = 4
+N = 50
+SEED = 3
 PARTS = 4
 CURVATURE = 5.0
 Gradient = Callable[[np.ndarray, int], np.ndarray]
@@ -36,10 +38,13 @@ class Minibatches:
         a = rng.standard_normal((D, 2 * D))
         self.precision = a @ a.T / 4 + np.eye(D)
         self.wells = wells
-        self.dimension, self.n_data = D, N
+        self.dimension = D
+        self.n_data = N
         self.curvature = np.full(D, CURVATURE)
-        self.prior_mean, self.prior_precision = np.full(D, 0.1), np.full(D, 0.2)
-        self.means, self.scales = rng.normal(0, 0.7, (N, D)), rng.uniform(0.3, 1.7, N)
+        self.prior_mean = np.full(D, 0.1)
+        self.prior_precision = np.full(D, 0.2)
+        self.means = rng.normal(0, 0.7, (N, D))
+        self.scales = rng.uniform(0.3, 1.7, N)
         #: If set, the gradient of the likelihood whatever the state.
         self.forced: np.ndarray | None = None
 
@@ -47,7 +52,8 @@ class Minibatches:
         """Gradient of the energy of some data; of a part of them, if it is forced."""
         if self.forced is not None:
             return np.broadcast_to(self.forced / PARTS, theta.shape)
-        means, scales = self.means[data], self.scales[data]
+        means = self.means[data]
+        scales = self.scales[data]
         if self.wells:
             return 1.1 * CURVATURE * (theta**3 / 9 - theta) * len(scales) / N
         return (theta * scales.sum() - scales @ means) @ self.precision / N
@@ -182,18 +188,18 @@ def test_blocks_move_as_one_vector(data: Path) -> None:
     squared_errors: list[float] = []
 
     def gradient(theta: np.ndarray, iteration: int) -> np.ndarray:
-        w, h = theta[0, : rows * d].reshape(rows, d), theta[0, rows * d :].reshape(columns, d)
-        gw, gh = np.zeros_like(w), np.zeros_like(h)
+        w = theta[0, : rows * d].reshape(rows, d)
+        h = theta[0, rows * d :].reshape(columns, d)
+        gw = np.zeros_like(w)
+        gh = np.zeros_like(h)
         part = target.circulation.schedule.part(iteration)
         squared_errors.append(0.0)
         for b in target.ring.blocks:
             c = column_of(b, part, target.grid)
             cell = target.ratings.train[b, c]
             local = np.repeat(np.arange(len(cell.indptr) - 1), np.diff(cell.indptr))
-            i, j = (
-                target.ratings.row_bounds[b] + local,
-                target.ratings.column_bounds[c] + cell.indices,
-            )
+            i = target.ratings.row_bounds[b] + local
+            j = target.ratings.column_bounds[c] + cell.indices
             e = cell.values - (w[i, :2] * h[j, :2]).sum(axis=1) - w[i, 2] - h[j, 2]
             squared_errors[-1] += e @ e
             one = np.ones((len(i), 1))

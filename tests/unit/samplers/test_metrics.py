@@ -82,11 +82,9 @@ def own_matrices(
     target: FactorTarget, metric: Fisher
 ) -> Iterator[tuple[ParameterBlock, int, np.ndarray]]:
     """M_i of every row with ratings, in the metric's coordinates, made rating by rating."""
-    phi, tau, found = (
-        features(target),
-        target.noise_precision,
-        target.information("theta", True, {}),
-    )
+    phi = features(target)
+    tau = target.noise_precision
+    found = target.information("theta", True, {})
     seen = np.zeros((len(phi[Factor.W]), len(phi[Factor.H])))
     for (b, c), cell in target.ratings.train.items():
         at = np.repeat(np.arange(len(cell.indptr) - 1), np.diff(cell.indptr))
@@ -143,7 +141,8 @@ def test_bounds_are_computed_anew_where_a_row_has_grown(
     """Between two turns at which they are due, steps of rows that have ratings with it fall; else
     nothing changes.
     """
-    metric, not_due = kind(), (EARLY_UNTIL + 1) * REFRESH_EVERY * target.sweep_length
+    metric = kind()
+    not_due = (EARLY_UNTIL + 1) * REFRESH_EVERY * target.sweep_length
     for _ in range(3):
         metric.compute(target)
 
@@ -179,7 +178,8 @@ def test_a_move_is_that_of_the_whole_matrix(target: FactorTarget) -> None:
     for block in target.blocks():
         block.begin_gradient("theta", "g", prior=True)
         block["g"][:] += np.random.default_rng(block.index).normal(size=block["g"].shape)
-        before, gradient = block["theta"].astype(np.float64), block["g"].astype(np.float64)
+        before = block["theta"].astype(np.float64)
+        gradient = block["g"].astype(np.float64)
         precision = target.row_priors.parameters.precision[block.factor][0]
         dense = precision if precision.ndim == 2 else np.diag(precision)
         h = 0.7 * block.row("h").astype(np.float64)
@@ -200,12 +200,11 @@ def test_the_diagonal_metric_has_what_was_drawn_last(target: FactorTarget, follo
     Those of older states would make posteriors too narrow.
     """
     target.metric_uses_current_hyperparameters = follows
-    metric, state = Fisher(), target.row_priors.parameters
+    metric = Fisher()
+    state = target.row_priors.parameters
     metric.compute(target)
-    tau, lambdas = (
-        target.noise_precision,
-        {factor: state.precision[factor][0].copy() for factor in Factor},
-    )
+    tau = target.noise_precision
+    lambdas = {factor: state.precision[factor][0].copy() for factor in Factor}
     target.noise.parameters.tau[0] *= 1.7
     for factor in Factor:
         state.precision[factor][0] *= 0.6
@@ -213,7 +212,8 @@ def test_the_diagonal_metric_has_what_was_drawn_last(target: FactorTarget, follo
         precision = lambdas[block.factor] * (0.6 if follows else 1)
         lambda_ = np.diag(precision) if precision.ndim == 2 else precision
         counted = tau * (1.7 if follows else 1) * block.counts[:, None] * metric.c[block.factor]
-        before, h = block["theta"].copy(), 0.7 * block.row("h").astype(np.float64)
+        before = block["theta"].copy()
+        h = 0.7 * block.row("h").astype(np.float64)
         metric.update(target, block, metric.formula("theta = theta + step * r\n"), 0.7)
         expected = h[:, None] / np.sqrt(counted + lambda_) * block["r"]
         np.testing.assert_allclose(block["theta"] - before, expected, rtol=1e-3, atol=1e-5)

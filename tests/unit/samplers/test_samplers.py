@@ -59,7 +59,8 @@ def test_a_gradient_that_it_cannot_use_is_refused(name: str) -> None:
             build({"sampler": {"name": name, "gradient": other}}).resolved()
 
 
-CORRECTED, VARIATED = {"noise_correction": True}, {"gradient": "control-variate"}
+CORRECTED = {"noise_correction": True}
+VARIATED = {"gradient": "control-variate"}
 CORRECTION = r"^sampler\.noise_correction needs .* schedule=random"
 THERMOSTAT = r"^the thermostat .* schedule=random, or take another sampler$"
 

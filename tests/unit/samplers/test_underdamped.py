@@ -97,7 +97,8 @@ def test_what_was_hot_at_first_is_left_out_in_time(target: FactorTarget) -> None
     """A chain that moved towards its posterior after burn-in is no diverged one; and few
     measurements say nothing.
     """
-    temperatures, hot = Temperatures(), dict.fromkeys(Factor, 1.4)
+    temperatures = Temperatures()
+    hot = dict.fromkeys(Factor, 1.4)
     for seed in range(3):
         measure(temperatures, target, hot, seed)
     assert temperatures.find_divergence() == ""
