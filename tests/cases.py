@@ -14,7 +14,8 @@ import numpy as np
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import Split
 
-N, M = 30, 20
+N = 30
+M = 20
 RNG = np.random.default_rng(2)
 SCORES = 3 + RNG.normal(size=(N, 2)) @ RNG.normal(size=(2, M))
 STARS = np.clip(np.rint(SCORES), 1, 5).astype(int)
@@ -34,7 +35,8 @@ def _lines(form: str, rows: Iterable[tuple[int, int, int, int]] = ROWS) -> list[
 
 def _netflix() -> list[str]:
     """Ratings as the Netflix prize has them: the number of an item and a colon, then its users."""
-    lines, last = [], -1
+    lines = []
+    last = -1
     for u, i, r, t in BY_ITEM:
         lines += [f"{i + 1}:"] if i != last else []
         lines.append(f"{6 * u + 7},{r},{datetime.date.fromtimestamp(t)}")
@@ -97,10 +99,8 @@ def write_cases(folder: Path) -> None:
     """Write all files to a folder."""
     for name, lines in TEXTS.items():
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    places, stars = (
-        (PLACES.T + 1).astype(np.int32).tobytes(),
-        np.array([r for _, _, r, _ in ROWS], float),
-    )
+    places = (PLACES.T + 1).astype(np.int32).tobytes()
+    stars = np.array([r for _, _, r, _ in ROWS], float)
     sizes = np.array([N, M, len(ROWS)], np.int64)
     (folder / "ratings.sdm").write_bytes(sizes.tobytes() + places + stars.tobytes())
     (folder / "clicks.sbm").write_bytes(sizes.tobytes() + places)

@@ -42,7 +42,9 @@ WRITERS = (
 )
 READERS = ("evaluate IN/run --json", "info IN/run --json", "verify IN/run --json", "similar IN/run")
 
-HALVED, READING, OPENING = "write,pwrite,pwrite64", "read,pread,pread64", "open,create"
+HALVED = "write,pwrite,pwrite64"
+READING = "read,pread,pread64"
+OPENING = "open,create"
 WRITING = f"{HALVED},writev,fsync,ftruncate,ftruncate64"
 CALLS = f"{WRITING},rename,unlink,unlinkat,mkdir"
 #: Variables of `failing_disk.c`: calls that fail, how, and whether once or from then on.
@@ -80,7 +82,8 @@ class Scene:
     """
 
     def __init__(self, work: Path, seed: int = 0) -> None:
-        self.work, self.choice = work, random.Random(seed)
+        self.work = work
+        self.choice = random.Random(seed)
         compiler = shutil.which("gcc") or shutil.which("cc") or lacking("a C compiler is needed")
         self._usual: dict[str, dict[str, bytes | None]] = {}
         self.library, self.source = work / "failing_disk.so", self.new()
@@ -152,7 +155,8 @@ class Scene:
         if not script:
             (place / "output").write_text(run(*command).expect(0).out)
             return place
-        usual, before = self.usual(words), results(words, place)
+        usual = self.usual(words)
+        before = results(words, place)
         result = run("bash", "-c", script, str(place), *command)
         (place / "output").write_text(result.out)
         expect_told(result, script)
@@ -170,7 +174,8 @@ class Scene:
 
     def failing(self, words: str, kind: str, number: int, rank: int | None = None) -> list[str]:
         """Scripts in which some of the calls that a command makes fail."""
-        counts, processes = self.new() / "counts", None if rank is None else 2
+        counts = self.new() / "counts"
+        processes = None if rank is None else 2
         base = f"FAIL_UNDER=$0 FAIL_{KINDS[kind].replace(' ', ' FAIL_')} LD_PRELOAD={self.library}"
         base += "" if rank is None else f" FAIL_RANK={rank}"
         self.attempt(words, f'env {base} FAIL_COUNT={counts} "$@"', processes)

@@ -42,7 +42,11 @@ from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.store import MANIFEST, seal
 
-REFUSED, HARMLESS, WORDLESS, WRONG, CRASHED = 10, 11, 12, 13, 14
+REFUSED = 10
+HARMLESS = 11
+WORDLESS = 12
+WRONG = 13
+CRASHED = 14
 #: Address space in bytes beyond that of the libraries, and seconds.
 LIMITS = {"table": (2 << 30, 20), "ratings": (256 << 20, 20), "run": (400 << 20, 20)}
 
@@ -78,11 +82,9 @@ def _table(path: Path) -> dict[tuple[Any, Any], float]:
         return rated_pairs(ratings, "train") | rated_pairs(ratings, "test")
 
 
-_INTEGER, _NAME, _NUMBER = (
-    "([1-9][0-9]?)",
-    "([A-Za-z0-9_]{1,12})",
-    r"(-?[0-9][0-9_]{0,5}(?:[.][0-9]{1,6})?)",
-)
+_INTEGER = "([1-9][0-9]?)"
+_NAME = "([A-Za-z0-9_]{1,12})"
+_NUMBER = r"(-?[0-9][0-9_]{0,5}(?:[.][0-9]{1,6})?)"
 #: How text files of ratings begin, how their other lines are written, and the pattern of these.
 TEXT_TABLES = {
     ".csv": ("user,item,rating\n", "{},{},{}", f"{_NAME},{_NAME},{_NUMBER}"),
@@ -104,8 +106,10 @@ TEXT_TABLES[".gz"] = TEXT_TABLES[".csv"]
 def write_table(path: Path) -> Path:
     """Write 500 ratings in a format by its suffix."""
     rng = np.random.default_rng(0)
-    cells, x = rng.choice(99 * 99, 500, replace=False), rng.integers(1, 11, 500) / 2
-    user, item = 1 + cells // 99, 1 + cells % 99
+    cells = rng.choice(99 * 99, 500, replace=False)
+    x = rng.integers(1, 11, 500) / 2
+    user = 1 + cells // 99
+    item = 1 + cells % 99
     table = pyarrow.table({"user": user, "item": item, "rating": x})
     if path.suffix == ".npz":
         scipy.sparse.save_npz(path, scipy.sparse.coo_matrix((x, (user, item))))
@@ -165,7 +169,8 @@ def output_of(*arguments: str) -> str:
 
 
 def _predictions(path: Path) -> Any:
-    run, both = Run(path), np.arange(5, dtype=np.int32)
+    run = Run(path)
+    both = np.arange(5, dtype=np.int32)
     variances = [float(m.variance["user"].sum()) for m in run.moments]
     return Predictor(run, PredictOptions(clip=True))(both, both).mean.tolist(), variances
 

@@ -70,8 +70,10 @@ def make_run(
     user_names = [f"Zoë, no. {k}" if strings else 7 * k + 3 for k in range(users)]
     item_names = [f'item "{k}"' if strings else 1000 - 11 * k for k in range(items)]
     named = {"user": [user_names[a] for a in i], "item": [item_names[b] for b in j], "rating": x}
-    ratings, timed = pd.DataFrame(named), "time_levels" in settings
-    source, data = folder / "ratings.tsv", folder / "ratings.h5"
+    ratings = pd.DataFrame(named)
+    timed = "time_levels" in settings
+    source = folder / "ratings.tsv"
+    data = folder / "ratings.h5"
     written = ratings.assign(timestamp=np.arange(len(x)) % 10) if timed else ratings
     written.to_csv(source, sep="\t", index=False)
     prepare_ratings([str(source)], data, test_fraction=0.2, timestamps=timed)
@@ -87,7 +89,8 @@ def given_ratings(
 
     This inverts another matrix than the product does: the covariance of the ratings.
     """
-    draw, k = run.draw(number), run.config.rank
+    draw = run.draw(number)
+    k = run.config.rank
     covariance = draw.prior[kind].covariance
     theta = draw.theta[OTHER[kind]][others].astype(float)
     phi = np.column_stack([theta[:, :k], np.ones(len(others))])
@@ -102,5 +105,6 @@ def given_ratings(
 
 def law_of_counts(draw: Draw, eta: np.ndarray) -> Any:
     """SciPy's law of counts with these predictors at a draw, before zeros are ruled out."""
-    r, top = draw.shared["dispersion"][0], draw.shared["counts.ceiling"][0]
+    r = draw.shared["dispersion"][0]
+    top = draw.shared["counts.ceiling"][0]
     return stats.nbinom(r, r / (r + 1 / (np.exp(-eta.astype(float)) + 1 / top)))

@@ -79,10 +79,12 @@ class Ratings:
         table = pd.DataFrame({"user": self.user, "item": self.item, "rating": self.value})
         more: dict[str, object] = {}
         if self.time is not None:
-            table["timestamp"], more["timestamps"] = self.time, True
+            table["timestamp"] = self.time
+            more["timestamps"] = True
         if self.test is not None:
             table[self.test].to_csv(folder / "test.csv", index=False)
-            table, more["test"] = table[~self.test], str(folder / "test.csv")
+            table = table[~self.test]
+            more["test"] = str(folder / "test.csv")
         if self.genres is not None:
             pd.Series(self.genres, name="genres").to_csv(folder / "items.csv", index_label="item")
             more["described"] = {"item": Description(folder / "items.csv")}
@@ -111,14 +113,16 @@ def pairs(
     With `liking`, a function of users and items, pairs of which it is large come more often.
     Everybody and everything occurs at least once, if `n` is large enough.
     """
-    users, items = users / users.sum(), items / items.sum()
+    users = users / users.sum()
+    items = items / items.sum()
     numbers = np.zeros(0, np.int64)
     if n >= len(users) + len(items):
         of_items = rng.choice(len(users), len(items), p=users) * len(items) + np.arange(len(items))
         of_users = np.arange(len(users)) * len(items) + rng.choice(len(items), len(users), p=items)
         numbers = np.unique(np.concatenate([of_items, of_users]))
     while len(numbers) < n:
-        i, j = rng.choice(len(users), n, p=users), rng.choice(len(items), n, p=items)
+        i = rng.choice(len(users), n, p=users)
+        j = rng.choice(len(items), n, p=items)
         kept = rng.random(n) < (1.0 if liking is None else 1 / (1 + np.exp(-liking(i, j))))
         new = np.setdiff1d((i * len(items) + j)[kept], numbers)
         numbers = np.concatenate([numbers, rng.permutation(new)[: n - len(numbers)]])
@@ -130,7 +134,8 @@ def taste(
     rng: np.random.Generator, users: int, items: int, rank: int, sd: float
 ) -> Callable[..., np.ndarray]:
     """Make a function of users and items: inner products of this rank and standard deviation."""
-    w, h = rng.normal(size=(users, rank)), rng.normal(size=(items, rank))
+    w = rng.normal(size=(users, rank))
+    h = rng.normal(size=(items, rank))
     return lambda i, j: sd / np.sqrt(rank) * np.einsum("nk,nk->n", w[i], h[j])
 
 
@@ -149,7 +154,8 @@ def half_stars(seed: int, users: int = 610, items: int = 9700, n: int = 101_000)
     """
     rng = of("half stars", seed)
     genres = rng.random((items, len(GENRES))) < rng.beta(1, 8, len(GENRES))
-    preferred, liked = rng.normal(0, 0.35, (users, len(GENRES))), taste(rng, users, items, 6, 0.5)
+    preferred = rng.normal(0, 0.35, (users, len(GENRES)))
+    liked = taste(rng, users, items, 6, 0.5)
 
     def liking(i: np.ndarray, j: np.ndarray) -> np.ndarray:
         return liked(i, j) + np.einsum("nk,nk->n", preferred[i], genres[j])
@@ -164,7 +170,8 @@ def half_stars(seed: int, users: int = 610, items: int = 9700, n: int = 101_000)
         + rng.normal(0, 0.35, items)
         + genres @ rng.normal(0, 0.2, len(GENRES))
     )
-    mean, spread = rng.normal(3.65, 0.45, users), rng.lognormal(-0.25, 0.4, users)
+    mean = rng.normal(3.65, 0.45, users)
+    spread = rng.lognormal(-0.25, 0.4, users)
     noise = 0.6 * rng.lognormal(0, 0.3, users)
     worth = quality[j] + 0.6 * liking(i, j)
     x = mean[i] + spread[i] * (worth - worth.mean()) + 0.4 * mood + noise[i] * rng.normal(size=n)
@@ -347,7 +354,8 @@ def giant_user(seed: int) -> Ratings:
     """One user has rated all 3,000 items, and 1,500 users have rated four each on average."""
     rng = of("giant user", seed)
     i, j = pairs(rng, np.ones(1500), rng.lognormal(0, 1, 3000), 6000)
-    i, j = np.concatenate([np.full(3000, 1500), i]), np.concatenate([np.arange(3000), j])
+    i = np.concatenate([np.full(3000, 1500), i])
+    j = np.concatenate([np.arange(3000), j])
     x = 3.5 + rng.normal(0, 0.5, 1501)[i] + rng.normal(0, 0.6, 3000)[j] + rng.normal(0, 0.8, len(i))
     return Ratings(i, j, np.clip(np.round(x), 1, 5))
 
@@ -362,8 +370,10 @@ def two_blocks(seed: int) -> Ratings:
     """Two halves of users have rated two halves of items, and on two scales: 0 to 1, and 90 to
     110.
     """
-    rng, half = of("two blocks", seed), Size(150, 100, 5000)
-    first, second = planted_by(rng, half), planted_by(rng, half)
+    rng = of("two blocks", seed)
+    half = Size(150, 100, 5000)
+    first = planted_by(rng, half)
+    second = planted_by(rng, half)
     low = np.clip(0.5 + 0.2 * first[2] + rng.normal(0, 0.1, half.n), 0, 1)
     i, j = (
         np.concatenate([a, b + b.max() + 1]) for a, b in zip(first[:2], second[:2], strict=True)
@@ -444,7 +454,8 @@ def two_camps(seed: int) -> Ratings:
     rng = of("two camps", seed)
     i, j = (side.ravel() for side in np.indices((18, 15)))
     rated = (i + j) % 3 > 0
-    i, j = i[rated], j[rated]
+    i = i[rated]
+    j = j[rated]
     return Ratings(i, j, 1.0 + rng.binomial(4, np.where(i % 2 == j % 2, 0.95, 0.05)))
 
 

@@ -102,9 +102,11 @@ def planted(
     rng = np.random.default_rng(seed)
     popular = np.outer(rng.beta(2, 2, rows), rng.beta(2, 2, columns))
     seen = rng.random((rows, columns)) < popular * share / popular.mean()
-    seen[-1], seen[:, -1] = False, False
+    seen[-1] = False
+    seen[:, -1] = False
     i, j = np.nonzero(seen)
-    w, h = rng.normal(size=(rows, 2)), rng.normal(size=(columns, 2))
+    w = rng.normal(size=(rows, 2))
+    h = rng.normal(size=(columns, 2))
     x = 3.5 + (w @ h.T)[i, j] + rng.normal(0, 0.5, rows)[i] + rng.normal(0, 0.5, columns)[j]
     return i, j, (x + rng.normal(0, 0.5, len(i))).astype(np.float32)
 
@@ -122,7 +124,8 @@ def in_time(i: np.ndarray, j: np.ndarray, times: np.ndarray) -> dict[Side, Times
     orders: dict[Side, Times] = {}
     sides: tuple[tuple[Side, np.ndarray, np.ndarray], ...] = (("rows", i, j), ("cols", j, i))
     for side, owners, others in sides:
-        place, page = np.zeros(len(i), np.int32), np.zeros(len(i), np.int32)
+        place = np.zeros(len(i), np.int32)
+        page = np.zeros(len(i), np.int32)
         for owner in np.unique(owners):
             mine = np.flatnonzero(owners == owner)
             mine = mine[np.lexsort((others[mine], times[mine]))]
@@ -370,7 +373,9 @@ def rows_of(target: FactorTarget, factor: Factor, field: str = "theta") -> np.nd
 
 def predictors(target: FactorTarget, i: np.ndarray, j: np.ndarray) -> np.ndarray:
     """Predictors W_i . H_j + a_i + b_j of pairs."""
-    k, w, h = target.row_priors.rank, rows_of(target, Factor.W)[i], rows_of(target, Factor.H)[j]
+    k = target.row_priors.rank
+    w = rows_of(target, Factor.W)[i]
+    h = rows_of(target, Factor.H)[j]
     return (w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k:].sum(axis=1) + h[:, k:].sum(axis=1)
 
 
@@ -608,7 +613,9 @@ def typed(*arguments: str | Path) -> Result:
     """
     command = ("dsgmcmc", *map(str, arguments))
     out, err = (TextIOWrapper(BytesIO(), encoding="utf-8") for _ in range(2))
-    code, before, sys.argv = 0, sys.argv, list(command)
+    code = 0
+    before = sys.argv
+    sys.argv = list(command)
     try:
         with handlers_as_before(), redirect_stdout(out), redirect_stderr(err):
             main()
@@ -694,7 +701,8 @@ def copied(fault: str, work: Callable[[], object]) -> int:
 
 def rank_pid(running: Running, rank: int) -> int:
     """Process id of an MPI process of a command, as soon as it exists."""
-    variable, pids = f"OMPI_COMM_WORLD_RANK={rank}".encode(), []
+    variable = f"OMPI_COMM_WORLD_RANK={rank}".encode()
+    pids = []
 
     def exists() -> bool:
         session = running.process.pid

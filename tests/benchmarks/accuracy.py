@@ -21,7 +21,9 @@ from typing import Any
 import numpy as np
 from bench import arguments, movielens, quietly, say, say_head
 
-NOISE, IMPLICIT, TIME = "--noise both", "--implicit-features both", "--time-levels user"
+NOISE = "--noise both"
+IMPLICIT = "--implicit-features both"
+TIME = "--time-levels user"
 ORDINAL = "--likelihood ordinal-logit --thresholds user"
 NONE = "--features no"
 MODELS = {
@@ -37,10 +39,8 @@ MODELS = {
     "ordinal, own noise, features, implicit features": f"{NOISE} {ORDINAL} {IMPLICIT}",
     "ordinal, own noise, features, implicit features, time": f"{NOISE} {ORDINAL} {IMPLICIT} {TIME}",
 }
-ALL, ALL_ORDINAL = (
-    "own noise, features, implicit features, time",
-    "ordinal, own noise, features, implicit features, time",
-)
+ALL = "own noise, features, implicit features, time"
+ALL_ORDINAL = "ordinal, own noise, features, implicit features, time"
 #: Models that are sampled on all folds and splits.
 REPEATED = ("plain", ALL, ALL_ORDINAL)
 #: Models for a temporal split: the future has no groups of its own.
@@ -65,7 +65,8 @@ class Bench:
     """
 
     def __init__(self, datasets: Path, folder: Path) -> None:
-        self._datasets, self._folder = datasets, folder
+        self._datasets = datasets
+        self._folder = folder
 
     def prepare(self, name: str, dataset: str, *options: str) -> Path:
         """Ratings file with the features of users and items, and times."""
@@ -115,7 +116,8 @@ class Bench:
         for model in REPEATED:
             runs = [self.sample(data, dataset, model) for data in files]
             scores = np.array([[run[name] for name in COLUMNS] for run in runs])
-            mean, error = scores.mean(axis=0), scores.std(axis=0, ddof=1) / np.sqrt(len(files))
+            mean = scores.mean(axis=0)
+            error = scores.std(axis=0, ddof=1) / np.sqrt(len(files))
             say(model, *(f"{x:.4f}" for x in np.column_stack([mean, error]).ravel()))
 
 

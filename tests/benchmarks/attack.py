@@ -193,14 +193,19 @@ def kills(scene: Scene) -> Attempts:
 
 
 def _killed(scene: Scene, words: str, number: int) -> tuple[int, list[str]]:
-    choice, place, usual = random.Random(words), scene.copied(words), scene.usual(words)
-    sampling, out, failures = words.startswith("sample"), place / "out/run", []
+    choice = random.Random(words)
+    place = scene.copied(words)
+    usual = scene.usual(words)
+    sampling = words.startswith("sample")
+    out = place / "out/run"
+    failures = []
     for _ in range(number):
         if (
             sampling and (out / "summary.json").exists()
         ):  # it has ended, so that the next one begins anew
             shutil.rmtree(out)
-        count, before = choice.choice((None, 1, 2, 3)) if sampling else None, results(words, place)
+        count = choice.choice((None, 1, 2, 3)) if sampling else None
+        before = results(words, place)
         with Running(scene.command(words + " --resume" * sampling, place, count)) as running:
             session = running.process.pid
             ranks = (
@@ -238,11 +243,9 @@ def readers(scene: Scene) -> Attempts:
 
 
 def _read(scene: Scene, words: str) -> tuple[int, list[str]]:
-    place, failures, commands = (
-        scene.copied(),
-        [],
-        (*WRITERS[2:], *READERS, "info IN/run --diagnostics") * 6,
-    )
+    place = scene.copied()
+    failures = []
+    commands = (*WRITERS[2:], *READERS, "info IN/run --diagnostics") * 6
     with Running(scene.command(words, place)) as running:
         running.wait_for(place / "out/run/metrics.jsonl", 40)
         shutil.rmtree(place / "in/run")
@@ -285,7 +288,8 @@ def together(scene: Scene) -> Attempts:
 
 
 def _at_once(scene: Scene, words: str, count: int | None) -> None:
-    place, usual = scene.copied(words), scene.usual(words)
+    place = scene.copied(words)
+    usual = scene.usual(words)
     line = scene.command(
         words + (" --resume" if words == SAMPLE else " --force" * ("export" in words)), place, count
     )
@@ -301,7 +305,8 @@ def _at_once(scene: Scene, words: str, count: int | None) -> None:
 
 
 def _two_users(scene: Scene) -> None:
-    place, user = scene.copied(), ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    place = scene.copied()
+    user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
     with tempfile.TemporaryDirectory() as name:
         theirs = Path(name)
         (theirs / "cache").mkdir()
@@ -327,7 +332,8 @@ def files(scene: Scene) -> Attempts:
         for part in range(5):
             title = "damaged ratings: csv, tsv, mtx, json, gz, npz, parquet (snappy, zstd)"
             yield title, path.name, partial(_damaged, scene, "table", path, "", 50, part)
-    whole, data = scene.source / "run", scene.work / "r.h5"
+    whole = scene.source / "run"
+    data = scene.work / "r.h5"
     inside = [
         path.relative_to(whole)
         for path in sorted(whole.rglob("*"))
@@ -459,7 +465,8 @@ def main() -> None:
                     result = done.result()
                     tried, failures = result if isinstance(result, tuple) else (1, [])
                 except Exception as error:  # whatever it is, the attempt failed
-                    tried, failures = 1, [f"{type(error).__name__}: {error}"]
+                    tried = 1
+                    failures = [f"{type(error).__name__}: {error}"]
                 for failure in failures:
                     print(f"{title}: {what}: {failure[:1500]}", file=sys.stderr, flush=True)
                 row[:] = row[0] + tried, row[1] + len(failures)

@@ -135,11 +135,10 @@ def divide(ratings: Triplets, folder: Path) -> dict[str, Path]:
     their names.
     """
     users, items = (np.unique(side, return_inverse=True)[1] for side in ratings[:2])
-    numbered, draw = (
-        (users, items, ratings[2]),
-        np.random.default_rng(1).random((2, len(users))) < 0.1,
-    )
-    test, inner = draw[0], draw[1] & ~draw[0]
+    numbered = (users, items, ratings[2])
+    draw = np.random.default_rng(1).random((2, len(users))) < 0.1
+    test = draw[0]
+    inner = draw[1] & ~draw[0]
     parts = {"train": ~test, "test": test, "inner-train": ~test & ~inner, "inner-test": inner}
     parts["followed"] = np.isin(np.arange(len(users)), np.flatnonzero(test)[:FOLLOWED])
     return {name: write(folder / f"{name}.csv", numbered, chosen) for name, chosen in parts.items()}
@@ -169,13 +168,17 @@ def run_ours(options: str, files: dict[str, Path], folder: Path) -> float:
 
 def fit_ours(options: str, files: dict[str, Path], folder: Path) -> Fit:
     """Fit dsgmcmc, and score it."""
-    seconds, data, run = run_ours(options, files, folder), folder / "ratings.h5", folder / "run"
-    directory, opened = RunDirectory(run), open_run(run, data=data)
+    seconds = run_ours(options, files, folder)
+    data = folder / "ratings.h5"
+    run = folder / "run"
+    directory = RunDirectory(run)
+    opened = open_run(run, data=data)
     summary = json.loads(directory.summary_file.read_text(encoding="utf-8"))
     lines = [line for line in directory.metrics() if line["rmse_mean"] is not None]
     before = seconds - lines[-1]["time_s"]
     ess = np.median(diagnose(opened.run_)["predictions"]["ess_bulk"])
-    test, predicted = read(files["test"]), predict_test(opened.run_)
+    test = read(files["test"])
+    predicted = predict_test(opened.run_)
     return Fit(
         rmse=rmse(predicted.rating, predicted.mean),
         ndcg=ndcg(recommended(opened, test), test),
@@ -201,12 +204,15 @@ def recommended(model: Any, test: Triplets) -> np.ndarray:
 def fit_tool(name: str, settings: dict[str, Any], train: Path, test: Path, out: Path) -> Fit:
     """Fit another package in its own environment."""
     python = python_with(out / f"env-{PACKAGES[name][0]}", *PACKAGES[name])
-    result, script = out / "result.npz", Path(__file__).with_name("tools.py")
+    result = out / "result.npz"
+    script = Path(__file__).with_name("tools.py")
     begin = time.time()
     run_program(python, script, name, json.dumps(settings), train, test, result, repr(begin))
-    seconds, ratings = time.time() - begin, read(test)
+    seconds = time.time() - begin
+    ratings = read(test)
     with np.load(result) as found:
-        curve, draws = found["curve"].reshape(-1, 2), found["draws"]
+        curve = found["curve"].reshape(-1, 2)
+        draws = found["draws"]
         ess = (
             np.median(ess_bulk(draws[None])) / (curve[-1, 0] - curve[0, 0]) if len(draws) else None
         )

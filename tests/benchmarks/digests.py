@@ -40,7 +40,8 @@ LENGTH = (
     "--on-divergence",
     "stop",
 )
-STOP, END = 13, 29
+STOP = 13
+END = 29
 SMALL = ("--step-size", "0.05")
 
 #: Options by configuration; the first word is the kind of ratings.
@@ -159,7 +160,8 @@ def sampled(name: str, data: Path, folder: Path, processes: int) -> Digests:
     begin = ("sample", data / f"{kind}.h5", *options, *LENGTH)
     tables: list[Digests] = []
     for number in range(1, processes + 1):
-        out, more = folder / f"run-{number}", ("--resume", "--iterations", str(END))
+        out = folder / f"run-{number}"
+        more = ("--resume", "--iterations", str(END))
         if number == 3:
             run(*dsgmcmc(*begin, "--out", out, "--iterations", str(STOP), processes=3)).expect(0)
             run(*dsgmcmc("sample", data / f"{kind}.h5", "--out", out, *more, processes=2)).expect(0)
@@ -180,7 +182,8 @@ def changes(before: Digests, after: Digests) -> Iterator[str]:
     """Lines on a configuration: names that have changed, and, with a "!", numbers that have
     moved.
     """
-    gone, new = set(before) - set(after), set(after) - set(before)
+    gone = set(before) - set(after)
+    new = set(after) - set(before)
     for name in sorted(gone):
         same = sorted(other for other in new if after[other] == before[name])
         yield f"{name} is now {same[0]}" if same else f"! {name} is gone"
@@ -201,7 +204,8 @@ def main() -> int:
     )
     given = parser.parse_args()
     before = json.loads(given.table.read_text(encoding="utf-8")) if given.table.exists() else {}
-    after, moved = {}, 0
+    after = {}
+    moved = 0
     with tempfile.TemporaryDirectory() as place:
         prepare(data := Path(place))
         for name in [name for name in CONFIGURATIONS if given.only in name]:

@@ -48,7 +48,8 @@ import dsgmcmc
 from dsgmcmc.parallel.machine import cpu_name, usable_cores
 
 ROOT = Path(__file__).resolve().parents[2]
-EVIDENCE, FIGURES = ROOT / "docs" / "evidence", ROOT / "docs" / "figures"
+EVIDENCE = ROOT / "docs" / "evidence"
+FIGURES = ROOT / "docs" / "figures"
 Table = list[list[str]]
 
 ONE_MILLION = "dsgmcmc prepare DATASETS/ml-1m/ratings.dat ml-1m.h5"
@@ -190,7 +191,8 @@ def measure(part: str, datasets: Path, work: Path) -> None:
     folder = work.resolve() / part
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    begin, printed = time.monotonic(), ""
+    begin = time.monotonic()
+    printed = ""
     for command in PARTS[part]:
         print(f"{part}: {command}", file=sys.stderr, flush=True)
         given = words(command, datasets.resolve())
@@ -271,7 +273,8 @@ def filled(text: str, facts: dict[str, Any]) -> str:
 
 def content(mark: re.Match[str], facts: dict[str, Any]) -> str:
     """Text between a mark and its end: what is there, if a part has not been measured."""
-    parts, place = mark["part"].split(" & "), mark["place"]
+    parts = mark["part"].split(" & ")
+    place = mark["place"]
     if parts == ["parts"]:
         return f"\n{all_parts(facts)}\n"
     if {*parts} & PARTS.keys() - facts.keys():

@@ -68,11 +68,9 @@ def measure(k: int) -> list[float]:
     errors = [np.zeros(n) for n in (ROWS, COLUMNS)]
     width = statistics_width(k + 1)
     sums = np.zeros((ROWS, width), np.float32)
-    functions, plain, weighted = (
-        by_hand(k),
-        gradient_kernel(k, True),
-        gradient_kernel(k, True, weighted=True),
-    )
+    functions = by_hand(k)
+    plain = gradient_kernel(k, True)
+    weighted = gradient_kernel(k, True, weighted=True)
     block = indptr, columns, levels[stars], w, h
     pointers = [ctypes.c_void_p(array.ctypes.data) for array in block]
     seconds = fastest(

@@ -25,7 +25,8 @@ from dsgmcmc.posterior.liked import LIKED, liked_from
 from dsgmcmc.posterior.rank import Ranking
 from dsgmcmc.posterior.run import Run
 
-SHARES, USERS = (0.5, 0.33, 0.25, 0.1), 500
+SHARES = (0.5, 0.33, 0.25, 0.1)
+USERS = 500
 LENGTH = ("--rank", "8", "--iterations", "150sweeps", "--features", "no")
 COUNTS = ("--likelihood", "negative-binomial")
 
@@ -55,7 +56,8 @@ def main() -> int:
     """Measure every set."""
     parser = arguments(__doc__)
     parser.add_argument("datasets", type=Path)
-    datasets, plays = parser.parse_args().datasets, large_counts(0)
+    datasets = parser.parse_args().datasets
+    plays = large_counts(0)
     sets = {
         "half stars": half_stars(0, 250, 2500, 16_000),
         "plays": plays,

@@ -337,7 +337,8 @@ def main() -> None:
         )
         return
     if given.part is None:
-        command, parts = [sys.executable, *sys.argv, "--part"], usable_cores()
+        command = [sys.executable, *sys.argv, "--part"]
+        parts = usable_cores()
         running = [subprocess.Popen([*command, f"{k}/{parts}"]) for k in range(1, parts + 1)]
         sys.exit(max(abs(process.wait()) for process in running))
     part, parts = map(int, given.part.split("/"))

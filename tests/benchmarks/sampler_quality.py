@@ -93,22 +93,24 @@ def line(
     word: str, data: Path, folder: Path, exact: Reference | None
 ) -> tuple[list[str], Reference]:
     """Cells of a line of the table, and the run as a reference for others."""
-    directory, opened = RunDirectory(folder), Run(folder)
-    test, summary = (
-        predict_test(opened),
-        json.loads(directory.summary_file.read_text(encoding="utf-8")),
-    )
+    directory = RunDirectory(folder)
+    opened = Run(folder)
+    test = predict_test(opened)
+    summary = json.loads(directory.summary_file.read_text(encoding="utf-8"))
     with Ratings(data) as ratings:
         values = ratings.slab("test", 0, ratings.n_rows)[2]
-    sd, last = np.sqrt(test.variance), rmse(values, test.mean)
+    sd = np.sqrt(test.variance)
+    last = rmse(values, test.mean)
     exact = exact or Reference(last, sd)
-    config, lines = opened.config, list(directory.metrics())
+    config = opened.config
+    lines = list(directory.metrics())
     twice = (
         config.sampler.name in ("gibbs", "hamcmc")
         or config.sampler.config.gradient == "control-variate"
     )
     passes_of_iteration = (2 if twice else 1) / config.sweep_length
-    seconds, passes = lines[-1]["time_s"], config.iterations * passes_of_iteration
+    seconds = lines[-1]["time_s"]
+    passes = config.iterations * passes_of_iteration
     near = next(
         (at for at in lines if at["rmse_mean"] and at["rmse_mean"] < exact.rmse + CLOSE), None
     )
@@ -152,7 +154,8 @@ def main() -> None:
     )
     words = sys.argv[1:]
     end = words.index("--") if "--" in words else len(words)
-    given, options = parser.parse_intermixed_args(words[:end]), words[end + 1 :]
+    given = parser.parse_intermixed_args(words[:end])
+    options = words[end + 1 :]
     say_head(*TITLES)
     runs = [(word, options) for word in given.samplers]
     if given.gibbs:

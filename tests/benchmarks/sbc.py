@@ -34,8 +34,15 @@ from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Factor
 
-ROWS, COLUMNS, RATINGS, RANK, PAIRS = 40, 30, 500, 3, 5
-DRAWS, THIN, BURN_IN, BINS = 99, 15, 300, 10
+ROWS = 40
+COLUMNS = 30
+RATINGS = 500
+RANK = 3
+PAIRS = 5
+DRAWS = 99
+THIN = 15
+BURN_IN = 300
+BINS = 10
 MODELS = {
     "shared": {},
     "both": {"noise": "both"},
@@ -134,8 +141,10 @@ def ranks(seed: int, model: str, sampler: str) -> Ranked | None:
         **MODELS[model],
     }
     resolved = build({**given, "iterations": BURN_IN + DRAWS * THIN}).resolved()
-    rng, algorithm = np.random.default_rng(seed), resolved.make_sampler()
-    cells, tau = rng.permutation(ROWS * COLUMNS), rng.gamma(1.0)
+    rng = np.random.default_rng(seed)
+    algorithm = resolved.make_sampler()
+    cells = rng.permutation(ROWS * COLUMNS)
+    tau = rng.gamma(1.0)
     rated, asked = (
         np.divmod(chosen, COLUMNS) for chosen in (np.sort(cells[:RATINGS]), cells[RATINGS:][:PAIRS])
     )

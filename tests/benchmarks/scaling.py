@@ -36,13 +36,15 @@ CYCLE = 10  # sweeps after which the updates of a metric repeat
 def measure(data: Path, settings: dict[str, Any], comm: MPI.Comm, repeats: int) -> dict[str, float]:
     """Figures of the processes of `comm`, whose chain only makes sweeps. Collective."""
     config = build({"iterations": "700sweeps", **settings}).resolved()
-    ring, sampler = Ring(comm, config.grid), config.make_sampler()
+    ring = Ring(comm, config.grid)
+    sampler = config.make_sampler()
     with Ratings(data) as ratings:
         costs = Costs.of(config, ratings, comm.size)
         target = targets_of(config, ratings, ring)(0, sampler)
     target.reset()
     sampler.start(target, config.initial_sd)
-    length, cycles = target.sweep_length, []
+    length = target.sweep_length
+    cycles = []
     for first in (0, *range(SETTLED, SETTLED + (repeats + 1) * CYCLE, CYCLE)):
         begin = time.perf_counter()
         with np.errstate(all="ignore"):
@@ -93,7 +95,8 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=5, help="times ten sweeps")
     parser.add_argument("--out", type=Path, help="picture to write; needs matplotlib")
-    given, world = parser.parse_args(), MPI.COMM_WORLD
+    given = parser.parse_args()
+    world = MPI.COMM_WORLD
     settings = {
         "sampler": given.sampler,
         "rank": given.rank,

@@ -21,7 +21,10 @@ import numpy as np
 from scipy import sparse
 
 warnings.filterwarnings("ignore")
-THREADS, TOP, LIKED, FOLLOWED = 2, 10, 4.0, 256
+THREADS = 2
+TOP = 10
+LIKED = 4.0
+FOLLOWED = 256
 EASE_ITEMS = 20_000  # of which EASE^R needs some 10 GB
 
 
@@ -31,8 +34,12 @@ class Watch:
     """
 
     def __init__(self, ratings, began):
-        self.ratings, self.began, self.spent = ratings, began, 0.0
-        self.total, self.curve, self.draws = np.zeros(len(ratings)), [], []
+        self.ratings = ratings
+        self.began = began
+        self.spent = 0.0
+        self.total = np.zeros(len(ratings))
+        self.curve = []
+        self.draws = []
 
     def __call__(self, predict):
         """Take in one draw of the predicted ratings of all test pairs; its seconds do not count."""
@@ -61,7 +68,8 @@ def best(scores_of, train, shape):
     """The first items of every user by their scores, without those that the user has rated: (users,
     TOP).
     """
-    rated, lists = matrix((*train[:2], np.ones(len(train[0]))), shape), []
+    rated = matrix((*train[:2], np.ones(len(train[0]))), shape)
+    lists = []
     for users in np.array_split(np.arange(shape[0]), max(1, shape[0] // 500)):
         scores = np.array(scores_of(users), float)
         scores[rated[users].nonzero()] = -np.inf
@@ -111,7 +119,8 @@ def myfm(train, test, shape, watch, rank=10, n_iter=100, burn_in=20):
             (np.ones(len(columns)), columns, ends), shape=(len(users), sum(shape))
         )
 
-    inputs, model = encode(*test[:2]), MyFMGibbsRegressor(rank=rank, random_seed=1)
+    inputs = encode(*test[:2])
+    model = MyFMGibbsRegressor(rank=rank, random_seed=1)
 
     def follow(step, machine, *_):
         if step >= burn_in:
@@ -179,7 +188,10 @@ def cornac_mf(train, test, shape, watch, **settings):
     from cornac.models import MF
 
     model = MF(num_threads=THREADS, seed=0, **settings).fit(cornac(train, shape))
-    w, h, a, b = model.u_factors, model.i_factors, model.u_biases, model.i_biases
+    w = model.u_factors
+    h = model.i_factors
+    a = model.u_biases
+    b = model.i_biases
     predicted = train[2].mean() + a[test[0]] + b[test[1]] + (w[test[0]] * h[test[1]]).sum(axis=1)
     return {"predicted": predicted, "scores": lambda users: b + w[users] @ h.T}
 
@@ -216,10 +228,12 @@ def read(path):
 
 def main(name, settings, train_file, test_file, out, began):
     """Fit, and write the results."""
-    train, test = read(train_file), read(test_file)
+    train = read(train_file)
+    test = read(test_file)
     shape = tuple(int(max(train[side].max(), test[side].max())) + 1 for side in (0, 1))
     watch = Watch(test[2], float(began))
-    results, begin = TOOLS[name](train, test, shape, watch, **json.loads(settings)), time.time()
+    results = TOOLS[name](train, test, shape, watch, **json.loads(settings))
+    begin = time.time()
     if "scores" in results:
         results["lists"] = best(results.pop("scores"), train, shape)
         watch.spent += time.time() - begin

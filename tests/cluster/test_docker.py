@@ -101,7 +101,8 @@ def expect_same(cluster: Cluster, out: str, containers: int) -> None:
     """Finish a run on so many containers, a little after where it is; compare it with one that was
     never stopped.
     """
-    alone, finish = f"{out}-alone", f"--iterations={newest(cluster.work / out) + 50}"
+    alone = f"{out}-alone"
+    finish = f"--iterations={newest(cluster.work / out) + 50}"
     resumed = cluster.head(
         "cluster-run", "sample", "planted.h5", "--out", out, "--resume", finish
     ).expect(0)
@@ -126,7 +127,8 @@ def test_one_machine(cluster: Cluster) -> None:
     """The image alone: no privileges, no network; `docker stop` writes a checkpoint, and the run
     goes on elsewhere.
     """
-    name, out = f"{cluster.name}-alone", cluster.work / "one"
+    name = f"{cluster.name}-alone"
+    out = cluster.work / "one"
     locked_up = ("--cap-drop=ALL", "--security-opt=no-new-privileges", "--network=none")
     mounted = ("--user", str(UID), "--volume", f"{cluster.work}:/work")
     sample = (
@@ -179,7 +181,8 @@ def test_a_lost_worker_is_dropped_and_the_run_goes_on_by_itself(
     cluster: Cluster, loss: str
 ) -> None:
     """Its machine hangs, or is cut off without a word: the others go on, and say who is gone."""
-    worker, out = cluster.containers("worker")[1], cluster.work / loss
+    worker = cluster.containers("worker")[1]
+    out = cluster.work / loss
     ((name, network),) = inspect(worker)["NetworkSettings"]["Networks"].items()
     command = ("--checkpoint-every=100", f"--watchdog={WATCHDOG}")
     try:

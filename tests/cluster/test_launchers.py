@@ -92,7 +92,8 @@ class Launched(contextlib.AbstractContextManager):
 
     def found(self) -> str:
         """What a signal has done, in the words of the page."""
-        logs, status = self.logs(), self.status()
+        logs = self.logs()
+        status = self.status()
         heard = sorted({log[1] for log in logs if len(log) > 1})
         if all(log[-1] == "ended" for log in logs):
             what = "heard"

@@ -53,7 +53,9 @@ class Batch:
     """
 
     def __init__(self, kind: str, folder: Path) -> None:
-        self.kind, self.folder, self.home = kind, folder, folder / "stub"
+        self.kind = kind
+        self.folder = folder
+        self.home = folder / "stub"
         for name in ("bin", "spool", "home"):
             (self.home / name).mkdir(parents=True)
         for name, text in COMMANDS.items():

@@ -69,7 +69,8 @@ class Fault:
         first, *options = text.split(",")
         self.point, self.action = first.split("=")
         given = dict(option.split("=") for option in options)
-        self.rank, self.at = given.get("rank", "*"), given.get("at", "1")
+        self.rank = given.get("rank", "*")
+        self.at = given.get("at", "1")
         self.path = given.get("path", "")
         self.passed = 0
 

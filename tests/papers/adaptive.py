@@ -24,7 +24,9 @@ from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import sample
 from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
 
-SIZE, STEPS, EPS = 122, (5e-3, 5e-4, 5e-5), 5e-3
+SIZE = 122
+STEPS = (5e-3, 5e-4, 5e-5)
+EPS = 5e-3
 #: Rows of the table of laws: sampler, gradient, eps.
 LAWS = {
     "LD, all data": ("sgld", "full", EPS),
@@ -73,7 +75,8 @@ class Problem:
 
     def truth(self, number):
         """Draws (8 number, D) of the posterior itself."""
-        density, root = self.density, np.linalg.inv(np.linalg.cholesky(self.hessian)).T
+        density = self.density
+        root = np.linalg.inv(np.linalg.cholesky(self.hessian)).T
         round_ = Regression(
             density.features @ root, density.responses, prior_precision=root.T @ root
         )
@@ -120,7 +123,8 @@ def noise(density, sampler, target):
     of all data.
     """
     block = target.block
-    p, terms = np.full(density.n_data, 1 / density.n_data), density.gradients(block["theta"])[0]
+    p = np.full(density.n_data, 1 / density.n_data)
+    terms = density.gradients(block["theta"])[0]
     if type(sampler.gradient) in DATUM_GRADIENTS.values():
         p = sampler.gradient.probabilities(target, 0, block["theta"][0])
         if sampler.gradient.control_variate:
@@ -134,11 +138,14 @@ def along_one_path(problem, eps, iterations):
     """Noise of every estimator that follows the same path of LD, with draws and tables of its
     own.
     """
-    density, rng = problem.density, np.random.default_rng(0)
-    settings, followers = {"grid": problem.grid, "step_size": eps * density.curvature.max()}, {}
+    density = problem.density
+    rng = np.random.default_rng(0)
+    settings = {"grid": problem.grid, "step_size": eps * density.curvature.max()}
+    followers = {}
     for name in (None, *DATUM_GRADIENTS):
         followers[name or "uniform"] = prepare("sgld", density, gradient=name, **settings)
-    theta, found = problem.mode.copy(), {name: [] for name in followers}
+    theta = problem.mode.copy()
+    found = {name: [] for name in followers}
     for iteration in range(iterations):
         for name, (sampler, target) in followers.items():
             target.begin(iteration)
@@ -185,7 +192,8 @@ def autocorrelation(states, lag):
 
 def laws(problem, iterations):
     """Table of what the chains of ten dimensions sample; the states of those that are drawn."""
-    truth, kept = (problem.draws @ problem.axes).var(axis=0), {}
+    truth = (problem.draws @ problem.axes).var(axis=0)
+    kept = {}
     print(f"\n{problem.size()}; variance along axes {truth[0]:.3g}, {truth[1]:.3g}")
     head(
         "",
@@ -200,7 +208,8 @@ def laws(problem, iterations):
     for name, settings in LAWS.items():
         states, seconds, sampler = problem.chain(*settings, iterations + iterations // 2)
         kept[name] = states = states[iterations // 2 :]
-        ratio, errors = (states @ problem.axes).var(axis=0) / truth, problem.errors(states)
+        ratio = (states @ problem.axes).var(axis=0) / truth
+        errors = problem.errors(states)
         clipped = sampler.metrics().get("clipped")
         rest = "" if clipped is None else f"{100 * clipped:.1f} %"
         acf = autocorrelation(states @ problem.axes[:, 0], 10)
@@ -210,8 +219,11 @@ def laws(problem, iterations):
 
 def estimators(problem, number):
     """Figures 2, 5, 11 and 14: sd and excess kurtosis of this many estimates at the mode."""
-    density, rng, theta = problem.density, np.random.default_rng(3), problem.mode[None]
-    energies, gradients = density.energies(theta)[0], density.gradients(theta)[0]
+    density = problem.density
+    rng = np.random.default_rng(3)
+    theta = problem.mode[None]
+    energies = density.energies(theta)[0]
+    gradients = density.gradients(theta)[0]
     widest = np.linalg.eigh(gradients.T @ gradients)[1][:, -1]
     head("estimate at the mode", "uniform sd", "uniform kurtosis", "sd by size", "kurtosis by size")
     lengths = np.linalg.norm(gradients, axis=1)
@@ -256,7 +268,9 @@ def against_calls(problem, long):
     """Figures 16 to 19: errors of mean and variance from the mode on, over calls of gradients or
     energies.
     """
-    n, curves, ends = problem.density.n_data, {}, {}
+    n = problem.density.n_data
+    curves = {}
+    ends = {}
     few = max(20, round(2 * long * SIZE / n))
 
     def show(label, states, each, first=0.0):

@@ -58,7 +58,8 @@ def follow(sampler, target, iterations, start=None, thin=1, look=None):
     sampler.start(target, 1.0)
     if start is not None:
         target.block["theta"][0] = start
-    states, begin = [], process_time()
+    states = []
+    begin = process_time()
     with np.errstate(all="ignore"):
         for first in range(0, iterations, thin):
             if look:

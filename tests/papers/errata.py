@@ -41,7 +41,8 @@ def correction():
             lambda z: 0 * z[:, :, None],
             lambda z, s=sign: s * slope(z),
         )
-        z, squares = RNG.normal(size=(4000, 1)), []
+        z = RNG.normal(size=(4000, 1))
+        squares = []
         for step in range(3000):
             z = euler(dynamics, z, 0.01, RNG.normal(size=z.shape))
             if step > 500 and step % 20 == 0:
@@ -86,13 +87,16 @@ def signs_of_eq_17():
 
 def thermostat():
     """H of SGNHT: (d/2)(xi - A)^2, or divided by 2 d; the dynamics of eq. 15, d = 2."""
-    d, a = 2, 0.5
+    d = 2
+    a = 0.5
 
     def grad(weight):
         return lambda z: np.hstack([z[:, :d], z[:, d : 2 * d], weight * (z[:, 2 * d :] - a)])
 
     def found(z):
-        theta, r, xi = z[:, :d], z[:, d : 2 * d], z[:, 2 * d :]
+        theta = z[:, :d]
+        r = z[:, d : 2 * d]
+        xi = z[:, 2 * d :]
         return np.hstack([r, -theta - xi * r, (r**2).sum(axis=1, keepdims=True) / d - 1])
 
     matrix = np.diag([0.0] * d + [a] * d + [0.0])
@@ -136,7 +140,9 @@ def euler_and_refresh():
     """SGHMC read as simultaneous updates; and with momenta drawn anew every L updates, whole
     kicks.
     """
-    eps, c, chains = 0.1, 1.0, 4000
+    eps = 0.1
+    c = 1.0
+    chains = 4000
     for friction in (1.0, 0.2):
 
         def simultaneous(theta, r, friction=friction):
@@ -165,7 +171,8 @@ def euler_and_refresh():
         (5, "theta", 1.0, 5 / 4),
         (5, "r", 0.5, 1.0),
     ):
-        theta, found = RNG.normal(size=chains), []
+        theta = RNG.normal(size=chains)
+        found = []
         for step in range(4000):
             r = RNG.normal(size=chains)
             for leap in range(length):
@@ -184,7 +191,9 @@ def naive_noise():
     """Friction against gradient noise of variance V = 4 in steps of .1, on N(0, 1), where nothing
     else is added.
     """
-    eps, v, chains = 0.1, 4.0, 4000
+    eps = 0.1
+    v = 4.0
+    chains = 4000
     for label, friction in (
         ("C = eps V, as printed", eps * v),
         ("C = eps V / 2, as derived", eps * v / 2),

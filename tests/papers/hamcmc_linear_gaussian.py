@@ -35,8 +35,12 @@ from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.base import Target
 
-N, VARIANCE, BATCH, POWER = 1000, 10.0, 10, 0.51
-ITERATIONS, SEEDS = 10_000, 5
+N = 1000
+VARIANCE = 10.0
+BATCH = 10
+POWER = 0.51
+ITERATIONS = 10_000
+SEEDS = 5
 AT = np.unique(np.geomspace(10, ITERATIONS, 60).astype(int))
 #: Settings to try: first step, in units of 1 / the largest curvature in the metric, and lambda, in
 #: units of its own.
@@ -59,13 +63,16 @@ class LinearGaussian:
         self.batch = self.batches[0]
         self.precision = self.a.T @ self.a / VARIANCE + np.eye(dimension)
         self.mean = np.linalg.solve(self.precision, self.a.T @ self.x / VARIANCE)
-        self.dimension, self.n_data = dimension, N
+        self.dimension = dimension
+        self.n_data = N
         self.curvature = np.full(dimension, np.linalg.norm(self.precision, 2))
-        self.prior_mean, self.prior_precision = np.zeros(dimension), np.ones(dimension)
+        self.prior_mean = np.zeros(dimension)
+        self.prior_precision = np.ones(dimension)
 
     def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
         """Gradient on the current minibatch, which stands for all data."""
-        a, x = self.a[self.batch], self.x[self.batch]
+        a = self.a[self.batch]
+        x = self.x[self.batch]
         return (theta @ a.T - x) @ a * (N / BATCH / VARIANCE)
 
 
@@ -163,14 +170,16 @@ def run(
         method.sampler, density, seed=seed, **method.settings(density, *settings)
     )
     draws = np.empty((ITERATIONS, dimension))
-    total, weight = np.zeros(dimension), 0.0
+    total = np.zeros(dimension)
+    weight = 0.0
     errors, seconds = np.full((2, len(AT)), np.inf)
     begin = process_time()
     with np.errstate(all="ignore"):
         for t, theta in enumerate(sample(target, sampler, ITERATIONS, sd=0.0)):
             density.batch = density.batches[t + 1]  # of the iteration to come
             w = sampler.weight(target, t)
-            total, weight = total + w * theta[0], weight + w
+            total = total + w * theta[0]
+            weight = weight + w
             draws[t] = theta[0]
             number = np.searchsorted(AT, t + 1)
             if AT[number] == t + 1:

@@ -25,7 +25,9 @@ from common import axes, head, row, save
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.storage.rundir import RunDirectory
 
-ITERATIONS, BURN_IN, SEEDS = 1000, 50, 3
+ITERATIONS = 1000
+BURN_IN = 50
+SEEDS = 3
 MODEL = [
     *(
         "--rank=10",

@@ -35,7 +35,11 @@ from stable_factors import Source, StableFactors
 
 from dsgmcmc.densities.sample import sample
 
-RATE, WINDOW, FRAMES, ALPHAS, NODES = 16_000, 510, 140, (1.2, 1.89), 12
+RATE = 16_000
+WINDOW = 510
+FRAMES = 140
+ALPHAS = (1.2, 1.89)
+NODES = 12
 SENTENCES = [
     "The birch canoe slid on the smooth planks",
     "Glue the sheet to the dark blue background",
@@ -115,7 +119,8 @@ class Signal:
 
     def sdr(self, share: np.ndarray | float) -> float:
         """Signal-to-distortion ratio, dB, of that share of what is heard."""
-        truth, found = self.back.istft(self.speech), self.back.istft(self.mixture * share)
+        truth = self.back.istft(self.speech)
+        found = self.back.istft(self.mixture * share)
         return float(10 * np.log10((truth**2).sum() / ((truth - found) ** 2).sum()))
 
 
@@ -164,7 +169,8 @@ def floor(sound: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def trained(columns: int) -> tuple[np.ndarray, float]:
     """W of twelve sentences, and the size by which transforms are divided."""
-    rng, fft = np.random.default_rng(1), transform()
+    rng = np.random.default_rng(1)
+    fft = transform()
     x = fft.stft(
         floor(
             np.concatenate([spoken(text, VOICES[k % 2]) for k, text in enumerate(SENTENCES[:12])]),
@@ -195,11 +201,14 @@ def mode(density: StableFactors, theta: np.ndarray, iterations: int) -> np.ndarr
 def speech_signals(columns: int = 100) -> list[Signal]:
     """One to try settings on, and four for the table."""
     basis, scale = trained(columns)
-    rng, fft, found = np.random.default_rng(2), transform(), []
+    rng = np.random.default_rng(2)
+    fft = transform()
+    found = []
     length = (FRAMES - 1) * fft.hop
     kinds = ("pink", "pink", "hum", "crowd", "rain")
     for number, kind in enumerate(kinds):
-        text, voice = SENTENCES[12 + number], VOICES[number % 2]
+        text = SENTENCES[12 + number]
+        voice = VOICES[number % 2]
         speech = floor(np.resize(spoken(text, voice), length), rng)
         other = noise(kind, length, rng)
         other *= speech.std() / other.std() * 10 ** (-5 / 20)
@@ -210,8 +219,10 @@ def speech_signals(columns: int = 100) -> list[Signal]:
 
 def synthetic_signals() -> list[Signal]:
     """Sources drawn from the model, H sparse: one to try settings on, and one for the table."""
-    rng, found = np.random.default_rng(3), []
-    rows, frames = 16, 20
+    rng = np.random.default_rng(3)
+    found = []
+    rows = 16
+    frames = 20
     for number in range(2):
         basis = rng.gamma(0.5, size=(rows, 8)) + 0.01
         lambdas = basis @ (rng.gamma(0.3, size=(8, frames)) + 0.01)
@@ -235,7 +246,8 @@ def sampled(
     signal: Signal, kernel: str, settings: dict, iterations: int, seed: int
 ) -> tuple[float, float]:
     """Score of the last draws, -inf if the chain diverged; CPU seconds without scoring."""
-    density, draws = signal.density(), []
+    density = signal.density()
+    draws = []
     sampler, target = prepare(
         kernel, density, iterations - 200, "shuffled", grid=10, seed=seed, **settings
     )

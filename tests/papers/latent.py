@@ -79,8 +79,10 @@ class Latent(PartGradient[VectorTarget[Augmented]]):
         """Draw the latent variables of this part's data given the state; those of all data before
         the first step.
         """
-        density, theta = target.density, target.block[position]
-        iteration, generator = target.stream.iteration, target.stream.generator(LATENT)
+        density = target.density
+        theta = target.block[position]
+        iteration = target.stream.iteration
+        generator = target.stream.generator(LATENT)
         if iteration < self.chains:
             latent = density.draw_latent((len(theta), density.n_data), generator)
             move(density, theta, latent, ALL, generator, FIRST)
@@ -104,7 +106,8 @@ class Latent(PartGradient[VectorTarget[Augmented]]):
         errors: bool = True,
     ) -> None:
         """Compute the gradient of a part into `out`."""
-        density, latent = target.density, self.latents[target.subchain]
+        density = target.density
+        latent = self.latents[target.subchain]
         for block in cell.blocks:
             block.begin_gradient(position, out, prior)
             for rows, data, probability in target.parts_of(target.stream.iteration):
@@ -129,7 +132,8 @@ def move(
     """Let latent variables (n, S, L) of some data make Metropolis steps; returns the number
     accepted.
     """
-    energy, accepted = density.given(theta, data), 0
+    energy = density.given(theta, data)
+    accepted = 0
     now = energy(latent)
     for _ in range(steps):
         proposal = density.draw_latent(now.shape, generator)
@@ -138,6 +142,7 @@ def move(
             there[..., k] = proposal[..., k]
             then = energy(there)
             accept = np.log(generator.random(now.shape)) < now - then
-            latent[accept, k], now = there[accept, k], np.where(accept, then, now)
+            latent[accept, k] = there[accept, k]
+            now = np.where(accept, then, now)
             accepted += int(accept.sum())
     return accepted

@@ -99,13 +99,13 @@ class LatentDirichlet:
         kept: int = 10,
     ) -> None:
         self.words, self.starts = Corpus.of(documents)
-        self.n_words, self.n_topics, self.alpha, self.beta0 = (
-            n_words,
-            n_topics,
-            float(alpha),
-            float(beta0),
-        )
-        self.dropped, self.kept, self.n_data = dropped, kept, len(documents)
+        self.n_words = n_words
+        self.n_topics = n_topics
+        self.alpha = float(alpha)
+        self.beta0 = float(beta0)
+        self.dropped = dropped
+        self.kept = kept
+        self.n_data = len(documents)
         self.dimension = n_words * n_topics
         self.curvature = np.ones(self.dimension)
         self.prior_mean, self.prior_precision = np.zeros(self.dimension), np.zeros(self.dimension)
@@ -127,11 +127,10 @@ class LatentDirichlet:
         """See `dsgmcmc.densities.density.Density.gradient`; unbiased but for the sweeps that are
         dropped.
         """
-        documents, size = (
-            np.ascontiguousarray(np.arange(self.n_data)[data]),
-            np.maximum(np.abs(theta), TINY),
-        )
-        share, found = len(documents) / self.n_data, np.empty_like(size)
+        documents = np.ascontiguousarray(np.arange(self.n_data)[data])
+        size = np.maximum(np.abs(theta), TINY)
+        share = len(documents) / self.n_data
+        found = np.empty_like(size)
         for row, (beta, at) in enumerate(zip(self.topics(theta), size, strict=True)):
             of_words, of_documents = self._expected(
                 beta, at, Corpus(self.words, self.starts), documents
@@ -166,11 +165,10 @@ class LatentDirichlet:
         (n, T) float64
             Of each unseen word, document after document.
         """
-        known, asked = Corpus.of(observed), Corpus.of(unseen)
-        counts, place = (
-            np.diff(known.starts),
-            np.repeat(np.arange(len(unseen)), np.diff(asked.starts)),
-        )
+        known = Corpus.of(observed)
+        asked = Corpus.of(unseen)
+        counts = np.diff(known.starts)
+        place = np.repeat(np.arange(len(unseen)), np.diff(asked.starts))
         found = np.empty((len(theta), len(asked.words)))
         for row, (beta, at) in enumerate(zip(self.topics(theta), theta, strict=True)):
             _, of_documents = self._expected(beta, np.abs(at), known, np.arange(len(observed)))
@@ -184,7 +182,8 @@ class LatentDirichlet:
         """Expected numbers of every word by topic, (V, K), and of every document's words by topic,
         (S, K).
         """
-        of_words, of_documents = np.zeros(beta.T.shape), np.zeros((len(documents), self.n_topics))
+        of_words = np.zeros(beta.T.shape)
+        of_documents = np.zeros((len(documents), self.n_topics))
         given = (
             np.ascontiguousarray(beta.T),
             *corpus,

@@ -86,12 +86,11 @@ class Network:
         activation: Literal["softmax", "sigmoid"] = "softmax",
         scale: float = 1.0,
     ) -> None:
-        self.features, self.labels = np.asarray(features), np.asarray(labels).astype(np.int64)
-        self.classes, self.activation, self.scale = (
-            int(self.labels.max()) + 1,
-            ACTIVATIONS[activation],
-            scale,
-        )
+        self.features = np.asarray(features)
+        self.labels = np.asarray(labels).astype(np.int64)
+        self.classes = int(self.labels.max()) + 1
+        self.activation = ACTIVATIONS[activation]
+        self.scale = scale
         self.n_data, self.inputs = (int(size) for size in self.features.shape)
         sizes = [self.inputs * hidden, hidden, hidden * self.classes, self.classes]
         ends = np.cumsum(sizes).tolist()
@@ -109,7 +108,8 @@ class Network:
 
     def _chunks(self, index: Data) -> Iterator[tuple[Float64, Int64]]:
         """Features as float64, and labels."""
-        features, labels = self.features[index], self.labels[index]
+        features = self.features[index]
+        labels = self.labels[index]
         for first in range(0, len(labels), CHUNK):
             place = slice(first, first + CHUNK)
             yield np.multiply(features[place], self.scale, dtype=np.float64), labels[place]

@@ -80,7 +80,8 @@ def drift(dynamics: Dynamics, z: Float64) -> Float64:
     ValueError
         If Q is not skew-symmetric at all points.
     """
-    d, q = dynamics.diffusion(z), dynamics.curl(z)
+    d = dynamics.diffusion(z)
+    q = dynamics.curl(z)
     if not np.allclose(q, -q.swapaxes(1, 2), rtol=0, atol=1e-12 * max(1.0, float(np.abs(q).max()))):
         raise ValueError("Q is not skew-symmetric: it would change the invariant distribution")
     return -multiply(d + q, dynamics.gradient(z)) + dynamics.correction(z)

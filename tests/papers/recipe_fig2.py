@@ -17,7 +17,9 @@ from common import PUBLISHED, axes, command, head, prepare, row, save
 from dsgmcmc.densities.density import ALL, DoubleWell, Gaussian
 from dsgmcmc.densities.sample import sample
 
-TIME, BURN_IN, CHAINS = 150, 30, 4000
+TIME = 150
+BURN_IN = 30
+CHAINS = 4000
 EDGES = np.linspace(-4, 4, 81)
 CELLS = (np.linspace(-4, 4, 33), np.linspace(-3, 4, 29))
 LEFT = {"SGLD": "sgld", "SGHMC": "sghmc", "naive SGRHMC": "gsgrhmc", "gSGRHMC": "gsgrhmc"}
@@ -50,14 +52,18 @@ class OnePeak(Energetic, Gaussian):
 class TwoPeaks(Energetic, DoubleWell):
     """U = x^4 - 2 x^2."""
 
-    least, curvature = -1.0, np.ones(1)
+    least = -1.0
+    curvature = np.ones(1)
 
 
 class Banana(Energetic):
     """U = x1^4 / 10 + (4 (x2 + 1.2) - x1^2)^2 / 2: a ridge along a parabola."""
 
-    dimension, n_data, curvature = 2, 1, np.ones(2)
-    prior_mean, prior_precision = np.zeros(2), np.zeros(2)
+    dimension = 2
+    n_data = 1
+    curvature = np.ones(2)
+    prior_mean = np.zeros(2)
+    prior_precision = np.zeros(2)
 
     def energy(self, theta, data=ALL):
         """Energy, (n,) for theta (n, 2)."""
@@ -102,7 +108,9 @@ def cells(density, *edges, fine=20):
 def left(density, name, eps, chains):
     """Divergence, E x^2 over its exact value, and how many chains were lost."""
     sampler, target = make(name, density, eps, chains)
-    every, counts, squares = max(1, round(0.5 / eps)), np.zeros(len(EDGES) - 1), []
+    every = max(1, round(0.5 / eps))
+    counts = np.zeros(len(EDGES) - 1)
+    squares = []
     with np.errstate(all="ignore"):
         for step, theta in enumerate(sample(target, sampler, round(TIME / eps), sd=0.5)):
             if step * eps >= BURN_IN and step % every == 0:
@@ -118,16 +126,20 @@ def right(name, eps, chains, last):
     is lost.
     """
     density = Banana()
-    (sampler, target), p = make(name, density, eps, chains), cells(density, *CELLS, fine=8)
+    (sampler, target) = make(name, density, eps, chains)
+    p = cells(density, *CELLS, fine=8)
     shape = tuple(len(edges) - 1 for edges in CELLS)
-    counts, found, kept = np.zeros((chains, *shape)), [], []
+    counts = np.zeros((chains, *shape))
+    found = []
+    kept = []
     stops = [100 * 3**k for k in range(last + 1)]
     with np.errstate(all="ignore"):
         for step, theta in enumerate(sample(target, sampler, stops[-1], sd=0.5), start=1):
             kept.append(theta.copy())
             if len(kept) < 1000 and step not in stops:
                 continue
-            draws, kept = np.array(kept), []
+            draws = np.array(kept)
+            kept = []
             if not np.isfinite(draws).all():
                 return found + [np.inf] * (len(stops) - len(found))
             places = [
@@ -144,7 +156,8 @@ def main():
     """Print both tables, and draw them."""
     options = command(__doc__, "recipe_fig2.png").parse_args()
     chains, steps, last = (200, (0.05,), 2) if options.quick else (CHAINS, (0.05, 0.02), 6)
-    bars, curves = {}, {}
+    bars = {}
+    curves = {}
     head("sampler, energy, eps", "KL", "E x^2", "exact", "chains lost")
     for density, exact in ((OnePeak(), 1.0), (TwoPeaks(), DoubleWell.square)):
         for eps in steps:

@@ -30,7 +30,8 @@ STEPS = {
 #: What is compared at equal effort, by seeds.
 GRID = {"SGRLD": (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2), "gSGRHMC": (1e-2, 2e-2, 3e-2, 4e-2, 6e-2)}
 #: Documents of a batch, and passes over all of them.
-BATCH, PASSES = 50, 5
+BATCH = 50
+PASSES = 5
 LOOKS = (1, 2, 5, 10, 20, 40, 100, 200, 400, 600, 800, 1000)
 
 
@@ -76,7 +77,10 @@ def run(density, unseen, name, eps, grid, iterations, seed=0, looks=40):
         settings |= {"gamma": 1.0, **PUBLISHED}
     sampler, target = prepare(name, density, grid=grid, seed=seed, schedule="shuffled", **settings)
     sampler.start(target, 1.0)
-    found, mean, number, seconds = {}, 0.0, 0, 0.0
+    found = {}
+    mean = 0.0
+    number = 0
+    seconds = 0.0
     for iteration in range(1, iterations + 1):
         begin = process_time()
         with np.errstate(all="ignore"):
@@ -91,7 +95,8 @@ def run(density, unseen, name, eps, grid, iterations, seed=0, looks=40):
             if iteration in LOOKS or iteration == iterations:
                 found[iteration] = unseen.perplexity(p)
             if late:
-                mean, number = mean + p, number + 1
+                mean = mean + p
+                number = number + 1
     return found, unseen.perplexity(mean / max(number, 1)), theta.copy(), seconds / iterations
 
 
@@ -105,7 +110,9 @@ def matched(found, beta):
 
 def compare(density, unseen, passes, beta):
     """Table and curves of all samplers; steps by perplexity after a pass."""
-    grid, curves, ends = max(1, density.n_data // BATCH), {}, []
+    grid = max(1, density.n_data // BATCH)
+    curves = {}
+    ends = []
     head("sampler", "eps: perplexity in the pilot", "", "", "")
     for label, (name, steps) in STEPS.items():
         tried = {eps: run(density, unseen, name, eps, grid, grid)[0][grid] for eps in steps}
@@ -172,7 +179,8 @@ def main():
         (1000, 100, 5, 200) if options.quick else (10_000, 500, 20, 1000)
     )
     beta, seen, new = planted(np.random.default_rng(0), documents, others, topics, words, 90)
-    density, unseen = LatentDirichlet(seen, words, topics, alpha=0.1, beta0=0.05), Unseen(new)
+    density = LatentDirichlet(seen, words, topics, alpha=0.1, beta0=0.05)
+    unseen = Unseen(new)
     if options.grid:
         at_equal_effort(density, unseen, passes, options.quick)
         return

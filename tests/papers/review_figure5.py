@@ -28,7 +28,11 @@ from neural_network import Network
 
 from dsgmcmc.densities.density import prior_gradient
 
-HIDDEN, BATCH, TEST, SD, LOOKS = 100, 552, 10_000, 0.1, 20
+HIDDEN = 100
+BATCH = 552
+TEST = 10_000
+SD = 0.1
+LOOKS = 20
 STEPS = {"SGLD": 1e-4, "SGHMC": 4e-6, "SGNHT": 7e-6}  # h, and twice h^2 of momenta
 PAPER = tuple(f"{name}{cv}" for name in STEPS for cv in ("", "-CV"))
 OURS = ("SGLD, from the optimum", "SGNHT, a thermostat an element", "SGLD, sigmoid")
@@ -51,11 +55,9 @@ class Experiment:
         images, labels = digits(path)
         test = TEST // 20 if quick else TEST
         n = 20 * BATCH if quick else len(labels) - test
-        self.train, self.test, self.iterations = (
-            (images[:n], labels[:n]),
-            (images[-test:], labels[-test:]),
-            iterations,
-        )
+        self.train = (images[:n], labels[:n])
+        self.test = (images[-test:], labels[-test:])
+        self.iterations = iterations
         self.grid = n // BATCH
 
     def network(self, activation):
@@ -66,7 +68,9 @@ class Experiment:
         """Gradient descent at the step of SGLD, and its seconds; precisions are 1, with which no
         weights vanish.
         """
-        density, rng, begin = self.network("softmax"), np.random.default_rng(1), process_time()
+        density = self.network("softmax")
+        rng = np.random.default_rng(1)
+        begin = process_time()
         theta = SD * rng.normal(size=(1, density.dimension))
         for _ in range(self.iterations):
             part = slice(rng.integers(self.grid), None, self.grid)
@@ -92,8 +96,12 @@ class Experiment:
         burn_in = self.iterations if start is None else 0
         before = 0 if start is None else self.iterations * BATCH
         anchored = sampler.config.gradient == "control-variate"
-        rng, every = np.random.default_rng(2), max(1, self.iterations // LOOKS)
-        curve, total, seen, seconds = Curve([], [], [], 0.0, 0.0), 0.0, 0, spent
+        rng = np.random.default_rng(2)
+        every = max(1, self.iterations // LOOKS)
+        curve = Curve([], [], [], 0.0, 0.0)
+        total = 0.0
+        seen = 0
+        seconds = spent
         for iteration in range(burn_in + self.iterations):
             begin = process_time()
             sampler.advance(target, iteration, 1)
@@ -107,14 +115,16 @@ class Experiment:
             curve.calls.append(before + calls)
             curve.single.append(self.losses(p)[0])
             if iteration >= burn_in:
-                total, seen = total + p, seen + 1
+                total = total + p
+                seen = seen + 1
                 curve.mean.append(self.losses(total / seen)[0])
         self.last = theta.copy()
         return curve._replace(accuracy=self.losses(total / seen)[1], seconds=seconds)
 
     def noise(self, theta, anchor):
         """Variance of a part's gradient with control variates over that without, at a state."""
-        density, parts = self.network("softmax"), range(0, self.grid, max(1, self.grid // 24))
+        density = self.network("softmax")
+        parts = range(0, self.grid, max(1, self.grid // 24))
         plain = [density.gradient(theta, slice(part, None, self.grid))[0] for part in parts]
         fixed = [density.gradient(anchor, slice(part, None, self.grid))[0] for part in parts]
         return float(np.var(np.subtract(plain, fixed), axis=0).sum() / np.var(plain, axis=0).sum())
@@ -213,7 +223,8 @@ def draw(curves, n, folder):
     """Log loss of single states, and of mean predictions, over passes."""
     panels = axes(1, 2, size=(10, 3.8), sharey=True)
     for name in PAPER:
-        curve, kind = curves[name], name.removesuffix("-CV")
+        curve = curves[name]
+        kind = name.removesuffix("-CV")
         style = {
             "color": f"C{list(STEPS).index(kind)}",
             "ls": "--" if "-CV" in name else "-",

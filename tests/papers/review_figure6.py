@@ -38,7 +38,12 @@ from dsgmcmc.types import Factor, Float64
 Theta = dict[Factor, Float64]
 
 SCALE = (1.0, 5.0)
-GRID, TAU, ITERATIONS, QUICK, LOOKS, ASCENT = 10, 3.0, 20_000, 3000, 50, 40
+GRID = 10
+TAU = 3.0
+ITERATIONS = 20_000
+QUICK = 3000
+LOOKS = 50
+ASCENT = 40
 MODEL: dict[str, Any] = {
     "rank": 20,
     "noise_precision": TAU,
@@ -57,7 +62,8 @@ MODEL: dict[str, Any] = {
 HMC = {"name": "sghmc", "gamma": 0.5, **PUBLISHED}
 NHT = {"name": "sgnht", "thermostat": "scalar", **PLAIN}
 CV = {"gradient": "control-variate"}
-LARGE, SMALL = (0.03, 0.1, 0.3, 0.6), (3e-3, 1e-2, 3e-2, 1e-1)
+LARGE = (0.03, 0.1, 0.3, 0.6)
+SMALL = (3e-3, 1e-2, 3e-2, 1e-1)
 #: Settings of every row, steps to try, and colour and style; with one step, that is h of the
 #: paper's code.
 METHODS: dict[str, tuple[dict[str, Any], tuple[float, ...], str]] = {
@@ -125,7 +131,9 @@ class Found(NamedTuple):
 
 def follow(chain: Chain, iterations: int, per: int) -> Found:
     """Run a chain, an iteration of which counts as `per`, and look at it now and then."""
-    curve, late, values = [], [], chain.values
+    curve = []
+    late = []
+    values = chain.values
     every = max(iterations // LOOKS // per, 1)
     for made in (
         iteration + 1 for iteration in iterate(chain.target, chain.sampler, chain.iterations)
@@ -140,7 +148,8 @@ def follow(chain: Chain, iterations: int, per: int) -> Found:
         curve.append((made * per, *errors))
         if not curve[-1][1] <= 3:
             return Found(np.array(curve), np.full(4, np.nan))
-    found, variance = np.array(curve), np.var(late, axis=0, ddof=1)
+    found = np.array(curve)
+    variance = np.var(late, axis=0, ddof=1)
     covered = coverage(
         pit(GaussianRatings.predictive_of_moments(Moments(mean, variance + 1 / TAU)), values)
     )[0.9]
@@ -204,7 +213,8 @@ def main() -> None:
     given = parser.parse_args()
     iterations = QUICK if given.quick else ITERATIONS
     truth = [exact(data, iterations) for data in given.data]
-    curves, taken = {"exact Gibbs": [found for found, _ in truth]}, {"exact Gibbs": ""}
+    curves = {"exact Gibbs": [found for found, _ in truth]}
+    taken = {"exact Gibbs": ""}
     for name in METHODS:
         step = tuned(given.data[0], name, truth[0][1], max(iterations // 3, 500))
         taken[name] = f"{step:g}"

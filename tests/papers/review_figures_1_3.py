@@ -32,7 +32,8 @@ from dsgmcmc.densities.density import Gaussian, prior_gradient
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import sample
 
-BATCH, CV = 1000, {"gradient": "control-variate"}
+BATCH = 1000
+CV = {"gradient": "control-variate"}
 DAMPED = {"gamma": 5.0}  # or the noise of the gradients would need far smaller steps
 #: Sampler, settings, steps in its own unit, share of the iterations; full gradients are those of
 #: 100 others.
@@ -53,7 +54,8 @@ class Noisy(Gaussian):
     def __init__(self):
         turn = np.array([[1.0, -1.0], [1.0, 1.0]]) / sqrt(2)
         super().__init__(np.zeros(2), turn @ np.diag([2.0, 1.0]) @ turn.T)
-        self.curvature, self.rng = np.ones(2), np.random.default_rng(0)
+        self.curvature = np.ones(2)
+        self.rng = np.random.default_rng(0)
 
     def gradient(self, theta, data=slice(None)):
         """See `Gaussian.gradient`."""
@@ -63,7 +65,8 @@ class Noisy(Gaussian):
 def figure_1(iterations, runs):
     """Table over h: log10 of the discrepancy, effective draws, and the trace of the covariance."""
     head("h", "log10 KSD", "a run's sd", "ESS", "trace of the covariance", "derived", "as printed")
-    law, found = Noisy(), {}
+    law = Noisy()
+    found = {}
     variances = np.linalg.eigvalsh(law.covariance)
     for h in (0.001, 0.01, 0.1, 0.3, 1.0):
         sampler, target = prepare("sgld", law, rows=runs, step_size=h / 2)
@@ -164,7 +167,8 @@ def table_2(dimension, n, iterations, exact_iterations):
     density, unseen = data(dimension, n)
     mode = mode_of(density)
     truth, ess = oracle(density, exact_iterations)
-    mean, sd = truth.draws.mean(axis=0), truth.draws.std(axis=0)
+    mean = truth.draws.mean(axis=0)
+    sd = truth.draws.std(axis=0)
     errors = "error of the mean", "sd / true sd", "log-loss"
     head(
         f"d = {dimension}",
@@ -182,7 +186,8 @@ def table_2(dimension, n, iterations, exact_iterations):
         mode, np.linalg.inv(density.hessian(mode)), 500
     )
     row("independent draws", "", f"{discrepancy(density, normal, 250, sd):.2f}", *[""] * 6)
-    start, chains = np.random.default_rng(1).normal(size=dimension), {"SMH-2": truth}
+    start = np.random.default_rng(1).normal(size=dimension)
+    chains = {"SMH-2": truth}
     for label, (name, settings, steps, share) in SAMPLERS.items():
         length = max(40, int(share * iterations))
         pilots = [run(density, name, settings, step, length // 5, mode) for step in steps]

@@ -100,7 +100,9 @@ def measure(density: Regression, name: str, iterations: int, run: int, **setting
     sampler, target = prepare(name, density, burn_in, seed=run, **settings)
     states, _ = follow(sampler, target, iterations, thin=APART)
     moves, evaluations, _, steps = sampler.counts[0].copy()
-    block, made, begin = min(4096, max(1, 2**24 // density.n_data)), 0, process_time()
+    block = min(4096, max(1, 2**24 // density.n_data))
+    made = 0
+    begin = process_time()
     while made < iterations // 2 and process_time() - begin < 5:
         sampler.advance(target, iterations + made, block)
         made += block

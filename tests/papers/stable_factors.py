@@ -64,12 +64,14 @@ TINY = 1e-30
 #: Log odds of the first and the last node: one in 3,000 lies below, one in 160,000 above.
 ODDS = (-8.0, 12.0)
 #: Points of the quadrature over U, and of the table of the distribution function.
-ANGLES, TABLE = 500, 3000
+ANGLES = 500
+TABLE = 3000
 
 
 def positive_stable(a: float, shape: tuple[int, ...], generator: np.random.Generator) -> Float64:
     """Draw an array of P of the exponent `a`."""
-    angle, exponential = np.pi * generator.random(shape), generator.exponential(size=shape)
+    angle = np.pi * generator.random(shape)
+    exponential = generator.exponential(size=shape)
     return np.exp((1 - a) / a * (_log_kanter(a, angle) - np.log(exponential)))
 
 
@@ -151,7 +153,9 @@ class StableFactors:
     ) -> None:
         x = np.asarray(spectrogram, np.complex128)
         self.alphas = np.array([source.alpha for source in sources], np.float64)
-        (self.rows, self.frames), self.n_data, self.n_latent = x.shape, x.size, len(sources)
+        (self.rows, self.frames) = x.shape
+        self.n_data = x.size
+        self.n_latent = len(sources)
         self.order = np.random.default_rng(0).permutation(x.size)
         self.halves = 0.5 * np.abs(x.ravel()[self.order]) ** 2
         self.shape, self._places = float(shape), list(self._laid_out(sources))
@@ -177,19 +181,20 @@ class StableFactors:
         begin = 0
         for _, basis in sources:
             if isinstance(basis, int):
-                known, columns, middle = None, basis, begin + self.rows * basis
+                known = None
+                columns = basis
+                middle = begin + self.rows * basis
             else:
                 known = np.asarray(basis, np.float64)
-                columns, middle = known.shape[1], begin
+                columns = known.shape[1]
+                middle = begin
             yield _Place(known, columns, begin, middle, end := middle + columns * self.frames)
             begin = end
 
     def _begin(self) -> None:
         """Where chains start, and the Fisher information there, given Phi."""
-        size, rng = (
-            np.median(self.halves[self.halves > 0]) / self.n_latent,
-            np.random.default_rng(0),
-        )
+        size = np.median(self.halves[self.halves > 0]) / self.n_latent
+        rng = np.random.default_rng(0)
         for place, alpha in zip(self._places, self.alphas, strict=True):
             per_column = size ** (alpha / 2) / place.columns
             if place.known is None:
@@ -211,7 +216,8 @@ class StableFactors:
 
     def factors(self, theta: Float64) -> list[tuple[Float64, Float64]]:
         """W (n, I, K) and H (n, K, J) of every source, of theta (n, D)."""
-        size, n = np.abs(theta), len(theta)
+        size = np.abs(theta)
+        n = len(theta)
         found = []
         for place in self._places:
             free = size[:, place.begin : place.middle].reshape(n, self.rows, -1)
@@ -231,7 +237,8 @@ class StableFactors:
         """Derivatives in |theta|, (n, D), of a sum over data whose derivatives in lambda are (n, S,
         L).
         """
-        n, found = len(theta), np.empty_like(theta)
+        n = len(theta)
+        found = np.empty_like(theta)
         for k, (place, (w, h)) in enumerate(zip(self._places, self.factors(theta), strict=True)):
             whole = np.zeros((n, self.n_data))
             whole[:, self.order[data]] = slopes[:, :, k]
@@ -268,7 +275,8 @@ class StableFactors:
 
     def given(self, theta: Float64, data: Data = ALL) -> Callable[[Float64], Float64]:
         """See `latent.Latent`."""
-        sizes, halves = self._lambdas(theta, data) ** (2 / self.alphas), self.halves[data]
+        sizes = self._lambdas(theta, data) ** (2 / self.alphas)
+        halves = self.halves[data]
 
         def energies(latent: Float64) -> Float64:
             v = (latent * sizes).sum(axis=2)
@@ -306,11 +314,10 @@ class StableFactors:
         Their difference is minus the gradient; modes are where they are equal, as multiplicative
         updates need it.
         """
-        (down, up), at = self._slopes(theta, ALL), np.maximum(theta, 0.1 * self.unit)
-        rising, falling = (
-            (self.shape * self.powers + 1) / at,
-            self.powers * (self.unit / at) ** self.powers / at,
-        )
+        (down, up) = self._slopes(theta, ALL)
+        at = np.maximum(theta, 0.1 * self.unit)
+        rising = (self.shape * self.powers + 1) / at
+        falling = self.powers * (self.unit / at) ** self.powers / at
         return (
             self._to_factors(theta, up, ALL) + falling,
             self._to_factors(theta, down, ALL) + rising,
@@ -325,7 +332,8 @@ class StableFactors:
         (n, S, L) each.
         """
         every = self._lambdas(theta, data)
-        down, up = np.empty_like(every), np.empty_like(every)
+        down = np.empty_like(every)
+        up = np.empty_like(every)
         for row, lambdas in enumerate(every):
             weights, v = self._weights(lambdas, data)
             of_v = weights / v

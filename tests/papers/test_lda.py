@@ -7,7 +7,10 @@ from densities import differences
 from latent_dirichlet import LatentDirichlet
 
 DOCUMENTS = [[0, 1, 1, 2], [2, 2, 0], [], [1, 0, 2, 0, 0]]
-ALPHA, BETA0, K, V = 0.4, 1.7, 2, 3
+ALPHA = 0.4
+BETA0 = 1.7
+K = 2
+V = 3
 THETA = np.random.default_rng(0).gamma(2.0, size=(1, K * V))
 
 
@@ -19,7 +22,8 @@ def probability(beta: np.ndarray, words: list[int]) -> float:
     """p(w | beta), proportions integrated out: the sum over all assignments of words to topics."""
     total = 0.0
     for z in product(range(K), repeat=len(words)):
-        n, p = np.zeros(K), 1.0
+        n = np.zeros(K)
+        p = 1.0
         for k, v in zip(z, words, strict=True):
             p *= (ALPHA + n[k]) / (K * ALPHA + n.sum()) * beta[k, v]
             n[k] += 1
@@ -51,11 +55,13 @@ def test_it_is_continued_evenly_over_zero() -> None:
     """So that |theta| is a reflected chain of any sampler: the metric is even, gradient and
     divergence are odd.
     """
-    density, signs = made(), np.where(np.arange(K * V) % 2, 1.0, -1.0)
+    density = made()
+    signs = np.where(np.arange(K * V) % 2, 1.0, -1.0)
     np.testing.assert_array_equal(density.gradient(signs * THETA), signs * density.gradient(THETA))
     for one, two in zip(density.metric(signs * THETA), density.metric(THETA), strict=True):
         np.testing.assert_array_equal(np.abs(one), np.abs(two))
-    h, (root, divergence) = 1e-6, density.metric(-THETA)
+    h = 1e-6
+    (root, divergence) = density.metric(-THETA)
     slopes = (density.metric(-THETA + h)[0] - density.metric(-THETA - h)[0]) / (2 * h)
     np.testing.assert_allclose(divergence, slopes, rtol=1e-6)
     np.testing.assert_allclose(root**2, THETA)
@@ -65,7 +71,8 @@ def test_it_is_continued_evenly_over_zero() -> None:
 def test_the_predictive_law_is_that_of_the_collapsed_likelihood() -> None:
     """p(v | words) = p(words, v) / p(words); 20,000 sweeps."""
     beta = made().topics(THETA)[0]
-    observed, unseen = [[0, 1, 1], []], [[2, 0], [1]]
+    observed = [[0, 1, 1], []]
+    unseen = [[2, 0], [1]]
     found = made(kept=20_000).predictive(THETA, observed, unseen)[0]
     exact = [
         probability(beta, [*words, v]) / probability(beta, words)

@@ -11,7 +11,8 @@ from neural_network import ACTIVATIONS, Network
 from dsgmcmc.densities.density import ALL, Data
 
 RNG = np.random.default_rng(5)
-BYTES, LABELS = RNG.integers(0, 256, size=(11, 3), dtype=np.uint8), RNG.integers(0, 3, size=11)
+BYTES = RNG.integers(0, 256, size=(11, 3), dtype=np.uint8)
+LABELS = RNG.integers(0, 3, size=11)
 
 
 @pytest.mark.parametrize("index", [ALL, slice(1, None, 3), np.array([0, 5, 5, 10])], ids=str)

@@ -32,7 +32,8 @@ def test_positive_stable_variables_have_their_laplace_transform(a: float) -> Non
     nodes, weights = stable_nodes(a, 24)
     assert weights.sum() == pytest.approx(1)
     for s in (0.01, 0.1, 1.0, 5.0):
-        values, exact = np.exp(-s * drawn), np.exp(-(s**a))
+        values = np.exp(-s * drawn)
+        exact = np.exp(-(s**a))
         assert abs(values.mean() - exact) < 5 * values.std() / DRAWS**0.5
         assert weights @ np.exp(-s * nodes) == pytest.approx(exact, abs=0.002)
 
@@ -44,7 +45,8 @@ def test_the_scale_of_phi_is_not_the_printed_one(alpha: float) -> None:
 
     With it the scale mixture is the isotropic stable law, as the file of the factors derives.
     """
-    a, t = alpha / 2, 0.3
+    a = alpha / 2
+    t = 0.3
     phi = (
         StableFactors(np.ones((1, 1)), [Source(alpha, 1)])
         .draw_latent((DRAWS, 1), np.random.default_rng(1))
@@ -65,7 +67,8 @@ def test_gradients_are_those_of_the_energies(given: bool, data: slice) -> None:
     """By differences, given Phi and without; of entries of both signs, one below b / 10: to
     1e-6.
     """
-    density, rng = made(), np.random.default_rng(3)
+    density = made()
+    rng = np.random.default_rng(3)
     theta = (
         density.start
         * rng.uniform(0.5, 2, density.dimension)

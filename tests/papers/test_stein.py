@@ -13,14 +13,16 @@ def test_the_kernel_is_that_of_its_definition() -> None:
     """Derivatives of k by complex steps and differences on five points, to 1e-7; the gradients are
     not linear.
     """
-    c, beta = 1.3, -0.4
+    c = 1.3
+    beta = -0.4
     x = np.random.default_rng(1).normal(size=(5, 2))
     scores = -DoubleWell().gradient(x) - x[:, ::-1] ** 2
 
     def k(a: np.ndarray, b: np.ndarray) -> complex:
         return (c**2 + ((a - b) ** 2).sum()) ** beta
 
-    h, found = 1e-5, stein_kernel(x, scores, x, scores, c, beta)
+    h = 1e-5
+    found = stein_kernel(x, scores, x, scores, c, beta)
     for i, a in enumerate(x):
         for j, b in enumerate(x):
             expected = scores[i] @ scores[j] * k(a, b)

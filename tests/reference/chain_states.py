@@ -37,7 +37,8 @@ def states(
 def start_chain(path: Path, sd: float, given: RunConfig) -> tuple[FactorTarget, Sampler[Any, Any]]:
     """The target of a chain of a run, after the start of its sampler."""
     config = given.resolved()
-    sampler, ring = config.make_sampler(), Ring(MPI.COMM_SELF, config.grid)
+    sampler = config.make_sampler()
+    ring = Ring(MPI.COMM_SELF, config.grid)
     with Ratings(path) as ratings:
         target = targets_of(config, ratings, ring)(0, sampler)
     target.reset()

@@ -38,12 +38,12 @@ def sweeps(
     eta : (n,) predictors with their effects
     precisions : (L,)
     """
-    rng, shape = np.random.default_rng(7), (int(i.max()) + 1, int(j.max()) + 1)
-    views, state = gibbs.views(i[train], j[train], shape), gibbs.start(model, shape, rng)
-    effects, precisions = (
-        [np.zeros(int(group.max()) + 1) for group in groups],
-        np.full(len(groups), 10.0),
-    )
+    rng = np.random.default_rng(7)
+    shape = (int(i.max()) + 1, int(j.max()) + 1)
+    views = gibbs.views(i[train], j[train], shape)
+    state = gibbs.start(model, shape, rng)
+    effects = [np.zeros(int(group.max()) + 1) for group in groups]
+    precisions = np.full(len(groups), 10.0)
     for _ in range(number):
         shift = sum(d[group] for d, group in zip(effects, groups, strict=True))
         for side, view in enumerate(views):

@@ -49,9 +49,11 @@ def draw_prior(side: Side, rng) -> None:
     n, d = side.theta.shape
     beta = side.strength[side.groups]
     residual = side.theta - side.x @ side.effects
-    average, of_effects = residual.mean(axis=0), (beta[:, None] * side.effects**2).sum(axis=0)
+    average = residual.mean(axis=0)
+    of_effects = (beta[:, None] * side.effects**2).sum(axis=0)
     scatter = ((residual - average) ** 2).sum(axis=0)
-    shape, rate = 1 + (n + len(beta)) / 2, 5 + (scatter + n * average**2 / (n + 1) + of_effects) / 2
+    shape = 1 + (n + len(beta)) / 2
+    rate = 5 + (scatter + n * average**2 / (n + 1) + of_effects) / 2
     rate[-1] = 5 + ((residual[:, -1] ** 2).sum() + of_effects[-1]) / 2
     side.precision = rng.gamma(shape, 1 / rate)
     side.m = rng.normal(n * average / (n + 1), 1 / np.sqrt((n + 1) * side.precision))

@@ -100,7 +100,8 @@ def draw_rows(indptr, other, targets, weights, features, precision, shift, z):
 
 def predictor(theta, rank: int, rows, columns) -> np.ndarray:
     """W_i . H_j + a_i + b_j at every (rows[r], columns[r])."""
-    w, h = theta[0][rows], theta[1][columns]
+    w = theta[0][rows]
+    h = theta[1][columns]
     return (
         np.einsum("nk,nk->n", w[:, :rank], h[:, :rank])
         + w[:, rank:].sum(axis=1)
@@ -133,10 +134,12 @@ def draw_prior(theta: np.ndarray, model: Model, rng) -> tuple[np.ndarray, np.nda
     shape, rate, bias_rate = (
         (4, 3 / (4 * np.sqrt(max(K, 1))), 3 / 8) if model.standardised else (1, 5, 5)
     )
-    mean, precision = np.zeros(D), model.precision * np.eye(D)
+    mean = np.zeros(D)
+    precision = model.precision * np.eye(D)
     if model.prior == "fixed":
         return mean, precision
-    W, centre = theta[:, :K], theta[:, :K].mean(axis=0)
+    W = theta[:, :K]
+    centre = theta[:, :K].mean(axis=0)
     if model.prior == "normal-gamma":
         rate = rate + ((W - centre) ** 2).sum(axis=0) / 2 + n * centre**2 / (2 * (n + 1))
         scales = rng.gamma(shape + n / 2, 1 / rate)
@@ -227,15 +230,18 @@ def gibbs(
     """
     model = Model(rank, noise=noise, nu=nu, standardised=standardise)
     rng = np.random.default_rng(0)
-    (rows, columns, values), (test_rows, test_columns, test_values) = train, test
+    (rows, columns, values) = train
+    (test_rows, test_columns, test_values) = test
     shape = tuple(
         int(np.concatenate(pair).max()) + 1 for pair in ((rows, test_rows), (columns, test_columns))
     )
     values = np.asarray(values, np.float64)
     mu = values.mean()
     scale = np.sqrt(np.mean((values - mu) ** 2)) if standardise else 1.0
-    sides, state = views(rows, columns, shape), start(model, shape, rng)
-    sums, tau = np.zeros((3, len(test_values))), []
+    sides = views(rows, columns, shape)
+    state = start(model, shape, rng)
+    sums = np.zeros((3, len(test_values)))
+    tau = []
     for number in range(sweeps):
         sweep(state, (values - mu) / scale, sides, model, rng)
         if number >= burn_in:

@@ -62,7 +62,8 @@ class DenseHAMCMC:
             s = new - before
             pairs.append((s, self.gradient(new, t) - g + self.trust * s / h))
             thetas.append(new)
-            thetas, pairs = thetas[-M:], pairs[-M:]
+            thetas = thetas[-M:]
+            pairs = pairs[-M:]
             yield new
 
     def valid(self, h: np.ndarray, s: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -74,7 +75,9 @@ class DenseHAMCMC:
     ) -> tuple[np.ndarray, np.ndarray]:
         """H and S, (C, D, D), from the diagonal h (C, D) of H^0."""
         one = np.eye(h.shape[1])
-        H, B, S = h[:, :, None] * one, one / h[:, :, None], np.sqrt(h)[:, :, None] * one
+        H = h[:, :, None] * one
+        B = one / h[:, :, None]
+        S = np.sqrt(h)[:, :, None] * one
         for s, y in pairs:
             valid = self.valid(h, s, y)[:, None, None]
             curvature = np.where(valid[:, 0, 0], _dot(s, y), 1.0)[:, None, None]

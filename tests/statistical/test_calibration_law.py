@@ -26,7 +26,8 @@ class Planted:
     def __init__(
         self, seed: int, shape: tuple[int, int], n: int, rank: int, factor_sd: float, bias_sd: float
     ) -> None:
-        self.rng, self.shape = np.random.default_rng(seed), shape
+        self.rng = np.random.default_rng(seed)
+        self.shape = shape
         self.i, self.j = np.divmod(
             np.sort(self.rng.choice(shape[0] * shape[1], n, replace=False)), shape[1]
         )
@@ -40,7 +41,8 @@ class Planted:
         """Sample these ratings, of which a `test` fraction is held out; the run, and which they
         are.
         """
-        out, held_out = folder / settings["likelihood"], self.rng.random(len(x)) < test
+        out = folder / settings["likelihood"]
+        held_out = self.rng.random(len(x)) < test
         data = out.with_suffix(".h5")
         write_cells(data, self.shape, self.i, self.j, x, held_out)
         assert sample(MPI.COMM_SELF, data, out, rank=3, save_draws=2, **settings) == 0
@@ -61,10 +63,8 @@ def test_levels(tmp_path: Path) -> None:
 
     And the thresholds that made the ratings are found, to 0.35: their posterior sds are about 0.1.
     """
-    planted, thresholds = (
-        Planted(5, (200, 120), 12_000, 1, 1.0, 0.7),
-        np.array([-2.0, -0.7, 0.4, 2.2]),
-    )
+    planted = Planted(5, (200, 120), 12_000, 1, 1.0, 0.7)
+    thresholds = np.array([-2.0, -0.7, 0.4, 2.2])
     x = 1.0 + (planted.rng.logistic(size=12_000) + planted.eta > thresholds[:, None]).sum(axis=0)
     settings = {"noise": "both", "iterations": 900, "burn_in": 300}
     run, _ = planted.run(tmp_path, x, 0.2, likelihood="ordinal-logit", **settings)
@@ -102,11 +102,13 @@ def test_heavy_tails(tmp_path: Path) -> None:
     """
     planted = Planted(1, (300, 200), 30_000, 2, 0.6, 0.5)
     x = 3 + planted.eta + planted.rng.standard_t(3.0, 30_000) / 2
-    state, settings = planted.rng.bit_generator.state, {"iterations": 500, "burn_in": 150}
+    state = planted.rng.bit_generator.state
+    settings = {"iterations": 500, "burn_in": 150}
     run, _ = planted.run(tmp_path, x, 0.2, likelihood="student-t", **settings)
     planted.rng.bit_generator.state = state  # the same ratings are held out
     gaussian, _ = planted.run(tmp_path, x, 0.2, likelihood="gaussian", **settings)
-    scores, gaussian_scores = check_coverage(run, 0.02), calibration(gaussian)
+    scores = check_coverage(run, 0.02)
+    gaussian_scores = calibration(gaussian)
     assert scores["log_predictive_density"] > gaussian_scores["log_predictive_density"] + 0.1
     for name, value in (("nu", 3.0), ("tau", 4.0)):
         draws = np.ravel(run.traces[0][name])

@@ -26,7 +26,8 @@ def test_means_and_standard_deviations_are_right(name: str) -> None:
     """Means within 0.1 standard deviations and their Monte Carlo error, standard deviations from
     0.93 to 1.07.
     """
-    mean, sd = np.array(REFERENCES[name]["mean"]), np.array(REFERENCES[name]["sd"])
+    mean = np.array(REFERENCES[name]["mean"])
+    sd = np.array(REFERENCES[name]["sd"])
     draws = sample_density(POSTERIORS[name], seed=2)
     assert (
         np.abs(draws.theta.mean(axis=(0, 1)) - mean) / sd < 0.1 + 2 / np.sqrt(draws.mixing.ess)

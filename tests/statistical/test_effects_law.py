@@ -23,28 +23,36 @@ from dsgmcmc.targets.base import DrawInfo
 pytestmark = pytest.mark.statistical
 DRAWS = 4000
 RATE = 0.1
-SHIFTS, LOG_PRECISIONS = np.linspace(-9, 9, 721), np.linspace(-3, 7, 141)
+SHIFTS = np.linspace(-9, 9, 721)
+LOG_PRECISIONS = np.linspace(-3, 7, 141)
 
 
 def log_densities_given_all_else(target: FactorTarget) -> tuple[np.ndarray, np.ndarray]:
     """Group of every rating, and the log density at its predictor plus each of `SHIFTS`, (n,
     len(SHIFTS)).
     """
-    law, logs, numbers = target.likelihood, [], []
+    law = target.likelihood
+    logs = []
+    numbers = []
     effects = target.effects
     for cell in target.circulation.tour(("theta", *law.drawn)):
-        row, column, ratings = cell.row, cell.column, cell.ratings
+        row = cell.row
+        column = cell.column
+        ratings = cell.ratings
         rows = np.repeat(np.arange(len(row.counts)), np.diff(ratings.indptr))
-        w, h = row["theta"][rows].astype(float), column["theta"][ratings.indices].astype(float)
+        w = row["theta"][rows].astype(float)
+        h = column["theta"][ratings.indices].astype(float)
         eta = (w[:, :-1] * h[:, :-1]).sum(axis=1) + w[:, -1] + h[:, -1]
-        scale, cuts = np.ones(len(rows)), getattr(law, "thresholds", None)
+        scale = np.ones(len(rows))
+        cuts = getattr(law, "thresholds", None)
         cuts = None if cuts is None else cuts.values
         if isinstance(law, NegativeBinomial):
             cuts = np.concatenate(
                 [law.parameters.dispersion, law.parameters.ceiling, law.parameters.least]
             )
         if isinstance(law, StudentT):
-            scale, cuts = law.noise_parameters.tau * scale, law.tails.nu / (law.tails.nu - 2)
+            scale = law.noise_parameters.tau * scale
+            cuts = law.tails.nu / (law.tails.nu - 2)
         if law.heteroscedastic and law.n_levels:
             scale = (row.row("weight")[rows] * column.row("weight")[ratings.indices]).astype(float)
         if law.cut_by is not None:
@@ -52,7 +60,8 @@ def log_densities_given_all_else(target: FactorTarget) -> tuple[np.ndarray, np.n
         values = ratings.values.astype(float)
         shifted = [law.log_likelihood_at(values, eta + shift, scale, cuts) for shift in SHIFTS]
         logs.append(np.stack(shifted, axis=1))
-        (level,), block = effects.groups.levels, (row.index, column.index)
+        (level,) = effects.groups.levels
+        block = (row.index, column.index)
         first = effects.groups.first[0][block[level.factor]]
         numbers.append(effects.groups.train[0][block] + first)
     return np.concatenate(numbers), np.concatenate(logs)
@@ -106,7 +115,8 @@ def test_effects_have_their_law_given_all_else(tmp_path: Path, settings: dict[st
             move = rng.normal(0, 0.3, block[name].shape)
             block[name][:] = np.sort(block[name] + move, axis=1) if name == CUTS else np.exp(move)
     effects = target.effects
-    draws, precisions = [], []
+    draws = []
+    precisions = []
     for number in range(DRAWS):
         target.begin(10 * number)
         target.draw_effects(target.context())
@@ -115,7 +125,8 @@ def test_effects_have_their_law_given_all_else(tmp_path: Path, settings: dict[st
     centre, width, mean, sd = moments_by_quadrature(
         *log_densities_given_all_else(target), len(draws[0])
     )
-    effects, log_precisions = np.array(draws[200:]), np.array(precisions[200:])
+    effects = np.array(draws[200:])
+    log_precisions = np.array(precisions[200:])
     assert log_precisions.mean() == pytest.approx(centre, abs=0.15 * width)
     assert log_precisions.std() == pytest.approx(width, rel=0.12)
     np.testing.assert_allclose((effects.mean(axis=0) - mean) / sd, 0, atol=0.15)
@@ -125,7 +136,11 @@ def test_effects_have_their_law_given_all_else(tmp_path: Path, settings: dict[st
 
 # ---------------------------------------------------------------------- chains under the normal law
 
-ROWS, COLUMNS, RANK, TAU, PRIOR = 24, 20, 1, 4.0, 2.0
+ROWS = 24
+COLUMNS = 20
+RANK = 1
+TAU = 4.0
+PRIOR = 2.0
 LEVELS = "user:page,user:6,item:5"
 SWEEPS = 3000
 
@@ -183,7 +198,8 @@ def chain_moments(path: Path, sampler: dict) -> tuple[tuple[np.ndarray, np.ndarr
     config = RunConfig.of(settings | {"grid": 2, "time_levels": LEVELS, "sampler": sampler})
     target, algorithm = start_chain(path, 0.1, config)
     (recorder,) = target.recorders()
-    predictions, precisions = [], []
+    predictions = []
+    precisions = []
     for iteration in iterate(target, algorithm, SWEEPS):
         if iteration % 5 == 0:
             recorder.record("theta", DrawInfo(iteration + 1, 1.0, 1.0))

@@ -16,7 +16,8 @@ from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.types import Factor
 
 pytestmark = pytest.mark.statistical
-COPIES, TAU = 2000, 4.0
+COPIES = 2000
+TAU = 4.0
 MOMENTS = {
     "w^2": lambda w, h: w * w,
     "wh": lambda w, h: w * h,
@@ -51,10 +52,12 @@ def test_a_factorisation_of_one_rating(
     sampler = make_sampler(name, **section)
     target = factor_target(MPI.COMM_SELF, path, grid=2, model=model, sampler=sampler, seed=1)
     sampler.start(target, 1.0)
-    totals, burn_in = {moment: np.zeros(COPIES) for moment in MOMENTS}, sweeps // 7
+    totals = {moment: np.zeros(COPIES) for moment in MOMENTS}
+    burn_in = sweeps // 7
     for iteration in iterate(target, sampler, burn_in + sweeps):
         if iteration >= burn_in:
-            w, h = rows_of(target, Factor.W)[:, 0], sign * rows_of(target, Factor.H)[:, 0]
+            w = rows_of(target, Factor.W)[:, 0]
+            h = sign * rows_of(target, Factor.H)[:, 0]
             for moment, function in MOMENTS.items():
                 totals[moment] += function(w, h) / sweeps
     w, h = np.meshgrid(*[np.linspace(-7, 7, 1401)] * 2)
@@ -68,10 +71,16 @@ def test_a_factorisation_of_one_rating(
 
 # ---------------------------------------------------------------------- columns held fixed
 
-ROWS, COLUMNS, RANK, PRECISION = 12, 8, 2, 1.5
-BATCHES, LENGTH, BURN_IN = 100, 60, 200
+ROWS = 12
+COLUMNS = 8
+RANK = 2
+PRECISION = 1.5
+BATCHES = 100
+LENGTH = 60
+BURN_IN = 200
 #: A mean and unlike precisions.
-PRIOR_MEAN, PRIOR_PRECISION = np.array([0.3, -0.2, 0.0]), np.array([1.0, 3.0, 2.0])
+PRIOR_MEAN = np.array([0.3, -0.2, 0.0])
+PRIOR_PRECISION = np.array([1.0, 3.0, 2.0])
 
 
 def hold(target: FactorTarget, h: np.ndarray) -> None:
@@ -85,7 +94,8 @@ def posterior(
     i: np.ndarray, j: np.ndarray, x: np.ndarray, h: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Means and covariances of every row; from the ratings, not from the target's gradient."""
-    means, covariances = [], []
+    means = []
+    covariances = []
     for row in range(ROWS):
         features = h[j[i == row]]
         rating = (x - x.mean())[i == row] - features[:, -1]
@@ -120,12 +130,14 @@ def test_baoab_in_the_kronecker_metric_with_columns_held_fixed(tmp_path: Path) -
         MPI.COMM_SELF, path, model=Model(RANK, True, "fixed", 1.0, PRECISION), sampler=sampler
     )
     prior = target.row_priors.parameters
-    prior.mean[Factor.W][0], prior.precision[Factor.W][0] = PRIOR_MEAN, PRIOR_PRECISION
+    prior.mean[Factor.W][0] = PRIOR_MEAN
+    prior.precision[Factor.W][0] = PRIOR_PRECISION
     hold(target, h)
     sampler.start(target, 0.1)
     hold(target, h)
     mean, covariance = posterior(i, j, x.astype(np.float64), h.astype(np.float64))
-    first, second = np.zeros((BATCHES, *mean.shape)), np.zeros((BATCHES, *covariance.shape))
+    first = np.zeros((BATCHES, *mean.shape))
+    second = np.zeros((BATCHES, *covariance.shape))
     rows = [row for row, _ in target.circulation.pairs()]
     for iteration in iterate(target, sampler, BURN_IN + BATCHES * LENGTH):
         hold(target, h)

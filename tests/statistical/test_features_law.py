@@ -16,8 +16,12 @@ from dsgmcmc.data.ratings_format import SIDES
 from dsgmcmc.types import Factor
 
 pytestmark = pytest.mark.statistical
-ROWS, COLUMNS, RANK, TAU = 40, 30, 2, 4.0
-SWEEPS, GIBBS_SWEEPS = 3000, 1500
+ROWS = 40
+COLUMNS = 30
+RANK = 2
+TAU = 4.0
+SWEEPS = 3000
+GIBBS_SWEEPS = 1500
 GROUPS = np.array([0, 0, 0, 1])
 
 
@@ -43,7 +47,8 @@ def data(tmp_path_factory):
     ]
     eta = theta[0][:, :RANK] @ theta[1][:, :RANK].T + theta[0][:, RANK:] + theta[1][:, RANK]
     observed = rng.random(eta.shape) < 0.5
-    observed[:5], observed[:, :3] = False, False
+    observed[:5] = False
+    observed[:, :3] = False
     x = eta + rng.normal(0, TAU**-0.5, eta.shape)
     i, j = np.nonzero(observed)
     names = ("a=1", "a=2", "a=3", "b"), ("a", "a", "a", "b")
@@ -118,7 +123,8 @@ def test_features_have_the_law_of_gibbs(data):
     error of a difference.
     """
     path, dense, observed, x = data
-    exact, sampled = gibbs_draws(path, dense, observed, x), chain_draws(path)
+    exact = gibbs_draws(path, dense, observed, x)
+    sampled = chain_draws(path)
     for name, draws in sampled.items():
         expected = exact[name]
         shift = (draws.mean(axis=0) - expected.mean(axis=0)) / expected.std(axis=0)

@@ -23,11 +23,14 @@ MODELS = {
 
 def prior_of_a_side(model: gibbs.Model, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Draw mean and precision of one side, from the model's definition and not from the sampler."""
-    K, D = model.rank, model.rank + model.biases
-    mean, precision = np.zeros(D), model.precision * np.eye(D)
+    K = model.rank
+    D = model.rank + model.biases
+    mean = np.zeros(D)
+    precision = model.precision * np.eye(D)
     if model.prior == "normal-gamma":
         scales = rng.exponential(1 / 5, K)
-        mean[:K], precision[:K, :K] = rng.normal(0, scales**-0.5), np.diag(scales)
+        mean[:K] = rng.normal(0, scales**-0.5)
+        precision[:K, :K] = np.diag(scales)
     if model.prior == "normal-wishart":
         a = rng.standard_normal((K, K))  # a^T a is W(I, K)
         precision[:K, :K] = a.T @ a
@@ -97,7 +100,9 @@ def test_joint_distribution(name):
     wrong rate, shape or weight in any conditional shifts some moment. Standard errors come from
     batch means.
     """
-    model, shape, rng = MODELS[name], (5, 4), np.random.default_rng(1)
+    model = MODELS[name]
+    shape = (5, 4)
+    rng = np.random.default_rng(1)
     rows, columns = ratings(shape, 0.5, seed=3)
     sides = gibbs.views(rows, columns, shape)
 
@@ -110,7 +115,8 @@ def test_joint_distribution(name):
             signal = signal + state.theta[0][rows, -1] + state.theta[1][columns, -1]
         return signal + sd * rng.standard_normal(len(rows))
 
-    independent, chained = [], []
+    independent = []
+    chained = []
     for _ in range(10_000):
         state = draw_from_prior(model, shape, rng)
         independent.append(functions(state, data(state)))

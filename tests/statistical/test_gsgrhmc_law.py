@@ -9,7 +9,8 @@ from recipe_fig2 import EDGES, OnePeak, TwoPeaks, cells, divergence
 
 from dsgmcmc.densities.density import DoubleWell
 
-STEP, CHAINS = 0.02, 4000
+STEP = 0.02
+CHAINS = 4000
 
 
 class Mild(DoubleWell):

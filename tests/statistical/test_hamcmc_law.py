@@ -44,7 +44,10 @@ def test_no_drift_away_from_a_gaussian() -> None:
 
     The square root of [Simsekli 2016, eq. 11] as printed fails here.
     """
-    memory, chains, curvature, eps = 3, 4096, 3.0, 0.02
+    memory = 3
+    chains = 4096
+    curvature = 3.0
+    eps = 0.02
     rng = np.random.default_rng(memory)
     start = MEAN + rng.standard_normal((chains, 2)) / np.sqrt([1.0, 3.0]) @ ROTATION.T
     reference = DenseHAMCMC(
@@ -60,7 +63,8 @@ def test_no_drift_away_from_a_gaussian() -> None:
         if t >= steps // 2:
             total += whitened_statistics(x)
     averages = total / (steps - steps // 2)
-    mean, error = averages.mean(axis=0), averages.std(axis=0) / np.sqrt(chains)
+    mean = averages.mean(axis=0)
+    error = averages.std(axis=0) / np.sqrt(chains)
     assert error.max() < 0.03
     # the step itself makes variances too large by eps h / 2 at most, h <= 1 the largest eigenvalue
     # of H A
@@ -100,7 +104,8 @@ def test_the_bias_on_a_log_cosh_target() -> None:
     chains.
     """
     means, errors = hamcmc_bias.second_moments(3, 0.02, batches=2)
-    ratio, error = means.mean(), errors.mean() / np.sqrt(2)
+    ratio = means.mean()
+    error = errors.mean() / np.sqrt(2)
     assert error < 0.01
     assert abs(ratio - 0.977) < 4 * error
     assert ratio < 1 - 2 * error

@@ -41,20 +41,27 @@ class FactorisedLevels:
     thresholds.
     """
 
-    n_data, dimension = 1, 2 * (ROWS + COLUMNS) + 2
-    curvature, prior_mean = np.ones(dimension), np.zeros(dimension)
+    n_data = 1
+    dimension = 2 * (ROWS + COLUMNS) + 2
+    curvature = np.ones(dimension)
+    prior_mean = np.zeros(dimension)
     prior_precision = np.append(np.ones(dimension - 2), [GAP_SD**-2, MIDDLE_SD**-2])
 
     def __init__(self, i: np.ndarray, j: np.ndarray, level: np.ndarray) -> None:
-        self.i, self.j, self.level = i, j, level
+        self.i = i
+        self.j = j
+        self.level = level
 
     def parts(self, theta: np.ndarray) -> tuple[np.ndarray, ...]:
         """Rows and columns of the ratings (n, ratings, 2), gaps (n,), and the probabilities up to
         either threshold.
         """
         w, h = np.split(theta[:, :-2].reshape(len(theta), -1, 2), [ROWS], axis=1)
-        w, h, cuts = w[:, self.i], h[:, self.j], values_of(theta[:, -2:])
-        eta, gap = w[..., 0] * h[..., 0] + w[..., 1] + h[..., 1], cuts[:, 1] - cuts[:, 0]
+        w = w[:, self.i]
+        h = h[:, self.j]
+        cuts = values_of(theta[:, -2:])
+        eta = w[..., 0] * h[..., 0] + w[..., 1] + h[..., 1]
+        gap = cuts[:, 1] - cuts[:, 0]
         cuts = np.pad(cuts, ((0, 0), (1, 1)), constant_values=((0, 0), (-1e9, 1e9)))
         return w, h, gap, expit(cuts[:, self.level + 1] - eta), expit(cuts[:, self.level] - eta)
 
@@ -66,13 +73,12 @@ class FactorisedLevels:
     def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
         """Gradient of `energy`."""
         w, h, gap, up, down = self.parts(theta)
-        d_up, d_down = up * (1 - up) / (up - down), -down * (1 - down) / (up - down)
+        d_up = up * (1 - up) / (up - down)
+        d_down = -down * (1 - down) / (up - down)
         slope = (d_up + d_down)[..., None]
         w[..., 1] = h[..., 1] = 1.0  # the partner of a bias
-        of_rows, of_columns = (
-            np.eye(ROWS)[:, self.i] @ (slope * h),
-            np.eye(COLUMNS)[:, self.j] @ (slope * w),
-        )
+        of_rows = np.eye(ROWS)[:, self.i] @ (slope * h)
+        of_columns = np.eye(COLUMNS)[:, self.j] @ (slope * w)
         first, second = (
             (d_up * (self.level == r) + d_down * (self.level == r + 1)).sum(axis=1)
             for r in range(2)
@@ -86,11 +92,13 @@ def test_thresholds_of_levels(tmp_path: Path) -> None:
     """By HMC: means within 0.15 posterior sds, sds within 12 %: about three times what the draws of
     both err by.
     """
-    rng, cuts = np.random.default_rng(5), np.array([-1.0, 1.2])
+    rng = np.random.default_rng(5)
+    cuts = np.array([-1.0, 1.2])
     i, j = np.divmod(
         np.sort(rng.choice(ROWS * COLUMNS, 60, replace=False)), COLUMNS
     )  # sorted by row
-    w, h = rng.normal(size=ROWS), rng.normal(size=COLUMNS)
+    w = rng.normal(size=ROWS)
+    h = rng.normal(size=COLUMNS)
     eta = w[i] * h[j] + rng.normal(0, 0.7, ROWS)[i] + rng.normal(0, 0.7, COLUMNS)[j]
     level = (rng.logistic(size=60) + eta > cuts[:, None]).sum(axis=0)
     write_cells(tmp_path / "r.h5", SHAPE, i, j, 1.0 + level)
@@ -101,7 +109,8 @@ def test_thresholds_of_levels(tmp_path: Path) -> None:
     run = sample_run(
         tmp_path, likelihood="ordinal-logit", prior_precision=1.0, thin=4, iterations=8000
     )
-    draws, sd = run.traces[0]["thresholds"], exact.std(axis=0)
+    draws = run.traces[0]["thresholds"]
+    sd = exact.std(axis=0)
     np.testing.assert_allclose(draws.mean(axis=0) / sd, exact.mean(axis=0) / sd, atol=0.15)
     np.testing.assert_allclose(draws.std(axis=0) / sd, 1.0, atol=0.12)
 
@@ -112,13 +121,16 @@ class TwoLevels:
     theta has (w, a) of every row, then (h, b) of every column, then the threshold.
     """
 
-    n_data, dimension = 1, 2 * (ROWS + COLUMNS) + 1
+    n_data = 1
+    dimension = 2 * (ROWS + COLUMNS) + 1
     curvature = np.ones(dimension)
     prior_mean = np.zeros(dimension)
     prior_precision = np.append(np.ones(dimension - 1), MIDDLE_SD**-2)
 
     def __init__(self, i: np.ndarray, j: np.ndarray, level: np.ndarray) -> None:
-        self.i, self.j, self.level = i, j, level
+        self.i = i
+        self.j = j
+        self.level = level
 
     def z(self, theta: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Predictors of pairs, less the threshold, (n, pairs)."""
@@ -180,10 +192,17 @@ def test_scores_of_clicks(tmp_path: Path, name: str) -> None:
     Means of the scores of all zeros within 0.15 sds, sds within 12 %: some three times what 3,000
     draws err by.
     """
-    rows, columns, rank, tau, a0, prior = 9, 7, 2, 6.0, 0.3, 2.0
+    rows = 9
+    columns = 7
+    rank = 2
+    tau = 6.0
+    a0 = 0.3
+    prior = 2.0
     clicked = (np.random.default_rng(3).random((rows, columns)) < 0.35).astype(float)
-    rng, exact = np.random.default_rng(0), []
-    w, h = rng.normal(size=(rows, rank)), rng.normal(size=(columns, rank))
+    rng = np.random.default_rng(0)
+    exact = []
+    w = rng.normal(size=(rows, rank))
+    h = rng.normal(size=(columns, rank))
     for _ in range(4200):
         for moving, other, clicks in ((w, h, clicked), (h, w, clicked.T)):
             precision = tau * (other.T * (clicks[:, None] + a0)) @ other + prior * np.eye(rank)
@@ -211,7 +230,8 @@ def test_scores_of_clicks(tmp_path: Path, name: str) -> None:
             "iterations": 9500,
         }
     test = predict_test(sample_run(tmp_path, likelihood="all-cells", **settings))
-    mean, sd = np.mean(exact[200:], axis=0), np.std(exact[200:], axis=0)
+    mean = np.mean(exact[200:], axis=0)
+    sd = np.std(exact[200:], axis=0)
     np.testing.assert_allclose(test.mean / sd, mean / sd, atol=0.15)
     np.testing.assert_allclose(np.sqrt(test.variance) / sd, 1.0, atol=0.12)
 
@@ -244,13 +264,16 @@ def test_the_dispersion_of_counts_given_their_rates(truncated: bool) -> None:
     rate = rng.gamma(2.0, 1.5, 700)
     x = rng.negative_binomial(1.5, 1.5 / (1.5 + rate))
     if truncated:
-        rate, x = rate[x > 0], x[x > 0]
+        rate = rate[x > 0]
+        x = x[x > 0]
     grid = np.linspace(-2.0, 5.0, 401)
     log_p = -(((grid - np.log(START_DISPERSION)) / PRIOR_SD) ** 2) / 2
     for k, r in enumerate(np.exp(grid)):
         law = stats.nbinom(r, r / (r + rate))
         log_p[k] += (law.logpmf(x) - (law.logsf(0) if truncated else 0.0)).sum()
-    table, r, draws = Levels(*np.unique(x.astype(float), return_counts=True)), 10.0, []
+    table = Levels(*np.unique(x.astype(float), return_counts=True))
+    r = 10.0
+    draws = []
     for _ in range(8000):
         nodes = r * np.exp(NODES)[:, None]
         rise = np.log1p(rate / nodes)
@@ -266,12 +289,14 @@ def test_nu_and_tau_of_heavy_tails_given_the_residuals() -> None:
     """Draws from the sums that the gradient adds up agree with quadrature."""
     rng = np.random.default_rng(0)
     error = rng.standard_t(4.0, 400) / 2
-    u, v = np.linspace(-2, 6, 161)[:, None], np.linspace(0, 3, 121)
+    u = np.linspace(-2, 6, 161)[:, None]
+    v = np.linspace(0, 3, 121)
     nu = 2 + np.exp(u)
     log_p = 2 * u - PRIOR_RATE * np.exp(u) - (v / TAU_SD) ** 2 / 2
     for e in error:
         log_p = log_p + stats.t.logpdf(e, nu, 0, np.exp(-v / 2))
-    draws, state = [], (8.0, 1.0)
+    draws = []
+    state = (8.0, 1.0)
     for _ in range(8000):
         away = state[1] / state[0] * error**2
         far = away / (1 + away)

@@ -26,19 +26,22 @@ NORMAL = Link(
     suprema=(1.0, 0.0),
     typical=1.0,
 )
-UNEQUAL, CORRELATED = np.diag([0.0, 16.0]), np.array([[16.0, 9.0], [9.0, 8.0]])
+UNEQUAL = np.diag([0.0, 16.0])
+CORRELATED = np.array([[16.0, 9.0], [9.0, 8.0]])
 
 
 class Noisy:
     """N(0, I), whose gradient has noise of the covariance `noise`, of every row its own."""
 
-    n_data, curvature = 1, np.ones(2)
+    n_data = 1
+    curvature = np.ones(2)
     prior_mean = prior_precision = np.zeros(2)
     dimension = 2
 
     def __init__(self, noise: np.ndarray) -> None:
         values, axes = np.linalg.eigh(noise)
-        self.root, self.rng = axes * np.sqrt(np.maximum(values, 0)), np.random.default_rng(0)
+        self.root = axes * np.sqrt(np.maximum(values, 0))
+        self.rng = np.random.default_rng(0)
 
     def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
         """Gradient with its noise."""
@@ -122,7 +125,9 @@ def test_default_steps_keep_the_spread_with_parts(
 
 # --------------------------------------------------------- noise adjustment [El Hanchi 2019, 5.2.2]
 
-D, N, STEP = 6, 60, 0.3
+D = 6
+N = 60
+STEP = 0.3
 #: Columns orthogonal, of one length: the posterior's precision is LAMBDA in every direction.
 FEATURES = np.linalg.qr(np.random.default_rng(0).normal(size=(N, D)))[0] * np.sqrt(N)
 RESPONSES = 0.3 * np.random.default_rng(1).normal(size=N)

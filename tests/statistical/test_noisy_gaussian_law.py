@@ -35,9 +35,11 @@ def variances(
     """Variances of theta, in units of the target's, and of momenta: 800 rows, `draws` nearly
     independent times.
     """
-    density, sampler = NoisyGaussian(precision, noise), make_sampler(name, warm_up=0, **section)
+    density = NoisyGaussian(precision, noise)
+    sampler = make_sampler(name, warm_up=0, **section)
     target = vector_target(density, sampler, rows=800, grid=PARTS, schedule="random")
-    total, apart = np.zeros(2), 25 if name == "sghmc" else 15
+    total = np.zeros(2)
+    apart = 25 if name == "sghmc" else 15
     for k, theta in enumerate(sample(target, sampler, burn_in + apart * draws, sd=0.7)):
         if k >= burn_in and k % apart == phase:
             momenta = (target.block["r"] ** 2).mean() if name == "sghmc" else 0.0
@@ -50,7 +52,8 @@ def test_sgrld(noise: float, corrected: bool) -> None:
     """(1 + eps (V - B^) / 2) / (1 - eps / 2), of four independent parts B^ = 3; 16,000 elements, to
     1 %.
     """
-    eps, left = 0.4, 0.0 if corrected else noise
+    eps = 0.4
+    left = 0.0 if corrected else noise
     moments = variances(
         "sgrld", noise, burn_in=15, draws=25, step_size=eps, noise_correction=corrected
     )
@@ -60,7 +63,8 @@ def test_sgrld(noise: float, corrected: bool) -> None:
 @pytest.mark.parametrize(("metric", "noise"), [("fisher", 0.0), ("identity", 3.0)])
 def test_sghmc(metric: str, noise: float) -> None:
     """1 + h^2 V (1 + c) / ((1 - c) (4 - h^2)): without noise there is no error at all; to 1 %."""
-    h, gamma = 0.6, 1.5
+    h = 0.6
+    gamma = 1.5
     c = exp(-gamma * h)
     moments = variances("sghmc", noise, step_size=h * h / 2, gamma=gamma, metric=metric)
     assert moments[0] == pytest.approx(
@@ -72,7 +76,9 @@ def test_sghmc_as_published() -> None:
     """(2 a + h^2 V) (2 - a) / (a (4 - 2 a - h^2)), and of r with 2 in the place of 2 - a; to 1
     %.
     """
-    h, gamma, noise = 0.4, 1.0, 3.0
+    h = 0.4
+    gamma = 1.0
+    noise = 3.0
     a = gamma * h
     moments = variances("sghmc", noise, step_size=h * h / 2, gamma=gamma, splitting="published")
     common = (2 * a + h * h * noise) / (a * (4 - 2 * a - h * h))
@@ -85,8 +91,11 @@ def test_sghmc_corrected_for_the_noise_of_independent_parts(splitting: str) -> N
 
     What is left is O(h^2), not O(h); to 1 %.
     """
-    h, gamma, noise = 0.4, 2.0, PARTS - 1
-    a, c = gamma * h, exp(-gamma * h)
+    h = 0.4
+    gamma = 2.0
+    noise = PARTS - 1
+    a = gamma * h
+    c = exp(-gamma * h)
     settings = {
         "step_size": h * h / 2,
         "gamma": gamma,
@@ -104,19 +113,24 @@ def test_fresh_momenta_with_half_kicks() -> None:
     """Var theta at the end of a trajectory, from the recursion; 1 + O(h^2), not L / (L + 1) = 0.83;
     to 1 %.
     """
-    h, gamma, length = 0.4, 0.2, 5
+    h = 0.4
+    gamma = 0.2
+    length = 5
     c = exp(-gamma * h)
-    drift, kick = np.array([[1, h / 2], [0, 1]]), np.array([[1, 0], [-h, 1]])
+    drift = np.array([[1, h / 2], [0, 1]])
+    kick = np.array([[1, 0], [-h, 1]])
     after = drift @ np.diag([1, c]) @ drift
     added = (1 - c * c) * np.outer(drift[:, 1], drift[:, 1])
     fresh = np.array(
         [[1, 0], [-h / 2, 0]]
     )  # from (theta, r): a momentum of its own after half a kick
-    one, noise = np.eye(2), np.zeros((2, 2))
+    one = np.eye(2)
+    noise = np.zeros((2, 2))
     for update in range(length):
         step = after @ (kick if update else fresh)
         of_momentum = np.zeros((2, 2)) if update else np.outer(after[:, 1], after[:, 1])
-        one, noise = step @ one, step @ noise @ step.T + added + of_momentum
+        one = step @ one
+        noise = step @ noise @ step.T + added + of_momentum
     expected = solve_discrete_lyapunov(one, noise)[0, 0]
     assert abs(expected - 1) < h * h / 2
     moments = variances(
@@ -150,7 +164,8 @@ def thermostats(
     noise: float | np.ndarray, rows: int, thermostat: str, h: float, metric: str = "fisher"
 ) -> tuple[np.ndarray, np.ndarray]:
     """Var theta of every row in units of the target's, and draws of the thermostats, at A = 1."""
-    density, draws = NoisyGaussian(2.0, noise, prior=0.0 if metric == "fisher" else 0.5), 40
+    density = NoisyGaussian(2.0, noise, prior=0.0 if metric == "fisher" else 0.5)
+    draws = 40
     section = {
         "thermostat": thermostat,
         "metric": metric,
@@ -160,7 +175,8 @@ def thermostats(
     }
     sampler: Any = make_sampler("sgnht", **section)
     target = vector_target(density, sampler, rows=rows, grid=PARTS, schedule="cyclic")
-    variance, draws_of_xi = np.zeros(rows), []
+    variance = np.zeros(rows)
+    draws_of_xi = []
     for k, theta in enumerate(sample(target, sampler, 300 + 40 * draws, sd=0.7)):
         if k >= 300 and k % 40 == 0:
             variance += (theta**2).mean(axis=1) * density.precision / draws
@@ -184,7 +200,8 @@ def test_the_thermostat_finds_the_noise(thermostat: str, metric: str, rows: int,
 
     From the law exp(-(d / 2) (xi - A)^2); what [Ma 2015] prints would have the variance d.
     """
-    noise, h = 8.0, 0.1
+    noise = 8.0
+    h = 0.1
     variance, xi = thermostats(noise, rows, thermostat, h, metric)
     assert variance.mean() == pytest.approx(1.0, rel=0.01)
     assert xi.mean() == pytest.approx(1 + h * noise / 2, rel=0.03)
@@ -196,7 +213,9 @@ def test_only_thermostats_of_their_own_serve_rows_of_unequal_noise() -> None:
     """Var theta of rows with V from 0 to 40: 1 to 1.5 % with one each; 0.7 to 1.3 with one for
     all.
     """
-    groups, rows, h = 8, 1600, 0.05
+    groups = 8
+    rows = 1600
+    h = 0.05
     noise = np.repeat(np.linspace(0, 40, groups), rows // groups)[:, None]
     by_row, _ = thermostats(noise, rows, "row", h)
     np.testing.assert_allclose(by_row.reshape(groups, -1).mean(axis=1), 1.0, atol=0.015)

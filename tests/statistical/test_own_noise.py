@@ -16,12 +16,14 @@ from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 
 pytestmark = pytest.mark.statistical
-RANK, SIGMA = 4, 0.8
+RANK = 4
+SIGMA = 0.8
 
 
 def prepared(folder: Path, spread: float | None):
     """A ratings file of 50,000 real-valued ratings, with planted noise of its own or without."""
-    raw, data = folder / "raw.csv", folder / "data.h5"
+    raw = folder / "raw.csv"
+    data = folder / "data.h5"
     options = SyntheticOptions(
         rows=800,
         cols=400,

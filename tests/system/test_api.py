@@ -63,13 +63,16 @@ def test_every_form_of_ratings_gives_the_same_model(ratings, model, tmp_path):
     """Pairs with y, triples, a data frame in any order of columns, a sparse matrix, a file: the
     same draws.
     """
-    (pairs, x), expected = ratings, model.predict(ratings[0])
+    (pairs, x) = ratings
+    expected = model.predict(ratings[0])
     i, j = pairs.T
     frame = pd.DataFrame({"rating": x.astype(float), "movieId": j, "userId": i})
-    text, prepared = tmp_path / "ratings.csv", tmp_path / "ratings.h5"
+    text = tmp_path / "ratings.csv"
+    prepared = tmp_path / "ratings.h5"
     frame.to_csv(text, index=False)
     prepare_ratings([str(text)], prepared, test_fraction=0.1, seed=0)
-    triples, matrix = np.column_stack([i, j, x]), scipy.sparse.csr_matrix((x, (i, j)))
+    triples = np.column_stack([i, j, x])
+    matrix = scipy.sparse.csr_matrix((x, (i, j)))
     for number, form in enumerate([triples, frame, matrix, text, str(prepared)]):
         again = here(tmp_path / str(number), test_fraction=0.1).fit(form)
         np.testing.assert_array_equal(again.predict(pairs), expected)
@@ -191,7 +194,8 @@ def test_scikit_learn_takes_it(ratings):
     model = clone(BPMF(**SHORT))
     assert model.get_params() == BPMF(**SHORT).get_params()
     assert is_regressor(model)
-    folds, score = KFold(2, shuffle=True, random_state=0), "neg_root_mean_squared_error"
+    folds = KFold(2, shuffle=True, random_state=0)
+    score = "neg_root_mean_squared_error"
     assert (-cross_val_score(model, *ratings, cv=folds, scoring=score) < ratings[1].std()).all()
     with pytest.raises(ValueError, match="no parameter 'depth'"):
         model.set_params(depth=3)
@@ -208,7 +212,8 @@ def test_the_examples_in_the_docstrings():
 def test_a_pickled_model_needs_no_files(ratings, tmp_path):
     """It predicts and recommends where its run and its ratings are gone, as on another machine."""
     model = BPMF(**SHORT, random_state=3).fit(*ratings)
-    predicted, recommended = model.predict([[3, 5]]), model.recommend([3, 4], n=3).to_pandas()
+    predicted = model.predict([[3, 5]])
+    recommended = model.recommend([3, 4], n=3).to_pandas()
     content = pickle.dumps(model)
     shutil.rmtree(model.run_.path.parent)
     again = pickle.loads(content)
@@ -248,7 +253,8 @@ def test_columns_of_a_data_frame(ratings, tmp_path):
     """Those that `columns` names, in fits, predictions and new ratings; usual names are known in
     predictions, too.
     """
-    (i, j), x = ratings[0].T, ratings[1]
+    (i, j) = ratings[0].T
+    x = ratings[1]
     usual = pd.DataFrame({"rating": x, "item": j, "user": i})
     named = usual.set_axis(["liked", "sku", "userId"], axis="columns")
     expected = here(tmp_path / "usual").fit(usual).predict(usual[["user", "item"]])
@@ -279,7 +285,8 @@ def test_new_ratings_of_known_and_new_users_are_taken_in(made):
     """`fold_in` takes them into another model, `update` into this one, as often as they come; a
     pickle has them.
     """
-    model, known = open_run(made.path), made.users[0]
+    model = open_run(made.path)
+    known = made.users[0]
     pairs = [[known, made.items[5]], [-9, made.items[5]], [made.users[1], made.items[5]]]
     before = model.predict(pairs)
     low = [[user, item, 1.0] for user in (known, -9) for item in made.items[:10]]
@@ -305,11 +312,13 @@ def test_a_server_may_take_in_ratings_for_ever(made):
     """Hundreds of updates of the same users leave as many files, threads, folders and bytes as some
     tens did.
     """
-    model, rng = open_run(made.path), np.random.default_rng(0)
+    model = open_run(made.path)
+    rng = np.random.default_rng(0)
 
     def used(updates: int) -> tuple[list[int], int]:
         for _ in range(updates):
-            user, item = rng.integers(-5, 0), made.items[rng.integers(10)]
+            user = rng.integers(-5, 0)
+            item = made.items[rng.integers(10)]
             model.update([[user, item, float(rng.integers(1, 6))]])
             model.predict([[user, made.items[0]]])
         gc.collect()  # closes files that errors of other tests have kept open
@@ -332,7 +341,8 @@ def test_before_fit_every_method_raises_what_scikit_learn_raises(model):
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
-    new, pairs = BPMF(), [[1, 2]]
+    new = BPMF()
+    pairs = [[1, 2]]
     calls = [
         partial(method, pairs) for method in (new.predict, new.predict_interval, new.predict_proba)
     ]

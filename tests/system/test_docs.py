@@ -114,7 +114,8 @@ def test_the_server_answers(tmp_path):
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory) -> Path:
     """Images of ten kinds in the shape of MNIST's: 12,000, each a pattern of its kind and noise."""
-    rng, path = np.random.default_rng(0), tmp_path_factory.mktemp("digits") / "mnist.npz"
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("digits") / "mnist.npz"
     labels = rng.integers(0, 10, 12_000)
     images = rng.integers(0, 120, (10, 784))[labels] + rng.integers(0, 120, (12_000, 784))
     np.savez(path, images=images.astype(np.uint8), labels=labels)
@@ -157,7 +158,8 @@ def made(tmp_path_factory) -> Path:
     made from them.
     """
     folder = tmp_path_factory.mktemp("made")
-    users, items = [1, 2, *range(35, 51)], [*range(1, 14), 661, 1193]
+    users = [1, 2, *range(35, 51)]
+    items = [*range(1, 14), 661, 1193]
     rng = np.random.default_rng(0)
     kind = dict(
         zip(items, (np.arange(len(items)) % 2).tolist(), strict=True)

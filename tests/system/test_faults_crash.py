@@ -83,7 +83,8 @@ def test_a_kill_at_any_step_of_the_commit_protocol_loses_nothing(
     """Before and after each write, sync, rename and removal: a snapshot is there whole, or not at
     all.
     """
-    out, reached = tmp_path / "run", [0]
+    out = tmp_path / "run"
+    reached = [0]
     faults = ["iteration=kill,at=40"]
     for point in ("mkdir", "shard", "write", "sync", "rename", "remove"):
         faults += [f"{point}=kill,at=5", f"{point}.done=kill,at=6"]

@@ -249,7 +249,8 @@ def test_readers_while_the_run_writes(data: Path, tmp_path: Path) -> None:
     """All commands, with checkpoints every few milliseconds; neither they nor the run are
     disturbed.
     """
-    out, pairs = tmp_path / "run", tmp_path / "pairs.csv"
+    out = tmp_path / "run"
+    pairs = tmp_path / "pairs.csv"
     pairs.write_text("user,item\n1,2\n3,4\n")
     readers: tuple[tuple[str | Path, ...], ...] = (
         ("verify", out),

@@ -117,7 +117,8 @@ def test_more_processes_than_cores_are_warned_of(data: Path, tmp_path: Path) -> 
 
 def test_a_slow_process_changes_nothing_and_is_named(data: Path, tmp_path: Path) -> None:
     """The summary and the terminal name it."""
-    slow, settings = tmp_path / "slow", {"iterations": 60, "evaluate_every": 20}
+    slow = tmp_path / "slow"
+    settings = {"iterations": 60, "evaluate_every": 20}
     result = run(
         *command(data, slow, 3, **settings), env=injected("iteration=sleep:0.1,rank=2,at=*")
     ).expect(0)

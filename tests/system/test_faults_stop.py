@@ -44,7 +44,8 @@ def test_chains_that_end_together_stop_together(data: Path, tmp_path: Path) -> N
     """A process of one chain is told to stop: the other chain stops at the next look, wherever the
     first one is.
     """
-    out, chains = tmp_path / "run", "--chains=2"
+    out = tmp_path / "run"
+    chains = "--chains=2"
     with Running(
         resuming(data, out, 2, chains, "--until=rhat=1.00001", "--checkpoint-every=1h")
     ) as running:

@@ -27,7 +27,9 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
-        self.folder, self.asked, self.cut = folder, [], False
+        self.folder = folder
+        self.asked = []
+        self.cut = False
 
     def publish(
         self, members: dict[str, str], name: str = "ml-latest-small", md5: str | None = None

@@ -95,11 +95,9 @@ def test_quickstart_samples_and_never_touches_what_it_has_made(checkout, install
     A second time it must not redo or damage what is there, and new ratings under an old name must
     neither replace the first run nor be mixed into it.
     """
-    quickstart, runs, ratings = (
-        checkout / "launch" / "quickstart.sh",
-        checkout / "runs",
-        tmp_path / "my ratings.csv",
-    )
+    quickstart = checkout / "launch" / "quickstart.sh"
+    runs = checkout / "runs"
+    ratings = tmp_path / "my ratings.csv"
     lines = [
         f"user{u},{i},{1 + (u * i + u + i) % 9 / 2}\n"
         for u in range(40)
@@ -161,7 +159,8 @@ def test_mpirun_script_turns_requests_to_stop_into_a_checkpoint(tmp_path, number
     """Open MPI's mpirun kills its processes on SIGTERM; behind the script it must not, and the run
     must go on later.
     """
-    data, out = write_planted(tmp_path / "data.h5"), tmp_path / "run"
+    data = write_planted(tmp_path / "data.h5")
+    out = tmp_path / "run"
     options = ["--out", out, "--rank=2", "--resume", "--iterations=1000000"]
     with Running([MPIRUN, "-n", "2", "sample", data, *options], BESIDE) as running:
         running.wait_for(out / "metrics.jsonl", 2)
@@ -175,7 +174,9 @@ def test_mpirun_script_goes_on_after_a_loss(tmp_path, retries):
     """A killed process ends the job with 70 and one line, or with `--retries` the job goes on from
     its checkpoint.
     """
-    data, out, hosts = write_planted(tmp_path / "data.h5"), tmp_path / "run", tmp_path / "hosts"
+    data = write_planted(tmp_path / "data.h5")
+    out = tmp_path / "run"
+    hosts = tmp_path / "hosts"
     hosts.write_text("# this machine\nlocalhost slots=2\n")
     command = [MPIRUN, "--hostfile", hosts, "--retries", str(retries), "sample", data]
     options = ["--out", out, "--rank=2", "--checkpoint-every=10", "--iterations=1000000"]

@@ -107,20 +107,25 @@ class TestAsLensKitDoesByDefault(ScorerTests):
     pytestmark = pytest.mark.filterwarnings(
         "ignore:Class-scoped fixture"
     )  # LensKit has some of an older kind
-    component, config, expected_ndcg = BPMFScorer, BPMFConfig(**SHORT), 0.3
+    component = BPMFScorer
+    config = BPMFConfig(**SHORT)
+    expected_ndcg = 0.3
 
 
 class TestAsLensKitDoesByMean(TestAsLensKitDoesByDefault):
     """The same; ratings are predicted far better than by the mean of all, whose RMSE is 1.13."""
 
-    config, expected_ndcg, expected_rmse = BPMFConfig(**SHORT, by="mean"), None, 0.91
+    config = BPMFConfig(**SHORT, by="mean")
+    expected_ndcg = None
+    expected_rmse = 0.91
 
 
 def test_users_with_a_history_alone(split, rated) -> None:
     """New users are folded in from the rated items of the query; those without any get LensKit's
     fallback.
     """
-    scorer, items = rated.node("scorer").component, ItemList(split.train.items.ids())
+    scorer = rated.node("scorer").component
+    items = ItemList(split.train.items.ids())
     user = split.train.users.ids()[0]
     history = split.train.user_row(user)
     known = scorer(RecQuery(user_id=user), items).scores()
@@ -132,14 +137,17 @@ def test_users_with_a_history_alone(split, rated) -> None:
 
 def test_seeds_and_copies(split) -> None:
     """The options' seed decides the draws; a pickle scores alike; retraining may be left out."""
-    items, user = ItemList(split.train.items.ids()), split.train.users.ids()[0]
+    items = ItemList(split.train.items.ids())
+    user = split.train.users.ids()[0]
 
     def scores(seed: int) -> tuple[BPMFScorer, np.ndarray]:
         scorer = BPMFScorer(**SHORT, by="mean")
         scorer.train(split.train, TrainingOptions(rng=seed))
         return scorer, scorer(user, items).scores()
 
-    (scorer, expected), (_, again), (_, other) = scores(3), scores(3), scores(4)
+    (scorer, expected) = scores(3)
+    (_, again) = scores(3)
+    (_, other) = scores(4)
     np.testing.assert_array_equal(again, expected)
     assert (other != expected).any()
     scorer.train(split.train, TrainingOptions(rng=4, retrain=False))

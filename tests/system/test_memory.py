@@ -12,7 +12,10 @@ from support import dsgmcmc, run, write_planted, write_synthetic
 from dsgmcmc.data.ratings import Ratings
 
 pytestmark = pytest.mark.long
-RATINGS, USERS, ITEMS, RANK = 20_200_000, 100_000, 25_000, 32
+RATINGS = 20_200_000
+USERS = 100_000
+ITEMS = 25_000
+RANK = 32
 #: Runs a command and prints its peak memory in KiB. To the kernel, a process begins with the peak
 #: of the process that starts it, and the tests before this one may have needed gigabytes.
 SMALL_PARENT = """
@@ -28,7 +31,8 @@ def prepared(tmp_path_factory):
     of ratings.
     """
     folder = tmp_path_factory.mktemp("big")
-    raw, out = folder / "big.csv", folder / "big.h5"
+    raw = folder / "big.csv"
+    out = folder / "big.h5"
     n = write_synthetic(raw, USERS, ITEMS, RATINGS)
     command = dsgmcmc("prepare", raw, out, "--memory", "2GB", "--json")
     done = run(sys.executable, "-c", SMALL_PARENT, *command, timeout=600).expect()
@@ -86,7 +90,8 @@ def test_sample_needs_little_more_than_its_ratings_and_factors(prepared, tmp_pat
     trivial = max(peaks(write_planted(tmp_path / "tiny.h5"), tmp_path / "tiny", processes, "baoab"))
     travelling = 0 if processes == 1 else (2 + 3) * 2
     factors = ((sizes["users"] + sizes["items"]) * 6 + sizes["items"] * travelling) * (RANK + 1) * 4
-    share, estimated = 1 / processes, 2 * (sizes["users"] + sizes["items"]) * (RANK + 1) * 4
+    share = 1 / processes
+    estimated = 2 * (sizes["users"] + sizes["items"]) * (RANK + 1) * 4
     for peak in peaks(out, tmp_path / "run", processes, "baoab"):
         assert (
             peak

@@ -111,7 +111,9 @@ def test_a_fit_leaves_the_program_as_it_was(tmp_path, whole) -> None:
     signal.signal(signal.SIGUSR1, before := lambda *_: None)
     logging.getLogger("dsgmcmc").addHandler(handler := logging.NullHandler())
     try:
-        at_first, threads, opened = state(), threading.active_count(), files()
+        at_first = state()
+        threads = threading.active_count()
+        opened = files()
         for number in range(2):
             fit(tmp_path / str(number))
             assert digest(tmp_path / str(number)) == digest(whole)
@@ -134,7 +136,8 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path, whole) -> None:
     """`fit` raises what Python raises, after the chain is saved; with warm_start=True it comes to
     the same digest.
     """
-    before, threads = state(), threading.active_count()
+    before = state()
+    threads = threading.active_count()
     with injected_here("iteration=int,at=40"), pytest.raises(KeyboardInterrupt) as stopped:
         fit(tmp_path / "run")
     assert "warm_start=True continues" in "".join(stopped.value.__notes__)

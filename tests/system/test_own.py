@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from support import ROOT, Result, dsgmcmc, fenced, run, write_planted
 
-PART_PAGE, TARGET_PAGE = ROOT / "docs" / "own-part.md", ROOT / "docs" / "own-target.md"
+PART_PAGE = ROOT / "docs" / "own-part.md"
+TARGET_PAGE = ROOT / "docs" / "own-target.md"
 PART = ROOT / "docs" / "examples" / "taste.py"
 
 # ---------------------------------------------------------------------- a part of the model

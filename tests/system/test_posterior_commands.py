@@ -60,7 +60,8 @@ def test_predict_keeps_rows_columns_and_their_order(which, request, tmp_path):
     made = request.getfixturevalue(which)
     source = pairs(made, tmp_path / "pairs.csv")
     typed("predict", made.path, source, "-o", tmp_path / "out.csv").expect()
-    rows, given = table(tmp_path / "out.csv"), table(source)
+    rows = table(tmp_path / "out.csv")
+    given = table(source)
     assert [{k: v for k, v in row.items() if k in given[0]} for row in rows] == given
     assert list(rows[0]) == [*given[0], "mean", "sd", "q05", "q95"]
     for row in rows:
@@ -196,8 +197,10 @@ def test_a_count_of_0_where_training_has_none(tmp_path):
     i, j = (side.ravel() for side in np.indices((23, 20)))
     held = (i + j) % 5 == 0
     x = np.random.default_rng(0).poisson(2.0, len(i)) + np.where(held, 0.0, 1.0)
-    data, out = write_cells(tmp_path / "x.h5", (23, 20), i, j, x, held), tmp_path / "run"
-    zeros, number = np.count_nonzero(x == 0), np.count_nonzero(held)
+    data = write_cells(tmp_path / "x.h5", (23, 20), i, j, x, held)
+    out = tmp_path / "run"
+    zeros = np.count_nonzero(x == 0)
+    number = np.count_nonzero(held)
     options = options_of(
         {**SETTINGS, "grid": 2, "likelihood": "negative-binomial", "sampler": "baoab"}
     )
@@ -226,7 +229,8 @@ def test_a_header_with_names_of_its_own_is_no_pair(text, tmp_path):
     """It is refused with a hint also where unknown names are predicted; columns that are named or
     counted say which.
     """
-    source, out = tmp_path / "pairs.csv", tmp_path / "out.csv"
+    source = tmp_path / "pairs.csv"
+    out = tmp_path / "out.csv"
     source.write_text(
         "compound,assay\n" + "".join(f'"{u}",item {k}\n' for k, u in enumerate(text.users[:3]))
     )
@@ -259,7 +263,8 @@ def test_names_and_ratings_that_are_not_used_are_said(made, tmp_path):
     """Unknown candidates, repeated pairs and ratings beyond the scale are notes, in Python and in
     commands.
     """
-    model, (user, item) = open_run(made.path), made.ratings[0, :2].tolist()
+    model = open_run(made.path)
+    (user, item) = made.ratings[0, :2].tolist()
     (tmp_path / "some.txt").write_text(f"{item}\n9999\n")
     done = typed(
         "recommend",

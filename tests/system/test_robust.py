@@ -47,7 +47,8 @@ def test_runs_end_well_and_predict_numbers(shape, options, tmp_path):
     """Heavy tails, masses of one value, levels that hardly occur: status 0, no warning of NumPy,
     finite predictions.
     """
-    data, out = SHAPES[shape].make(0).prepare(tmp_path / "r.h5"), tmp_path / "run"
+    data = SHAPES[shape].make(0).prepare(tmp_path / "r.h5")
+    out = tmp_path / "run"
     done = typed("sample", data, "--out", out, "--iterations", "150sweeps", *options).expect(0)
     assert "RuntimeWarning" not in done.err
     model = open_run(out)

@@ -129,7 +129,8 @@ def test_without_test_ratings_there_is_no_rmse(tmp_path: Path) -> None:
     """Null everywhere, and a run that ends well all the same, whatever it is called; its report
     lies in it.
     """
-    data, out = write_planted(tmp_path / "r.h5", test=0.0), tmp_path / "<run> & $c$o"
+    data = write_planted(tmp_path / "r.h5", test=0.0)
+    out = tmp_path / "<run> & $c$o"
     assert "no RMSE" in typed(*command(data, out, iterations=20)[3:]).expect(0).out
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     assert summary["rmse_mean"] is None
@@ -219,7 +220,8 @@ def test_a_run_keeps_the_commands_that_made_it(tmp_path: Path) -> None:
     """The first and those that went on, by `info`, in the report and for scripts; the digest knows
     nothing of them.
     """
-    data, out = write_planted(tmp_path / "r.h5"), tmp_path / "run"
+    data = write_planted(tmp_path / "r.h5")
+    out = tmp_path / "run"
     first = command(data, out, 2, iterations=20)
     run(*first).expect(0)
     typed(*command(data, out, None, "--resume", iterations=40)[3:]).expect(0)

@@ -122,7 +122,9 @@ def cases(folder: Path) -> dict[str, list[tuple[int, list[str]]]]:
     def at(name: str) -> str:
         return str(folder / name)
 
-    ratings, data, sampled = at(f"{HOSTILE}.csv"), at("r.h5"), at("run")
+    ratings = at(f"{HOSTILE}.csv")
+    data = at("r.h5")
+    sampled = at("run")
     features = ["--user-features", at("users.csv"), "--item-features", at("items.csv")]
     short = [
         "--rank=2",

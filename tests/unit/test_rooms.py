@@ -126,10 +126,8 @@ def test_samplers_and_kernels_know_neither_processes_nor_files():
     well.
     """
     outer = {"mpi4py", "h5py", "os", "pathlib", "io", "tempfile", "dsgmcmc.storage", "dsgmcmc.data"}
-    rooms, others = (
-        ("samplers/", "densities/", "kernels/"),
-        {"densities/sample.py", "kernels/jit.py"},
-    )
+    rooms = ("samplers/", "densities/", "kernels/")
+    others = {"densities/sample.py", "kernels/jit.py"}
     for name in FILES:
         if name.startswith(rooms) and name not in others:
             found = imports(name)

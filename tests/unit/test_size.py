@@ -17,7 +17,8 @@ LONGER: dict[str, str] = {}
 #: are --scale, because amounts and plays need logarithms, and only a setting of the run can give
 #: predictions in their own unit; and --matrix, because a matrix with numbers for names may also be
 #: a table with a line for each rating.
-PARAMETERS, PARAMETERS_OF_SAMPLE = 109, 34
+PARAMETERS = 109
+PARAMETERS_OF_SAMPLE = 34
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 BLANK = {
     tokenize.COMMENT,

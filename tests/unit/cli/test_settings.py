@@ -32,7 +32,8 @@ OTHERS = {"data", "out", "config", "assign", "model", "resume", "start", "dry_ru
 
 def test_every_option_of_sample_goes_somewhere() -> None:
     """One that no setting bears the name of would be read and forgotten."""
-    of_job, of_run = set(OFFERED["job"]), OFFERED["model"].keys() | OFFERED["chain"].keys()
+    of_job = set(OFFERED["job"])
+    of_run = OFFERED["model"].keys() | OFFERED["chain"].keys()
     assert {parameter.name for parameter in COMMANDS["sample"].params} == OTHERS | of_run | of_job
     assert of_run - {"step_size"} <= set(RunConfig.model_fields), "the step is of the sampler"
     assert of_job == set(Policy.model_fields)

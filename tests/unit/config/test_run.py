@@ -166,7 +166,8 @@ def test_the_hash_is_of_what_the_draws_depend_on(monkeypatch: pytest.MonkeyPatch
     for name, value in OTHER.items():
         likelihood = {"zero_weight": "all-cells", "thresholds": "ordinal-logit"}.get(name)
         given = {"likelihood": likelihood} if likelihood else {}
-        base, changed = build(given).resolved(), build(given, {name: value}).resolved()
+        base = build(given).resolved()
+        changed = build(given, {name: value}).resolved()
         assert getattr(changed, name) != getattr(base, name)
         assert (changed.hash() == base.hash()) == (name in CHANGEABLE), name
     assert set(CHANGEABLE) == {

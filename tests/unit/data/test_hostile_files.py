@@ -44,12 +44,14 @@ def refusal(read: Read, path: Path) -> str:
 @pytest.mark.parametrize("name", list(READERS)[:3])
 def test_damaged_parquet(tmp_path: Path, name: str) -> None:
     """DuckDB raises many kinds of errors; each becomes one line with the file's name."""
-    path, choice = tmp_path / "damaged.parquet", random.Random(7)
+    path = tmp_path / "damaged.parquet"
+    choice = random.Random(7)
     duckdb.sql(
         "COPY (SELECT i % 41 AS user, i % 53 AS item, i % 5 AS rating, 'a' || i % 3 AS job FROM"
         f" range(400) t(i)) TO '{path}' (FORMAT parquet)"
     )
-    whole, refused = path.read_bytes(), 0
+    whole = path.read_bytes()
+    refused = 0
     for _ in range(40):
         path.write_bytes(fuzzer.mutate(whole, choice)[1])
         first, *more = refusal(READERS[name], path).split("\n")
@@ -87,7 +89,8 @@ def test_many_columns_of_features(tmp_path: Path) -> None:
 
 def test_a_matrix_of_features_with_few_rows_of_very_many(tmp_path: Path) -> None:
     """Empty rows take no memory, and a matrix with too many columns is refused."""
-    rows, path = 2**40, tmp_path / "f.npz"
+    rows = 2**40
+    path = tmp_path / "f.npz"
     scipy.sparse.save_npz(
         path, scipy.sparse.coo_matrix(([1.0, 2.0], ([5, rows - 1], [0, 1])), shape=(rows, 3))
     )

@@ -33,8 +33,10 @@ def path(tmp_path):
 
 def test_training_ratings_are_divided_and_test_ratings_stay_away(path):
     """Both parts together are the training ratings, and their sizes, mean and range are right."""
-    whole, inner = Ratings(path), InnerSplit(Ratings(path), 0.25, 3)
-    train, test = cells(inner, "train"), cells(inner, "test")
+    whole = Ratings(path)
+    inner = InnerSplit(Ratings(path), 0.25, 3)
+    train = cells(inner, "train")
+    test = cells(inner, "test")
     assert {**train, **test} == cells(whole, "train")
     assert not train.keys() & test.keys()
     assert (inner.nnz, inner.nnz_test) == (len(train), len(test))
@@ -49,10 +51,8 @@ def test_training_ratings_are_divided_and_test_ratings_stay_away(path):
 
 def test_rows_are_left_out_with_all_their_ratings(path):
     """About half of the rows keep both parts of their ratings, and the others have none."""
-    all_rows, half = (
-        InnerSplit(Ratings(path), 0.25, 3),
-        InnerSplit(Ratings(path), 0.25, 3, rows=0.5),
-    )
+    all_rows = InnerSplit(Ratings(path), 0.25, 3)
+    half = InnerSplit(Ratings(path), 0.25, 3, rows=0.5)
     assert half.digest != all_rows.digest
     kept = np.diff(half.row_indptr) + np.diff(half.test_indptr) > 0
     assert 0.2 < kept.mean() < 0.8
@@ -79,7 +79,8 @@ def test_the_seed_determines_the_held_out_ratings(path):
 
 def test_times_go_with_their_ratings(path):
     """A rating keeps its positions in time in either part."""
-    whole, inner = Ratings(path), InnerSplit(Ratings(path), 0.25, 3)
+    whole = Ratings(path)
+    inner = InnerSplit(Ratings(path), 0.25, 3)
 
     def times(ratings, part):
         sides = [ratings.times_slab(part, side, 0, 60) for side in ("rows", "cols")]
@@ -106,7 +107,8 @@ def test_a_temporal_split_holds_out_the_latest(tmp_path, tall):
     whole.verify()
     inner = InnerSplit(whole, 0.1, 0)
     time_of = {tuple(pair): time for pair, time in zip(pairs.tolist(), times.tolist(), strict=True)}
-    rows, columns = whole.ids("rows"), whole.ids("cols")
+    rows = whole.ids("rows")
+    columns = whole.ids("cols")
 
     def when(ratings, part):
         named = [(int(rows[i]), int(columns[j])) for i, j in cells(ratings, part)]

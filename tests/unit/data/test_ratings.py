@@ -75,7 +75,8 @@ def test_content_does_not_depend_on_slabs(tmp_path):
     file.
     """
     rng = np.random.default_rng(0)
-    n, j = 50, 20
+    n = 50
+    j = 20
     rows, columns = np.nonzero(rng.random((n, j)) < 0.4)
     indptr, indices, values = csr(n, rows, columns, rng.normal(size=len(rows)))
     contents = set()

@@ -33,7 +33,8 @@ def test_a_test_file_without_ratings_is_refused(tmp_path, files):
     """Its pairs would become test ratings of 1; the message names the command that predicts
     them.
     """
-    train, test = files("train.csv", RATED), files("test.csv", PAIRS)
+    train = files("train.csv", RATED)
+    test = files("test.csv", PAIRS)
     done = typed("prepare", train, tmp_path / "o.h5", "--test", test).expect(2)
     assert "test.csv has no column of ratings, unlike" in done.err
     assert "dsgmcmc predict" in done.err
@@ -62,7 +63,8 @@ def test_patterns_beside_matrices_with_values_are_refused(tmp_path, files):
 
 def test_other_columns_of_further_files_are_said(tmp_path, files):
     """The summary has the columns of every file whose columns differ from those of the first."""
-    first, same = files("a.csv", RATED), files("b.csv", "user,item,rating\n1,20,3\n")
+    first = files("a.csv", RATED)
+    same = files("b.csv", "user,item,rating\n1,20,3\n")
     other = files("t.csv", "movie,reviewer,stars\n1,30,3\n")
     options = ["--test", other, "--force"]
     done = typed("prepare", first, same, tmp_path / "o.h5", *options).expect(0)

@@ -57,7 +57,8 @@ def test_marginals_are_skewed_as_promised():
     """
     options = SyntheticOptions()
     _, (rows, cols, _, _) = draw(options)
-    users, items = np.bincount(rows), np.bincount(cols)
+    users = np.bincount(rows)
+    items = np.bincount(cols)
     assert users.min() == 20
     levels = np.array([0.05, 0.25, 0.5, 0.75, 0.9, 0.99])
     wanted = 20 + gamma.ppf(levels, 0.6) / 0.6 * (users.mean() - 20)
@@ -101,8 +102,10 @@ def test_best_prediction_of_half_stars():
     """
     rng = np.random.default_rng(0)
     a = np.array([-6.0, -3.1, -1.0, 0.0, 0.4, 1.2, 2.5], np.float32)
-    ones, zeros = np.ones((7, 1), np.float32), np.zeros((1, 1), np.float32)
-    g_rows, g_cols = np.linspace(0.3, 3, 7, dtype=np.float32), np.array([1.7], np.float32)
+    ones = np.ones((7, 1), np.float32)
+    zeros = np.zeros((1, 1), np.float32)
+    g_rows = np.linspace(0.3, 3, 7, dtype=np.float32)
+    g_cols = np.array([1.7], np.float32)
     truth = synthetic.Truth(
         ones, zeros, a, np.zeros(1, np.float32), g_rows, g_cols, 3.5, 0.9, half_stars=True
     )

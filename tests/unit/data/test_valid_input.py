@@ -72,7 +72,8 @@ def test_rounded_names_are_refused_in_files(tmp_path, model, name):
     """Rounded floats as pandas, DuckDB, R and Java write them are no names; hexadecimal names such
     as 12e3 are.
     """
-    text, path = f"user,item,rating\n{name},2,3\n5,3,4\n6,2,5\n", tmp_path / "p.csv"
+    text = f"user,item,rating\n{name},2,3\n5,3,4\n6,2,5\n"
+    path = tmp_path / "p.csv"
     path.write_text(text)
     with pytest.raises(InputError, match="line 2: a name is a float that may be rounded"):
         prepare(tmp_path, text)
@@ -270,7 +271,8 @@ def test_columns_mean_the_same_in_frames_and_files(tmp_path, asked, rated):
 
 WHO, WHAT = np.divmod(np.arange(60), 5)
 FROM_1 = pd.DataFrame({"who": WHO + 1, "item": (WHO + WHAT) % 8, "rating": (7.0 * WHO + WHAT) % 9})
-NAMES, AGES = np.arange(1, 13), 20.0 + np.arange(1, 13) ** 2
+NAMES = np.arange(1, 13)
+AGES = 20.0 + np.arange(1, 13) ** 2
 ROWS = {
     "the column of the ratings": pd.DataFrame({"age": AGES, "who": NAMES, "user": 1.5}),
     "the usual column": pd.DataFrame({"age": AGES, "userId": NAMES}),

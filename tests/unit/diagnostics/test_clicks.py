@@ -19,7 +19,8 @@ from dsgmcmc.posterior.newcomers import FoldIn, RatingsOfRows
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 
-ROWS, COLUMNS = 60, 40
+ROWS = 60
+COLUMNS = 40
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,8 @@ def test_a_new_user_has_the_law_of_all_cells_given_a_draw(run: Run) -> None:
     items = np.int32([0, 2, 4])
     ratings = RatingsOfRows(np.zeros(3, int), items, np.array([1.0, 5.0, 2.0]))
     folded = FoldIn(run, Vocabulary("user", np.array([-1])), ratings)
-    rows, draw = folded.rows(3, np.array([0])), run.draw(3)
+    rows = folded.rows(3, np.array([0]))
+    draw = run.draw(3)
     theta = draw.theta["item"].astype(float)
     prior = np.linalg.inv(draw.prior["user"].covariance)
     precision = prior + 30.0 * (theta[items].T @ theta[items] + 0.1 * theta.T @ theta)

@@ -213,7 +213,8 @@ def write(path: Path, factors: float) -> Path:
     """Write 4,000 ratings of biases, noise of sd 1 and factors, of which a fifth are held out."""
     rng = np.random.default_rng(0)
     i, j = np.nonzero(rng.random((150, 80)) < 0.33)
-    w, h = rng.normal(size=(150, 2)), rng.normal(size=(80, 2))
+    w = rng.normal(size=(150, 2))
+    h = rng.normal(size=(80, 2))
     x = (
         3
         + rng.normal(0, 0.5, 150)[i]
@@ -231,7 +232,8 @@ def test_a_run_says_whether_its_factors_are_worth_it(
     """`sample`, the summary, `info` and the report say so where ratings have no factors, and only
     there.
     """
-    data, run = write(tmp_path / "r.h5", factors), tmp_path / "run"
+    data = write(tmp_path / "r.h5", factors)
+    run = tmp_path / "run"
     settings = {"rank": 3, "grid": 2, "iterations": 300, "burn_in": 50, "save_draws": 4}
     assert sample(MPI.COMM_SELF, data, run, **settings) == 0
     said = " ".join(capsys.readouterr().out.split())

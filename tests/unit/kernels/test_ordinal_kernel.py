@@ -99,7 +99,8 @@ def test_gradients_are_derivatives_of_the_log_probability(
         Factor.W: (case.rows, ROWS),
         Factor.H: (case.columns, COLUMNS),
     }
-    (owner, n), one_set = owners[cut_by], cut_by is None
+    (owner, n) = owners[cut_by]
+    one_set = cut_by is None
     cuts = THRESHOLDS[None] if one_set else np.sort(THRESHOLDS + rng.normal(0, 0.3, (n, 4)), axis=1)
     s = (
         (case.s_w[case.rows] * case.s_h[case.columns]).astype(float)

@@ -34,7 +34,8 @@ MASK = 0xFFFFFFFF
 
 def philox4x32(counter: list[int], key: list[int]) -> list[int]:
     """Philox 4x32-10 [Salmon 2011] as it is written there."""
-    (x0, x1, x2, x3), (k0, k1) = counter, key
+    (x0, x1, x2, x3) = counter
+    (k0, k1) = key
     for _ in range(10):
         p0 = 0xD2511F53 * x0
         p1 = 0xCD9E8D57 * x2

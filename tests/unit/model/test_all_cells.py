@@ -14,7 +14,11 @@ from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 from dsgmcmc.types import Factor
 
-ROWS, COLUMNS, RANK, TAU, A0 = 29, 17, 3, 5.0, 0.2
+ROWS = 29
+COLUMNS = 17
+RANK = 3
+TAU = 5.0
+A0 = 0.2
 CLICKS = {"likelihood": "all-cells"}
 
 

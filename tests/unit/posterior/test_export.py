@@ -13,8 +13,10 @@ from dsgmcmc.posterior.heldout import predict_test
 
 def test_parquet_has_moments_or_draws_by_name(finished, tmp_path):
     """A table has a row for every user and item of a chain, or of a draw."""
-    run, name = finished.open(), f"side = 'item' AND id::VARCHAR = '{finished.items[5]}'"
-    row, (chain, iteration) = int(run.items.index_of([finished.items[5]])[0]), run.draws[-1]
+    run = finished.open()
+    name = f"side = 'item' AND id::VARCHAR = '{finished.items[5]}'"
+    row = int(run.items.index_of([finished.items[5]])[0])
+    (chain, iteration) = run.draws[-1]
     for draws in (False, True):
         export(run, tmp_path / f"{draws}.parquet", draws=draws)
     rows = duckdb.read_parquet(str(tmp_path / "False.parquet"))
@@ -35,7 +37,8 @@ def test_netcdf_is_arviz_schema(finished, tmp_path):
     """Groups, dimensions and coordinates are those of ArviZ, and the predictions are those of the
     run.
     """
-    run, out = finished.open(), tmp_path / "run.nc"
+    run = finished.open()
+    out = tmp_path / "run.nc"
     export(run, out)
     with xarray.open_datatree(out, engine="h5netcdf") as tree:
         assert {"/posterior", "/sample_stats", "/observed_data", "/constant_data"} <= set(

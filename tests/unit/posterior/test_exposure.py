@@ -12,7 +12,8 @@ class Pattern(Rated):
     """A pattern of ratings that is in no file."""
 
     def __init__(self, pattern: np.ndarray) -> None:
-        self.pattern, self._first = csr_matrix(pattern), 0
+        self.pattern = csr_matrix(pattern)
+        self._first = 0
 
 
 @pytest.mark.parametrize("most", [4096, 9])
@@ -51,7 +52,8 @@ def finished(tmp_path) -> Made:
 @pytest.mark.parametrize("damaged", [b"", b"abc", "half", "a bit", "narrower", "float64"])
 def test_the_run_keeps_it_and_replaces_a_file_that_does_not_fit(finished, damaged):
     """The file of exposure serves without the ratings file, and a damaged one is replaced."""
-    first, path = finished.open().exposure, finished.open().exposure_file
+    first = finished.open().exposure
+    path = finished.open().exposure_file
     numbers = np.load(path)
     away = finished.data.rename(finished.data.with_suffix(".away"))
     rated = [np.int32([3, 1]), np.int32([]), np.int32([3, 17])]

@@ -73,8 +73,10 @@ def test_a_new_row_has_the_implicit_features_of_what_it_rated(tmp_path):
 
 def test_predictions_of_new_rows_carry_their_uncertainty(run):
     """Predictions of new rows have the mean, sd and quantile of sampled rows."""
-    folded, n = fold(run), len(run.users)
-    users, items = np.int32([n, n + 1, 3]), np.int32([4, 4, 4])
+    folded = fold(run)
+    n = len(run.users)
+    users = np.int32([n, n + 1, 3])
+    items = np.int32([4, 4, 4])
     predicted = Predictor(run, PredictOptions(of_mean=True), folded)(users, items)
     rng = np.random.default_rng(0)
     for which in (0, 1):
@@ -98,8 +100,10 @@ def test_thompson_sampling_draws_the_rows_of_new_users(run):
     """The scores of an item vary over seeds as its predictor does, with the uncertainty of the
     user's row.
     """
-    folded, n = fold(run), len(run.users)
-    user, items = np.int32([n + 1]), np.arange(len(run.items), dtype=np.int32)
+    folded = fold(run)
+    n = len(run.users)
+    user = np.int32([n + 1])
+    items = np.arange(len(run.items), dtype=np.int32)
     scores = np.full((200, len(items)), np.nan)
     for seed in range(200):
         ranking = Ranking(len(items), "thompson", seed=seed, include_rated=True)
@@ -118,7 +122,8 @@ def test_own_noise_of_new_users_is_inferred(tmp_path):
     items = np.arange(30, dtype=np.int32)
     steady = Predictor(run, PredictOptions())(np.full(30, 1, np.int32), items).mean.astype(float)
     wild = steady + np.where(np.arange(30) % 2, 3.0, -3.0)
-    rows, others = np.repeat([0, 1], 30), np.tile(items, 2)
+    rows = np.repeat([0, 1], 30)
+    others = np.tile(items, 2)
     vocabulary = Vocabulary("user", np.array([-1, -2], np.int64))
     folded = FoldIn(run, vocabulary, RatingsOfRows(rows, others, np.concatenate([steady, wild])))
     noise = np.mean(
@@ -132,23 +137,24 @@ def test_a_known_row_is_worked_out_from_its_old_and_its_new_ratings(run, kind):
     """A known row has its old ratings, of which one is replaced, and a new one; an unknown name is
     left out.
     """
-    other, row = OTHER[kind], 3
+    other = OTHER[kind]
+    row = 3
     with run.open_ratings() as ratings:
         _, rated, known = training_ratings(ratings, kind, np.int32([row]))
     other_one = int(np.setdiff1d(np.arange(len(run.vocabulary(other))), rated)[0])
-    names, rated_names = (
-        np.full(3, run.vocabulary(kind).ids[row]),
-        run.vocabulary(other).ids[[rated[0], other_one]],
-    )
+    names = np.full(3, run.vocabulary(kind).ids[row])
+    rated_names = run.vocabulary(other).ids[[rated[0], other_one]]
     new = NewRatings(kind, names, np.append(rated_names, -77), np.array([1.0, 5.0, 3.0]), {})
     folded, notes = fold_in(run, new)
     assert notes == [f"1 rating(s) left out: one {other} is unknown to the run: -77"]
-    others, values = np.append(rated, other_one).astype(np.int32), np.append(known, 5.0)
+    others = np.append(rated, other_one).astype(np.int32)
+    values = np.append(known, 5.0)
     values[0] = 1.0
     ratings = RatingsOfRows(np.zeros(len(others), int), others, values)
     expected = FoldIn(run, Vocabulary(kind, names[:1]), ratings)
     for number in (0, len(run.draws) - 1):
-        law, wanted = folded.rows(number, np.array([0])), expected.rows(number, np.array([0]))
+        law = folded.rows(number, np.array([0]))
+        wanted = expected.rows(number, np.array([0]))
         np.testing.assert_allclose(law.mean, wanted.mean, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(law.covariance, wanted.covariance, rtol=1e-9, atol=1e-12)
     assert set(folded.rated(0).tolist()) == set(others.tolist())

@@ -23,7 +23,8 @@ from dsgmcmc.posterior.newcomers import fold_in
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import importance
 
-USERS, ITEMS = 44, 14
+USERS = 44
+ITEMS = 14
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,8 @@ def run(tmp_path_factory) -> Run:
     """
     folder = tmp_path_factory.mktemp("described")
     rng = np.random.default_rng(0)
-    job, age = rng.integers(0, 2, USERS), rng.normal(40, 9, USERS).round(1)
+    job = rng.integers(0, 2, USERS)
+    age = rng.normal(40, 9, USERS).round(1)
     likes = [("jazz|rock", "rock", "jazz|folk", "")[k % 4] for k in range(USERS)]
     lines = [f"{u},{'ab'[job[u]]},{age[u]},{likes[u]},same" for u in range(USERS)]
     (folder / "users.csv").write_text("\n".join(["user,job,age,likes,note", *lines]) + "\n")
@@ -82,7 +84,8 @@ def centred_by_hand(run: Run, kind: str) -> tuple[np.ndarray, dict[str, float]]:
         sets = [set(line[1].split("|")) for line in lines]
         return np.array([np.mean([atom in genres for genres in sets]) for atom in "xyz"]), {}
     likes = [set(line[3].split("|")) for line in lines]
-    job, ages = [line[1] for line in lines], np.array([float(line[2]) for line in lines])
+    job = [line[1] for line in lines]
+    ages = np.array([float(line[2]) for line in lines])
     means = [np.mean(np.array(job) == "a"), np.mean(np.array(job) == "b"), 0.0]
     means += [np.mean([atom in liked for liked in likes]) for atom in ("folk", "jazz", "rock")]
     return np.array(means), {"mean": ages.mean(), "sd": ages.std()}
@@ -109,13 +112,16 @@ def test_the_law_of_a_new_row_with_features(run, tmp_path, kind, n):
     """A new row has the distribution N(m + B^T x, Lambda^-1), conditioned on its ratings."""
     means, number = centred_by_hand(run, kind)
     if kind == "user":
-        text, x = "likes,age,user,job\nrock|jazz,52.5,900,b\n", [0, 1, 0, 0, 1, 1]
+        text = "likes,age,user,job\nrock|jazz,52.5,900,b\n"
+        x = [0, 1, 0, 0, 1, 1]
         x = np.array([*x[:2], (52.5 - number["mean"]) / number["sd"], *x[3:]])
     else:
-        text, x = "item,genres\n900,z|y\n", np.array([0, 1, 1])
+        text = "item,genres\n900,z|y\n"
+        x = np.array([0, 1, 1])
     described = described_by(run, kind, tmp_path, text)
     other = run.vocabulary(OTHER[kind])
-    others, values = [2, 5, 7][:n], [4.5, 2.0, 4.0][:n]
+    others = [2, 5, 7][:n]
+    values = [4.5, 2.0, 4.0][:n]
     rated = [(900, name, value) for name, value in zip(other.ids[others], values, strict=True)]
     folded, more = folded_by(run, kind, rated, described)
     assert more == []
@@ -133,7 +139,8 @@ def test_unknown_features_have_no_effect(run, tmp_path):
     text = "user,job,age,likes\n901,astronaut,,NaN\n902,b,,rock|polka\n903,b,,rock\n"
     described = described_by(run, "user", tmp_path, text)
     folded, _ = folded_by(run, "user", [], described)
-    law, prior = folded.rows(0, np.arange(3)), run.draw(0).prior["user"]
+    law = folded.rows(0, np.arange(3))
+    prior = run.draw(0).prior["user"]
     np.testing.assert_allclose(law.mean[0], prior.mean)
     np.testing.assert_array_equal(law.mean[1], law.mean[2])
     assert np.abs(law.mean[1] - prior.mean).max() > 0.05
@@ -150,7 +157,8 @@ def test_a_known_row_keeps_old_ratings_and_features(run, tmp_path, new):
         stored = ratings.feature_slab("rows" if not ratings.transposed else "cols", row, row + 1)
     x = np.array([line[1] == "a", line[1] == "b", 0, 0, 0, 1.0])
     if "features" not in new:
-        described, x = {}, np.zeros(6)
+        described = {}
+        x = np.zeros(6)
         x[stored.indices] = stored.values
     later = [(13, 5.0)] if "ratings" in new else []
     folded, notes = folded_by(run, "user", [(7, *rating) for rating in later], described)
@@ -225,12 +233,11 @@ def test_a_group_explains_the_mean_square_of_its_part() -> None:
     """The mean is over rows and columns, each column in units of its own precision; so in a dense
     metric.
     """
-    rng, groups, precision = (
-        np.random.default_rng(5),
-        np.array([0, 0, 1, 1, 1]),
-        np.diag([1.0, 2.0, 4.0]),
-    )
-    x, effects = rng.normal(size=(23, 5)), rng.normal(size=(5, 3))
+    rng = np.random.default_rng(5)
+    groups = np.array([0, 0, 1, 1, 1])
+    precision = np.diag([1.0, 2.0, 4.0])
+    x = rng.normal(size=(23, 5))
+    effects = rng.normal(size=(5, 3))
     squares = explained(effects, x.T @ x / 23, groups, precision)
     for g in (0, 1):
         part = x[:, g == groups] @ effects[g == groups]

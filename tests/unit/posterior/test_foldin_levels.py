@@ -23,8 +23,10 @@ from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import Ranking, recommend
 from dsgmcmc.posterior.run import Run
 
-OTHERS, VALUES = np.int32([0, 2, 3, 5, 7, 9]), np.array([5.0, 4.0, 5.0, 1.0, 4.0, 5.0])
-SEEDS, REFERENCE = 300, 200_000
+OTHERS = np.int32([0, 2, 3, 5, 7, 9])
+VALUES = np.array([5.0, 4.0, 5.0, 1.0, 4.0, 5.0])
+SEEDS = 300
+REFERENCE = 200_000
 CASES: dict[str, dict[str, Any]] = {
     "logit with thresholds of users": {"likelihood": "ordinal-logit", "thresholds": "user"},
     "counts": {"likelihood": "negative-binomial"},
@@ -45,11 +47,14 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray]
     """Rows of the prior with their log scales and log gaps (n, D + m), and their weights, which sum
     to 1.
     """
-    rng, draw = np.random.default_rng(0), run.draw(number)
-    prior, other = draw.prior[kind], OTHER[kind]
+    rng = np.random.default_rng(0)
+    draw = run.draw(number)
+    prior = draw.prior[kind]
+    other = OTHER[kind]
     theta = rng.multivariate_normal(np.zeros(len(prior.mean)), prior.covariance, REFERENCE)
     theta += prior.mean
-    s, d = np.ones(REFERENCE), np.zeros((REFERENCE, 0))
+    s = np.ones(REFERENCE)
+    d = np.zeros((REFERENCE, 0))
     if kind == "user" and run.config.thresholds == "user":
         precision = draw.shared["thresholds.precision"]
         d = MAX_DEVIATION * np.tanh(
@@ -60,7 +65,8 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray]
         s = np.exp(
             bound * np.tanh(rng.normal(0, draw.shared[f"{kind}.scales"] ** -0.5, REFERENCE) / bound)
         )
-    k, log_weight = run.config.rank, np.zeros(REFERENCE)
+    k = run.config.rank
+    log_weight = np.zeros(REFERENCE)
     for j, x in zip(OTHERS, VALUES, strict=True):
         h = draw.theta[other][j].astype(float)
         effects = rng.normal(0, draw.of_ratings(*np.zeros((2, 0), np.int32))[1] ** 0.5, REFERENCE)
@@ -78,10 +84,8 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray]
             if draw.user_thresholds is None or kind == "user"
             else draw.user_thresholds[j]
         )
-        cuts, scale = (
-            of_gaps(inner, d if d.shape[1] else np.zeros((1, 3))),
-            s * draw.noise_scale[other][j],
-        )
+        cuts = of_gaps(inner, d if d.shape[1] else np.zeros((1, 3)))
+        scale = s * draw.noise_scale[other][j]
         p = expit(scale * (cuts[:, int(x)] - eta)) - expit(scale * (cuts[:, int(x) - 1] - eta))
         log_weight += np.log(np.maximum(p, 1e-300))
     weight = np.exp(log_weight - log_weight.max())
@@ -134,7 +138,8 @@ def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
     """
     run = Run(run.path)
     run.draws = run.draws[:8]
-    names, items = np.repeat([-1, -2], 4), np.tile(run.items.ids[[0, 2, 3, 5]], 2)
+    names = np.repeat([-1, -2], 4)
+    items = np.tile(run.items.ids[[0, 2, 3, 5]], 2)
     folded, notes = fold_in(run, NewRatings("user", names, items, np.repeat([1.0, 5.0], 4), {}))
     assert not notes
     n = len(run.users)
@@ -151,7 +156,8 @@ def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
         mixture = Predictor(run, PredictOptions(), folded).draws(
             np.int32([n + 1, 3, -1]), np.int32([4, 4, 4])
         )
-        draw, used = run.draw(0), mixture.thresholds[0][mixture.owner]
+        draw = run.draw(0)
+        used = mixture.thresholds[0][mixture.owner]
         np.testing.assert_allclose(used, [cuts[1], draw.user_thresholds[3], draw.thresholds])
 
 

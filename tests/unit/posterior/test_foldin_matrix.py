@@ -7,7 +7,8 @@ import scipy.sparse
 from dsgmcmc import BPMF
 from dsgmcmc.errors import InputError
 
-USERS, ITEMS = 60, 8
+USERS = 60
+ITEMS = 8
 EFFECTS = np.array([2.0, -2.0, 0.0])
 
 

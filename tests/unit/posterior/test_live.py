@@ -60,7 +60,8 @@ def test_the_draws_of_a_killed_run_serve_as_those_of_one_that_ended(tmp_path: Pa
     has.
     """
     one = make_run(tmp_path, stars=True, likelihood="ordinal-logit")
-    ended, left = one.open(), Run(killed(one.path, tmp_path / "killed"))
+    ended = one.open()
+    left = Run(killed(one.path, tmp_path / "killed"))
     assert (left.unfinished, left.draws) == (True, ended.draws)
     pairs = ended.test_pairs()
     for values, expected in zip(
@@ -102,7 +103,8 @@ def test_a_reader_begins_anew_where_draws_were_removed(tmp_path: Path) -> None:
     """A model that finds draws removed opens the run again, and a reader of one draw is told to."""
     begun = make_run(tmp_path / "run", iterations=60, save_draws=2, checkpoint_every=5)
     shutil.rmtree(begun.path / "posterior")
-    model, run = dsgmcmc.open_run(begun.path), Run(begun.path)
+    model = dsgmcmc.open_run(begun.path)
+    run = Run(begun.path)
     assert sample(MPI.COMM_SELF, begun.data, begun.path, resume=True, iterations=200) == 0
     shutil.rmtree(begun.path / "posterior")
     with pytest.raises(GoneError, match=r"the run has since removed it. Open the run again"):

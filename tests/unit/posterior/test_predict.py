@@ -41,17 +41,16 @@ def finished(request, tmp_path_factory) -> Made:
 
 def predictors(run: Run, draw: Draw, users: np.ndarray, items: np.ndarray) -> np.ndarray:
     """W_i . H_j + a_i + b_j of pairs at a draw."""
-    w, h, k = (
-        draw.theta["user"][users].astype(float),
-        draw.theta["item"][items].astype(float),
-        run.config.rank,
-    )
+    w = draw.theta["user"][users].astype(float)
+    h = draw.theta["item"][items].astype(float)
+    k = run.config.rank
     return (w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k:].sum(axis=1) + h[:, k:].sum(axis=1)
 
 
 def components(run: Run, u: int, i: int) -> tuple[np.ndarray, np.ndarray]:
     """Return means and variances of the mixture for one pair by the model's definition."""
-    centres, variances = [], []
+    centres = []
+    variances = []
     for number in range(len(run.draws)):
         draw = run.draw(number)
         centres.append(run.mean + predictors(run, draw, [u], [i])[0])
@@ -96,7 +95,8 @@ def test_the_unknown_have_their_prior(finished, user, item):
     """
     run = finished.run
     rng = np.random.default_rng(1)
-    k, samples = run.config.rank, 4000
+    k = run.config.rank
+    samples = 4000
     values = []
     for number in range(len(run.draws)):
         draw = run.draw(number)
@@ -142,7 +142,9 @@ def test_draws_beyond_the_limit_of_memory_are_read_again(finished, monkeypatch):
     """Draws that are read again predict as those in memory do, and only the last one stays in
     memory.
     """
-    kept, users, items = finished.open(), np.int32([4, 3]), np.int32([2, 7])
+    kept = finished.open()
+    users = np.int32([4, 3])
+    items = np.int32([2, 7])
     expected = Predictor(kept, PredictOptions())(users, items)
     monkeypatch.setattr("dsgmcmc.posterior.run.KEPT_BYTES", 0)
     run = finished.open()
@@ -157,7 +159,8 @@ def test_draws_beyond_the_limit_of_memory_are_read_again(finished, monkeypatch):
 # ---------------------------------------------------------------------- every likelihood
 
 LEVELS = np.arange(1, 6)
-USERS, ITEMS = np.int32([0, 4, 7]), np.int32([2, 5, 1])
+USERS = np.int32([0, 4, 7])
+ITEMS = np.int32([2, 5, 1])
 
 
 @pytest.fixture(
@@ -230,18 +233,22 @@ def test_counts_are_predicted_by_the_mixture_of_their_laws(run: Run) -> None:
     over its prior.
     """
     counts = np.arange(200)
-    users, items = np.append(USERS, -1).astype(np.int32), np.append(ITEMS, 3).astype(np.int32)
+    users = np.append(USERS, -1).astype(np.int32)
+    items = np.append(ITEMS, 3).astype(np.int32)
     nodes, shares = np.polynomial.hermite_e.hermegauss(61)
     p = np.zeros((len(users), len(counts)))
     for number, weight in enumerate(run.draw_weights):
-        draw, k = run.draw(number), run.config.rank
-        prior, h = draw.unseen["user"], draw.theta["item"][3].astype(float)
+        draw = run.draw(number)
+        k = run.config.rank
+        prior = draw.unseen["user"]
+        h = draw.theta["item"][3].astype(float)
         phi = np.append(h[:k], 1.0)
         unknown = phi @ prior.mean + h[k] + nodes * np.sqrt(phi @ prior.covariance @ phi)
         eta = np.append(predictors(run, draw, USERS, ITEMS), unknown)
         of_eta = count_probabilities(draw, eta, 199)
         p += weight * np.vstack([of_eta[:3], shares @ of_eta[3:] / shares.sum()])
-    predicted, mean = Predictor(run, PredictOptions())(users, items), p @ counts
+    predicted = Predictor(run, PredictOptions())(users, items)
+    mean = p @ counts
     np.testing.assert_allclose(predicted.mean, mean, rtol=1e-5)
     np.testing.assert_allclose(predicted.sd, np.sqrt(p @ counts**2 - mean**2), rtol=1e-4)
     for values, level in ((predicted.low, 0.05), (predicted.high, 0.95)):

@@ -168,7 +168,8 @@ def test_an_index_of_other_lengths_is_refused(path: Path) -> None:
     """An index whose arrays have other lengths than its run is refused."""
     index = path / INDEX
     kept = Path(shutil.copytree(index, path.parent / "kept"))
-    names, counts = Key("ids", "W", 0, "integers"), Key("ratings", "W", 0, "count")
+    names = Key("ids", "W", 0, "integers")
+    counts = Key("ratings", "W", 0, "count")
     for keys in ([names], [Key("test", "W", 0, "rows")], [names, counts]):
         rewrite(index, lambda blocks, keys=keys: [cut(key)(blocks) for key in keys])
         with pytest.raises(InputError, match="inconsistent"):

@@ -189,7 +189,8 @@ def test_likelihoods_are_compared_by_the_probability_of_the_recorded_value(tmp_p
     with Ratings(write_cells(tmp_path / "r.h5", (60, 40), i, j, x)) as ratings:
         values = recorded_values(ratings)
     assert len(values) > 100
-    mean, variance = np.full(len(values), 40.0), np.full(len(values), 3000.0)
+    mean = np.full(len(values), 40.0)
+    variance = np.full(len(values), 3000.0)
     for law, shape in (
         ("gaussian", None),
         ("student-t", [1.5]),
@@ -205,7 +206,8 @@ def test_likelihoods_are_compared_by_the_probability_of_the_recorded_value(tmp_p
 @pytest.mark.long
 def test_biases_only_are_recommended_where_there_is_nothing_else(tmp_path):
     """Biases only are recommended if the rank is left open, and the run then has no factors."""
-    data, out = write_noisy(tmp_path / "r.h5", (0.5, 0.5)), tmp_path / "run"
+    data = write_noisy(tmp_path / "r.h5", (0.5, 0.5))
+    out = tmp_path / "run"
     typed(
         "sample", data, "--out", out, "--model", "auto", "--set", "grid=2", "--iterations", 60
     ).expect()
@@ -263,7 +265,8 @@ def test_the_command_writes_settings_for_sample(tmp_path):
     Without JSON it ends with a command that a shell takes as it is, whatever characters are in a
     path.
     """
-    data, best = write_noisy(tmp_path / "r;$(x) 'y'.h5", (0.1, 1.0)), tmp_path / "best.toml"
+    data = write_noisy(tmp_path / "r;$(x) 'y'.h5", (0.1, 1.0))
+    best = tmp_path / "best.toml"
     command = ("compare", data, "--out", best, "--set", "rank=3", "--set", "grid=2", "--json")
     suggested = (
         typed(*command[:-1], "--force").expect().out.splitlines()[-1].removeprefix(f"{best}: ")
@@ -300,7 +303,8 @@ def test_the_command_writes_settings_for_sample(tmp_path):
 
 def test_a_run_keeps_its_choice(tmp_path, monkeypatch):
     """`--model auto` compares once, and a resumed run keeps its model."""
-    data, out = write_noisy(tmp_path / "r.h5", (0.1, 1.0)), tmp_path / "run"
+    data = write_noisy(tmp_path / "r.h5", (0.1, 1.0))
+    out = tmp_path / "run"
     few = ("--set", "rank=3", "--set", "grid=2", "--likelihood", "gaussian")
     shared = ("sample", data, "--out", out, "--model", "auto", *few)
     typed(*shared, "--iterations", 60).expect()
@@ -385,10 +389,13 @@ def test_a_job_may_be_killed_between_two_models(job, fault):
     """A kill while snapshots of the diverged model are removed leaves a run that can be read and
     resumed.
     """
-    out, policy, job.policy = job.run_directory.path, job.policy, Policy(on_divergence="stop")
+    out = job.run_directory.path
+    policy = job.policy
+    job.policy = Policy(on_divergence="stop")
     with pytest.raises(DivergenceError):
         sample_recommended(job)
-    comparison, job.policy = Comparison.read(out / "comparison.json"), policy
+    comparison = Comparison.read(out / "comparison.json")
+    job.policy = policy
     job.ended.extend(3 * job.ended)  # so that the next ones diverge at once
     assert copied(fault, lambda: sample_recommended(job)) == -signal.SIGKILL
     assert not (out / "run.toml").exists()
@@ -416,7 +423,8 @@ def test_a_job_may_be_killed_between_two_models(job, fault):
 def test_what_a_comparison_left_is_removed_by_the_next_job(job):
     """The next job removes a candidate's run that could not be removed; the user's file stays."""
     folder = job.run_directory.path / "compare"
-    left, user = folder / ("a" * 64) / "checkpoints", folder / "notes.txt"
+    left = folder / ("a" * 64) / "checkpoints"
+    user = folder / "notes.txt"
     left.mkdir(parents=True)
     user.touch()
     assert sample_recommended(job) == 0
@@ -425,7 +433,8 @@ def test_what_a_comparison_left_is_removed_by_the_next_job(job):
 
 def test_no_comparison_is_made_for_a_run_with_a_model(tmp_path):
     """`--model auto` is refused for a run that has a model, with `--from` and with `--dry-run`."""
-    data, out = write_planted(tmp_path / "r.h5"), tmp_path / "run"
+    data = write_planted(tmp_path / "r.h5")
+    out = tmp_path / "run"
     typed("sample", data, "--out", out, "--iterations", 10, "--set", "grid=2").expect()
     for more, message in (
         (("--out", out, "--resume"), "was started without"),

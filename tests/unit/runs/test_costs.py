@@ -35,7 +35,8 @@ def held(data: Path, config: ResolvedConfig) -> int:
     """Bytes of the ratings, the state and the accumulators of a chain on one process, after an
     iteration.
     """
-    ring, sampler = Ring(MPI.COMM_SELF, config.grid), config.make_sampler()
+    ring = Ring(MPI.COMM_SELF, config.grid)
+    sampler = config.make_sampler()
     before = tracemalloc.get_traced_memory()[0]
     with Ratings(data) as ratings:
         target = targets_of(config, ratings, ring)(0, sampler)
@@ -108,14 +109,16 @@ class Numbers(Ratings):
             "test": np.append(0, np.cumsum(test)),
         }
         self.row_indptr, self.test_indptr = self._indptr["train"], self._indptr["test"]
-        self.features, self.transposed = {}, False
+        self.features = {}
+        self.transposed = False
 
 
 def test_positions_of_test_ratings_have_32_bits() -> None:
     """Test ratings of a block of rows are counted by 32 bits, so that more of them need a larger
     grid.
     """
-    counts, half = np.full(4, 2**40), 2**30
+    counts = np.full(4, 2**40)
+    half = 2**30
     config = build({"rank": 2, "grid": 2}).resolved()
     check_limits(config, Numbers(counts, counts, np.array([half, half - 1, half, half - 1])))
     past = Numbers(counts, counts, np.array([half, half, 1, 1]))

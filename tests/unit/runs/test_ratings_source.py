@@ -85,7 +85,8 @@ def test_results_do_not_depend_on_the_unit_of_the_ratings(
         assert summary["log_predictive_density"] == pytest.approx(
             one["log_predictive_density"] - np.log(unit), abs=1e-3
         )
-        last, expected = other.draw(len(other.draws) - 1), run.draw(len(run.draws) - 1)
+        last = other.draw(len(other.draws) - 1)
+        expected = run.draw(len(run.draws) - 1)
         products = [d.theta["user"][:, :2] @ d.theta["item"][:, :2].T for d in (last, expected)]
         np.testing.assert_allclose(products[0], unit * products[1], rtol=1e-3, atol=1e-5 * unit)
         for kind in ("user", "item"):
@@ -190,7 +191,8 @@ def test_two_values_are_logistic_unless_another_likelihood_is_needed(tmp_path: P
     summary = sampled(tmp_path / "run", data)
     test = predict_test(Run(tmp_path / "run"))
     assert test.probability is not None
-    x, p = test.rating, test.probability[:, 1]
+    x = test.rating
+    p = test.probability[:, 1]
     apart = p[x > 0][:, None] - p[x < 0]
     assert summary["auc"] == pytest.approx(np.mean((apart > 0) + (apart == 0) / 2))
     assert summary["brier"] == pytest.approx(np.mean((p - (x > 0)) ** 2))
@@ -225,7 +227,8 @@ def test_measurements_are_no_levels(tmp_path: Path) -> None:
         (lambda x: np.where(x > 3.5, np.float32(0.7), np.float32(0.3)), True),
     ]
     for number, (values, expected) in enumerate(cases):
-        data, out = write(tmp_path / f"{number}.h5", 12, 9, values), tmp_path / f"run-{number}"
+        data = write(tmp_path / f"{number}.h5", 12, 9, values)
+        out = tmp_path / f"run-{number}"
         summary = sampled(out, data, rank=1)
         assert (Run(out).levels is not None) == expected
         assert (summary["log_probability"] is not None) == expected

@@ -67,7 +67,8 @@ def test_steps_are_those_of_the_settings_made_smaller() -> None:
 
 def test_a_chain_that_begins_again_takes_other_numbers() -> None:
     """Normals and draws on the root differ from those before, and from those of other chains."""
-    keys, drawn = set(), set()
+    keys = set()
+    drawn = set()
     for chain in (0, 1, 65535):
         for times in range(3):
             stream = RandomStream(5, restarted_chain(chain, times), iteration=9)

@@ -65,7 +65,8 @@ def test_shared_parameters_are_waited_for_until_predictions_are_better_by_half()
     """
     x = np.random.default_rng(6).normal(size=(1, 800, 20))
     drift = np.linspace(0, 9, 800)[None] + x[..., 0]
-    good, bad = accuracy(x, 1, ["ess"], x[..., 0]), accuracy(x, 1, ["ess"], drift)
+    good = accuracy(x, 1, ["ess"], x[..., 0])
+    bad = accuracy(x, 1, ["ess"], drift)
     assert good["shared_ess"] > 400
     assert bad["shared_ess"] < 10
     assert bad["ess"] == good["ess"] > 400
@@ -88,7 +89,8 @@ def test_a_run_ends_with_the_accuracy(data: Path, tmp_path: Path) -> None:
     """A run ends at the accuracy with the bits of a run of that length; only a higher accuracy
     continues it.
     """
-    out, fixed = tmp_path / "until", tmp_path / "fixed"
+    out = tmp_path / "until"
+    fixed = tmp_path / "fixed"
     assert sample(MPI.COMM_SELF, data, out, until="ess=12", **SETTINGS) == 0
     check = last(out)
     assert check["reached"]

@@ -42,7 +42,8 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     """A second run, also in one process, is refused with the holder of the lock until it is
     released.
     """
-    first, second = Lock(tmp_path / "lock"), Lock(tmp_path / "lock")
+    first = Lock(tmp_path / "lock")
+    second = Lock(tmp_path / "lock")
     first.attempt()
     with pytest.raises(
         InputError, match=rf"in use: process {os.getpid()} on {socket.gethostname()} holds its lock"
