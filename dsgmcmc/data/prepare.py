@@ -21,6 +21,7 @@ from dsgmcmc.data.codes import Codes
 from dsgmcmc.data.columns import ROLES, find_doubts, parse_columns
 from dsgmcmc.data.descriptions import Description, DescriptionTable, check_kinds, load_description
 from dsgmcmc.data.features import FeaturesReport, encode
+from dsgmcmc.data.item_levels import describe_item_levels
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import Features
 from dsgmcmc.data.ratings_writer import Origin, Sizes, write_slabs
@@ -385,7 +386,11 @@ class Ingest:
         first = []
         if not all(table.is_wide for table in raw.tables):  # cells of a matrix are no ids
             first = first_column(self.db, "SELECT rating FROM raw LIMIT 1000")
-        doubts = [str(codes), values.find_far_ratings(self.db, codes.values)]
+        doubts = [
+            str(codes),
+            values.find_far_ratings(self.db, codes.values),
+            describe_item_levels(self.db, codes.values),
+        ]
         doubts += find_doubts(entities.sizes, n=n, first=first, low=low, high=high)
         return Findings(codes, [doubt for doubt in doubts if doubt])
 

@@ -59,7 +59,7 @@ def find_far_ratings(db: Session, codes: Sequence[float]) -> str:
     step = 1 + scalar(db, "SELECT count(*) FROM raw") // _TYPICAL
     lower, median, upper = scalar(
         db,
-        f"SELECT quantile_cont(rating, [0.25, 0.5, 0.75]) FROM raw WHERE rowid % {step} = 0",
+        f"SELECT quantile_cont(rating, [0.25, 0.5, 0.75]) FROM raw WHERE hash(rowid) % {step} = 0",
     )
     distance = f"abs(rating - {median!r})"
     is_far = f"{distance} > {_REACH * (upper - lower)!r}"

@@ -30,7 +30,6 @@ COORDINATES = {
 MATRICES = {
     "spectra": SPECTRA,
     "stars": RNG.integers(1, 6, (60, 8)),
-    "answers to 3 and to 1": np.column_stack([RNG.integers(0, 4, (60, 3)), COUNTS[:, :5] % 2]),
     "counts": COUNTS,
     "proteins of very different amounts": np.exp(RNG.normal(size=(60, 8)) + 1.2 * np.arange(8)),
     "first one larger, as others are": np.exp(RNG.normal(size=(60, 8)) - 1.2 * np.arange(8)),

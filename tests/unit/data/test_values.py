@@ -78,3 +78,47 @@ def test_a_code_is_not_also_a_value_in_another_unit(tmp_path):
     done = typed("prepare", tmp_path / "r.csv", tmp_path / "o.h5").expect(0)
     assert done.err.count("warning") == 1
     assert "--missing=99999" in done.err
+
+
+def answers(highest: list[int]) -> pd.DataFrame:
+    """A matrix of 60 users with an item for each of these highest levels; the lowest is 0."""
+    eta = RNG.normal(size=(60, 1)) + RNG.normal(size=(60, len(highest)))
+    columns = {}
+    for k, level in enumerate(highest):
+        cuts = np.quantile(eta, np.linspace(0, 1, level + 2)[1:-1])
+        columns[f"q{k}"] = np.digitize(eta[:, k], cuts)
+    return pd.DataFrame(columns)
+
+
+@pytest.mark.parametrize("form", ["wide", "long"])
+def test_items_with_fewer_levels_are_said(tmp_path, form):
+    """By command and in Python: a model would give levels 2 and 3 to items of 0 and 1."""
+    frame = answers([3, 3, 3, 3, 1, 1, 1, 1])
+    if form == "long":
+        frame = frame.rename_axis("user").reset_index().melt("user", var_name="item")
+        frame = frame.rename(columns={"value": "rating"})
+    frame.to_csv(tmp_path / "r.csv", index=False)
+    options = ["--matrix"] if form == "wide" else []
+    done = typed("prepare", tmp_path / "r.csv", tmp_path / "o.h5", *options).expect(0)
+    said = "4 of 8 items have other levels than the rest (q4, q5, q6, q7), as q4 has 0, 1: a model"
+    assert said in " ".join(done.err.split())
+    with pytest.warns(UserWarning, match="4 of 8 items have other levels"):
+        BPMF(**SHORT).fit(frame)
+
+
+def test_items_that_lack_a_level_by_chance_are_not_said(tmp_path):
+    """Bad and good items, few ratings, and stars of which some are rare."""
+    frames = {
+        "answers": answers([4] * 12) + 1,
+        "bad and good": np.clip(
+            np.round(3 + np.linspace(-2, 2, 15) + 0.8 * RNG.normal(size=(60, 15))), 1, 5
+        ),
+        "few": answers([4] * 12).iloc[:12],
+        "stars": STARS.reshape(60, 24),
+        "counts": RNG.poisson(RNG.gamma(2, 1, 15), (60, 15)),
+    }
+    for name, frame in frames.items():
+        table = pd.DataFrame(np.asarray(frame)).add_prefix("q")
+        table.to_csv(tmp_path / "m.csv", index=False)
+        command = ("prepare", tmp_path / "m.csv", tmp_path / "o.h5", "--matrix", "--force")
+        assert "other levels" not in typed(*command).expect(0).err, name
