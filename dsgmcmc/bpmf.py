@@ -208,8 +208,8 @@ class BPMF(Estimator, FittedModel):
         out. A word such as ``"NULL"``, or ``""`` for what is missing, also leaves out rows without
         a user or an item. `fit` warns of values that probably mean *not rated*.
     clip : bool
-        Clip predictions to the range of the training ratings; default True, as in ``dsgmcmc
-        predict``.
+        Clip predictions to the range of the levels, if ratings are levels, and of counts at 0;
+        default True, as in ``dsgmcmc predict``.
     unknown : {"prior", "refuse"}
         Treatment of users and items that were not in `fit`: predict from the prior, or raise an
         error.

@@ -32,7 +32,7 @@ ClipOption = Annotated[
     bool,
     typer.Option(
         "--clip/--no-clip",
-        help="Clip predictions and quantiles, not scores, to the range of the ratings.",
+        help="Clip predictions and quantiles, not scores, to the range of levels; counts at 0.",
     ),
 ]
 DataOption = Annotated[

@@ -32,6 +32,7 @@ from dsgmcmc.data.ratings_format import Split, row_slabs
 from dsgmcmc.diagnostics.scores import difference_of_sums
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
+from dsgmcmc.model.limits import UNLIMITED, Limits
 from dsgmcmc.model.predictive.base import SMALLEST, Moments, Predictive
 from dsgmcmc.posterior.heldout import TestPredictions
 from dsgmcmc.types import Float64, Int32, Int64
@@ -149,12 +150,16 @@ def _sweep(
     return sums, squares
 
 
-def baselines(ratings: Ratings, biases: BiasesOnly) -> dict[str, float]:
-    """Return the RMSE of ``mean_only`` and of ``biases_only`` on the test ratings."""
+def baselines(ratings: Ratings, biases: BiasesOnly, limits: Limits = UNLIMITED) -> dict[str, float]:
+    """Return the RMSE of ``mean_only`` and of ``biases_only`` on the test ratings.
+
+    Predictions are clipped to `limits`, as those of a run are.
+    """
     of_mean = 0.0
     of_biases = 0.0
     for rows, columns, deviations in _deviations(ratings, "test", ratings.test_indptr):
-        errors = deviations + ratings.mean - biases.predictive(rows, columns).mean
+        predicted = limits.clip(biases.predictive(rows, columns).mean)
+        errors = deviations + ratings.mean - predicted
         of_mean += float(deviations @ deviations)
         of_biases += float(np.square(errors).sum())
     return {
@@ -227,9 +232,8 @@ def advantage(
         if ratings.transposed:
             users = columns.astype(np.int64)
         gains.add(users, _log_scores(model, test.rating, model.whole) - simple_logs)
-        reductions.add(
-            users, np.square(test.rating - simple.mean) - np.square(test.rating - test.point(law))
-        )
+        simple_errors = test.rating - test.limits.clip(simple.mean)
+        reductions.add(users, np.square(simple_errors) - np.square(test.rating - test.point(law)))
         total += float(simple_logs.sum())
     if np.count_nonzero(gains.counts) < 2 or not np.isfinite(gains.sums).all():
         return None

@@ -28,10 +28,9 @@ from dsgmcmc.diagnostics.overview import (
     overview,
     score_tables,
 )
-from dsgmcmc.diagnostics.scores import calibration, coverage
+from dsgmcmc.diagnostics.scores import Pit, calibration, coverage
 from dsgmcmc.diagnostics.summary import as_written
 from dsgmcmc.errors import InputError, writing
-from dsgmcmc.model.predictive.base import Predictive
 from dsgmcmc.posterior.export import require
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
@@ -163,7 +162,7 @@ def _test_sections(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
     note = "Strong lines: all draws. Faint lines: current draw."
     yield _section("Error while sampling", _figure(2, errors), note)
     intervals = partial(
-        _draw_calibration, predictive=predictive, ratings=test.rating, counts=scored["pit"]
+        _draw_calibration, transforms=test.transforms(predictive), counts=scored["pit"]
     )
     scores, groups = score_tables(scored)
     yield _section("Calibration", _figure(2, intervals) + _table(scores))
@@ -288,13 +287,11 @@ def _draw_errors(panels: Panels, metrics: Mapping[int, Mapping[str, Float64]]) -
             panel.set_ylim(low, high)
 
 
-def _draw_calibration(
-    panels: Panels, predictive: Predictive, ratings: Float64, counts: Sequence[float]
-) -> None:
+def _draw_calibration(panels: Panels, transforms: Pit, counts: Sequence[float]) -> None:
     """Draw coverage of central predictive intervals, and the probability integral transform."""
     covered, transformed = panels
     levels = np.linspace(0.02, 0.98, 49)
-    inside = coverage(predictive.pit(ratings), levels.tolist())
+    inside = coverage(transforms, levels.tolist())
     covered.plot([0, 1], [0, 1], "--", color="gray", label="calibrated")
     covered.plot(levels, list(inside.values()), label="this run")
     covered.set(

@@ -110,13 +110,14 @@ def calibration(run: Run) -> dict[str, Any] | None:
         return None
     law = run.config.law
     test = predict_test(run)
-    transforms = test.predictive(law, run.levels).pit(test.rating)
+    predictive = test.predictive(law, run.levels)
+    transforms = test.transforms(predictive)
     points = test.point(law)
     activity = run.counts("user")[users]
     popularity = run.counts("item")[items]
     return {
         **(held_out_scores([test], law, run.levels) or {}),
-        "pit": pit_counts(transforms),
+        "pit": pit_counts(predictive.pit(test.rating)),
         "by_activity": _groups(transforms, test.rating, points, activity),
         "by_popularity": _groups(transforms, test.rating, points, popularity),
     }
@@ -205,7 +206,7 @@ def score_batch(test: TestPredictions, law: type[Law], levels: Float64 | None) -
         predictive_sd=float(np.sqrt(test.variance).mean()),
         log_density=_nan_if_none(logs["log_predictive_density"]),
         log_probability=_nan_if_none(logs["log_probability"]),
-        coverage=coverage(predictive.pit(test.rating)),
+        coverage=coverage(test.transforms(predictive)),
         narrow=_count_narrow(predictive, levels),
         impossible=_count_impossible(predictive, test.rating, logs),
         two_levels=_two_levels(predictive, test.rating, levels),

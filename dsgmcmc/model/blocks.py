@@ -25,6 +25,7 @@ from dsgmcmc.kernels.stored import (
     split_columns,
     transposed,
 )
+from dsgmcmc.model.limits import UNLIMITED, Limits
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named
@@ -150,6 +151,8 @@ class RatingBlocks:
     codes : callable, optional
         Converts ratings, less the centre, to the stored values of `train`, such as the indices of
         levels.
+    limits : Limits
+        Range to which predictions are clipped, in the recorded ratings' own unit.
 
     Attributes
     ----------
@@ -182,6 +185,7 @@ class RatingBlocks:
         *,
         standardise: bool = False,
         codes: Callable[[Float32], Array] = lambda values: values,
+        limits: Limits = UNLIMITED,
     ) -> None:
         grid = ring.grid
         self.shape = (ratings.n_rows, ratings.n_cols)
@@ -194,6 +198,7 @@ class RatingBlocks:
         self.n_test = ratings.nnz_test
         self.centre = centre
         self._codes = codes
+        self.limits = limits
         self.column_counts: Int64 = ratings.column_counts
         self.column_bounds = block_bounds(
             np.concatenate([[0], np.cumsum(self.column_counts)]), grid

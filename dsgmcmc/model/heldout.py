@@ -20,6 +20,7 @@ from dsgmcmc.model.blocks import TestRows
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.base import State
+from dsgmcmc.model.limits import Limits
 from dsgmcmc.model.parts import Part
 from dsgmcmc.storage.store import Key, Lazy, Snapshot
 from dsgmcmc.targets.base import COUNT_DRAW, DrawInfo, Monitored
@@ -39,6 +40,12 @@ class RatingUnit(NamedTuple):
     def rating(self, standardised: Float32) -> Float32:
         """Convert standardised ratings to the ratings' own unit."""
         return np.asarray(standardised * np.float32(self.scale) + np.float32(self.centre))
+
+    def standardised(self, limits: Limits) -> Limits:
+        """Convert limits of ratings to those of standardised ratings."""
+        low = (limits.low - self.centre) / self.scale
+        high = (limits.high - self.centre) / self.scale
+        return Limits(low, high)
 
 
 STANDARDISED = RatingUnit(0.0, 1.0)
@@ -114,7 +121,8 @@ class HeldOut:
             metrics["tau"] = self.noise_precision() / self._unit.scale**2
         if not self._has_errors:
             return metrics
-        squares = [rows.squared_errors(self._unit, weight) for rows in self._rows.values()]
+        limits = self._ratings.limits
+        squares = [rows.squared_errors(self._unit, weight, limits) for rows in self._rows.values()]
         sums = self.circulation.ring.total(np.array(squares))
         factor = self._unit.scale if self.likelihood.scale == "identity" else 1.0
         rmse, rmse_mean = (factor * np.sqrt(sums / self._ratings.n_test)).tolist()
@@ -252,24 +260,29 @@ class HeldOutRows:
         else:
             self.noise[0] = state.variance
 
-    def squared_errors(self, unit: RatingUnit, weight: float) -> tuple[Float64, Float64]:
+    def squared_errors(
+        self, unit: RatingUnit, weight: float, limits: Limits
+    ) -> tuple[Float64, Float64]:
         """Sums of squared errors of the last recorded state, and of the average over draws.
 
         The errors are those of standardised ratings or, if a likelihood has another scale, of the
-        recorded ratings (`dsgmcmc.model.scale`). `weight` is the total weight of all draws.
+        recorded ratings (`dsgmcmc.model.scale`). `weight` is the total weight of all draws;
+        predictions are clipped to `limits`, in the recorded ratings' own unit.
         """
         ratings = self.rows.values
         last = self.prediction
         average = self.mean
-        if self.rows.recorded is not None:
+        if self.rows.recorded is None:
+            limits = unit.standardised(limits)
+        else:
             ratings = self.rows.recorded
             square = np.float32(unit.scale**2)
             spread = self.mean_noise + self.m2 / np.float32(weight or 1.0)
             last = self.likelihood.point(unit.rating(last), square * self.noise)
             average = self.likelihood.point(unit.rating(average), square * spread)
         return (
-            np.square(last - ratings).sum(dtype=np.float64),
-            np.square(average - ratings).sum(dtype=np.float64),
+            np.square(limits.clip(last) - ratings).sum(dtype=np.float64),
+            np.square(limits.clip(average) - ratings).sum(dtype=np.float64),
         )
 
     def count(self, draw: DrawInfo) -> None:

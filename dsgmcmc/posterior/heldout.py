@@ -10,6 +10,8 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
+from dsgmcmc.model.likelihoods.limits import limits_from
+from dsgmcmc.model.limits import UNLIMITED, Limits
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.posterior.live import newest_states
 from dsgmcmc.posterior.run import Run
@@ -38,6 +40,8 @@ class TestPredictions(NamedTuple):
     shape : (q, m) float64 or None
         Means of the likelihood's further parameters (`Law.shape_of`), if any, over the draws of all
         chains.
+    limits : Limits
+        Range to which predictions are clipped.
     """
 
     rating: Float64
@@ -46,10 +50,29 @@ class TestPredictions(NamedTuple):
     noise_variance: Float64
     probability: Float64 | None = None
     shape: Float64 | None = None
+    limits: Limits = UNLIMITED
 
     def point(self, law: type[Law]) -> Float64:
-        """Return the predictions of the ratings, in their units; `Law.point_name` says of what."""
-        return law.point(self.mean, self.variance + self.noise_variance)
+        """Return the predictions of the ratings, in their units, as `predict` returns them.
+
+        `Law.point_name` says of what they are.
+        """
+        return self.limits.clip(law.point(self.mean, self.variance + self.noise_variance))
+
+    def transforms(self, predictive: Predictive) -> tuple[Float64, Float64]:
+        """Return the bounds of the PIT of every rating, from which coverage is computed.
+
+        The intervals that `predict` returns are clipped. Therefore a rating at a limit is inside
+        an interval that is wholly beyond it, and a rating beyond a limit is outside.
+        """
+        below, up_to = predictive.pit(self.rating)
+        low, high = self.limits
+        is_low = np.isclose(self.rating, low)  # ratings are rounded to float32
+        is_high = np.isclose(self.rating, high)
+        is_point = below == up_to  # distributions of discrete ratings do not exceed limits
+        inside = is_point & ((is_low & (below > 0.5)) | (is_high & (below < 0.5)))
+        cases = [inside, (self.rating < low) & ~is_low, (self.rating > high) & ~is_high]
+        return np.select(cases, [0.5, 0.0, 1.0], below), np.select(cases, [0.5, 0.0, 1.0], up_to)
 
     def predictive(self, law: type[Law], levels: Float64 | None) -> Predictive:
         """Return predictive distributions of the ratings; `levels` are their levels, if any."""
@@ -71,10 +94,11 @@ def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
     At most `PART` at a time, to limit memory. Raises InputError if a posterior is damaged or
     contradicts ``run.toml``.
     """
-    return _pooled(newest_states(run, run.read_settings()[1]))
+    _, facts = run.read_settings()
+    return _pooled(newest_states(run, facts), limits_from(facts))
 
 
-def _pooled(posteriors: Sequence[Snapshot]) -> Iterator[TestPredictions]:
+def _pooled(posteriors: Sequence[Snapshot], limits: Limits) -> Iterator[TestPredictions]:
     """Yield predictions that are pooled over the posteriors of all chains."""
     keys = {
         key for posterior in posteriors for key in posterior.block_keys() if key.object == "test"
@@ -95,7 +119,7 @@ def _pooled(posteriors: Sequence[Snapshot]) -> Iterator[TestPredictions]:
             pooled = {field: values.mean(axis=0) for field, values in stacked.items()}
             pooled["rating"] = stacked["rating"][0]
             pooled["variance"] += stacked["mean"].var(axis=0)
-            yield TestPredictions(**pooled)
+            yield TestPredictions(**pooled, limits=limits)
 
 
 #: Predictions of open runs; a report or a comparison uses the predictions of a run several times.
@@ -124,11 +148,10 @@ def predict_test(run: Run) -> TestPredictions:
             f"{run.path} has not ended: its test ratings are predicted when its job ends, or is"
             " stopped"
         )
-    parts = list(_pooled(run.states))
+    parts = [part._asdict() for part in _pooled(run.states, run.limits)]
     joined = {}
-    for field in TestPredictions._fields:
-        arrays = [getattr(part, field) for part in parts]
-        if arrays[0] is not None:
-            joined[field] = np.concatenate(arrays)
-    _PREDICTED[run] = TestPredictions(**joined)
+    for field, first in parts[0].items():
+        if isinstance(first, np.ndarray):
+            joined[field] = np.concatenate([part[field] for part in parts])
+    _PREDICTED[run] = TestPredictions(**joined, limits=run.limits)
     return _PREDICTED[run]

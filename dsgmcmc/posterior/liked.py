@@ -1,9 +1,8 @@
 """The lowest rating that counts as liked, and whether enough training ratings are liked to rank by.
 
-If ratings are levels of a scale, levels from three quarters up the scale on are liked. Other values
-have no such place, nor have up to `MAX_THRESHOLDS` levels of which few ratings reach it, such as
-small counts, or stars with a stray value. Of these the upper quarter of the training ratings is
-liked, but never the lowest rating. Every click is liked.
+If ratings are levels of a scale, those from three quarters up the scale on are liked
+(`dsgmcmc.model.likelihoods.limits.reaches_top`). Of other values, such as small counts, the upper quarter of
+the training ratings is liked, but never the lowest rating. Every click is liked.
 """
 
 from __future__ import annotations
@@ -14,14 +13,11 @@ import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.likelihoods.base import Levels
-from dsgmcmc.model.likelihoods.ordinal import MAX_LEVELS, MAX_THRESHOLDS
+from dsgmcmc.model.likelihoods.limits import reaches_top, top_of
+from dsgmcmc.model.likelihoods.ordinal import MAX_LEVELS
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Float64, Int64
+from dsgmcmc.types import Float64
 
-#: A level is liked from this fraction of the way from the lowest to the highest level.
-LIKED = 0.75
-#: Least share of the training ratings that reach this fraction of a scale.
-SCALE_SHARE = 0.05
 #: Share of the training ratings that are liked, if ratings are not levels of a scale.
 LIKED_SHARE = 0.25
 #: Share of the training ratings below which likes are too few to rank by.
@@ -38,22 +34,11 @@ def liked_facts(ratings: Ratings) -> dict[str, float]:
         values, counts = Levels.from_ratings(ratings)
     # share of the ratings that are at least each value
     reached = np.cumsum(counts[::-1])[::-1] / ratings.nnz
-    liked = None
-    if levels is not None and len(levels) <= MAX_THRESHOLDS:
-        liked = _from_scale(values, counts)
-    if liked is None:
+    if levels is not None and reaches_top(ratings, levels):
+        liked = top_of(levels)
+    else:
         liked = _from_share(values, reached)
     return {"liked": liked, "rare": float(values[np.count_nonzero(reached >= RARE) - 1])}
-
-
-def _from_scale(values: Float64, counts: Int64) -> float | None:
-    """Return the liked part of a scale; None if too few ratings reach it."""
-    low = float(values[0])
-    high = float(values[-1])
-    liked = low + LIKED * (high - low)
-    if counts[values >= liked].sum() < SCALE_SHARE * counts.sum():
-        return None
-    return liked
 
 
 def _from_share(values: Float64, reached: Float64) -> float:

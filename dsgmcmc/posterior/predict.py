@@ -26,6 +26,7 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import cells_kernel
+from dsgmcmc.model.limits import UNLIMITED
 from dsgmcmc.model.predictive.base import Prediction, Predictive, PredictorDraws
 from dsgmcmc.posterior.draws import RowDistributions
 from dsgmcmc.posterior.newcomers import FoldIn
@@ -49,7 +50,8 @@ class PredictOptions:
     interval : float
         Probability between the two quantiles.
     clip : bool
-        Clip means and quantiles to the range of the training ratings; sds do not change.
+        Clip means and quantiles to the range of the levels, and of counts at 0
+        (`dsgmcmc.model.limits`); sds do not change.
     at_least : float or None
         Also predict the probability of a rating of at least this value.
     probabilities : bool
@@ -121,8 +123,9 @@ class Predictor:
         self._probabilities = self._probability_columns()
         self.names += self._probabilities
         self._cells = cells_kernel(run.config.rank, run.config.biases)
-        self._clip = options.clip and run.config.law.can_be_evaluated
-        self._range = run.facts["minimum"], run.facts["maximum"]
+        self._limits = UNLIMITED
+        if options.clip:
+            self._limits = run.limits
 
     def _summary_columns(self) -> tuple[str, str | None, str, str]:
         """Return the names of mean, sd and quantiles; None for an sd that does not exist."""
@@ -179,10 +182,10 @@ class Predictor:
         for rows, predictive in self.distributions(users, items):
             summary = predictive.summary(*self.options.levels)
             for name, values in zip(self._summary, summary, strict=True):
-                if name and name != "sd" and self._clip:
-                    columns[name][rows] = np.clip(values, *self._range)
-                elif name:
+                if name == "sd":
                     columns[name][rows] = values
+                elif name:
+                    columns[name][rows] = self._limits.clip(values)
             probabilities = self._probabilities_of(predictive)
             for name, probability in zip(self._probabilities, probabilities, strict=True):
                 columns[name][rows] = probability

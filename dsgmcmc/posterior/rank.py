@@ -71,8 +71,8 @@ class Ranking:
     seed : int or None
         Seed for Thompson sampling; None draws a seed for every `Ranking`.
     clip : bool
-        Whether `recommendations` clips quantiles to the range of the training ratings. Scores are
-        never clipped, because clipping would hide their order.
+        Whether `recommendations` clips quantiles to the range of the levels. Scores are never
+        clipped, because clipping would hide their order.
     at_least : float or None
         With ``likely``, the lowest rating that counts as liked; with ``mean`` and ``thompson``,
         rank by the probability of a rating of at least this value; other rules do not allow it.

@@ -24,6 +24,8 @@ import numpy as np
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.likelihoods.limits import limits_from
+from dsgmcmc.model.limits import Limits
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.quantity import THETA, Quantity
 from dsgmcmc.posterior.draws import ENTITIES, Draw, PosteriorMoments
@@ -136,6 +138,11 @@ class Run:
         if "levels" not in self.facts:
             return None
         return np.array(self.facts["levels"], np.float64)
+
+    @cached_property
+    def limits(self) -> Limits:
+        """Range to which predictions are clipped: that of the levels, if ratings have levels."""
+        return limits_from(self.facts)
 
     # ------------------------------------------------------------------ the posterior
 

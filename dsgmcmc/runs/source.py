@@ -19,12 +19,15 @@ from dsgmcmc.diagnostics.scores import held_out_scores
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
+from dsgmcmc.model.likelihoods.limits import FACT as LIMITS
+from dsgmcmc.model.likelihoods.limits import limits_of
 from dsgmcmc.model.likelihoods.ordinal import recognised_levels
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.parts.base import ModelFacts
 from dsgmcmc.model.parts.rows import start_precision
 from dsgmcmc.model.scale import on_scale
 from dsgmcmc.model.target import FactorTarget, SamplerFields, make_parts, read_parts
+from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
@@ -276,6 +279,7 @@ class RatingsSource:
             levels = recognised_levels(ratings)
         if levels is not None:
             facts["levels"] = levels.tolist()
+        facts[LIMITS] = list(limits_of(ratings, config.law))
         facts |= liked_facts(ratings)
         facts["ratings"] = ratings.nnz
         facts["test_ratings"] = ratings.nnz_test
@@ -312,7 +316,8 @@ class RatingsSource:
         found = saved.get("baselines")
         if found:
             return found
-        return baselines(self.ratings, self.biases_only(config))
+        limits = limits_of(self.ratings, config.law)
+        return baselines(self.ratings, self.biases_only(config), limits)
 
     def start_chain(
         self, run: RunDirectory, facts: Facts, chain: int, target: FactorTarget
@@ -443,6 +448,7 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
         _centre(config, scaled),
         standardise=config.standardise,
         codes=codes,
+        limits=on_root(ring.comm, partial(limits_of, ratings, config.law)),
     )
     data = read_parts(config, scaled, blocks, ring)
     sizes = config.quantities_for(ratings).sizes

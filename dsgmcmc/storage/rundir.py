@@ -60,7 +60,7 @@ Facts = dict[str, Any]
 IDENTITY_FACTS = ("data_hash", "config_hash")
 #: Facts that are not in `made_with`. The path of the data and the warnings about them may differ
 #: between jobs; hashes and versions have other places in a manifest.
-OTHER_FACTS = ("data", "cautions", *IDENTITY_FACTS, "versions")
+OTHER_FACTS = ("data", "cautions", "range", *IDENTITY_FACTS, "versions")
 INDEX = "index"
 START = "start"
 #: Name of the event that a job begins.

@@ -20,8 +20,9 @@ from bench import arguments, movielens, quietly, say, say_head
 from shapes import amounts, half_stars, large_counts
 
 from dsgmcmc.diagnostics.ranking import evenly_spaced, measures, recommended
+from dsgmcmc.model.likelihoods.limits import top_of
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.liked import LIKED, liked_from
+from dsgmcmc.posterior.liked import liked_from
 from dsgmcmc.posterior.rank import Ranking
 from dsgmcmc.posterior.run import Run
 
@@ -41,7 +42,7 @@ def measure(name: str, data: Path, *options: str) -> None:
     liked = [side[upper] for side in run.test_pairs()]
     users = evenly_spaced(np.unique(liked[0]), USERS)
     bounds = [
-        train[0] + LIKED * (train[-1] - train[0]),
+        top_of(train),
         liked_from(run),
         *(train[int(-s * len(train))] for s in SHARES),
     ]

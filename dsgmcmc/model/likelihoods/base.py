@@ -194,6 +194,8 @@ class Law(Part):
     #: Whether the likelihood has parameters in place of the training mean, which is then not
     #: subtracted from ratings.
     replaces_mean: ClassVar[bool] = False
+    #: Whether ratings are counts, which have no largest value.
+    of_counts: ClassVar[bool] = False
     #: Settings that only this likelihood has.
     Settings: ClassVar[type[BaseModel]] = BaseModel
     #: Factor by which priors of factors and biases are wider than with Gaussian ratings of sd 1.

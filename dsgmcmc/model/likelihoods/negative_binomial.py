@@ -129,6 +129,7 @@ class NegativeBinomial(Likelihood):
     `shape` is the dispersion, the ceiling, and the least possible count.
     """
 
+    of_counts = True
     starts: ClassVar[Mapping[str, float]] = {
         "dispersion": START_DISPERSION,
         "ceiling": 1e4,

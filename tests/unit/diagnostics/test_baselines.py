@@ -89,12 +89,12 @@ def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, kind: 
         whole = heldout.TestPredictions(x, mean, np.zeros(len(x)), noise)
         parts = [
             whole._replace(
-                **{
-                    name: None if array is None else array[a:b]
-                    for name, array in whole._asdict().items()
-                }
+                rating=x[start:stop],
+                mean=mean[start:stop],
+                variance=whole.variance[start:stop],
+                noise_variance=noise[start:stop],
             )
-            for a, b in pairwise([0, 1, 8, 9, len(x)])
+            for start, stop in pairwise([0, 1, 8, 9, len(x)])
         ]
         result = advantage(parts, law=law, levels=levels, ratings=ratings, biases=biases)
     centre = biases.predict(rows, columns)

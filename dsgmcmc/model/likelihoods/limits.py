@@ -1,0 +1,95 @@
+"""Which ratings have a range by their meaning (`dsgmcmc.model.limits`).
+
+Only levels have one, such as stars: it begins at the lowest and ends at the highest level.
+Measurements, counts and amounts may be larger or smaller than all that were seen; counts are at
+least 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.model.likelihoods.base import Law
+from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS, recognised_levels
+from dsgmcmc.model.limits import UNLIMITED, Limits
+from dsgmcmc.types import Float64
+
+#: The top of a scale begins at this fraction of the way from the lowest to the highest level.
+TOP = 0.75
+#: Least share of the training ratings in the top of a scale; counts have fewer there.
+LEAST_TOP_SHARE = 0.05
+#: Least share of the highest level of a scale; the largest of some counts is rarer.
+LEAST_SHARE_OF_LARGEST = 0.02
+#: Name of the limits among the facts about a run.
+FACT = "range"
+
+
+def limits_from(facts: Mapping[str, Any]) -> Limits:
+    """Return the limits of a run by its facts; runs of earlier versions record only levels."""
+    if FACT in facts:
+        return Limits(*facts[FACT])
+    levels = facts.get("levels", [])
+    if 0 < len(levels) <= MAX_THRESHOLDS:
+        return Limits(levels[0], levels[-1])
+    return UNLIMITED
+
+
+def limits_of(ratings: Ratings, law: type[Law]) -> Limits:
+    """Return the limits of the ratings of a file under a likelihood."""
+    if not law.can_be_evaluated:  # predictions are scores
+        return UNLIMITED
+    if law.scale == "log":
+        return Limits(low=0.0)
+    possible = law.levels_of(ratings)
+    if possible is None and law.scale == "identity" and not law.of_counts:
+        possible = _scale_of(ratings)
+    if possible is not None:
+        return Limits(float(possible[0]), float(possible[-1]))
+    if ratings.minimum >= 0 and _are_whole(ratings):
+        return Limits(low=0.0)
+    return UNLIMITED
+
+
+def _scale_of(ratings: Ratings) -> Float64 | None:
+    """Return the levels of a scale; None for measurements, and for values that look like counts."""
+    values = recognised_levels(ratings)
+    if values is None:
+        return None
+    if len(values) == 2:
+        return values
+    if not reaches_top(ratings, values) or _look_like_counts(ratings, values):
+        return None
+    return values
+
+
+def _look_like_counts(ratings: Ratings, values: Float64) -> bool:
+    """Whether values are whole numbers from 0 on, of which the largest is rare."""
+    if values[0] < 0 or np.any(values % 1):
+        return False
+    largest = sum(int(np.count_nonzero(slab == values[-1])) for slab in ratings.values("train"))
+    return largest < LEAST_SHARE_OF_LARGEST * ratings.nnz
+
+
+def reaches_top(ratings: Ratings, values: Float64) -> bool:
+    """Whether the distinct training ratings may be a scale: few values, whose top is in use."""
+    if len(values) > MAX_THRESHOLDS:
+        return False
+    top = np.float64(top_of(values))
+    in_top = sum(int(np.count_nonzero(slab >= top)) for slab in ratings.values("train"))
+    return in_top >= LEAST_TOP_SHARE * ratings.nnz
+
+
+def top_of(values: Float64) -> float:
+    """Return where the top of a scale begins, given its levels."""
+    low = float(values[0])
+    high = float(values[-1])
+    return low + TOP * (high - low)
+
+
+def _are_whole(ratings: Ratings) -> bool:
+    """Whether all training ratings are whole numbers."""
+    return not any(np.any(values % 1) for values in ratings.values("train"))
