@@ -1,8 +1,8 @@
 """The lowest rating that counts as liked, and whether enough training ratings are liked to rank by.
 
 If ratings are levels of a scale, those from three quarters up the scale on are liked
-(`dsgmcmc.model.likelihoods.limits.reaches_top`). Of other values, such as small counts, the upper quarter of
-the training ratings is liked, but never the lowest rating. Every click is liked.
+(`dsgmcmc.model.likelihoods.limits.reaches_top`). Of other values, such as small counts, the upper
+quarter of the training ratings is liked, but never the lowest rating. Every click is liked.
 """
 
 from __future__ import annotations
