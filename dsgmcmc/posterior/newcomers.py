@@ -45,6 +45,8 @@ if TYPE_CHECKING:  # slow to import
 GIBBS_TURNS = 10
 #: Rows whose ratings are in memory at a time.
 TOGETHER = 256
+#: Largest number of bytes of covariances that are kept; more are computed again when needed.
+KEPT_BYTES = 1 << 27
 
 
 class RatingsOfRows(NamedTuple):
@@ -187,6 +189,27 @@ def _stacked(described: Mapping[Any, csr_matrix], names: Array, width: int) -> c
 # ------------------------------------------------------------- distributions of rows at saved draws
 
 
+#: Indices of rows with ratings, and these rows, in batches.
+RatedBatches = Iterator[tuple[Int64, list[RatedRow]]]
+
+
+class RowPrior(NamedTuple):
+    """Prior of all rows at a draw.
+
+    Attributes
+    ----------
+    features : (n, D) float64
+        Terms of the rows' features in their prior means.
+    precision : (D, D) float64
+    of_all_pairs : (D, D) float64
+        Precision from the likelihood term of all pairs, rated or not.
+    """
+
+    features: Float64
+    precision: Float64
+    of_all_pairs: Float64
+
+
 class FoldIn:
     """Users (or items) of a run with new ratings.
 
@@ -229,7 +252,12 @@ class FoldIn:
         self._values = law.codes(values, run.levels)
         self._others = ratings.others[order]
         self._ends = np.searchsorted(ratings.rows[order], np.arange(len(names) + 1))
-        self._rows: dict[int, RowDistributions] = {}  # by position of the draw
+        self._all = np.arange(len(names))
+        # both by position of the draw
+        self._rows: dict[int, RowDistributions] = {}
+        self._priors: dict[int, RowPrior] = {}
+        width = run.config.rank + run.config.biases
+        self._keeps_covariances = 8 * len(names) * len(run.draws) * width**2 <= KEPT_BYTES
 
     def rated(self, row: int) -> Int32:
         """Return the rows of the items (or users) that a new row rated, given by its position."""
@@ -251,13 +279,26 @@ class FoldIn:
             Means, covariances, 1 / g (or 1 / s for ordinal ratings), and thresholds if users have
             individual ones.
         """
+        if not self._keeps_covariances and self._are_independent(position):
+            return self._solve(position, chosen)
         if position not in self._rows:
-            self._rows[position] = self._solve(position)
-        return self._rows[position].at(chosen)
+            rows = self._solve(position, self._all)
+            if not self._keeps_covariances:
+                rows = rows._replace(covariance=rows.covariance[:0].copy())
+            self._rows[position] = rows
+        rows = self._rows[position]
+        if self._keeps_covariances:
+            return rows.at(chosen)
+        return RowDistributions(
+            mean=rows.mean[chosen],
+            covariance=self._covariances(position, chosen, 1 / rows.noise[chosen]),
+            noise=rows.noise[chosen],
+            cuts=None if rows.cuts is None else rows.cuts[chosen],
+        )
 
     def drawn(self, position: int, rng: Generator) -> FoldIn:
         """Return a copy in which every row at a saved draw is one draw from its distribution."""
-        rows = self.rows(position, np.arange(len(self.vocabulary)))
+        rows = self.rows(position, self._all)
         mean = np.array(
             [
                 rng.multivariate_normal(mean, covariance)
@@ -267,75 +308,120 @@ class FoldIn:
         at_draw = rows._replace(mean=mean, covariance=np.zeros_like(rows.covariance))
         result = copy(self)
         result._rows = {position: at_draw}
+        result._keeps_covariances = True
         return result
 
-    def _solve(self, position: int) -> RowDistributions:
-        """Compute the distributions of all rows at a saved draw."""
+    def _are_independent(self, position: int) -> bool:
+        """Return whether rows are normal at a draw, so that none needs the numbers of another."""
+        has_noise_scales = f"{self.entity}.nu" in self.run.draw(position).shared
+        return self.run.config.law.is_conditionally_gaussian() and not has_noise_scales
+
+    def _solve(self, position: int, chosen: Array) -> RowDistributions:
+        """Compute the distributions of some rows at a saved draw."""
         draw = self.run.draw(position)
-        rows = self._without_ratings(draw)
+        rows = self._without_ratings(position, chosen)
         rng = np.random.default_rng([0, position])
+        batches = self._rated_rows(position, chosen)
         if self.run.config.law.is_conditionally_gaussian():
-            self._set_normal(rows, draw, rng)
+            nu = draw.shared.get(f"{self.entity}.nu")
+            of_all_pairs = self._prior(position).of_all_pairs
+            self._set_normal(rows, batches, of_all_pairs=of_all_pairs, nu=nu, rng=rng)
         else:
-            self._set_drawn(rows, draw, rng)
+            self._set_drawn(rows, draw, batches, rng)
         return rows
 
-    def _without_ratings(self, draw: Draw) -> RowDistributions:
-        """Return the distributions of all rows given their features alone."""
-        n = len(self.vocabulary)
+    def _prior(self, position: int) -> RowPrior:
+        """Return the prior of the rows at a saved draw."""
+        if position not in self._priors:
+            draw = self.run.draw(position)
+            theta = draw.theta[OTHER[self.entity]].astype(np.float64)
+            self._priors[position] = RowPrior(
+                features=self._of_features(draw),
+                precision=np.linalg.inv(draw.prior[self.entity].covariance).astype(np.float64),
+                of_all_pairs=draw.tau * (self.run.config.zero_weight or 0.0) * theta.T @ theta,
+            )
+        return self._priors[position]
+
+    def _without_ratings(self, position: int, chosen: Array) -> RowDistributions:
+        """Return the distributions of rows given their features alone."""
+        draw = self.run.draw(position)
         unseen = draw.unseen[self.entity]
         cuts = None
         if self._has_cuts and draw.thresholds is not None:
-            cuts = np.tile(draw.thresholds, (n, 1))
+            cuts = np.tile(draw.thresholds, (len(chosen), 1))
         return RowDistributions(
-            mean=unseen.mean + self._of_features(draw),
-            covariance=np.tile(unseen.covariance.astype(np.float64), (n, 1, 1)),
-            noise=np.ones(n),
+            mean=unseen.mean + self._prior(position).features[chosen],
+            covariance=np.tile(unseen.covariance.astype(np.float64), (len(chosen), 1, 1)),
+            noise=np.ones(len(chosen)),
             cuts=cuts,
         )
 
-    def _set_normal(self, rows: RowDistributions, draw: Draw, rng: Generator) -> None:
+    def _covariances(self, position: int, chosen: Array, scales: Float64) -> Float64:
+        """Return the covariances of rows at a saved draw, (q, D, D), given their noise scales g."""
+        rows = self._without_ratings(position, chosen)
+        is_normal = self.run.config.law.is_conditionally_gaussian()
+        for indices, rated in self._rated_rows(position, chosen):
+            if not is_normal:
+                rows.covariance[indices] = 0.0
+                continue
+            of_all_pairs = self._prior(position).of_all_pairs
+            for k, row in zip(indices.tolist(), rated, strict=True):
+                rows.covariance[k] = normal_covariance(
+                    self.run.config.law, row, of_all_pairs=of_all_pairs, g=scales[k]
+                )
+        return rows.covariance
+
+    def _set_normal(
+        self,
+        rows: RowDistributions,
+        batches: RatedBatches,
+        *,
+        of_all_pairs: Float64,
+        nu: Array | None,
+        rng: Generator,
+    ) -> None:
         """Set the distributions of rows with ratings, which are normal given their noise scales."""
-        theta = draw.theta[OTHER[self.entity]].astype(np.float64)
-        of_all_pairs = draw.tau * (self.run.config.zero_weight or 0.0) * theta.T @ theta
-        nu = draw.shared.get(f"{self.entity}.nu")
-        for positions, rated in self._rated_rows(draw):
-            for k, row in zip(positions.tolist(), rated, strict=True):
+        for indices, rated in batches:
+            for k, row in zip(indices.tolist(), rated, strict=True):
                 rows.mean[k], rows.covariance[k], rows.noise[k] = normal_row(
                     self.run.config.law, row, of_all_pairs=of_all_pairs, nu=nu, rng=rng
                 )
 
-    def _set_drawn(self, rows: RowDistributions, draw: Draw, rng: Generator) -> None:
+    def _set_drawn(
+        self, rows: RowDistributions, draw: Draw, batches: RatedBatches, rng: Generator
+    ) -> None:
         """Draw the rows with ratings; each gets its draw, with covariance 0."""
         law = self.run.config.law
         gap_precision = None
         if self._has_cuts:
             gap_precision = draw.shared["thresholds.precision"]
         spread = Spread.of(law, draw.shared.get(f"{self.entity}.scales"), gap_precision)
-        for positions, rated in self._rated_rows(draw):
+        for indices, rated in batches:
             theta, own = draw_rows(RatedRows(law, rated), draw.thresholds, spread, rng)
-            rows.mean[positions] = theta
-            rows.covariance[positions] = 0.0
-            rows.noise[positions] = 1 / own.scale
+            rows.mean[indices] = theta
+            rows.covariance[indices] = 0.0
+            rows.noise[indices] = 1 / own.scale
             if rows.cuts is not None:
-                rows.cuts[positions] = own.thresholds
+                rows.cuts[indices] = own.thresholds
 
-    def _rated_rows(self, draw: Draw) -> Iterator[tuple[Int64, list[RatedRow]]]:
-        """Yield positions of rows with ratings, at most `TOGETHER` at a time, and their ratings."""
-        centres = draw.prior[self.entity].mean + self._of_features(draw)
-        precision = np.linalg.inv(draw.prior[self.entity].covariance).astype(np.float64)
-        with_ratings = np.flatnonzero(np.diff(self._ends))
+    def _rated_rows(self, position: int, chosen: Array) -> RatedBatches:
+        """Yield indices among `chosen` of rows with ratings, at most `TOGETHER`, and the rows."""
+        draw = self.run.draw(position)
+        prior = self._prior(position)
+        mean = draw.prior[self.entity].mean
+        with_ratings = np.flatnonzero(self._ends[chosen + 1] > self._ends[chosen])
         for start in range(0, len(with_ratings), TOGETHER):
-            positions = with_ratings[start : start + TOGETHER]
-            yield (
-                positions,
-                [self._rated_row(draw, k, centres[k], precision) for k in positions.tolist()],
-            )
+            indices = with_ratings[start : start + TOGETHER]
+            rated = []
+            for k in chosen[indices].tolist():
+                rated.append(self._rated_row(draw, k, mean + prior.features[k], prior.precision))
+            yield indices, rated
 
     def _of_features(self, draw: Draw) -> Float64:
         """Return the terms of the rows' features in their prior means, (n, D)."""
         if self._features is None:
-            return np.zeros((len(self.vocabulary), draw.theta[self.entity].shape[1]))
+            width = draw.theta[self.entity].shape[1]
+            return np.broadcast_to(np.zeros(width), (len(self.vocabulary), width))
         effects = draw.shared[f"{self.entity}.features.effects"]
         centre = self.run.index.encoding(self.entity)[1]
         has_features = np.diff(self._features.indptr) > 0
@@ -391,20 +477,12 @@ def normal_row(
     `of_all_pairs` is the precision from the likelihood term of all pairs, rated or not; `nu` is
     None if noise is shared.
     """
-    noise_precision = row.scales
-    if np.any(row.effects):
-        noise_precision = 1 / (1 / row.scales + row.effects)
+    noise_precision = _noise_precision(row)
     target = row.x - row.offset
-    statistics = law.statistics(row.features, target, noise_precision)
-    assert statistics is not None
-    gram, moment = statistics
-    gram = gram + of_all_pairs
+    gram, moment = _statistics(law, row, of_all_pairs)
     g = 1.0
     for turn in range(GIBBS_TURNS + 1):
-        problem = "nothing can be folded in, as a saved draw has invalid precisions"
-        with refusing(problem, np.linalg.LinAlgError):
-            lower = np.linalg.cholesky(row.precision + g * gram)
-        inverse = np.linalg.inv(lower)
+        inverse = _inverse_root(row.precision + g * gram)
         mean = inverse.T @ (inverse @ (row.precision @ row.centre + g * moment))
         if nu is None or turn == GIBBS_TURNS:
             break
@@ -412,3 +490,33 @@ def normal_row(
         squares = float(noise_precision @ (target - row.features @ drawn) ** 2)
         g = rng.gamma((nu.item() + len(target)) / 2) / ((nu.item() + squares) / 2)
     return mean, inverse.T @ inverse, 1 / g
+
+
+def normal_covariance(law: type[Law], row: RatedRow, *, of_all_pairs: Float64, g: float) -> Float64:
+    """Return the covariance of a row that is normal, given g; arguments as for `normal_row`."""
+    gram, _ = _statistics(law, row, of_all_pairs)
+    inverse = _inverse_root(row.precision + g * gram)
+    return np.asarray(inverse.T @ inverse)
+
+
+def _noise_precision(row: RatedRow) -> Float64:
+    """Return the precisions of the noise of a row's ratings and of unknown effects, at g = 1."""
+    if np.any(row.effects):
+        return 1 / (1 / row.scales + row.effects)
+    return row.scales
+
+
+def _statistics(law: type[Law], row: RatedRow, of_all_pairs: Float64) -> tuple[Float64, Float64]:
+    """Return what the ratings add to a row's precision, and to precision times mean, at g = 1."""
+    statistics = law.statistics(row.features, row.x - row.offset, _noise_precision(row))
+    assert statistics is not None
+    gram, moment = statistics
+    return gram + of_all_pairs, moment
+
+
+def _inverse_root(precision: Float64) -> Float64:
+    """Return L^-1 of a precision L L^T."""
+    problem = "nothing can be folded in, as a saved draw has invalid precisions"
+    with refusing(problem, np.linalg.LinAlgError):
+        lower = np.linalg.cholesky(precision)
+    return np.asarray(np.linalg.inv(lower))

@@ -132,6 +132,33 @@ def test_own_noise_of_new_users_is_inferred(tmp_path):
     assert noise[1] > 3 * noise[0]
 
 
+@pytest.mark.parametrize("noise", ["shared", "by-user"])
+@pytest.mark.parametrize("likelihood", ["gaussian", "student-t"])
+def test_covariances_that_are_not_kept_are_the_same(tmp_path, monkeypatch, likelihood, noise):
+    """Without memory for covariances, rows are computed as before, in any order; some have no
+    ratings.
+    """
+    run = make_run(tmp_path, likelihood=likelihood, noise=noise).open()
+    vocabulary = Vocabulary("user", np.array([-1, -2, -3, -4], np.int64))
+    rows = np.array([0, 0, 1, 3, 3, 3])
+    ratings = RatingsOfRows(rows, np.int32([4, 5, 6, 1, 2, 3]), np.array([3.0, 4, 2, 5, 1, 3]))
+    kept = FoldIn(run, vocabulary, ratings)
+    monkeypatch.setattr("dsgmcmc.posterior.newcomers.KEPT_BYTES", 0)
+    computed = FoldIn(run, vocabulary, ratings)
+    for position in (3, 0, 3):
+        for chosen in (np.array([3, 1, 2]), np.array([0]), np.array([], np.int64)):
+            expected = kept.rows(position, chosen)
+            found = computed.rows(position, chosen)
+            np.testing.assert_array_equal(found.mean, expected.mean)
+            np.testing.assert_array_equal(found.noise, expected.noise)
+            np.testing.assert_allclose(found.covariance, expected.covariance, rtol=1e-12)
+        drawn = [folded.drawn(position, np.random.default_rng(0)) for folded in (kept, computed)]
+        means = [folded.rows(position, np.arange(4)).mean for folded in drawn]
+        np.testing.assert_allclose(means[0], means[1], rtol=1e-9)
+    stored = [rows.covariance for rows in computed._rows.values()]
+    assert not any(covariance.size for covariance in stored)
+
+
 @pytest.mark.parametrize("kind", ["user", "item"])
 def test_a_known_row_is_worked_out_from_its_old_and_its_new_ratings(run, kind):
     """A known row has its old ratings, of which one is replaced, and a new one; an unknown name is
