@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from dsgmcmc.model.predictive.base import Prediction, Predictive, PredictorDraws
 from dsgmcmc.posterior.draws import RowDistributions
 from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Array, Float32, Float64, Int32
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 #: Pairs that are predicted at a time, so that the components fit in the cache.
 BLOCK = 8192
@@ -88,6 +88,24 @@ class PredictOptions:
             for level in self.levels
         )
         return "mean", "sd", low, high
+
+
+class NewRows(NamedTuple):
+    """Distributions of rows that were folded in, at one draw.
+
+    Attributes
+    ----------
+    positions : (n,) int64
+        Positions of the rows in the vocabulary of `FoldIn`, ascending.
+    rows : RowDistributions
+    """
+
+    positions: Int64
+    rows: RowDistributions
+
+    def at(self, positions: Int64) -> RowDistributions:
+        """Return the distributions of the rows at some positions."""
+        return self.rows.at(np.searchsorted(self.positions, positions))
 
 
 class Predictor:
@@ -231,10 +249,14 @@ class Predictor:
         items = np.ascontiguousarray(items, np.int32)
         law = self.run.config.law
         make = law.expectation if self.options.of_mean else law.predictive
+        order = np.arange(len(users))
+        if self.newcomers is not None:  # pairs of a new row come together, so it is computed once
+            by_entity = {"user": users, "item": items}
+            order = np.argsort(by_entity[self.newcomers.entity], kind="stable")
         for start in range(0, len(users), BLOCK):
-            part = slice(start, start + BLOCK)
+            part = order[start : start + BLOCK]
             for rows, draws in self.draws(users[part], items[part], positions).by_certainty():
-                yield start + rows, make(draws, self.run.mean, self.run.levels)
+                yield part[rows], make(draws, self.run.mean, self.run.levels)
 
     # ------------------------------------------------------------------ draws of the predictors
 
@@ -258,10 +280,14 @@ class Predictor:
         spread = np.zeros_like(eta)
         effects = np.zeros_like(eta) if run.has_effects else None
         owners, owner = self._owners_of_thresholds(users)
+        folded = self._folded(users, items)
         thresholds = []
         shapes = []
         for column, position in enumerate(positions):
             draw = run.draw(position)
+            new = None
+            if self.newcomers is not None:
+                new = NewRows(folded, self.newcomers.rows(position, folded))
             self._cells(
                 np.maximum(known_users, 0),
                 np.maximum(known_items, 0),
@@ -275,14 +301,14 @@ class Predictor:
                 noise,
             )
             for pairs in unseen:
-                user = self._rows(position, "user", users[pairs])
-                item = self._rows(position, "item", items[pairs])
+                user = self._rows(position, "user", users[pairs], new)
+                item = self._rows(position, "item", items[pairs], new)
                 eta[pairs, column], spread[pairs, column] = self._join(user, item)
                 noise[pairs, column] = user.noise * item.noise / draw.tau
             if effects is not None:
                 added, effects[:, column] = draw.of_ratings(known_users, known_items)
                 eta[:, column] += np.float32(added)
-            thresholds.append(self._thresholds(position, owners))
+            thresholds.append(self._thresholds(position, owners, new))
             shapes.append(run.config.law.shape_of(draw.shared))
         weights = run.draw_weights[list(positions)]
         has_thresholds = thresholds[0] is not None
@@ -308,8 +334,19 @@ class Predictor:
         owners, owner = np.unique(users, return_inverse=True)
         return owners, owner.astype(np.int32)
 
-    def _rows(self, position: int, entity: str, index: Int32) -> RowDistributions:
-        """Return rows of one entity at a draw.
+    def _folded(self, users: Int32, items: Int32) -> Int64:
+        """Return the rows among users or items that were folded in, by their positions there."""
+        if self.newcomers is None:
+            return np.zeros(0, np.int64)
+        entity = self.newcomers.entity
+        index = np.unique({"user": users, "item": items}[entity]).astype(np.int64)
+        known = len(self.run.vocabulary(entity))
+        return index[index >= known] - known
+
+    def _rows(
+        self, position: int, entity: str, index: Int32, new: NewRows | None
+    ) -> RowDistributions:
+        """Return rows of one entity at a draw; `new` has the new rows.
 
         Either all rows in `index` are known, and are returned as (q, D); or all are one unknown or
         new row, whose distribution is returned as (1, D).
@@ -328,10 +365,10 @@ class Predictor:
         if first < 0:
             prior = draw.unseen[entity]
             return RowDistributions(prior.mean[None], prior.covariance[None], np.ones(1))
-        assert self.newcomers is not None
-        return self.newcomers.rows(position, np.array([first - len(theta)]))
+        assert new is not None
+        return new.at(np.array([first - len(theta)]))
 
-    def _thresholds(self, position: int, users: Int32) -> Float64 | None:
+    def _thresholds(self, position: int, users: Int32, new: NewRows | None) -> Float64 | None:
         """Return the thresholds of users at a draw, (m, R - 1); None if ratings are not ordinal.
 
         Unknown users get the shared thresholds; so do all users if the model has no thresholds per
@@ -345,10 +382,9 @@ class Predictor:
             first = len(draw.user_thresholds)
             known = (users >= 0) & (users < first)
             thresholds[known] = draw.user_thresholds[users[known]]
-            new = users >= first
-            if self.newcomers is not None and new.any():
-                rows = users[new].astype(np.intp) - first
-                thresholds[new] = self.newcomers.rows(position, rows).cuts
+            folded = users >= first
+            if new is not None and folded.any():
+                thresholds[folded] = new.at(users[folded].astype(np.int64) - first).cuts
         return thresholds
 
     def _join(self, user: RowDistributions, item: RowDistributions) -> tuple[Float64, Float64]:
