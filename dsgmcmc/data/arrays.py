@@ -24,6 +24,7 @@ from dsgmcmc.data.columns import (
 )
 from dsgmcmc.data.descriptions import Description
 from dsgmcmc.data.encoding import Kind
+from dsgmcmc.data.frames import as_frame
 from dsgmcmc.data.read import RatingsTable
 from dsgmcmc.data.tables import TableFile, is_number
 from dsgmcmc.data.wide import counts_cells, describe_matrix, refuse_names
@@ -92,6 +93,7 @@ def list_names(names: Any, role: str) -> list[Any]:
     `role` is "user" or "item". Raises InputError if `names` is anything else, or a data frame
     without such a column.
     """
+    names = as_frame(names)
     labels = getattr(names, "columns", None)
     if labels is not None:
         position = 0 if len(labels) == 1 else find_column(labels, role)
@@ -185,6 +187,7 @@ def read_ratings(
     """
     import scipy.sparse  # slow to import
 
+    X = as_frame(X)
     missing = parse_missing(form.missing)
     words = missing_words(missing)
     codes = np.array([float(text) for text in missing if is_number(text)], np.float32)
@@ -283,6 +286,7 @@ def is_wide(X: Any, y: Any, form: InputForm) -> bool:
     frame also needs columns that are all numbers, and none of them may have a usual name of a user,
     an item, a rating or a time.
     """
+    X = as_frame(X)
     if y is not None or isinstance(X, str | os.PathLike) or hasattr(X, "tocoo"):
         return False
     if form.matrix is not None:
@@ -393,6 +397,7 @@ def _position_of_names(
 
 def has_times(X: Any, y: Any, form: InputForm) -> bool:
     """Whether the input of `BPMF.fit` has a column of timestamps; False for files."""
+    X = as_frame(X)
     if is_wide(X, y, form):
         return False
     names = getattr(X, "columns", None)
@@ -461,6 +466,7 @@ def read_pairs(X: Any, columns: str | None = None) -> list[Array]:
     frame of recommendations does, the column is found by its usual names. Raises InputError if `X`
     has another form, or if a name is missing.
     """
+    X = as_frame(X)
     labels = {str(label) for label in getattr(X, "columns", ())}
     known = {role: name for role, name in parse_columns(columns).items() if name in labels}
     found = _columns(X, ("user", "item"), known).columns
@@ -578,6 +584,7 @@ def ratings_source(
                 " features"
             )
         return Path(X)
+    X = as_frame(X)
     if form.columns is not None and not hasattr(X, "columns"):
         raise InputError(
             f"columns={form.columns!r} is for files and data frames; columns of arrays are user,"
@@ -616,7 +623,7 @@ def read_features(
     if isinstance(features, tuple) and len(features) == 2 and scipy.sparse.issparse(features[1]):
         names, matrix = features
         return Description(matrix, label=own, names=_names(np.asarray(names), entity))
-    described = _feature_columns(features, entity, own)
+    described = _feature_columns(as_frame(features), entity, own)
     kinds: dict[str, Kind] = {}
     lists: dict[str, Kind] = {}
     texts = {described.label: np.array([str(name) for name in described.names.tolist()], object)}

@@ -130,6 +130,8 @@ class Summary(NamedTuple):
 
     Attributes
     ----------
+    mean, minimum, maximum : float
+        Of the training ratings.
     columns : str
         Roles of the columns in the first input file.
     other_columns : dict of str to str

@@ -259,8 +259,9 @@ class Ratings(AbstractContextManager["Ratings"]):
             "users": f"{users:,}",
             "items": f"{items:,}",
             "ratings": f"{total:,}, density {total / (users * items):.3%}",
-            "scale": f"{self.minimum:g} to {self.maximum:g}, mean {self.mean:.5g}",
-            "training": f"{self.nnz:,}",
+            "training": (
+                f"{self.nnz:,}, from {self.minimum:g} to {self.maximum:g}, mean {self.mean:.5g}"
+            ),
             "test": test,
         }
 

@@ -200,3 +200,21 @@ def test_zeros_are_left_out(tmp_path):
     assert "--missing" not in left_out.err
     summary = prepare(tmp_path, lines() + "5,7,0,1\n3,8,0,1\n", missing=[0, 7])
     assert (summary.users, summary.items, summary.ratings, summary.minimum) == (5, 4, 10, 0.5)
+
+
+def test_the_scale_is_said_of_the_training_ratings(tmp_path):
+    """Test ratings outside of it are not in it: it stands beside the number of training ratings."""
+    (tmp_path / "train.csv").write_text("user,item,rating\n1,1,2\n1,2,4\n2,1,3\n")
+    (tmp_path / "test.csv").write_text("user,item,rating\n2,2,5\n")
+    command = (
+        "prepare",
+        tmp_path / "train.csv",
+        tmp_path / "o.h5",
+        "--test",
+        tmp_path / "test.csv",
+    )
+    said = " ".join(typed(*command).expect(0).out.split())
+    assert "training 3, from 2 to 4, mean 3 test 1 (25.0%)" in said
+    assert "training 3, from 2 to 4, mean 3" in " ".join(
+        typed("info", tmp_path / "o.h5").out.split()
+    )

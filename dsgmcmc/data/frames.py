@@ -1,0 +1,69 @@
+"""Tables in memory of other libraries become data frames: those of Arrow, polars and DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.types import Array
+
+
+class Frame:
+    """A data frame: columns by label."""
+
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        self._arrays = arrays
+        self.columns = list(arrays)
+
+    def __getitem__(self, label: str) -> Array:
+        return self._arrays[label]
+
+    def __len__(self) -> int:
+        return len(next(iter(self._arrays.values()), ()))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        columns = [np.asarray(column, object) for column in self._arrays.values()]
+        return np.column_stack(columns).astype(dtype or object)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return len(self), len(self.columns)
+
+
+def as_frame(table: Any) -> Any:
+    """Return a table of Arrow or DuckDB, or a lazy frame, as a data frame; others unchanged.
+
+    Raises InputError if the library pyarrow is needed and not installed.
+    """
+    if hasattr(table, "collect") and hasattr(table, "lazy") and not hasattr(table, "__len__"):
+        return table.collect()  # a LazyFrame of polars
+    is_frame = hasattr(table, "columns") and hasattr(table, "__array__")
+    if not hasattr(table, "__arrow_c_stream__") or (is_frame and not _is_arrow(table)):
+        return table
+    try:
+        import pyarrow
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"a {type(table).__name__} is read by pyarrow, which is not installed: give a data"
+            " frame, as to_pandas() or df() return it"
+        ) from error
+    arrow = table if _is_arrow(table) else pyarrow.table(table)
+    names = [str(name) for name in arrow.column_names]
+    return Frame({name: _as_array(arrow.column(k)) for k, name in enumerate(names)})
+
+
+def _is_arrow(table: Any) -> bool:
+    return hasattr(table, "column_names") and hasattr(table, "num_rows")
+
+
+def _as_array(column: Any) -> Array:
+    """Return a column of Arrow as an array: of objects with None, if values are missing."""
+    if hasattr(column.type, "value_type") and hasattr(column.type, "index_type"):
+        column = column.cast(column.type.value_type)  # categories
+    if column.null_count:
+        return np.array(column.to_pylist(), object)
+    return np.asarray(column.to_numpy(zero_copy_only=False))

@@ -1,0 +1,81 @@
+"""Tables of Arrow, polars and DuckDB are read as the same table in pandas is."""
+
+import sys
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+from ingest_cases import everything, features_of
+
+from dsgmcmc import BPMF
+from dsgmcmc.data.arrays import InputForm, list_names, ratings_source, read_features, read_pairs
+from dsgmcmc.data.prepare import prepare_ratings
+from dsgmcmc.errors import InputError
+
+pyarrow = pytest.importorskip("pyarrow")
+BIG = 76561197960265729  # an id that no float64 has
+
+RATED = pd.DataFrame(
+    {
+        "user": [BIG, BIG, 2, 3, 3],
+        "item": pd.Categorical([*"abaab"]),
+        "rating": [1.0, 2, 3, 4, 5],
+        "date": pd.to_datetime(["2021-03-15", "2021-03-16", None, "2021-03-18", "2021-03-17"]),
+    }
+)
+AGES = pd.DataFrame({"user": [BIG, 2, 3], "job": ["x", None, "y"], "flag": [True, False, True]})
+
+
+def arrow(frame: pd.DataFrame) -> object:
+    return pyarrow.Table.from_pandas(frame, preserve_index=False)
+
+
+def relation(frame: pd.DataFrame) -> object:
+    return duckdb.from_arrow(arrow(frame))
+
+
+def polars(frame: pd.DataFrame) -> object:
+    return pytest.importorskip("polars").from_arrow(arrow(frame))
+
+
+def lazy(frame: pd.DataFrame) -> object:
+    return polars(frame).lazy()
+
+
+@pytest.mark.parametrize("convert", [arrow, relation, polars, lazy])
+def test_tables_of_other_libraries(tmp_path, convert):
+    """Ratings with large ids, categories and missing dates, pairs, names and features."""
+    expected = {(BIG, "a"): 1, (BIG, "b"): 2, (2, "a"): 3, (3, "a"): 4, (3, "b"): 5}
+    for missing in (None, 9):
+        source = ratings_source(convert(RATED), form=InputForm(missing=missing))
+        prepare_ratings([source], tmp_path / "out.h5", force=True)
+        assert everything(tmp_path / "out.h5") == expected
+    users, items = read_pairs(convert(RATED[["user", "item"]]))
+    assert (users.tolist(), items.tolist()) == (RATED.user.tolist(), RATED.item.tolist())
+    assert list_names(convert(RATED[["user"]]), "user") == RATED.user.tolist()
+    described = {"user": read_features(convert(AGES), "user")}
+    prepare_ratings([source], tmp_path / "out.h5", described=described, force=True)
+    assert features_of(tmp_path / "out.h5") == {
+        BIG: {"job=x": 1, "flag": 1},
+        2: {"flag": 0},
+        3: {"job=y": 1, "flag": 1},
+    }
+
+
+@pytest.mark.parametrize("convert", [arrow, relation, polars, lazy])
+def test_a_wide_table(convert):
+    """A row for each user, with gaps."""
+    values = np.random.default_rng(2).normal(size=(30, 6))
+    values[::7, 2] = np.nan
+    wide = pd.DataFrame(values).add_prefix("v")
+    wide.insert(0, "user", [f"u{k}" for k in range(30)])
+    model = BPMF(matrix=True, rank=1, iterations=4, burn_in=2, options={"grid": 1})
+    assert len(model.fit(convert(wide)).items_) == 6
+
+
+def test_without_pyarrow_another_form_is_asked_for(monkeypatch):
+    """A relation of DuckDB needs it."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match="is read by pyarrow, which is not installed"):
+        ratings_source(duckdb.sql("SELECT 1 AS user, 2 AS item, 3 AS rating"))
