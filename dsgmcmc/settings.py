@@ -55,6 +55,7 @@ BPMF_NAMES = {
     "step_size": "sampler.step_size",
     "on_divergence": "--on-divergence",
     "no_biases": "biases=False",
+    "timestamps": "time_levels",
 }
 
 #: Settings of the model and the chain that have no option, so that users give them with ``--set``.

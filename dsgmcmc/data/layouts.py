@@ -17,6 +17,7 @@ import numpy as np
 
 from dsgmcmc.data.session import literal
 from dsgmcmc.errors import InputError
+from dsgmcmc.settings import named
 from dsgmcmc.types import Array
 
 _BLANKS = "[ \\t]+"
@@ -308,5 +309,5 @@ def refuse_size(path: Path, size: int, limit: int) -> None:
     if _MEMORY_FACTOR * size > limit:
         raise InputError(
             f"{path} ({size / 1e6:,.0f} MB) needs {_MEMORY_FACTOR} times as much memory: raise"
-            " --memory"
+            f" {named('memory')}"
         )

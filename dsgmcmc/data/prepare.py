@@ -111,12 +111,13 @@ class PrepareSettings:
         """Raise InputError if a setting is invalid, or does not go with another one."""
         if self.matrix and self.timed:
             raise InputError(
-                f"{named('matrix')}: a matrix has no timestamps: leave out --timestamps and"
-                " --split temporal"
+                f"{named('matrix')}: a matrix has no timestamps: leave out {named('timestamps')},"
+                f" and {named('split')} temporal"
             )
         if self.test is not None and (self.test_fraction is not None or self.temporal):
             raise InputError(
-                "--test gives the test ratings: leave out --test-fraction and --split temporal"
+                f"{named('test')} gives the test ratings: leave out {named('test_fraction')}, and"
+                f" {named('split')} temporal"
             )
         if not 0 <= self.fraction < 1:
             raise InputError(
@@ -323,7 +324,8 @@ class Ingest:
             tables.append(test._replace(test=True))
         if without_names > 1:
             raise InputError(
-                "several matrices need names of rows: the first column, or --columns user=NAME"
+                "several matrices need names of rows: the first column, or"
+                f" {named('columns')} user=NAME"
             )
         read.refuse_differences(tables)
         return tables

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import NO_COLUMN, Heading, assign_columns, names_recur
+from dsgmcmc.data.columns import NO_COLUMN, Heading, assign_columns, joined, names_recur
 from dsgmcmc.data.dates import UnreadTimes, doubtful, read_dates, time_sql
 from dsgmcmc.data.layouts import CLICK
 from dsgmcmc.data.session import Session, as_number, is_rounded
@@ -118,9 +118,12 @@ def open_ratings(
             return RatingsTable(*wide, test)
     file = _open_long(db, path, columns)
     if file.format == "matrix" and (columns or timed):
-        raise InputError(
-            f"{path} is a matrix: leave out {named('columns')}, --timestamps and --split"
-        )
+        needless = []
+        if columns:
+            needless.append(named("columns"))
+        if timed:
+            needless += [named("timestamps"), f"{named('split')} temporal"]
+        raise InputError(f"{path} is a matrix: leave out {joined(needless)}")
     names = file.names if file.header else None
     heading = Heading(file.path, names, file.width, file.sample)
     positions = assign_columns(heading, columns, timed=timed)

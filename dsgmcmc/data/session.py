@@ -17,6 +17,7 @@ from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from dsgmcmc.errors import InputError, refusing, writing
 from dsgmcmc.parallel.machine import memory_limit
+from dsgmcmc.settings import named
 from dsgmcmc.storage.files import remove_folder
 
 T = TypeVar("T")
@@ -55,8 +56,8 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[Session]:
     memory = min(memory, 1 << 50)
     if memory < MIN_MEMORY:
         raise InputError(
-            f"{memory / 1e6:.0f} MB of memory are not enough: --memory needs"
-            f" {MIN_MEMORY / 1e6:.0f} MB"
+            f"{memory / 1e6:.0f} MB of memory are not enough: {MIN_MEMORY / 1e6:.0f} MB are needed"
+            f" ({named('memory')})"
         )
     limit = int(0.8 * (memory - _OVERHEAD_BYTES))
     scratch = parent / f"{_SPILL_PREFIX}{secrets.token_hex(8)}"
@@ -75,7 +76,7 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[Session]:
     except duckdb.OutOfMemoryException as error:
         raise InputError(
             f"{memory / 1e6:.0f} MB of memory, or the free space in {parent}, are not enough: raise"
-            f" --memory, or write to a larger disk ({system_reason(error)})"
+            f" {named('memory')}, or write to a larger disk ({system_reason(error)})"
         ) from error
     except duckdb.IOException as error:
         raise InputError(

@@ -116,3 +116,12 @@ def test_a_column_called_rating_is_the_rating(tmp_path):
     (tmp_path / "r.csv").write_text("user,item,weight\n1,1,9\n1,2,8\n2,1,7\n")
     done = typed("prepare", tmp_path / "r.csv", tmp_path / "o.h5", "--force").expect(0)
     assert "rating weight" in done.out
+
+
+def test_messages_in_python_name_parameters(tmp_path):
+    """A matrix has no times, in a file as in an array."""
+    path = tmp_path / "m.mtx"
+    path.write_text("%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 3\n2 2 4\n")
+    for matrix in (None, True):
+        with pytest.raises(InputError, match=r"leave out time_levels(,)? and split temporal"):
+            BPMF(**SHORT, time_levels="user", matrix=matrix).fit(path)
