@@ -193,7 +193,7 @@ def _stacked(described: Mapping[Any, csr_matrix], names: Array, width: int) -> c
 RatedBatches = Iterator[tuple[Int64, list[RatedRow]]]
 
 
-class RowPrior(NamedTuple):
+class NewRowPrior(NamedTuple):
     """Prior of all rows at a draw.
 
     Attributes
@@ -255,7 +255,7 @@ class FoldIn:
         self._all = np.arange(len(names))
         # both by position of the draw
         self._rows: dict[int, RowDistributions] = {}
-        self._priors: dict[int, RowPrior] = {}
+        self._priors: dict[int, NewRowPrior] = {}
         width = run.config.rank + run.config.biases
         self._keeps_covariances = 8 * len(names) * len(run.draws) * width**2 <= KEPT_BYTES
 
@@ -330,12 +330,12 @@ class FoldIn:
             self._set_drawn(rows, draw, batches, rng)
         return rows
 
-    def _prior(self, position: int) -> RowPrior:
+    def _prior(self, position: int) -> NewRowPrior:
         """Return the prior of the rows at a saved draw."""
         if position not in self._priors:
             draw = self.run.draw(position)
             theta = draw.theta[OTHER[self.entity]].astype(np.float64)
-            self._priors[position] = RowPrior(
+            self._priors[position] = NewRowPrior(
                 features=self._of_features(draw),
                 precision=np.linalg.inv(draw.prior[self.entity].covariance).astype(np.float64),
                 of_all_pairs=draw.tau * (self.run.config.zero_weight or 0.0) * theta.T @ theta,

@@ -397,8 +397,8 @@ def _least_of_exposed(scorer: Scorer, users: Int32, added: Array) -> Float64:
 
 def _largest(values: Array, n: int) -> Array:
     """Return the n-th largest value of every row, (rows, 1)."""
-    place = values.shape[1] - n
-    return np.partition(values, place, axis=1)[:, place : place + 1]
+    kth = values.shape[1] - n
+    return np.partition(values, kth, axis=1)[:, kth : kth + 1]
 
 
 def _rounded(values: Float64) -> Float64:

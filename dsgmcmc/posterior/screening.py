@@ -218,7 +218,7 @@ class Steps(Average):
 
 
 @dataclass(kw_only=True)
-class Tables(Average):
+class TableAverage(Average):
     """Functions that are tabulated for every draw, and interpolated.
 
     Attributes
@@ -235,7 +235,7 @@ class Tables(Average):
     function: Averages = Averages.TABLE
 
     @classmethod
-    def of_run(cls, stack: Stack, function: Callable[[PredictorDraws], Float64]) -> Tables:
+    def of_run(cls, stack: Stack, function: Callable[[PredictorDraws], Float64]) -> TableAverage:
         """Tabulate a function of predictors at one draw."""
         lows = []
         rates = []
@@ -389,7 +389,9 @@ def _expectation(stack: Stack) -> Average | None:
         )
     if _has_row_parameters(run):
         return None
-    return Tables.of_run(stack, lambda draws: law.expectation(draws, run.mean, run.levels).mean)
+    return TableAverage.of_run(
+        stack, lambda draws: law.expectation(draws, run.mean, run.levels).mean
+    )
 
 
 def _probability(stack: Stack, bound: float) -> Average | None:
@@ -421,7 +423,7 @@ def _probability(stack: Stack, bound: float) -> Average | None:
         )
     if _has_row_parameters(run):
         return None
-    return Tables.of_run(
+    return TableAverage.of_run(
         stack, lambda draws: law.predictive(draws, run.mean, run.levels).at_least(bound)
     )
 

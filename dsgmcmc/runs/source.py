@@ -162,13 +162,13 @@ class RatingsSource:
             return {}
         exact = {"sampler": {"name": "gibbs"}}
         try:
-            usual = build(*layers)
+            defaults = build(*layers)
             config = build(*layers, exact).resolved()
             config.law.check_ratings(config, ratings)
         except InputError:
             return {}
         is_measured = config.law.is_sum_over_ratings and config.implicit_features == "no"
-        if usual.sampler.name != DEFAULT_SAMPLER or not is_measured:
+        if defaults.sampler.name != DEFAULT_SAMPLER or not is_measured:
             return {}
         log.info(
             "%.0f %% of all pairs are rated, so Gibbs sampling is faster than %s: choose by %s",
