@@ -37,12 +37,17 @@ class Frame:
 def as_frame(table: Any) -> Any:
     """Return a table of Arrow or DuckDB, or a lazy frame, as a data frame; others unchanged.
 
+    A single column, such as a Series of pandas or polars, is no table.
+
     Raises InputError if the library pyarrow is needed and not installed.
     """
     if hasattr(table, "collect") and hasattr(table, "lazy") and not hasattr(table, "__len__"):
         return table.collect()  # a LazyFrame of polars
+    is_table = any(hasattr(table, name) for name in ("columns", "column_names", "schema"))
+    if not hasattr(table, "__arrow_c_stream__") or not is_table:
+        return table
     is_frame = hasattr(table, "columns") and hasattr(table, "__array__")
-    if not hasattr(table, "__arrow_c_stream__") or (is_frame and not _is_arrow(table)):
+    if is_frame and not _is_arrow(table):
         return table
     try:
         import pyarrow

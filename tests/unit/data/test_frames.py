@@ -79,3 +79,8 @@ def test_without_pyarrow_another_form_is_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InputError, match="is read by pyarrow, which is not installed"):
         ratings_source(duckdb.sql("SELECT 1 AS user, 2 AS item, 3 AS rating"))
+
+
+def test_a_column_of_another_library_is_a_list_of_names():
+    """A Series has Arrow's protocol, too, and is no table."""
+    assert list_names(pd.Series([BIG, 2]), "user") == [BIG, 2]
