@@ -131,7 +131,6 @@ class Stack:
 
     def reach(self, position: int) -> float:
         """Return a bound on the absolute predictors of all pairs at a draw."""
-        reach = 0.0
         theta = self.run.draw(position).theta
         rank = self.run.config.rank
         lengths = [np.sqrt(np.square(theta[entity][:, :rank]).sum(axis=1)) for entity in theta]

@@ -22,6 +22,7 @@ from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.likelihoods.limits import FACT as LIMITS
 from dsgmcmc.model.likelihoods.limits import limits_of
 from dsgmcmc.model.likelihoods.ordinal import recognised_levels
+from dsgmcmc.model.limits import Limits
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.parts.base import ModelFacts
 from dsgmcmc.model.parts.rows import start_precision
@@ -279,7 +280,8 @@ class RatingsSource:
             levels = recognised_levels(ratings)
         if levels is not None:
             facts["levels"] = levels.tolist()
-        facts[LIMITS] = list(limits_of(ratings, config.law))
+        limits = limits_of(ratings, config.law)
+        facts[LIMITS] = list(limits)
         facts |= liked_facts(ratings)
         facts["ratings"] = ratings.nnz
         facts["test_ratings"] = ratings.nnz_test
@@ -287,7 +289,7 @@ class RatingsSource:
         if warnings:
             facts["cautions"] = warnings
         if ratings.nnz_test and config.law.can_be_evaluated:
-            facts["baselines"] = self._baselines(config, saved)
+            facts["baselines"] = self._baselines(config, saved, limits)
         write_index(run, ratings, config.hash(), made_with(facts))
         start = saved.get("start")
         if self._earlier is not None:
@@ -311,12 +313,11 @@ class RatingsSource:
                 " another run"
             )
 
-    def _baselines(self, config: ResolvedConfig, saved: Facts) -> Any:
+    def _baselines(self, config: ResolvedConfig, saved: Facts, limits: Limits) -> Any:
         """Return the scores of the baselines, from the facts of a resumed run if it has them."""
         found = saved.get("baselines")
         if found:
             return found
-        limits = limits_of(self.ratings, config.law)
         return baselines(self.ratings, self.biases_only(config), limits)
 
     def start_chain(

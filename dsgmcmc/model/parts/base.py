@@ -205,10 +205,6 @@ class ModelFacts:
     moves_from: int | None = None
 
 
-#: Another name of `ModelFacts`, which parts outside of the package import.
-Place = ModelFacts
-
-
 class Part(ABC):
     """A part of the model that a run may have.
 
