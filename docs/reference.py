@@ -23,12 +23,12 @@ SETTINGS = """# Settings
 
 Generated from the configuration classes by `python docs/reference.py`; do not edit.
 
-A setting is given to `dsgmcmc sample` as an option or with `--set NAME=VALUE`, in a file with
-`--config FILE.toml`, or to `BPMF` as a parameter or in `options={...}`. A file has the sampler's
-settings in a section `[sampler]`, and Python in `options={"sampler.friction": 0.8}`.
-`dsgmcmc sample DATA.h5 --out RUN --dry-run` prints the values of all settings, and `RUN/run.toml`
-stores them. A length is a number of iterations, such as `2000`, or of sweeps, such as
-`"500sweeps"`.
+Give a setting to `dsgmcmc sample` as an option (`burn_in` is `--burn-in`; those marked * have none)
+or with `--set NAME=VALUE`, in a file with `--config FILE.toml`, or to `BPMF` as a parameter or in
+`options={...}`. A file has the sampler's settings in a section `[sampler]`, and Python in
+`options={"sampler.friction": 0.8}`. `dsgmcmc sample DATA.h5 --out RUN --dry-run` prints the values
+of all settings, and `RUN/run.toml` stores them. A length is a number of iterations, such as `2000`,
+or of sweeps, such as `"500sweeps"`.
 """
 
 JOB = """These settings are given only as options. The draws do not depend on them, except that
@@ -47,7 +47,7 @@ gives one of its settings; `--step-size` is short for `--set sampler.step_size`.
 COMMANDS = """# Commands
 
 Generated from the commands by `python docs/reference.py`; do not edit. `dsgmcmc COMMAND --help`
-prints the same. These arguments and options mean the same for several commands:
+prints the same, and examples. These arguments and options mean the same for several commands:
 """
 
 Row = tuple[str, ...]
@@ -62,11 +62,9 @@ def settings_page() -> str:
             for name, field in of_section.items()
             if name not in ("sampler", "step_size")
         }
-        rows = [
-            (f"`{name}`", _option(name, field), *_about(field)) for name, field in fields.items()
-        ]
+        rows = [(_setting(name, field), *_about(field)) for name, field in fields.items()]
         parts += [f"## The {section}\n", *([JOB] if section == "job" else [])]
-        parts.append(_table(("setting", "option", "values", "default", ""), rows))
+        parts.append(_table(("setting", "values", "default", ""), rows))
     return "\n".join(parts + _samplers())
 
 
@@ -118,25 +116,21 @@ def commands_page() -> str:
     alike = sorted(
         (row for row in takers if len(takers[row]) > 1), key=lambda row: row[0].startswith("`-")
     )
-    shared = [(row[0], _listed(takers[row]), *row[1:]) for row in alike]
-    table = _table(("argument or option", "commands", "values", "default", ""), shared)
+    shared = [_item(row, takers[row]) for row in alike]
     single = {row for row, names in takers.items() if len(names) == 1}
-    return "\n".join(
-        [COMMANDS, table, *(_command(function, single) for function in commands.values())]
-    )
+    of_commands = [_command(function, single) for function in commands.values()]
+    return "\n".join([COMMANDS, *shared, "", *of_commands])
 
 
 def _command(function: Any, single: set[Row]) -> str:
-    """Return the section on a command: usage, help, options and examples; settings by name."""
-    text, _, examples = inspect.cleandoc(function.__doc__).partition("\b\nExamples:\n")
+    """Return the section on a command: usage, help and options; settings by name."""
+    text = inspect.cleandoc(function.__doc__).partition("\b\nExamples:\n")[0]
     usage, rows, settings = _parameters(function)
     parts = [f"## {function.__name__}", f"`{' '.join(usage)} [OPTIONS]`", text.strip()]
-    if own := [row for row in rows if row in single]:
-        parts.append(_table(("argument or option", "values", "default", ""), own).strip())
+    if own := [_item(row) for row in rows if row in single]:
+        parts.append("\n".join(own))
     if settings:
         parts.append(f"Its other options are [settings](settings.md): {_listed(settings)}.")
-    if examples:
-        parts.append(f"```text\n{inspect.cleandoc(examples)}\n```")
     return "\n\n".join(parts) + "\n"
 
 
@@ -169,6 +163,17 @@ def _parameters(function: Any) -> tuple[list[str], list[Row], list[str]]:
             )
         )
     return usage, rows, settings
+
+
+def _item(row: Row, commands: Iterable[str] = ()) -> str:
+    """Return a line of a list: an argument or option, its commands, values, default and help.
+
+    The usage of a command shows what is required.
+    """
+    name, values, default, about = row
+    facts = [_listed(commands), values, "" if default == "required" else f"default {default}"]
+    inside = "; ".join(fact for fact in facts if fact.removeprefix("default "))
+    return f"- {name} ({inside}): {about}" if inside else f"- {name}: {about}"
 
 
 def _flags(name: str, about: Any) -> list[str]:
@@ -213,8 +218,9 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _option(name: str, field: FieldInfo) -> str:
-    return f"`--{name.replace('_', '-')}`" if declared(field)["offered"] else ""
+def _setting(name: str, field: FieldInfo) -> str:
+    """Return the name of a setting, with a star if it is no option."""
+    return f"`{name}`" if declared(field)["offered"] else f"`{name}` *"
 
 
 def _about(field: FieldInfo) -> Row:

@@ -45,7 +45,6 @@ NOT_HERE = {
 OTHERS = {
     "README.md": "installs; system/test_launch_scripts.py runs the scripts",
     "docker/README.md": "cluster/containers.py",
-    "docs/cli.md": "usage and examples, whose options test_commands_and_options_exist checks",
     "docs/clusters.md": "cluster/test_wheelhouse.py; the rest needs a cluster",
     "docs/dev/releasing.md": "uploads to an index",
     "docs/dev/rooms.md": "a picture",
@@ -299,25 +298,44 @@ def test_the_notebook_runs(tmp_path):
     assert "RMSE" in run(sys.executable, "-W", "error", script).expect(0).out
 
 
+def check_options(line: str) -> None:
+    """Raise AssertionError if a line starts dsgmcmc with an option that its command lacks."""
+    words = shlex.split(line.split(" | ")[-1], comments=True)
+    if "dsgmcmc" not in words:
+        return
+    name, *arguments = words[words.index("dsgmcmc") + 1 :]
+    command = typer.main.get_command(app).commands[name]
+    known = {
+        option
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
+    used = {word.split("=")[0] for word in arguments if re.match(r"--?[a-zA-Z]", word)}
+    assert used <= known, line
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_exist(page):
-    """Every line of a block that starts dsgmcmc, also in the help, names a command and options that
-    there are.
-    """
-    group = typer.main.get_command(app)
+    """Every line of a block that starts dsgmcmc names a command and options that there are."""
     for line in "\n".join([*fenced(page, "sh"), *fenced(page, "text")]).splitlines():
-        words = shlex.split(line.split(" | ")[-1], comments=True)
-        if "dsgmcmc" not in words:
-            continue
-        name, *arguments = words[words.index("dsgmcmc") + 1 :]
-        command = group.commands[name]
-        known = {
-            option
-            for parameter in command.params
-            for option in (*parameter.opts, *parameter.secondary_opts)
-        }
-        used = {word.split("=")[0] for word in arguments if re.match(r"--?[a-zA-Z]", word)}
-        assert used <= known, line
+        check_options(line)
+
+
+COMMANDS = typer.main.get_command(app).commands
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_examples_of_the_help_have_options_that_exist(command):
+    """What a user copies from the help of a command is understood."""
+    _, _, examples = COMMANDS[command].help.partition("Examples:\n")
+    for line in examples.splitlines():
+        check_options(line)
+
+
+def test_the_help_of_most_commands_has_examples():
+    """The README says so, and the tests above would pass without any."""
+    with_examples = [name for name, command in COMMANDS.items() if "Examples:" in command.help]
+    assert 2 * len(with_examples) > len(COMMANDS)
 
 
 def test_every_page_is_on_the_index():
