@@ -48,7 +48,7 @@ class Alone:
     def _no_other(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError("a single process has no other process to exchange messages with")
 
-    Isend = Irecv = Gatherv = Igatherv = Bcast = Iallreduce = Ibarrier = _no_other
+    Send = Recv = Isend = Irecv = Gatherv = Igatherv = Bcast = Iallreduce = Ibarrier = _no_other
     Send_init = Recv_init = Split_type = _no_other
 
 

@@ -19,7 +19,7 @@ import math
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from time import monotonic, sleep
@@ -42,6 +42,7 @@ T = TypeVar("T")
 Lazy = Array | Callable[[], Array]
 
 MAX_WRITERS = 64
+_PIECE_NUMBERS = 1 << 27  # numbers of a block in a message, fewer than the 2^31 that MPI counts
 #: Longest wait until a network file system shows a new directory to other hosts.
 _VISIBLE_SECONDS = 60.0
 _PIECE_BYTES = 1 << 22  # part of a block that is read at a time to check the block
@@ -510,15 +511,48 @@ def _wait_for(directory: Path) -> None:
 
 
 def _collect(blocks: Mapping[Key, Lazy], comm: Comm) -> dict[Key, Lazy]:
-    """Send blocks of neighbouring processes to one writer, so that at most `MAX_WRITERS` write."""
+    """Send blocks of neighbouring processes to one writer, so that at most `MAX_WRITERS` write.
+
+    Blocks are sent in pieces: all blocks of a writer can have more bytes than MPI counts in one
+    message.
+    """
     stride = -(-comm.size // MAX_WRITERS)
     if stride == 1:
         return dict(blocks)
     neighbours = comm.Split(comm.rank // stride, comm.rank)
-    arrays = {key: _compute(block) for key, block in blocks.items()}
-    blocks_of_all = neighbours.gather(arrays, root=0)
+    arrays = {key: np.asarray(_compute(block), order="C") for key, block in blocks.items()}
+    outlines = [_Outline(key, array.shape, array.dtype) for key, array in arrays.items()]
+    outlines_of_all = neighbours.gather(outlines, root=0)
+    collected: dict[Key, Lazy] = {}
+    if outlines_of_all is None:
+        for array in arrays.values():
+            for piece in _pieces(array):
+                neighbours.Send(piece, dest=0)
+    else:
+        collected.update(arrays)
+        for source in range(1, neighbours.size):
+            for outline in outlines_of_all[source]:
+                array = np.empty(outline.shape, dtype=outline.dtype)
+                for piece in _pieces(array):
+                    neighbours.Recv(piece, source=source)
+                collected[outline.key] = array
     neighbours.Free()
-    return {key: array for blocks in blocks_of_all or [] for key, array in blocks.items()}
+    return collected
+
+
+def _pieces(array: Array) -> Iterator[Array]:
+    """Yield views of a contiguous array, of at most `_PIECE_NUMBERS` numbers each."""
+    flat = array.reshape(-1)
+    for start in range(0, flat.size, _PIECE_NUMBERS):
+        yield flat[start : start + _PIECE_NUMBERS]
+
+
+class _Outline(NamedTuple):
+    """What a writer must know of a block before it receives the block."""
+
+    key: Key
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
 
 
 def _compute(block: Lazy) -> Array:
