@@ -62,14 +62,14 @@ def settings_page() -> str:
             for name, field in of_section.items()
             if name not in ("sampler", "step_size")
         }
-        rows = [(_setting(name, field), *_about(field)) for name, field in fields.items()]
+        items = [_item((_setting(name, field), *_about(field))) for name, field in fields.items()]
         parts += [f"## The {section}\n", *([JOB] if section == "job" else [])]
-        parts.append(_table(("setting", "values", "default", ""), rows))
+        parts.append("\n".join([*items, ""]))
     return "\n".join(parts + _samplers())
 
 
 def _samplers() -> list[str]:
-    """Return the section on samplers: settings that several share, then all others."""
+    """Return the section on samplers: settings that several share, then those of each."""
     takers: dict[Row, list[str]] = {}
     for name in for_ratings():
         for row in _settings_of(SAMPLERS[name]):
@@ -78,16 +78,20 @@ def _samplers() -> list[str]:
     alike = sorted(
         (row for row in takers if len(takers[row]) > 1), key=lambda row: settings.index(row[0])
     )
-    shared = [(row[0], _listed(takers[row]), *row[1:]) for row in alike]
-    single = [(_listed(names), *row) for row, names in takers.items() if len(names) == 1]
+    shared = [_item(row, takers[row]) for row in alike]
+    single = []
+    for name in for_ratings():
+        own = [_item(row) for row, names in takers.items() if names == [name]]
+        if own:
+            single.append("\n".join([f"`{name}`:\n", *own, ""]))
     without = [
         name for name in for_ratings() if not any(name in names for names in takers.values())
     ]
     return [
         SAMPLER.format(without=_listed(without)),
-        _table(("setting", "samplers", "values", "default", ""), shared),
+        "\n".join([*shared, ""]),
         "### Settings of single samplers\n",
-        _table(("sampler", "setting", "values", "default", ""), single),
+        *single,
     ]
 
 
@@ -165,17 +169,6 @@ def _parameters(function: Any) -> tuple[list[str], list[Row], list[str]]:
     return usage, rows, settings
 
 
-def _item(row: Row, commands: Iterable[str] = ()) -> str:
-    """Return a line of a list: an argument or option, its commands, values, default and help.
-
-    The usage of a command shows what is required.
-    """
-    name, values, default, about = row
-    facts = [_listed(commands), values, "" if default == "required" else f"default {default}"]
-    inside = "; ".join(fact for fact in facts if fact.removeprefix("default "))
-    return f"- {name} ({inside}): {about}" if inside else f"- {name}: {about}"
-
-
 def _flags(name: str, about: Any) -> list[str]:
     """Return the names of an option; typer has the first as the `default` of ``Option``."""
     given = [about.default] if isinstance(about.default, str) else []
@@ -202,16 +195,21 @@ def _default_of(default: Any, about: Any, flag: str) -> str:
     return "" if default is None else f"`{default}`"
 
 
-# ---------------------------------------------------------------------- cells of tables
+# ---------------------------------------------------------------------- lines of lists
 
 
-def _table(headings: Row, rows: Iterable[Row]) -> str:
-    """Return a table."""
-    first, *others = [
-        "".join(f"| {cell.replace('|', chr(92) + '|')} " for cell in row) + "|"
-        for row in (headings, *rows)
-    ]
-    return "\n".join([first.replace("|  |", "| |"), "|---" * len(headings) + "|", *others]) + "\n"
+def _item(row: Row, owners: Iterable[str] = ()) -> str:
+    """Return a line of a list: a setting or option, whose it is, its values, default and help.
+
+    The usage of a command shows what is required.
+    """
+    name, values, default, about = row
+    if owners:
+        name = f"{name} of {_listed(owners)}"
+    facts = [values] if values else []
+    if default not in ("", "required"):
+        facts.append(f"default {default}")
+    return f"- {name} ({'; '.join(facts)}): {about}" if facts else f"- {name}: {about}"
 
 
 def _listed(names: Iterable[str]) -> str:

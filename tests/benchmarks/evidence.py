@@ -24,7 +24,6 @@ Pages have marks, up to ``<!-- end -->``, whose content is written from these fi
     <!-- PART & PART 2 -->        those of the second tables
     <!-- PART & PART: COLUMN -->  this column of the first tables of several parts; PART & PART 3:
                                   of the third ones; COLUMN / COLUMN: two columns, in one cell
-    <!-- parts -->                a table of all parts: date, commit, processor, cores, minutes
 
 What is between the marks of a part that has no file stays as it is.
 """
@@ -275,8 +274,6 @@ def content(mark: re.Match[str], facts: dict[str, Any]) -> str:
     """Text between a mark and its end: what is there, if a part has not been measured."""
     parts = mark["part"].split(" & ")
     place = mark["place"]
-    if parts == ["parts"]:
-        return f"\n{all_parts(facts)}\n"
     if {*parts} & PARTS.keys() - facts.keys():
         return mark["content"]
     tables = [facts[part]["tables"][int(mark["number"] or 1) - 1] for part in parts]
@@ -308,20 +305,6 @@ def joined(parts: list[str], tables: list[Table], column: str) -> Table:
             cells = [row[titles.index(name)] for name in column.split(" / ")]
             found.setdefault(row[0], [""] * len(parts))[place] = " / ".join(cells).strip()
     return [[column, *parts], *([name, *cells] for name, cells in found.items() if any(cells))]
-
-
-def all_parts(facts: dict[str, Any]) -> str:
-    """Table of all parts; those that were measured alike share a row."""
-    alike: dict[tuple[str, ...], list[tuple[str, float | None]]] = {}
-    for part in PARTS:
-        fact = facts.get(part, {"date": "not measured", "seconds": None})
-        how = (str(fact.get(key, "")) for key in ("date", "commit", "processor", "cores"))
-        alike.setdefault(tuple(how), []).append((part, fact["seconds"]))
-    rows = []
-    for how, together in alike.items():
-        parts, seconds = zip(*together, strict=True)
-        rows.append([", ".join(parts), *how, "" if None in seconds else f"{sum(seconds) / 60:.0f}"])
-    return markdown(("parts", "date", "commit", "processor", "cores", "minutes"), rows)
 
 
 def fill() -> None:

@@ -123,7 +123,7 @@ class RowSettings(BaseModel):
         " precision.",
         1.0,
         shown=(
-            "10, below rank 7 4 sqrt(rank); 1 with --prior fixed and with the samplers gibbs,"
+            "10, below rank 7: 4 sqrt(rank); 1 with --prior fixed and with the samplers gibbs,"
             " psgld, hamcmc and sgld"
         ),
         offered=False,
