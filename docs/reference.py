@@ -15,8 +15,9 @@ import typer
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from dsgmcmc.cli.app import app
-from dsgmcmc.cli.sample import declared, sections, with_settings
+from dsgmcmc.cli.app import app, with_settings
+from dsgmcmc.cli.options import declared
+from dsgmcmc.cli.sample import sections
 from dsgmcmc.samplers import SAMPLERS, for_ratings
 
 SETTINGS = """# Settings

@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 
@@ -22,8 +22,9 @@ from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import RunConfig, nested
 from dsgmcmc.data.arrays import InputForm, has_times, ratings_source, read_features
 from dsgmcmc.data.columns import NO_COLUMN, parse_columns
-from dsgmcmc.data.descriptions import Description, choose_kinds
+from dsgmcmc.data.descriptions import Description, describe
 from dsgmcmc.data.prepare import Summary, prepare_ratings
+from dsgmcmc.data.settings import Duplicates
 from dsgmcmc.errors import AgreedError, InputError, StoppedError
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.comm import on_root
@@ -43,7 +44,7 @@ if TYPE_CHECKING:  # these modules load Numba's compiler
 #: Admitted values of parameters that are not settings of the run.
 ADMITTED: dict[str, tuple[Any, ...]] = {
     "unknown": ("prior", "refuse"),
-    "duplicates": ("error", "first", "last", "mean"),
+    "duplicates": get_args(Duplicates),
     "model": ("auto", None),
 }
 
@@ -270,7 +271,7 @@ class BPMF(Estimator, FittedModel):
     feature_kinds: dict[str, str] | None = None
     options: dict[str, Any] | None = None
     test_fraction: float = 0.0
-    duplicates: Literal["error", "first", "last", "mean"] = "error"
+    duplicates: Duplicates = "error"
     columns: str | None = None
     matrix: bool | None = None
     missing: Any = None
@@ -505,7 +506,8 @@ class BPMF(Estimator, FittedModel):
             "seed": seed % 2**31,
             "timestamps": timed,
             "duplicates": self.duplicates,
-            "described": features,
+            "user_features": features.get("user"),
+            "item_features": features.get("item"),
             "force": True,
         }
         if isinstance(source, Path):  # arrays have been read in this form
@@ -527,7 +529,7 @@ class BPMF(Estimator, FittedModel):
         for entity, given in (("user", self.user_features), ("item", self.item_features)):
             if given is not None:
                 features[entity] = read_features(given, entity, columns=self.columns)
-        return choose_kinds(features, self.feature_kinds)
+        return describe(features, self.feature_kinds)
 
     def _needs_times(self, X: Any, y: Any, form: InputForm, *, is_comparing: bool) -> bool:
         """Whether the order of the ratings in time is kept.

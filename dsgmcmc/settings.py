@@ -7,10 +7,16 @@ docs/settings.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dsgmcmc.errors import InputError
+
+MAX_SHOWN_CHARACTERS = 80  # of a wrong value in an error message
 
 
 def setting(
@@ -20,6 +26,7 @@ def setting(
     shown: str = "",
     metavar: str = "",
     short: str = "",
+    flag: str = "",
     offered: bool = True,
     **bounds: Any,
 ) -> Any:
@@ -37,14 +44,20 @@ def setting(
         Placeholder for the value in the help, if it does not follow from the type.
     short : str
         Short option, such as ``-K``.
+    flag : str
+        Name of the option without hyphens at its beginning, if it is not the setting's.
     offered : bool
         Whether there is an option; if not, users give the setting with ``--set``.
     **bounds
         Bounds ``gt``, ``le`` and so on, as for `pydantic.Field`.
     """
-    from pydantic import Field
-
-    option: Any = {"shown": shown, "metavar": metavar, "short": short, "offered": offered}
+    option: Any = {
+        "shown": shown,
+        "metavar": metavar,
+        "short": short,
+        "flag": flag,
+        "offered": offered,
+    }
     return Field(default, description=description, json_schema_extra={"option": option}, **bounds)
 
 
@@ -93,3 +106,75 @@ def named(name: str) -> str:
     if "." in name or name in WITHOUT_OPTION:
         return f"--set {name}"
     return f"--{name.replace('_', '-')}"
+
+
+def short_repr(value: Any) -> str:
+    """Return the representation of any value, shortened."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        # an integer with thousands of digits, or very deep nesting
+        text = f"a very long {type(value).__name__}"
+    if len(text) > MAX_SHOWN_CHARACTERS:
+        return f"{text[:MAX_SHOWN_CHARACTERS]} ..."
+    return text
+
+
+def explain(error: ValidationError, prefix: str = "", name_of: Callable[[str], str] = str) -> str:
+    """Return a message with all wrong settings and their values.
+
+    `prefix` precedes the names of settings, and `name_of` returns how the message names them.
+    """
+    problems: dict[str, str] = {}
+    values: dict[str, str] = {}
+    for detail in error.errors():
+        location = detail["loc"] or ("",)
+        name = f"{prefix}{location[0]}"
+        problem = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+        if detail["type"] == "extra_forbidden":
+            problem = "is not a setting"
+            if not prefix:
+                problem += "; settings of the sampler are sampler.NAME"
+        if name in problems:
+            problem = f"{problems[name]} or {problem}"
+        problems[name] = problem
+        values[name] = short_repr(detail["input"])
+    messages = []
+    for name, problem in problems.items():
+        if name == prefix:
+            messages.append(problem)
+        else:
+            messages.append(f"{name_of(name)}: {problem} (found {values[name]})")
+    return "; ".join(messages)
+
+
+class Checked(BaseModel):
+    """Base class for groups of settings that `of` checks, with messages for the user."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    #: Whether a file may have the settings. If not, messages name options, or arguments in Python.
+    in_file: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Self:
+        """Check settings.
+
+        Raises
+        ------
+        InputError
+            If any setting is wrong; the message names all of them.
+        """
+        try:
+            return cls.complete()(**settings)
+        except ValidationError as error:
+            name_of = str if cls.in_file else named
+            raise InputError(explain(error, name_of=name_of)) from error
+
+    @classmethod
+    def complete(cls) -> type[Self]:
+        """Return the class whose fields are all settings.
+
+        It is a subclass if a script has registered further settings.
+        """
+        return cls

@@ -513,7 +513,14 @@ def _write_ratings(path: Path) -> None:
         for side, n in lengths.items()
     }
     source = ratings_source(table, timed=True)
-    prepare_ratings([source], path, test_fraction=0.2, timestamps=True, described=features)
+    prepare_ratings(
+        [source],
+        path,
+        test_fraction=0.2,
+        timestamps=True,
+        user_features=features["user"],
+        item_features=features["item"],
+    )
 
 
 def _require(holds: bool, otherwise: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support import ROOT, handlers_as_before, lacking, write_planted
 
-from dsgmcmc.cli.sample import with_settings
+from dsgmcmc.cli.app import with_settings
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import world_comm
 

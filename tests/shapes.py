@@ -71,7 +71,6 @@ class Ratings:
         """
         import pandas as pd
 
-        from dsgmcmc.data.descriptions import Description
         from dsgmcmc.data.prepare import prepare_ratings
 
         folder = path.with_suffix(".tables")
@@ -87,7 +86,7 @@ class Ratings:
             more["test"] = str(folder / "test.csv")
         if self.genres is not None:
             pd.Series(self.genres, name="genres").to_csv(folder / "items.csv", index_label="item")
-            more["described"] = {"item": Description(folder / "items.csv")}
+            more["item_features"] = folder / "items.csv"
         table.to_csv(folder / "train.csv", index=False)
         prepare_ratings([str(folder / "train.csv")], path, seed=seed, **more)
         return path

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from copy import copy
 from typing import Annotated, Any
 
 import typer
+from typer.models import CommandInfo
 
 from dsgmcmc._version import __version__
 from dsgmcmc.cli.compare import compare
 from dsgmcmc.cli.info import doctor, info, report, verify
+from dsgmcmc.cli.options import add_options
 from dsgmcmc.cli.posterior import evaluate, export, predict, recommend
 from dsgmcmc.cli.prepare import fetch, prepare
-from dsgmcmc.cli.sample import SampleCommand, sample, with_settings
+from dsgmcmc.cli.sample import SampleCommand, sample
 from dsgmcmc.errors import Exit, InputError, WriteError, failed_file, is_of_disk
 from dsgmcmc.terminal import complain, say
 
@@ -69,12 +72,18 @@ def _program_for(arguments: list[str]) -> typer.Typer:
         for command in app.registered_commands
         if getattr(command.callback, "__name__", None) == name
     ]
-    if name == "sample":
-        with_settings()
     program = copy(app)
     if matching:
+        with_settings(matching)
         program.registered_commands = matching
     return program
+
+
+def with_settings(commands: Iterable[CommandInfo] | None = None) -> None:
+    """Give commands, by default all of them, the options of their settings."""
+    for command in app.registered_commands if commands is None else commands:
+        if command.callback is not None:
+            add_options(command.callback)
 
 
 def main() -> None:

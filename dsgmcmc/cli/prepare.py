@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dsgmcmc.cli.options import options_of, takes_settings
 from dsgmcmc.data.movielens import DATA_SETS, LICENCE
 from dsgmcmc.data.movielens import fetch as fetch_data
 from dsgmcmc.terminal import console, pass_on, plain, say, say_json, show_facts
@@ -17,6 +19,7 @@ from dsgmcmc.terminal import console, pass_on, plain, say, say_json, show_facts
 if TYPE_CHECKING:
     from dsgmcmc.data.features import FeaturesReport
     from dsgmcmc.data.prepare import Summary
+    from dsgmcmc.data.settings import PrepareSettings
 
 FEW_RATINGS = 50  # with fewer ratings, the prior dominates predictions
 _MOST_GROUPS = 8  # groups of features that are shown
@@ -48,109 +51,22 @@ def fetch(
     pass_on([os.fsencode(f"{ratings}\n")])
 
 
+def _prepare_options() -> list[inspect.Parameter]:
+    from dsgmcmc.data.settings import PrepareSettings
+
+    return options_of(PrepareSettings.model_fields)
+
+
+@takes_settings(_prepare_options)
 def prepare(
     ratings: Annotated[
         list[str],
         typer.Argument(metavar="RATINGS...", help="Files with ratings.", show_default=False),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT.h5", help="Ratings file to write.")],
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="user=U,item=I,rating=R,timestamp=T",
-            help=(
-                "Columns that are not detected, by name in the header or by position from 1, e.g."
-                " item=joke. With rating=none every line is a click."
-            ),
-        ),
-    ] = None,
-    test_fraction: Annotated[
-        float | None,
-        typer.Option(help="Fraction of the ratings to hold out for testing.", show_default="0.1"),
-    ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(
-            min=0, max=2**63 - 1, help="Seed for the split, and for the order of rows and columns."
-        ),
-    ] = 0,
-    split: Annotated[
-        Literal["random", "temporal"],
-        typer.Option(help="Test ratings: drawn at random, or the latest by timestamp."),
-    ] = "random",
-    test: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="File with the test ratings, instead of a split."),
-    ] = None,
-    timestamps: Annotated[
-        bool,
-        typer.Option(
-            "--timestamps", help="Keep the temporal order of ratings, for `sample --time-levels`."
-        ),
-    ] = False,
-    duplicates: Annotated[
-        Literal["error", "first", "last", "mean"],
-        typer.Option(
-            help=(
-                "Rating to use if a user rated an item more than once: the first or last by"
-                " timestamp (or line), or the mean; error: refuse such ratings."
-            )
-        ),
-    ] = "last",
-    matrix: Annotated[
-        bool,
-        typer.Option(
-            "--matrix",
-            help=(
-                "The files are matrices: a row a user, a column an item. Cells that are empty, NaN,"
-                " NA, N/A, null or a dot are not rated. The first column, or --columns user=NAME,"
-                " names users; the header names items."
-            ),
-        ),
-    ] = False,
-    missing: Annotated[
-        str | None,
-        typer.Option(
-            metavar="VALUE,...",
-            help=(
-                "Values that mean not rated: such ratings are left out. A word, or '' for"
-                " an empty field, also leaves out lines without a user or an item."
-            ),
-        ),
-    ] = None,
-    user_features: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help=(
-                "Features of users: text with a header, JSON, Parquet, or a matrix. Text becomes"
-                " categories, text with separators becomes lists, and numbers are standardised."
-            ),
-        ),
-    ] = None,
-    item_features: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Features of items.")
-    ] = None,
-    feature_kinds: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN=KIND,...",
-            help=(
-                "Kinds of columns that are not detected: number, category, list, year, flag, skip."
-            ),
-        ),
-    ] = None,
-    separator: Annotated[str, typer.Option(help="Separator between the values of a list.")] = "|",
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="Memory limit, e.g. 2GB.",
-            show_default="60 % of the memory of the machine, or of the cgroup's limit",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
+    *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    **options: Any,
 ) -> None:
     """Make a ratings file from text, JSON, Parquet, matrices or files of other tools.
 
@@ -168,53 +84,35 @@ def prepare(
     """
     from rich.text import Text
 
-    from dsgmcmc.data.descriptions import describe
-    from dsgmcmc.data.prepare import prepare_ratings
-    from dsgmcmc.data.session import parse_bytes
+    from dsgmcmc.data.prepare import make_ratings_file
+    from dsgmcmc.data.settings import PrepareSettings
 
-    described = describe({"user": user_features, "item": item_features}, feature_kinds, separator)
+    settings = PrepareSettings.of(options)
     with console(stderr=True).status("starting") as status:
-        summary = prepare_ratings(
-            ratings,
-            out,
-            columns=columns,
-            test_fraction=test_fraction,
-            seed=seed,
-            split=split,
-            test=test,
-            timestamps=timestamps,
-            duplicates=duplicates,
-            matrix=matrix,
-            missing=missing,
-            described=described,
-            memory=None if memory is None else parse_bytes(memory),
-            force=force,
-            report=lambda stage: status.update(Text(plain(stage))),
+        summary = make_ratings_file(
+            ratings, out, settings, report=lambda stage: status.update(Text(plain(stage)))
         )
     if as_json:
         say_json(summary._asdict(), indent=None)
     else:
-        _show(summary, duplicates, test_fraction != 0, missing)
+        _show(summary, settings)
 
 
-def _show(summary: Summary, duplicates: str, asked_for_test: bool, missing: str | None) -> None:
-    """Print a summary, and notes on standard error.
-
-    Missing test ratings are noted only if `asked_for_test`.
-    """
+def _show(summary: Summary, settings: PrepareSettings) -> None:
+    """Print a summary, and notes on standard error."""
     from dsgmcmc.data.ratings import Ratings
 
     with Ratings(summary.path) as written:
         facts: dict[str, str | list[str]] = {**written.describe()}
     if summary.missing:
-        facts["left out"] = _left_out(summary.missing, missing or "")
+        facts["left out"] = _left_out(summary.missing, settings.missing)
     for entity, features in summary.features.items():
         facts[f"{entity} features"] = _features(entity, features)
     others = [f"{path}: {columns}" for path, columns in summary.other_columns.items()]
     facts["columns"] = [summary.columns, *others]
     facts["file"] = summary.path
     show_facts(facts)
-    for note in _notes(summary, duplicates, asked_for_test):
+    for note in _notes(summary, settings):
         say(f"dsgmcmc: {note}", file=sys.stderr)
 
 
@@ -229,12 +127,12 @@ def _left_out(number: int, missing: str) -> str:
     return f"{number:,} ratings that are {shown}"
 
 
-def _notes(summary: Summary, duplicates: str, asked_for_test: bool) -> list[str]:
+def _notes(summary: Summary, settings: PrepareSettings) -> list[str]:
     """List what the user should know about a ratings file."""
     notes = [note for features in summary.features.values() for note in features["notes"]]
     if summary.duplicates:
-        used = f"the {duplicates} rating by {summary.order} is used"
-        if duplicates == "mean":
+        used = f"the {settings.duplicates} rating by {summary.order} is used"
+        if settings.duplicates == "mean":
             used = "their mean is used"
         notes.append(
             f"{summary.duplicates:,} ratings repeat the user and item of another rating: {used}"
@@ -245,7 +143,7 @@ def _notes(summary: Summary, duplicates: str, asked_for_test: bool) -> list[str]
             f"{summary.ratings} ratings are few: the prior dominates predictions, and intervals are"
             " wide (docs/check-a-run.md)"
         )
-    if not summary.test and asked_for_test:
+    if not summary.test and settings.test_fraction != 0:
         notes.append(
             "no ratings are held out for testing, so a run can neither measure its error nor end at"
             " a target accuracy: --test-fraction 0.2 holds out a fifth"

@@ -12,17 +12,16 @@ import sys
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
 from typing_extensions import override
 
+from dsgmcmc.cli.options import declared, flags, option_parameter, option_type, takes_settings
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import agree, on_root, processes, run_parallel
 from dsgmcmc.parallel.machine import ends_with_container
-from dsgmcmc.settings import in_python
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -46,6 +45,17 @@ class SampleCommand(TyperCommand):
                 formatter.write_dl(records)
 
 
+def _options() -> list[inspect.Parameter]:
+    """Return the options of all settings of a run and its job, in the order of the help."""
+    return [
+        _option(section, name, field)
+        for section, fields in sections().items()
+        for name, field in fields.items()
+        if declared(field)["offered"]
+    ]
+
+
+@takes_settings(_options)
 def sample(
     data: Annotated[
         Path, typer.Argument(metavar="DATA.h5", help="Ratings file made by `dsgmcmc prepare`.")
@@ -118,6 +128,7 @@ def sample(
     from dsgmcmc.parallel.signals import installed
     from dsgmcmc.runs.job import Job
     from dsgmcmc.runs.source import RatingsSource
+    from dsgmcmc.settings import in_python
 
     job_settings, run_settings = _split_settings(options)
     command = os.environ.get(COMMAND_VARIABLE)  # set if `BPMF` started this process
@@ -162,26 +173,6 @@ def _split_settings(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
 # ---------------------------------------------------------------------- options of settings
 
-#: Parameters of `sample` except ``**options``, which `with_settings` replaces by options for
-#: settings.
-_FIXED = list(inspect.signature(sample, eval_str=True).parameters.values())[:-1]
-sample.__signature__ = inspect.Signature(_FIXED)  # type: ignore[attr-defined]
-
-
-def with_settings() -> None:
-    """Give `sample` an option for every setting that has one, in the order of the help.
-
-    The classes that declare settings load NumPy and Pydantic, which would slow the start of other
-    commands.
-    """
-    options = [
-        _option(section, name, field)
-        for section, fields in sections().items()
-        for name, field in fields.items()
-        if declared(field)["offered"]
-    ]
-    sample.__signature__ = inspect.Signature([*_FIXED, *options])  # type: ignore[attr-defined]
-
 
 def sections() -> dict[str, dict[str, FieldInfo]]:
     """Return the fields of settings by section (model, chain, job) and name.
@@ -203,54 +194,23 @@ def sections() -> dict[str, dict[str, FieldInfo]]:
     }
 
 
-def declared(field: FieldInfo) -> dict[str, Any]:
-    """Return the properties of a field's option that `setting` declares.
-
-    ``offered`` is false without an option.
-    """
-    extra: Any = field.json_schema_extra or {}
-    return {"shown": "", "offered": False, "metavar": "", "short": "", **extra.get("option", {})}
-
-
 def _option(section: str, name: str, field: FieldInfo) -> inspect.Parameter:
-    """Make the option of a setting; its value is None if the user does not give it."""
+    """Make the option of a setting.
+
+    Its value is None if the user does not give it, because a file may then give it.
+    """
     declaration = declared(field)
-    flag = name.replace("_", "-")
-    flags = [f"--{flag}"]
-    if field.default is True:
-        flags = [f"--{flag}/--no-{flag}"]
-    if declaration["short"]:
-        flags.append(declaration["short"])
     text = field.description or ""
     default = declaration["shown"] or _format_default(field.default)
     if default:
         text += f" [default: {default}]"
     option = typer.Option(
-        *flags,
+        *flags(name, field),
         metavar=declaration["metavar"] or None,
         help=text,
         rich_help_panel=f"Settings of the {section}",
     )
-    annotation: Any = Annotated[_type(field) | None, option]
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-    )
-
-
-def _type(field: FieldInfo) -> Any:
-    """Return the type of an option.
-
-    It is text if the setting admits several types, because the setting's class parses it.
-    """
-    annotation: Any = field.annotation
-    if get_origin(annotation) is Literal:
-        return annotation
-    types = [
-        admitted for admitted in get_args(annotation) or [annotation] if admitted is not NoneType
-    ]
-    if types in ([int], [float], [bool]):
-        return types[0]
-    return str
+    return option_parameter(name, Annotated[option_type(field) | None, option])
 
 
 def _format_default(value: Any) -> str:

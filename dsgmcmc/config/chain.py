@@ -34,7 +34,7 @@ from dsgmcmc.samplers import SAMPLERS, for_ratings
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
 from dsgmcmc.samplers.step_size import SamplerConfig
-from dsgmcmc.settings import named, setting
+from dsgmcmc.settings import Checked, explain, named, setting, short_repr
 from dsgmcmc.targets.state import MAX_ITERATIONS
 from dsgmcmc.types import ScheduleName
 
@@ -56,8 +56,6 @@ DEFAULT_LIMIT = "5000sweeps"
 DEFAULT_SAMPLER = "baoab"
 
 Length = int | str  # iterations, or for example "500sweeps"
-
-MAX_SHOWN_CHARACTERS = 80  # of a wrong value in an error message
 
 
 class SamplerSection(BaseModel):
@@ -135,7 +133,7 @@ def _algorithm_named(name: Any, for_density: bool) -> type[Sampler[Any, Any]]:
     problem = "is not known"
     if isinstance(name, str) and name in SAMPLERS:
         problem = "samples only densities"
-    raise ValueError(f"sampler {_short_repr(name)} {problem}; choose one of {', '.join(allowed)}")
+    raise ValueError(f"sampler {short_repr(name)} {problem}; choose one of {', '.join(allowed)}")
 
 
 def section_of(sampler: Any) -> dict[str, Any]:
@@ -152,77 +150,9 @@ def section_of(sampler: Any) -> dict[str, Any]:
         return sampler.model_dump()
     if not isinstance(sampler, Mapping) or not isinstance(sampler.get("name", ""), str):
         raise InputError(
-            f"sampler must be a name or a section with settings (found {_short_repr(sampler)})"
+            f"sampler must be a name or a section with settings (found {short_repr(sampler)})"
         )
     return dict(sampler)
-
-
-def _short_repr(value: Any) -> str:
-    """Return the representation of any value, shortened."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):
-        # an integer with thousands of digits, or very deep nesting
-        text = f"a very long {type(value).__name__}"
-    if len(text) > MAX_SHOWN_CHARACTERS:
-        return f"{text[:MAX_SHOWN_CHARACTERS]} ..."
-    return text
-
-
-def explain(error: ValidationError, prefix: str = "") -> str:
-    """Return a message with all wrong settings and their values.
-
-    `prefix` precedes the names of settings.
-    """
-    problems: dict[str, str] = {}
-    values: dict[str, str] = {}
-    for detail in error.errors():
-        location = detail["loc"] or ("",)
-        name = f"{prefix}{location[0]}"
-        problem = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-        if detail["type"] == "extra_forbidden":
-            problem = "is not a setting"
-            if not prefix:
-                problem += "; settings of the sampler are sampler.NAME"
-        if name in problems:
-            problem = f"{problems[name]} or {problem}"
-        problems[name] = problem
-        values[name] = _short_repr(detail["input"])
-    messages = []
-    for name, problem in problems.items():
-        if name == prefix:
-            messages.append(problem)
-        else:
-            messages.append(f"{name}: {problem} (found {values[name]})")
-    return "; ".join(messages)
-
-
-class Checked(BaseModel):
-    """Base class for groups of settings that `of` checks, with messages for the user."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Self:
-        """Check settings.
-
-        Raises
-        ------
-        InputError
-            If any setting is wrong; the message names all of them.
-        """
-        try:
-            return cls.complete()(**settings)
-        except ValidationError as error:
-            raise InputError(explain(error)) from error
-
-    @classmethod
-    def complete(cls) -> type[Self]:
-        """Return the class whose fields are all settings.
-
-        It is a subclass if a script has registered further settings.
-        """
-        return cls
 
 
 class ChainConfig(Checked):

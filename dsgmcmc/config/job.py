@@ -10,10 +10,9 @@ import os
 import time
 from typing import Literal
 
-from dsgmcmc.config.chain import Checked
 from dsgmcmc.config.units import parse_time
 from dsgmcmc.errors import InputError
-from dsgmcmc.settings import named, setting
+from dsgmcmc.settings import Checked, named, setting
 
 
 class Policy(Checked):

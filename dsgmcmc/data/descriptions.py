@@ -156,66 +156,71 @@ class DescriptionTable(NamedTuple):
 
 
 def describe(
-    files: Mapping[str, Path | None], kinds: str | None, separator: str
+    sources: Mapping[str, Any], kinds: str | Mapping[Any, str] | None, separator: str = "|"
 ) -> dict[str, Description]:
-    """Return descriptions by "user" and "item" from options of a command.
+    """Return descriptions by "user" and "item", with the kinds that a user chooses for columns.
 
-    `kinds` is ``COLUMN=KIND,...``. Raises InputError if an option is invalid.
+    Parameters
+    ----------
+    sources : dict of str to path or Description
+        Those that are None are left out.
+    kinds : str or dict of str to str
+        ``COLUMN=KIND,...``, or kinds by column.
+    separator : str
+        Separator between the values of a list in files.
+
+    Raises
+    ------
+    InputError
+        If there is no such kind, or no description with columns.
     """
-    parsed = _parse_kinds(kinds)
-    if not separator or (kinds and not any(files.values())):
+    chosen = _parse_kinds(kinds)
+    descriptions = {}
+    for entity, source in sources.items():
+        if source is None:
+            continue
+        description = source
+        if not isinstance(source, Description):
+            description = Description(Path(source), separator=separator)
+        descriptions[entity] = description._replace(kinds={**description.kinds, **chosen})
+    if chosen and not descriptions:
         raise InputError(
-            "--separator is empty, or --feature-kinds is given without --user-features or"
-            " --item-features"
+            f"{named('feature_kinds')} is given without {named('user_features')} or"
+            f" {named('item_features')}"
         )
-    return {
-        entity: Description(path, parsed, separator)
-        for entity, path in files.items()
-        if path is not None
-    }
+    return descriptions
 
 
-def _parse_kinds(text: str | None) -> dict[str, Kind]:
-    """Parse ``COLUMN=KIND,...``; raise InputError if it has another form."""
-    if not text:
-        return {}
-    kinds: dict[str, Kind] = {}
-    for part in text.split(","):
-        column, _, word = part.strip().rpartition("=")  # names of columns may have equals signs
-        kind = as_kind(word)
-        if not column or kind is None:
-            raise InputError(
-                f"--feature-kinds {text}: expected COLUMN=KIND,... with KIND one of"
-                f" {', '.join(KINDS)}"
-            )
-        kinds[column] = kind
-    return kinds
-
-
-def choose_kinds(
-    descriptions: Mapping[str, Description], kinds: Mapping[str, str] | None
-) -> dict[str, Description]:
-    """Return descriptions with the kinds of columns that `feature_kinds` of `BPMF` chooses.
-
-    Raises InputError if there is no description, or no such kind.
-    """
+def _parse_kinds(kinds: str | Mapping[Any, str] | None) -> dict[str, Kind]:
+    """Return kinds by column; raise InputError if `kinds` has another form, or another kind."""
     if not kinds:
-        return dict(descriptions)
-    if not descriptions:
-        raise InputError("feature_kinds is given without user_features or item_features")
+        return {}
+    option = named("feature_kinds")
+    words: Mapping[Any, str] = kinds if isinstance(kinds, Mapping) else _split_kinds(kinds)
     chosen: dict[str, Kind] = {}
-    for column, word in kinds.items():
+    for column, word in words.items():
         kind = as_kind(word)
         if kind is None:
             raise InputError(
-                f"feature_kinds: the kind of {column!r} is {word!r}, but expected is one of"
+                f"{option}: the kind of {column!r} is {word!r}, but expected is one of"
                 f" {', '.join(KINDS)}"
             )
         chosen[str(column)] = kind
-    return {
-        entity: description._replace(kinds={**description.kinds, **chosen})
-        for entity, description in descriptions.items()
-    }
+    return chosen
+
+
+def _split_kinds(text: str) -> dict[str, str]:
+    """Return words by column in ``COLUMN=KIND,...``; names of columns may have equals signs."""
+    words = {}
+    for part in text.split(","):
+        column, _, word = part.strip().rpartition("=")
+        if not column:
+            raise InputError(
+                f"{named('feature_kinds')} {text}: expected COLUMN=KIND,... with KIND one of"
+                f" {', '.join(KINDS)}"
+            )
+        words[column] = word
+    return words
 
 
 def check_kinds(

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from dsgmcmc.data import arrange, read, values
 from dsgmcmc.data.arrange import Entities, SortedRatings
 from dsgmcmc.data.codes import Codes
 from dsgmcmc.data.columns import ROLES, find_doubts, parse_columns
-from dsgmcmc.data.descriptions import Description, DescriptionTable, check_kinds, load_description
+from dsgmcmc.data.descriptions import (
+    Description,
+    DescriptionTable,
+    check_kinds,
+    describe,
+    load_description,
+)
 from dsgmcmc.data.features import FeaturesReport, encode
 from dsgmcmc.data.item_levels import describe_item_levels
 from dsgmcmc.data.ratings import Ratings
@@ -27,103 +31,49 @@ from dsgmcmc.data.ratings_format import Features
 from dsgmcmc.data.ratings_writer import Origin, Sizes, write_slabs
 from dsgmcmc.data.read import LoadedTable, RatingsTable
 from dsgmcmc.data.session import Session, interruptible, open_session
+from dsgmcmc.data.settings import PrepareSettings
 from dsgmcmc.data.tables import first_column
 from dsgmcmc.data.words import parse_missing
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import check_target
 
-_TEST_FRACTION = 0.1  # by default
 Reporter = Callable[[str], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrepareSettings:
-    """Settings of `prepare_ratings`, which are options of ``dsgmcmc prepare``.
+class ParsedSettings(NamedTuple):
+    """What settings mean that are given as text.
 
     Attributes
     ----------
-    columns : str
-        Columns by role, as text.
-    test_fraction : float
-        Share of the ratings, in [0, 1), that become test ratings; default 0.1.
-    test : str
-        File with the test ratings.
-    missing : text with commas, number or sequence
-        Values that mean "not rated".
-    described : dict of str to Description
+    columns : dict of str to str
+        Columns that the user names, by role.
+    missing : list of str
+        Texts that mean "not rated".
+    descriptions : dict of str to Description
         Features by "user" and "item". Users and items with features belong to the matrix even
         without ratings.
-    memory : int
-        Memory limit of the process in bytes; default 60 % of the memory that it may use.
     """
 
-    columns: str | None = None
-    test_fraction: float | None = None
-    seed: int = 0
-    split: Literal["random", "temporal"] = "random"
-    test: str | None = None
-    timestamps: bool = False
-    duplicates: str = "last"
-    matrix: bool = False
-    missing: Any = None
-    described: Mapping[str, Description] | None = None
-    memory: int | None = None
-    force: bool = False
+    columns: dict[str, str]
+    missing: list[str]
+    descriptions: dict[str, Description]
 
-    @property
-    def temporal(self) -> bool:
-        """Whether the test ratings are the latest ones."""
-        return self.split == "temporal"
-
-    @property
-    def timed(self) -> bool:
-        """Whether every rating needs a time."""
-        return self.timestamps or self.temporal
-
-    @property
-    def fraction(self) -> float:
-        """Share of the ratings that become test ratings."""
-        return _TEST_FRACTION if self.test_fraction is None else self.test_fraction
-
-    @cached_property
-    def named_columns(self) -> dict[str, str]:
-        """Columns that the user names, by role."""
-        return parse_columns(self.columns, ("user",) if self.matrix else ROLES)
-
-    @cached_property
-    def unrated(self) -> list[str]:
-        """Texts that mean "not rated"."""
-        return parse_missing(self.missing)
-
-    @cached_property
-    def descriptions(self) -> dict[str, Description]:
-        """Features by "user" and "item"; their names are in the same columns as in the ratings."""
-        described = self.described or {}
-        return {
-            entity: description._replace(
-                label=description.label or self.named_columns.get(entity, "")
-            )
+    @classmethod
+    def of(cls, settings: PrepareSettings) -> Self:
+        """Parse settings; raise InputError if a text has another form."""
+        columns = parse_columns(settings.columns, ("user",) if settings.matrix else ROLES)
+        described = describe(
+            {"user": settings.user_features, "item": settings.item_features},
+            settings.feature_kinds,
+            settings.separator,
+        )
+        # names of users and items are in the same columns as in the ratings
+        descriptions = {
+            entity: description._replace(label=description.label or columns.get(entity, ""))
             for entity, description in described.items()
         }
-
-    def check(self) -> None:
-        """Raise InputError if a setting is invalid, or does not go with another one."""
-        if self.matrix and self.timed:
-            raise InputError(
-                f"{named('matrix')}: a matrix has no timestamps: leave out {named('timestamps')},"
-                f" and {named('split')} temporal"
-            )
-        if self.test is not None and (self.test_fraction is not None or self.temporal):
-            raise InputError(
-                f"{named('test')} gives the test ratings: leave out {named('test_fraction')}, and"
-                f" {named('split')} temporal"
-            )
-        if not 0 <= self.fraction < 1:
-            raise InputError(
-                f"{named('test_fraction')} {self.fraction}: expected at least 0 and less than 1"
-            )
-        _ = self.named_columns  # raises InputError
+        return cls(columns, parse_missing(settings.missing), descriptions)
 
 
 class Summary(NamedTuple):
@@ -195,16 +145,27 @@ def prepare_ratings(
     **options
         Fields of `PrepareSettings`.
     """
-    settings = PrepareSettings(**options)
+    return make_ratings_file(inputs, out, PrepareSettings.of(options), report=report)
+
+
+def make_ratings_file(
+    inputs: Sequence[str | Path | RatingsTable],
+    out: str | os.PathLike[str],
+    settings: PrepareSettings,
+    *,
+    report: Reporter,
+) -> Summary:
+    """Make a ratings file as `prepare_ratings` does, with checked settings."""
     settings.check()
+    parsed = ParsedSettings.of(settings)
     tables = [table if isinstance(table, RatingsTable) else Path(table) for table in inputs]
     target = Path(out)
-    files = [*tables, Path(settings.test)] if settings.test else tables
+    files = tables if settings.test is None else [*tables, settings.test]
     if any(isinstance(file, Path) and file.resolve() == target.resolve() for file in files):
         raise InputError(f"{target} is one of the inputs; give another name for the output")
     check_target(target, settings.force)
     with open_session(target.parent, settings.memory) as db:
-        ingest = Ingest(db, settings, inputs=tables, out=target, report=report)
+        ingest = Ingest(db, settings, parsed, inputs=tables, out=target, report=report)
         return interruptible(db, ingest.run)
 
 
@@ -251,6 +212,8 @@ class Ingest:
     db : Session
         An open session, in which the stages leave tables for the next ones.
     settings : PrepareSettings
+    parsed : ParsedSettings
+        What the settings mean that are given as text.
     inputs : files, or tables of arrays
     out : Path
         The ratings file.
@@ -262,6 +225,7 @@ class Ingest:
         self,
         db: Session,
         settings: PrepareSettings,
+        parsed: ParsedSettings,
         *,
         inputs: Sequence[Path | RatingsTable],
         out: Path,
@@ -269,6 +233,7 @@ class Ingest:
     ) -> None:
         self.db = db
         self.settings = settings
+        self.parsed = parsed
         self.inputs = inputs
         self.out = out
         self.report = report
@@ -319,8 +284,8 @@ class Ingest:
         """Find the format and the columns of every table."""
         tables = [self._open(source) for source in self.inputs]
         without_names = sum(not table.columns for table in tables)
-        if self.settings.test:
-            test = self._open(Path(self.settings.test))
+        if self.settings.test is not None:
+            test = self._open(self.settings.test)
             tables.append(test._replace(test=True))
         if without_names > 1:
             raise InputError(
@@ -336,9 +301,9 @@ class Ingest:
         return read.open_ratings(
             self.db,
             source,
-            columns=self.settings.named_columns,
+            columns=self.parsed.columns,
             timed=self.settings.timed,
-            missing=self.settings.unrated if self.settings.matrix else None,
+            missing=self.parsed.missing if self.settings.matrix else None,
         )
 
     def _describe(self, tables: list[RatingsTable]) -> tuple[str, dict[str, str]]:
@@ -357,12 +322,12 @@ class Ingest:
                 self.db,
                 table,
                 timed=self.settings.timed,
-                missing=self.settings.unrated,
+                missing=self.parsed.missing,
                 report=self.report,
             )
             loaded.append(part)
         notes = [part.unit for part in loaded if part.unit] + read.find_constant(tables, loaded)
-        left_out = values.leave_out(self.db, self.settings.unrated)
+        left_out = values.leave_out(self.db, self.parsed.missing)
         left_out += sum(part.left_out for part in loaded)
         return RawRatings(tables, loaded, left_out, notes)
 
@@ -371,9 +336,9 @@ class Ingest:
         self.report("numbering users and items")
         described = {
             entity: load_description(self.db, entity, description)
-            for entity, description in self.settings.descriptions.items()
+            for entity, description in self.parsed.descriptions.items()
         }
-        check_kinds(described, self.settings.descriptions)
+        check_kinds(described, self.parsed.descriptions)
         return described
 
     def number(self, described: Mapping[str, DescriptionTable]) -> Entities:
@@ -404,7 +369,7 @@ class Ingest:
         """Turn the descriptions of users and items into features."""
         features = {}
         reports = {}
-        for entity, description in self.settings.descriptions.items():
+        for entity, description in self.parsed.descriptions.items():
             n = entities.sizes[entity]
             features[entity], reports[entity] = encode(self.db, described[entity], description, n)
         return EncodedFeatures(features, reports)
@@ -421,7 +386,7 @@ class Ingest:
     def split(self) -> str:
         """Return SQL that is true for test ratings."""
         self.report("splitting")
-        if self.settings.test:
+        if self.settings.test is not None:
             return "test"
         return arrange.held_out(self.db, self.settings.fraction, self.settings.temporal)
 

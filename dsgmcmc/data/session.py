@@ -39,7 +39,7 @@ def parse_bytes(text: str) -> int:
 
 
 @contextlib.contextmanager
-def open_session(parent: Path, memory: int | None = None) -> Iterator[Session]:
+def open_session(parent: Path, memory: int | str | None = None) -> Iterator[Session]:
     """Open DuckDB in memory, spilling to a folder in `parent` that is removed at the end.
 
     Raises InputError, on entry or within the context, if memory or disk space does not suffice.
@@ -47,12 +47,14 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[Session]:
 
     Parameters
     ----------
-    memory : int
-        Limit on the memory of the whole process, in bytes; default 60 % of the memory that it may
-        use.
+    memory : int or str
+        Limit on the memory of the whole process, in bytes or as ``2GB``; default 60 % of the memory
+        that it may use.
     """
     if memory is None:
         memory = int(0.6 * memory_limit())
+    if isinstance(memory, str):
+        memory = parse_bytes(memory)
     memory = min(memory, 1 << 50)
     if memory < MIN_MEMORY:
         raise InputError(

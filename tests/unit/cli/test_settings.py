@@ -12,9 +12,11 @@ import typer
 
 from dsgmcmc import BPMF
 from dsgmcmc.cli.app import app
-from dsgmcmc.cli.sample import declared, sections
+from dsgmcmc.cli.options import declared
+from dsgmcmc.cli.sample import sections
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import RunConfig, build
+from dsgmcmc.data.settings import PrepareSettings
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.settings import BPMF_NAMES, WITHOUT_OPTION, in_python, named
@@ -125,3 +127,32 @@ def test_every_name_in_messages_is_one() -> None:
         if not declared(fields[name])["offered"]
     }
     assert hidden == WITHOUT_OPTION
+
+
+def test_options_of_prepare_are_its_settings() -> None:
+    """An option that no setting has would be read and forgotten; so would a setting without one."""
+    options = {parameter.name for parameter in COMMANDS["prepare"].params}
+    assert options == {"ratings", "out", "as_json"} | PrepareSettings.model_fields.keys()
+
+
+def test_arguments_of_bpmf_are_as_prepare_declares() -> None:
+    """They admit the same values; defaults differ where `fit` gets a training set."""
+    parameters = inspect.signature(BPMF, eval_str=True).parameters
+    shared = parameters.keys() & PrepareSettings.model_fields.keys()
+    assert {"columns", "missing", "feature_kinds", "duplicates", "matrix"} <= shared
+    others = {"test_fraction": 0.0, "duplicates": "error", "matrix": None}
+    for name in shared:
+        declared_default = PrepareSettings.model_fields[name].default
+        assert parameters[name].default == others.get(name, declared_default), name
+    assert (
+        parameters["duplicates"].annotation == PrepareSettings.model_fields["duplicates"].annotation
+    )
+
+
+def test_a_wrong_setting_of_prepare_is_named_as_it_was_given() -> None:
+    """By the option on the command line, by the argument in Python; all wrong ones at once."""
+    wrong = {"test_fraction": 1, "separator": ""}
+    with pytest.raises(InputError, match=r"--test-fraction: .* less than 1.*; --separator: "):
+        PrepareSettings.of(wrong)
+    with in_python(), pytest.raises(InputError, match=r"^test_fraction: .*; separator: "):
+        PrepareSettings.of(wrong)

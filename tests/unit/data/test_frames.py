@@ -54,8 +54,8 @@ def test_tables_of_other_libraries(tmp_path, convert):
     users, items = read_pairs(convert(RATED[["user", "item"]]))
     assert (users.tolist(), items.tolist()) == (RATED.user.tolist(), RATED.item.tolist())
     assert list_names(convert(RATED[["user"]]), "user") == RATED.user.tolist()
-    described = {"user": read_features(convert(AGES), "user")}
-    prepare_ratings([source], tmp_path / "out.h5", described=described, force=True)
+    described = read_features(convert(AGES), "user")
+    prepare_ratings([source], tmp_path / "out.h5", user_features=described, force=True)
     assert features_of(tmp_path / "out.h5") == {
         BIG: {"job=x": 1, "flag": 1},
         2: {"flag": 0},

@@ -200,7 +200,9 @@ BAD = {
         duplicates="error",
     ),
     "all but none to train": case(GOOD, "leaves no training ratings", test_fraction=0.96),
-    "fraction NaN": case(GOOD, "--test-fraction nan", test_fraction=float("nan")),
+    "fraction NaN": case(
+        GOOD, "--test-fraction: must be a finite number", test_fraction=float("nan")
+    ),
     "two ways of testing": case(
         GOOD, "--test gives the test ratings", test="r.csv", split="temporal"
     ),

@@ -33,8 +33,8 @@ def described(
     """Prepare the small set of ratings with a file of features."""
     path = folder / name
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    given = {entity: Description(path, **more)}
-    return prepare(folder, lines(header=True), described=given, test_fraction=0)
+    given = {f"{entity}_features": Description(path, **more)}
+    return prepare(folder, lines(header=True), test_fraction=0, **given)
 
 
 def test_columns_become_features(tmp_path):
@@ -67,9 +67,9 @@ def test_features_do_not_move_the_split(tmp_path):
     results compare.
     """
     held = []
-    for given in ({}, {"user": Description(tmp_path / "users.csv", kinds={"zip": "skip"})}):
+    for given in (None, Description(tmp_path / "users.csv", kinds={"zip": "skip"})):
         (tmp_path / "users.csv").write_text(USERS)
-        prepare(tmp_path, lines(header=True), described=given, test_fraction=0.4)
+        prepare(tmp_path, lines(header=True), user_features=given, test_fraction=0.4)
         held.append(read_back(tmp_path / "out.h5")["test"])
     assert held[0] == held[1]
     assert len(held[0]) == 4
@@ -95,11 +95,12 @@ def test_movielens_files_are_known(tmp_path):
         " listed)\n",
         "latin-1",
     )
-    given = {
-        "user": Description(tmp_path / "users.dat"),
-        "item": Description(tmp_path / "movies.dat"),
-    }
-    prepare(tmp_path, lines(header=True), described=given)
+    prepare(
+        tmp_path,
+        lines(header=True),
+        user_features=tmp_path / "users.dat",
+        item_features=tmp_path / "movies.dat",
+    )
     assert features_of(tmp_path / "out.h5")[3] == {"gender=F": 1, "age=25": 1, "occupation=12": 1}
     assert features_of(tmp_path / "out.h5", "item")[7] == {
         "year=2000s": 1,
@@ -127,7 +128,7 @@ def test_parquet_and_matrix(tmp_path):
         "COPY (SELECT * FROM (VALUES (3.0::DOUBLE, 1.5, ['a', 'b']), (58.0, NULL, ['b']), (41.0,"
         f" 2.5, NULL)) AS t(user_id, x, tags)) TO '{path}' (FORMAT parquet)"
     )
-    prepare(tmp_path, lines(header=True), described={"user": Description(path)})
+    prepare(tmp_path, lines(header=True), user_features=path)
     features = features_of(tmp_path / "out.h5")
     assert (features[3], features[58]) == ({"x": -1, "tags=a": 1, "tags=b": 1}, {"tags=b": 1})
     sizes = (1000000).to_bytes(8, "little") + (2).to_bytes(8, "little") * 2
@@ -147,7 +148,7 @@ def test_parquet_and_matrix(tmp_path):
         matrix = tmp_path / name
         if content:
             matrix.write_bytes(content)
-        summary = prepare(tmp_path, lines(header=True), described={"user": Description(matrix)})
+        summary = prepare(tmp_path, lines(header=True), user_features=Description(matrix))
         features = features_of(tmp_path / "out.h5")
         assert (features[58], features[999999], features[3]) == ({"0": 0.5}, {"1": 2.0}, {})
         assert summary.features["user"]["unknown"] == 3
@@ -222,7 +223,7 @@ def test_a_matrix_that_single_precision_cannot_hold(tmp_path, values):
     """Its features would be infinite, or equal."""
     matrix = scipy.sparse.coo_matrix((values, ([3, 41], [0, 0])))
     with pytest.raises(InputError, match="single precision"):
-        prepare(tmp_path, lines(header=True), described={"user": Description(matrix)})
+        prepare(tmp_path, lines(header=True), user_features=Description(matrix))
 
 
 def test_odd_columns_are_reported(tmp_path):
@@ -252,8 +253,8 @@ def test_features_from_python(tmp_path):
         (scipy.sparse.csr_matrix(([1.5, 2.0], ([3, 58], [0, 1])), shape=(60, 2)), {"0"}),
     ]
     for features, expected in given:
-        described = {"user": read_features(features, "user")}
-        prepare(tmp_path, lines(header=True), described=described)
+        described = read_features(features, "user")
+        prepare(tmp_path, lines(header=True), user_features=described)
         assert set(features_of(tmp_path / "out.h5")[3]) == expected
     with pytest.raises(InputError, match="leave out y and features"):
         ratings_source(str(tmp_path / "out.h5"), has_features=True)

@@ -78,7 +78,7 @@ def test_rounded_names_are_refused_in_files(tmp_path, model, name):
     with pytest.raises(InputError, match="line 2: a name is a float that may be rounded"):
         prepare(tmp_path, text)
     with pytest.raises(InputError, match="the user is missing, or a rounded float, in line 2"):
-        prepare(tmp_path, text.replace(name, "7"), described={"user": Description(path)})
+        prepare(tmp_path, text.replace(name, "7"), user_features=path)
     assert (
         "1 pairs lack an exact name"
         in typed("predict", model.run_.path, path, "--unknown", "prior").err
@@ -298,12 +298,12 @@ def test_features_belong_to_their_rows(tmp_path, rows):
         with pytest.raises(
             InputError, match="0 to 11, but the ratings have 1 to 12: one is numbered from 0"
         ):
-            write(described={"user": given[0]})
+            write(user_features=given[0])
         return
     ROWS[rows].to_csv(tmp_path / "u.csv", index=" index" in rows)
     for description in (given[0], Description(tmp_path / "u.csv")):
         assert (
-            write(described={"user": description})
+            write(user_features=description)
             .features["user"]["notes"][0]
             .startswith("12 of 12 users")
         )

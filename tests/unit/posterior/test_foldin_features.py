@@ -51,12 +51,12 @@ def run(tmp_path_factory) -> Run:
     (folder / "r.csv").write_text(
         "user,item,rating\n" + "".join(f"{u},{i},{x:.3f}\n" for u, i, x in rows)
     )
-    described = {
-        "user": Description(folder / "users.csv"),
-        "item": Description(folder / "items.csv"),
-    }
     prepare_ratings(
-        [str(folder / "r.csv")], folder / "r.h5", described=described, test_fraction=0.0
+        [str(folder / "r.csv")],
+        folder / "r.h5",
+        user_features=folder / "users.csv",
+        item_features=folder / "items.csv",
+        test_fraction=0.0,
     )
     settings = {
         "rank": 2,

@@ -1,0 +1,115 @@
+"""The settings of `prepare`: each is declared once, for ``dsgmcmc prepare`` and for Python.
+
+`dsgmcmc.data.prepare` uses them. This file loads no libraries for data, because ``dsgmcmc prepare
+--help`` reads it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.settings import Checked, named, setting
+
+_TEST_FRACTION = 0.1  # by default
+
+#: What happens to several ratings of an item by a user.
+Duplicates = Literal["error", "first", "last", "mean"]
+
+
+class PrepareSettings(Checked):
+    """Settings of ``dsgmcmc prepare``, whose help describes them.
+
+    In Python, features may also be a `Description`, the kinds of their columns a dict, and
+    `missing` a number or a sequence.
+    """
+
+    in_file: ClassVar[bool] = False
+
+    columns: str | None = setting(
+        "Columns that are not detected, by name in the header or by position from 1, e.g."
+        " item=joke. With rating=none every line is a click.",
+        None,
+        metavar="user=U,item=I,rating=R,timestamp=T",
+    )
+    test_fraction: float | None = setting(
+        "Fraction of the ratings to hold out for testing.", None, shown="0.1", ge=0, lt=1
+    )
+    seed: int = setting(
+        "Seed for the split, and for the order of rows and columns.", 0, ge=0, le=2**63 - 1
+    )
+    split: Literal["random", "temporal"] = setting(
+        "Test ratings: drawn at random, or the latest by timestamp.", "random"
+    )
+    test: Path | None = setting(
+        "File with the test ratings, instead of a split.", None, metavar="FILE"
+    )
+    timestamps: bool = setting(
+        "Keep the temporal order of ratings, for `sample --time-levels`.", False
+    )
+    duplicates: Duplicates = setting(
+        "Rating to use if a user rated an item more than once: the first or last by timestamp (or"
+        " line), or the mean; error: refuse such ratings.",
+        "last",
+    )
+    matrix: bool = setting(
+        "The files are matrices: a row a user, a column an item. Cells that are empty, NaN, NA,"
+        " N/A, null or a dot are not rated. The first column, or --columns user=NAME, names users;"
+        " the header names items.",
+        False,
+    )
+    missing: Any = setting(
+        "Values that mean not rated: such ratings are left out. A word, or '' for an empty field,"
+        " also leaves out lines without a user or an item.",
+        None,
+        metavar="VALUE,...",
+    )
+    user_features: Any = setting(
+        "Features of users: text with a header, JSON, Parquet, or a matrix. Text becomes"
+        " categories, text with separators becomes lists, and numbers are standardised.",
+        None,
+        metavar="FILE",
+    )
+    item_features: Any = setting("Features of items.", None, metavar="FILE")
+    feature_kinds: Any = setting(
+        "Kinds of columns that are not detected: number, category, list, year, flag, skip.",
+        None,
+        metavar="COLUMN=KIND,...",
+    )
+    separator: str = setting("Separator between the values of a list.", "|", min_length=1)
+    memory: int | str | None = setting(
+        "Memory limit, e.g. 2GB.",
+        None,
+        metavar="SIZE",
+        shown="60 % of the memory of the machine, or of the cgroup's limit",
+    )
+    force: bool = setting("Replace OUT.", False)
+
+    @property
+    def temporal(self) -> bool:
+        """Whether the test ratings are the latest ones."""
+        return self.split == "temporal"
+
+    @property
+    def timed(self) -> bool:
+        """Whether every rating needs a time."""
+        return self.timestamps or self.temporal
+
+    @property
+    def fraction(self) -> float:
+        """Share of the ratings that become test ratings."""
+        return _TEST_FRACTION if self.test_fraction is None else self.test_fraction
+
+    def check(self) -> None:
+        """Raise InputError if a setting does not go with another one."""
+        if self.matrix and self.timed:
+            raise InputError(
+                f"{named('matrix')}: a matrix has no timestamps: leave out {named('timestamps')},"
+                f" and {named('split')} temporal"
+            )
+        if self.test is not None and (self.test_fraction is not None or self.temporal):
+            raise InputError(
+                f"{named('test')} gives the test ratings: leave out {named('test_fraction')}, and"
+                f" {named('split')} temporal"
+            )
