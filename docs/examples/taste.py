@@ -175,13 +175,13 @@ class Tastes(Part):
 
     # ------------------------------------------------------------------ draws
 
-    def renews_data(self, turn: int) -> bool:
-        """Whether tastes are drawn at this turn: the ratings without tastes then change."""
-        return turn > 0 and turn % EVERY == 1
+    def renews_data(self, sweep: int) -> bool:
+        """Whether tastes are drawn in this sweep: the ratings without tastes then change."""
+        return sweep > 0 and sweep % EVERY == 1
 
     def draw(self, context: DrawContext) -> None:
         """Draw all tastes, then lambda. Collective."""
-        if not context.is_turn(EVERY):
+        if not context.is_due(EVERY):
             return
         squares = self._draw_tastes(context, self._moments(context))
 

@@ -208,7 +208,7 @@ class FactorTarget(Target):
         for part in self.parts:
             part.begin(self.blocks(), begins_sweep)
         if begins_sweep:
-            context = self.context(turn=self._turn_after(sweeps))
+            context = self.context(hyper_sweep=self._hyper_sweep_after(sweeps))
             for part in self.parts:
                 part.move(context)
 
@@ -277,26 +277,26 @@ class FactorTarget(Target):
         Gradients must then be computed again: they treat the effects on ratings and the noise
         scales as data.
         """
-        return any(part.renews_data(self._turn) for part in self.parts)
+        return any(part.renews_data(self._hyper_sweep) for part in self.parts)
 
     @property
     @override
     def renews_prior(self) -> bool:
-        return any(part.renews_prior(self._turn) for part in self.parts)
+        return any(part.renews_prior(self._hyper_sweep) for part in self.parts)
 
     @property
-    def _turn(self) -> int:
-        """`DrawContext.turn` at the end of this iteration."""
-        return self._turn_after((self.stream.iteration + 1) // self.sweep_length)
+    def _hyper_sweep(self) -> int:
+        """`DrawContext.hyper_sweep` at the end of this iteration."""
+        return self._hyper_sweep_after((self.stream.iteration + 1) // self.sweep_length)
 
-    def _turn_after(self, sweeps: int) -> int:
+    def _hyper_sweep_after(self, sweeps: int) -> int:
         """`sweeps`, or 0 if hyperparameters are not drawn after so few sweeps."""
         return 0 if sweeps < self._hyper_start else sweeps
 
-    def context(self, factor: Factor | None = None, turn: int | None = None) -> DrawContext:
+    def context(self, factor: Factor | None = None, hyper_sweep: int | None = None) -> DrawContext:
         """Context for draws of parts: before the rows of `factor`, or after all rows have moved.
 
-        `turn` is by default the turn of the sweep that ends with this iteration.
+        `hyper_sweep` is by default that of the sweep that ends with this iteration.
         """
         return DrawContext(
             circulation=self.circulation,
@@ -304,7 +304,7 @@ class FactorTarget(Target):
             positions=self.positions,
             stream=self.stream,
             tau=lambda: self.noise_precision,
-            turn=self._turn if turn is None else turn,
+            hyper_sweep=self._hyper_sweep if hyper_sweep is None else hyper_sweep,
             factor=factor,
             law=self.likelihood,
         )
@@ -405,7 +405,7 @@ class FactorTarget(Target):
 
     def draw_parts(self, context: DrawContext) -> None:
         """Draw all parameters that are due, in all parts but the effects on ratings. Collective."""
-        if context.is_turn():
+        if context.is_due():
             self.draw_shared(context)
         for part in self.parts:
             if part is not self.effects:

@@ -35,8 +35,8 @@ from dsgmcmc.types import Array, Float64, Int64
 
 #: Slices of theta, if rows have no other parameters.
 SLICES = 10
-#: Slices of theta and of scale and thresholds in turns; these mix more slowly.
-SLICES_IN_TURNS = 90
+#: Slices of theta, each followed by one of scale and thresholds, which mix more slowly.
+ALTERNATE_SLICES = 90
 #: Largest number of Newton steps to the mode; about five are usual.
 NEWTON_STEPS = 50
 #: Least gain of the log density in a Newton step that is not the last one.
@@ -271,7 +271,7 @@ def draw_rows(
         for _ in range(SLICES):
             u = slice_on_ellipse(u, log_weight_of_theta, rng)
     else:
-        for _ in range(SLICES_IN_TURNS):
+        for _ in range(ALTERNATE_SLICES):
             u = slice_on_ellipse(u, log_weight_of_theta, rng)
             eta = rated.predictors(mode + np.einsum("nij,ni->nj", inverse, u))
             z = slice_on_ellipse(z, log_weight_of_z, rng)

@@ -41,8 +41,8 @@ from dsgmcmc.types import Array, Float64, Int32, Int64
 if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
 
-#: Draws of g and theta in turns.
-GIBBS_TURNS = 10
+#: Draws of g and theta, one given the other.
+GIBBS_SWEEPS = 10
 #: Rows whose ratings are in memory at a time.
 TOGETHER = 256
 #: Largest number of bytes of covariances that are kept; more are computed again when needed.
@@ -481,10 +481,10 @@ def normal_row(
     target = row.x - row.offset
     gram, moment = _statistics(law, row, of_all_pairs)
     g = 1.0
-    for turn in range(GIBBS_TURNS + 1):
+    for sweep in range(GIBBS_SWEEPS + 1):
         inverse = _inverse_root(row.precision + g * gram)
         mean = inverse.T @ (inverse @ (row.precision @ row.centre + g * moment))
-        if nu is None or turn == GIBBS_TURNS:
+        if nu is None or sweep == GIBBS_SWEEPS:
             break
         drawn = mean + inverse.T @ rng.standard_normal(len(mean))
         squares = float(noise_precision @ (target - row.features @ drawn) ** 2)

@@ -378,7 +378,7 @@ class Ordinal(ScaledRows):
             self._draw_at_root,
             stream=context.stream,
             rows=circulation.ratings.shape,
-            draws_precisions=context.is_turn(),
+            draws_precisions=context.is_due(),
         )
         shapes = shapes_of(arrays_of(self.replicated))
         take_all(self.replicated, circulation.ring.sum(sums, finish, shapes))

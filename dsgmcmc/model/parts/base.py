@@ -64,13 +64,13 @@ def chosen_factors(
     return named[entity.removeprefix("by-")]
 
 
-def is_due(turn: int, every: int, first: int = 1) -> bool:
-    """Whether a draw that recurs every `every` turns, from turn `first` on, is due.
+def is_due(sweep: int, every: int, first: int = 1) -> bool:
+    """Whether a draw that recurs every `every` sweeps, from sweep `first` on, is due.
 
-    At turn 1 every draw is due.
+    In sweep 1 every draw is due; in sweep 0 (`DrawContext.hyper_sweep`) none is.
     """
-    has_begun = turn == 1 or turn >= max(first, 1)
-    return has_begun and turn % every == 1 % every
+    has_begun = sweep == 1 or sweep >= max(first, 1)
+    return has_begun and sweep % every == 1 % every
 
 
 class PrecisionTerms(NamedTuple):
@@ -118,7 +118,7 @@ FeatureSizes = Mapping[Factor, tuple[int, int]]
 
 
 class DrawContext(NamedTuple):
-    """The state, the random numbers and the turn for the draws of parts.
+    """The state, the random numbers and the number of the sweep for the draws of parts.
 
     Attributes
     ----------
@@ -132,10 +132,9 @@ class DrawContext(NamedTuple):
         Seed, chain and iteration, from which random numbers are computed.
     tau : callable
         Returns the current precision of the noise.
-    turn : int
-        Number of sweeps so far, including the sweep of this draw; it counts the draws of the
-        hyperparameters (the parameters of priors and noise). 0 in the first sweeps, which do not
-        draw them (setting `hyper_start`).
+    hyper_sweep : int
+        Number of sweeps so far, including the sweep of this draw; 0 in the first sweeps, which do
+        not draw hyperparameters, the parameters of priors and noise (setting `hyper_start`).
     factor : Factor or None
         In Gibbs sampling, the factor whose rows are drawn next; None with other samplers, which
         have moved all rows.
@@ -151,7 +150,7 @@ class DrawContext(NamedTuple):
     positions: tuple[str, ...]
     stream: RandomStream
     tau: Callable[[], float]
-    turn: int
+    hyper_sweep: int
     factor: Factor | None
     law: Any
     terms: Mapping[Factor, PrecisionTerms] = MappingProxyType({})
@@ -161,13 +160,13 @@ class DrawContext(NamedTuple):
         """Field that holds the state of the factors of the only, or the first, sub-chain."""
         return self.positions[0]
 
-    def is_turn(self, every: int = 1, first: int = 1) -> bool:
-        """Whether a draw that recurs every `every` turns, from turn `first` on, is due here.
+    def is_due(self, every: int = 1, first: int = 1) -> bool:
+        """Whether a draw that recurs every `every` sweeps, from sweep `first` on, is due here.
 
         Gibbs sampling calls `Part.draw` twice, before the rows of W and before the rows of H; the
         first call counts.
         """
-        return is_due(self.turn, every, first) and self.factor != Factor.H
+        return is_due(self.hyper_sweep, every, first) and self.factor != Factor.H
 
 
 @dataclass(frozen=True)
@@ -316,8 +315,7 @@ class Part(ABC):
     def move(self, context: DrawContext) -> None:  # noqa: B027 (likewise)
         """Move the state without changing the likelihood, before a sweep, if due. Collective.
 
-        Here `DrawContext.turn` is the number of the draw of the hyperparameters that ended the last
-        sweep.
+        Here `DrawContext.hyper_sweep` is that of the last sweep.
         """
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
@@ -332,20 +330,20 @@ class Part(ABC):
 
     # ------------------------------------------------------------------ draws
 
-    def renews_data(self, turn: int) -> bool:
-        """Whether the draw at this turn changes the likelihood's data.
+    def renews_data(self, sweep: int) -> bool:
+        """Whether the draw in this sweep (`DrawContext.hyper_sweep`) changes the likelihood's data.
 
         Gradients must then be computed again.
         """
         return False
 
-    def renews_prior(self, turn: int) -> bool:
-        """Whether the draw at this turn changes prior means of single rows, given the rows.
+    def renews_prior(self, sweep: int) -> bool:
+        """Whether the draw in this sweep changes prior means of single rows, given the rows.
 
         The sampler then makes the two half kicks of a momentum separately: one with the old prior,
         one with the new.
         """
-        return self.prior_every > 0 and is_due(turn, self.prior_every)
+        return self.prior_every > 0 and is_due(sweep, self.prior_every)
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
         """Additional statistics for drawing Lambda, if the part's prior depends on it.
@@ -384,7 +382,7 @@ class Part(ABC):
     def draw(self, context: DrawContext) -> None:  # noqa: B027 (some parts have no other parameters)
         """Draw the parameters that `draw_shared` does not draw, if they are due. Collective.
 
-        `DrawContext.is_turn` says whether they are.
+        `DrawContext.is_due` says whether they are.
         """
 
     def moving(self, context: DrawContext, step: RowStep) -> AbstractContextManager[None]:

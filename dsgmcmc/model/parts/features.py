@@ -301,7 +301,7 @@ class FeatureEffects(Part):
     @override
     def draw(self, context: DrawContext) -> None:
         """Draw beta and B, if due, and shift the rows' prior means by the change. Collective."""
-        if not context.is_turn(DRAW_EVERY):
+        if not context.is_due(DRAW_EVERY):
             return
         circulation = context.circulation
         precision = {block.factor: context.prior(block).precision for block in circulation.blocks()}

@@ -183,7 +183,7 @@ class ImplicitFeatures(Part):
 
         Collective.
         """
-        if not context.is_turn(DRAW_EVERY):
+        if not context.is_due(DRAW_EVERY):
             return
         if self._is_moving(context):
             self._move_in(context).draw_others()

@@ -220,11 +220,11 @@ class Noise(Part):
         self.parameters.tau[subchain] = rng.gamma(shape) / rate
 
     @override
-    def renews_data(self, turn: int) -> bool:
-        return self.every > 1 and self._draws_scales_at(turn)
+    def renews_data(self, sweep: int) -> bool:
+        return self.every > 1 and self._draws_scales_at(sweep)
 
-    def _draws_scales_at(self, turn: int) -> bool:
-        return bool(self.factors) and is_due(turn, self.every)
+    def _draws_scales_at(self, sweep: int) -> bool:
+        return bool(self.factors) and is_due(sweep, self.every)
 
     @override
     def draw(self, context: DrawContext) -> None:
@@ -235,9 +235,9 @@ class Noise(Part):
         old values, the posterior would not be invariant.
         """
         if context.factor is not None:
-            if context.turn > 0 and context.factor in self.factors:
+            if context.hyper_sweep > 0 and context.factor in self.factors:
                 self._draw_scales(context.factor, context)
-        elif self._draws_scales_at(context.turn):
+        elif self._draws_scales_at(context.hyper_sweep):
             n_draws = self.parameters.n_scale_draws
             if n_draws is None:
                 n_draws = np.zeros(1)

@@ -292,7 +292,7 @@ class RowPriors(Part):
     @override
     def move(self, context: DrawContext) -> None:
         """Exchange means and biases, if due. Collective."""
-        if not self._does_exchange or not context.is_turn(MOVE_EVERY, FIRST_MOVE):
+        if not self._does_exchange or not context.is_due(MOVE_EVERY, FIRST_MOVE):
             return
         exchange_means_and_biases(
             context,

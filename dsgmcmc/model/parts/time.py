@@ -273,13 +273,13 @@ class TimeEffects(Part):
     # ------------------------------------------------------------------ draws, and predictions
 
     @override
-    def renews_data(self, turn: int) -> bool:
-        return is_due(turn, self._draw_type.every)
+    def renews_data(self, sweep: int) -> bool:
+        return is_due(sweep, self._draw_type.every)
 
     @override
     def draw(self, context: DrawContext) -> None:
         """Draw all effects and their precisions, one level after another, if due. Collective."""
-        if not context.is_turn(self._draw_type.every):
+        if not context.is_due(self._draw_type.every):
             return
         drawing = self._draw_type(self._effects, self.parameters.precision, context)
         for number, groups in enumerate(self.groups.train):

@@ -51,7 +51,7 @@ def test_every_subchain_has_a_set_of_its_own(data: Path) -> None:
     for block in target.blocks():
         block["theta0"][:] = 0.1
         block["theta1"][:] = 10.0
-    target.draw_shared(target.context()._replace(turn=1))
+    target.draw_shared(target.context()._replace(hyper_sweep=1))
     assert target.noise.parameters.tau.shape == (2,)
     for mean in target.row_priors.parameters.mean.values():
         assert (np.abs(mean[0] - 0.1) < 1).all()

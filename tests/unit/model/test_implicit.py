@@ -38,7 +38,7 @@ def target_of(data: Path, sampler: BAOAB | None = None) -> tuple[FactorTarget, n
 def draw(target: FactorTarget, iteration: int) -> None:
     """Draw all implicit features once."""
     target.stream.iteration = iteration
-    target.parts[-1].draw(target.context()._replace(turn=1))
+    target.parts[-1].draw(target.context()._replace(hyper_sweep=1))
 
 
 def test_y_has_its_conditional_law_and_a_row_without_ratings_the_shifts_of_the_others(

@@ -56,7 +56,7 @@ AGAINST: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("name", PARTS)
 def test_a_chain_has_what_a_part_says(name: str) -> None:
-    """It keeps these quantities, and draws all that belong to a draw at the first turn, with every
+    """It keeps these quantities, and draws all that belong to a draw in the first sweep, with every
     kind of sampler.
     """
     check_part(PARTS[name], **WITH[name])

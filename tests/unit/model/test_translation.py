@@ -47,7 +47,7 @@ def test_predictors_and_distances_from_means_stay(tmp_path: Path) -> None:
         mean[:, :K] = rng.normal(0.3, 0.7, K)
     before = state_of(target)
     means = {factor: parameters.mean[factor][0].copy() for factor in Factor}
-    target.row_priors.move(target.context()._replace(turn=1))
+    target.row_priors.move(target.context()._replace(hyper_sweep=1))
     after = state_of(target)
     np.testing.assert_allclose(predictors(after), predictors(before), atol=1e-5)
     for factor in Factor:
