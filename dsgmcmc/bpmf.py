@@ -447,8 +447,9 @@ class BPMF(Estimator, FittedModel):
         X, y
             Ratings, as for `fit`. Ratings that `test_fraction` holds out are not used.
         metric : {"log-probability", "log-density", "rmse", "ndcg"}, optional
-            Criterion of the comparison. Default: NDCG@10 for clicks; the log probability for
-            ratings that are levels or integers; else the log density.
+            Criterion of the comparison. Default: NDCG@10 for clicks; the log probability of the
+            recorded value for ratings that are levels or were recorded to a step; else the log
+            density.
 
         Returns
         -------

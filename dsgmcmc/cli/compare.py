@@ -42,7 +42,7 @@ def compare(
         Literal["log-probability", "log-density", "rmse", "ndcg"] | None,
         typer.Option(
             help="Criterion by which models are compared.",
-            show_default="log-probability; log-density if ratings have no levels; ndcg for clicks",
+            show_default="log-probability, or log-density without levels or step; ndcg for clicks",
         ),
     ] = None,
     config: Annotated[

@@ -104,7 +104,7 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     from dsgmcmc.data.ratings import Ratings
 
     sizes = ("n_rows", "n_cols", "nnz", "nnz_test")
-    others = ("mean", "minimum", "maximum", "transposed", "seed", "source", "digest")
+    others = ("mean", "minimum", "maximum", "resolution", "transposed", "seed", "source", "digest")
     with Ratings(path) as ratings:
         facts: dict[str, Any] = {name: getattr(ratings, name) for name in (*sizes, *others)}
         facts["untrained"] = ratings.untrained()

@@ -83,6 +83,8 @@ class Summary(NamedTuple):
     ----------
     mean, minimum, maximum : float
         Of the training ratings.
+    resolution : float or None
+        Step to which they were recorded (`dsgmcmc.data.resolution`).
     columns : str
         Roles of the columns in the first input file.
     other_columns : dict of str to str
@@ -114,6 +116,7 @@ class Summary(NamedTuple):
     mean: float
     minimum: float
     maximum: float
+    resolution: float | None
     content_sha256: str
     columns: str
     other_columns: dict[str, str]
@@ -268,6 +271,7 @@ class Ingest:
             mean=attributes["mean"],
             minimum=float(attributes["min"]),
             maximum=float(attributes["max"]),
+            resolution=attributes["resolution"],
             content_sha256=attributes["content_sha256"],
             columns=columns,
             other_columns=others,

@@ -30,6 +30,7 @@ from dsgmcmc.data.ratings_format import (
     MAX_FEATURES,
     MAX_ID_BYTES,
     MAX_SIDE,
+    RESOLUTION,
     SIDES,
     SLAB,
     SPLITS,
@@ -41,6 +42,7 @@ from dsgmcmc.data.ratings_format import (
     Times,
     row_slabs,
 )
+from dsgmcmc.data.resolution import SAMPLE, find_resolution
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.kernels.stored import Numbering
 from dsgmcmc.storage.hdf5 import checked_dataset
@@ -255,13 +257,14 @@ class Ratings(AbstractContextManager["Ratings"]):
         test = f"{self.nnz_test:,} ({self.nnz_test / total:.1%})"
         if untrained := describe_untrained(self.untrained()):
             test += f"; {untrained}"
+        training = f"{self.nnz:,}, from {self.minimum:g} to {self.maximum:g}, mean {self.mean:.5g}"
+        if self.resolution is not None:
+            training += f", in steps of {self.resolution:g}"
         return {
             "users": f"{users:,}",
             "items": f"{items:,}",
             "ratings": f"{total:,}, density {total / (users * items):.3%}",
-            "training": (
-                f"{self.nnz:,}, from {self.minimum:g} to {self.maximum:g}, mean {self.mean:.5g}"
-            ),
+            "training": training,
             "test": test,
         }
 
@@ -294,6 +297,17 @@ class Ratings(AbstractContextManager["Ratings"]):
             if numbering.numbers(self._read("train/values", first, first + _PIECE)) is None:
                 return None
         return np.unique(numbering.values).astype(np.float64)
+
+    @cached_property
+    def resolution(self) -> float | None:
+        """Step to which the training ratings were recorded; None without one.
+
+        It is that of the file, also for a view of some ratings. Files of earlier versions do not
+        store it: it is found in their first ratings, as `prepare` does.
+        """
+        if self._stored_resolution is not None:
+            return self._stored_resolution
+        return find_resolution(self._read("train/values", 0, SAMPLE))
 
     @property
     def value_bytes(self) -> int:
@@ -420,6 +434,11 @@ class Ratings(AbstractContextManager["Ratings"]):
         self.digest: str = attributes["content_sha256"]
         self.transposed: bool = attributes["transposed"]
         self.entities = ("item", "user") if self.transposed else ("user", "item")
+        self._stored_resolution: float | None = None
+        if RESOLUTION in self._file.attrs:
+            self._stored_resolution = _read_attribute(self._file.attrs, RESOLUTION, float)
+            if not 0 < self._stored_resolution <= 1:
+                raise self._wrong(f"its resolution is {self._stored_resolution}")
         if not (
             self._has_possible_sizes() and self._has_possible_mean() and len(self.digest) == 64
         ):

@@ -24,6 +24,8 @@ attributes                ``format version``         text is UTF-8 of fixed leng
 ..                        ``mean min max``           mean and range of the training ratings
 ..                        ``seed transposed``        seed of shuffle and split; rows are items?
 ..                        ``source``                 names of the input files
+..                        ``resolution``             step to which the ratings were recorded
+                                                     (`dsgmcmc.data.resolution`); none without one
 ..                        ``content_sha256``         identifies the data: hash of the arrays without
                                                      encoding and counts
 ========================  =========================  ===========================================
@@ -61,7 +63,9 @@ SPLITS: tuple[Split, Split] = ("train", "test")
 Side = Literal["rows", "cols"]
 SIDES: tuple[Side, Side] = ("rows", "cols")
 
-#: Names and types of the attributes of the file, which are scalars.
+#: Name of the attribute that only files of ratings with a resolution have, a float.
+RESOLUTION = "resolution"
+#: Names and types of the attributes that every file has, which are scalars.
 ATTRIBUTES: dict[str, type] = {
     "format": str,
     "version": int,

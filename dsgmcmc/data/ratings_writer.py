@@ -16,6 +16,7 @@ from dsgmcmc.data.ratings_format import (
     ATTRIBUTES,
     CHUNK,
     FORMAT,
+    RESOLUTION,
     SIDES,
     VERSION,
     ContentHash,
@@ -24,6 +25,7 @@ from dsgmcmc.data.ratings_format import (
     Split,
     Times,
 )
+from dsgmcmc.data.resolution import SAMPLE, find_resolution
 from dsgmcmc.errors import writing
 from dsgmcmc.storage.files import check_target, replacing, sync
 from dsgmcmc.storage.hdf5 import new_hdf5
@@ -126,6 +128,7 @@ class _Content:
         self._column_counts = np.zeros(sizes.cols, dtype=np.int64)
         self._row_sums: list[Float64] = []
         self._time_counts: dict[str, Int32] = {}
+        self._first_ratings: list[Float32] = []
         self._minimum = np.inf
         self._maximum = -np.inf
 
@@ -180,9 +183,16 @@ class _Content:
             self._column_counts += np.bincount(indices, minlength=self._sizes.cols)
             self._minimum = min(self._minimum, float(values.min()))
             self._maximum = max(self._maximum, float(values.max()))
+            self._keep_first(values)
             # `finish` adds the row sums exactly, so that the mean does not depend on the slabs
             starts = slab.indptr[:-1][np.diff(slab.indptr) > 0]
             self._row_sums.append(np.add.reduceat(values.astype(np.float64), starts))
+
+    def _keep_first(self, values: Float32) -> None:
+        """Keep training ratings up to the first `SAMPLE`, which show the resolution."""
+        missing = SAMPLE - sum(map(len, self._first_ratings))
+        if missing > 0:
+            self._first_ratings.append(values[:missing])
 
     def _add_times(self, slab: Slab, times_of_sides: Mapping[Side, Times], first: int) -> None:
         """Append positions in time, and raise the counts of rows and columns; `first` is a row."""
@@ -222,7 +232,10 @@ class _Content:
         }
         for name, expected in ATTRIBUTES.items():
             self._write_attribute(name, expected(attributes[name]))
-        return attributes
+        resolution = find_resolution(np.concatenate(self._first_ratings))
+        if resolution is not None:
+            self._write_attribute(RESOLUTION, resolution)
+        return {**attributes, RESOLUTION: resolution}
 
     def _write_attribute(self, name: str, value: Any) -> None:
         """Write an attribute; HDF5 hangs on damaged files with text of variable length."""

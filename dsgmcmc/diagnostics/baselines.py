@@ -33,7 +33,7 @@ from dsgmcmc.diagnostics.scores import difference_of_sums
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.limits import UNLIMITED, Limits
-from dsgmcmc.model.predictive.base import SMALLEST, Moments, Predictive
+from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.posterior.heldout import TestPredictions
 from dsgmcmc.types import Float64, Int32, Int64
 
@@ -211,7 +211,8 @@ def advantage(
     Returns
     -------
     dict or None
-        ``measure`` is ``log_probability`` if ratings have levels, else ``log_predictive_density``;
+        ``measure`` is ``log_probability`` if ratings are levels or multiples of a step, else
+        ``log_predictive_density``;
         ``biases_only`` is the mean of this measure for biases only. ``gain`` is the mean for the
         model minus this mean, and ``gain_error`` is the standard error of the difference
         (`dsgmcmc.diagnostics.scores`). ``square`` and ``square_error`` are the reduction of the
@@ -227,18 +228,19 @@ def advantage(
         start += len(test.rating)
         model = test.predictive(law, levels)
         simple = biases.predictive(rows, columns, levels)
-        simple_logs = _log_scores(simple, test.rating, model.whole)
+        simple.resolution = model.resolution
+        simple_logs = _log_scores(simple, test.rating)
         users = rows
         if ratings.transposed:
             users = columns.astype(np.int64)
-        gains.add(users, _log_scores(model, test.rating, model.whole) - simple_logs)
+        gains.add(users, _log_scores(model, test.rating) - simple_logs)
         simple_errors = test.rating - test.limits.clip(simple.mean)
         reductions.add(users, np.square(simple_errors) - np.square(test.rating - test.point(law)))
         total += float(simple_logs.sum())
     if np.count_nonzero(gains.counts) < 2 or not np.isfinite(gains.sums).all():
         return None
     measure = "log_predictive_density"
-    if _has_levels(model):
+    if model.is_discrete:
         measure = "log_probability"
     gain = difference_of_sums(gains.sums, gains.counts)
     square = difference_of_sums(reductions.sums, reductions.counts)
@@ -268,19 +270,10 @@ class _SumsByUser:
         np.add.at(self.sums, users, differences)
 
 
-def _has_levels(predictive: Predictive) -> bool:
-    return predictive.levels is not None and len(predictive.levels) > 1
-
-
-def _log_scores(predictive: Predictive, x: Float64, whole: bool) -> Float64:
-    """Return log probabilities of levels, or log densities of x.
-
-    For `whole` x, the log probabilities of x - 0.5 to x + 0.5 under a continuous distribution.
-    """
-    if _has_levels(predictive):
+def _log_scores(predictive: Predictive, x: Float64) -> Float64:
+    """Return log probabilities of recorded values, or log densities if they have none."""
+    if predictive.is_discrete:
         return predictive.log_probability(x)
-    if whole and not predictive.whole:
-        return np.log(np.maximum(predictive.cdf(x + 0.5) - predictive.cdf(x - 0.5), SMALLEST))
     return predictive.log_density(x)
 
 

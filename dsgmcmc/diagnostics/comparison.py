@@ -18,7 +18,7 @@ from dsgmcmc.errors import refusing
 #: Texts for the criteria, by their names in tables. For every criterion but the RMSE, larger values
 #: are better.
 CRITERIA = {
-    "log-probability": "log probability of the rating's level",
+    "log-probability": "log probability of the recorded rating",
     "log-density": "log density",
     "rmse": "RMSE",
     "ndcg": "NDCG@10",

@@ -32,7 +32,7 @@ WARNED_TEMPERATURE = 1.05
 
 #: Texts for the log scores, by their names in a summary.
 LOG_SCORES = {
-    "log_probability": "log probability of a rating's level",
+    "log_probability": "log probability of a recorded rating",
     "log_predictive_density": "log predictive density of a rating",
 }
 

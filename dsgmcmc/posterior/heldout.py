@@ -10,12 +10,12 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.likelihoods.limits import limits_from
+from dsgmcmc.model.likelihoods.limits import limits_from, resolution_from
 from dsgmcmc.model.limits import UNLIMITED, Limits
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.posterior.live import newest_states
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.rundir import Facts, RunDirectory
 from dsgmcmc.storage.store import Key, Snapshot
 from dsgmcmc.types import Float64
 
@@ -42,6 +42,8 @@ class TestPredictions(NamedTuple):
         chains.
     limits : Limits
         Range to which predictions are clipped.
+    resolution : float or None
+        Step to which ratings without levels were recorded.
     """
 
     rating: Float64
@@ -51,6 +53,7 @@ class TestPredictions(NamedTuple):
     probability: Float64 | None = None
     shape: Float64 | None = None
     limits: Limits = UNLIMITED
+    resolution: float | None = None
 
     def point(self, law: type[Law]) -> Float64:
         """Return the predictions of the ratings, in their units, as `predict` returns them.
@@ -76,7 +79,7 @@ class TestPredictions(NamedTuple):
 
     def predictive(self, law: type[Law], levels: Float64 | None) -> Predictive:
         """Return predictive distributions of the ratings; `levels` are their levels, if any."""
-        return law.predictive_of_moments(
+        predictive = law.predictive_of_moments(
             Moments(
                 mean=self.mean,
                 variance=self.variance + self.noise_variance,
@@ -86,6 +89,8 @@ class TestPredictions(NamedTuple):
                 shape=self.shape,
             )
         )
+        predictive.resolution = self.resolution
+        return predictive
 
 
 def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
@@ -95,11 +100,16 @@ def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
     contradicts ``run.toml``.
     """
     _, facts = run.read_settings()
-    return _pooled(newest_states(run, facts), limits_from(facts))
+    return _pooled(newest_states(run, facts), facts)
 
 
-def _pooled(posteriors: Sequence[Snapshot], limits: Limits) -> Iterator[TestPredictions]:
-    """Yield predictions that are pooled over the posteriors of all chains."""
+def _pooled(posteriors: Sequence[Snapshot], facts: Facts) -> Iterator[TestPredictions]:
+    """Yield predictions that are pooled over the posteriors of all chains.
+
+    `facts` are those of the run.
+    """
+    limits = limits_from(facts)
+    resolution = resolution_from(facts)
     keys = {
         key for posterior in posteriors for key in posterior.block_keys() if key.object == "test"
     }
@@ -119,7 +129,7 @@ def _pooled(posteriors: Sequence[Snapshot], limits: Limits) -> Iterator[TestPred
             pooled = {field: values.mean(axis=0) for field, values in stacked.items()}
             pooled["rating"] = stacked["rating"][0]
             pooled["variance"] += stacked["mean"].var(axis=0)
-            yield TestPredictions(**pooled, limits=limits)
+            yield TestPredictions(**pooled, limits=limits, resolution=resolution)
 
 
 #: Predictions of open runs; a report or a comparison uses the predictions of a run several times.
@@ -148,10 +158,12 @@ def predict_test(run: Run) -> TestPredictions:
             f"{run.path} has not ended: its test ratings are predicted when its job ends, or is"
             " stopped"
         )
-    parts = [part._asdict() for part in _pooled(run.states, run.limits)]
+    parts = [part._asdict() for part in _pooled(run.states, run.facts)]
     joined = {}
     for field, first in parts[0].items():
         if isinstance(first, np.ndarray):
             joined[field] = np.concatenate([part[field] for part in parts])
-    _PREDICTED[run] = TestPredictions(**joined, limits=run.limits)
+    _PREDICTED[run] = TestPredictions(
+        **joined, limits=run.limits, resolution=resolution_from(run.facts)
+    )
     return _PREDICTED[run]

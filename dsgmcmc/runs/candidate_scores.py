@@ -16,7 +16,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics import ranking
 from dsgmcmc.diagnostics.scores import Difference, difference
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.likelihoods import Levels
+from dsgmcmc.model.likelihoods.limits import resolution_of
 from dsgmcmc.model.likelihoods.ordinal import recognised_levels
 from dsgmcmc.model.predictive.base import SMALLEST
 from dsgmcmc.posterior.exposure import Exposure, Rated
@@ -108,36 +108,24 @@ def without_outliers(differences: Float64) -> Float64:
 # ---------------------------------------------------------------------- scoring
 
 
-def recorded_values(ratings: Ratings) -> Float64 | None:
-    """Return the values of the training ratings if they are levels or integers; else None.
+def are_discrete(ratings: Ratings) -> bool:
+    """Whether the training ratings are levels, or were recorded to a step.
 
-    All likelihoods can be compared by the probabilities of these values. The probability of a value
-    is the integral of the density, or the sum over counts or levels, between the midpoints to the
-    neighbouring values; the first and last values include the tails.
-
-    Returns
-    -------
-    (n,) float64 or None
-        Ascending.
+    Then all likelihoods can be compared by the probability of the recorded value: the integral of
+    the density, or the sum over counts or levels, between the midpoints to the neighbouring values.
+    The lowest and the highest level include the tails.
     """
-    levels = recognised_levels(ratings)
-    if levels is not None:
-        return levels
-    values = Levels.from_ratings(ratings).values
-    return None if np.any(values % 1) else values
+    return recognised_levels(ratings) is not None or resolution_of(ratings) is not None
 
 
-def scores_of(run: Run, metric: Metric, values: Float64 | None) -> CandidateScores:
-    """Score every test rating of a run by a metric other than ``ndcg``.
-
-    The log probability needs `values`, the `recorded_values` of the training ratings.
-    """
+def scores_of(run: Run, metric: Metric) -> CandidateScores:
+    """Score every test rating of a run by a metric other than ``ndcg``."""
     law = run.config.law
     users, _ = run.test_pairs()
     test = predict_test(run)
     if metric == "rmse":
         return CandidateScores(-np.square(test.rating - test.point(law)), users)
-    predictive = test.predictive(law, values if run.levels is None else run.levels)
+    predictive = test.predictive(law, run.levels)
     if metric == "log-probability":
         scores = predictive.log_probability(test.rating)
     else:

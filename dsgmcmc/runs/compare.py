@@ -50,11 +50,11 @@ from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.candidate_scores import (
     CandidateScores,
     Metric,
+    are_discrete,
     best_of,
     leading,
     ranking_scores,
     recommended,
-    recorded_values,
     scores_of,
 )
 from dsgmcmc.runs.candidates import (
@@ -162,8 +162,8 @@ class Comparing:
     settings : dict
         Settings for all candidates; model settings restrict the candidates.
     metric : Metric, optional
-        Criterion. Default: NDCG for clicks; the log probability if ratings are levels or integers;
-        else the log density.
+        Criterion. Default: NDCG for clicks; the log probability of the recorded value if ratings
+        are levels or were recorded to a step; else the log density.
     policy : Policy, optional
         Actions when time runs out or an error occurs.
     signals : Signals, optional
@@ -209,7 +209,6 @@ class Comparing:
                 while not on_root(self.comm, lock.attempt):
                     sleep(ATTEMPT_SECONDS)
                 self._inner = self._inner_source(self._plan.seed)
-                self._recorded = recorded_values(self._inner.ratings)
                 chosen, best = self._choose()
                 result = on_root(self.comm, partial(self._result, chosen, best))
                 on_root(self.comm, partial(remove_candidates, self.folder))
@@ -302,15 +301,15 @@ class Comparing:
                     " ndcg"
                 )
             return "ndcg"
-        has_levels = recorded_values(ratings) is not None
-        if self.metric == "log-probability" and not has_levels:
+        has_probabilities = are_discrete(ratings)
+        if self.metric == "log-probability" and not has_probabilities:
             raise InputError(
-                f"{named('metric')} log-probability needs ratings with levels: use log-density or"
-                " rmse"
+                f"{named('metric')} log-probability needs ratings with levels, or recorded to a"
+                " step: use log-density or rmse"
             )
         if self.metric is not None:
             return self.metric
-        return "log-probability" if has_levels else "log-density"
+        return "log-probability" if has_probabilities else "log-density"
 
     def _settings_over(self, candidate: Candidate, last: Mapping[str, Any]) -> dict[str, Any]:
         """Merge the settings that override a candidate's: the user's, then `last`.
@@ -472,7 +471,7 @@ class Comparing:
         run = Run(self._path(number))
         if self._plan.metric == "ndcg":
             return ranking_scores(run, Rated(self._inner.ratings))
-        return scores_of(run, self._plan.metric, self._recorded)
+        return scores_of(run, self._plan.metric)
 
     # ------------------------------------------------------------------ the table, on process 0
 

@@ -20,7 +20,8 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.likelihoods.limits import FACT as LIMITS
-from dsgmcmc.model.likelihoods.limits import limits_of
+from dsgmcmc.model.likelihoods.limits import RESOLUTION_FACT as RESOLUTION
+from dsgmcmc.model.likelihoods.limits import limits_of, resolution_of
 from dsgmcmc.model.likelihoods.ordinal import recognised_levels
 from dsgmcmc.model.limits import Limits
 from dsgmcmc.model.parts import PARTS
@@ -280,6 +281,9 @@ class RatingsSource:
             levels = recognised_levels(ratings)
         if levels is not None:
             facts["levels"] = levels.tolist()
+        resolution = resolution_of(ratings)
+        if resolution is not None:
+            facts[RESOLUTION] = resolution
         limits = limits_of(ratings, config.law)
         facts[LIMITS] = list(limits)
         facts |= liked_facts(ratings)

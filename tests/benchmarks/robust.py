@@ -45,7 +45,7 @@ from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.runs.candidate_scores import recorded_values, scores_of
+from dsgmcmc.runs.candidate_scores import are_discrete, scores_of
 from dsgmcmc.storage.rundir import RunDirectory
 
 LENGTH = ("--iterations", "400sweeps", "--max-walltime", "10min")
@@ -132,10 +132,9 @@ def measure(out: Path) -> dict[str, Any]:
     summary = json.loads(directory.summary_file.read_text(encoding="utf-8"))
     run = Run(out)
     with run.open_ratings() as ratings:
-        values = recorded_values(ratings)
-    log_scores = scores_of(
-        run, "log-density" if values is None else "log-probability", values
-    ).values
+        has_probabilities = are_discrete(ratings)
+    metric = "log-probability" if has_probabilities else "log-density"
+    log_scores = scores_of(run, metric).values
     return {
         "not_finite": (
             not_finite(summary)

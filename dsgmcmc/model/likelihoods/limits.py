@@ -1,4 +1,4 @@
-"""Which ratings have a range by their meaning (`dsgmcmc.model.limits`).
+"""Which ratings have a range by their meaning (`dsgmcmc.model.limits`), and which a resolution.
 
 Only levels have one, such as stars: it begins at the lowest and ends at the highest level.
 Measurements, counts and amounts may be larger or smaller than all that were seen; counts are at
@@ -24,8 +24,9 @@ TOP = 0.75
 LEAST_TOP_SHARE = 0.05
 #: Least share of the highest level of a scale; the largest of some counts is rarer.
 LEAST_SHARE_OF_LARGEST = 0.02
-#: Name of the limits among the facts about a run.
+#: Names of the limits and of the resolution among the facts about a run.
 FACT = "range"
+RESOLUTION_FACT = "resolution"
 
 
 def limits_from(facts: Mapping[str, Any]) -> Limits:
@@ -36,6 +37,18 @@ def limits_from(facts: Mapping[str, Any]) -> Limits:
     if 0 < len(levels) <= MAX_THRESHOLDS:
         return Limits(levels[0], levels[-1])
     return UNLIMITED
+
+
+def resolution_from(facts: Mapping[str, Any]) -> float | None:
+    """Return the resolution of a run by its facts, which earlier versions do not record."""
+    return facts.get(RESOLUTION_FACT)
+
+
+def resolution_of(ratings: Ratings) -> float | None:
+    """Return the step to which ratings were recorded; None without one, and for levels."""
+    if recognised_levels(ratings) is not None:
+        return None
+    return ratings.resolution
 
 
 def limits_of(ratings: Ratings, law: type[Law]) -> Limits:

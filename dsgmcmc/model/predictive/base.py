@@ -4,7 +4,8 @@ The predictive distribution of a rating x is a mixture over the draws d of the p
 p(x | eta_d, ...). A subclass defines its mean, sd, distribution function F and density; quantiles,
 probabilities of levels and log scores follow. Levels are ordered values that ratings can take; a
 predictive distribution of continuous values gives a level the probability of all values that are
-rounded to it.
+rounded to it. Ratings without levels may have a resolution, a step of whose multiples they are
+(`dsgmcmc.data.resolution`): then all multiples are their levels.
 
 [Czado 2009] Predictive model assessment for count data, Biometrics 65.
 """
@@ -185,9 +186,12 @@ class Predictive(ABC):
     ----------
     levels : (R,) float64 or None
         Possible ratings, in ascending order, if known.
+    resolution : float or None
+        Step to which ratings without levels were recorded, if known.
     """
 
     levels: Float64 | None = None
+    resolution: float | None = None
     #: Whether ratings are whole numbers.
     whole: bool = False
     #: Whether `log_scores` has a ``log_predictive_density``: for continuous ratings and counts, not
@@ -248,11 +252,31 @@ class Predictive(ABC):
         up_to = [np.broadcast_to(self.below(end), self.mean.shape) for end in inner_ends]
         return np.diff(np.stack(up_to, axis=1), axis=1, prepend=0.0, append=1.0)
 
+    @property
+    def is_discrete(self) -> bool:
+        """Whether ratings are levels or multiples of a step, so that they have probabilities."""
+        has_levels = self.levels is not None and len(self.levels) > 1
+        return has_levels or self.resolution is not None
+
     def log_probability(self, x: Array) -> Float64:
-        """Log probability of the level nearest to each rating."""
+        """Log probability of the level, or the multiple of the step, nearest to each rating."""
+        if self.levels is None or len(self.levels) < 2:
+            return self._log_probability_of_multiple(x)
         ends = self._ends()
         level = np.digitize(x, ends[1:-1])
         return np.log(np.maximum(self.between(ends[level], ends[level + 1]), SMALLEST))
+
+    def _log_probability_of_multiple(self, x: Array) -> Float64:
+        """Log probability of all values that are rounded to the same multiple of the step as x."""
+        step = self.resolution
+        assert step is not None
+        nearest = np.rint(np.asarray(x, np.float64) / step) * step
+        if self.whole:
+            return self.log_density(nearest)
+        probability = self.between(nearest - step / 2, nearest + step / 2)
+        logs = np.log(np.maximum(probability, TINY))
+        # a probability that float64 cannot represent is about the density times the step
+        return np.where(probability > TINY, logs, self.log_density(nearest) + np.log(step))
 
     def _rounded_to(self, bound: float) -> float:
         """Lowest value that is rounded to a level of at least `bound`; `bound` without levels."""
@@ -290,12 +314,13 @@ class Predictive(ABC):
     def log_scores(self, x: Array) -> dict[str, float | None]:
         """Means of the log scores that are defined; None for the others.
 
-        They are the ``log_predictive_density`` of ratings and the ``log_probability`` of levels.
+        They are the ``log_predictive_density`` of ratings and the ``log_probability`` of recorded
+        values, if these are levels or multiples of a step.
         """
         scores: dict[str, float | None] = {"log_predictive_density": None, "log_probability": None}
         if self.has_density:
             scores["log_predictive_density"] = float(self.log_density(x).mean())
-        if self.levels is not None and len(self.levels) > 1:
+        if self.is_discrete:
             scores["log_probability"] = float(self.log_probability(x).mean())
         return scores
 

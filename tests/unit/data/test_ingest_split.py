@@ -214,7 +214,7 @@ def test_the_scale_is_said_of_the_training_ratings(tmp_path):
         tmp_path / "test.csv",
     )
     said = " ".join(typed(*command).expect(0).out.split())
-    assert "training 3, from 2 to 4, mean 3 test 1 (25.0%)" in said
+    assert "training 3, from 2 to 4, mean 3, in steps of 1 test 1 (25.0%)" in said
     assert "training 3, from 2 to 4, mean 3" in " ".join(
         typed("info", tmp_path / "o.h5").out.split()
     )

@@ -86,7 +86,8 @@ def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, kind: 
         x = values.astype(float)
         mean = np.maximum(x + np.random.default_rng(0).normal(0, 0.5, len(x)), 0.1)
         noise = mean if kind == "counts" else np.full(len(x), 0.3)
-        whole = heldout.TestPredictions(x, mean, np.zeros(len(x)), noise)
+        resolution = 1.0 if kind == "counts" else None
+        whole = heldout.TestPredictions(x, mean, np.zeros(len(x)), noise, resolution=resolution)
         parts = [
             whole._replace(
                 rating=x[start:stop],
@@ -109,7 +110,7 @@ def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, kind: 
     predictive = whole.predictive(law, levels)
     model = predictive.log_probability(x) if kind == "levels" else predictive.log_density(x)
     assert result["measure"] == (
-        "log_probability" if kind == "levels" else "log_predictive_density"
+        "log_predictive_density" if kind == "measurements" else "log_probability"
     )
     assert result["biases_only"] == pytest.approx(simple.mean())
     squares = (x - centre) ** 2 - (x - mean) ** 2

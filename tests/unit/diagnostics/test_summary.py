@@ -98,9 +98,9 @@ def test_a_run_of_levels_has_no_tau():
     """A run on levels or clicks lacks tau or errors, and is not doubted for it."""
     levels = GOOD | {"tau": None, "log_probability": -1.25}
     assert "tau" not in result(levels)[0]
-    assert result(levels)[1] == "log probability of a rating's level -1.2500"
+    assert result(levels)[1] == "log probability of a recorded rating -1.2500"
     assert result(levels | {"over_biases": SIMPLE})[1].endswith(
-        "level -1.2500 (biases only -1.3000)"
+        "rating -1.2500 (biases only -1.3000)"
     )
     assert result(levels | {"rmse_mean": None, "test_ratings": 0}) == [
         "no RMSE: no ratings were held out"
@@ -165,7 +165,7 @@ def test_uncertain_shared_parameters_are_named():
             {"gain": 0.003},
             [
                 "no better than biases only",
-                "level is higher by 0.0030 (standard error 0.0040)",
+                "rating is higher by 0.0030 (standard error 0.0040)",
                 "--rank 0",
             ],
         ),

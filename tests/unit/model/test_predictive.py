@@ -5,6 +5,7 @@ import pytest
 from scipy.special import expit
 from scipy.stats import nbinom, norm, t
 
+from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.model.likelihoods.counts import moments_above_zero, rate_above_zero
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
@@ -12,6 +13,7 @@ from dsgmcmc.model.likelihoods.ordinal import Ordinal
 from dsgmcmc.model.likelihoods.student_t import StudentT
 from dsgmcmc.model.predictive.base import Moments, PredictorDraws
 from dsgmcmc.model.predictive.mixture import NormalMixture
+from dsgmcmc.model.scale import Scale, on_scale
 
 WEIGHTS = np.array([0.5, 0.3, 0.15, 0.05])
 LEVELS = np.arange(1.0, 6.0)
@@ -65,6 +67,39 @@ def test_ratings_that_are_rounded_have_the_probabilities_of_levels(normals: Norm
     np.testing.assert_allclose(
         np.exp(normals.log_probability(x)), np.maximum(nearest, 1e-30), rtol=1e-6, atol=1e-12
     )
+
+
+@pytest.mark.parametrize("name", ["gaussian", "student-t"])
+@pytest.mark.parametrize("scale", ["identity", "log"])
+def test_values_recorded_to_a_step_have_the_probability_between_half_way_points(
+    name: str, scale: Scale
+) -> None:
+    """All multiples of the step together have probability 1; other values count as the nearest."""
+    predictive = on_scale(LIKELIHOODS[name], scale).predictive_of_moments(
+        Moments(
+            mean=np.full(4001, 1.5),
+            variance=np.full(4001, 0.3),
+            noise=np.full(4001, 0.2),
+            shape=np.full((4001, 1), 1.2),
+        )
+    )
+    predictive.resolution = 0.1
+    steps = np.arange(-2000, 2001) / 10
+    logs = predictive.log_probability(steps)
+    expected = predictive.cdf(steps + 0.05) - predictive.cdf(steps - 0.05)
+    np.testing.assert_allclose(np.exp(logs), expected, atol=1e-9)
+    assert np.exp(logs).sum() == pytest.approx(1.0, abs=1e-3)
+    np.testing.assert_array_equal(predictive.log_probability(steps + 0.049), logs)
+    assert predictive.log_scores(steps)["log_probability"] == pytest.approx(logs.mean())
+
+
+def test_probabilities_of_steps_are_known_where_float64_cannot_hold_them() -> None:
+    """They then are the density times the step; nothing has a limit from below."""
+    predictive = GaussianRatings.predictive_of_moments(Moments(np.zeros(2), np.ones(2)))
+    predictive.resolution = 0.001
+    found = predictive.log_probability(np.array([30.0, 60.0]))
+    density = norm.logpdf([30.0, 60.0]) + np.log(0.001)
+    np.testing.assert_allclose(found, density, rtol=1e-6)
 
 
 def test_uncertain_predictors_are_integrated_over() -> None:

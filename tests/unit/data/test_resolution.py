@@ -1,0 +1,86 @@
+"""The step to which ratings were recorded: what it is, and where it is stored and shown."""
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from support import typed, write_cells
+
+from dsgmcmc.data.inner import InnerSplit
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.resolution import find_resolution
+from dsgmcmc.errors import InputError
+
+RNG = np.random.default_rng(7)
+NORMAL = RNG.normal(12, 2, 5000)
+MIXED = np.where(RNG.random(5000) < 0.85, np.round(NORMAL, 1), NORMAL)
+RARELY = np.where(RNG.random(5000) < 0.7, np.round(NORMAL, 1), NORMAL)
+CASES = {
+    "whole numbers": (np.round(50 * NORMAL), 1.0),
+    "whole numbers that do not recur": (np.arange(4000.0) ** 2, 1.0),
+    "halves": (np.round(2 * NORMAL) / 2, 0.5),
+    "one decimal": (np.round(NORMAL, 1), 0.1),
+    "twentieths": (np.round(NORMAL * 20) / 20, 0.05),
+    "four decimals of small values": (np.round(NORMAL / 1000, 4), 1e-4),
+    "negative": (-np.round(NORMAL, 1), 0.1),
+    "15 % with more decimals": (MIXED, 0.1),
+    "30 % with more decimals": (RARELY, None),
+    "no step": (NORMAL, None),
+    "a step, but values hardly recur": (np.round(1e4 * NORMAL, 1), None),
+    "zeros, and no step": (np.where(RNG.random(5000) < 0.9, 0, NORMAL), None),
+    "few values without a step": (RNG.choice(NORMAL[:40], 5000), None),
+    "zeros": (np.zeros(10), None),
+    "values that float32 can hardly tell apart": (np.round(1e6 + NORMAL, 2), None),
+}
+
+
+def write(path: Path, values: np.ndarray) -> Path:
+    """Write a ratings file with these values, a tenth of them for the test."""
+    i, j = np.divmod(np.arange(len(values)), 50)
+    return write_cells(
+        path, (len(values) // 50, 50), i, j, values, np.arange(len(values)) % 10 == 0
+    )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_step_is_the_largest_of_which_most_values_are_multiples(case: str) -> None:
+    """Values are compared in float32, zeros do not count, and many values must recur."""
+    values, expected = CASES[case]
+    assert find_resolution(values.astype(np.float32)) == expected
+
+
+def test_the_step_is_stored_and_said(tmp_path: Path) -> None:
+    """`prepare` says and stores it, `info` shows it; ratings without one have no attribute."""
+    lines = [f"{k // 50},{k % 50},{value:.6g}\n" for k, value in enumerate(np.round(NORMAL, 1))]
+    table = tmp_path / "r.csv"
+    table.write_text("user,item,rating\n" + "".join(lines))
+    said = typed("prepare", table, tmp_path / "r.h5").expect().out
+    assert "in steps of 0.1" in said
+    assert '"resolution": 0.1' in typed("info", tmp_path / "r.h5", "--json").expect().out
+    with h5py.File(tmp_path / "r.h5") as file:
+        assert file.attrs["resolution"] == 0.1
+    with h5py.File(write(tmp_path / "none.h5", NORMAL)) as file:
+        assert "resolution" not in file.attrs
+    with Ratings(tmp_path / "none.h5") as ratings:
+        assert ratings.resolution is None
+        assert "steps" not in ratings.describe()["training"]
+
+
+def test_files_of_earlier_versions_have_the_same_step(tmp_path: Path) -> None:
+    """They do not store it; a view of some ratings has the step of its file."""
+    path = write(tmp_path / "r.h5", np.round(NORMAL, 1))
+    with h5py.File(path, "a") as file:
+        del file.attrs["resolution"]
+    with Ratings(path) as ratings:
+        assert InnerSplit(ratings, 0.1, 0).resolution == 0.1
+        assert ratings.resolution == 0.1
+
+
+def test_rejects_a_file_with_an_impossible_step(tmp_path: Path) -> None:
+    """A file may come from anywhere."""
+    path = write(tmp_path / "r.h5", np.round(NORMAL, 1))
+    with h5py.File(path, "a") as file:
+        file.attrs["resolution"] = -1.0
+    with pytest.raises(InputError, match="its resolution is -1"):
+        Ratings(path)
