@@ -267,7 +267,7 @@ def _check_moments(kind: type[Likelihood]) -> None:
         bool((reached >= below).all()), f"{kind.__name__}: cdf is smaller at a rating than below it"
     )
     slope = reached - below
-    if not predictive.whole:
+    if not predictive.has_counts:
         slope = (predictive.cdf(x + SPACING) - predictive.cdf(x - SPACING)) / (2 * SPACING)
     _close(
         f"{kind.__name__}: the density",

@@ -195,7 +195,7 @@ class Exponential(Predictive):
         self.levels = levels
         self._shift = law.shift
         self._has_mean = law.exponential_has_mean or not noise
-        self.whole = law.shift > 0 and noise
+        self.has_counts = law.shift > 0 and noise
 
     @cached_property
     @override
@@ -220,14 +220,14 @@ class Exponential(Predictive):
     def _up_to(self, x: Array | float) -> Float64:
         """Return the largest logarithm of what is recorded as at most `x`."""
         x = np.asarray(x, np.float64)
-        if self.whole:
+        if self.has_counts:
             x = np.where(x < 0, -1.0, np.floor(x) + 0.5)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.maximum(x + self._shift, 0.0)))
 
     def _from(self, x: Array | float) -> Float64:
         """Return the smallest logarithm of what is recorded as at least `x`."""
-        if self.whole:
+        if self.has_counts:
             x = np.ceil(x) - 1
         return self._up_to(x)
 
@@ -253,7 +253,7 @@ class Exponential(Predictive):
 
     @override
     def log_density(self, x: Array | float) -> Float64:
-        if self.whole:
+        if self.has_counts:
             return np.log(np.maximum(self.between(x, np.add(x, 1)), SMALLEST))
         positive = np.asarray(x) > 0
         y = self._up_to(np.where(positive, x, 1.0))
@@ -275,7 +275,7 @@ class Exponential(Predictive):
 
     def _recorded(self, y: Array) -> Array:
         """Return the ratings whose logarithms are y; of counts, the smallest that reach y."""
-        if self.whole:
+        if self.has_counts:
             return np.ceil(_rating(y, self._shift + 0.5))
         return _rating(y, self._shift)
 

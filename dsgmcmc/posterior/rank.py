@@ -223,7 +223,7 @@ class Scorer:
                 return predictive.mean + self.sds * predictive.sd
             return predictive.mean
         levels = predictive.levels
-        if levels is not None and not predictive.whole and self.at_least > levels[-1]:
+        if levels is not None and not predictive.has_counts and self.at_least > levels[-1]:
             raise InputError(f"at_least {self.at_least:g}: the highest rating is {levels[-1]:g}")
         return predictive.log_at_least(self.at_least)
 

@@ -192,8 +192,8 @@ class Predictive(ABC):
 
     levels: Float64 | None = None
     resolution: float | None = None
-    #: Whether ratings are whole numbers.
-    whole: bool = False
+    #: Whether ratings are counts, whole numbers from 0 on.
+    has_counts: bool = False
     #: Whether `log_scores` has a ``log_predictive_density``: for continuous ratings and counts, not
     #: for ordered levels.
     has_density: bool = True
@@ -218,7 +218,7 @@ class Predictive(ABC):
 
     def below(self, x: Array | float) -> Float64:
         """F(x-): probability of a rating below `x`."""
-        if self.whole:
+        if self.has_counts:
             x = np.ceil(x) - 1
         return self.cdf(x)
 
@@ -271,7 +271,7 @@ class Predictive(ABC):
         step = self.resolution
         assert step is not None
         nearest = np.rint(np.asarray(x, np.float64) / step) * step
-        if self.whole:
+        if self.has_counts:
             return self.log_density(nearest)
         probability = self.between(nearest - step / 2, nearest + step / 2)
         logs = np.log(np.maximum(probability, TINY))
@@ -280,7 +280,7 @@ class Predictive(ABC):
 
     def _rounded_to(self, bound: float) -> float:
         """Lowest value that is rounded to a level of at least `bound`; `bound` without levels."""
-        if self.levels is None or self.whole:  # counts are not rounded to levels
+        if self.levels is None or self.has_counts:  # counts are not rounded to levels
             return bound
         return float(self._ends()[(self.levels < bound - 1e-9).sum()])
 
@@ -344,11 +344,11 @@ def solve(predictive: Predictive, p: Float64) -> Float64:
 
     mean = predictive.mean
     sd = np.maximum(predictive.sd, 1e-12)
-    margin = 1e-12 if predictive.whole else 0.0
+    margin = 1e-12 if predictive.has_counts else 0.0
     p = np.clip(np.broadcast_to(p, mean.shape) - margin, 1e-15, 1 - 1e-15)
     start = mean + ndtri(p) * sd
     step = sd / 2
-    if predictive.whole:
+    if predictive.has_counts:
         start = np.rint(start)
         step = np.ceil(step)
     low = _widen(predictive, p, start, -step)
@@ -367,17 +367,17 @@ def _narrow(predictive: Predictive, p: Float64, below: _End, above: _End) -> Flo
     """Narrow intervals around quantiles; return their upper ends."""
     low, under = below
     high, over = above
-    if predictive.whole:
+    if predictive.has_counts:
         tolerance = np.ones_like(low)
     else:
         tolerance = 1e-10 * predictive.sd + 4 * np.spacing(np.abs(predictive.mean))
     for iteration in range(200):
         if np.all(high - low <= tolerance):
             break
-        bisect = predictive.whole or iteration % 3 == 2
+        bisect = predictive.has_counts or iteration % 3 == 2
         share = 0.5 if bisect else under / (under - over)
         x = low + share * (high - low)
-        if predictive.whole:
+        if predictive.has_counts:
             x = np.floor(x)
         error = predictive.cdf(x) - p
         reached = error >= 0

@@ -100,7 +100,7 @@ class Mixture(Predictive):
 
     def _log_far_tail(self, bound: float, far: Mask) -> Float64:
         """Log probability of at least `bound` in an exponential tail; meant only where `far`."""
-        if self.whole:
+        if self.has_counts:
             x = np.ceil(bound)
             log_density = self.log_density(x)
             fall = np.where(far, log_density - self.log_density(x + 1.0), 1.0)
@@ -117,7 +117,7 @@ class Mixture(Predictive):
 class CountMixture(Mixture):
     """Mixtures of distributions of counts, which are whole numbers from 0 on or from 1 on."""
 
-    whole = True
+    has_counts = True
 
 
 class SymmetricMixture(Mixture):
