@@ -13,11 +13,17 @@ if TYPE_CHECKING:
 
     from dsgmcmc.bpmf import BPMF
     from dsgmcmc.densities.sample import sample_density
+    from dsgmcmc.errors import RunWarning
     from dsgmcmc.posterior.fitted import open_run
 
-__all__ = ["BPMF", "__version__", "open_run", "sample_density"]
+__all__ = ["BPMF", "RunWarning", "__version__", "open_run", "sample_density"]
 
-_MODULES = {"BPMF": "bpmf", "open_run": "posterior.fitted", "sample_density": "densities.sample"}
+_MODULES = {
+    "BPMF": "bpmf",
+    "RunWarning": "errors",
+    "open_run": "posterior.fitted",
+    "sample_density": "densities.sample",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import operator
 import os
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
@@ -25,7 +24,7 @@ from dsgmcmc.data.columns import NO_COLUMN, parse_columns
 from dsgmcmc.data.descriptions import Description, describe
 from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.data.settings import Duplicates
-from dsgmcmc.errors import AgreedError, InputError, StoppedError
+from dsgmcmc.errors import AgreedError, InputError, RunWarning, StoppedError
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.mpirun import number_of_processes, run_sample
@@ -35,7 +34,7 @@ from dsgmcmc.runs.progress import in_notebook
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import Scratch
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.terminal import log, plain
+from dsgmcmc.terminal import log, warn
 
 if TYPE_CHECKING:  # these modules load Numba's compiler
     from dsgmcmc.diagnostics.comparison import Comparison
@@ -246,7 +245,7 @@ class BPMF(Estimator, FittedModel):
     >>> rng = np.random.default_rng(0)
     >>> pairs = np.unique(rng.integers(0, 20, (300, 2)), axis=0)  # user and item of each rating
     >>> ratings = 3 + 0.1 * pairs[:, 0] - 0.05 * pairs[:, 1] + rng.normal(0, 0.2, len(pairs))
-    >>> model = BPMF(rank=2, sampler="baoab", iterations=200, burn_in=50, options={"grid": 2})
+    >>> model = BPMF(rank=2, sampler="baoab", iterations=1000, options={"grid": 2})
     >>> model = model.fit(pairs, ratings)
     >>> mean, sd = model.predict([[3, 4], [19, 0]], return_std=True)
     >>> bool(mean[0] < mean[1])
@@ -322,6 +321,11 @@ class BPMF(Estimator, FittedModel):
             If ratings or parameters are wrong.
         RuntimeError
             If a chain diverges, or sampling was stopped at a checkpoint.
+
+        Warns
+        -----
+        RunWarning
+            At the end, of what makes the run doubtful, as ``dsgmcmc info`` does.
         """
         settings = self._settings()
         inputs = [X] if y is None else [X, y]
@@ -356,7 +360,17 @@ class BPMF(Estimator, FittedModel):
                 " continues."
             )
             raise
-        return self._adopt(Run(out))
+        self._adopt(Run(out))
+        if self.comm is None or self.comm.rank == 0:
+            self._warn_of_run()
+        return self
+
+    def _warn_of_run(self) -> None:
+        """Warn as ``dsgmcmc info`` does of a run that has ended."""
+        from dsgmcmc.diagnostics.overview import run_warnings  # loads Numba's compiler
+
+        for warning in run_warnings(self.run_.directory):
+            warn(warning, RunWarning)
 
     def _paths(self) -> tuple[Path, Path]:
         """Return the run directory and the ratings file of `fit`."""
@@ -557,7 +571,7 @@ class BPMF(Estimator, FittedModel):
         if summary.columns.endswith("treated as clicks") and not asked_for_clicks:
             doubts.append(f"{summary.columns} (columns='rating={NO_COLUMN}' asks for that)")
         for doubt in doubts:
-            warnings.warn(plain(doubt), stacklevel=8)  # of the caller of `fit` or `compare`
+            warn(doubt)
 
     # ------------------------------------------------------------------ settings
 

@@ -159,6 +159,10 @@ class DivergenceError(RuntimeError):
     """A chain has diverged: its state is not finite, or too large to be meaningful."""
 
 
+class RunWarning(UserWarning):
+    """A run on ratings is doubtful; the message is one of the warnings of ``dsgmcmc info``."""
+
+
 class SamplingWarning(UserWarning):
     """Draws of a density are doubtful; the message says why, and what to do."""
 

@@ -12,7 +12,9 @@ import json
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the command line imports this module first, and only tables need rich
@@ -72,6 +74,18 @@ def complain(error: object) -> None:
     """
     first, *others = str(error).split("\n")
     say(f"dsgmcmc: {first}", *(f"  {line.strip()}" for line in others), file=sys.stderr)
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn in Python, at the line of the program that called this package."""
+    package = f"{Path(__file__).parent}{os.sep}"
+    ours = (package, contextlib.__file__)  # decorators of contextlib call methods of the package
+    frame = sys._getframe()
+    level = 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(ours):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(plain(message), category, stacklevel=level)
 
 
 def pass_on(lines: Iterable[bytes]) -> None:

@@ -20,6 +20,13 @@ with contextlib.suppress(
 with_settings()  # tests look at the options of all commands at once
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Ignore warnings of doubtful runs but where they are tested: most tests sample briefly."""
+    for item in items:
+        if item.path.name != "test_run_warnings.py":
+            item.add_marker(pytest.mark.filterwarnings("ignore::dsgmcmc.errors.RunWarning"))
+
+
 @pytest.fixture(autouse=True)
 def signals_as_before() -> Iterator[None]:
     """Signals have the handlers after a test that they had before it."""

@@ -44,6 +44,8 @@ MAX_SHARE_APART = 0.05
 #: case of a thousand at ESS 100.
 LEAST_SHARED_ESS = 20
 HALVES_LIMIT = 1.1
+#: Scalars that are no parameters of the model.
+_DERIVED = (traces.TEST_LOG_LIKELIHOOD, "mean_product", "variance_product")
 BIAS_NOTE = (
     "R-hat tells whether the chains agree, and ESS how many independent draws they are worth."
     " Neither detects the bias of a stochastic-gradient sampler, which all chains share [Nemeth"
@@ -125,19 +127,12 @@ def slowest(diagnosis: Mapping[str, Any], config: ResolvedChain) -> dict[str, di
         `LEAST_SHARED_ESS`. Empty if ESS cannot be computed. Parameters of the priors of rows are
         left out because predictions hardly depend on them.
     """
-    if diagnosis["withheld"]:
-        return {}
     measured = [
-        {**quantity, "ess": min(quantity["ess_bulk"], quantity["ess_tail"])}
-        for quantity in diagnosis["quantities"]
-        if quantity["name"] not in traces.LABELS
+        quantity for quantity in _by_ess(diagnosis) if quantity["name"] not in traces.LABELS
     ]
     if not measured:
         return {}
-    measured.sort(key=itemgetter("ess"))
     slow = measured[0]
-    times = max(2.0, LEAST_SHARED_ESS / slow["ess"])
-    length = float(f"{config.burn_in + times * diagnosis['draws'] * config.thin:.2g}")
     uncertain = [
         quantity["label"]
         for quantity in measured
@@ -146,8 +141,55 @@ def slowest(diagnosis: Mapping[str, Any], config: ResolvedChain) -> dict[str, di
     shared = {name: slow[name] for name in ("label", "ess", "rhat", "mean")}
     shared["error"] = slow["sd"] / slow["ess"] ** 0.5
     shared["uncertain"] = uncertain
-    shared["iterations"] = int(length)
+    shared["iterations"] = _sufficient_iterations(slow["ess"], diagnosis, config)
     return {"shared": shared}
+
+
+def unmixed(diagnosis: Mapping[str, Any], config: ResolvedChain) -> dict[str, Any]:
+    """Find precisions, scales and thresholds in which the draws have not mixed.
+
+    Their ESS is below `LEAST_SHARED_ESS`, and R-hat of the halves of all chains above
+    `HALVES_LIMIT`: either alone happens by chance in short runs, or where predictions hardly depend
+    on a parameter.
+
+    Returns
+    -------
+    dict
+        ``quantities``, each with its ``label``, ``rhat`` and ``ess``, by increasing ESS; and
+        ``iterations``, the length of chains that would reach `LEAST_SHARED_ESS`. Empty if there are
+        none.
+    """
+    found = [
+        {"label": quantity["label"], "rhat": quantity["halves"], "ess": quantity["ess"]}
+        for quantity in _by_ess(diagnosis)
+        if quantity["name"] not in _DERIVED
+        and quantity["ess"] < LEAST_SHARED_ESS
+        and quantity["halves"] > HALVES_LIMIT
+    ]
+    if not found:
+        return {}
+    iterations = _sufficient_iterations(found[0]["ess"], diagnosis, config)
+    return {"quantities": found, "iterations": iterations}
+
+
+def _by_ess(diagnosis: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the quantities with the smaller of bulk and tail ESS, by increasing ``ess``.
+
+    There are none if ESS cannot be computed.
+    """
+    if diagnosis["withheld"]:
+        return []
+    measured = [
+        {**quantity, "ess": min(quantity["ess_bulk"], quantity["ess_tail"])}
+        for quantity in diagnosis["quantities"]
+    ]
+    return sorted(measured, key=itemgetter("ess"))
+
+
+def _sufficient_iterations(ess: float, diagnosis: Mapping[str, Any], config: ResolvedChain) -> int:
+    """Return the length of chains with `LEAST_SHARED_ESS`, at least twice as many draws as now."""
+    times = max(2.0, LEAST_SHARED_ESS / ess)
+    return int(float(f"{config.burn_in + times * diagnosis['draws'] * config.thin:.2g}"))
 
 
 def _why_withheld(weights: Float64, interleaved: int) -> str | None:

@@ -109,6 +109,16 @@ def overview(run: RunDirectory) -> Overview:
     return Overview(known, text, labelled, _importance_tables(known["importance"]))
 
 
+def run_warnings(run: RunDirectory) -> list[str]:
+    """Return the warnings of a run that has ended."""
+    config, facts = ResolvedConfig.of_run(run)
+    with as_written(run.summary_file):
+        summary = read_summary(run.summary_file)
+        known = {"settings": config.table(), "run": facts, "summary": summary}
+        known |= _ending(run.reached(config.chains), summary, config)
+        return _describe_end(known).warnings
+
+
 def _version_changes(run: RunDirectory) -> dict[str, Any]:
     """Return the changes of versions with which a run was resumed, by iteration."""
     return {

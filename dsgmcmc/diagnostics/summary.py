@@ -18,6 +18,7 @@ from dsgmcmc.data.ratings import describe_untrained
 from dsgmcmc.diagnostics.accuracy import describe_ending
 from dsgmcmc.diagnostics.convergence import MAX_SHARE_APART
 from dsgmcmc.errors import InputError, refusing
+from dsgmcmc.settings import named
 from dsgmcmc.storage.files import read_plain, write_file
 from dsgmcmc.storage.store import seal, unseal
 from dsgmcmc.terminal import plain
@@ -298,15 +299,17 @@ def doubts(summary: Summary) -> list[str]:
     warnings = [_fell_back(event) for event in summary.get("fell_back", [])]
     if _ended_without_draws(summary):
         warnings.append(
-            "no draws, so nothing can be predicted: continue with --resume and more --iterations"
+            f"no draws, so nothing can be predicted: continue with {named('resume')} and more"
+            f" {named('iterations')}"
         )
     rankings = _measures(summary.get("rankings") or {})
     if any(ranking["mean"] < ranking["popular"] for ranking in rankings.values()):
         warnings.append(
-            "rankings are worse than by popularity alone: try another --rank, or a smaller"
-            " zero_weight"
+            f"rankings are worse than by popularity alone: try another {named('rank')}, or a"
+            " smaller zero_weight"
         )
     warnings += temperature_warnings(summary.get("temperatures", {}))
+    warnings += _unmixed(summary)
     has_errors = summary.get("rmse_mean") is not None
     if has_errors and not _stopped(summary):  # after a stop there may be too few draws to judge
         warnings += _worse_than_mean(summary)
@@ -326,6 +329,24 @@ def _fell_back(event: Mapping[str, Any]) -> str:
         f"chain {event['chain']} diverged at iteration {event['iteration']:,}, and began again with"
         f" {successor}"
     )
+
+
+def _unmixed(summary: Summary) -> list[str]:
+    """Warn of shared parameters whose R-hat is large and whose ESS is small."""
+    unmixed = summary.get("unmixed")
+    if not unmixed or _stopped(summary):
+        return []
+    listed = ", ".join(
+        f"{_symbol(quantity['label'])} (R-hat {quantity['rhat']:.2f}, ESS {quantity['ess']:.0f})"
+        for quantity in unmixed["quantities"][:NAMED]
+    )
+    n_others = len(unmixed["quantities"]) - NAMED
+    if n_others > 0:
+        listed += f" and {n_others} more"
+    return [
+        f"the draws have not mixed in {listed}: continue with {named('resume')},"
+        f" {named('until')} none and {named('iterations')} {unmixed['iterations']}"
+    ]
 
 
 def _ended_without_draws(summary: Summary) -> bool:
@@ -361,7 +382,7 @@ def no_better(summary: Summary) -> list[str]:
         return [
             f"{_comparative(gain, error)} than biases only: the {LOG_SCORES[over['measure']]} is"
             f" {side} by {abs(gain):.4f} (standard error {error:.4f}); biases only"
-            " (--rank 0) is simpler, and --model auto looks for a better model"
+            f" ({named('rank')} 0) is simpler, and {named('model')} auto looks for a better model"
         ]
     reduction = over["square"]
     error = over["square_error"]
@@ -414,5 +435,5 @@ def temperature_warnings(temperatures: Mapping[str, Mapping[str, Any]]) -> list[
     values = ", ".join(f"{name} {temperatures[name]['value']:.2f}" for name in names)
     return [
         f"temperatures that should be 1 are {values}: the chain has not reached its posterior yet,"
-        " or its steps are too large; sample longer, then try a smaller --step-size"
+        f" or its steps are too large; sample longer, then try a smaller {named('step_size')}"
     ]

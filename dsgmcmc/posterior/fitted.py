@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
@@ -31,7 +30,7 @@ from dsgmcmc.posterior.rank import (
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.similar import similar
 from dsgmcmc.storage.files import Scratch
-from dsgmcmc.terminal import plain
+from dsgmcmc.terminal import warn
 from dsgmcmc.types import Array, Float64, Int32
 
 Names = str | int | Sequence[Any] | Array
@@ -203,7 +202,7 @@ class FittedModel:
                 run.vocabulary(entity).index_of(names[unknown], refuse=True)
             if len(names) and unknown.all():
                 distinct = list(dict.fromkeys(names.tolist()))
-                warnings.warn(plain(str(unknown_names(entity, distinct))), stacklevel=5)
+                warn(str(unknown_names(entity, distinct)))
         return predictor, rows["user"], rows["item"]
 
     @overload
@@ -318,7 +317,7 @@ class FittedModel:
         model = object.__new__(type(self))
         vars(model).update(vars(self))
         for note in model._add(X, y, kind, features):
-            warnings.warn(plain(note), stacklevel=2)
+            warn(note)
         return model
 
     def update(
@@ -334,7 +333,7 @@ class FittedModel:
         The last rating of a pair counts.
         """
         for note in self._add(X, y, kind, features):
-            warnings.warn(plain(note), stacklevel=2)
+            warn(note)
         return self
 
     @renewing
@@ -426,7 +425,7 @@ class FittedModel:
         if needs_rated and self._rated is None:
             self._rated = run.rated(self._data)
         for note in (*notes, *warn_of_few(run, by, at_least)):
-            warnings.warn(plain(note), stacklevel=3)  # of the caller, beyond `renewing`
+            warn(note)
         newcomers = self._newcomers
         if newcomers is not None and newcomers.entity == "item":
             raise InputError(

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from dsgmcmc.config.chain import ResolvedChain
+from dsgmcmc.settings import named
 from dsgmcmc.storage.lock import is_held
 from dsgmcmc.storage.log import Line
 from dsgmcmc.storage.rundir import Facts, RunDirectory
@@ -87,12 +88,12 @@ class LiveProgress(NamedTuple):
             return f"being sampled: {position}"
         if self.first_draw > self.iterations:
             return (
-                f"without draws: it ends {position}; continue it with --resume and more"
-                " --iterations"
+                f"without draws: it ends {position}; continue it with {named('resume')} and more"
+                f" {named('iterations')}"
             )
         return (
             f"not finished: its last job ended {position}; continue it with the same command and"
-            " --resume"
+            f" {named('resume')}"
         )
 
     def usable(self) -> str:
@@ -103,7 +104,7 @@ class LiveProgress(NamedTuple):
             return f"{self.draws:,} draws so far can be used"
         return (
             f"the first draw is made at iteration {self.first_draw:,}, and can be used from the"
-            " next checkpoint on (with --save-draws 0, when the run ends)"
+            f" next checkpoint on (with {named('save_draws')} 0, when the run ends)"
         )
 
 

@@ -14,7 +14,7 @@ from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, build,
 from dsgmcmc.data.precision import find_bad_scale
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.baselines import BiasesOnly, advantage, baselines, fit_biases_only
-from dsgmcmc.diagnostics.convergence import agreement, diagnose, slowest, temperatures
+from dsgmcmc.diagnostics.convergence import agreement, diagnose, slowest, temperatures, unmixed
 from dsgmcmc.diagnostics.scores import held_out_scores
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
@@ -347,10 +347,11 @@ class RatingsSource:
         -------
         dict
             ``tau`` (posterior mean; null if there is no noise), ``rank``, ``draws`` (number in all
-            chains); ``temperatures``, ``agreement`` of chains and ``slowest`` shared parameters
-            (`dsgmcmc.diagnostics.convergence`); ``rmse_mean``, ``mae_mean`` and other scores on the
-            ``test_ratings`` (`dsgmcmc.diagnostics.scores`); ``untrained``, how many of these are of
-            users or items without training ratings; ``baselines`` and ``over_biases``
+            chains); ``temperatures``, ``agreement`` of chains, ``slowest`` and ``unmixed`` shared
+            parameters (`dsgmcmc.diagnostics.convergence`); ``rmse_mean``, ``mae_mean`` and other
+            scores on the ``test_ratings`` (`dsgmcmc.diagnostics.scores`); ``untrained``, how many
+            of these are of users or items without training ratings; ``baselines`` and
+            ``over_biases``
             (`dsgmcmc.diagnostics.baselines`). For clicks, and without test ratings, ``rmse_mean``
             and ``mae_mean`` are null. Clicks have ``rankings`` instead, if draws were saved
             (`dsgmcmc.diagnostics.ranking`).
@@ -380,6 +381,7 @@ class RatingsSource:
         if draws:
             diagnosis = diagnose(Run(run.path))
             results["slowest"] = slowest(diagnosis, config)
+            results["unmixed"] = unmixed(diagnosis, config)
             results["agreement"] = agreement(diagnosis)
         return results
 

@@ -39,7 +39,7 @@ def run(data: Path) -> Run:
     settings = {
         "likelihood": "all-cells",
         "rank": 3,
-        "iterations": 150,
+        "iterations": 600,
         "burn_in": 50,
         "save_draws": 10,
     }
