@@ -65,13 +65,13 @@ class InputError(ValueError):
 
 
 @contextmanager
-def refusing(problem: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Context in which errors of these kinds become an `InputError` with the problem and reason."""
+def refusing(problem: str, *errors: type[Exception]) -> Iterator[None]:
+    """Context in which errors of these types become an `InputError` with the problem and reason."""
     try:
         yield
     except InputError:
         raise
-    except kinds as error:
+    except errors as error:
         raise InputError(f"{problem}: {_reason(error)}") from error
 
 
@@ -193,5 +193,5 @@ def writing(path: os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kind = WriteError if is_of_disk(error) else InputError
-        raise kind(f"{path} cannot be written: {error.strerror or error}") from error
+        error_type = WriteError if is_of_disk(error) else InputError
+        raise error_type(f"{path} cannot be written: {error.strerror or error}") from error

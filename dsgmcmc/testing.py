@@ -80,13 +80,17 @@ KNOWN = (
 
 
 def check_sampler(
-    kind: type[Sampler[Any, Any]], *, comm: Comm = ALONE, tolerance: float = 0.05, **settings: Any
+    sampler_type: type[Sampler[Any, Any]],
+    *,
+    comm: Comm = ALONE,
+    tolerance: float = 0.05,
+    **settings: Any,
 ) -> None:
     """Check a sampler: its distribution, its iterations on ratings, and that runs are reproducible.
 
     Parameters
     ----------
-    kind : type of Sampler
+    sampler_type : type of Sampler
     comm : MPI.Comm, optional
         The processes on which a run is stopped and resumed; by default this process.
     tolerance : float
@@ -100,31 +104,31 @@ def check_sampler(
     AssertionError
         If anything is wrong.
     """
-    if not kind.draws_conditionals:
-        check_distribution(kind, tolerance, **settings)
-    if kind.densities is None:
-        with _registered(SAMPLERS, kind) as name, _workplace(comm) as workplace:
-            check_iterations(kind, workplace.ratings, **settings)
+    if not sampler_type.draws_conditionals:
+        check_distribution(sampler_type, tolerance, **settings)
+    if sampler_type.densities is None:
+        with _registered(SAMPLERS, sampler_type) as name, _workplace(comm) as workplace:
+            check_iterations(sampler_type, workplace.ratings, **settings)
             check_same_draws({"sampler": {"name": name, **settings}}, workplace)
 
 
 def check_distribution(
-    kind: type[Sampler[Any, Any]], tolerance: float = 0.05, **settings: Any
+    sampler_type: type[Sampler[Any, Any]], tolerance: float = 0.05, **settings: Any
 ) -> None:
     """Compare the mean and the spread of a sampler's draws with those of two known densities.
 
     Parameters and errors are as for `check_sampler`.
     """
     for known in KNOWN:
-        with _registered(SAMPLERS, kind) as name:
+        with _registered(SAMPLERS, sampler_type) as name:
             section = {"sampler": {"name": name, **settings}, "grid": 1}
             config = DensityConfig.build(section).resolved().sampler.config
-        sampler = kind(config, BURN_IN)
+        sampler = sampler_type(config, BURN_IN)
         target = vector_target(known.density, sampler, rows=CHAINS, seed=1)
         with np.errstate(all="ignore"):
             states = [theta.copy() for theta in sample(target, sampler, ITERATIONS)]
         draws = np.array(states[BURN_IN::THIN])
-        title = f"{kind.__name__} on a {known.title}"
+        title = f"{sampler_type.__name__} on a {known.title}"
         allowed = tolerance * known.sd
         _close(
             f"{title}: the standard deviation of the draws",
@@ -135,16 +139,16 @@ def check_distribution(
         _close(f"{title}: the mean of the draws", draws.mean(axis=(0, 1)), known.mean, allowed)
 
 
-def check_iterations(kind: type[Sampler[Any, Any]], ratings: Path, **settings: Any) -> None:
+def check_iterations(sampler_type: type[Sampler[Any, Any]], ratings: Path, **settings: Any) -> None:
     """Check that every row moves, also without ratings, and when hyperparameters are drawn.
 
     They are drawn once a sweep, at its end.
     """
-    with _registered(SAMPLERS, kind) as name:
+    with _registered(SAMPLERS, sampler_type) as name:
         section = {"name": name, **settings}
         config = build({"sampler": section, "rank": 2, "hyper_start": 1, "features": "no"})
         target, sampler = _start(config, ratings, 0.1)
-    title = kind.__name__
+    title = sampler_type.__name__
     drawn = []
     draw_shared = target.draw_shared
 
@@ -183,7 +187,11 @@ def check_iterations(kind: type[Sampler[Any, Any]], ratings: Path, **settings: A
 
 
 def check_likelihood(
-    kind: type[Likelihood], *, comm: Comm = ALONE, ratings: Path | None = None, **settings: Any
+    likelihood_type: type[Likelihood],
+    *,
+    comm: Comm = ALONE,
+    ratings: Path | None = None,
+    **settings: Any,
 ) -> None:
     """Check a likelihood: that its functions agree with each other, and runs are reproducible.
 
@@ -191,7 +199,7 @@ def check_likelihood(
 
     Parameters
     ----------
-    kind : type of Likelihood
+    likelihood_type : type of Likelihood
         It needs `mean`, `variance`, `log_density` and `cdf`.
     comm : MPI.Comm, optional
         The processes on which a run is stopped and resumed; by default this process.
@@ -206,16 +214,17 @@ def check_likelihood(
     AssertionError
         If anything is wrong.
     """
-    names = kind(3, True, tuple(Factor)).fields
+    names = likelihood_type(3, True, tuple(Factor)).fields
     wrong = {name for name in names if name in TAKEN_FIELDS or not name.isidentifier()}
     _require(
         not wrong,
-        f"{kind.__name__} has fields whose names cannot be used: {', '.join(sorted(wrong))}",
+        f"{likelihood_type.__name__} has fields whose names cannot be used:"
+        f" {', '.join(sorted(wrong))}",
     )
-    _check_moments(kind)
-    with _registered(LIKELIHOODS, kind) as name, _workplace(comm, ratings) as workplace:
+    _check_moments(likelihood_type)
+    with _registered(LIKELIHOODS, likelihood_type) as name, _workplace(comm, ratings) as workplace:
         model = {"likelihood": name, "features": "no", **settings}
-        if kind.is_sum_over_ratings:
+        if likelihood_type.is_sum_over_ratings:
             for rank in (3, 130):  # unrolled, and by blocks of columns
                 chain = {"rank": rank, "grid": 3, "sampler": {"name": "sgld", "gradient": "full"}}
                 config = build({**model, **chain, "standardise": False})
@@ -224,53 +233,54 @@ def check_likelihood(
 
 
 def _moments(
-    kind: type[Likelihood], eta: Float64, tau: float, shape: Sequence[float]
+    likelihood_type: type[Likelihood], eta: Float64, tau: float, shape: Sequence[float]
 ) -> tuple[Float64, Float64]:
     """Return mean and variance of ratings with these predictors and this noise precision, (n,)."""
-    mean = np.asarray(kind.mean(eta, *shape), np.float64)
-    variance = np.full(eta.shape, kind.variance(eta, 1 / tau, *shape), np.float64)
+    mean = np.asarray(likelihood_type.mean(eta, *shape), np.float64)
+    variance = np.full(eta.shape, likelihood_type.variance(eta, 1 / tau, *shape), np.float64)
     return mean, variance
 
 
 def predicted(
-    kind: type[Likelihood], eta: Float64, tau: float
+    likelihood_type: type[Likelihood], eta: Float64, tau: float
 ) -> tuple[Float64, Float64, Predictive]:
     """Return means, variances and predictive distributions of ratings at known predictors."""
-    shape = list(kind.starts.values())
-    mean, variance = _moments(kind, eta, tau, shape)
+    shape = list(likelihood_type.starts.values())
+    mean, variance = _moments(likelihood_type, eta, tau, shape)
     moments = Moments(mean, variance, noise=variance, shape=np.tile(shape, (len(eta), 1)))
-    return mean, variance, kind.predictive_of_moments(moments)
+    return mean, variance, likelihood_type.predictive_of_moments(moments)
 
 
-def _check_moments(kind: type[Likelihood]) -> None:
+def _check_moments(likelihood_type: type[Likelihood]) -> None:
     """Check that random quantiles have the mean and the variance, and the density of `cdf`.
 
     Means may differ by five standard errors.
     """
     rng = np.random.default_rng(1)
     for tau, eta in ((1.0, -1.0), (4.0, 1.2)):
-        means, variances, predictive = predicted(kind, np.full(RATINGS, eta), tau)
+        means, variances, predictive = predicted(likelihood_type, np.full(RATINGS, eta), tau)
         mean = float(means[0])
         variance = float(variances[0])
         offset = predictive.quantile(rng.random(RATINGS)) - mean
-        where = f"{kind.__name__} at eta = {eta} and tau = {tau}"
+        where = f"{likelihood_type.__name__} at eta = {eta} and tau = {tau}"
         sample_name = f"of {RATINGS:,} random quantiles"
         allowed = 5 * np.sqrt(variance / RATINGS)
         _close(f"{where}: the mean {sample_name}", offset.mean() + mean, mean, allowed)
         allowed = 5 * (offset**2).std() / np.sqrt(RATINGS)
         _close(f"{where}: the variance {sample_name}", (offset**2).mean(), variance, allowed)
-    *_, predictive = predicted(kind, np.repeat(np.linspace(-1.5, 1.5, 7), 5), 2.0)
+    *_, predictive = predicted(likelihood_type, np.repeat(np.linspace(-1.5, 1.5, 7), 5), 2.0)
     x = predictive.quantile(rng.random(35))
     reached = predictive.cdf(x)
     below = predictive.below(x)
     _require(
-        bool((reached >= below).all()), f"{kind.__name__}: cdf is smaller at a rating than below it"
+        bool((reached >= below).all()),
+        f"{likelihood_type.__name__}: cdf is smaller at a rating than below it",
     )
     slope = reached - below
     if not predictive.has_counts:
         slope = (predictive.cdf(x + SPACING) - predictive.cdf(x - SPACING)) / (2 * SPACING)
     _close(
-        f"{kind.__name__}: the density",
+        f"{likelihood_type.__name__}: the density",
         np.exp(predictive.log_density(x)),
         slope,
         1e-5 * slope + 1e-9,
@@ -282,8 +292,8 @@ def _check_gradient(config: RunConfig, path: Path) -> None:
 
     They must be those of differences of the log density.
     """
-    kind = config.law
-    assert issubclass(kind, Likelihood)
+    likelihood_type = config.law
+    assert issubclass(likelihood_type, Likelihood)
     target, _ = _start(config, path, 0.7 / float(config.rank) ** 0.25)
     target.full_gradient("theta", "g")
     with Ratings(path) as ratings:
@@ -296,8 +306,12 @@ def _check_gradient(config: RunConfig, path: Path) -> None:
     k = config.rank
     eta = (w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k:].sum(axis=1) + h[:, k:].sum(axis=1)
     shape = target.likelihood.shape
-    up = kind.log_density(x, *_moments(kind, eta + SPACING, 1.0, shape), *shape)
-    down = kind.log_density(x, *_moments(kind, eta - SPACING, 1.0, shape), *shape)
+    up = likelihood_type.log_density(
+        x, *_moments(likelihood_type, eta + SPACING, 1.0, shape), *shape
+    )
+    down = likelihood_type.log_density(
+        x, *_moments(likelihood_type, eta - SPACING, 1.0, shape), *shape
+    )
     e = (up - down) / (2 * SPACING)
     w[:, k:] = 1.0  # the covariates of biases
     h[:, k:] = 1.0
@@ -305,13 +319,13 @@ def _check_gradient(config: RunConfig, path: Path) -> None:
         expected = np.zeros_like(theta[factor])
         np.add.at(expected, index, -e[:, None] * covariates)
         what = (
-            f"{kind.__name__}: an element of the energy's gradient, from differences of"
+            f"{likelihood_type.__name__}: an element of the energy's gradient, from differences of"
             " log_density,"
         )
         _close(what, _rows(target, factor, "g"), expected, 1e-4 * np.abs(expected) + 1e-4)
     if not target.likelihood.has_parameters():  # these draw from sums of their own
         _close(
-            f"{kind.__name__}: the sum of squared scores",
+            f"{likelihood_type.__name__}: the sum of squared scores",
             target.noise.squared_error.sum(),
             e @ e,
             1e-5 * (e @ e),
@@ -322,7 +336,7 @@ def _check_gradient(config: RunConfig, path: Path) -> None:
 
 
 def check_part(
-    kind: type[Part], *, comm: Comm = ALONE, fixed: Collection[str] = (), **settings: Any
+    part_type: type[Part], *, comm: Comm = ALONE, fixed: Collection[str] = (), **settings: Any
 ) -> None:
     """Check a part of the model: it draws what it declares, and runs are reproducible.
 
@@ -331,7 +345,7 @@ def check_part(
 
     Parameters
     ----------
-    kind : type of Part
+    part_type : type of Part
     comm : MPI.Comm, optional
         The processes on which a run is stopped and resumed; by default this process.
     fixed : collection of str
@@ -344,27 +358,30 @@ def check_part(
     AssertionError
         If anything is wrong.
     """
-    with _registered(PARTS, kind), _workplace(comm) as workplace:
+    with _registered(PARTS, part_type), _workplace(comm) as workplace:
         for sampler in ("baoab", "gibbs"):
             model = {"rank": 2, "grid": 2, "sampler": sampler, "features": "no", "hyper_start": 1}
-            _check_quantities(kind, build(model | settings), workplace.ratings, fixed)
+            _check_quantities(part_type, build(model | settings), workplace.ratings, fixed)
         check_same_draws(settings, workplace)
 
 
 def _check_quantities(
-    kind: type[Part], config: RunConfig, path: Path, fixed: Collection[str]
+    part_type: type[Part], config: RunConfig, path: Path, fixed: Collection[str]
 ) -> None:
     """Check that a chain keeps the quantities of a part, and draws all that belong to a draw."""
     target, sampler = _start(config, path, 0.3)
-    present: Any = next((part for part in target.parts if type(part) is kind), None)
+    present: Any = next((part for part in target.parts if type(part) is part_type), None)
     _require(
-        present is not None, f"a run with these settings does not have the part {kind.__name__}"
+        present is not None,
+        f"a run with these settings does not have the part {part_type.__name__}",
     )
     with Ratings(path) as ratings:
-        declared = kind.quantities_of(config.resolved(), ratings.transposed, feature_sizes(ratings))
+        declared = part_type.quantities_of(
+            config.resolved(), ratings.transposed, feature_sizes(ratings)
+        )
     _require(
         present.quantities == declared,
-        f"{kind.__name__}: quantities_of and the attribute quantities differ",
+        f"{part_type.__name__}: quantities_of and the attribute quantities differ",
     )
     first = _state(target, present)
     last = first
@@ -473,13 +490,13 @@ def _rows(target: FactorTarget, factor: Factor, field: str) -> Float64:
 
 
 @contextmanager
-def _registered(registry: MutableMapping[str, Any], kind: type) -> Iterator[str]:
+def _registered(registry: MutableMapping[str, Any], checked_type: type) -> Iterator[str]:
     """Context in which a class has a name in its registry, which is its value."""
     for name, other in registry.items():
-        if other is kind:
+        if other is checked_type:
             yield name
             return
-    registry["checked"] = kind
+    registry["checked"] = checked_type
     try:
         yield "checked"
     finally:

@@ -106,11 +106,11 @@ def find_layout(path: Path, lines: Sequence[str]) -> Layout | None:
 
 def _matrix_market(path: Path, lines: Sequence[str]) -> Layout:
     """Return the layout of a MatrixMarket file: row and column, from 1, and value."""
-    kind, form, field, symmetry = [*lines[0].lower().split()[1:], *[""] * 4][:4]
+    content, form, field, symmetry = [*lines[0].lower().split()[1:], *[""] * 4][:4]
     field = _SYNONYMS.get(field, field)
     dense = form == "array"
     known = (
-        kind == "matrix"
+        content == "matrix"
         and field in _VALUES
         and symmetry in _MIRRORED
         and form in ("coordinate", "array")

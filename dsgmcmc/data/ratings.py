@@ -415,7 +415,8 @@ class Ratings(AbstractContextManager["Ratings"]):
         if "posterior" in self._file:
             raise self._wrong("it is a netCDF export of a run, for ArviZ")
         attributes = {
-            name: _read_attribute(self._file.attrs, name, kind) for name, kind in ATTRIBUTES.items()
+            name: _read_attribute(self._file.attrs, name, expected)
+            for name, expected in ATTRIBUTES.items()
         }
         if (attributes["format"], attributes["version"]) != (FORMAT, VERSION):
             found = f"its format is {attributes['format']!r} version {attributes['version']}"

@@ -106,7 +106,7 @@ def _judge_first(db: Session, table: TableFile, missing: Sequence[str]) -> dict[
 
     The first column of a Parquet file is the first one of text, if any has text.
     """
-    first = next((k for k, kind in enumerate(table.types) if kind == "VARCHAR"), 0)
+    first = next((k for k, column_type in enumerate(table.types) if column_type == "VARCHAR"), 0)
     rows = list(islice(table.rows(db), _SAMPLE))
     cells = np.roll(_Numbers(missing).table(rows, table.width), -first, axis=1)
     if np.isinf(cells[:, 0]).any():

@@ -57,12 +57,12 @@ class Quantity:
         Whether each interleaved sub-chain has a separate value.
     diagnosed : str
         Its name in diagnostics; empty if they leave it out, because it cannot be compared between
-        chains. ``{kind}`` stands for user or item, ``{number}`` for 1, 2, ... and ``{label}`` for
+        chains. ``{entity}`` stands for user or item, ``{number}`` for 1, 2, ... and ``{label}`` for
         the name of an element.
     as_sd : bool
         Whether diagnostics show a precision as a standard deviation.
     label : str
-        Its name for people; ``{kind}`` as above.
+        Its name for people; ``{entity}`` as above.
     factor : Factor or None
         The factor to which it belongs, if it belongs to one.
     general : Quantity or None

@@ -80,7 +80,7 @@ def _names(run: Run, quantity: Quantity, width: int) -> list[str]:
     if quantity.dims == ("time_level",):
         labels = run.config.times
     return [
-        quantity.diagnosed.format(kind=entity, number=number, label=label.replace(":", "_"))
+        quantity.diagnosed.format(entity=entity, number=number, label=label.replace(":", "_"))
         for number, label in enumerate(labels, start=1)
     ]
 
@@ -121,7 +121,7 @@ def labels(run: Run, names: Iterable[str]) -> dict[str, str]:
     for quantity in run.quantities.traced:
         if quantity.label:
             entity = _entity_of(run, quantity)
-            texts[quantity.diagnosed.format(kind=entity)] = quantity.label.format(kind=entity)
+            texts[quantity.diagnosed.format(entity=entity)] = quantity.label.format(entity=entity)
     return texts
 
 

@@ -77,7 +77,7 @@ class ScalePrecision(Sampled):
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
         "precision": hyperparameter(
-            "{}.scales", "precision of the {kind}s' log scales", "{kind}_scales", dims=("one",)
+            "{}.scales", "precision of the {entity}s' log scales", "{entity}_scales", dims=("one",)
         )
     }
 

@@ -75,7 +75,7 @@ class NoiseParameters(Sampled):
     quantities: ClassVar[Mapping[str, Quantity]] = {
         "tau": hyperparameter("tau", "tau, the precision of the noise", rating=-2, per_chain=True),
         "nu": hyperparameter(
-            "{}.nu", "nu, degrees of freedom of the {kind}s' noise", "{kind}_nu", per_chain=True
+            "{}.nu", "nu, degrees of freedom of the {entity}s' noise", "{entity}_nu", per_chain=True
         ),
         "n_scale_draws": Quantity("noise.turn", ("one",), drawn=False),
     }
