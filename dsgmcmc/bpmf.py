@@ -189,9 +189,9 @@ class BPMF(Estimator, FittedModel):
     test_fraction : float
         Share of the ratings in `fit` that is held out for ``rmse_`` and diagnostics; default 0,
         because `fit` usually receives a training set (the default of ``dsgmcmc prepare`` is 0.1).
-    duplicates : {"error", "first", "last", "mean"}
-        Treatment of several ratings of an item by a user: raise an error, or use the first, the
-        last or the mean.
+    duplicates : {"error", "first", "last", "mean", "keep"}
+        Treatment of several ratings of an item by a user: raise an error, use the first, the last
+        or the mean, or keep all as measurements of their own.
     columns : str, optional
         Columns of a file or data frame that have other names than user, item, rating, timestamp or
         their usual synonyms: ``"user=buyer,item=sku"``. With ``rating=none``, or if there is no

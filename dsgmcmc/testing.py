@@ -297,9 +297,10 @@ def _check_gradient(config: RunConfig, path: Path) -> None:
     target, _ = _start(config, path, 0.7 / float(config.rank) ** 0.25)
     target.full_gradient("theta", "g")
     with Ratings(path) as ratings:
-        indptr, j, values = ratings.slab("train", 0, ratings.n_rows)
-    i = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    x = target.likelihood.codes(values.astype(np.float64), None) - target.ratings.centre
+        train = ratings.slab("train", 0, ratings.n_rows)
+    i = train.rows
+    j = train.indices
+    x = target.likelihood.codes(train.values.astype(np.float64), None) - target.ratings.centre
     theta = {factor: _rows(target, factor, "theta") for factor in Factor}
     w = theta[Factor.W][i]
     h = theta[Factor.H][j]

@@ -86,13 +86,13 @@ TEXTS = {
 
 def rated_pairs(ratings: Ratings, part: Split) -> dict[tuple, float]:
     """Return {(user, item): rating} of a part of a ratings file."""
-    indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
+    slab = ratings.slab(part, 0, ratings.n_rows)
     names = [
-        np.repeat(ratings.ids("rows"), np.diff(indptr)).tolist(),
-        ratings.ids("cols")[columns].tolist(),
+        ratings.ids("rows")[slab.rows].tolist(),
+        ratings.ids("cols")[slab.indices].tolist(),
     ]
     users, items = reversed(names) if ratings.transposed else names
-    return dict(zip(zip(users, items, strict=True), values.tolist(), strict=True))
+    return dict(zip(zip(users, items, strict=True), slab.values.tolist(), strict=True))
 
 
 def write_cases(folder: Path) -> None:

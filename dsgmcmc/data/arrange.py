@@ -49,12 +49,17 @@ _MOMENT = "{'time': coalesce(time, '-infinity'::DOUBLE), 'line': raw.rowid}"
 # training and test ratings together
 _PLACE = "(row_number() OVER (PARTITION BY {0} ORDER BY time, {1}) - 1)::INTEGER"
 _PAGE = "(dense_rank() OVER (PARTITION BY {0} ORDER BY floor(time)) - 1)::INTEGER"
-_TIMES = {
-    "rows_place": _PLACE.format("row", "col"),
-    "rows_page": _PAGE.format("row"),
-    "cols_place": _PLACE.format("col", "row"),
-    "cols_page": _PAGE.format("col"),
-}
+
+
+def _times(replicated: bool) -> dict[str, str]:
+    """Return SQL of the places and pages of a rating, by column of ``sorted``."""
+    last = ", value" if replicated else ""
+    return {
+        "rows_place": _PLACE.format("row", f"col{last}"),
+        "rows_page": _PAGE.format("row"),
+        "cols_place": _PLACE.format("col", f"row{last}"),
+        "cols_page": _PAGE.format("col"),
+    }
 
 
 def _hash(*fields: str) -> str:
@@ -144,13 +149,20 @@ def refuse_scale(db: Session) -> None:
 # ------------------------------------------------------------------------------------------ merging
 
 
-def merge_ratings(db: Session, seed: int, duplicates: str, sides: Mapping[Side, str]) -> int:
+class Repeated(NamedTuple):
+    """Numbers of ratings of the same user and item as another rating: left out or merged, kept."""
+
+    removed: int = 0
+    kept: int = 0
+
+
+def merge_ratings(db: Session, seed: int, duplicates: str, sides: Mapping[Side, str]) -> Repeated:
     """Turn ``raw`` into the table ``cells`` (row, col, value, time, key, test).
 
     ``key`` is the seeded hash of the names of the user and the item. Ratings of the same user and
-    item are merged as `duplicates` says. Returns the number of ratings that merging removes. Raises
-    InputError if a pair is both in the training and in the test ratings, or if a pair is repeated
-    and `duplicates` is "error".
+    item are merged or kept as `duplicates` says; if some are kept, ``cells`` also has ``latest``,
+    the time of the latest of a pair. Raises InputError if a pair is both in the
+    training and in the test ratings, or if a pair is repeated and `duplicates` is "error".
     """
     rows = sides["rows"]
     cols = sides["cols"]
@@ -163,7 +175,7 @@ def merge_ratings(db: Session, seed: int, duplicates: str, sides: Mapping[Side, 
     before = scalar(db, f"CREATE TABLE cells AS SELECT * EXCLUDE (moment) FROM ({numbered})")
     repeated = "SELECT key FROM cells GROUP BY key HAVING count(*) > 1"
     if not scalar(db, f"SELECT count(*) FROM ({repeated})"):
-        return 0
+        return Repeated()
     _refuse_pairs(
         db,
         sides,
@@ -171,20 +183,27 @@ def merge_ratings(db: Session, seed: int, duplicates: str, sides: Mapping[Side, 
         fault="in both the training and the test files",
     )
     if duplicates == "error":
-        advice = f"{named('duplicates')} first, last or mean"
+        advice = f"{named('duplicates')} first, last or mean; to keep all: keep"
         _refuse_pairs(
             db,
             sides,
             condition="count(*) > 1",
             fault=f"rated more than once (to merge them: {advice})",
         )
+    if duplicates == "keep":
+        db.execute(
+            "CREATE OR REPLACE TABLE cells AS SELECT *, max(time) OVER (PARTITION BY row, col) AS"
+            " latest FROM cells"
+        )
+        pairs = scalar(db, "SELECT count(*) FROM (SELECT DISTINCT row, col FROM cells)")
+        return Repeated(kept=int(before - pairs))
     value, time = _MERGED[duplicates]
     after = scalar(
         db,
         f"CREATE OR REPLACE TABLE cells AS SELECT row, col, {value} AS value, {time} AS time,"
         f" any_value(key) AS key, test FROM ({numbered}) GROUP BY row, col, test",
     )
-    return int(before - after)
+    return Repeated(removed=int(before - after))
 
 
 def _refuse_pairs(db: Session, sides: Mapping[Side, str], *, condition: str, fault: str) -> None:
@@ -207,27 +226,36 @@ def _refuse_pairs(db: Session, sides: Mapping[Side, str], *, condition: str, fau
 # ---------------------------------------------------------------------------- splitting and sorting
 
 
-def held_out(db: Session, fraction: float, temporal: bool) -> str:
+def held_out(db: Session, fraction: float, *, temporal: bool, replicated: bool) -> str:
     """Return SQL that is true for exactly round(fraction * N) of the N ratings in ``cells``.
 
     In a random split, these have the smallest hashes; in a temporal split, they are the latest
-    ratings, with ties broken by hash.
+    ratings, with ties broken by hash. If pairs are `replicated`, a split never divides the
+    measurements of a pair, which share a hash and the time of the latest: there may be a few more.
     """
     total = scalar(db, "SELECT count(*) FROM cells")
     n_test = int(fraction * total + 0.5)
     if n_test == 0:
         return "false"
     if n_test >= total:
-        raise InputError(
-            f"{named('test_fraction')} {fraction} of {total} ratings leaves no training ratings"
-        )
-    order = "time DESC, key" if temporal else "key"
-    time, key = db.execute(
-        f"SELECT time, key FROM cells ORDER BY {order} LIMIT 1 OFFSET {n_test - 1}"
+        raise _no_training_ratings(fraction, total)
+    time = "latest" if replicated else "time"
+    order = f"{time} DESC, key" if temporal else "key"
+    last, key = db.execute(
+        f"SELECT {time}, key FROM cells ORDER BY {order} LIMIT 1 OFFSET {n_test - 1}"
     ).fetchall()[0]
+    condition = f"key <= {key}::UBIGINT"
     if temporal:
-        return f"(time > {time!r}::DOUBLE OR (time = {time!r}::DOUBLE AND key <= {key}::UBIGINT))"
-    return f"key <= {key}::UBIGINT"
+        condition = f"({time} > {last!r}::DOUBLE OR ({time} = {last!r}::DOUBLE AND {condition}))"
+    if replicated and not scalar(db, f"SELECT count(*) FROM cells WHERE NOT {condition}"):
+        raise _no_training_ratings(fraction, total)
+    return condition
+
+
+def _no_training_ratings(fraction: float, total: int) -> InputError:
+    return InputError(
+        f"{named('test_fraction')} {fraction} of {total} ratings leaves no training ratings"
+    )
 
 
 class SortedRatings(NamedTuple):
@@ -252,22 +280,26 @@ class SortedRatings(NamedTuple):
 
 
 def sort_ratings(
-    db: Session, test_condition: str, n_rows: int, *, timestamps: bool, temporal: bool
+    db: Session,
+    test_condition: str,
+    n_rows: int,
+    *,
+    timestamps: bool,
+    temporal: bool,
+    replicated: bool,
 ) -> SortedRatings:
     """Make the table ``sorted`` from ``cells``, for a matrix of `n_rows` rows.
 
-    `test_condition` is SQL that is true for test ratings. With `timestamps` the table also has the
+    `test_condition` is SQL that is true for test ratings; pairs may be `replicated`. With
+    `timestamps` the table also has the
     places and pages of ratings (`dsgmcmc.data.ratings_format.Times`); with a `temporal` split, it
     also has their ages (`dsgmcmc.data.inner`).
     """
     columns = f"row, col, value, {test_condition} AS test"
     if timestamps:
-        columns += "".join(f", {formula} AS {name}" for name, formula in _TIMES.items())
+        columns += "".join(f", {formula} AS {name}" for name, formula in _times(replicated).items())
     if temporal:
-        columns += (
-            f", (ntile({AGES}) OVER (PARTITION BY {test_condition} ORDER BY time DESC, key) -"
-            " 1)::UTINYINT AS age"
-        )
+        columns += f", {_age(test_condition, replicated)} AS age"
     db.execute(f"CREATE TABLE sorted AS SELECT {columns} FROM cells ORDER BY row, col")
     db.execute("DROP TABLE cells")
     counts = db.execute("SELECT row, count(*) AS n FROM sorted GROUP BY row").fetchnumpy()
@@ -277,14 +309,31 @@ def sort_ratings(
     return SortedRatings(indptr, int(scalar(db, "SELECT count(*) FROM sorted WHERE test")))
 
 
+def _age(test_condition: str, replicated: bool) -> str:
+    """Return SQL of the age of a rating (`dsgmcmc.data.inner`), one for all of a pair."""
+    if not replicated:
+        order = "time DESC, key"
+        return (
+            f"(ntile({AGES}) OVER (PARTITION BY {test_condition} ORDER BY {order}) - 1)::UTINYINT"
+        )
+    # all measurements of a pair have the rank of the first
+    part = f"PARTITION BY {test_condition}"
+    earlier = f"rank() OVER ({part} ORDER BY latest DESC, key) - 1"
+    return f"(({earlier}) * {AGES} // count(*) OVER ({part}))::UTINYINT"
+
+
 # -------------------------------------------------------------------------------------- reading out
 
 
-def slabs(db: Session, indptr: Int64) -> Iterator[Slab]:
-    """Yield the ratings in the table ``sorted``, slab by slab."""
+def slabs(db: Session, indptr: Int64, *, replicated: bool) -> Iterator[Slab]:
+    """Yield the ratings in the table ``sorted``, slab by slab.
+
+    If pairs are `replicated`, their measurements are in an order that no line changes.
+    """
+    order = "ALL" if replicated else "row, col"
     for start, stop in row_slabs(indptr, _SLAB):
         cells = db.execute(
-            f"SELECT * FROM sorted WHERE row >= {start} AND row < {stop} ORDER BY row, col"
+            f"SELECT * FROM sorted WHERE row >= {start} AND row < {stop} ORDER BY {order}"
         ).fetchnumpy()
         for part in SPLITS:
             mask = cells["test"] if part == "test" else ~cells["test"]

@@ -16,9 +16,9 @@ import numpy as np
 from typing_extensions import override
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import AGES, SPLITS, Side, Split, Times, row_slabs
+from dsgmcmc.data.ratings_format import AGES, SPLITS, RowRatings, Side, Split, Times, row_slabs
 from dsgmcmc.errors import InputError
-from dsgmcmc.types import Float32, Int32, Int64, Mask, UInt64
+from dsgmcmc.types import Int32, Mask, UInt64
 
 _SLAB_ENTRIES = 4_000_000  # ratings that are read at a time
 
@@ -67,12 +67,13 @@ class InnerSplit(Ratings):
         self.minimum = np.inf
         self.maximum = -np.inf
         for start, stop in row_slabs(self._whole.row_indptr, _SLAB_ENTRIES):
-            ends, columns, values = self._whole.slab("train", start, stop)
-            rows = np.repeat(np.arange(stop - start), np.diff(ends))
+            slab = self._whole.slab("train", start, stop)
+            rows = slab.rows
+            columns = slab.indices
             masks = {part: self._mask(part, start, stop, columns) for part in SPLITS}
             for part, mask in masks.items():
                 counts[part][start:stop] = np.bincount(rows[mask], minlength=stop - start)
-            kept = values[masks["train"]]
+            kept = slab.values[masks["train"]]
             self.column_counts += np.bincount(columns[masks["train"]], minlength=self.n_cols)
             total += kept.sum(dtype=np.float64)
             self.minimum = float(kept.min(initial=self.minimum))
@@ -104,11 +105,11 @@ class InnerSplit(Ratings):
         return used & (held_out if part == "test" else ~held_out)
 
     @override
-    def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
-        _, columns, values = self._whole.slab("train", start, stop)
-        mask = self._mask(part, start, stop, columns)
+    def slab(self, part: Split, start: int, stop: int) -> RowRatings:
+        slab = self._whole.slab("train", start, stop)
+        mask = self._mask(part, start, stop, slab.indices)
         indptr = self._indptr[part][start : stop + 1]
-        return indptr - indptr[0], columns[mask], values[mask]
+        return RowRatings(indptr - indptr[0], slab.indices[mask], slab.values[mask])
 
     @override
     def columns(self, part: Split, start: int, stop: int) -> Int32:

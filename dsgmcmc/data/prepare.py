@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from dsgmcmc.data import arrange, read, values
-from dsgmcmc.data.arrange import Entities, SortedRatings
+from dsgmcmc.data.arrange import Entities, Repeated, SortedRatings
 from dsgmcmc.data.codes import Codes
 from dsgmcmc.data.columns import ROLES, find_doubts, parse_columns
 from dsgmcmc.data.descriptions import (
@@ -100,6 +100,8 @@ class Summary(NamedTuple):
     duplicates : int
         Number of ratings that were left out or averaged because another rating has the same user
         and item.
+    replicates : int
+        Number of ratings beyond the first of their user and item, all of which are kept.
     order : str
         What the first and the last of such ratings means: the column of times, or "line".
     doubts : list of str
@@ -125,6 +127,7 @@ class Summary(NamedTuple):
     codes: list[float]
     missing: int
     duplicates: int
+    replicates: int
     order: str
     doubts: list[str]
 
@@ -248,17 +251,22 @@ class Ingest:
         entities = self.number(described)
         findings = self.examine(raw, entities)
         encoded = self.encode(described, entities)
-        n_duplicates = self.merge(entities)
-        test_condition = self.split()
-        ordered = self.sort(entities, test_condition)
-        attributes = self.write(raw, entities, encoded, ordered)
+        repeated = self.merge(entities)
+        test_condition = self.split(repeated)
+        ordered = self.sort(entities, test_condition, repeated)
+        attributes = self.write(raw, entities, encoded, ordered, repeated=repeated)
         columns, others = self._describe(raw.tables)
         doubts = list(findings.doubts)
         with Ratings(self.out) as written:
             doubts += written.doubts()
         doubts += raw.notes
-        if n_duplicates and self.settings.duplicates in ("first", "last"):
+        if repeated.removed and self.settings.duplicates in ("first", "last"):
             doubts += read.find_untimed(raw.tables, raw.loaded)
+        if repeated.removed and self.settings.duplicates == "mean":
+            doubts.append(
+                f"the mean of several measurements counts like one, as their numbers are lost: keep"
+                f" them by {named('duplicates')} keep"
+            )
         for about in encoded.reports.values():
             doubts += about["doubts"]
         return Summary(
@@ -279,7 +287,8 @@ class Ingest:
             not_rated=findings.codes.share,
             codes=findings.codes.values,
             missing=raw.left_out,
-            duplicates=n_duplicates,
+            duplicates=repeated.removed,
+            replicates=repeated.kept,
             order=read.describe_order(raw.tables),
             doubts=doubts,
         )
@@ -378,23 +387,28 @@ class Ingest:
             features[entity], reports[entity] = encode(self.db, described[entity], description, n)
         return EncodedFeatures(features, reports)
 
-    def merge(self, entities: Entities) -> int:
-        """Merge repeated ratings, from ``raw`` to ``cells``; return how many are merged away."""
+    def merge(self, entities: Entities) -> Repeated:
+        """Merge or keep repeated ratings, from ``raw`` to ``cells``."""
         self.report("matching names")
-        n_duplicates = arrange.merge_ratings(
+        repeated = arrange.merge_ratings(
             self.db, self.settings.seed, self.settings.duplicates, entities.sides
         )
         self.db.execute("DROP TABLE raw")
-        return n_duplicates
+        return repeated
 
-    def split(self) -> str:
+    def split(self, repeated: Repeated) -> str:
         """Return SQL that is true for test ratings."""
         self.report("splitting")
         if self.settings.test is not None:
             return "test"
-        return arrange.held_out(self.db, self.settings.fraction, self.settings.temporal)
+        return arrange.held_out(
+            self.db,
+            self.settings.fraction,
+            temporal=self.settings.temporal,
+            replicated=repeated.kept > 0,
+        )
 
-    def sort(self, entities: Entities, test_condition: str) -> SortedRatings:
+    def sort(self, entities: Entities, test_condition: str, repeated: Repeated) -> SortedRatings:
         """Sort the ratings by row and column, from ``cells`` to ``sorted``."""
         self.report("sorting")
         return arrange.sort_ratings(
@@ -403,6 +417,7 @@ class Ingest:
             n_rows=entities.sizes[entities.sides["rows"]],
             timestamps=self.settings.timestamps,
             temporal=self.settings.temporal,
+            replicated=repeated.kept > 0,
         )
 
     def write(
@@ -411,6 +426,8 @@ class Ingest:
         entities: Entities,
         encoded: EncodedFeatures,
         ordered: SortedRatings,
+        *,
+        repeated: Repeated,
     ) -> dict[str, Any]:
         """Write the ratings file; return its attributes."""
         self.report(f"writing {self.out.name}")
@@ -425,7 +442,7 @@ class Ingest:
             self.out,
             sizes,
             {side: arrange.names(self.db, entity) for side, entity in sides.items()},
-            arrange.slabs(self.db, ordered.indptr),
+            arrange.slabs(self.db, ordered.indptr, replicated=repeated.kept > 0),
             features={
                 side: encoded.features[entity]
                 for side, entity in sides.items()
@@ -435,6 +452,7 @@ class Ingest:
                 seed=self.settings.seed,
                 transposed=entities.transposed,
                 source=", ".join(table.file.path.name for table in raw.tables),
+                replicates=repeated.kept,
             ),
             force=self.settings.force,
         )

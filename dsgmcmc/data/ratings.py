@@ -30,13 +30,15 @@ from dsgmcmc.data.ratings_format import (
     MAX_FEATURES,
     MAX_ID_BYTES,
     MAX_SIDE,
+    REPLICATES,
     RESOLUTION,
     SIDES,
     SLAB,
     SPLITS,
-    VERSION,
+    VERSIONS,
     ContentHash,
     Features,
+    RowRatings,
     Side,
     Split,
     Times,
@@ -76,13 +78,19 @@ def _read_attribute(attributes: Any, name: str, expected: type) -> Any:
     return expected(value)
 
 
-def _find_bad_cells(indptr: Int64, indices: Int32, values: Float32, n_cols: int) -> str | None:
-    """Return a description of the first fault in a slab, or None; `indptr` starts at 0."""
+def _find_bad_cells(
+    indptr: Int64, indices: Int32, values: Float32, *, n_cols: int, may_recur: bool
+) -> str | None:
+    """Return a description of the first fault in a slab, or None.
+
+    `indptr` starts at 0; `may_recur` allows equal indices in a row.
+    """
     if len(indices) == 0:
         return None
     if int(indices.min()) < 0 or int(indices.max()) >= n_cols:
         return f"indices outside 0..{n_cols - 1}"
-    descents = 1 + np.flatnonzero(indices[1:] <= indices[:-1])
+    least_step = 0 if may_recur else 1
+    descents = 1 + np.flatnonzero(np.diff(indices) < least_step)
     if not np.isin(descents, indptr).all():  # the first index of a row may have any value
         return "indices that do not ascend in their row"
     if not np.isfinite(values).all():
@@ -126,6 +134,8 @@ class Ratings(AbstractContextManager["Ratings"]):
         Positions at which the training and the test ratings of a row begin.
     column_counts : (J,) int64
         Number of training ratings of each column.
+    replicates : int
+        Number of training and test ratings beyond the first of their user and item.
     mean, minimum, maximum : float
         Mean and range of the training ratings.
     transposed : bool
@@ -198,19 +208,21 @@ class Ratings(AbstractContextManager["Ratings"]):
         with refusing(str(self._wrong(f"/{side}/ids is not UTF-8")), UnicodeDecodeError):
             return np.array([name.decode() for name in stored.tolist()], dtype=object)
 
-    def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
+    def slab(self, part: Split, start: int, stop: int) -> RowRatings:
         """Read rows `start` to `stop` of a part.
 
         Raises InputError if the file has indices out of range or order, or values that are not
         finite.
-
-        Returns
-        -------
-        indptr : (stop - start + 1,) int64, starting at 0
-        indices : (n,) int32, ascending in each row
-        values : (n,) float32
         """
-        return self._matrix(part, self._indptr[part], slice(start, stop), n_cols=self.n_cols)
+        return RowRatings(
+            *self._matrix(
+                part,
+                self._indptr[part],
+                slice(start, stop),
+                n_cols=self.n_cols,
+                may_recur=self.replicates > 0,
+            )
+        )
 
     def columns(self, part: Split, start: int, stop: int) -> Int32:
         """Return the column of every rating of a part in rows `start` to `stop`, (n,) int32.
@@ -227,7 +239,7 @@ class Ratings(AbstractContextManager["Ratings"]):
     def values(self, part: Split) -> Iterator[Float32]:
         """Yield the ratings of a part, in their order in the file, those of some rows at a time."""
         for start, stop in row_slabs(self._indptr[part], SLAB):
-            yield self.slab(part, start, stop)[2]
+            yield self.slab(part, start, stop).values
 
     def ages(self, start: int, stop: int) -> UInt8:
         """Return the ages of the training ratings in rows `start` to `stop`, (n,) uint8.
@@ -263,10 +275,19 @@ class Ratings(AbstractContextManager["Ratings"]):
         return {
             "users": f"{users:,}",
             "items": f"{items:,}",
-            "ratings": f"{total:,}, density {total / (users * items):.3%}",
+            "ratings": self._describe_ratings(users * items),
             "training": training,
             "test": test,
         }
+
+    def _describe_ratings(self, cells: int) -> str:
+        """Describe the number of ratings, in a matrix with so many cells."""
+        total = self.nnz + self.nnz_test
+        pairs = total - self.replicates
+        text = f"{total:,}, density {pairs / cells:.3%}"
+        if self.replicates:
+            text += f"; {pairs:,} pairs, {self.replicates:,} replicates"
+        return text
 
     def doubts(self) -> list[str]:
         """Return a warning if no test rating's user has training ratings; likewise for items."""
@@ -374,10 +395,10 @@ class Ratings(AbstractContextManager["Ratings"]):
         column_counts = np.zeros(self.n_cols, dtype=np.int64)
         content.update(f"{part}/indptr", self._indptr[part])
         for start, stop in row_slabs(self._indptr[part], _PIECE):
-            _, indices, values = self.slab(part, start, stop)
-            content.update(f"{part}/indices", indices)
-            content.update(f"{part}/values", values)
-            column_counts += np.bincount(indices, minlength=self.n_cols)
+            slab = self.slab(part, start, stop)
+            content.update(f"{part}/indices", slab.indices)
+            content.update(f"{part}/values", slab.values)
+            column_counts += np.bincount(slab.indices, minlength=self.n_cols)
             for side in self.times or ():
                 times = self.times_slab(part, side, start, stop)
                 for name, numbers in zip(Times.datasets(side, part), times, strict=True):
@@ -399,14 +420,14 @@ class Ratings(AbstractContextManager["Ratings"]):
         return array
 
     def _matrix(
-        self, group: str, indptr: Int64, rows: slice, *, n_cols: int
+        self, group: str, indptr: Int64, rows: slice, *, n_cols: int, may_recur: bool = False
     ) -> tuple[Int64, Int32, Float32]:
         """Read rows of a matrix in compressed sparse rows, and check them."""
         first, last = _entries(indptr, rows.start, rows.stop)
         indices = self._read(f"{group}/indices", first, last)
         values = self._read(f"{group}/values", first, last)
         ends = indptr[rows.start : rows.stop + 1] - first
-        if bad := _find_bad_cells(ends, indices, values, n_cols):
+        if bad := _find_bad_cells(ends, indices, values, n_cols=n_cols, may_recur=may_recur):
             raise self._wrong(f"/{group} has {bad} in rows {rows.start} to {rows.stop}")
         return ends, indices, values
 
@@ -418,11 +439,15 @@ class Ratings(AbstractContextManager["Ratings"]):
             name: _read_attribute(self._file.attrs, name, expected)
             for name, expected in ATTRIBUTES.items()
         }
-        if (attributes["format"], attributes["version"]) != (FORMAT, VERSION):
+        if attributes["format"] != FORMAT or attributes["version"] not in VERSIONS:
             found = f"its format is {attributes['format']!r} version {attributes['version']}"
+            known = " and ".join(map(str, VERSIONS))
             raise self._wrong(
-                f"{found}, but this program reads {FORMAT!r} version {VERSION}: prepare it again"
+                f"{found}, but this program reads {FORMAT!r} versions {known}: prepare it again"
             )
+        self.replicates: int = 0
+        if REPLICATES in self._file.attrs:
+            self.replicates = _read_attribute(self._file.attrs, REPLICATES, int)
         self.n_rows: int = attributes["I"]
         self.n_cols: int = attributes["J"]
         self.nnz: int = attributes["nnz"]

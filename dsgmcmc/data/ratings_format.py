@@ -1,6 +1,6 @@
 """The format of the ratings file: names and types of its contents, and the hash of its data.
 
-Format ``dsgmcmc-ratings``, version 2, an HDF5 file with
+Format ``dsgmcmc-ratings``, an HDF5 file of version 2 with
 
 ========================  =========================  ===========================================
 ``/train``, ``/test``     ``indptr``                 (I+1,) int64, compressed sparse rows
@@ -30,6 +30,13 @@ attributes                ``format version``         text is UTF-8 of fixed leng
                                                      encoding and counts
 ========================  =========================  ===========================================
 
+and of version 3 if it also has one of
+
+========================  =========================  ===========================================
+attributes                ``replicates``             number of ratings beyond the first of their
+                                                     pair; columns may recur in a row
+========================  =========================  ===========================================
+
 Rows and columns are in a seeded random order, so that contiguous ranges with equal nnz are
 statistically alike. The rows are the longer side. The file does not depend on grids or processes.
 Every data set is stored in chunks with HDF5's Fletcher32 checksums.
@@ -46,7 +53,11 @@ import numpy as np
 from dsgmcmc.types import Array, Float32, Int32, Int64
 
 FORMAT = "dsgmcmc-ratings"
+#: The version of a file with the contents of the table's first part, and of one with the second.
 VERSION = 2
+EXTENDED = 3
+VERSIONS = (VERSION, EXTENDED)
+REPLICATES = "replicates"  # attribute of a file whose pairs may have several measurements
 CHUNK = 1 << 16  # entries of a data set that are read and checked together
 #: First text of the hashed content; it does not change with the layout of the file.
 CONTENT = "dsgmcmc-ratings 1"
@@ -152,6 +163,27 @@ class Times(NamedTuple):
         """Return the names of the data sets of a part; without it, of the counts of the side."""
         group = f"{side}/times" if part is None else f"{part}/times/{side}"
         return f"{group}/place", f"{group}/page"
+
+
+class RowRatings(NamedTuple):
+    """Ratings of a part in consecutive rows.
+
+    Attributes
+    ----------
+    indptr : (n + 1,) int64, starting at 0
+    indices : (m,) int32
+        Columns, ascending in each row; a column may recur if pairs have several measurements.
+    values : (m,) float32
+    """
+
+    indptr: Int64
+    indices: Int32
+    values: Float32
+
+    @property
+    def rows(self) -> Int64:
+        """Row of every rating, (m,) int64, counted from the first row; computed at every access."""
+        return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
 
 
 class ContentHash:

@@ -15,7 +15,9 @@ import numpy as np
 from dsgmcmc.data.ratings_format import (
     ATTRIBUTES,
     CHUNK,
+    EXTENDED,
     FORMAT,
+    REPLICATES,
     RESOLUTION,
     SIDES,
     VERSION,
@@ -70,6 +72,7 @@ class Origin(NamedTuple):
     seed: int = 0
     transposed: bool = False
     source: str = ""
+    replicates: int = 0
 
 
 def write_slabs(
@@ -220,7 +223,7 @@ class _Content:
         attributes = {
             **origin._asdict(),
             "format": FORMAT,
-            "version": VERSION,
+            "version": EXTENDED if origin.replicates else VERSION,
             "min": self._minimum,
             "max": self._maximum,
             "I": sizes.rows,
@@ -232,6 +235,8 @@ class _Content:
         }
         for name, expected in ATTRIBUTES.items():
             self._write_attribute(name, expected(attributes[name]))
+        if origin.replicates:
+            self._write_attribute(REPLICATES, origin.replicates)
         resolution = find_resolution(np.concatenate(self._first_ratings))
         if resolution is not None:
             self._write_attribute(RESOLUTION, resolution)

@@ -15,7 +15,7 @@ from dsgmcmc.settings import Checked, named, setting
 _TEST_FRACTION = 0.1  # by default
 
 #: What happens to several ratings of an item by a user.
-Duplicates = Literal["error", "first", "last", "mean"]
+Duplicates = Literal["error", "first", "last", "mean", "keep"]
 
 
 class PrepareSettings(Checked):
@@ -50,7 +50,8 @@ class PrepareSettings(Checked):
     )
     duplicates: Duplicates = setting(
         "Rating to use if a user rated an item more than once: the first or last by timestamp (or"
-        " line), or the mean; error: refuse such ratings.",
+        " line), or the mean; keep: all, as measurements of their own; error: refuse such"
+        " ratings.",
         "last",
     )
     matrix: bool = setting(

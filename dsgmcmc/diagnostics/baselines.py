@@ -176,10 +176,9 @@ def _deviations(
     Some rows at a time, to limit memory.
     """
     for start, stop in row_slabs(indptr, _SLAB):
-        ends, columns, values = ratings.slab(part, start, stop)
-        if len(columns):
-            rows = np.repeat(np.arange(start, stop), np.diff(ends))
-            yield rows, columns, values.astype(np.float64) - ratings.mean
+        slab = ratings.slab(part, start, stop)
+        if len(slab.indices):
+            yield start + slab.rows, slab.indices, slab.values.astype(np.float64) - ratings.mean
 
 
 # ---------------------------------------------------------------------- comparison with a model
@@ -282,7 +281,7 @@ def _pairs(ratings: Ratings, start: int, stop: int) -> tuple[Int64, Int32]:
     indptr = ratings.test_indptr
     first = int(np.searchsorted(indptr, start, side="right")) - 1
     last = int(np.searchsorted(indptr, stop))
-    columns = ratings.slab("test", first, last)[1]
+    columns = ratings.slab("test", first, last).indices
     rows = np.repeat(np.arange(first, last), np.diff(indptr[first : last + 1]))
     cut = slice(start - int(indptr[first]), stop - int(indptr[first]))
     return rows[cut], columns[cut]

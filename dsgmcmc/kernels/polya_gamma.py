@@ -11,7 +11,8 @@ either side of the limit in turns. All are above `CERTAIN`, so that most draws n
 p(h) decreases, and a table of it bounds it between two nodes.
 
 Philox turns the row, under the seed's key, into a key of the row's own, which numbers the columns
-(`dsgmcmc.kernels.philox` has the words of a counter). A block of four words serves one proposal.
+(`dsgmcmc.kernels.philox` has the words of a counter). If a pair has several ratings, the second and
+later ones have keys of their own. A block of four words serves one proposal.
 
 [Polson, Scott & Windle 2013] Bayesian inference for logistic models using Polya-Gamma latent
 variables. JASA 108.
@@ -139,8 +140,15 @@ def draw(indptr, indices, z, out, table, first_column, first, c1, c2, c3, k0, k1
     for i in range(indptr.size - 1):
         row = uint64(first + i)
         x0, x1, x2, x3 = words(row & mask, (row >> uint64(32)) | c1, c2, c3, k0, k1)
+        last = uint64(0xFFFFFFFF)  # no column
+        repeat = uint64(0)
         for r in range(indptr[i], indptr[i + 1]):
             j = uint64(first_column) + column(indices, halves, uint64(r))
+            if j == last or repeat > uint64(0):
+                repeat = (repeat + uint64(1)) & uint64(0xFFFF) if j == last else uint64(0)
+                # a row is below 2^31: the bits of its upper half number the repeats
+                x0, x1, x2, x3 = words(row & mask, repeat | c1, c2, c3, k0, k1)
+            last = j
             out[r] = polya_gamma(float64(z[r]), j, c1, x2, x3, x0, x1, table)
 
 

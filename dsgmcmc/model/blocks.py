@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SLAB, row_slabs
+from dsgmcmc.data.ratings_format import SLAB, RowRatings, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.stored import (
     Numbering,
@@ -83,6 +83,26 @@ class CellRatings:
     def pattern(self) -> tuple[Array, ...]:
         """Row pointers and column indices: the first two of `arrays`."""
         return self.arrays[:2]
+
+    @cached_property
+    def pairs(self) -> CellRatings:
+        """The first rating of every rated pair, without `offsets`: columns do not recur in a row.
+
+        The cell itself if no pair has replicates.
+        """
+        is_first = np.ones(len(self.indices), bool)
+        is_first[1:] = self.indices[1:] != self.indices[:-1]
+        starts = self.indptr[:-1]
+        is_first[starts[starts < self.indptr[1:]]] = True
+        if is_first.all():
+            return self
+        return CellRatings(
+            indptr=np.concatenate([[0], np.cumsum(is_first)])[self.indptr],
+            indices=self.indices[is_first],
+            stored=self.stored[is_first],
+            table=self.table,
+            columns=self.columns,
+        )
 
     def with_values(self, values: Float32) -> CellRatings:
         """The same cell with other ratings, (nnz,) float32."""
@@ -171,6 +191,8 @@ class RatingBlocks:
         Training ratings of every row, by row block of this process.
     column_counts : (J,) int64
         Training ratings of every column of the whole matrix.
+    row_pairs, column_pairs
+        The same of rated pairs, of which each may have several ratings.
     part_sizes : (B,) int64
         Training ratings in every part.
     part_peaks : (B,) int64
@@ -212,6 +234,10 @@ class RatingBlocks:
         self.test: dict[int, TestRows] = {}
         ring.agree(partial(self._read, ratings, ring), "reading ratings")
         self.part_sizes, self.part_peaks = self._count(ring)
+        self.row_pairs = self.row_counts
+        self.column_pairs = self.column_counts
+        if ratings.replicates:
+            self._count_pairs(ring)
         self.scale = 1.0
         if standardise:
             self.scale = self._standardise(ring)
@@ -254,10 +280,10 @@ class RatingBlocks:
             start, stop = self.bounds(Factor.W, b)
             for c, block in enumerate(self._read_train(ratings, start, stop)):
                 self.train[b, c] = block
-            self.test[b] = self._cut_test(*ratings.slab("test", start, stop))
+            self.test[b] = self._cut_test(ratings.slab("test", start, stop))
             if ratings.recorded is not None:
-                _, _, recorded = ratings.recorded.slab("test", start, stop)
-                self.test[b] = self.test[b]._replace(recorded=recorded)
+                recorded = ratings.recorded.slab("test", start, stop)
+                self.test[b] = self.test[b]._replace(recorded=recorded.values)
 
     def _read_train(self, ratings: Ratings, start: int, stop: int) -> list[CellRatings]:
         """Read the cells of a range of rows.
@@ -276,22 +302,23 @@ class RatingBlocks:
             sizes += np.bincount(block_of[ratings.columns("train", first, last)], minlength=grid)
         cells = _GrowingCells(sizes, stop - start, bounds)
         for first, last in slabs:
-            indptr, columns, values = ratings.slab("train", first, last)
-            coded = self._codes(values - np.float32(self.centre))
-            if not cells.add(first - start, indptr, columns, coded):
+            slab = ratings.slab("train", first, last)
+            coded = self._codes(slab.values - np.float32(self.centre))
+            if not cells.add(first - start, slab.indptr, slab.indices, coded):
                 raise InputError(f"{ratings.path} has changed while it was read: start again")
         return cells.finished()
 
-    def _cut_test(self, indptr: Int64, indices: Int32, values: Float32) -> TestRows:
+    def _cut_test(self, ratings: RowRatings) -> TestRows:
         """The test ratings of a row block, by column block."""
-        rows = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+        rows = ratings.rows.astype(np.int32)
+        indices = ratings.indices
         block = np.searchsorted(self.column_bounds, indices, side="right") - 1
         by_column = []
         for c in range(len(self.column_bounds) - 1):
             chosen = np.flatnonzero(block == c).astype(np.int32)
             columns = (indices[chosen] - self.column_bounds[c]).astype(np.int32)
             by_column.append(TestCell(chosen, rows[chosen], columns))
-        return TestRows((values - np.float32(self.centre)).astype(np.float32), by_column)
+        return TestRows((ratings.values - np.float32(self.centre)).astype(np.float32), by_column)
 
     def _standardise(self, ring: Ring) -> float:
         """Divide all ratings by the root mean square of the training ratings. Collective.
@@ -314,6 +341,18 @@ class RatingBlocks:
         for rows in self.test.values():
             np.divide(rows.values, scale, out=rows.values)
         return scale
+
+    def _count_pairs(self, ring: Ring) -> None:
+        """Set `row_pairs` and `column_pairs`. Collective."""
+        self.row_pairs = {b: np.zeros_like(counts) for b, counts in self.row_counts.items()}
+        of_columns = np.zeros((len(ring.blocks), self.shape[1]))
+        for (b, c), block in self.train.items():
+            pairs = block.pairs
+            self.row_pairs[b] += np.diff(pairs.indptr)
+            start, stop = self.bounds(Factor.H, c)
+            numbers = np.bincount(pairs.indices, minlength=stop - start)
+            of_columns[b - ring.blocks.start, start:stop] += numbers
+        self.column_pairs = ring.total(of_columns).astype(np.int64)
 
     def _count(self, ring: Ring) -> tuple[Int64, Int64]:
         """Return `part_sizes` and `part_peaks`. Collective."""

@@ -22,7 +22,7 @@ from dsgmcmc.parallel.ring import Move, Ring, SharedTour
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.shared_buffers import SharedColumnBuffers
 from dsgmcmc.targets.state import BlockLayout, ParameterBlock, Rows, StateField
-from dsgmcmc.types import Array, Factor, Float32
+from dsgmcmc.types import Array, Factor, Float32, Int64
 
 OTHER = {Factor.W: Factor.H, Factor.H: Factor.W}
 
@@ -301,15 +301,31 @@ class Circulation:
         if returning:
             self._take_back(copies, buffers, returning)
 
-    def spread(self, sent: str, got: str, factors: Collection[Factor] = tuple(Factor)) -> None:
+    def pair_counts(self, block: ParameterBlock) -> Int64:
+        """Number of rows with which every row of a block has training ratings, (n,) int64."""
+        if block.factor == Factor.W:
+            return self.ratings.row_pairs[block.index]
+        return self.ratings.column_pairs[block.start : block.start + len(block.counts)]
+
+    def spread(
+        self,
+        sent: str,
+        got: str,
+        factors: Collection[Factor] = tuple(Factor),
+        *,
+        by_pair: bool = False,
+    ) -> None:
         """Set `got` of every row to the sum of `sent` over the rows with which it has ratings.
 
-        Collective. Only rows of these factors are set.
+        Collective. Only rows of these factors are set. A row with which it has several ratings
+        counts as often or, `by_pair`, once.
         """
         letters = "".join(factor.name.lower() for factor in Factor if factor in factors)
         with self.ring.phases("gradient"):
             for row, column, ratings in self.tour((sent, got), returning=(got,), sums=(got,)):
                 spread = spread_kernel(row[sent].shape[1], letters)
+                if by_pair:
+                    ratings = ratings.pairs
                 spread(*ratings.pattern, row[sent], column[sent], row[got], column[got])
 
     def home(self, names: Sequence[str], returning: Sequence[str] = ()) -> Iterator[ParameterBlock]:

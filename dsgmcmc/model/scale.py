@@ -27,12 +27,12 @@ import numpy as np
 from typing_extensions import override
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SPLITS, Split
+from dsgmcmc.data.ratings_format import SPLITS, RowRatings, Split
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.base import Law
 from dsgmcmc.model.predictive.base import SMALLEST, Moments, Prediction, Predictive, PredictorDraws
 from dsgmcmc.settings import named
-from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
+from dsgmcmc.types import Array, Float64
 
 Scale = Literal["identity", "log", "log1p"]
 
@@ -116,9 +116,9 @@ class OnLogarithms(Law):
     def view(cls, ratings: Ratings) -> Ratings:
         """An open file whose ratings are logarithms: a copy of `ratings` with other values."""
 
-        def slab(split: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
-            indptr, columns, values = ratings.slab(split, start, stop)
-            return indptr, columns, cls.scaled(values)
+        def slab(split: Split, start: int, stop: int) -> RowRatings:
+            rows = ratings.slab(split, start, stop)
+            return rows._replace(values=cls.scaled(rows.values))
 
         def levels(limit: int) -> Float64 | None:
             values = ratings.levels(limit)

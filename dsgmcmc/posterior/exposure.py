@@ -66,9 +66,12 @@ class Rated:
         if users is not None and len(users) and not ratings.transposed:
             self._first = int(users.min())
             stop = int(users.max()) + 1
-        indptr, columns, _ = ratings.slab("train", self._first, stop)
+        slab = ratings.slab("train", self._first, stop)
         shape = (stop - self._first, ratings.n_cols)
-        self.pattern = csr_matrix((np.ones(len(columns)), columns, indptr), shape)
+        self.pattern = csr_matrix((np.ones(len(slab.indices)), slab.indices, slab.indptr), shape)
+        if ratings.replicates:  # a pair counts once
+            self.pattern.sum_duplicates()
+            self.pattern.data[:] = 1.0
         if ratings.transposed:
             self.pattern = self.pattern.T.tocsr()
 

@@ -83,10 +83,9 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
             blocks[Key("features", factor, 0, "encoding")] = np.frombuffer(
                 stored.encoding.encode(), np.uint8
             )
-    indptr, columns, _ = ratings.slab("test", 0, ratings.n_rows)
-    rows = np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr))
-    blocks[Key("test", "W", 0, "rows")] = rows
-    blocks[Key("test", "W", 0, "columns")] = columns.astype(np.int32)
+    test = ratings.slab("test", 0, ratings.n_rows)
+    blocks[Key("test", "W", 0, "rows")] = test.rows.astype(np.int32)
+    blocks[Key("test", "W", 0, "columns")] = test.indices.astype(np.int32)
     return blocks
 
 

@@ -29,7 +29,7 @@ class NewRatings(NamedTuple):
         What the rows that are computed stand for.
     names, others, values : (n,) array
         Original names of the user (or item) and of the item (or user) of each rating, and the
-        ratings. If a pair has several ratings, the last one counts.
+        ratings. If a pair has several ratings, the last one counts, unless the run has replicates.
     described : dict of name to (1, F) sparse matrix
         Features of users (or items) by original name, with or without ratings, from `describe_new`.
     """
@@ -74,7 +74,7 @@ class NewRatings(NamedTuple):
         notes = []
         pairs = set(zip(self.names.tolist(), self.others.tolist(), strict=True))
         repeated = len(self.values) - len(pairs)
-        if repeated:
+        if repeated and not run.facts.get("replicates"):
             notes.append(
                 f"{repeated} rating(s) left out: later ratings of the same pairs replace them"
             )

@@ -143,7 +143,8 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
                 described |= new.described
         ratings = old._replace(rows=known[old.rows]).followed_by(ratings)
     features = _stacked(described, ids, len(run.feature_names(new.entity)))
-    ratings = ratings.last_of_pairs(len(other_vocabulary))
+    if not run.facts.get("replicates"):
+        ratings = ratings.last_of_pairs(len(other_vocabulary))
     return FoldIn(run, folded, ratings, features), notes
 
 
@@ -153,14 +154,14 @@ def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRow
     position_of[rows] = np.arange(len(rows))
     parts = []
     for start, stop in row_slabs(ratings.row_indptr, SLAB):
-        ends, columns, values = ratings.slab("train", start, stop)
-        rows_of_ratings = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(ends))
+        slab = ratings.slab("train", start, stop)
+        rows = (start + slab.rows).astype(np.int32)
         if (entity == "user") != ratings.transposed:
-            raters, rated = rows_of_ratings, columns
+            raters, rated = rows, slab.indices
         else:
-            raters, rated = columns, rows_of_ratings
+            raters, rated = slab.indices, rows
         chosen = position_of[raters] >= 0
-        parts.append(RatingsOfRows(position_of[raters[chosen]], rated[chosen], values[chosen]))
+        parts.append(RatingsOfRows(position_of[raters[chosen]], rated[chosen], slab.values[chosen]))
     return RatingsOfRows(
         rows=np.concatenate([part.rows for part in parts]),
         others=np.concatenate([part.others for part in parts]),

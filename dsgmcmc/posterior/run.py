@@ -418,12 +418,18 @@ class Run:
         InputError
             As for `open_ratings`, if the file is missing.
         """
-        shares = self.counts("item") / len(self.users)
+        shares = self._shares()
         exposure = Exposure.read(self.exposure_file, shares)
         if exposure is None:
             exposure = Exposure.of_ratings(self.rated(), shares)
             exposure.write(self.exposure_file)
         return exposure
+
+    def _shares(self) -> Float64:
+        """Share of the users who rated each item in training, (items,)."""
+        if self.facts.get("replicates"):
+            return np.asarray(self.rated().pattern.getnnz(axis=0) / len(self.users))
+        return self.counts("item") / len(self.users)
 
     def rated(self, data: Path | None = None, users: Int32 | None = None) -> Rated:
         """Read which items each user rated in training.

@@ -289,6 +289,8 @@ class RatingsSource:
         facts |= liked_facts(ratings)
         facts["ratings"] = ratings.nnz
         facts["test_ratings"] = ratings.nnz_test
+        if ratings.replicates:
+            facts["replicates"] = ratings.replicates
         warnings = warnings_for_data(config, ratings)
         if warnings:
             facts["cautions"] = warnings

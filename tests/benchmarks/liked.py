@@ -37,7 +37,7 @@ def measure(name: str, data: Path, *options: str) -> None:
     quietly("sample", data, "--out", data.with_suffix(".run"), *LENGTH, *options)
     run = Run(data.with_suffix(".run"))
     with run.open_ratings() as ratings:
-        train = np.sort(ratings.slab("train", 0, ratings.n_rows)[2].astype(np.float64))
+        train = np.sort(ratings.slab("train", 0, ratings.n_rows).values.astype(np.float64))
     upper = predict_test(run).rating >= train[-len(train) // 4]
     liked = [side[upper] for side in run.test_pairs()]
     users = evenly_spaced(np.unique(liked[0]), USERS)

@@ -98,7 +98,7 @@ def line(
     test = predict_test(opened)
     summary = json.loads(directory.summary_file.read_text(encoding="utf-8"))
     with Ratings(data) as ratings:
-        values = ratings.slab("test", 0, ratings.n_rows)[2]
+        values = ratings.slab("test", 0, ratings.n_rows).values
     sd = np.sqrt(test.variance)
     last = rmse(values, test.mean)
     exact = exact or Reference(last, sd)

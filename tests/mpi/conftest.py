@@ -61,6 +61,7 @@ FILES: dict[str, dict[str, Any]] = {
     "timed": {"stars": True, "timed": True},
     "described": {"features": (4, 3)},  # of the rows and of the columns; some rows have none
     "stars": {"stars": True},
+    "replicates": {"replicated": True},
     "turned stars": {"stars": True, "transposed": True},  # whose columns are the users
 }
 

@@ -190,6 +190,9 @@ CASES = {
     # Gram matrices over all cells are ordered sums
     "clicks": case("baoab", of={"metric": "kronecker"}, likelihood="all-cells"),
     "clicks, gibbs": case("gibbs", likelihood="all-cells"),
+    # columns recur in a row; implicit features count a pair once
+    "replicates": case("baoab", "replicates", implicit_features="both", **BOTH),
+    "replicates, gibbs": case("gibbs", "replicates", **BOTH),
 }
 #: Every estimator that a sampler can use instead of its own, and noises in turns, where an
 #: estimator serves both.

@@ -74,6 +74,20 @@ class AllCells(GaussianRatings):
 
     @classmethod
     @override
+    def check_ratings(cls, config: Any, ratings: Ratings) -> None:
+        """Refuse ratings that the likelihood does not model.
+
+        Here: pairs with several clicks, as the energy has one term for every pair.
+        """
+        if ratings.replicates:
+            raise InputError(
+                f"{ratings.path}: {ratings.replicates:,} clicks are replicates, and"
+                f" {named('likelihood')} {config.likelihood} models whether a pair has any: prepare"
+                f" it with {named('duplicates')} last"
+            )
+
+    @classmethod
+    @override
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
         if ratings.minimum == 1.0 and ratings.maximum == 1.0:
             return

@@ -174,8 +174,9 @@ class ImplicitFeatures(Part):
         if f"{entity}.implicit.mean" not in draw.shared:
             return None
         other_entity = "item" if entity == "user" else "user"
-        y = draw.rows[other_entity][IMPLICIT.name][others]
-        return np.asarray(y.sum(axis=0) / np.sqrt(len(others)))
+        distinct = np.unique(others)
+        y = draw.rows[other_entity][IMPLICIT.name][distinct]
+        return np.asarray(y.sum(axis=0) / np.sqrt(len(distinct)))
 
     @override
     def draw(self, context: DrawContext) -> None:

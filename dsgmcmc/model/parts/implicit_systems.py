@@ -24,7 +24,7 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.kernels.products import add_rotated, inner
-from dsgmcmc.model.circulation import OTHER
+from dsgmcmc.model.circulation import OTHER, Circulation
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.parts.base import DESCRIBED, DrawContext
 from dsgmcmc.model.quantity import NONE, Quantity, Sampled
@@ -209,7 +209,9 @@ class Systems:
         self.rows = {factor: by_factor[factor] for factor in factors}
         self.coefficients = {factor: by_factor[OTHER[factor]] for factor in factors}
         #: Vectors in formulas: over the rows of a factor, and over the columns of a system.
-        self._vectors = {factor: _row_vectors(rows) for factor, rows in by_factor.items()}
+        self._vectors = {
+            factor: _row_vectors(rows, self.circulation) for factor, rows in by_factor.items()
+        }
         self._columns: dict[Factor, dict[str, Array]] = {}
         self.set_context(context)
         for block in self.circulation.blocks():
@@ -261,18 +263,21 @@ class Systems:
 
     def _multiply(self, field: str) -> None:
         """Set `got` of the unsolved systems' coefficients to X^T X times a field. Collective."""
-        self.circulation.spread(field, GOT, self.unsolved)
+        self.circulation.spread(field, GOT, self.unsolved, by_pair=True)
         for factor in self.unsolved:
             self._update(self.rows[factor], factor, THROUGH_ROWS)
-        self.circulation.spread(SEND, GOT, [OTHER[factor] for factor in self.unsolved])
+        self.circulation.spread(
+            SEND, GOT, [OTHER[factor] for factor in self.unsolved], by_pair=True
+        )
 
     def _find_directions(self) -> None:
         """Compute the diagonals of all X^T X, and U and s by subspace iteration. Collective."""
         for block in self.circulation.blocks():
             for name in (WEIGHT, DIAGONAL):
                 block.arrays[name] = np.zeros((len(block.counts), 1), block.dtype)
-            block.row(WEIGHT)[:] = (block.counts > 0) / np.maximum(block.counts, 1)
-        self.circulation.spread(WEIGHT, DIAGONAL)
+            n_pairs = self.circulation.pair_counts(block)
+            block.row(WEIGHT)[:] = (n_pairs > 0) / np.maximum(n_pairs, 1)
+        self.circulation.spread(WEIGHT, DIAGONAL, by_pair=True)
         blocks = [block for rows in self.coefficients.values() for block in rows.blocks]
         for block in blocks:
             block.arrays[DIRECTIONS] = _random_directions(block)
@@ -352,9 +357,9 @@ class Systems:
         return drawn.arrays()
 
 
-def _row_vectors(rows: Rows) -> dict[str, Array]:
+def _row_vectors(rows: Rows, circulation: Circulation) -> dict[str, Array]:
     """Vectors in formulas over the rows of a factor: rho, and whether they have ratings."""
-    n = np.concatenate([block.counts for block in rows.blocks])
+    n = np.concatenate([circulation.pair_counts(block) for block in rows.blocks])
     rho = np.divide(1, np.sqrt(n), out=np.zeros(len(n)), where=n > 0)
     return {"rho": rho.astype(rows.dtype), "known": (n > 0).astype(rows.dtype)}
 
@@ -407,7 +412,7 @@ class CoefficientDraw(Systems):
         self._solve()
         for factor, rows in self.coefficients.items():
             self._update(rows, factor, CHANGE)
-        self.circulation.spread(SEND, GOT, self.factors)
+        self.circulation.spread(SEND, GOT, self.factors, by_pair=True)
         for factor, rows in self.rows.items():
             self._update(rows, factor, SHIFTED)
         self._delete_scratch()
@@ -425,7 +430,9 @@ class CoefficientDraw(Systems):
         """Draw all y by conjugate gradients. Collective."""
         for factor, rows in self.rows.items():
             self._update(rows, factor, RESIDUAL, purpose=Purpose.IMPLICIT_FIT)
-        self.circulation.spread(SEND, GOT, [OTHER[factor] for factor in self.unsolved])
+        self.circulation.spread(
+            SEND, GOT, [OTHER[factor] for factor in self.unsolved], by_pair=True
+        )
         first, rp = self._precondition(BEGIN)
         gain = {factor: np.zeros_like(columns) for factor, columns in rp.items()}
         for _ in range(MAX_STEPS):
@@ -512,7 +519,7 @@ class CoefficientMove(Systems):
         """Kick all y and their momenta, and send the moves to the rows. Collective."""
         free_shares = self._free_shares(step)
         average = {factor: {"average": share} for factor, share in free_shares.items()}
-        self.circulation.spread(SEND, GOT, [OTHER[factor] for factor in self.factors])
+        self.circulation.spread(SEND, GOT, [OTHER[factor] for factor in self.factors], by_pair=True)
         size = {"step": step.h / sqrt(L)}
         momentum = {
             "damp": step.damp,
@@ -527,7 +534,7 @@ class CoefficientMove(Systems):
         self._deflate()
         for factor, rows in self.coefficients.items():
             self._update(rows, factor, STEP_OF_Y, numbers=size, columns=average[factor])
-        self.circulation.spread(SEND, GOT, self.factors)
+        self.circulation.spread(SEND, GOT, self.factors, by_pair=True)
 
     def _free_shares(self, step: RowStep) -> dict[Factor, Float64]:
         """Set `free` of all rows to f, and `send` to their pull; return mean_i(1 - f_i), (D,).

@@ -67,3 +67,20 @@ def test_a_predictor_that_is_not_finite_ends() -> None:
     """Such a chain has diverged, and is stopped by others."""
     assert draws(float("inf"), range(2), range(2)).shape == (2, 2)
     assert draws(float("nan"), range(2), range(2)).shape == (2, 2)
+
+
+def test_measurements_of_one_pair_have_weights_of_their_own() -> None:
+    """The first has the weight that it has alone; the others' are independent of it, and of those
+    of other pairs: correlations of 5,000 draws within 4 standard errors, 0.057.
+    """
+    n = 5_000
+    indptr = np.array([0, 3 * n], np.int64)
+    indices = np.repeat(np.arange(n, dtype=np.uint16), 3)
+    z = np.full(3 * n, 1.3, np.float32)
+    three = draw_weights((indptr, indices), z, first_column=0, key=KEY).reshape(n, 3)
+    alone = draw_weights(
+        (np.array([0, n], np.int64), indices[::3].copy()), z[:n], first_column=0, key=KEY
+    )
+    assert three[:, 0].tolist() == alone.tolist()
+    correlations = np.corrcoef(np.column_stack([three[:-1], three[1:]]).T)
+    assert np.abs(correlations - np.eye(6)).max() < 0.057

@@ -32,7 +32,7 @@ def test_blocks_have_the_ratings_of_the_file(
         held = blocks.RatingBlocks(
             ratings, Ring(MPI.COMM_SELF, GRID), ratings.mean, standardise=True
         )
-        indptr, columns, values = ratings.slab("train", 0, ROWS)
+        indptr, columns, values = ratings.slab("train", 0, ROWS)[:3]
         rows = np.repeat(np.arange(ROWS), np.diff(indptr))
         values = values - np.float32(ratings.mean)
     assert held.scale == pytest.approx(np.sqrt(np.mean(values.astype(np.float64) ** 2)), rel=1e-12)

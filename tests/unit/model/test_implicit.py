@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
-from support import Model, cells_of, factor_target, rows_of
+from support import Model, cells_of, factor_target, rows_of, write_planted
 
 from dsgmcmc.model.parts.implicit import ImplicitFeatures
 from dsgmcmc.model.parts.implicit_systems import DIRECTIONS
@@ -169,3 +169,20 @@ def test_moves_of_y_leave_a_normal_posterior_invariant(data: Path) -> None:
     assert np.abs(np.var(draws, axis=0) / variance - 1)[rated].max() < 4.5 * np.sqrt(2 / 400)
     apart = np.var(draws @ residual.T, axis=0) / np.diag(residual @ covariance @ residual.T)
     assert abs(apart[rated[: n + m]].mean() - 1) < 0.03
+
+
+def test_a_pair_counts_once_whatever_the_number_of_its_measurements(tmp_path: Path) -> None:
+    """Draws given the factors are the same for a file in which pairs have several measurements, and
+    one with the first of each.
+    """
+    theta = np.random.default_rng(2).normal(0.3, 0.7, (2, ROWS, 2))
+    drawn = []
+    for path in (tmp_path / "several.h5", tmp_path / "one.h5"):
+        write_planted(path, test=0.0, replicated=path.stem == "several")
+        target, _ = target_of(path)
+        for block in target.blocks():
+            block["theta"][:] = theta[block.factor, block.start :][: len(block.counts)]
+        draw(target, 1)
+        drawn.append([rows_of(target, factor, "implicit") for factor in Factor])
+    np.testing.assert_allclose(drawn[0][0], drawn[1][0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(drawn[0][1], drawn[1][1], rtol=1e-5, atol=1e-6)

@@ -44,7 +44,7 @@ def groups_of(path: Path, name: str) -> dict[tuple[str, str], int]:
         rows = ratings.ids("rows")
         cols = ratings.ids("cols")
         for part, members in (("train", groups.train[0][0, 0]), ("test", groups.test[0][0])):
-            indptr, j, _ = ratings.slab(part, 0, ratings.n_rows)
+            indptr, j = ratings.slab(part, 0, ratings.n_rows)[:2]
             for i, column, group in zip(
                 np.repeat(np.arange(len(rows)), np.diff(indptr)), j, members, strict=True
             ):
