@@ -167,26 +167,16 @@ def write_planted(  # noqa: PLR0913  # each varies in some test
     features: tuple[int, int] | None = None,
     timed: bool = False,
     transposed: bool = False,
-    replicated: bool = False,
 ) -> Path:
     """Write a ratings file of `planted` ratings, a `test` fraction of which is held out.
 
     `stars` rounds to 1 .. 5; `features` are the numbers of features of rows and columns; `timed`
-    ratings were given in one of ten seconds; if `transposed`, the columns are the users; if pairs
-    are `replicated`, they have one to three measurements.
+    ratings were given in one of ten seconds; if `transposed`, the columns are the users.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     i, j, x = planted(rows, columns, share, seed)
-    held = np.random.default_rng(seed + 1).random(len(i)) < test
-    n_pairs = len(i)
-    if replicated:
-        rng = np.random.default_rng(seed + 3)
-        pair = np.repeat(np.arange(n_pairs), rng.integers(1, 4, n_pairs))
-        i = i[pair]
-        j = j[pair]
-        x = x[pair] + rng.normal(0, 0.3, len(pair))
-        held = held[pair]
     ratings = np.clip(np.round(x), 1, 5) if stars else x
+    held = np.random.default_rng(seed + 1).random(len(i)) < test
     given = {}
     for side, n, width in zip(SIDES, (rows, columns), features or (), strict=False):
         x = np.random.default_rng(seed + width).normal(size=(n, width)).astype(np.float32)
@@ -195,12 +185,7 @@ def write_planted(  # noqa: PLR0913  # each varies in some test
             x, tuple(map(str, range(width))), tuple("ab"[k % 2] for k in range(width))
         )
     times = in_time(i, j, np.random.default_rng(seed + 2).uniform(0, 10, len(i))) if timed else None
-    more = {
-        "features": given,
-        "seed": seed,
-        "transposed": transposed,
-        "replicates": len(i) - n_pairs,
-    }
+    more = {"features": given, "seed": seed, "transposed": transposed}
     return write_cells(path, (rows, columns), i, j, ratings, held, times, **more)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from measurements import write_measured
 from mpi4py import MPI
 from support import rest, write_planted
 
@@ -61,20 +62,22 @@ FILES: dict[str, dict[str, Any]] = {
     "timed": {"stars": True, "timed": True},
     "described": {"features": (4, 3)},  # of the rows and of the columns; some rows have none
     "stars": {"stars": True},
-    "replicates": {"replicated": True},
     "turned stars": {"stars": True, "transposed": True},  # whose columns are the users
 }
+#: Arguments of `write_measured`, likewise.
+MEASURED: dict[str, dict[str, Any]] = {"replicates": {"replicated": True}}
 
 
 @pytest.fixture(scope="session")
 def files(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The paths of `FILES`."""
+    """The paths of `FILES` and `MEASURED`."""
     folder = tmp_path_factory.mktemp("data")
-    paths = (
-        {name: write_planted(folder / f"{name}.h5", **how) for name, how in FILES.items()}
-        if comm.rank == 0
-        else {}
-    )
+    paths: dict[str, Path] = {}
+    if comm.rank == 0:
+        for name, how in FILES.items():
+            paths[name] = write_planted(folder / f"{name}.h5", **how)
+        for name, how in MEASURED.items():
+            paths[name] = write_measured(folder / f"{name}.h5", **how)
     return comm.bcast(paths, root=0)
 
 

@@ -146,7 +146,7 @@ WRONG_STRUCTURE = {
     ),
     "version": (
         set_attribute("version", 1),
-        "version 1, but this program reads 'dsgmcmc-ratings' version 2",
+        "version 1, but this program reads 'dsgmcmc-ratings' versions 2 and 3",
     ),
     "mean NaN": (set_attribute("mean", np.nan), "mean=nan"),
     "I too small": (set_attribute("I", 3), "/train/indptr has shape"),

@@ -5,8 +5,9 @@ dense matrices.
 from pathlib import Path
 
 import numpy as np
+from measurements import write_measured
 from mpi4py import MPI
-from support import Model, cells_of, factor_target, rows_of, write_planted
+from support import Model, cells_of, factor_target, rows_of
 
 from dsgmcmc.model.parts.implicit import ImplicitFeatures
 from dsgmcmc.model.parts.implicit_systems import DIRECTIONS
@@ -178,7 +179,7 @@ def test_a_pair_counts_once_whatever_the_number_of_its_measurements(tmp_path: Pa
     theta = np.random.default_rng(2).normal(0.3, 0.7, (2, ROWS, 2))
     drawn = []
     for path in (tmp_path / "several.h5", tmp_path / "one.h5"):
-        write_planted(path, test=0.0, replicated=path.stem == "several")
+        write_measured(path, test=0.0, replicated=path.stem == "several")
         target, _ = target_of(path)
         for block in target.blocks():
             block["theta"][:] = theta[block.factor, block.start :][: len(block.counts)]

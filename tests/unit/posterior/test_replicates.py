@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import write_planted
+from measurements import write_measured
 
 from dsgmcmc.config.run import build
 from dsgmcmc.data.ratings import Ratings
@@ -21,7 +21,7 @@ from dsgmcmc.runs.source import RatingsSource
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run of Gibbs sampling on measurements of which pairs have one to three."""
     folder = tmp_path_factory.mktemp("replicates")
-    path = write_planted(folder / "r.h5", replicated=True)
+    path = write_measured(folder / "r.h5", replicated=True)
     settings = {
         "rank": 2,
         "sampler": "gibbs",
@@ -68,6 +68,6 @@ def test_a_pair_is_seen_once(run: Run) -> None:
 def test_clicks_are_refused(run: Run, tmp_path: Path) -> None:
     """The likelihood of clicks has one term for every pair; the message says what to do."""
     config = build({"likelihood": "all-cells"}).resolved()
-    path = write_planted(tmp_path / "r.h5", replicated=True)
+    path = write_measured(tmp_path / "r.h5", replicated=True)
     with Ratings(path) as ratings, pytest.raises(InputError, match="--duplicates last"):
         config.law.check_ratings(config, ratings)
