@@ -149,7 +149,7 @@ def explain(error: ValidationError, prefix: str = "", name_of: Callable[[str], s
 
 
 class Checked(BaseModel):
-    """Base class for groups of settings that `of` checks, with messages for the user."""
+    """Base class for groups of settings that `from_settings` checks, with messages for the user."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -157,7 +157,7 @@ class Checked(BaseModel):
     in_file: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Self:
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
         """Check settings.
 
         Raises

@@ -95,7 +95,7 @@ class Ratings:
 # ---------------------------------------------------------------------- pairs that are rated
 
 
-def of(name: str, seed: int) -> np.random.Generator:
+def generator(name: str, seed: int) -> np.random.Generator:
     """Random numbers of a shape and a seed."""
     return np.random.default_rng([zlib.crc32(name.encode()), seed])
 
@@ -151,7 +151,7 @@ def half_stars(seed: int, users: int = 610, items: int = 9700, n: int = 101_000)
     scale, one in thirty rates without regard to the film, and one in a hundred gives the same
     rating always. His ratings come in few sessions with moods, several in a second.
     """
-    rng = of("half stars", seed)
+    rng = generator("half stars", seed)
     genres = rng.random((items, len(GENRES))) < rng.beta(1, 8, len(GENRES))
     preferred = rng.normal(0, 0.35, (users, len(GENRES)))
     liked = taste(rng, users, items, 6, 0.5)
@@ -218,7 +218,7 @@ def book_ratings(seed: int, users: int = 5157, items: int = 44_133, n: int = 101
     to 4 hardly occur, and 8 is the most frequent; some users give the highest and the lowest alone,
     without regard to the book.
     """
-    rng = of("book ratings", seed)
+    rng = generator("book ratings", seed)
     i, j = pairs(rng, 1 + rng.pareto(1.1, users) * 4, 0.2 + rng.pareto(1.2, items), n)
     rated = rng.beta(0.3, 0.8, users)  # share of a user's books that he rates
     quality = rng.normal(0, 0.7, items)
@@ -237,7 +237,7 @@ def check_ins(seed: int, users: int = 2318, items: int = 5574, n: int = 69_000) 
 
     The tail of counts is that of a power law of exponent 3, heavier for some users and places.
     """
-    rng = of("check-ins", seed)
+    rng = generator("check-ins", seed)
     i, j = pairs(rng, 5 + rng.pareto(1.5, users) * 10, 1 + rng.pareto(1.2, items) * 3, n)
     regular = rng.normal(0, 0.5, users)[i] + rng.normal(0, 0.4, items)[j]
     exponent = np.clip(2.6 * np.exp(-0.35 * regular), 1.0, 6.0)
@@ -274,7 +274,7 @@ def planted_by(
 
 def planted(name: str, seed: int, size: Size = Size(), rank: int = 3) -> tuple:
     """Random numbers of a shape and a seed, and what `planted_by` makes of them."""
-    rng = of(name, seed)
+    rng = generator(name, seed)
     return rng, *planted_by(rng, size, rank)
 
 
@@ -351,7 +351,7 @@ def large_counts(seed: int) -> Ratings:
 
 def giant_user(seed: int) -> Ratings:
     """One user has rated all 3,000 items, and 1,500 users have rated four each on average."""
-    rng = of("giant user", seed)
+    rng = generator("giant user", seed)
     i, j = pairs(rng, np.ones(1500), rng.lognormal(0, 1, 3000), 6000)
     i = np.concatenate([np.full(3000, 1500), i])
     j = np.concatenate([np.arange(3000), j])
@@ -369,7 +369,7 @@ def two_blocks(seed: int) -> Ratings:
     """Two halves of users have rated two halves of items, and on two scales: 0 to 1, and 90 to
     110.
     """
-    rng = of("two blocks", seed)
+    rng = generator("two blocks", seed)
     half = Size(150, 100, 5000)
     first = planted_by(rng, half)
     second = planted_by(rng, half)
@@ -450,7 +450,7 @@ def two_camps(seed: int) -> Ratings:
     """Users of two camps like items of one kind each: 180 ratings in five stars, nearly
     separable.
     """
-    rng = of("two camps", seed)
+    rng = generator("two camps", seed)
     i, j = (side.ravel() for side in np.indices((18, 15)))
     rated = (i + j) % 3 > 0
     i = i[rated]

@@ -41,9 +41,9 @@ from dsgmcmc.types import Factor, Float32, Float64, Int32, Named, Purpose
 EVERY = 5
 
 #: u, for the rows of W, in units of a rating; a warm start uses it.
-TASTE = Quantity("taste", ("H.feature",), of_rows=True, rating=1, started=True).of(Factor.W)
+TASTE = Quantity("taste", ("H.feature",), of_rows=True, rating=1, started=True).for_factor(Factor.W)
 #: z, for the rows of H.
-TRAITS = Quantity("traits", ("H.feature",), of_rows=True).of(Factor.H)
+TRAITS = Quantity("traits", ("H.feature",), of_rows=True).for_factor(Factor.H)
 
 
 @dataclass
@@ -125,7 +125,7 @@ class Tastes(Part):
         return z
 
     @classmethod
-    def of(cls, model: ModelFacts, data: Float32 | None) -> Self | None:
+    def create(cls, model: ModelFacts, data: Float32 | None) -> Self | None:
         """Make a chain's instance."""
         if data is None:
             return None

@@ -87,7 +87,7 @@ def prepare(
     from dsgmcmc.data.prepare import make_ratings_file
     from dsgmcmc.data.settings import PrepareSettings
 
-    settings = PrepareSettings.of(options)
+    settings = PrepareSettings.from_settings(options)
     with console(stderr=True).status("starting") as status:
         summary = make_ratings_file(
             ratings, out, settings, report=lambda stage: status.update(Text(plain(stage)))

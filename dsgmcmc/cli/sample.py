@@ -136,7 +136,7 @@ def sample(
     def work() -> int:
         source = RatingsSource(data, start)
         signals = installed()
-        policy = agree(comm, partial(Policy.of, job_settings))
+        policy = agree(comm, partial(Policy.from_settings, job_settings))
         settings = on_root(comm, partial(read_settings, run_settings, config, assign or ()))
         line = command or shlex.join(["dsgmcmc", *sys.argv[1:]])
         job = Job(comm, source, out, settings, resume=resume, policy=policy, command=line)

@@ -75,7 +75,7 @@ class SamplerSection(BaseModel):
     config: SamplerConfig
 
     @classmethod
-    def of(cls, requested: Any, for_density: bool = True) -> Self:
+    def parse(cls, requested: Any, for_density: bool = True) -> Self:
         """Check a section; a plain name stands for the defaults of the sampler.
 
         Parameters
@@ -257,7 +257,7 @@ class ChainConfig(Checked):
     @model_validator(mode="before")
     @classmethod
     def _check_sampler(cls, data: Any) -> Any:
-        sampler = SamplerSection.of(data.get("sampler", DEFAULT_SAMPLER), cls.for_density)
+        sampler = SamplerSection.parse(data.get("sampler", DEFAULT_SAMPLER), cls.for_density)
         return {**data, "sampler": sampler}
 
     def plain(self, processes: int = 1, finest: int | None = None) -> dict[str, Any]:
@@ -376,7 +376,7 @@ class ResolvedChain(ChainConfig):
         """
         settings, facts = run.read_settings()
         try:
-            config = cls.of(settings)
+            config = cls.from_settings(settings)
         except InputError as error:
             message = f"{run.settings_file}: {error}"
             registered = facts.get("registered", [])

@@ -165,7 +165,7 @@ class RunConfig(ModelConfig, ChainConfig):
         self.law.check(self)
         self._refuse_unsupported_sampler()
         rank = MAX_AUTOMATIC_RANK if self.rank == "auto" else self.rank
-        config = ResolvedConfig.of({**self.plain(processes, finest), "rank": rank})
+        config = ResolvedConfig.from_settings({**self.plain(processes, finest), "rank": rank})
         if config.interleaved and self.law.has_parameters():
             raise InputError(
                 f"{config.sampler.name} interleaves several states, each of which would need its"
@@ -363,7 +363,7 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
     sampler = SAMPLERS.get(settings["sampler"]["name"])
     defaults = sampler.defaults if sampler else {}
     of_run = {name: value for name, value in defaults.items() if name in RunConfig.model_fields}
-    return RunConfig.of(of_run | settings)
+    return RunConfig.from_settings(of_run | settings)
 
 
 def _default_sampler(settings: Mapping[str, Any]) -> str:

@@ -60,7 +60,7 @@ class ParsedSettings(NamedTuple):
     descriptions: dict[str, Description]
 
     @classmethod
-    def of(cls, settings: PrepareSettings) -> Self:
+    def parse(cls, settings: PrepareSettings) -> Self:
         """Parse settings; raise InputError if a text has another form."""
         columns = parse_columns(settings.columns, ("user",) if settings.matrix else ROLES)
         described = describe(
@@ -151,7 +151,7 @@ def prepare_ratings(
     **options
         Fields of `PrepareSettings`.
     """
-    return make_ratings_file(inputs, out, PrepareSettings.of(options), report=report)
+    return make_ratings_file(inputs, out, PrepareSettings.from_settings(options), report=report)
 
 
 def make_ratings_file(
@@ -163,7 +163,7 @@ def make_ratings_file(
 ) -> Summary:
     """Make a ratings file as `prepare_ratings` does, with checked settings."""
     settings.check()
-    parsed = ParsedSettings.of(settings)
+    parsed = ParsedSettings.parse(settings)
     tables = [table if isinstance(table, RatingsTable) else Path(table) for table in inputs]
     target = Path(out)
     files = tables if settings.test is None else [*tables, settings.test]

@@ -162,7 +162,7 @@ class NormalApproximation(NamedTuple):
     root: Float64
 
     @classmethod
-    def of(cls, mean: Float64, precision: Float64, label: str) -> NormalApproximation:
+    def from_precision(cls, mean: Float64, precision: Float64, label: str) -> NormalApproximation:
         """Make the distribution from its precision.
 
         Raises
@@ -190,9 +190,9 @@ class NormalApproximation(NamedTuple):
             return cls(mean, np.eye(len(mean)), np.eye(len(mean)))
         prior = dense(density.prior_precision)
         if config.proposal == "pcn":
-            return cls.of(mean, prior, "the prior's precision")
+            return cls.from_precision(mean, prior, "the prior's precision")
         curvature = np.diag(density.curvature) + prior
-        return cls.of(mean, curvature, "curvature and the prior's precision")
+        return cls.from_precision(mean, curvature, "curvature and the prior's precision")
 
 
 class Proposal(NamedTuple):
@@ -217,7 +217,9 @@ class Proposal(NamedTuple):
     precision: Float64
 
     @classmethod
-    def of(cls, config: ProposalConfig, normal: NormalApproximation, n_data: int) -> Proposal:
+    def from_config(
+        cls, config: ProposalConfig, normal: NormalApproximation, n_data: int
+    ) -> Proposal:
         """Make the proposal of a configuration; pcn is reversible with respect to `normal`."""
         if config.proposal == "pcn":
             return cls(
@@ -267,7 +269,7 @@ class Stepwise(Metropolis[P, D]):
         self.begin_counts(target, iteration)
         if self._proposal is None:
             normal = NormalApproximation.without_data(self.config, density)
-            self._proposal = Proposal.of(self.config, normal, density.n_data)
+            self._proposal = Proposal.from_config(self.config, normal, density.n_data)
         rng = target.stream.generator(Purpose.PROPOSAL)
         proposed = self._proposal.move(theta, rng.standard_normal(theta.shape))
         limit = rng.standard_exponential(len(theta))  # -log u

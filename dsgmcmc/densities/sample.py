@@ -83,7 +83,7 @@ class DensityConfig(ChainConfig):
             defaults = {
                 name: value for name, value in sampler.defaults.items() if name in cls.model_fields
             }
-        return cls.of({**defaults, **DEFAULTS, **settings, "sampler": section})
+        return cls.from_settings({**defaults, **DEFAULTS, **settings, "sampler": section})
 
     @override
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class DensityConfig(ChainConfig):
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedDensity:
         """Resolve the settings for a number of processes, with at most `finest` parts of data."""
-        return ResolvedDensity.of(self.plain(processes, finest))
+        return ResolvedDensity.from_settings(self.plain(processes, finest))
 
 
 class ResolvedDensity(ResolvedChain, DensityConfig):

@@ -92,7 +92,7 @@ class Expansion(NamedTuple):
         prior_hessian = dense(density.prior_precision)
         gradient = prior_slope + slope @ x
         data_hessian = (curvature[:, None] * x).T @ x
-        normal = NormalApproximation.of(
+        normal = NormalApproximation.from_precision(
             anchor, data_hessian + prior_hessian, "the curvature at the posterior's mode"
         )
         mean = anchor - normal.root @ (normal.root.T @ gradient)
@@ -159,7 +159,7 @@ class Scalable(Metropolis[SMHConfig, Regression]):
         else:
             chance = np.ones(len(psi))
             alias = np.arange(len(psi))
-        proposal = Proposal.of(self.config, expansion.normal, density.n_data)
+        proposal = Proposal.from_config(self.config, expansion.normal, density.n_data)
         centre = proposal.centre - expansion.anchor
         # without data, and to order k
         linear = np.array([expansion.prior_slope, expansion.slope]) + proposal.precision @ centre

@@ -244,6 +244,6 @@ def popular(run: Run, users: Int32, rated: Rated, at: int) -> Lists:
     by_popularity = np.argsort(-run.counts("item"), kind="stable").astype(np.int32)
     lists = np.full((len(users), at), -1, np.int32)
     for row, user in zip(lists, users.tolist(), strict=True):
-        shown = by_popularity[~np.isin(by_popularity, rated.of(user))][:at]
+        shown = by_popularity[~np.isin(by_popularity, rated.items_of(user))][:at]
         row[: len(shown)] = shown
     return lists

@@ -104,7 +104,7 @@ def draw_normal_gamma(
     at_mean = n * average**2  # sum of squares if all rows were equal to their mean
     rate = prior.rate + np.maximum(squares - at_mean, 0.0) / 2 + at_mean / (2 * (n + 1))
     if more.products is not None:
-        rate += np.diag(more.of(len(average))) / 2
+        rate += np.diag(more.leading(len(average))) / 2
     k = len(average)  # NumPy draws standard variates, which are scaled here, in half the time
     precision = rng.standard_gamma(prior.shape + (n + more.n) / 2, k) * (1 / rate)
     mean = n * average / (n + 1) + rng.standard_normal(k) * (1 / np.sqrt((n + 1) * precision))
@@ -161,7 +161,7 @@ def draw_normal_wishart(
     scatter = outer - n * np.outer(average, average)
     share = WISHART_BETA * n / (WISHART_BETA + n)
     inverse = np.eye(k) + scatter + share * np.outer(average, average)
-    inverse += more.of(k)
+    inverse += more.leading(k)
     scale = np.linalg.inv((inverse + inverse.T) / 2)
     precision = draw_wishart(k + n + more.n, (scale + scale.T) / 2, rng)
     covariance = np.linalg.inv((WISHART_BETA + n) * precision)

@@ -66,8 +66,8 @@ class Quantity:
     factor : Factor or None
         The factor to which it belongs, if it belongs to one.
     general : Quantity or None
-        The quantity with ``{}`` in its name from which `of` made this one; None if `of` did not
-        make it.
+        The quantity with ``{}`` in its name from which `for_factor` made this one; None if it did
+        not make it.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Quantity:
     factor: Factor | None = None
     general: Quantity | None = None
 
-    def of(self, factor: Factor) -> Quantity:
+    def for_factor(self, factor: Factor) -> Quantity:
         """Return the quantity for `factor`, even if this object is the other factor's quantity."""
         return (self.general or self)._by_factor[factor]
 
@@ -179,7 +179,7 @@ class Sampled(Replicated):
         quantities: list[Quantity] = []
         for quantity in cls.quantities.values():
             if "{}" in quantity.name:
-                quantities += [quantity.of(factor) for factor in factors]
+                quantities += [quantity.for_factor(factor) for factor in factors]
             else:
                 quantities.append(quantity)
         return tuple(quantities)
@@ -192,7 +192,7 @@ class Sampled(Replicated):
             value = getattr(self, attribute)
             if isinstance(value, dict):
                 for factor, array in value.items():
-                    yield quantity.of(factor), _of_subchain(quantity, array, subchain)
+                    yield quantity.for_factor(factor), _of_subchain(quantity, array, subchain)
             elif value is not None:
                 yield quantity, _of_subchain(quantity, value, subchain)
 

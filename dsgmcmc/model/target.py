@@ -65,7 +65,9 @@ def read_parts(config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) 
 def make_parts(model: ModelFacts, data: list[Any]) -> Parts:
     """Make the parts of a chain's model from the result of `read_parts`. Collective."""
     part_types = (model.config.law, *PARTS.values())
-    parts = [part_type.of(model, read) for part_type, read in zip(part_types, data, strict=True)]
+    parts = [
+        part_type.create(model, read) for part_type, read in zip(part_types, data, strict=True)
+    ]
     likelihood, noise, rows, *others = (part for part in parts if part)
     return likelihood, noise, rows, *others
 

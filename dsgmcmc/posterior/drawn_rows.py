@@ -112,7 +112,7 @@ class Spread(NamedTuple):
     bound: float
 
     @classmethod
-    def of(
+    def from_precisions(
         cls, law: type[Law], scale_precision: Float64 | None, gap_precision: Float64 | None
     ) -> Spread:
         """Convert from precisions, which are None if rows have no such parameter."""

@@ -75,7 +75,7 @@ class Rated:
         if ratings.transposed:
             self.pattern = self.pattern.T.tocsr()
 
-    def of(self, user: int) -> Int32:
+    def items_of(self, user: int) -> Int32:
         """Return the rows of the items that a user rated."""
         start, stop = self.pattern.indptr[user - self._first :][:2]
         items: Int32 = self.pattern.indices[start:stop]
@@ -125,7 +125,7 @@ class Exposure(NamedTuple):
         with suppress(OSError):
             write_array(path, self.weights)
 
-    def of(self, rated: Sequence[Int32]) -> Float32:
+    def scores(self, rated: Sequence[Int32]) -> Float32:
         """Return exposures, (users, items) float32; `rated` has the items that each user rated."""
         regressed = _regressed(self.shares)
         position_of = np.full(len(self.shares), -1)  # among the regressed items

@@ -64,7 +64,7 @@ class LiveProgress(NamedTuple):
     draws: int
 
     @classmethod
-    def of(cls, run: RunDirectory, config: ResolvedChain, draws: int) -> LiveProgress:
+    def read(cls, run: RunDirectory, config: ResolvedChain, draws: int) -> LiveProgress:
         """Read the progress of a run with `draws` usable draws."""
         last: dict[int, Line] = {line["chain"]: line for line in run.metrics()}
         saved = run.reached(config.chains)
@@ -117,4 +117,4 @@ def progress(
     """
     if not unfinished(states) and not is_held(run.lock_file):
         return None
-    return LiveProgress.of(run, config, sum(len(state.manifest.saved_draws) for state in states))
+    return LiveProgress.read(run, config, sum(len(state.manifest.saved_draws) for state in states))

@@ -396,7 +396,9 @@ class FoldIn:
         gap_precision = None
         if self._has_cuts:
             gap_precision = draw.shared["thresholds.precision"]
-        spread = Spread.of(law, draw.shared.get(f"{self.entity}.scales"), gap_precision)
+        spread = Spread.from_precisions(
+            law, draw.shared.get(f"{self.entity}.scales"), gap_precision
+        )
         for indices, rated in batches:
             theta, own = draw_rows(RatedRows(law, rated), draw.thresholds, spread, rng)
             rows.mean[indices] = theta

@@ -329,7 +329,7 @@ def _log_exposures(run: Run, ranking: Ranking, rated: Sequence[Int32]) -> Array:
     are not recommended. `rated` has the items that each user rated.
     """
     if ranking.by in PATTERN_RULES:
-        exposure = run.exposure.of(rated)
+        exposure = run.exposure.scores(rated)
         added: Array = np.log(np.maximum(exposure, TINY, dtype=np.float64))
     else:
         added = np.zeros((len(rated), len(run.items)), np.float32)
@@ -412,7 +412,7 @@ def _rated_by(user: int, known: int, rated: Rated | None, newcomers: FoldIn | No
     if user >= known and newcomers is not None:
         return newcomers.rated(user - known)
     if user < known and rated is not None:
-        return rated.of(user)
+        return rated.items_of(user)
     return np.zeros(0, np.int32)
 
 

@@ -82,7 +82,7 @@ class Run:
         for state in self.states:
             self._check_state(state)
         if not self.states:
-            status = LiveProgress.of(self.directory, self.config, draws=0)
+            status = LiveProgress.read(self.directory, self.config, draws=0)
             raise InputError(f"{self.path} has no posterior yet: it is {status}; {status.usable()}")
         self.unfinished = unfinished(self.states)
         if self.unfinished:

@@ -513,7 +513,7 @@ def _gibbs_samplers(config: ResolvedConfig) -> list[Fallback]:
     for name in for_ratings():
         if name == config.sampler.name or not SAMPLERS[name].draws_conditionals:
             continue
-        section = SamplerSection.of(name)
+        section = SamplerSection.parse(name)
         if section.algorithm.sweep_length(section.config, config.grid) == config.sweep_length:
             found.append(Fallback(f"the sampler {name}", section))
     return found

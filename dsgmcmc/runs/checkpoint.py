@@ -88,7 +88,7 @@ class ChainState:
             arrays |= recorder.small()
         if self.diverged:
             arrays[store.DIVERGED] = np.array(self.diverged, np.float64)
-        return {name: SmallArray.of(array) for name, array in arrays.items()}
+        return {name: SmallArray.from_array(array) for name, array in arrays.items()}
 
     def load(self, snapshot: Snapshot) -> None:
         """Load all arrays from a checkpoint; `diverged` must be equal to the checkpoint's.
@@ -259,7 +259,7 @@ class Checkpoints:
             drafts = []
             numbers, draws = self._draws.take_pending()
             if numbers:
-                state = {store.SAVED_DRAWS: SmallArray.of(numbers)}
+                state = {store.SAVED_DRAWS: SmallArray.from_array(numbers)}
                 drafts.append(self._draft("draws", iteration, seconds, blocks=draws, state=state))
             blocks: dict[Key, Lazy] = dict(self.state.saved())
             if not wait:

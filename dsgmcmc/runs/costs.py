@@ -63,7 +63,7 @@ class Costs(NamedTuple):
     disk_most: int
 
     @classmethod
-    def of(cls, config: ResolvedConfig, ratings: Ratings, processes: int) -> Costs:
+    def estimate(cls, config: ResolvedConfig, ratings: Ratings, processes: int) -> Costs:
         """Estimate the costs of a run on `processes` processes in total."""
         rows = ratings.n_rows
         columns = ratings.n_cols
@@ -80,7 +80,7 @@ class Costs(NamedTuple):
         grouped, effects = costs_of(time_levels, ratings, normal)
         width = row_width(config, quantities)
         checkpoint = (rows + columns) * width * 4 + moments + test_bytes + effects
-        draws = _SavedDraws.of(config)
+        draws = _SavedDraws.estimate(config)
 
         pending = min(draws.largest * draw_bytes, max(checkpoint, MIN_DRAW_BYTES))
         open_chains = 1
@@ -119,7 +119,7 @@ class _SavedDraws(NamedTuple):
     most_on_disk: int
 
     @classmethod
-    def of(cls, config: ResolvedConfig) -> _SavedDraws:
+    def estimate(cls, config: ResolvedConfig) -> _SavedDraws:
         """Return the bounds for a run."""
         draws = max(config.iterations - config.burn_in, 0) // config.thin
         max_saved = max(2 * config.save_draws - 1, 0)

@@ -132,7 +132,7 @@ class Job:
         """Print the settings, and the costs in memory, disk and messages; return 0. Collective."""
         config, _ = self.resolve()
         if self._at_root:
-            costs = Costs.of(config, self.source.ratings, self.comm.size)._asdict()
+            costs = Costs.estimate(config, self.source.ratings, self.comm.size)._asdict()
             files = costs.pop("files_per_checkpoint")
             say(
                 *tomli_w.dumps(config.table()).split("\n"),

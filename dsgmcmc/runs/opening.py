@@ -93,11 +93,11 @@ class RunOpening:
         saved = self._saved_settings()
         config = self._source.resolve(processes, saved, self._defaults or {}, self._settings)
         if saved:
-            _refuse_changes(ResolvedConfig.of(saved), config, run)
+            _refuse_changes(ResolvedConfig.from_settings(saved), config, run)
         _warn_without_draws(config)
         if saved:
             return config, run.read_settings()[1].get("given_of_sampler", [])
-        _check_disk(run, Costs.of(config, self._source.ratings, processes))
+        _check_disk(run, Costs.estimate(config, self._source.ratings, processes))
         return config, sorted(section_of(self._settings.get("sampler") or {}))
 
     def _saved_settings(self) -> dict[str, Any]:

@@ -249,11 +249,11 @@ class WarmStart:
                 continue
             renamed = quantity
             if quantity.factor is not None:
-                renamed = quantity.of(new_factors[quantity.factor])
+                renamed = quantity.for_factor(new_factors[quantity.factor])
             array = state[quantity.name].array()
             if has_subchains:  # they are the first axis of all arrays
                 array = array[[subchain]]
-            arrays[renamed.name] = SmallArray.of(array)
+            arrays[renamed.name] = SmallArray.from_array(array)
         return arrays
 
 

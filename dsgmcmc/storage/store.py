@@ -105,7 +105,7 @@ class SmallArray(_Strict):
         return self
 
     @classmethod
-    def of(cls, array: npt.ArrayLike) -> SmallArray:
+    def from_array(cls, array: npt.ArrayLike) -> SmallArray:
         """Convert from a float64 array."""
         data = np.asarray(array, dtype=np.float64)
         return cls(shape=data.shape, values=data.ravel().tolist())

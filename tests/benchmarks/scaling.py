@@ -39,7 +39,7 @@ def measure(data: Path, settings: dict[str, Any], comm: MPI.Comm, repeats: int) 
     ring = Ring(comm, config.grid)
     sampler = config.make_sampler()
     with Ratings(data) as ratings:
-        costs = Costs.of(config, ratings, comm.size)
+        costs = Costs.estimate(config, ratings, comm.size)
         target = targets_of(config, ratings, ring)(0, sampler)
     target.reset()
     sampler.start(target, config.initial_sd)

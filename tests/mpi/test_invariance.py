@@ -7,8 +7,10 @@ resumed on two.
 
 import json
 import shutil
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -101,22 +103,24 @@ def test_number_of_processes_and_resuming(
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 
+#: Settings of a sampler that has its defaults.
+NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
+
+
 def case(
     sampler: str,
     file: str = "plain",
     stops: tuple[float, ...] = (7, 17),
     *,
-    of: Any = (),
+    sampler_settings: Mapping[str, Any] = NO_SETTINGS,
     **settings: Any,
 ) -> tuple[str, dict[str, Any], list[int]]:
-    """A file, settings, and the iterations after which a run stops and ends, from sweeps; `of` are
-    of the sampler.
-    """
+    """A file, settings, and the iterations after which a run stops and ends, from sweeps."""
     sweep = 5 if sampler == "psgld" and stops != (7, 17) else 1
     ends = [round(stop * sweep) for stop in stops]
     thin = {"thin": sweep} if file in ("described", "timed") else {}
     settings = settings_of(sampler, iterations=ends[-1], **thin, **settings)
-    return file, settings | {"sampler": settings["sampler"] | dict(of)}, ends
+    return file, settings | {"sampler": settings["sampler"] | dict(sampler_settings)}, ends
 
 
 BOTH = {"noise": "both"}
@@ -125,23 +129,30 @@ TIME = {"time_levels": "user,item", "noise": "both"}
 CASES = {
     # state and sums that exist under these settings of a sampler alone
     "published splitting": case(
-        "sghmc", of={"splitting": "published", "metric": "identity", "refresh": 3}
+        "sghmc", sampler_settings={"splitting": "published", "metric": "identity", "refresh": 3}
     ),
-    "baoab, kronecker": case("baoab", of={"metric": "kronecker"}),
-    "sghmc, kronecker": case("sghmc", of={"metric": "kronecker", "refresh": 3}),
-    "one thermostat": case("sgnht", of={"thermostat": "scalar", "metric": "identity"}),
-    "a thermostat an element": case("sgnht", of={"thermostat": "element"}),
-    "hamcmc, fisher": case("hamcmc", of={"metric": "fisher"}),
+    "baoab, kronecker": case("baoab", sampler_settings={"metric": "kronecker"}),
+    "sghmc, kronecker": case("sghmc", sampler_settings={"metric": "kronecker", "refresh": 3}),
+    "one thermostat": case(
+        "sgnht", sampler_settings={"thermostat": "scalar", "metric": "identity"}
+    ),
+    "a thermostat an element": case("sgnht", sampler_settings={"thermostat": "element"}),
+    "hamcmc, fisher": case("hamcmc", sampler_settings={"metric": "fisher"}),
     # stopped before the first step of every sub-chain, in the first 2 M + 1 steps, while v is
     # frozen, and after
     "hamcmc, phases": case(
-        "hamcmc", "plain", (*range(1, 9), 17), of={"memory": 2}, schedule="cyclic", thin=5
+        "hamcmc",
+        "plain",
+        (*range(1, 9), 17),
+        sampler_settings={"memory": 2},
+        schedule="cyclic",
+        thin=5,
     ),
     "hamcmc, phases of v": case(
         "hamcmc",
         "plain",
         (*range(1, 11), 17),
-        of={"memory": 3, "metric": "diagonal"},
+        sampler_settings={"memory": 3, "metric": "diagonal"},
         schedule="random",
         thin=5,
     ),
@@ -188,7 +199,7 @@ CASES = {
     # the mean of logarithms is computed by every process
     "logarithms": case("baoab", "stars", likelihood="student-t", scale="log", **BOTH),
     # Gram matrices over all cells are ordered sums
-    "clicks": case("baoab", of={"metric": "kronecker"}, likelihood="all-cells"),
+    "clicks": case("baoab", sampler_settings={"metric": "kronecker"}, likelihood="all-cells"),
     "clicks, gibbs": case("gibbs", likelihood="all-cells"),
     # columns recur in a row; implicit features count a pair once
     "replicates": case("baoab", "replicates", implicit_features="both", **BOTH),
@@ -199,7 +210,7 @@ CASES = {
 OTHERS = [(name, gradient) for name in for_ratings() for gradient in SAMPLERS[name].gradients[1:]]
 for number, (name, gradient) in enumerate(OTHERS):
     noise = {} if number % 2 or GRADIENTS[gradient].fixed_likelihood else BOTH
-    CASES[f"{name}, {gradient}"] = case(name, of={"gradient": gradient}, **noise)
+    CASES[f"{name}, {gradient}"] = case(name, sampler_settings={"gradient": gradient}, **noise)
 
 
 @pytest.mark.once

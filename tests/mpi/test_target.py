@@ -43,7 +43,7 @@ def test_as_many_bytes_are_sent_as_the_dry_run_says(
         received += sum(block.buffer.nbytes for block in columns)
     counted = comm.allreduce(received) / sweeps
     with Ratings(data) as ratings:
-        said = Costs.of(config, ratings, comm.size)
+        said = Costs.estimate(config, ratings, comm.size)
     with together():
         assert said.sent_per_sweep == pytest.approx(counted, rel=0.06)
         assert (said.sent_per_sweep == 0) == (comm.size == 1)
@@ -68,7 +68,7 @@ def test_as_many_bytes_are_sent_in_a_tour_as_the_dry_run_says(
     ring = Ring(comm, 7)
     with Ratings(data) as ratings:
         bounds = RatingBlocks(ratings, ring, 0.0).column_bounds
-        said = Costs.of(config, ratings, comm.size)
+        said = Costs.estimate(config, ratings, comm.size)
 
     def received(width: int, returns: bool) -> int:
         def length(c: int) -> int:

@@ -59,7 +59,7 @@ class Corpus(NamedTuple):
     starts: Int64
 
     @classmethod
-    def of(cls, documents: Sequence[npt.ArrayLike]) -> Corpus:
+    def from_documents(cls, documents: Sequence[npt.ArrayLike]) -> Corpus:
         """Make it of documents, each a sequence of numbers of words; it may be empty."""
         arrays = [np.asarray(document, np.int64).reshape(-1) for document in documents]
         words = np.concatenate(arrays)
@@ -98,7 +98,7 @@ class LatentDirichlet:
         dropped: int = 10,
         kept: int = 10,
     ) -> None:
-        self.words, self.starts = Corpus.of(documents)
+        self.words, self.starts = Corpus.from_documents(documents)
         self.n_words = n_words
         self.n_topics = n_topics
         self.alpha = float(alpha)
@@ -165,8 +165,8 @@ class LatentDirichlet:
         (n, T) float64
             Of each unseen word, document after document.
         """
-        known = Corpus.of(observed)
-        asked = Corpus.of(unseen)
+        known = Corpus.from_documents(observed)
+        asked = Corpus.from_documents(unseen)
         counts = np.diff(known.starts)
         place = np.repeat(np.arange(len(unseen)), np.diff(asked.starts))
         found = np.empty((len(theta), len(asked.words)))

@@ -195,7 +195,9 @@ def chain_moments(path: Path, sampler: dict) -> tuple[tuple[np.ndarray, np.ndarr
         "prior": "fixed",
         "prior_precision": PRIOR,
     }
-    config = RunConfig.of(settings | {"grid": 2, "time_levels": LEVELS, "sampler": sampler})
+    config = RunConfig.from_settings(
+        settings | {"grid": 2, "time_levels": LEVELS, "sampler": sampler}
+    )
     target, algorithm = start_chain(path, 0.1, config)
     (recorder,) = target.recorders()
     predictions = []

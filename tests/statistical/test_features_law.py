@@ -99,7 +99,7 @@ def draws_by_quantity(summaries: list[list[dict[str, np.ndarray]]]) -> dict[str,
 def chain_draws(path: Path) -> dict[str, np.ndarray]:
     """The same draws of the sampler, every other sweep."""
     settings = {"rank": RANK, "standardise": False, "noise_precision": TAU, "grid": 2}
-    config = RunConfig.of(settings | {"sampler": {"name": "baoab", "step_size": 0.2}})
+    config = RunConfig.from_settings(settings | {"sampler": {"name": "baoab", "step_size": 0.2}})
     target, sampler = start_chain(path, 0.1, config)
     summaries = []
     for iteration in iterate(target, sampler, SWEEPS):

@@ -277,7 +277,7 @@ class Law(Part):
 
     @classmethod
     @override
-    def of(cls, model: ModelFacts, data: Levels | None) -> Self:
+    def create(cls, model: ModelFacts, data: Levels | None) -> Self:
         config = model.config
         return cls(
             config.rank,

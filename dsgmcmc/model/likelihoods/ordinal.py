@@ -133,7 +133,7 @@ class Ordinal(ScaledRows):
         cuts: tuple[Quantity, ...] = ()
         gaps: tuple[Quantity, ...] = ()
         if cut_by is not None:
-            cuts = tuple(quantity.of(cut_by) for quantity in GAP_QUANTITIES)
+            cuts = tuple(quantity.for_factor(cut_by) for quantity in GAP_QUANTITIES)
             gaps = GapPrecision.about(())
         return (
             *super().quantities_with(factors),

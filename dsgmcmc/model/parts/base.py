@@ -87,7 +87,7 @@ class PrecisionTerms(NamedTuple):
     n: int = 0
     products: Float64 | None = None
 
-    def of(self, k: int) -> Float64:
+    def leading(self, k: int) -> Float64:
         """The leading (k, k) block of `products`; zeros if there are none."""
         if self.products is None:
             return np.zeros((k, k))
@@ -287,7 +287,7 @@ class Part(ABC):
 
     @classmethod
     @abstractmethod
-    def of(cls, model: ModelFacts, data: Any) -> Self | None:
+    def create(cls, model: ModelFacts, data: Any) -> Self | None:
         """Make a chain's instance of the part; None if the run does not use the part. Collective.
 
         Parameters

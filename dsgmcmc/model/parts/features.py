@@ -269,7 +269,7 @@ class FeatureEffects(Part):
 
     @classmethod
     @override
-    def of(cls, model: ModelFacts, data: Mapping[Factor, Design]) -> Self | None:
+    def create(cls, model: ModelFacts, data: Mapping[Factor, Design]) -> Self | None:
         if not data:
             return None
         return cls(data, model.config.dimension)

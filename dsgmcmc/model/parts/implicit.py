@@ -56,7 +56,7 @@ def implicit_quantities(factors: Sequence[Factor], moves: bool) -> tuple[Quantit
     if moves:
         coefficients.append(MOMENTUM)
     if len(factors) == 1:  # only the other factor's rows have coefficients
-        coefficients = [quantity.of(OTHER[factors[0]]) for quantity in coefficients]
+        coefficients = [quantity.for_factor(OTHER[factors[0]]) for quantity in coefficients]
     return (SHIFT, *coefficients, *ImplicitParameters.about(factors))
 
 
@@ -139,7 +139,7 @@ class ImplicitFeatures(Part):
 
     @classmethod
     @override
-    def of(cls, model: ModelFacts, data: None) -> Self | None:
+    def create(cls, model: ModelFacts, data: None) -> Self | None:
         config = model.config
         factors = tuple(sorted(chosen_factors(config.implicit_features, model.transposed)))
         if not factors:

@@ -158,7 +158,7 @@ class Noise(Part):
 
     @classmethod
     @override
-    def of(cls, model: ModelFacts, data: None) -> Self:
+    def create(cls, model: ModelFacts, data: None) -> Self:
         config = model.config
         precision = None
         if config.noise_precision != "sampled":

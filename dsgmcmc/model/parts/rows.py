@@ -75,7 +75,7 @@ def start_precision(rank: int) -> float:
 def row_quantities(prior: PriorName) -> tuple[Quantity, ...]:
     """The quantities of the priors of both factors."""
     precision = DENSE_PRECISION if prior == "normal-wishart" else PRECISION
-    return tuple(quantity.of(factor) for quantity in (MEAN, precision) for factor in Factor)
+    return tuple(quantity.for_factor(factor) for quantity in (MEAN, precision) for factor in Factor)
 
 
 @dataclass
@@ -219,7 +219,7 @@ class RowPriors(Part):
 
     @classmethod
     @override
-    def of(cls, model: ModelFacts, data: float) -> Self:
+    def create(cls, model: ModelFacts, data: float) -> Self:
         config = model.config
         return cls(
             config.rank,
@@ -380,5 +380,5 @@ class RowPriors(Part):
         k = self.rank
         b = self.bias_mean
         about_mean = square + moments.n * b * (b - 2 * moments.average[k])
-        more_square = more.of(self.dimension)[k, k]
+        more_square = more.leading(self.dimension)[k, k]
         return self.bias_prior.draw(about_mean + more_square, moments.n + more.n, rng)

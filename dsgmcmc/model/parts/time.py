@@ -204,7 +204,7 @@ class TimeEffects(Part):
 
     @classmethod
     @override
-    def of(cls, model: ModelFacts, data: RatingGroups | None) -> Self | None:
+    def create(cls, model: ModelFacts, data: RatingGroups | None) -> Self | None:
         if data is None:
             return None
         return cls(data, model)

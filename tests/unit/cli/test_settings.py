@@ -153,6 +153,6 @@ def test_a_wrong_setting_of_prepare_is_named_as_it_was_given() -> None:
     """By the option on the command line, by the argument in Python; all wrong ones at once."""
     wrong = {"test_fraction": 1, "separator": ""}
     with pytest.raises(InputError, match=r"--test-fraction: .* less than 1.*; --separator: "):
-        PrepareSettings.of(wrong)
+        PrepareSettings.from_settings(wrong)
     with in_python(), pytest.raises(InputError, match=r"^test_fraction: .*; separator: "):
-        PrepareSettings.of(wrong)
+        PrepareSettings.from_settings(wrong)

@@ -356,4 +356,4 @@ def test_wrong_policies_are_refused(wrong: dict[str, object]) -> None:
     """Named as the user gave them."""
     (name,) = wrong
     with pytest.raises(InputError, match=f"^{name}: "):
-        Policy.of(wrong)
+        Policy.from_settings(wrong)

@@ -51,7 +51,7 @@ def test_rules_of_a_run(tmp_path, users, items):
     likes = predict_test(run).rating >= 4.0
     for user in np.unique(test_users[likes]).tolist():
         liked = set(test_items[(test_users == user) & likes].tolist())
-        free = np.setdiff1d(np.arange(len(run.items), dtype=np.int32), rated.of(user))
+        free = np.setdiff1d(np.arange(len(run.items), dtype=np.int32), rated.items_of(user))
         score = {"mean": predict(np.full(len(free), user), free).mean, "most popular": counts[free]}
         for rule, values in expected.items():
             best = free[np.argsort(-score[rule], kind="stable")][:4]

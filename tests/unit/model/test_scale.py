@@ -122,7 +122,7 @@ class ByHand:
     scale: str
 
     @classmethod
-    def of(
+    def predict(
         cls, model: FittedModel, user: int, item: int, folded: dict[int, float] | None = None
     ) -> "ByHand":
         """Of a pair; `folded` are ratings of items by a new user.
@@ -219,13 +219,13 @@ def test_predictions_follow_from_the_draws(
             model.predict(pairs, return_std=True)
     below = 7 if scale == "log" else 6
     for (user, item), line in zip(pairs, lines, strict=True):
-        hand = ByHand.of(model, user, item)
+        hand = ByHand.predict(model, user, item)
         expected = [*hand.moments(), *map(hand.quantile, (0.05, 0.95)), 1 - hand.up_to(below)]
         found = [float(number) for number in line.split(",")[2:]]
         np.testing.assert_allclose(found, [x for x in expected if np.isfinite(x)], rtol=2e-4)
     for bound in (None, 7.0):
         ranked = model.recommend([3], n=17, by="mean", at_least=bound, include_rated=True)
-        hands = [ByHand.of(model, 3, item) for item in ranked["item_id"]]
+        hands = [ByHand.predict(model, 3, item) for item in ranked["item_id"]]
         scores = [
             hand.moments(noise=False)[0] if bound is None else 1 - hand.up_to(below)
             for hand in hands
@@ -235,7 +235,7 @@ def test_predictions_follow_from_the_draws(
         new = {1: 2.0, 4: 20.0, 9: 300.0}
         folded = model.fold_in([[999, item] for item in new], list(new.values()))
         folded.clip = False
-        hand = ByHand.of(model, 0, 3, new)
+        hand = ByHand.predict(model, 0, 3, new)
         np.testing.assert_allclose(
             np.ravel(folded.predict([[999, 3]], return_std=True)), hand.moments(), rtol=2e-4
         )

@@ -38,7 +38,7 @@ def test_every_item_is_regressed_on_all_others(monkeypatch: pytest.MonkeyPatch, 
         )
     expected = np.maximum(scores, FLOOR * pattern.mean(axis=0)) ** POWER
     users = [np.flatnonzero(row).astype(np.int32) for row in pattern]
-    exposure = Exposure.of_ratings(Pattern(pattern), pattern.mean(axis=0)).of(
+    exposure = Exposure.of_ratings(Pattern(pattern), pattern.mean(axis=0)).scores(
         [*users, np.zeros(0, np.int32)]
     )
     np.testing.assert_allclose(exposure, expected, rtol=1e-4, atol=1e-7)
@@ -57,7 +57,7 @@ def test_the_run_keeps_it_and_replaces_a_file_that_does_not_fit(finished, damage
     numbers = np.load(path)
     away = finished.data.rename(finished.data.with_suffix(".away"))
     rated = [np.int32([3, 1]), np.int32([]), np.int32([3, 17])]
-    np.testing.assert_array_equal(finished.open().exposure.of(rated), first.of(rated))
+    np.testing.assert_array_equal(finished.open().exposure.scores(rated), first.scores(rated))
     away.rename(finished.data)
     if damaged in ("narrower", "float64"):
         np.save(path, numbers[:-1] if damaged == "narrower" else numbers.astype(np.float64))

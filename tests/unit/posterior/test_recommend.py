@@ -109,7 +109,7 @@ def test_likely_is_exposure_times_the_probability_to_like(finished):
     rated = run.rated()
     theirs, n = rated_by(finished, run), len(run.items)
     for user in (0, 5):
-        exposure = run.exposure.of([np.int32(sorted(theirs[user]))])[0]
+        exposure = run.exposure.scores([np.int32(sorted(theirs[user]))])[0]
         ((_, items, score),) = recommend(run, np.int32([user]), Ranking(n, at_least=4.0), rated)
         ((_, again, liked),) = recommend(
             run, np.int32([user]), Ranking(n, "mean", at_least=4.0), rated

@@ -60,7 +60,7 @@ def test_a_pair_is_seen_once(run: Run) -> None:
     rated = run.rated()
     assert rated.pattern.max() == 1
     for user in range(len(run.users)):
-        items = rated.of(user)
+        items = rated.items_of(user)
         assert len(set(items.tolist())) == len(items)
     assert run.exposure.shares.max() <= 1
 

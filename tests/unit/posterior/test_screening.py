@@ -163,11 +163,13 @@ def test_lists_are_those_of_plain_scores(
     rated = run.rated()
     everyone = np.arange(len(run.users), dtype=np.int32)
     if ranking.by == "likely":
-        expected += np.log(run.exposure.of([rated.of(user) for user in everyone.tolist()]))
+        expected += np.log(
+            run.exposure.scores([rated.items_of(user) for user in everyone.tolist()])
+        )
     ((users, items, scores),) = recommend(run, everyone, ranking, rated)
     for user in everyone.tolist():
         of_user = expected[user].copy()
-        of_user[rated.of(user)] = -np.inf
+        of_user[rated.items_of(user)] = -np.inf
         listed = items[users == user]
         printed = scores[users == user]
         best = np.argsort(-of_user, kind="stable")[: ranking.top]

@@ -131,7 +131,7 @@ def rewrite(place: Path, change: Change, state: dict[str, Any] | None = None) ->
     blocks = {key: snapshot.read(key) for key in snapshot.block_keys()}
     change(blocks)
     header = snapshot.manifest.model_dump(exclude={"blocks", "format", "version"})
-    header["state"] |= {name: SmallArray.of(value) for name, value in (state or {}).items()}
+    header["state"] |= {name: SmallArray.from_array(value) for name, value in (state or {}).items()}
     shutil.rmtree(place)
     write_snapshot(place.parent, place.name, blocks, header)
 

@@ -54,8 +54,8 @@ def test_memory_is_at_least_what_a_chain_takes(data: Path, name: str) -> None:
     """A process needs the memory of a chain, of a copy of its state, and of the interpreter."""
     config = build({**SETTINGS, "sampler": name, "noise": "both", "save_draws": 0}).resolved()
     with Ratings(data) as ratings:
-        said = Costs.of(config, ratings, 1)
-        two = Costs.of(config, ratings, 2)
+        said = Costs.estimate(config, ratings, 1)
+        two = Costs.estimate(config, ratings, 2)
     held(data, config)  # compiles the kernels
     tracemalloc.start()
     try:
@@ -86,7 +86,7 @@ def test_disk_is_what_was_said(data: Path, tmp_path: Path, name: str) -> None:
     }
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", **settings) == 0
     with Ratings(data) as ratings:
-        said = Costs.of(build(settings).resolved(), ratings, 1)
+        said = Costs.estimate(build(settings).resolved(), ratings, 1)
     (checkpoint,) = (tmp_path / "run" / "checkpoints" / "chain-0").iterdir()
     assert size(checkpoint) == pytest.approx(said.checkpoint, rel=0.1)
     assert 0.9 * said.disk_least < size(tmp_path / "run") < 1.1 * said.disk_most

@@ -75,7 +75,7 @@ def write(
     parent: Path, iteration: int = 7, blocks: dict[Key, np.ndarray] = BLOCKS, **changes: Any
 ) -> Path:
     header = {name: value for name, value in CONTENT.items() if name != "blocks"}
-    header |= {"iteration": iteration, "state": {"tau": SmallArray.of(SMALL)}}
+    header |= {"iteration": iteration, "state": {"tau": SmallArray.from_array(SMALL)}}
     return write_snapshot(parent, step_name(iteration), blocks, header | changes)
 
 
