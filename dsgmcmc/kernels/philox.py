@@ -274,25 +274,44 @@ def normals(out: NDArray[np.float32], key: NoiseKey) -> None:
     out[:] = numbers[in_group : in_group + len(out)]
 
 
-ATTEMPTS = 64  # the probability that all are rejected is below 1e-80
+#: The probability that all are rejected is below 1e-80; of truncated variables, below 1e-5 at shape
+#: 2, and 1e-9 from shape 5 on.
+ATTEMPTS = 64
 
 _GAMMAS = f'''\
-@kernel("void(float64[::1], float64[::1], int64, uint64, uint64, uint64, uint64, uint64)", EXACT)
-def gammas(shape, out, first, c1, c2, c3, k0, k1):
-    """Standard gamma variables, shape at least 1 (smaller ones are treated as 1)."""
+@kernel(
+    "void(float64[::1], float64[::1], float64[::1], int64, uint64, uint64, uint64, uint64, uint64)",
+    EXACT,
+)
+def gammas(shape, most, out, first, c1, c2, c3, k0, k1):
+    """Standard gamma variables of at most `most`, by rejection.
+
+    The shape is at least 1 (smaller ones are treated as 1). Far below the mode, `most` less an
+    exponential variable is proposed, as in `dsgmcmc.model.rounding.truncated_gamma`.
+    """
     mask = uint64(0xFFFFFFFF)
     shift = uint64(32)
     for i in range(shape.shape[0]):
-        d = max(shape[i], 1.0) - 1.0 / 3.0
+        power = max(shape[i], 1.0) - 1.0
+        d = power + 2.0 / 3.0
         c = 1.0 / math.sqrt(9.0 * d)
-        out[i] = d
+        is_below_mode = most[i] < max(0.75 * power, power - 0.5 * math.sqrt(power))
+        out[i] = min(d, most[i])
         for attempt in range({ATTEMPTS}):
             number = (uint64(first) + uint64(i)) * uint64({ATTEMPTS}) + uint64(attempt)
 {rounds("x0, x1, x2, x3 = number & mask, (number >> shift) | c1, c2, c3", 12)}
+            if is_below_mode:
+                part = -math.log((float64(x0) + 0.5) * 2.0**-32) / (power - most[i])
+                if part < 1.0:
+                    level = math.log((float64(x2) + 0.5) * 2.0**-32)
+                    if level < power * (math.log1p(-part) + part):
+                        out[i] = most[i] * (1.0 - part)
+                        break
+                continue
             radius = math.sqrt(-2.0 * math.log((float64(x0) + 0.5) * 2.0**-32))
             x = radius * math.cos(2.0 * math.pi * (float64(x1) + 0.5) * 2.0**-32)
             v = (1.0 + c * x) ** 3
-            if v > 0.0:
+            if v > 0.0 and d * v <= most[i]:
                 level = math.log((float64(x2) + 0.5) * 2.0**-32)
                 if level < 0.5 * x * x + d - d * v + d * math.log(v):
                     out[i] = d * v
@@ -300,7 +319,7 @@ def gammas(shape, out, first, c1, c2, c3, k0, k1):
 '''
 
 
-def gammas(shape: Float64, key: NoiseKey) -> Float64:
+def gammas(shape: Float64, key: NoiseKey, most: Float64 | None = None) -> Float64:
     """Return gamma variables of scale 1 for rows `key.first`, `key.first` + 1, ...
 
     Parameters
@@ -309,11 +328,17 @@ def gammas(shape: Float64, key: NoiseKey) -> Float64:
         Shape parameters, at least 1.
     key : NoiseKey
         Key of the variables.
+    most : (n,) float64, optional
+        Where the distributions are truncated. A variable that would be below it without a bound is
+        the same with it, unless the bound is far below the mode.
 
     Returns
     -------
     (n,) float64
     """
     out = np.empty(len(shape))
-    jit.compile_source("gamma", _GAMMAS).gammas(np.ascontiguousarray(shape), out, *noise_words(key))
+    if most is None:
+        most = np.full(len(shape), np.inf)
+    kernel = jit.compile_source("gamma", _GAMMAS).gammas
+    kernel(np.ascontiguousarray(shape), np.ascontiguousarray(most), out, *noise_words(key))
     return out

@@ -11,6 +11,7 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,9 @@ from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
+
+#: Variance of rounding errors, in squared steps to which ratings were recorded.
+ROUNDING_VARIANCE = 1 / 12
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,8 @@ class RatingBlocks:
         levels.
     limits : Limits
         Range to which predictions are clipped, in the recorded ratings' own unit.
+    resolution : float, optional
+        Step to which the ratings were recorded, in their own unit, if it bounds their noise.
 
     Attributes
     ----------
@@ -185,6 +191,9 @@ class RatingBlocks:
         centre.
     extreme : float
         Largest distance of a training rating from the centre, divided by `scale`.
+    largest_precision : float
+        Inverse of the variance of rounding, of ratings divided by `scale`; infinite without a
+        resolution.
     row_bounds, column_bounds : (B + 1,) int64
         First row (or column) of every block, and the number of rows (or columns).
     row_counts : dict of int to (rows,) int64
@@ -208,6 +217,7 @@ class RatingBlocks:
         standardise: bool = False,
         codes: Callable[[Float32], Array] = lambda values: values,
         limits: Limits = UNLIMITED,
+        resolution: float | None = None,
     ) -> None:
         grid = ring.grid
         self.shape = (ratings.n_rows, ratings.n_cols)
@@ -243,6 +253,9 @@ class RatingBlocks:
             self.scale = self._standardise(ring)
         distance = max(abs(ratings.minimum - centre), abs(ratings.maximum - centre))
         self.extreme = distance / self.scale
+        self.largest_precision = inf
+        if resolution is not None:
+            self.largest_precision = (self.scale / resolution) ** 2 / ROUNDING_VARIANCE
         self._peak = int(max(np.diff(ratings.row_indptr).max(), self.column_counts.max()))
         _give_memory_back()
 

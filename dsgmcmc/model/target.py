@@ -28,6 +28,7 @@ from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.parts import PARTS, Noise, Part, RowPriors
 from dsgmcmc.model.parts.base import DrawContext, ModelFacts, PrecisionTerms
 from dsgmcmc.model.quantity import SHIFT, THETA, Quantities, Sampled, Sizes, sizes_of
+from dsgmcmc.model.rounding import precision_limit
 from dsgmcmc.model.row_sums import RowSums
 from dsgmcmc.parallel.ring import Ring, shapes_of, stacked
 from dsgmcmc.parallel.schedule import Schedule
@@ -433,7 +434,10 @@ class FactorTarget(Target):
         terms: dict[Factor, PrecisionTerms] = {}
         for part in self.parts:
             terms |= part.precision_terms()
-        context = context._replace(terms=terms)
+        context = context._replace(
+            terms=terms,
+            precision_limit=precision_limit(self.circulation, self.likelihood.factors),
+        )
         replicated = [parameters for part in drawn_parts for parameters in part.replicated]
         before = arrays_of(replicated)
 

@@ -443,6 +443,19 @@ def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
     return 0.0
 
 
+def _noise_resolution(config: ResolvedConfig, ratings: Ratings) -> float | None:
+    """Return the step whose rounding bounds the noise from below; None without a bound.
+
+    There is none if the noise is fixed or not in the unit of the ratings. That of logarithms is not
+    bounded, because the rounding of a large rating changes its logarithm by almost nothing.
+    """
+    if config.noise_precision != "sampled" or config.scale != "identity":
+        return None
+    if not (config.law.has_noise and config.law.is_linear):
+        return None
+    return resolution_of(ratings)
+
+
 def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarget:
     """Read the ratings, and return a function that makes a chain's target in its initial state.
 
@@ -458,6 +471,7 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
         standardise=config.standardise,
         codes=codes,
         limits=on_root(ring.comm, partial(limits_of, ratings, config.law)),
+        resolution=on_root(ring.comm, partial(_noise_resolution, config, ratings)),
     )
     data = read_parts(config, scaled, blocks, ring)
     sizes = config.quantities_for(ratings).sizes

@@ -6,7 +6,8 @@ depends on the likelihood; near 0, f(u) is nearly u. `docs/model.md#scales-of-ro
 lambda is drawn from Gamma(1 + n / 2, 0.02 + sum u^2 / 2). The u are moved once a sweep by BAOAB, as
 the thresholds are (`dsgmcmc.model.likelihoods.thresholds`), row by row in the metric a n_i +
 lambda: n_i is the number of the row's ratings, a the Fisher information of a rating on log s. A
-kick is at most three standard deviations of the momentum, in either direction.
+kick is at most three standard deviations of the momentum, in either direction. Where rounding
+bounds a scale (`dsgmcmc.model.rounding`), u is reflected at the bound, with its momentum.
 
 Fields of a block: ``weight`` is s, ``drift`` the momentum, and ``slope`` accumulates the derivative
 of the log likelihood with respect to log s.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import sqrt
+from math import atanh, exp, log, sqrt
 from typing import ClassVar
 
 import numpy as np
@@ -27,6 +28,7 @@ from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.likelihoods.base import Law
 from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled, hyperparameter
+from dsgmcmc.model.rounding import precision_limit
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float32, Float64, Purpose
 
@@ -50,6 +52,9 @@ SCALE_QUANTITIES = (
 SCALE_PRIOR = GammaPrior(1.0, 0.02)  # prior of lambda
 START_PRECISION = 10.0  # precision of u before it is first drawn
 
+#: Largest |y|, and a u / b that no row has.
+LARGEST_Y = 0.9997
+BEYOND = 1e6
 #: y = f(u) / b and x = u; y is bounded so that float32 distinguishes it from 1.
 _U = """
 y = minimum(maximum(log(weight) / bound, -0.9997), 0.9997)
@@ -63,6 +68,8 @@ kick = step * (precision * x - slope * (1.0 - y * y))
 kicked = drift - minimum(maximum(kick, -most), most)
 drift = damp * kicked + spread * z
 moved = (x + 0.5 * step * (kicked + drift)) / bound
+drift = where(moved > top, -drift, drift)
+moved = minimum(moved, 2.0 * top - moved)
 small = exp(-2.0 * minimum(maximum(moved, -4.5), 4.5))
 weight = exp(bound * (1.0 - small) / (1.0 + small))
 """,
@@ -87,6 +94,13 @@ class ScalePrecision(Sampled):
 def log_scale(u: Float64, bound: float) -> Float64:
     """f(u), elementwise."""
     return np.asarray(bound * np.tanh(u / bound), np.float64)
+
+
+def _largest_move(scale: float, bound: float) -> float:
+    """Return the u / b of the largest scale; a number beyond all u / b if `bound` is smaller."""
+    if scale >= exp(bound):
+        return BEYOND
+    return atanh(max(log(scale) / bound, -LARGEST_Y))
 
 
 class ScaledRows(Law):
@@ -129,24 +143,31 @@ class ScaledRows(Law):
                 sums[f"{rows.factor.name}.scales"] = square[:, None]
         return sums
 
-    def move_scales(self, circulation: Circulation, information: float) -> None:
+    def move_scales(self, circulation: Circulation, information: float, tau: float = 1.0) -> None:
         """Move the scales of all rows that have scales, given the slopes of the last sweep.
+
+        Collective.
 
         Parameters
         ----------
         circulation : Circulation
         information : float
             Fisher information of a rating on log s.
+        tau : float
+            Precision of the noise, by which the scales are multiplied.
         """
         for rows in circulation.rows_by_factor():
             if rows.factor not in self.factors:
                 continue
+            others = tuple(factor for factor in self.factors if factor != rows.factor)
+            most = precision_limit(circulation, others) / tau
             rows.update(
                 MOVE_SCALES,
                 Purpose.NOISE_SCALE,
                 n=rows.n_data,
                 h=STEP,
                 bound=self.scale_bound,
+                top=_largest_move(most, self.scale_bound),
                 information=information,
                 precision=float(self.scales.precision[rows.factor][0]),
                 **MOVE,

@@ -232,13 +232,14 @@ class StudentT(ScaledRows, Likelihood):
     ) -> None:
         """Draw nu, tau unless it is fixed, and the precisions of the scales; runs at the root."""
         ratings = context.circulation.ratings
+        max_log_tau = min(self._max_log_tau, log(context.precision_limit))
         tau_is_sampled = "squared_error" in sums  # a sum of the noise, if it samples tau
         nu, tau = draw_tails(
             self.nu,
             self._tau,
             sums["tails"],
             n=ratings.n_data,
-            max_log_tau=self._max_log_tau if tau_is_sampled else None,
+            max_log_tau=max_log_tau if tau_is_sampled else None,
             rng=rng,
         )
         self.tails.nu = np.full(1, nu)
@@ -251,7 +252,7 @@ class StudentT(ScaledRows, Likelihood):
     @override
     def draw(self, context: DrawContext) -> None:
         """Move the scales. Collective."""
-        self.move_scales(context.circulation, self.nu / (2 * (self.nu + 3)))
+        self.move_scales(context.circulation, self.nu / (2 * (self.nu + 3)), self._tau)
 
     # ------------------------------------------------------------------ new ratings
 

@@ -20,6 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from math import inf
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -143,6 +144,9 @@ class DrawContext(NamedTuple):
     terms : dict of Factor to PrecisionTerms
         Additional sufficient statistics for drawing Lambda; set only while shared parameters are
         drawn.
+    precision_limit : float
+        Largest precision of the noise (`dsgmcmc.model.rounding`); set only while shared parameters
+        are drawn.
     """
 
     circulation: Circulation
@@ -154,6 +158,7 @@ class DrawContext(NamedTuple):
     factor: Factor | None
     law: Any
     terms: Mapping[Factor, PrecisionTerms] = MappingProxyType({})
+    precision_limit: float = inf
 
     @property
     def position(self) -> str:

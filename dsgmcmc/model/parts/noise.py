@@ -10,7 +10,8 @@ state moved during the sweep, the draws are approximate. They are exact in the l
 for full gradients at one state, and in Gibbs sampling.
 
 g_i makes the noise of a row's ratings marginally Student-t with nu degrees of freedom; nu is drawn
-with g integrated out (`nu_log_density`).
+with g integrated out (`nu_log_density`). `dsgmcmc.model.rounding` says where tau and g are
+truncated.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
+from math import inf
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -34,16 +36,20 @@ from dsgmcmc.model.parts.base import (
     chosen_factors,
     is_due,
 )
+from dsgmcmc.model.predictive.base import TINY
 from dsgmcmc.model.quantity import Quantity, Sampled, hyperparameter
+from dsgmcmc.model.rounding import precision_limit, truncated_gamma
 from dsgmcmc.settings import setting
 from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import ParameterBlock
-from dsgmcmc.types import Array, Factor, Float64, Named, NoiseName, Purpose
+from dsgmcmc.types import Array, Factor, Float32, Float64, Int64, Named, NoiseName, Purpose
 
 NU_START = 12.0
 #: Sweeps between draws of noise scales for samplers that use full gradients, which a draw makes
 #: outdated.
 NOISE_EVERY = 5
+#: Below this logarithm, shares of gamma distributions are computed by a series.
+LOG_SMALL_SHARE = -600.0
 NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4: 1 / g has a finite variance above 4
 
 
@@ -217,7 +223,7 @@ class Noise(Part):
             return
         shape = 1.0 + context.circulation.ratings.n_data / 2
         rate = 1.0 + sums["squared_error"][0] / 2
-        self.parameters.tau[subchain] = rng.gamma(shape) / rate
+        self.parameters.tau[subchain] = truncated_gamma(shape, rate, context.precision_limit, rng)
 
     @override
     def renews_data(self, sweep: int) -> bool:
@@ -251,6 +257,8 @@ class Noise(Part):
         a chain hardly moves if nu is large and rows have few ratings.
         """
         tau = float(self.parameters.tau[0])
+        others = tuple(other for other in self.factors if other != factor)
+        most = precision_limit(context.circulation, others) / tau
         pairs = context.circulation.pairs()
         blocks = [block for pair in pairs for block in pair if block.factor == factor]
 
@@ -259,7 +267,7 @@ class Noise(Part):
             rng = context.stream.generator(Purpose.NU)
             return {"nu": np.array([rng.choice(NU_GRID, p=weights / weights.sum())])}
 
-        partials = {"log_density": np.array([nu_log_density(block, tau) for block in blocks])}
+        partials = {"log_density": np.array([nu_log_density(block, tau, most) for block in blocks])}
         drawn = context.circulation.ring.sum(partials, draw, {"nu": (1,)})["nu"]
         self.parameters.nu[factor] = np.full_like(self.parameters.nu[factor], drawn)
         nu = drawn[0]
@@ -267,16 +275,18 @@ class Noise(Part):
             key = context.stream.key(Purpose.NOISE_SCALE, factor, block.start)
             shape = (nu + block.counts) / 2
             rate = (nu + tau * block.row("row_error").astype(np.float64)) / 2
-            block.row("weight")[:] = gammas(shape, key) / rate
+            block.row("weight")[:] = gammas(shape, key, most * rate) / rate
 
 
-def nu_log_density(block: ParameterBlock, tau: float) -> Float64:
+def nu_log_density(block: ParameterBlock, tau: float, most: float = inf) -> Float64:
     """Contribution of a block's rows to the log density of nu at every value of `NU_GRID`, (65,).
 
     The grid is uniform in log nu. Up to a constant, row i contributes
 
         lgamma((nu + n_i) / 2) - lgamma(nu / 2) + (nu / 2) log(nu / 2)
         - ((nu + n_i) / 2) log((nu + tau SSE_i) / 2)
+
+    and the logarithm of the probability that its noise scale is at most `most`.
     """
     # float32 logarithms take a sixth of the time of float64 ones; the sum over 10,000 rows is
     # accurate to 0.01
@@ -287,7 +297,30 @@ def nu_log_density(block: ParameterBlock, tau: float) -> Float64:
     totals = logs.sum(axis=1, dtype=np.float64)
     logs *= (block.counts / 2).astype(np.float32)
     powers = NU_GRID / 2 * totals + logs.sum(axis=1, dtype=np.float64)
-    return np.asarray(_nu_log_normaliser(block.counts.tobytes()) - powers)
+    logs_of_nu = np.asarray(_nu_log_normaliser(block.counts.tobytes()) - powers)
+    if most < inf:
+        logs_of_nu += _log_share_below(most, block.counts, errors)
+    return logs_of_nu
+
+
+def _log_share_below(most: float, counts: Int64, errors: Float32) -> Float64:
+    """Sum over rows of log P(g_i <= most), at every value of `NU_GRID`, (65,).
+
+    `errors` are tau SSE_i. Rows whose bound is far above their noise scale are left out: there the
+    sum is 0.
+    """
+    from scipy.special import gammainc, gammaln
+
+    shapes = (NU_GRID[:, None] + counts) / 2
+    bounds = most * (NU_GRID[:, None] + errors.astype(np.float64)) / 2
+    is_near = np.any(bounds < shapes + 8 * np.sqrt(shapes) + 20, axis=0)
+    shape = shapes[:, is_near]
+    bound = bounds[:, is_near]
+    logs = np.log(np.maximum(gammainc(shape, bound), TINY))
+    # far below the mode: the first terms of the series of the incomplete gamma function
+    ratio = np.minimum(bound / (shape + 1), 0.99)
+    series = shape * np.log(bound) - bound - gammaln(shape + 1) - np.log1p(-ratio)
+    return np.asarray(np.where(logs < LOG_SMALL_SHARE, series, logs).sum(axis=1))
 
 
 @lru_cache(maxsize=4096)
