@@ -183,7 +183,7 @@ def _values_of(kind: Any, about: Any) -> str:
     alternatives = dict.fromkeys(kinds(kind))
     if about.metavar or set(alternatives) <= {"yes or no", "path"}:
         return ""
-    return ", ".join(alternatives) + ("" if about.min is None else f" at least {about.min:g}")
+    return ", ".join(alternatives) + ("" if about.min is None else f" ≥ {about.min:g}")
 
 
 def _default_of(default: Any, about: Any, flag: str) -> str:
@@ -239,7 +239,7 @@ def _default(field: FieldInfo) -> str:
 
 def _values(field: FieldInfo) -> str:
     """Return the values that a setting admits: its alternatives, or its types and bounds."""
-    bounds = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+    bounds = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
     limits = [
         (words, getattr(constraint, key, None))
         for constraint in field.metadata
