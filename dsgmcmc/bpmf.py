@@ -19,7 +19,7 @@ import numpy as np
 
 from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import RunConfig, nested
-from dsgmcmc.data.arrays import InputForm, has_times, ratings_source, read_features
+from dsgmcmc.data.arrays import InputForm, has_times, is_wide, ratings_source, read_features
 from dsgmcmc.data.columns import NO_COLUMN, parse_columns
 from dsgmcmc.data.descriptions import Description, describe
 from dsgmcmc.data.prepare import Summary, prepare_ratings
@@ -29,6 +29,7 @@ from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.mpirun import number_of_processes, run_sample
 from dsgmcmc.posterior.fitted import FittedModel
+from dsgmcmc.posterior.matrix_target import TrainingData
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.progress import in_notebook
 from dsgmcmc.settings import in_python
@@ -129,13 +130,14 @@ class Estimator:
 
     def __sklearn_tags__(self) -> Any:
         # only scikit-learn calls this
-        from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags
+        from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags, TransformerTags
 
         return Tags(
             "regressor",
             TargetTags(required=False),
+            transformer_tags=TransformerTags(),
             regressor_tags=RegressorTags(),
-            input_tags=InputTags(categorical=True, string=True, sparse=True),
+            input_tags=InputTags(categorical=True, string=True, sparse=True, allow_nan=True),
         )
 
 
@@ -236,7 +238,7 @@ class BPMF(Estimator, FittedModel):
     run_ : Run
         The run, with moments and draws by user and item, and traces.
     n_features_in_ : int
-        2: user and item.
+        Number of columns of the training matrix; 2, user and item, if it was no matrix.
 
     Examples
     --------
@@ -305,7 +307,7 @@ class BPMF(Estimator, FittedModel):
               path;
             - with `y`, an array or data frame (n, 2): user, item.
         y : (n,) float, optional
-            Ratings.
+            Ratings. With ``matrix=True`` it is ignored, as scikit-learn's transformers do.
         start : path or fitted model, optional
             An earlier run or model, usually on fewer ratings. Users and items of the earlier run
             start from its last state, so a short `burn_in` suffices. Model parameters that are None
@@ -327,6 +329,8 @@ class BPMF(Estimator, FittedModel):
         RunWarning
             At the end, of what makes the run doubtful, as ``dsgmcmc info`` does.
         """
+        if self.matrix:
+            y = None
         settings = self._settings()
         inputs = [X] if y is None else [X, y]
         command = f"{self!r}.fit({', '.join(map(_brief, inputs))})"
@@ -360,6 +364,7 @@ class BPMF(Estimator, FittedModel):
                 " continues."
             )
             raise
+        self._training = self._training_data(X, y)
         self._adopt(Run(out))
         if self.comm is None or self.comm.rank == 0:
             self._warn_of_run()
@@ -371,6 +376,42 @@ class BPMF(Estimator, FittedModel):
 
         for warning in run_warnings(self.run_.directory):
             warn(warning, RunWarning)
+
+    def _training_data(self, X: Any, y: Any) -> TrainingData:
+        """Return what `complete` has to know of the ratings."""
+        form = self._form()
+        if is_wide(X, y, form) or hasattr(X, "tocoo"):
+            return TrainingData(X, form)
+        library = type(X).__module__.partition(".")[0]
+        if library in ("pandas", "polars"):
+            return TrainingData(form=form, library=library)
+        return TrainingData(form=form)
+
+    def _form(self) -> InputForm:
+        return InputForm(self.columns, self.matrix, self.missing)
+
+    @_for_users()
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Fit to a matrix, and return it without holes, as scikit-learn's imputers do.
+
+        Parameters
+        ----------
+        X : array, data frame, xarray.DataArray or SciPy sparse matrix
+            A row for each user and a column for each item. Scale columns that differ in scale
+            before, for example with ``StandardScaler``.
+        y : ignored
+
+        Raises
+        ------
+        InputError
+            If X need not be a matrix: ``BPMF(matrix=True)`` says that it is one.
+        """
+        if not is_wide(X, None, self._form()) and not hasattr(X, "tocoo"):
+            raise InputError(
+                "fit_transform needs a matrix with a row for each user and a column for each item;"
+                " X may be something else: if it is a matrix, give BPMF(matrix=True)"
+            )
+        return self.fit(X).complete()
 
     def _paths(self) -> tuple[Path, Path]:
         """Return the run directory and the ratings file of `fit`."""
@@ -511,7 +552,7 @@ class BPMF(Estimator, FittedModel):
     ) -> Path:
         """Write the ratings as `_prepare` does; on process 0."""
         features = self._features()
-        form = InputForm(self.columns, self.matrix, self.missing)
+        form = self._form()
         timed = self._needs_times(X, y, form, is_comparing=run is None)
         source = ratings_source(X, y, form, timed=timed, has_features=bool(features))
         if isinstance(source, Path) and source.suffix == ".h5":

@@ -58,6 +58,7 @@ class Purpose(IntEnum):
     RATING_WEIGHT = 13
     WINDOW = 14
     METROPOLIS = 0x4D
+    IMPUTATION = 0x1417
     HYPERPARAMETERS = 0x147
     SUBSAMPLE = 0x5AB5
     NU = 0x6E75

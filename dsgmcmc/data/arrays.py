@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,14 +24,15 @@ from dsgmcmc.data.columns import (
 )
 from dsgmcmc.data.descriptions import Description
 from dsgmcmc.data.encoding import Kind
-from dsgmcmc.data.frames import as_frame
+from dsgmcmc.data.frames import as_frame, is_data_array
+from dsgmcmc.data.matrices import are_words, is_missing, read_matrix, read_numbers
 from dsgmcmc.data.read import RatingsTable
 from dsgmcmc.data.tables import TableFile, is_number
 from dsgmcmc.data.wide import counts_cells, describe_matrix, refuse_names
-from dsgmcmc.data.words import EMPTY, TRUTH, missing_words, parse_missing
-from dsgmcmc.errors import InputError, refusing
+from dsgmcmc.data.words import Missing
+from dsgmcmc.errors import InputError
 from dsgmcmc.settings import in_python
-from dsgmcmc.types import Array, Float64, Mask
+from dsgmcmc.types import Array, Mask
 
 _MATRIX_ADVICE = (
     "; if it has a row for each user and a column for each item, give BPMF(matrix=True)"
@@ -187,11 +188,9 @@ def read_ratings(
     """
     import scipy.sparse  # slow to import
 
-    X = as_frame(X)
-    missing = parse_missing(form.missing)
-    words = missing_words(missing)
-    codes = np.array([float(text) for text in missing if is_number(text)], np.float32)
+    missing = Missing.parse(form.missing)
     wide = is_wide(X, y, form)
+    X = as_frame(X)
     if wide or scipy.sparse.issparse(X):
         if timed:
             raise InputError(
@@ -201,12 +200,12 @@ def read_ratings(
         if y is not None:
             raise InputError("X is a matrix of ratings, so y must be left out")
     if wide:
-        found = _read_wide(X, parse_columns(form.columns, ("user",)), codes, words)
+        found = _read_wide(X, form.columns, missing)
     elif scipy.sparse.issparse(X):
         found = _read_sparse(X)
     else:
         found = _read_long(X, y, parse_columns(form.columns), timed=timed, ordered=ordered)
-        found = _leave_out(found, words, timed=timed)
+        found = _leave_out(found, missing.words, timed=timed)
     for role in ("user", "item"):
         found.columns[role] = _names(found.columns[role], role)
     if "timestamp" in found.columns:
@@ -214,10 +213,10 @@ def read_ratings(
     columns = found.columns
     if "rating" not in columns:
         return found
-    ratings = _numbers(columns["rating"], "ratings must be numbers")
+    ratings = read_numbers(columns["rating"], "ratings must be numbers")
     _refuse_rows(~np.isfinite(ratings), "rating")
     columns["rating"] = ratings
-    rated = ~np.isin(ratings.astype(np.float32), codes)
+    rated = ~np.isin(ratings.astype(np.float32), missing.codes)
     if not rated.any():
         raise InputError("there are no ratings")
     return found.select(rated)
@@ -233,17 +232,8 @@ def _leave_out(found: RatingArrays, words: Sequence[str], *, timed: bool) -> Rat
     is_known = np.ones(len(found.columns["user"]), bool)
     for role, column in found.columns.items():
         if role != "timestamp" or timed:
-            is_known &= ~_are_words(column, words)
+            is_known &= ~are_words(column, words)
     return found.select(is_known)
-
-
-def _are_words(values: Iterable[Any], words: Sequence[str]) -> Mask:
-    """Return a mask of values that are words; missing ones are, if a word is for an empty field."""
-    empty = not set(words).isdisjoint(EMPTY)
-    return np.array(
-        [empty if _is_missing(value) else str(value).strip().lower() in words for value in values],
-        bool,
-    )
 
 
 def _read_sparse(X: Any) -> RatingArrays:
@@ -279,16 +269,34 @@ def _read_long(
     return found
 
 
+def _read_wide(X: Any, columns: str | None, missing: Missing) -> RatingArrays:
+    """Return user, item and rating of the cells of a matrix; arguments as for `read_matrix`."""
+    matrix = read_matrix(X, columns, missing)
+    values = matrix.values
+    users = matrix.names
+    if users is None:
+        if counts_cells(values):
+            raise InputError("the first column has the number of ratings of each row: leave it out")
+        refuse_names(values, "the first column", 'give a data frame and BPMF(columns="user=NAME")')
+        users = np.arange(len(values))
+    items = np.array(matrix.labels)
+    row, column = np.nonzero(~np.isnan(values))
+    cells = {"user": users[row], "item": items[column], "rating": values[row, column]}
+    return RatingArrays(cells, labels={}, about=describe_matrix(matrix.labels, matrix.named_by))
+
+
 def is_wide(X: Any, y: Any, form: InputForm) -> bool:
     """Whether the input of `BPMF.fit` is a matrix, in an array or a data frame.
 
-    By default it is one if it has five columns or more, or NaN and one, two or four columns; a data
-    frame also needs columns that are all numbers, and none of them may have a usual name of a user,
-    an item, a rating or a time.
+    A DataArray of xarray is one. By default others are if they have five columns or more, or NaN
+    and one, two or four columns; a data frame also needs columns that are all numbers, and none of
+    them may have a usual name of a user, an item, a rating or a time.
     """
-    X = as_frame(X)
     if y is not None or isinstance(X, str | os.PathLike) or hasattr(X, "tocoo"):
         return False
+    if is_data_array(X):
+        return True
+    X = as_frame(X)
     if form.matrix is not None:
         return bool(form.matrix)
     labels = getattr(X, "columns", None)
@@ -305,101 +313,11 @@ def is_wide(X: Any, y: Any, form: InputForm) -> bool:
     return X.shape[1] > 4 or any(bool(np.isnan(column).any()) for column in values)
 
 
-def _read_wide(
-    X: Any, columns: Mapping[str, str], codes: Array, words: Sequence[str]
-) -> RatingArrays:
-    """Return user, item and rating of the cells of a matrix, but for NaN, `codes` and `words`.
-
-    Users are named by the column in `columns`, or that has a usual name, or by the first column if
-    it has text, or else by the index. Raises InputError if the matrix has another form, or cells
-    are not numbers.
-    """
-    table = np.array(X, object)
-    if table.ndim != 2:
-        raise InputError(f"expected a matrix of shape (users, items); found {table.shape}")
-    labels = list(range(table.shape[1]))
-    names = None
-    named_by = "numbered"
-    if hasattr(X, "columns"):
-        labels = _plain_labels(X.columns)
-        names = _index_names(X)
-        if names is not None:
-            named_by = "named by the index"
-        position = _position_of_names(table, labels, columns)
-        if position is not None:
-            named_by = f"named by {labels[position]}"
-            names = np.array(table[:, position].tolist())
-            table = np.delete(table, position, axis=1)
-            del labels[position]
-    table[_are_words(table.flat, words).reshape(table.shape)] = np.nan
-    values = _matrix_values(table, labels)
-    values[np.isin(values.astype(np.float32), codes)] = np.nan
-    if names is None:
-        if counts_cells(values):
-            raise InputError("the first column has the number of ratings of each row: leave it out")
-        refuse_names(values, "the first column", 'give a data frame and BPMF(columns="user=NAME")')
-        names = np.arange(len(values))
-    if words:
-        values[_are_words(names, words)] = np.nan
-    users = np.asarray(names)
-    items = np.array(labels)
-    row, column = np.nonzero(~np.isnan(values))
-    cells = {"user": users[row], "item": items[column], "rating": values[row, column]}
-    return RatingArrays(cells, labels={}, about=describe_matrix(labels, named_by))
-
-
-def _plain_labels(labels: Any) -> list[Any]:
-    """Return the labels of columns; those of several levels are joined, without constant levels."""
-    plain: list[Any] = list(labels)
-    if not plain or not all(isinstance(label, tuple) for label in plain):
-        return plain
-    levels = list(zip(*plain, strict=True))
-    varying = [level for level in levels if len(set(level)) > 1]
-    if len(varying) == 1:
-        return list(varying[0])
-    return [", ".join(map(str, label)) for label in zip(*(varying or levels), strict=True)]
-
-
-def _matrix_values(table: Array, labels: Sequence[Any]) -> Float64:
-    """Return the numbers in a table of objects, with NaN for missing ones."""
-    missing = np.fromiter(map(_is_missing, table.flat), bool).reshape(table.shape)
-    table[missing] = np.nan
-    columns = [
-        _numbers(column, f"a matrix has numbers alone, unlike its column {label}")
-        for label, column in zip(labels, table.T, strict=True)
-    ]
-    return np.column_stack(columns)
-
-
-def _index_names(frame: Any) -> Array | None:
-    """Return the names of rows in the index of a data frame; None if they are only numbers.
-
-    A range without a name is what a data frame has by itself; pandas 3 makes ranges of other
-    indices, too.
-    """
-    index = getattr(frame, "index", range(0))
-    if hasattr(index, "step") and not getattr(index, "name", None):
-        return None
-    return np.asarray(index)
-
-
-def _position_of_names(
-    table: Array, labels: Sequence[Any], columns: Mapping[str, str]
-) -> int | None:
-    """Return the position of the column of a matrix that names its rows, or None."""
-    heading = Heading("the data frame", [str(label) for label in labels], len(labels))
-    position = locate(heading, columns, ("user",), optional=("user",)).get("user")
-    if position is not None:
-        return position
-    texts = {value.lower() for value in table[:, 0] if isinstance(value, str)} - TRUTH.keys()
-    return None if all(map(is_number, texts)) else 0
-
-
 def has_times(X: Any, y: Any, form: InputForm) -> bool:
     """Whether the input of `BPMF.fit` has a column of timestamps; False for files."""
-    X = as_frame(X)
     if is_wide(X, y, form):
         return False
+    X = as_frame(X)
     names = getattr(X, "columns", None)
     if names is not None:
         if "timestamp" in parse_columns(form.columns):
@@ -418,30 +336,8 @@ def _times(times: Array) -> Array:
         return np.where(np.isnat(times), np.nan, microseconds / 1e6)
     if times.dtype.kind in "iufb":
         return times.astype(np.float64)
-    texts = [None if _is_missing(value) else str(value) for value in times.tolist()]
+    texts = [None if is_missing(value) else str(value) for value in times.tolist()]
     return np.array(texts, dtype=object)
-
-
-def _numbers(column: Array, rule: str) -> Float64:
-    """Convert ratings to float64: numbers, or words for true and false if there are no others."""
-    if column.dtype.kind not in "OU":
-        return _floats(column, rule)
-    words = [None if _is_missing(value) else str(value).lower() for value in column.tolist()]
-    known = set(words) - {None}
-    if not known or not known <= TRUTH.keys():
-        return _floats(column, rule)
-    return np.array([np.nan if word is None else TRUTH[word] for word in words])
-
-
-def _floats(column: Array, rule: str) -> Float64:
-    """Convert numbers, which may be written as text, to float64; an error begins with the rule."""
-    with refusing(rule, TypeError, ValueError):
-        if column.dtype.kind in "cmM":
-            raise TypeError(f"found {column.dtype}")
-        for value in column if column.dtype.kind in "OU" else ():
-            if isinstance(value, str) and not is_number(value):
-                raise ValueError(f"found {str(value)!r}")
-        return column.astype(np.float64)
 
 
 def _refuse_rows(bad: Mask, what: str) -> None:
@@ -531,21 +427,10 @@ def _frame_columns(
     )
 
 
-def _is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN or pandas.NA.
-
-    NaN is not itself, and comparisons of pandas.NA are neither true nor false.
-    """
-    try:
-        return value is None or bool(value != value)
-    except TypeError:
-        return True
-
-
 def _names(column: Array, role: str) -> Array:
     """Convert a column of names to an int64 array or to an object array of str."""
     if column.dtype == object:
-        missing = [_is_missing(value) or value == "" for value in column]
+        missing = [is_missing(value) or value == "" for value in column]
         _refuse_rows(np.array(missing, bool), f"{role} name")
         inferred = np.array(column.tolist())
         if inferred.dtype.kind in "iuf":
@@ -584,8 +469,7 @@ def ratings_source(
                 " features"
             )
         return Path(X)
-    X = as_frame(X)
-    if form.columns is not None and not hasattr(X, "columns"):
+    if form.columns is not None and not hasattr(as_frame(X), "columns"):
         raise InputError(
             f"columns={form.columns!r} is for files and data frames; columns of arrays are user,"
             " item, rating"
@@ -708,7 +592,7 @@ def _texts(column: Array, separator: str) -> Array:
 def _text(value: Any, separator: str) -> str | None:
     if isinstance(value, _LISTS):
         return separator.join(map(str, value))
-    if _is_missing(value):
+    if is_missing(value):
         return None
     if isinstance(value, bool):
         return str(int(value))

@@ -1,4 +1,4 @@
-"""Tables in memory of other libraries become data frames: those of Arrow, polars and DuckDB."""
+"""Tables in memory of other libraries become data frames: of Arrow, polars, DuckDB and xarray."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ class Frame:
 
 
 def as_frame(table: Any) -> Any:
-    """Return a table of Arrow or DuckDB, or a lazy frame, as a data frame; others unchanged.
+    """Return a table of Arrow, DuckDB or xarray, or a lazy frame, as a data frame.
+
+    Others are returned unchanged.
 
     A single column, such as a Series of pandas or polars, is no table.
 
@@ -43,6 +45,8 @@ def as_frame(table: Any) -> Any:
     """
     if hasattr(table, "collect") and hasattr(table, "lazy") and not hasattr(table, "__len__"):
         return table.collect()  # a LazyFrame of polars
+    if is_data_array(table):
+        return _frame_of_data_array(table)
     is_table = any(hasattr(table, name) for name in ("columns", "column_names", "schema"))
     if not hasattr(table, "__arrow_c_stream__") or not is_table:
         return table
@@ -59,6 +63,24 @@ def as_frame(table: Any) -> Any:
     arrow = table if _is_arrow(table) else pyarrow.table(table)
     names = [str(name) for name in arrow.column_names]
     return Frame({name: _as_array(arrow.column(k)) for k, name in enumerate(names)})
+
+
+def is_data_array(X: Any) -> bool:
+    """Whether this is a DataArray of xarray."""
+    return hasattr(X, "dims") and hasattr(X, "coords") and hasattr(X, "to_pandas")
+
+
+def _frame_of_data_array(X: Any) -> Any:
+    """Return a DataArray of two dimensions as a data frame; the coordinates name rows and columns.
+
+    Raises InputError if it has another number of dimensions.
+    """
+    if len(X.dims) != 2:
+        raise InputError(f"expected a DataArray of two dimensions; found {X.dims}")
+    frame = X.to_pandas()
+    if X.dims[0] not in X.coords:
+        return frame.rename_axis(index=None)
+    return frame
 
 
 def _is_arrow(table: Any) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dsgmcmc.data.session import literal
 from dsgmcmc.data.tables import is_number
+from dsgmcmc.types import Float32
 
 #: Texts that stand for a cell without a rating, in lower case.
 EMPTY = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", ".")
@@ -33,6 +34,28 @@ def parse_missing(missing: Any) -> list[str]:
 def missing_words(missing: Iterable[str]) -> list[str]:
     """Return those of the values that are no numbers, in lower case."""
     return [text.lower() for text in missing if not is_number(text)]
+
+
+class Missing(NamedTuple):
+    """Values that mean "not rated".
+
+    Attributes
+    ----------
+    codes : (n,) float32
+        Those that are numbers.
+    words : list of str
+        The others, in lower case.
+    """
+
+    codes: Float32
+    words: list[str]
+
+    @classmethod
+    def parse(cls, missing: Any) -> Missing:
+        """Read the values in any form of `parse_missing`."""
+        texts = parse_missing(missing)
+        codes = np.array([float(text) for text in texts if is_number(text)], np.float32)
+        return cls(codes, missing_words(texts))
 
 
 def is_word(text: str, words: Iterable[str]) -> str:

@@ -12,10 +12,19 @@ import numpy as np
 from dsgmcmc.data.arrays import InputForm, Table, frame_like, list_names, read_pairs
 from dsgmcmc.errors import InputError, not_fitted, retry_if_gone
 from dsgmcmc.model.predictive.base import Prediction
+from dsgmcmc.posterior.completion import (
+    Completion,
+    MatrixTarget,
+    complete,
+    complete_with_sd,
+    impute,
+)
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.known_cells import KnownCells
 from dsgmcmc.posterior.liked import warn_of_few
+from dsgmcmc.posterior.matrix_target import TrainingData, other_matrix, training_matrix
 from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.new_ratings import NewRatings
 from dsgmcmc.posterior.newcomers import FoldIn, fold_in
@@ -74,6 +83,7 @@ class FittedModel:
         Form of new ratings, and values that mean *not rated*, as in `BPMF`.
     """
 
+    _training: TrainingData = TrainingData()
     clip: bool = True
     unknown: Literal["prior", "refuse"] = "prior"
     columns: str | None = None
@@ -96,8 +106,16 @@ class FittedModel:
         self._new: NewRatings | None = None
         self._newcomers: FoldIn | None = None
         self._predictors: dict[PredictOptions, Predictor] = {}
-        self.n_features_in_ = 2
         return self
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns of the training matrix; 2, user and item, if it was no matrix."""
+        self._fitted()
+        matrix = self._training.read()
+        if matrix is None:
+            return 2
+        return len(matrix.labels)
 
     @property
     def users_(self) -> Array:
@@ -235,16 +253,21 @@ class FittedModel:
             If the model is not fitted: scikit-learn's error if the program has imported
             scikit-learn, else the error of `dsgmcmc.errors`.
         """
-        if return_std and self._fitted().config.law.point_name != "mean":
-            raise InputError(
-                "under student-t, ratings on a log scale have no standard deviation: use"
-                " predict_interval"
-            )
+        if return_std:
+            self._need_sd()
         prediction = self._predict(X, PredictOptions(clip=self.clip))
         mean = prediction.mean.astype(np.float64)
         if return_std:
             return mean, prediction.sd.astype(np.float64)
         return mean
+
+    def _need_sd(self) -> None:
+        """Raise InputError if ratings have no standard deviation."""
+        if self._fitted().config.law.point_name != "mean":
+            raise InputError(
+                "under student-t, ratings on a log scale have no standard deviation: use"
+                " predict_interval"
+            )
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Float64, Float64]:
         """Predict central intervals that contain a new rating with probability `level`.
@@ -276,6 +299,103 @@ class FittedModel:
         if total == 0:  # all ratings are equal
             return float(residual == 0)
         return 1.0 - residual / total
+
+    # ------------------------------------------------------------------ matrices
+
+    @renewing
+    def complete(
+        self,
+        X: Any = None,
+        *,
+        draws: int = 0,
+        return_std: bool = False,
+        known: Literal["given", "fitted"] = "given",
+    ) -> Any:
+        """Fill the holes of a matrix with a row for each user and a column for each item.
+
+        Parameters
+        ----------
+        X : array, data frame, xarray.DataArray or SciPy sparse matrix, optional
+            Default: the training matrix. Columns of another matrix are matched by their labels, or
+            by position if it has none. Its rows are matched by name; cells that were not in the
+            training, and rows with new names, are folded in. Rows without names, as those of an
+            array, are new. Rows without known cells, and unknown columns, are predicted from their
+            prior.
+        draws : int
+            Number of imputations: matrices whose holes are drawn from the posterior predictive
+            distribution, noise included. By default, holes have their expected ratings.
+        return_std : bool
+            Whether to return also the standard deviations of new ratings; 0 in known cells.
+        known : {"given", "fitted"}
+            Known cells: as they were given, or predicted, too.
+
+        Returns
+        -------
+        matrix
+            Of the shape, the type and with the labels of X; a dense array if X is sparse. If the
+            model was not fitted to a matrix, a `Table` or data frame with a column ``user`` and one
+            for each item, in the order of their names.
+        std, if `return_std`
+            A matrix of the same type.
+        list of `draws` matrices, if `draws`
+
+        Raises
+        ------
+        InputError
+            If X is no matrix or does not match the model, if `unknown` is "refuse" and a row or a
+            column has no ratings, or if the model has no distribution of ratings.
+        """
+        if known not in ("given", "fitted"):
+            raise InputError(f"known={known!r}: expected 'given' or 'fitted'")
+        if not isinstance(draws, int | np.integer) or draws < 0:
+            raise InputError(f"draws={draws!r}: expected a whole number of matrices")
+        if draws and return_std:
+            raise InputError("give either draws or return_std")
+        if return_std:
+            self._need_sd()
+        target, newcomers = self._target(X)
+        completion = Completion(self._fitted(), target.items, newcomers, self.clip)
+        fitted = known == "fitted"
+        if draws:
+            return impute(completion, target, int(draws), fitted=fitted)
+        if return_std:
+            return complete_with_sd(completion, target, fitted=fitted)
+        return complete(completion, target, fitted=fitted)
+
+    def transform(self, X: Any) -> Any:
+        """Return `complete(X)`: the matrix without holes, as scikit-learn's imputers do."""
+        return self.complete(X)
+
+    def _target(self, X: Any) -> tuple[MatrixTarget, FoldIn | None]:
+        """Return the matrix that is completed, and the rows that were folded in."""
+        run = self._fitted()
+        cells = KnownCells(run, self._data, self._new)
+        newcomers = self._newcomers
+        if X is None:
+            matrix = training_matrix(run, self._training, cells)
+        else:
+            form = InputForm(self.columns, self.matrix, self.missing)
+            matrix = other_matrix(run, self._training, X, form)
+            new = matrix.new_ratings(run, cells)
+            if new is not None:
+                doubts = new.doubts(run)
+                if self._new is not None:
+                    new = self._new.updated(new)
+                newcomers, notes = fold_in(run, new, self._data)
+                for note in (*doubts, *notes):
+                    warn(note)
+        target = matrix.target(run, newcomers)
+        self._tell_unknown("item", matrix.labels[target.items < 0])
+        self._tell_unknown("user", matrix.names[target.users < 0])
+        return target, newcomers
+
+    def _tell_unknown(self, entity: str, names: Array) -> None:
+        """Warn of names without ratings, or raise InputError if the model refuses them."""
+        if not len(names):
+            return
+        self._fitted().vocabulary(entity).index_of(names, refuse=self.unknown == "refuse")
+        unknown = unknown_names(entity, names.tolist())
+        warn(f"{unknown}: predicted from the prior")
 
     # ------------------------------------------------------------------ new ratings
 

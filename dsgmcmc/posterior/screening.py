@@ -315,7 +315,7 @@ class Screen:
             return None
         stack = Stack(run)
         if at_least is None:
-            average = _expectation(stack)
+            average = expectation(stack)
         else:
             average = _probability(stack, at_least)
         if average is None:
@@ -370,7 +370,7 @@ def _around(scores: Array, errors: Array) -> Bounds:
     return Bounds(scores - errors, scores + errors)
 
 
-def _expectation(stack: Stack) -> Average | None:
+def expectation(stack: Stack) -> Average | None:
     """Return the expected rating as a function of predictors; None if it depends on more."""
     run = stack.run
     law = run.config.law

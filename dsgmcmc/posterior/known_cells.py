@@ -1,0 +1,112 @@
+"""The known cells of a matrix: all ratings of a run, those for the test included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dsgmcmc.data.ratings_format import SPLITS
+from dsgmcmc.posterior.draws import OTHER
+from dsgmcmc.posterior.new_ratings import NewRatings
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.types import Array, Float32, Float64, Int32
+
+if TYPE_CHECKING:  # slow to import
+    from scipy.sparse import csr_matrix
+
+#: Numbers of significant digits with which a float32 may have been written.
+DIGITS = (6, 7, 8)
+
+
+class KnownCells:
+    """Ratings by user and item: training and test ratings of a run, and later ones.
+
+    Parameters
+    ----------
+    run : Run
+    data : Path, optional
+        Path of the run's ratings file, if it was moved.
+    later : NewRatings, optional
+        Ratings that were folded in; those of known users and items replace the ratings of the run.
+
+    Raises
+    ------
+    InputError
+        If the ratings file is missing, or has other ratings.
+    """
+
+    def __init__(self, run: Run, data: Path | None = None, later: NewRatings | None = None) -> None:
+        self._run = run
+        self._later = later
+        self._parts: list[csr_matrix] = []
+        with run.open_ratings(data) as ratings:
+            from scipy.sparse import csr_matrix
+
+            for split in SPLITS:
+                indptr, columns, values = ratings.slab(split, 0, ratings.n_rows)
+                part = csr_matrix((values, columns, indptr), (ratings.n_rows, ratings.n_cols))
+                if ratings.transposed:
+                    part = part.T.tocsr()
+                self._parts.append(part)
+
+    def of(self, users: Int32, items: Int32) -> Float32:
+        """Return the ratings of pairs of users and items, (n, J) float32, NaN where there are none.
+
+        Indices that are not in the run, such as -1, have none.
+        """
+        n_users, n_items = self._parts[0].shape
+        column = np.full(n_items + 1, -1)
+        known = (items >= 0) & (items < n_items)
+        column[items[known]] = np.flatnonzero(known)
+        cells = np.full((len(users), len(items)), np.nan, np.float32)
+        for row, user in enumerate(users.tolist()):
+            if not 0 <= user < n_users:
+                continue
+            for part in self._parts:
+                begin, end = part.indptr[user : user + 2]
+                columns = column[part.indices[begin:end]]
+                wanted = columns >= 0
+                cells[row, columns[wanted]] = part.data[begin:end][wanted]
+        self._set_later(cells, users, items)
+        return cells
+
+    def _set_later(self, cells: Float32, users: Int32, items: Int32) -> None:
+        """Set cells of known users and items that were folded in."""
+        later = self._later
+        if later is None:
+            return
+        positions = {}
+        for entity, names in ((later.entity, later.names), (OTHER[later.entity], later.others)):
+            wanted = users if entity == "user" else items
+            vocabulary = self._run.vocabulary(entity)
+            position_of = np.full(len(vocabulary) + 1, -1)
+            known = wanted >= 0
+            position_of[wanted[known]] = np.flatnonzero(known)
+            positions[entity] = position_of[vocabulary.index_of(names)]
+        inside = (positions["user"] >= 0) & (positions["item"] >= 0)
+        cells[positions["user"][inside], positions["item"][inside]] = later.values[inside]
+
+
+def as_written(values: Float32) -> Float64:
+    """Return the decimal numbers of few digits that have these float32 values.
+
+    Ratings are stored as float32: 0.1 would come back as 0.10000000149.
+    """
+    numbers = values.astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exponents = np.floor(np.log10(np.abs(numbers)))
+    is_open: Array = np.isfinite(exponents)
+    for digits in DIGITS:
+        at = np.nonzero(is_open)
+        decimals = digits - 1 - exponents[at]
+        scale = 10.0 ** np.abs(decimals)
+        finer = decimals >= 0
+        scaled = np.where(finer, numbers[at] * scale, numbers[at] / scale)
+        rounded = np.where(finer, np.rint(scaled) / scale, np.rint(scaled) * scale)
+        is_same = rounded.astype(np.float32) == values[at]
+        found = tuple(index[is_same] for index in at)
+        numbers[found] = rounded[is_same]
+        is_open[found] = False
+    return numbers

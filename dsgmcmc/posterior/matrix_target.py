@@ -1,0 +1,238 @@
+"""The matrix that `complete` fills in: that of the training ratings, or another one.
+
+The columns of another matrix are matched by their labels, or by position if it has none. Its rows
+are matched by their names. Rows without names, as those of an array, are new, unless the matrix is
+the training matrix itself. New rows are folded in, as are cells of known rows that were not in the
+training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.data.arrays import ANY_FORM, InputForm, Table
+from dsgmcmc.data.matrices import Matrix, fill_in, read_matrix
+from dsgmcmc.data.words import Missing
+from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.completion import MatrixTarget
+from dsgmcmc.posterior.known_cells import KnownCells, as_written
+from dsgmcmc.posterior.names import Vocabulary, listed
+from dsgmcmc.posterior.new_ratings import NewRatings
+from dsgmcmc.posterior.newcomers import FoldIn
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.types import Array, Float64, Int32
+
+
+class TrainingData(NamedTuple):
+    """What `BPMF.fit` was given, as far as its matrix can be given back.
+
+    Attributes
+    ----------
+    matrix : optional
+        The matrix of ratings; None if the ratings had another form.
+    form : InputForm
+        How the matrix was read.
+    library : str
+        Library of the data frame, if the ratings were one with a row for each rating.
+    """
+
+    matrix: Any = None
+    form: InputForm = ANY_FORM
+    library: str = ""
+
+    def read(self) -> Matrix | None:
+        """Read the matrix; None without one."""
+        if self.matrix is None:
+            return None
+        return read(self.matrix, self.form)
+
+
+class NamedMatrix(NamedTuple):
+    """A matrix that is completed, by names.
+
+    Attributes
+    ----------
+    names : (n,) array
+        Names of the rows.
+    labels : (J,) array
+        Names of the columns.
+    values : (n, J) float64
+        Known cells; NaN in the others.
+    build : callable
+        Returns a matrix of the type and with the labels of this one, given its values.
+    """
+
+    names: Array
+    labels: Array
+    values: Float64
+    build: Callable[[Float64], Any]
+
+    def target(self, run: Run, newcomers: FoldIn | None) -> MatrixTarget:
+        """Return the matrix by the indices of users and items, which follow those of the run."""
+        return MatrixTarget(
+            users=_index_of(run.users, self.names, newcomers),
+            items=_index_of(run.items, self.labels, newcomers),
+            values=self.values,
+            build=self.build,
+        )
+
+    def new_ratings(self, run: Run, known: KnownCells) -> NewRatings | None:
+        """Return the cells of items of the run that are not among the known ones; None if none."""
+        users = run.users.index_of(self.names)
+        items = run.items.index_of(self.labels)
+        is_new = ~np.isnan(self.values)
+        is_new[:, items < 0] = False
+        rows = np.flatnonzero(users >= 0)
+        if len(rows):
+            stored = known.of(users[rows], items)
+            is_new[rows] &= self.values[rows].astype(np.float32) != stored
+        row, column = np.nonzero(is_new)
+        if not len(row):
+            return None
+        return NewRatings(
+            entity="user",
+            names=self.names[row],
+            others=self.labels[column],
+            values=self.values[row, column],
+            described={},
+        )
+
+
+def read(X: Any, form: InputForm) -> Matrix:
+    """Read a matrix; what a SciPy sparse matrix does not store is a hole.
+
+    Raises InputError if it is no matrix, if two columns have one label or two rows have one name,
+    or if a cell is infinite.
+    """
+    if hasattr(X, "tocoo"):
+        entries = X.tocoo()
+        values = np.full(entries.shape, np.nan)
+        values[entries.row, entries.col] = entries.data
+        matrix = Matrix(None, list(range(values.shape[1])), values, None, "numbered")
+    else:
+        matrix = read_matrix(X, form.columns, Missing.parse(form.missing))
+    for names, what in ((matrix.labels, "columns"), (matrix.names, "rows")):
+        if names is not None and len(set(map(str, names))) < len(names):
+            raise InputError(f"two {what} of the matrix have the same name: rename one of them")
+    if np.isinf(matrix.values).any():
+        raise InputError("the matrix has infinite cells: only NaN is a hole")
+    return matrix
+
+
+def training_matrix(run: Run, training: TrainingData, known: KnownCells) -> NamedMatrix:
+    """Return the training matrix, with the known cells as they were given.
+
+    If the ratings were no matrix, it has all users and items in the order of their names, and
+    becomes a table.
+    """
+    matrix = training.read()
+    if matrix is None:
+        return _by_names(run, training.library, known)
+    names = _row_names(matrix)
+    labels = np.array(matrix.labels)
+    stored = known.of(run.users.index_of(names), run.items.index_of(labels))
+    values = matrix.values
+    values[np.isnan(stored)] = np.nan
+    changed = ~np.isnan(stored) & (values.astype(np.float32) != stored)  # since the fit
+    values[changed] = as_written(stored[changed])
+    return NamedMatrix(names, labels, values, partial(_build, training.matrix, matrix.position))
+
+
+def _by_names(run: Run, library: str, known: KnownCells) -> NamedMatrix:
+    """Return the matrix of all users and items of a run, in the order of their names."""
+    users = np.argsort(run.users.ids, kind="stable").astype(np.int32)
+    items = np.argsort(run.items.ids, kind="stable").astype(np.int32)
+    names = run.users.ids[users]
+    labels = run.items.ids[items]
+    values = as_written(known.of(users, items))
+    return NamedMatrix(names, labels, values, partial(_table, names, labels, library))
+
+
+def _table(names: Array, labels: Array, library: str, values: Float64) -> Any:
+    """Return a table with a column ``user`` and one for each item, or such a data frame."""
+    columns = {"user": names}
+    for label, column in zip(labels.tolist(), values.T, strict=True):
+        columns[str(label)] = column
+    table = Table(columns)
+    if library:
+        return table.frame_of(library)
+    return table
+
+
+def other_matrix(run: Run, training: TrainingData, X: Any, form: InputForm) -> NamedMatrix:
+    """Return another matrix, whose rows without names get names that the run does not know.
+
+    Raises InputError if X is no matrix, or its columns do not match those of the model.
+    """
+    matrix = read(X, form)
+    trained = training.read()
+    build = partial(_build, X, matrix.position)
+    if matrix.names is None and not hasattr(X, "columns"):
+        matrix = matrix._replace(labels=_labels_by_position(matrix, trained))
+    labels = np.array(matrix.labels)
+    if (run.items.index_of(labels) < 0).all():
+        raise InputError(f"the model knows none of the columns: {listed(labels.tolist())}")
+    names = matrix.names
+    if names is None:
+        if trained is not None and _are_equal(matrix, trained):
+            names = _row_names(trained)
+        else:
+            names = _unknown_names(run.users, len(matrix.values))
+    return NamedMatrix(names, labels, matrix.values, build)
+
+
+def _labels_by_position(matrix: Matrix, trained: Matrix | None) -> list[Any]:
+    """Return the labels of the training matrix for a matrix whose columns have none."""
+    if trained is None:
+        raise InputError(
+            "the columns of X have no names, and the model was not fitted to a matrix: give a data"
+            " frame"
+        )
+    expected = len(trained.labels)
+    found = len(matrix.labels)
+    if found != expected:
+        raise InputError(f"X has {found} features, but BPMF is expecting {expected} features")
+    return trained.labels
+
+
+def _are_equal(matrix: Matrix, trained: Matrix) -> bool:
+    same_labels = list(map(str, matrix.labels)) == list(map(str, trained.labels))
+    return same_labels and np.array_equal(matrix.values, trained.values, equal_nan=True)
+
+
+def _row_names(matrix: Matrix) -> Array:
+    """Return the names of rows; without any, they are numbered, as `fit` numbers them."""
+    if matrix.names is None:
+        return np.arange(len(matrix.values))
+    return matrix.names
+
+
+def _unknown_names(users: Vocabulary, number: int) -> Array:
+    """Return names that are not in a vocabulary."""
+    if users.integers:
+        lowest = min(0, int(users.ids.min()))
+        return lowest - 1 - np.arange(number)
+    mark = "row "
+    while any(name.startswith(mark) for name in users.ids.tolist()):
+        mark += "of X "
+    return np.array([f"{mark}{k}" for k in range(number)], object)
+
+
+def _build(X: Any, position: int | None, values: Float64) -> Any:
+    """Return a matrix like `X`; a dense array if X is a sparse matrix."""
+    if hasattr(X, "tocoo"):
+        return values
+    return fill_in(X, position, values)
+
+
+def _index_of(vocabulary: Vocabulary, names: Array, newcomers: FoldIn | None) -> Int32:
+    """Return indices of users or items; those that were folded in follow those of the run."""
+    index = vocabulary.index_of(names)
+    if newcomers is not None and newcomers.entity == vocabulary.entity:
+        new = newcomers.vocabulary.index_of(names)
+        index = np.where(new >= 0, new + np.int32(len(vocabulary)), index)
+    return index
