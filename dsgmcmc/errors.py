@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from enum import IntEnum
 from functools import wraps
 from typing import ParamSpec, TypeVar
@@ -54,6 +55,21 @@ def naming(path: os.PathLike[str]) -> Iterator[None]:
     except OSError as error:
         error.filename = str(path)
         raise
+
+
+#: Function of the front end that writes the name of a setting in messages: the command line writes
+#: an option. None stands for Python (`dsgmcmc.settings.named`).
+front_end: ContextVar[Callable[[str], str] | None] = ContextVar("front_end", default=None)
+
+
+@contextmanager
+def settings_written(write: Callable[[str], str]) -> Iterator[None]:
+    """Context of a front end, in which messages have names of settings as `write` returns them."""
+    token = front_end.set(write)
+    try:
+        yield
+    finally:
+        front_end.reset(token)
 
 
 class InputError(ValueError):

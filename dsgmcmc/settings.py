@@ -1,20 +1,21 @@
-"""Declares settings, and names them in messages as users give them.
+"""Declares settings, and names them in messages.
 
 A setting is declared once, by `setting`, in a Pydantic class. From the declaration,
-`dsgmcmc.cli.sample` makes an option, and ``python docs/reference.py`` makes a line of
-docs/settings.md.
+`dsgmcmc.cli.options` makes an option, and ``python docs/reference.py`` makes a line of
+docs/settings.md or docs/cli.md. Messages name settings by `named`; the front end, which is the
+command line or `BPMF`, decides how a name is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing_extensions import override
 
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, front_end, settings_written
 
 MAX_SHOWN_CHARACTERS = 80  # of a wrong value in an error message
 
@@ -61,7 +62,7 @@ def setting(
     return Field(default, description=description, json_schema_extra={"option": option}, **bounds)
 
 
-#: Python names of options that have another name, or none, among the parameters of `BPMF`.
+#: Names of settings that differ from those of the parameters of `BPMF`, and the latter.
 BPMF_NAMES = {
     "resume": "warm_start=True",
     "from": "start",
@@ -69,43 +70,31 @@ BPMF_NAMES = {
     "on_divergence": "--on-divergence",
     "no_biases": "biases=False",
     "timestamps": "time_levels",
+    "top": "n",
 }
 
-#: Settings of the model and the chain that have no option, so that users give them with ``--set``.
-WITHOUT_OPTION = {
-    "center",
-    "evaluate_every",
-    "hyper_start",
-    "initial_sd",
-    "prior_precision",
-    "schedule",
-    "standardise",
-}
-
-_in_python: ContextVar[Mapping[str, str] | None] = ContextVar("_in_python", default=None)
+#: Settings without an option, of the classes that have been declared: users give them with
+#: ``--set``.
+without_option: set[str] = set()
 
 
 @contextmanager
 def in_python(names: Mapping[str, str] = BPMF_NAMES) -> Iterator[None]:
-    """Context in which messages use Python names; `names` has those that differ from options."""
-    token = _in_python.set(names)
-    try:
+    """Context in which messages use Python names; `names` has those that differ from settings."""
+    with settings_written(lambda name: names.get(name, name)):
         yield
-    finally:
-        _in_python.reset(token)
 
 
 def named(name: str) -> str:
-    """Return a setting's name for messages.
+    """Return a setting's name for messages, as the front end writes it.
 
-    It is ``--time-levels`` or ``--set sampler.metric``, or the name in Python.
+    The command line writes ``--time-levels`` or ``--set sampler.metric``; without a front end, it
+    is the name in Python.
     """
-    names = _in_python.get()
-    if names is not None:
-        return names.get(name, name)
-    if "." in name or name in WITHOUT_OPTION:
-        return f"--set {name}"
-    return f"--{name.replace('_', '-')}"
+    write = front_end.get()
+    if write is None:
+        return BPMF_NAMES.get(name, name)
+    return write(name)
 
 
 def short_repr(value: Any) -> str:
@@ -155,6 +144,14 @@ class Checked(BaseModel):
 
     #: Whether a file may have the settings. If not, messages name options, or arguments in Python.
     in_file: ClassVar[bool] = True
+
+    @classmethod
+    @override
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        for name, field in cls.model_fields.items():
+            extra: Any = field.json_schema_extra or {}
+            if "option" in extra and not extra["option"]["offered"]:
+                without_option.add(name)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:

@@ -9,7 +9,8 @@ import pytest
 from support import ROOT, handlers_as_before, lacking, write_planted
 
 from dsgmcmc.cli.app import with_settings
-from dsgmcmc.errors import InputError
+from dsgmcmc.cli.options import option_name
+from dsgmcmc.errors import InputError, settings_written
 from dsgmcmc.parallel.comm import world_comm
 
 with contextlib.suppress(
@@ -31,6 +32,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def signals_as_before() -> Iterator[None]:
     """Signals have the handlers after a test that they had before it."""
     with handlers_as_before():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def messages_of_commands() -> Iterator[None]:
+    """Functions write messages as for the command line, unless they are called through Python's
+    front end, `BPMF`.
+    """
+    with settings_written(option_name):
         yield
 
 

@@ -13,11 +13,18 @@ from typer.models import CommandInfo
 from dsgmcmc._version import __version__
 from dsgmcmc.cli.compare import compare
 from dsgmcmc.cli.info import doctor, info, report, verify
-from dsgmcmc.cli.options import add_options
+from dsgmcmc.cli.options import add_options, option_name
 from dsgmcmc.cli.posterior import evaluate, export, predict, recommend
 from dsgmcmc.cli.prepare import fetch, prepare
 from dsgmcmc.cli.sample import SampleCommand, sample
-from dsgmcmc.errors import Exit, InputError, WriteError, failed_file, is_of_disk
+from dsgmcmc.errors import (
+    Exit,
+    InputError,
+    WriteError,
+    failed_file,
+    is_of_disk,
+    settings_written,
+)
 from dsgmcmc.terminal import complain, say
 
 #: Base class of the errors that typer raises for a wrong command line; typer does not export it.
@@ -92,7 +99,12 @@ def main() -> None:
     The exit status is 2 for wrong input or a missing permission, and 1 for a failed disk or another
     `OSError`. Ctrl-C raises KeyboardInterrupt.
     """
-    arguments = sys.argv[1:] or ["--help"]
+    with settings_written(option_name):
+        _run(sys.argv[1:] or ["--help"])
+
+
+def _run(arguments: list[str]) -> None:
+    """Run the command line as `main` does."""
     try:
         status = _program_for(arguments)(arguments, standalone_mode=False)
     except USAGE_ERROR as error:

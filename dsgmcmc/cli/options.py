@@ -68,6 +68,15 @@ def add_options(command: Callable[..., Any]) -> None:
         command.__signature__ = form.signature(form.make())  # type: ignore[attr-defined]
 
 
+def option_name(name: str) -> str:
+    """Return the option for a setting, for messages: ``--thin``, or ``--set sampler.metric``."""
+    from dsgmcmc.settings import without_option
+
+    if "." in name or name in without_option:
+        return f"--set {name}"
+    return f"--{name.replace('_', '-')}"
+
+
 def options_of(fields: Mapping[str, FieldInfo]) -> list[inspect.Parameter]:
     """Return the options of settings, with their defaults and bounds."""
     return [_option(name, field) for name, field in fields.items() if declared(field)["offered"]]

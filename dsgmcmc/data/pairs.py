@@ -13,6 +13,7 @@ from dsgmcmc.data.session import Session, is_integer, is_rounded
 from dsgmcmc.data.table_format import open_table
 from dsgmcmc.data.tables import SHOWN, TableFile, holds, scalar
 from dsgmcmc.errors import InputError
+from dsgmcmc.settings import named
 from dsgmcmc.types import Array
 
 CHUNK = 1_000_000  # pairs in NumPy arrays at a time
@@ -42,7 +43,8 @@ class PairsTable(NamedTuple):
         """Advice after unknown names: the first line may be a header with unknown names."""
         if self.file.header:
             return ""
-        return "\n  If line 1 is a header, name its columns: --columns user=NAME,item=NAME"
+        advice = f"{named('columns')} user=NAME,item=NAME"
+        return f"\n  If line 1 is a header, name its columns: {advice}"
 
 
 def load_pairs(db: Session, path: Path, chosen: Mapping[str, str]) -> PairsTable:
@@ -69,7 +71,7 @@ def load_pairs(db: Session, path: Path, chosen: Mapping[str, str]) -> PairsTable
     names = file.names
     if not file.header:
         names = [*ROLES, *[""] * (file.width - 2)]
-    advice = "name them with --columns user=NAME,item=NAME"
+    advice = f"name them with {named('columns')} user=NAME,item=NAME"
     positions = locate(Heading(path, names, len(names)), chosen, ROLES, advice=advice)
     names = [name or f"column{k}" for k, name in enumerate(names, 1)]
     refuse_repeated(path, names)

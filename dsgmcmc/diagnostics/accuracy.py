@@ -26,6 +26,7 @@ from dsgmcmc.config.units import LEAST_DRAWS, format_accuracy, parse_accuracy
 from dsgmcmc.diagnostics import mixing
 from dsgmcmc.diagnostics.convergence import SHARE_LEFT_OUT, split_subchains
 from dsgmcmc.posterior import traces
+from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Monitored
 from dsgmcmc.types import Float64
 
@@ -190,13 +191,13 @@ def describe_ending(until: Mapping[str, Any]) -> str:
     if last.reached:
         better = format_accuracy(scaled(parse_accuracy(last.until), 2))
         return (
-            f"{last}: reached at iteration {last.iteration:,}; to continue: --resume --until"
-            f" {better}"
+            f"{last}: reached at iteration {last.iteration:,}; to continue: {named('resume')}"
+            f" {named('until')} {better}"
         )
     if last.iteration >= last.limit:
-        more = f"--resume --iterations {2 * last.limit}"
+        more = f"{named('resume')} {named('iterations')} {2 * last.limit}"
         return f"{last}: ended at the limit of {last.limit:,} iterations; to continue: {more}"
-    return f"{last}: stopped at iteration {last.iteration:,}; to continue: --resume"
+    return f"{last}: stopped at iteration {last.iteration:,}; to continue: {named('resume')}"
 
 
 def accuracy(

@@ -24,6 +24,7 @@ from dsgmcmc.config.units import ESS_PER_CHAIN, LEAST_DRAWS
 from dsgmcmc.diagnostics import mixing
 from dsgmcmc.posterior import traces
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.types import Float64
 
@@ -239,15 +240,15 @@ def _warnings(diagnosis: dict[str, Any], target_ess: float) -> list[str]:
     """
     warnings = []
     if diagnosis["chains"] == 1:
-        warnings.append("one chain: R-hat needs several; sample with --chains 4")
+        warnings.append(f"one chain: R-hat needs several; sample with {named('chains')} 4")
     if diagnosis["withheld"]:
         return [*warnings, f"no R-hat and no ESS: {diagnosis['withheld']}"]
     few = _with_low_ess(diagnosis)
     if few:
         warnings.append(
             f"ESS below {ESS_PER_CHAIN} per chain: {', '.join(few)}; their R-hat and tail quantiles"
-            f" are unreliable: continue with --resume --until ess={2 * target_ess:g}, or --until"
-            " none --iterations N"
+            f" are unreliable: continue with {named('resume')} {named('until')}"
+            f" ess={2 * target_ess:g}, or {named('until')} none {named('iterations')} N"
         )
     rhat = diagnosis["predictions"]["rhat"]
     if rhat is not None:
@@ -255,8 +256,8 @@ def _warnings(diagnosis: dict[str, Any], target_ess: float) -> list[str]:
         if share > MAX_SHARE_APART:
             warnings.append(
                 f"R-hat above {RHAT_LIMIT} for {share:.0%} of the predictions: the chains have not"
-                f" mixed; continue with --resume --until rhat={RECOMMENDED_RHAT}, or start again"
-                " with a longer --burn-in"
+                f" mixed; continue with {named('resume')} {named('until')}"
+                f" rhat={RECOMMENDED_RHAT}, or start again with a longer {named('burn_in')}"
             )
     return warnings
 

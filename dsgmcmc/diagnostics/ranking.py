@@ -29,6 +29,7 @@ from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.liked import liked_from
 from dsgmcmc.posterior.rank import By, Ranking, positions_in_lists, recommend
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.settings import named
 from dsgmcmc.types import Float64, Int32, Int64
 
 Lists = Int32  # (users, k): rows of items, the best first, then -1
@@ -102,7 +103,9 @@ def evaluate(
         liked = liked_from(run)
     chosen = predict_test(run).rating >= liked
     if not chosen.any():
-        raise InputError(f"no test rating of {run.path} is {liked:g} or more: give another --liked")
+        raise InputError(
+            f"no test rating of {run.path} is {liked:g} or more: give another {named('liked')}"
+        )
     test_users, test_items = run.test_pairs()
     liked_users = test_users[chosen]
     liked_items = test_items[chosen]

@@ -131,7 +131,7 @@ def _why_unscored(summary: Summary) -> str:
     if not summary["draws"]:
         return "no RMSE: there is no draw yet"
     if summary.get("test_ratings"):  # clicks, which have no RMSE
-        return "no rankings: they need saved draws, and there are none (--save-draws 0)"
+        return f"no rankings: they need saved draws, and there are none ({named('save_draws')} 0)"
     return "no RMSE: no ratings were held out"
 
 
@@ -206,8 +206,8 @@ def _mixing(summary: Summary) -> list[str]:
     return [
         f"do not interpret {listed} from this run: the ESS of"
         f" {_symbol(slow['label'])} is {slow['ess']:,.0f}, and its mean {slow['mean']:.4g} is known"
-        f" to ± {slow['error']:.2g}; about {slow['iterations']:,} iterations would do: --resume"
-        f" --until none --iterations {slow['iterations']}"
+        f" to ± {slow['error']:.2g}; about {slow['iterations']:,} iterations would do:"
+        f" {named('resume')} {named('until')} none {named('iterations')} {slow['iterations']}"
     ]
 
 
@@ -278,7 +278,7 @@ def ending(summary: Summary) -> str:
         at = ", ".join(f"{iteration:,}" for iteration in reached)
         return (
             f"stopped at iteration {at} of {summary['iterations']:,}{by_chain}; continue with the"
-            " same command and --resume"
+            f" same command and {named('resume')}"
         )
     return f"finished: {min(reached):,} iterations{several}"
 
@@ -306,7 +306,7 @@ def doubts(summary: Summary) -> list[str]:
     if any(ranking["mean"] < ranking["popular"] for ranking in rankings.values()):
         warnings.append(
             f"rankings are worse than by popularity alone: try another {named('rank')}, or a"
-            " smaller zero_weight"
+            f" smaller {named('zero_weight')}"
         )
     warnings += temperature_warnings(summary.get("temperatures", {}))
     warnings += _unmixed(summary)

@@ -33,6 +33,7 @@ from dsgmcmc.posterior.traces import (
     scalar_traces,
     traced,
 )
+from dsgmcmc.settings import named
 from dsgmcmc.storage.files import check_target, write_file
 from dsgmcmc.types import Array, Int32
 
@@ -74,7 +75,7 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
     if file_format is None:
         raise InputError(f"{out}: the suffix of the file must be one of {', '.join(FORMATS)}")
     if draws and file_format != "parquet":
-        raise InputError("--draws needs a Parquet file; a netCDF file has the traces")
+        raise InputError(f"{named('draws')} needs a Parquet file; a netCDF file has the traces")
     if draws:
         run.need_draws()
     check_target(out, force)

@@ -15,6 +15,7 @@ from dsgmcmc.model.limits import UNLIMITED, Limits
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.posterior.live import newest_states
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import Facts, RunDirectory
 from dsgmcmc.storage.store import Key, Snapshot
 from dsgmcmc.types import Float64
@@ -151,7 +152,7 @@ def predict_test(run: Run) -> TestPredictions:
     if not len(run.test_pairs()[0]):
         raise InputError(
             f"{run.path} was sampled without test ratings: prepare the data with"
-            " --test-fraction 0.1"
+            f" {named('test_fraction')} 0.1"
         )
     if run.unfinished:
         raise InputError(

@@ -31,6 +31,7 @@ from dsgmcmc.model.predictive.base import Prediction, Predictive, PredictorDraws
 from dsgmcmc.posterior.draws import RowDistributions
 from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 #: Pairs that are predicted at a time, so that the components fit in the cache.
@@ -71,7 +72,8 @@ class PredictOptions:
             raise InputError(f"at_least {self.at_least}: expected a finite number")
         if self.of_mean and (self.at_least is not None or self.probabilities):
             raise InputError(
-                "--of-mean cannot be combined with --at-least or --probabilities: leave it out"
+                f"{named('of_mean')} cannot be combined with {named('at_least')} or"
+                f" {named('probabilities')}: leave it out"
             )
 
     @property

@@ -16,6 +16,7 @@ from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.settings import named
 from dsgmcmc.types import Array
 
 if TYPE_CHECKING:  # loads DuckDB
@@ -141,7 +142,7 @@ class _PairsFile:
         if described:
             raise InputError(
                 f"{table.file.path}: {'; '.join(described)}. Take them out, or predict them with"
-                f" --unknown prior{table.hint}"
+                f" {named('unknown')} prior{table.hint}"
             )
 
     @staticmethod
@@ -149,5 +150,6 @@ class _PairsFile:
         """Raise InputError for a first line whose names are probably those of columns."""
         raise InputError(
             f"{table.file.path}: the run knows neither name in line 1 ({names}), but names in other"
-            f" lines. {table.hint.strip()}; if it is a pair, give --columns user=1,item=2"
+            f" lines. {table.hint.strip()}; if it is a pair, give"
+            f" {named('columns')} user=1,item=2"
         )

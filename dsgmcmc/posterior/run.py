@@ -32,6 +32,7 @@ from dsgmcmc.posterior.draws import ENTITIES, Draw, PosteriorMoments
 from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.live import LiveProgress, newest_states, unfinished
 from dsgmcmc.posterior.names import Index, Vocabulary
+from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import RunDirectory, SavedDraws, StoredDraw
 from dsgmcmc.storage.store import Key, Snapshot
 from dsgmcmc.types import Factor, Float32, Float64, Int32, Int64
@@ -444,7 +445,7 @@ class Run:
         if not self.draws:
             raise InputError(
                 f"{self.path} has no saved draws to predict from: sample it again without"
-                " --save-draws 0"
+                f" {named('save_draws')} 0"
             )
 
     def open_ratings(self, path: Path | None = None) -> Ratings:

@@ -253,10 +253,12 @@ def _warn_without_draws(config: ResolvedConfig) -> None:
     if config.first_draw > config.iterations:
         log.warning(
             "the run ends at iteration %s, before its first draw at %s (after a burn-in of %s):"
-            " it cannot predict; give more --iterations or a shorter --burn-in",
+            " it cannot predict; give more %s or a shorter %s",
             f"{config.iterations:,}",
             f"{config.first_draw:,}",
             f"{config.burn_in:,}",
+            named("iterations"),
+            named("burn_in"),
         )
 
 
@@ -274,7 +276,7 @@ def _check_disk(run: RunDirectory, costs: Costs) -> None:
     raise InputError(
         f"a run with these settings takes at least {decimal(costs.disk_least)} on disk, but"
         f" {folder} has {decimal(free)} free: choose another {named('out')}, or a smaller"
-        f" {named('save_draws')} or {named('chains')} (--dry-run shows costs)"
+        f" {named('save_draws')} or {named('chains')} ({named('dry_run')} shows costs)"
     )
 
 

@@ -108,7 +108,8 @@ def _refuse_comparing(job: Job, dry_run: bool) -> None:
         raise InputError(f"{run.path} was started without {named('model')}: leave it out")
     if dry_run:
         raise InputError(
-            "--dry-run and --model auto exclude each other: choose by `dsgmcmc compare`"
+            f"{named('dry_run')} and {named('model')} auto exclude each other: choose by"
+            " `dsgmcmc compare`"
         )
 
 

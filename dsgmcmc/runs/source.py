@@ -517,8 +517,8 @@ def warnings_for_data(config: ResolvedConfig, ratings: Ratings) -> list[str]:
     if config.law.is_sum_over_ratings and elements > MAX_ELEMENTS_PER_RATING * ratings.nnz:
         warning = (
             f"{elements:,} elements of factors for {ratings.nnz:,} training ratings: the data"
-            " hardly tell noise from factors, so tau means little; leave out --rank, or try --rank"
-            f" {automatic_rank(ratings.nnz, entities)}"
+            " hardly tell noise from factors, so tau means little; leave out"
+            f" {named('rank')}, or try {named('rank')} {automatic_rank(ratings.nnz, entities)}"
         )
         if not config.standardise:
             warning += ", and leave out standardise: the published priors are too wide here"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dsgmcmc.errors import InputError, naming, refusing
+from dsgmcmc.settings import named
 
 MAX_TOML_BYTES = 1 << 16
 #: In a line; the parser's time and memory grow with the square of a dotted name's length.
@@ -28,7 +29,7 @@ def check_target(path: Path, force: bool) -> None:
     if not os.access(path.parent, os.W_OK):
         raise InputError(f"{path} cannot be written: the folder {path.parent} is not writable")
     if path.is_file() and not force:
-        raise InputError(f"{path} exists; give another name, or --force to replace it")
+        raise InputError(f"{path} exists; give another name, or {named('force')} to replace it")
     if path.exists() and not path.is_file():
         raise InputError(f"{path} exists; give another name")
 

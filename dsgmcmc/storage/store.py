@@ -32,6 +32,7 @@ from typing_extensions import TypedDict  # Pydantic needs it before Python 3.12
 
 from dsgmcmc.errors import GoneError, InputError, refusing
 from dsgmcmc.parallel.alone import Alone, Comm
+from dsgmcmc.settings import named
 from dsgmcmc.storage.files import read_plain, remove_folder, sync, write_file
 from dsgmcmc.storage.hdf5 import PlainFile, add_dataset, new_hdf5
 from dsgmcmc.terminal import log
@@ -214,7 +215,7 @@ def read_snapshot_file(path: Path, read: Callable[[], T]) -> T:
         if not path.parent.is_dir():
             raise GoneError(
                 f"{path.parent} is gone: the run has since removed it. Open the run again; if it is"
-                " not being sampled, --resume makes what is missing"
+                f" not being sampled, {named('resume')} makes what is missing"
             ) from error
         fault = "cannot be read" if isinstance(error, PermissionError) else "is missing or damaged"
         raise InputError(f"{path} {fault}: {error}") from error

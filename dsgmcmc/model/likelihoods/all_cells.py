@@ -92,7 +92,7 @@ class AllCells(GaussianRatings):
         if ratings.minimum == 1.0 and ratings.maximum == 1.0:
             return
         yield (
-            f"--likelihood {likelihood} counts all ratings, from {ratings.minimum:g} to"
+            f"{named('likelihood')} {likelihood} counts all ratings, from {ratings.minimum:g} to"
             f" {ratings.maximum:g}, as clicks: prepare only the clicks"
         )
 

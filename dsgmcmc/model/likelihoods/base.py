@@ -349,8 +349,8 @@ class Law(Part):
         """Yield warnings if this likelihood may not suit the values in a ratings file."""
         if ratings.minimum == ratings.maximum:
             yield (
-                f"all ratings are {ratings.minimum:g}: if they are clicks, try --likelihood"
-                " all-cells"
+                f"all ratings are {ratings.minimum:g}: if they are clicks, try"
+                f" {named('likelihood')} all-cells"
             )
 
     @classmethod

@@ -24,6 +24,7 @@ from dsgmcmc.model.likelihoods.base import Likelihood, State
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
 from dsgmcmc.model.predictive.mixture import ExpectationMixture, Normal, NormalMixture
 from dsgmcmc.model.quantity import WEIGHT, Quantity
+from dsgmcmc.settings import named
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Float32, Float64
 
@@ -50,8 +51,8 @@ class GaussianRatings(Normal, Likelihood):
         values = ratings.levels(2)
         if values is not None and len(values) == 2:
             yield (
-                f"--likelihood {likelihood} has wrong intervals for ratings {values[0]:g} and"
-                f" {values[1]:g}: try --likelihood ordinal-logit"
+                f"{named('likelihood')} {likelihood} has wrong intervals for ratings"
+                f" {values[0]:g} and {values[1]:g}: try {named('likelihood')} ordinal-logit"
             )
 
     # ------------------------------------------------------------------ training ratings

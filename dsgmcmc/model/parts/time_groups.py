@@ -44,7 +44,7 @@ def counted_times(ratings: Ratings, factor: Factor) -> Times:
     if ratings.times is None:
         raise InputError(
             f"{ratings.path} has no times for {named('time_levels')}: prepare it again with"
-            " --timestamps"
+            " `dsgmcmc prepare --timestamps`"
         )
     return ratings.times[SIDES[factor]]
 

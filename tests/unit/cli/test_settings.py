@@ -5,6 +5,7 @@ give them.
 import ast
 import inspect
 import re
+from contextvars import Context
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,14 @@ import typer
 
 from dsgmcmc import BPMF
 from dsgmcmc.cli.app import app
-from dsgmcmc.cli.options import declared
+from dsgmcmc.cli.options import declared, option_name
 from dsgmcmc.cli.sample import sections
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import RunConfig, build
 from dsgmcmc.data.settings import PrepareSettings
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
-from dsgmcmc.settings import BPMF_NAMES, WITHOUT_OPTION, in_python, named
+from dsgmcmc.settings import BPMF_NAMES, in_python, named, without_option
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -75,21 +76,22 @@ def test_a_name_is_that_of_who_is_told() -> None:
         "--no-biases",
         "--from",
     ]
+    arguments = [
+        "time_levels",
+        "sampler.metric",
+        "center",
+        "sampler.step_size",
+        "biases=False",
+        "start",
+    ]
     assert [named(name) for name in names] == options
     with in_python():
-        assert [named(name) for name in names] == [
-            *(
-                "time_levels",
-                "sampler.metric",
-                "center",
-                "sampler.step_size",
-                "biases=False",
-                "start",
-            )
-        ]
+        assert [named(name) for name in names] == arguments
         with in_python({"step_size": "the step"}):
             assert named("step_size") == "the step"
     assert named("step_size") == "--step-size"
+    without_front_end = Context()
+    assert without_front_end.run(named, "step_size") == "sampler.step_size"
     with in_python(), pytest.raises(InputError, match="has no use for center: leave it out"):
         build({"likelihood": "ordinal-logit", "center": False}).resolved()
 
@@ -118,7 +120,7 @@ def test_every_name_in_messages_is_one() -> None:
         assert (
             last in own
             if section == "sampler"
-            else named(name) in options or name in WITHOUT_OPTION
+            else option_name(name) in options or name in without_option
         ), name
     hidden = {
         name
@@ -126,7 +128,7 @@ def test_every_name_in_messages_is_one() -> None:
         for name in fields
         if not declared(fields[name])["offered"]
     }
-    assert hidden == WITHOUT_OPTION
+    assert hidden == without_option
 
 
 def test_options_of_prepare_are_its_settings() -> None:
@@ -152,7 +154,8 @@ def test_arguments_of_bpmf_are_as_prepare_declares() -> None:
 def test_a_wrong_setting_of_prepare_is_named_as_it_was_given() -> None:
     """By the option on the command line, by the argument in Python; all wrong ones at once."""
     wrong = {"test_fraction": 1, "separator": ""}
-    with pytest.raises(InputError, match=r"--test-fraction: .* less than 1.*; --separator: "):
+    expected = r"^--test-fraction: .* less than 1.*; --separator: "
+    with pytest.raises(InputError, match=expected):
         PrepareSettings.from_settings(wrong)
     with in_python(), pytest.raises(InputError, match=r"^test_fraction: .*; separator: "):
         PrepareSettings.from_settings(wrong)

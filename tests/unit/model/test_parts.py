@@ -74,7 +74,7 @@ def test_a_part_says_what_ratings_lack(data: Path) -> None:
     with Ratings(data) as ratings:
         for given, what in [
             ({"features": "user"}, "no features of users"),
-            ({"time_levels": "user"}, "prepare it again with --timestamps"),
+            ({"time_levels": "user"}, "prepare it again with `dsgmcmc prepare --timestamps`"),
         ]:
             config = build(given).resolved()
             (part,) = (
