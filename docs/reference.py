@@ -128,46 +128,38 @@ def commands_page() -> str:
 
 
 def _command(function: Any, single: set[Row]) -> str:
-    """Return the section on a command: usage, help and options; settings by name."""
+    """Return the section on a command: usage, help and options."""
     text = inspect.cleandoc(function.__doc__).partition("\b\nExamples:\n")[0]
-    usage, rows, settings = _parameters(function)
+    usage, rows = _parameters(function)
     parts = [f"## {function.__name__}", f"`{' '.join(usage)} [OPTIONS]`", text.strip()]
     if own := [_item(row) for row in rows if row in single]:
         parts.append("\n".join(own))
-    if settings:
-        parts.append(f"Its other options are [settings](settings.md): {_listed(settings)}.")
+    if len(rows) < len(inspect.signature(function).parameters):
+        parts.append("Its other options are [settings](settings.md).")
     return "\n\n".join(parts) + "\n"
 
 
-def _parameters(function: Any) -> tuple[list[str], list[Row], list[str]]:
-    """Return a command's usage, rows for its arguments and options, and its settings."""
-    usage, rows, settings = [f"dsgmcmc {function.__name__}"], [], []
+def _parameters(function: Any) -> tuple[list[str], list[Row]]:
+    """Return a command's usage, and rows for its arguments and options that are no settings."""
+    usage = [f"dsgmcmc {function.__name__}"]
+    rows = []
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
-        kind, about = get_args(parameter.annotation)
-        default = parameter.default
-        if isinstance(about, typer.models.ArgumentInfo):
+        annotated, about = get_args(parameter.annotation)
+        is_argument = isinstance(about, typer.models.ArgumentInfo)
+        if about.rich_help_panel and not is_argument:
+            continue  # a setting of a run
+        if is_argument:
             name = flag = about.metavar or parameter.name.upper()
             usage.append(name)
-        elif about.rich_help_panel:
-            settings.append(f"--{parameter.name.replace('_', '-')}")
-            continue
         else:
             flag = ", ".join(_flags(parameter.name, about))
             name = f"{flag} {about.metavar or ''}".strip()
-            usage += (
-                [name.split(", ")[0] + name.removeprefix(flag)]
-                if default is parameter.empty
-                else []
-            )
-        rows.append(
-            (
-                f"`{name}`",
-                _values_of(kind, about),
-                _default_of(default, about, flag),
-                (about.help or "").rstrip("."),
-            )
-        )
-    return usage, rows, settings
+            if parameter.default is parameter.empty:
+                usage.append(name.split(", ")[0] + name.removeprefix(flag))
+        values = _values_of(annotated, about)
+        default = _default_of(parameter.default, about, flag)
+        rows.append((f"`{name}`", values, default, (about.help or "").rstrip(".")))
+    return usage, rows
 
 
 def _flags(name: str, about: Any) -> list[str]:
