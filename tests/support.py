@@ -222,6 +222,16 @@ def write_cells(
     return path
 
 
+def write_dominant(path: Path, rows: int, columns: int) -> Path:
+    """Write a full matrix of one direction at a signal to noise of 10,000; a tenth is held out."""
+    rng = np.random.default_rng(0)
+    direction = 100 * np.outer(rng.standard_normal(rows), rng.standard_normal(columns))
+    ratings = (direction + rng.standard_normal((rows, columns))).ravel()
+    held = rng.random(len(ratings)) < 0.1
+    i, j = np.divmod(np.arange(len(ratings)), columns)
+    return write_cells(path, (rows, columns), i, j, ratings.astype(np.float32), held)
+
+
 def write_synthetic(path: Path, n_users: int, n_items: int, n: int) -> int:
     """Write about `n` ratings as CSV, of skewed popularity; return their exact number."""
     rng = np.random.default_rng(0)

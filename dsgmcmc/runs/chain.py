@@ -72,6 +72,8 @@ class Chain:
         Says whether the chain stops or restarts after divergence.
     fallbacks : sequence of Fallback
         Samplers for restarts after divergence, in order.
+    may_halve_step : bool
+        Whether burn-in may halve a step that is too large (`dsgmcmc.samplers.measured_step`).
 
     Attributes
     ----------
@@ -91,6 +93,7 @@ class Chain:
     control: Control
     policy: Policy
     fallbacks: Sequence[Fallback]
+    may_halve_step: bool
 
     def __post_init__(self) -> None:
         self.sampled = 0
@@ -114,6 +117,7 @@ class Chain:
         if restarts:
             section = self.fallbacks[restarts - 1].sampler
         self.sampler = section.algorithm(section.config, config.burn_in)
+        self.sampler.steps.may_halve = self.may_halve_step
         self.target = self.make_target(restarted_chain(self.chain, restarts), self.sampler)
         self.state = ChainState(
             target=self.target,
@@ -239,6 +243,8 @@ class Chain:
         self.iteration = finished
         self.sampled += 1
         self.sampler.advance(self.target, iteration, 1)
+        if self.sampler.steps.halved_at == iteration:
+            self._note_halved(iteration)
         is_draw = finished > config.burn_in and (finished - config.burn_in) % config.thin == 0
         line_due = finished % config.evaluate_every == 0 or finished == 1
         self._is_checked = is_draw or line_due or finished == self._restart_iteration
@@ -252,6 +258,21 @@ class Chain:
         if line_due:
             self._write_line(report)
         self.ring.phases.leave("evaluate", begin)
+
+    def _note_halved(self, iteration: int) -> None:
+        """Say that burn-in has halved the step."""
+        if self.ring.rank != 0:
+            return
+        size = self.sampler.step_size(self.target, self.config.burn_in)
+        log.info(
+            "chain %d: the step was too large at iteration %d of burn-in, and is now %.3g",
+            self.chain,
+            iteration,
+            size,
+        )
+        self.run_directory.note(
+            "halved step", chain=self.chain, iteration=iteration, step_size=size
+        )
 
     def _record(self, iteration: int, is_draw: bool) -> None:
         """Record the state after iteration `iteration`, as a draw if it is one. Collective."""

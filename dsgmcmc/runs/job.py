@@ -265,6 +265,7 @@ class Job:
             control=control,
             policy=self.policy,
             fallbacks=fallbacks(config, given_of_sampler),
+            may_halve_step="step_size" not in given_of_sampler,
         )
         resumed = self.resume and chain.resume()
         if not resumed:

@@ -25,7 +25,8 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from dsgmcmc.samplers.metrics import MOMENTUM, Fisher
+from dsgmcmc.samplers.measured_step import MeasuredStep
+from dsgmcmc.samplers.metrics import Fisher
 from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.samplers.underdamped import BAOA, MEASURE_EVERY, Temperatures, Underdamped
 from dsgmcmc.targets.base import RowStep, Target
@@ -93,6 +94,7 @@ class BAOAB(Underdamped[BAOABConfig]):
     gradients = ("full",)
     density_step = 0.1
     metric: Fisher
+    steps: MeasuredStep
 
     @classmethod
     @override
@@ -139,7 +141,8 @@ class BAOAB(Underdamped[BAOABConfig]):
     def __init__(self, config: BAOABConfig, burn_in: int) -> None:
         super().__init__(config, burn_in, config.metric)
         self.temperatures = Temperatures()
-        self.replicated = (self.metric, self.temperatures)
+        self.steps = MeasuredStep(config, burn_in)
+        self.replicated = (self.metric, self.temperatures, self.steps)
         self.prepare(BAOA)
         if not self.metric.rotates:
             self.moves_from = burn_in
@@ -161,8 +164,10 @@ class BAOAB(Underdamped[BAOABConfig]):
     def step(self, target: Target, iteration: int) -> None:
         """Run one sweep: compute the full gradient, then update all rows. Collective."""
         if iteration >= self.burn_in and (iteration - self.burn_in) % MEASURE_EVERY == 0:
-            self.temperatures.measure(target, MOMENTUM, self.metric.rotates)
-        self.metric.refresh(target, iteration)
+            self.temperatures.measure(target, self.metric.rotates)
+        if self.metric.is_due(target, iteration):
+            self.steps.follow(target, iteration, self.metric.rotates)
+        self.metric.refresh(target, iteration, self.steps.needs_bounds)
         h = sqrt(2 * self.step_size(target, iteration))
         c = self.config.friction
         if iteration < self.burn_in:

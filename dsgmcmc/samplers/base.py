@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.gradients import DATUM_GRADIENTS, GRADIENTS, GradientEstimator, T
+from dsgmcmc.samplers.step_policy import StepPolicy
 from dsgmcmc.samplers.step_size import SamplerConfig, StepSize
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import Replicated, StateField
@@ -40,6 +41,8 @@ class Sampler(ABC, Generic[C, T]):
     ----------
     gradient : GradientEstimator
         Computes the gradient of the energy.
+    steps : StepPolicy
+        Decides about the steps.
     replicated : tuple of Replicated
         Small state that is the same on all processes and is saved in every checkpoint.
     """
@@ -72,6 +75,7 @@ class Sampler(ABC, Generic[C, T]):
         self.config = config
         self.burn_in = burn_in
         self.gradient: GradientEstimator[T] = self.estimator(config)(config, burn_in)
+        self.steps: StepPolicy[Any] = StepPolicy(config, burn_in)
         self.replicated: tuple[Replicated, ...] = ()
 
     @property
@@ -241,7 +245,7 @@ class Sampler(ABC, Generic[C, T]):
 
     def step_size(self, target: T, iteration: int) -> float:
         """Step size in `iteration`, in the configuration's unit."""
-        return self.config.step(iteration, target.sweep_length, self.burn_in)
+        return self.steps.size(iteration, target.sweep_length)
 
     def weight(self, target: T, iteration: int) -> float:
         """Weight of the state after `iteration` in averages: its step size.

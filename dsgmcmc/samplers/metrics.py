@@ -99,20 +99,27 @@ class Metric(Replicated, ABC):
             row_sums=row_sums,
         )
 
-    def refresh(self, target: Target, iteration: int) -> None:
+    @staticmethod
+    def is_due(target: Target, iteration: int) -> bool:
+        """Whether `refresh` recomputes the metric in this iteration."""
+        return iteration % (REFRESH_EVERY * target.sweep_length) == 0
+
+    def refresh(self, target: Target, iteration: int, needs_bounds: bool = False) -> None:
         """Recompute the metric from the current state once in `REFRESH_EVERY` sweeps.
 
         Collective.
+
+        With `needs_bounds`, the l_i are computed even if the schedule does not ask for them.
         """
-        number, since = divmod(iteration, REFRESH_EVERY * target.sweep_length)
-        if since > 0:
+        if not self.is_due(target, iteration):
             return
+        number = iteration // (REFRESH_EVERY * target.sweep_length)
         settled = number >= EARLY_UNTIL
         if settled:
             bound = number % BOUND_EVERY == 0
         else:
             bound = number < EVERY_REFRESH_UNTIL or number % EARLY_BOUND_EVERY == 0
-        self.compute(target, bound=bound, settled=settled)
+        self.compute(target, bound=bound or needs_bounds, settled=settled)
 
     @abstractmethod
     def compute(

@@ -23,6 +23,7 @@ import numpy as np
 from typing_extensions import override
 
 from dsgmcmc.samplers.base import C, Sampler
+from dsgmcmc.samplers.measured_step import DIVERGED_ABOVE, squared_momenta
 from dsgmcmc.samplers.metrics import METRICS, MOMENTUM
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import Replicated, Rows, StateField
@@ -114,9 +115,6 @@ class Underdamped(MetricSampler[C]):
 MEASURE_EVERY = 20
 MIN_MEASUREMENTS = 10
 
-#: A chain has diverged if a temperature is above this bound by more than four standard errors.
-DIVERGED_ABOVE = 1.3
-
 NAME = "temperature.{}"
 
 
@@ -155,17 +153,9 @@ class Temperatures(Replicated):
             if array.shape == (2, 2) and name.startswith(prefix):
                 self.sums[name.removeprefix(prefix)] = array
 
-    def measure(self, target: Target, momentum: str, rotated: bool = False) -> None:
-        """Measure the current momenta; arguments as in `Target.momenta`. Collective."""
-        fields = target.momenta(momentum, rotated)
-        partials = {block: dict.fromkeys(fields, np.zeros(2)) for block in target.blocks()}
-        for block in target.blocks():
-            for name, momenta in fields.items():
-                if momenta.factor == block.factor:
-                    chosen = block[momenta.field][:, momenta.columns]
-                    square = np.square(chosen).sum(dtype=np.float64)
-                    partials[block][name] = np.array([square, chosen.size])
-        totals = target.sum(partials, dict, dict.fromkeys(fields, (2,)))
+    def measure(self, target: Target, rotated: bool = False) -> None:
+        """Measure the current momenta; `rotated` as in `squared_momenta`. Collective."""
+        totals = squared_momenta(target, rotated)
         self.measurements = self.measurements + 1
         begins_group = log2(self.measurements[0]).is_integer()
         for name, sums in totals.items():

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 from mpi4py import MPI
-from support import digest, diverging, metrics, sample, write_planted
+from support import digest, diverging, metrics, sample, write_dominant, write_planted
 
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.parallel import ring
 from dsgmcmc.samplers import SAMPLERS, for_ratings
 from dsgmcmc.samplers.gradients import GRADIENTS
 from dsgmcmc.storage import store
+from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.store import step_name, steps
 
 pytestmark = pytest.mark.mpi
@@ -346,6 +347,26 @@ def test_a_chain_that_diverged_begins_again_alike(
         if comm.rank == 0:
             assert len(read_summary(alone / "summary.json")["fell_back"]) >= chains
             assert digest(out) == digest(alone)
+
+
+@pytest.mark.once
+def test_a_step_is_halved_in_burn_in_alike(comm: MPI.Comm, together, mpi_tmp_path: Path) -> None:
+    """Temperatures decide about the step, and are equal on any number of processes; a chain that is
+    stopped between two measurements, or while bounds follow a halved step, goes on as if it were
+    not.
+    """
+    data = mpi_tmp_path / "dominant.h5"
+    with together():
+        if comm.rank == 0:
+            write_dominant(data, 100, 60)
+    settings = {**BASE, "burn_in": 24, "sampler": "baoab", "iterations": 31}
+    compare(comm, together, data, mpi_tmp_path, settings, [9, 11, 17, 20, 31])
+    with together():
+        if comm.rank == 0:
+            for run in ("one", "many"):
+                events = RunDirectory(mpi_tmp_path / run).events()
+                halved = [event for event in events if event["event"] == "halved step"]
+                assert [event["iteration"] for event in halved] == [10]
 
 
 @pytest.mark.once

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 from mpi4py import MPI
-from support import copied, diverging, metrics
+from support import copied, diverging, metrics, sample, write_dominant
 
 from dsgmcmc.config.chain import section_of
+from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import build
 from dsgmcmc.diagnostics.summary import read_summary
+from dsgmcmc.errors import Exit
 from dsgmcmc.kernels.philox import noise_words
 from dsgmcmc.runs.chain import fallbacks
 from dsgmcmc.storage.rundir import RunDirectory
@@ -60,6 +62,29 @@ def test_steps_are_those_of_the_settings_made_smaller() -> None:
     )
     assert fallbacks(few, [])[2].sampler.config.step_size == few.sampler.config.step_size
     assert kronecker.sampler.config.friction == 0.8
+
+
+# ---------------------------------------------------------------------- steps that burn-in halves
+
+
+@pytest.mark.parametrize("is_chosen", [False, True])
+def test_burn_in_halves_a_step_that_is_too_large(tmp_path: Path, is_chosen: bool) -> None:
+    """A full matrix with one dominant direction: with the default step, temperatures are above 1.3
+    long after burn-in, so that the chain diverges at its first check. A step that was chosen stays.
+    """
+    data = write_dominant(tmp_path / "r.h5", 300, 200)
+    settings = {"rank": 8, "grid": 2, "iterations": 240, "sampler": {"name": "baoab"}}
+    if is_chosen:
+        settings["sampler"]["step_size"] = 0.35
+    policy = Policy(on_divergence="stop")
+    status = sample(MPI.COMM_SELF, data, tmp_path / "run", policy=policy, **settings)
+    events = RunDirectory(tmp_path / "run").events()
+    halved = [event["step_size"] for event in events if event["event"] == "halved step"]
+    assert status == Exit.DONE
+    if is_chosen:
+        assert halved == []
+    else:
+        assert halved == [0.175]
 
 
 # ---------------------------------------------------------------------- where chains begin again

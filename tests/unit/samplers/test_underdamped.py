@@ -71,7 +71,7 @@ def measure(
     for block in target.blocks():
         block["r"][:] = rng.normal(size=block["r"].shape)
         block["r"][:, :-1] *= sd[block.factor]
-    temperatures.measure(target, "r")
+    temperatures.measure(target)
 
 
 def test_a_temperature_is_the_mean_square_of_the_momenta_of_a_field(target: FactorTarget) -> None:
