@@ -1,15 +1,21 @@
-"""Ratings files of measurements: replicates."""
+"""Ratings files of measurements: replicates and weights."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from support import planted, write_cells
+from support import csr, planted
+
+from dsgmcmc.data.ratings_writer import Origin, Sizes, Slab, write_slabs
 
 
-def write_measured(path: Path, *, test: float = 0.2, replicated: bool = False) -> Path:
+def write_measured(
+    path: Path, *, test: float = 0.2, replicated: bool = False, weighted: bool = False
+) -> Path:
     """Write a ratings file of `planted` ratings, a `test` fraction of whose pairs is held out.
 
-    If pairs are `replicated`, they have one to three measurements.
+    If pairs are `replicated`, they have one to three measurements; if they are `weighted`, weights
+    from 0.2 to 5.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(1)
@@ -18,12 +24,30 @@ def write_measured(path: Path, *, test: float = 0.2, replicated: bool = False) -
     pair = np.arange(len(i))
     if replicated:
         pair = np.repeat(pair, rng.integers(1, 4, len(pair)))
-    return write_cells(
-        path,
-        (29, 17),
-        i[pair],
-        j[pair],
-        x[pair] + rng.normal(0, 0.3, len(pair)),
-        held[pair],
-        replicates=len(pair) - len(i),
-    )
+    x = x[pair] + rng.normal(0, 0.3, len(pair))
+    measures = {}
+    if weighted:
+        measures["weight"] = np.exp(rng.uniform(np.log(0.2), np.log(5), len(pair)))
+    replicates = len(pair) - len(i)
+    return write_measures(path, (29, 17), i[pair], j[pair], x, held[pair], measures, replicates)
+
+
+def write_measures(
+    path: Path,
+    shape: tuple[int, int],
+    i: np.ndarray,
+    j: np.ndarray,
+    x: np.ndarray,
+    held: np.ndarray,
+    measures: Mapping[str, np.ndarray],
+    replicates: int = 0,
+) -> Path:
+    """Write ratings that are sorted by row, then column; `measures` are fields of `Slab`."""
+    slabs = []
+    for part, chosen in (("train", ~held), ("test", held)):
+        of_part = {name: array[chosen].astype(np.float32) for name, array in measures.items()}
+        slabs.append(Slab(part, *csr(shape[0], i[chosen], j[chosen], x[chosen]), **of_part))
+    sizes = Sizes(*shape, int((~held).sum()), int(held.sum()))
+    ids = {"rows": [np.arange(shape[0])], "cols": [np.arange(shape[1])]}
+    write_slabs(path, sizes, ids, slabs, origin=Origin(replicates=replicates))
+    return path

@@ -7,12 +7,12 @@ names, so the result depends neither on the order of the lines nor on versions o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import clicks_advice, find_doubts
+from dsgmcmc.data.columns import MEASURES, clicks_advice, find_doubts, joined
 from dsgmcmc.data.descriptions import DescriptionTable
 from dsgmcmc.data.precision import find_bad_scale, find_coarseness
 from dsgmcmc.data.ratings_format import (
@@ -38,9 +38,9 @@ _NAME_BYTES = 1 << 26  # bytes of names in NumPy arrays at a time
 #: SQL of the value and the time of a merged rating, by --duplicates; ``moment`` orders ratings by
 #: time, then by input line.
 _MERGED = {
-    "first": ("arg_min(value, moment)", "min(time)"),
-    "last": ("arg_max(value, moment)", "max(time)"),
-    "mean": ("avg(value ORDER BY value)::FLOAT", "max(time)"),
+    "first": ("arg_min({0}, moment)", "min(time)"),
+    "last": ("arg_max({0}, moment)", "max(time)"),
+    "mean": ("avg({0} ORDER BY {0})::FLOAT", "max(time)"),
 }
 _MOMENT = "{'time': coalesce(time, '-infinity'::DOUBLE), 'line': raw.rowid}"
 
@@ -51,9 +51,9 @@ _PLACE = "(row_number() OVER (PARTITION BY {0} ORDER BY time, {1}) - 1)::INTEGER
 _PAGE = "(dense_rank() OVER (PARTITION BY {0} ORDER BY floor(time)) - 1)::INTEGER"
 
 
-def _times(replicated: bool) -> dict[str, str]:
+def _times(replicated: bool, measures: Sequence[str]) -> dict[str, str]:
     """Return SQL of the places and pages of a rating, by column of ``sorted``."""
-    last = ", value" if replicated else ""
+    last = "".join(f", {name}" for name in ("value", *measures)) if replicated else ""
     return {
         "rows_place": _PLACE.format("row", f"col{last}"),
         "rows_page": _PAGE.format("row"),
@@ -156,21 +156,30 @@ class Repeated(NamedTuple):
     kept: int = 0
 
 
-def merge_ratings(db: Session, seed: int, duplicates: str, sides: Mapping[Side, str]) -> Repeated:
+def merge_ratings(
+    db: Session,
+    seed: int,
+    duplicates: str,
+    sides: Mapping[Side, str],
+    *,
+    measures: Sequence[str] = (),
+) -> Repeated:
     """Turn ``raw`` into the table ``cells`` (row, col, value, time, key, test).
 
-    ``key`` is the seeded hash of the names of the user and the item. Ratings of the same user and
-    item are merged or kept as `duplicates` says; if some are kept, ``cells`` also has ``latest``,
-    the time of the latest of a pair. Raises InputError if a pair is both in the
-    training and in the test ratings, or if a pair is repeated and `duplicates` is "error".
+    `measures` are further columns of both (`dsgmcmc.data.columns.MEASURES`). ``key`` is the seeded
+    hash of the names of the user and the item. Ratings of the same user and item are merged or kept
+    as `duplicates` says; if some are kept, ``cells`` also has ``latest``, the time of the latest of
+    a pair. Raises InputError if a pair is both in the training and in the test ratings, or if a
+    pair is repeated and `duplicates` is "error", or "mean" for ratings with further columns.
     """
     rows = sides["rows"]
     cols = sides["cols"]
     key = _hash(f"'{seed}'", "'pair'", "raw.user_id", "raw.item_id")
+    measures_sql = "".join(f", {name}::FLOAT AS {name}" for name in measures)
     numbered = (
         f"SELECT r.k::INTEGER AS row, c.k::INTEGER AS col, rating::FLOAT AS value, time, {key} AS"
-        f" key, test, {_MOMENT} AS moment FROM raw JOIN {rows}s r ON r.id = raw.{rows}_id JOIN"
-        f" {cols}s c ON c.id = raw.{cols}_id"
+        f" key, test{measures_sql}, {_MOMENT} AS moment FROM raw"
+        f" JOIN {rows}s r ON r.id = raw.{rows}_id JOIN {cols}s c ON c.id = raw.{cols}_id"
     )
     before = scalar(db, f"CREATE TABLE cells AS SELECT * EXCLUDE (moment) FROM ({numbered})")
     repeated = "SELECT key FROM cells GROUP BY key HAVING count(*) > 1"
@@ -197,10 +206,16 @@ def merge_ratings(db: Session, seed: int, duplicates: str, sides: Mapping[Side, 
         )
         pairs = scalar(db, "SELECT count(*) FROM (SELECT DISTINCT row, col FROM cells)")
         return Repeated(kept=int(before - pairs))
+    if duplicates == "mean" and measures:
+        raise InputError(
+            f"{named('duplicates')} mean: means have no {joined(measures)}: keep all ratings by"
+            f" {named('duplicates')} keep"
+        )
     value, time = _MERGED[duplicates]
+    merged = "".join(f", {value.format(name)} AS {name}" for name in ("value", *measures))
     after = scalar(
         db,
-        f"CREATE OR REPLACE TABLE cells AS SELECT row, col, {value} AS value, {time} AS time,"
+        f"CREATE OR REPLACE TABLE cells AS SELECT row, col{merged}, {time} AS time,"
         f" any_value(key) AS key, test FROM ({numbered}) GROUP BY row, col, test",
     )
     return Repeated(removed=int(before - after))
@@ -287,17 +302,21 @@ def sort_ratings(
     timestamps: bool,
     temporal: bool,
     replicated: bool,
+    measures: Sequence[str] = (),
 ) -> SortedRatings:
     """Make the table ``sorted`` from ``cells``, for a matrix of `n_rows` rows.
 
-    `test_condition` is SQL that is true for test ratings; pairs may be `replicated`. With
+    `test_condition` is SQL that is true for test ratings; pairs may be `replicated`, and ratings
+    have further columns, `measures`. With
     `timestamps` the table also has the
     places and pages of ratings (`dsgmcmc.data.ratings_format.Times`); with a `temporal` split, it
     also has their ages (`dsgmcmc.data.inner`).
     """
-    columns = f"row, col, value, {test_condition} AS test"
+    columns = ", ".join(["row, col, value", *measures, f"{test_condition} AS test"])
     if timestamps:
-        columns += "".join(f", {formula} AS {name}" for name, formula in _times(replicated).items())
+        columns += "".join(
+            f", {formula} AS {name}" for name, formula in _times(replicated, measures).items()
+        )
     if temporal:
         columns += f", {_age(test_condition, replicated)} AS age"
     db.execute(f"CREATE TABLE sorted AS SELECT {columns} FROM cells ORDER BY row, col")
@@ -354,6 +373,7 @@ def slabs(db: Session, indptr: Int64, *, replicated: bool) -> Iterator[Slab]:
                 values=cells["value"][mask],
                 times=times,
                 ages=ages,
+                **{name: cells[name][mask] for name in MEASURES if name in cells},
             )
 
 

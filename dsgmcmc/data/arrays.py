@@ -12,6 +12,7 @@ import numpy as np
 from typing_extensions import override
 
 from dsgmcmc.data.columns import (
+    MEASURES,
     ROLES,
     Heading,
     assign_columns,
@@ -141,7 +142,8 @@ class RatingArrays(NamedTuple):
     ----------
     columns : dict of str to (n,) array
         By role: "user" and "item" of integers or str, "rating" of float64, left out for clicks
-        (`assign_columns`), and, if asked for, "timestamp", of numbers or text (`_times`).
+        (`assign_columns`), and, if asked for, "timestamp", of numbers or text (`_times`), and
+        "weight" of float64.
     labels : dict of str to str
         Labels of columns of a data frame by role.
     about : str
@@ -208,8 +210,7 @@ def read_ratings(
         found = _leave_out(found, missing.words, timed=timed)
     for role in ("user", "item"):
         found.columns[role] = _names(found.columns[role], role)
-    if "timestamp" in found.columns:
-        found.columns["timestamp"] = _times(found.columns["timestamp"])
+    _convert_measures(found.columns)
     columns = found.columns
     if "rating" not in columns:
         return found
@@ -220,6 +221,15 @@ def read_ratings(
     if not rated.any():
         raise InputError("there are no ratings")
     return found.select(rated)
+
+
+def _convert_measures(columns: dict[str, Array]) -> None:
+    """Convert times and weights, if there are any, to numbers; times may also become text."""
+    if "timestamp" in columns:
+        columns["timestamp"] = _times(columns["timestamp"])
+    if "weight" in columns:
+        columns["weight"] = _floats(columns["weight"], "weights must be numbers")
+        _refuse_rows(~(columns["weight"] > 0), "weight above 0")
 
 
 def _leave_out(found: RatingArrays, words: Sequence[str], *, timed: bool) -> RatingArrays:
@@ -254,7 +264,7 @@ def _read_long(
     roles = ["user", "item"]
     if y is None:
         roles.append("rating")
-    optional = []
+    optional = [role for role in MEASURES if role in columns]
     if timed:
         roles.append("timestamp")
     elif ordered:

@@ -34,6 +34,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     }.items()
 }
 ROLES = tuple(NAMES)
+#: Roles of columns that say more of a rating, which no usual name has: only users can name them.
+MEASURES = ("weight",)
 _RATINGS = ("rating", "ratings")  # preferred to other usual names of ratings
 NO_COLUMN = "none"  # as the column of ratings: every row is a click
 _NOT_RATINGS = {name for role in ROLES if role != "rating" for name in NAMES[role]}
@@ -122,7 +124,7 @@ def refuse_rounded(floats: Array | list[float], role: str) -> None:
         )
 
 
-def parse_columns(text: str | None, roles: Sequence[str] = ROLES) -> dict[str, str]:
+def parse_columns(text: str | None, roles: Sequence[str] = (*ROLES, *MEASURES)) -> dict[str, str]:
     """Parse text such as ``user=U,item=I`` into columns by role; no text gives an empty dict.
 
     The text may name any of the roles, in any order; U is a name in the header, or a position
@@ -335,7 +337,7 @@ def assign_columns(heading: Heading, columns: Mapping[str, str], *, timed: bool)
     needed = {positions[role] for role in roles if role != "timestamp"}
     if not timed and positions.get("timestamp") in needed:
         del positions["timestamp"]
-    return {role: positions[role] for role in roles if role in positions}
+    return {role: positions[role] for role in (*roles, *MEASURES) if role in positions}
 
 
 def _refuse_two_ratings(heading: Heading, columns: Mapping[str, str]) -> None:

@@ -64,6 +64,7 @@ class InnerSplit(Ratings):
         counts = {part: np.zeros(self.n_rows, np.int64) for part in SPLITS}
         self.column_counts = np.zeros(self.n_cols, np.int64)
         total = 0.0
+        total_weight = 0.0
         self.minimum = np.inf
         self.maximum = -np.inf
         for start, stop in row_slabs(self._whole.row_indptr, _SLAB_ENTRIES):
@@ -74,6 +75,8 @@ class InnerSplit(Ratings):
             for part, mask in masks.items():
                 counts[part][start:stop] = np.bincount(rows[mask], minlength=stop - start)
             kept = slab.values[masks["train"]]
+            if slab.weights is not None:
+                total_weight += slab.weights[masks["train"]].sum(dtype=np.float64)
             self.column_counts += np.bincount(columns[masks["train"]], minlength=self.n_cols)
             total += kept.sum(dtype=np.float64)
             self.minimum = float(kept.min(initial=self.minimum))
@@ -89,6 +92,7 @@ class InnerSplit(Ratings):
                 " for comparing models"
             )
         self.mean = total / self.nnz
+        self._mean_weight = np.float32(total_weight / self.nnz)
 
     def _mask(self, part: Split, start: int, stop: int, columns: Int32) -> Mask:
         """Return a mask of the file's training ratings that are in a part, (n,).
@@ -109,7 +113,10 @@ class InnerSplit(Ratings):
         slab = self._whole.slab("train", start, stop)
         mask = self._mask(part, start, stop, slab.indices)
         indptr = self._indptr[part][start : stop + 1]
-        return RowRatings(indptr - indptr[0], slab.indices[mask], slab.values[mask])
+        chosen = slab.select(mask, indptr - indptr[0])
+        if chosen.weights is None:
+            return chosen
+        return chosen._replace(weights=chosen.weights / self._mean_weight)
 
     @override
     def columns(self, part: Split, start: int, stop: int) -> Int32:

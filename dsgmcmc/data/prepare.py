@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 from dsgmcmc.data import arrange, read, values
 from dsgmcmc.data.arrange import Entities, Repeated, SortedRatings
 from dsgmcmc.data.codes import Codes
-from dsgmcmc.data.columns import ROLES, find_doubts, parse_columns
+from dsgmcmc.data.columns import find_doubts, parse_columns
 from dsgmcmc.data.descriptions import (
     Description,
     DescriptionTable,
@@ -62,7 +62,10 @@ class ParsedSettings(NamedTuple):
     @classmethod
     def parse(cls, settings: PrepareSettings) -> Self:
         """Parse settings; raise InputError if a text has another form."""
-        columns = parse_columns(settings.columns, ("user",) if settings.matrix else ROLES)
+        if settings.matrix:
+            columns = parse_columns(settings.columns, ("user",))
+        else:
+            columns = parse_columns(settings.columns)
         described = describe(
             {"user": settings.user_features, "item": settings.item_features},
             settings.feature_kinds,
@@ -251,9 +254,9 @@ class Ingest:
         entities = self.number(described)
         findings = self.examine(raw, entities)
         encoded = self.encode(described, entities)
-        repeated = self.merge(entities)
+        repeated = self.merge(raw, entities)
         test_condition = self.split(repeated)
-        ordered = self.sort(entities, test_condition, repeated)
+        ordered = self.sort(raw, entities, test_condition, repeated)
         attributes = self.write(raw, entities, encoded, ordered, repeated=repeated)
         columns, others = self._describe(raw.tables)
         doubts = list(findings.doubts)
@@ -387,11 +390,15 @@ class Ingest:
             features[entity], reports[entity] = encode(self.db, described[entity], description, n)
         return EncodedFeatures(features, reports)
 
-    def merge(self, entities: Entities) -> Repeated:
+    def merge(self, raw: RawRatings, entities: Entities) -> Repeated:
         """Merge or keep repeated ratings, from ``raw`` to ``cells``."""
         self.report("matching names")
         repeated = arrange.merge_ratings(
-            self.db, self.settings.seed, self.settings.duplicates, entities.sides
+            self.db,
+            self.settings.seed,
+            self.settings.duplicates,
+            entities.sides,
+            measures=raw.tables[0].measures,
         )
         self.db.execute("DROP TABLE raw")
         return repeated
@@ -408,7 +415,9 @@ class Ingest:
             replicated=repeated.kept > 0,
         )
 
-    def sort(self, entities: Entities, test_condition: str, repeated: Repeated) -> SortedRatings:
+    def sort(
+        self, raw: RawRatings, entities: Entities, test_condition: str, repeated: Repeated
+    ) -> SortedRatings:
         """Sort the ratings by row and column, from ``cells`` to ``sorted``."""
         self.report("sorting")
         return arrange.sort_ratings(
@@ -418,6 +427,7 @@ class Ingest:
             timestamps=self.settings.timestamps,
             temporal=self.settings.temporal,
             replicated=repeated.kept > 0,
+            measures=raw.tables[0].measures,
         )
 
     def write(

@@ -30,6 +30,7 @@ from dsgmcmc.data.ratings_format import (
     MAX_FEATURES,
     MAX_ID_BYTES,
     MAX_SIDE,
+    MEAN_WEIGHT,
     REPLICATES,
     RESOLUTION,
     SIDES,
@@ -136,6 +137,8 @@ class Ratings(AbstractContextManager["Ratings"]):
         Number of training ratings of each column.
     replicates : int
         Number of training and test ratings beyond the first of their user and item.
+    mean_weight : float or None
+        Mean weight of the training ratings, if ratings have weights.
     mean, minimum, maximum : float
         Mean and range of the training ratings.
     transposed : bool
@@ -214,15 +217,28 @@ class Ratings(AbstractContextManager["Ratings"]):
         Raises InputError if the file has indices out of range or order, or values that are not
         finite.
         """
-        return RowRatings(
-            *self._matrix(
-                part,
-                self._indptr[part],
-                slice(start, stop),
-                n_cols=self.n_cols,
-                may_recur=self.replicates > 0,
-            )
+        matrix = self._matrix(
+            part,
+            self._indptr[part],
+            slice(start, stop),
+            n_cols=self.n_cols,
+            may_recur=self.replicates > 0,
         )
+        weights = None
+        if self.mean_weight is not None:
+            stored = self.stored_weights(part, start, stop)
+            weights = (stored / self.mean_weight).astype(np.float32)
+        return RowRatings(*matrix, weights)
+
+    def stored_weights(self, part: Split, start: int, stop: int) -> Float32:
+        """Read the weights of a part's ratings in rows `start` to `stop` as the file has them.
+
+        Raises InputError if one is not above 0.
+        """
+        weights: Float32 = self._read(f"{part}/weight", *_entries(self._indptr[part], start, stop))
+        if not ((weights > 0) & np.isfinite(weights)).all():
+            raise self._wrong(f"/{part}/weight has values that are not above 0")
+        return weights
 
     def columns(self, part: Split, start: int, stop: int) -> Int32:
         """Return the column of every rating of a part in rows `start` to `stop`, (n,) int32.
@@ -334,7 +350,10 @@ class Ratings(AbstractContextManager["Ratings"]):
     def value_bytes(self) -> int:
         """Bytes per training rating in memory (`dsgmcmc.kernels.stored`), by the first ratings."""
         numbers = Numbering().numbers(self._read("train/values", 0, _PIECE))
-        return 4 if numbers is None else 1
+        of_value = 4 if numbers is None else 1
+        if self.mean_weight is not None:
+            return of_value + 4
+        return of_value
 
     def feature_slab(self, side: Side, start: int, stop: int) -> Features:
         """Read the features of rows (or columns) `start` to `stop`.
@@ -398,6 +417,8 @@ class Ratings(AbstractContextManager["Ratings"]):
             slab = self.slab(part, start, stop)
             content.update(f"{part}/indices", slab.indices)
             content.update(f"{part}/values", slab.values)
+            if self.mean_weight is not None:
+                content.update(f"{part}/weight", self.stored_weights(part, start, stop))
             column_counts += np.bincount(slab.indices, minlength=self.n_cols)
             for side in self.times or ():
                 times = self.times_slab(part, side, start, stop)
@@ -448,6 +469,11 @@ class Ratings(AbstractContextManager["Ratings"]):
         self.replicates: int = 0
         if REPLICATES in self._file.attrs:
             self.replicates = _read_attribute(self._file.attrs, REPLICATES, int)
+        self.mean_weight: float | None = None
+        if MEAN_WEIGHT in self._file.attrs:
+            self.mean_weight = _read_attribute(self._file.attrs, MEAN_WEIGHT, float)
+            if not 0 < self.mean_weight < np.inf:
+                raise self._wrong(f"its mean weight is {self.mean_weight}")
         self.n_rows: int = attributes["I"]
         self.n_cols: int = attributes["J"]
         self.nnz: int = attributes["nnz"]
@@ -486,6 +512,8 @@ class Ratings(AbstractContextManager["Ratings"]):
         for part, nnz in zip(SPLITS, (self.nnz, self.nnz_test), strict=True):
             self._dataset(f"{part}/indices", nnz, np.int32)
             self._dataset(f"{part}/values", nnz, np.float32)
+            if self.mean_weight is not None:
+                self._dataset(f"{part}/weight", nnz, np.float32)
             self._dataset(f"{part}/indptr", self.n_rows + 1, np.int64)
             indptr: Int64 = self._read(f"{part}/indptr", 0, self.n_rows + 1)
             self._check_indptr(part, indptr, nnz)

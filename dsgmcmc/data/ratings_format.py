@@ -35,6 +35,8 @@ and of version 3 if it also has one of
 ========================  =========================  ===========================================
 attributes                ``replicates``             number of ratings beyond the first of their
                                                      pair; columns may recur in a row
+..                        ``mean_weight``            mean weight of the training ratings
+``/train``, ``/test``     ``weight``                 (nnz,) float32, above 0: relative precisions
 ========================  =========================  ===========================================
 
 Rows and columns are in a seeded random order, so that contiguous ranges with equal nnz are
@@ -50,13 +52,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.types import Array, Float32, Int32, Int64
+from dsgmcmc.types import Array, Float32, Int32, Int64, Mask
 
 FORMAT = "dsgmcmc-ratings"
 #: The version of a file with the contents of the table's first part, and of one with the second.
 VERSION = 2
 EXTENDED = 3
 VERSIONS = (VERSION, EXTENDED)
+MEAN_WEIGHT = "mean_weight"  # attribute of a file whose ratings have weights
 REPLICATES = "replicates"  # attribute of a file whose pairs may have several measurements
 CHUNK = 1 << 16  # entries of a data set that are read and checked together
 #: First text of the hashed content; it does not change with the layout of the file.
@@ -174,11 +177,19 @@ class RowRatings(NamedTuple):
     indices : (m,) int32
         Columns, ascending in each row; a column may recur if pairs have several measurements.
     values : (m,) float32
+    weights : (m,) float32 or None
+        Relative precisions of the measurements, with a mean of 1 over all training ratings.
     """
 
     indptr: Int64
     indices: Int32
     values: Float32
+    weights: Float32 | None = None
+
+    def select(self, chosen: Mask, indptr: Int64) -> RowRatings:
+        """The ratings in a mask, (m,), with their index pointer."""
+        weights = None if self.weights is None else self.weights[chosen]
+        return RowRatings(indptr, self.indices[chosen], self.values[chosen], weights)
 
     @property
     def rows(self) -> Int64:

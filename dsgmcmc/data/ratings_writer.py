@@ -17,6 +17,7 @@ from dsgmcmc.data.ratings_format import (
     CHUNK,
     EXTENDED,
     FORMAT,
+    MEAN_WEIGHT,
     REPLICATES,
     RESOLUTION,
     SIDES,
@@ -47,6 +48,8 @@ class Slab(NamedTuple):
         Positions of the ratings in time.
     ages : (m,) uint8, optional
         Ages of training ratings in a temporal split: hundredth by time, 0 for the latest.
+    weight : (m,) float32, optional
+        Relative precisions, above 0, of the measurements.
     """
 
     part: Split
@@ -55,6 +58,7 @@ class Slab(NamedTuple):
     values: Float32
     times: Mapping[Side, Times] | None = None
     ages: UInt8 | None = None
+    weight: Float32 | None = None
 
 
 class Sizes(NamedTuple):
@@ -119,6 +123,12 @@ def write_slabs(
     return attributes
 
 
+def _sums_of_rows(indptr: Int64, values: Float32) -> Float64:
+    """Sums of the values of every row that has some."""
+    starts = indptr[:-1][np.diff(indptr) > 0]
+    return np.add.reduceat(values.astype(np.float64), starts)
+
+
 class _Content:
     """The content of a ratings file that is being written."""
 
@@ -130,6 +140,7 @@ class _Content:
         self._filled: dict[str, int] = {}
         self._column_counts = np.zeros(sizes.cols, dtype=np.int64)
         self._row_sums: list[Float64] = []
+        self._weight_sums: list[Float64] = []
         self._time_counts: dict[str, Int32] = {}
         self._first_ratings: list[Float32] = []
         self._minimum = np.inf
@@ -178,6 +189,8 @@ class _Content:
         self.append(f"{part}/indptr", offset + slab.indptr[1:], n_rows + 1)
         self.append(f"{part}/indices", indices, length)
         self.append(f"{part}/values", values, length)
+        if slab.weight is not None:
+            self._add_weights(slab, slab.weight, length)
         if slab.ages is not None:
             self.append(f"{part}/age", slab.ages, length)
         if slab.times is not None:
@@ -188,8 +201,13 @@ class _Content:
             self._maximum = max(self._maximum, float(values.max()))
             self._keep_first(values)
             # `finish` adds the row sums exactly, so that the mean does not depend on the slabs
-            starts = slab.indptr[:-1][np.diff(slab.indptr) > 0]
-            self._row_sums.append(np.add.reduceat(values.astype(np.float64), starts))
+            self._row_sums.append(_sums_of_rows(slab.indptr, values))
+
+    def _add_weights(self, slab: Slab, weights: Float32, length: int) -> None:
+        """Append weights, and keep the sums of those of training ratings."""
+        self.append(f"{slab.part}/weight", weights, length)
+        if slab.part == "train" and len(weights):
+            self._weight_sums.append(_sums_of_rows(slab.indptr, weights))
 
     def _keep_first(self, values: Float32) -> None:
         """Keep training ratings up to the first `SAMPLE`, which show the resolution."""
@@ -223,7 +241,7 @@ class _Content:
         attributes = {
             **origin._asdict(),
             "format": FORMAT,
-            "version": EXTENDED if origin.replicates else VERSION,
+            "version": EXTENDED if self._is_extended(origin) else VERSION,
             "min": self._minimum,
             "max": self._maximum,
             "I": sizes.rows,
@@ -237,10 +255,17 @@ class _Content:
             self._write_attribute(name, expected(attributes[name]))
         if origin.replicates:
             self._write_attribute(REPLICATES, origin.replicates)
+        if self._weight_sums:
+            total = math.fsum(itertools.chain.from_iterable(self._weight_sums))
+            self._write_attribute(MEAN_WEIGHT, total / sizes.train)
         resolution = find_resolution(np.concatenate(self._first_ratings))
         if resolution is not None:
             self._write_attribute(RESOLUTION, resolution)
         return {**attributes, RESOLUTION: resolution}
+
+    def _is_extended(self, origin: Origin) -> bool:
+        """Whether the file has contents that earlier versions do not have."""
+        return origin.replicates > 0 or "train/weight" in self._file
 
     def _write_attribute(self, name: str, value: Any) -> None:
         """Write an attribute; HDF5 hangs on damaged files with text of variable length."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import NO_COLUMN, Heading, assign_columns, joined, names_recur
+from dsgmcmc.data.columns import MEASURES, NO_COLUMN, Heading, assign_columns, joined, names_recur
 from dsgmcmc.data.dates import UnreadTimes, doubtful, read_dates, time_sql
 from dsgmcmc.data.layouts import CLICK
 from dsgmcmc.data.session import Session, as_number, is_rounded
@@ -41,9 +41,9 @@ class RatingsTable(NamedTuple):
     ----------
     file : TableFile
     columns : dict of str to int
-        Positions of columns by role: "user", "item", "rating" and "timestamp", of which the last
-        two may be missing. Without "rating", all ratings are 1. A matrix has other roles
-        (`inspect_wide`), and no "item".
+        Positions of columns by role: "user", "item", "rating", "timestamp" and `MEASURES`, of which
+        only the first two are never missing. Without "rating", all ratings are 1. A matrix has
+        other roles (`inspect_wide`), and no "item".
     test : bool
         Whether the ratings are test ratings.
     about : str
@@ -62,6 +62,11 @@ class RatingsTable(NamedTuple):
     def is_wide(self) -> bool:
         """Whether a row has all ratings of a user."""
         return "item" not in self.columns
+
+    @property
+    def measures(self) -> list[str]:
+        """Roles of the columns that say more of a rating; they are columns of ``raw``."""
+        return [role for role in MEASURES if role in self.columns]
 
     @property
     def has_ratings(self) -> bool:
@@ -135,6 +140,12 @@ def refuse_differences(tables: Sequence[RatingsTable]) -> None:
 
     Pairs beside ratings would become ratings of 1.
     """
+    for table in tables[1:]:
+        if table.measures != tables[0].measures:
+            raise InputError(
+                f"{table.file.path} has other columns than {tables[0].file.path}, of those of"
+                f" {joined(MEASURES)}: prepare ratings with the same columns"
+            )
     with_ratings = [table for table in tables if table.has_ratings]
     pairs = [table for table in tables if not table.has_ratings]
     if not with_ratings or not pairs:
@@ -204,9 +215,10 @@ def load(
     InputError if the file cannot be read, has no ratings, or has other rows with missing,
     non-numeric, infinite or NaN values. The error gives the number of bad rows and the first five.
     """
+    measures = "".join(f", {name} DOUBLE" for name in table.measures)
     db.execute(
         "CREATE TABLE IF NOT EXISTS raw (user_id TEXT, item_id TEXT, rating DOUBLE, time DOUBLE,"
-        " test BOOLEAN)"
+        f" test BOOLEAN{measures})"
     )
     first = scalar(db, "SELECT count(*) FROM raw")
     unread = None
@@ -220,7 +232,7 @@ def load(
         unread = _load_dates(db, table, first)
         if unread is not None and unread.orders and timed:
             raise InputError(f"{table.file.path}: {unread}")
-        _refuse_bad_rows(db, table.file, timed, first)
+        _refuse_bad_rows(db, table, timed, first)
     number, low, high = db.execute(
         "SELECT count(*) FILTER (test IS NOT NULL), min(rating), max(rating) FROM raw"
         f" WHERE rowid >= {first}"
@@ -248,6 +260,8 @@ def _load_long(db: Session, table: RatingsTable, words: Sequence[str], *, timed:
         "time": _time_sql(table),
         "test": str(table.test),
     }
+    for name in table.measures:
+        values[name] = as_number(f"c{table.columns[name]}::VARCHAR")
     if words:
         roles = [role for role in table.columns if role != "timestamp" or timed]
         unknown = " OR ".join(is_word(f"c{table.columns[role]}::VARCHAR", words) for role in roles)
@@ -306,8 +320,9 @@ def _load_dates(db: Session, table: RatingsTable, first: int) -> UnreadTimes | N
     return read_dates(db, table.file, column, first) if doubtful(db, first) else None
 
 
-def _refuse_bad_rows(db: Session, file: TableFile, timed: bool, first: int) -> None:
-    """Raise InputError if a file has invalid values; its rows in ``raw`` begin at row `first`."""
+def _refuse_bad_rows(db: Session, table: RatingsTable, timed: bool, first: int) -> None:
+    """Raise InputError if a table has invalid values; its rows in ``raw`` begin at row `first`."""
+    file = table.file
     blank = "{0} IS NULL OR ({0} < '!' AND trim({0}) = '')"  # to trim all names would take longer
     faults = {
         "the user is missing": blank.format("user_id"),
@@ -320,6 +335,10 @@ def _refuse_bad_rows(db: Session, file: TableFile, timed: bool, first: int) -> N
         ),
         "a name contains a NUL byte": "contains(user_id, chr(0)) OR contains(item_id, chr(0))",
     }
+    if "weight" in table.measures:
+        faults["the weight is missing or not a number above 0"] = (
+            "weight IS NULL OR NOT isfinite(weight) OR weight <= 0"
+        )
     if timed:
         faults["the timestamp is missing or not a time"] = "time IS NULL OR NOT isfinite(time)"
     cases = " ".join(f"WHEN {condition} THEN '{fault}'" for fault, condition in faults.items())

@@ -25,6 +25,7 @@ from dsgmcmc.kernels.records import (
     by_rows,
     compile_gradient,
     compile_passes,
+    rating_arguments,
 )
 from dsgmcmc.kernels.stored import COLUMN
 
@@ -37,6 +38,7 @@ def gradient_kernel(
     weighted: bool = False,
     score: str = "x - eta",
     offset: bool = False,
+    by_rating: bool = False,
 ) -> Callable[..., float]:
     """Compile the gradient for one rank.
 
@@ -52,6 +54,8 @@ def gradient_kernel(
         e as an expression of x and eta, in the language of formulas.
     offset : bool
         Whether an offset is added to the predictor of every rating.
+    by_rating : bool
+        Whether every rating has a weight, by which its gradient and its e^2 are multiplied.
 
     Returns
     -------
@@ -59,7 +63,7 @@ def gradient_kernel(
         The first four are the cell's centred ratings (`dsgmcmc.kernels.stored.kernel_arguments`).
         `theta_w`, `out_w` (n, D) and `theta_h`, `out_h` (m, D) are float32; the gradient is added
         to `out_w` and `out_h`. `scale` is a float. The sum of squared scores is returned. With
-        `offset`, an argument (nnz,) float32 follows `values`.
+        `offset`, an argument (nnz,) float32 follows `values`; `by_rating`, the weights follow it.
 
         With noise scales g_i and g'_j four arguments precede `scale`: `weight_w` (n,) and
         `weight_h` (m,) float32, `sse_w` (n,) and `sse_h` (m,) float64. Each rating's gradient and
@@ -78,15 +82,18 @@ def gradient_kernel(
         passes = _WEIGHTED
         more = dict.fromkeys(("weight_w", "weight_h"), "float32[::1]")
         more |= dict.fromkeys(("sse_w", "sse_h"), "float64[::1]")
-    passes = _with_score(passes, parse_score(score), offset)
+    passes = _with_score(passes, parse_score(score), offset=offset, by_rating=by_rating)
+    of_ratings = rating_arguments(offset=offset, by_rating=by_rating)
     record = Record(K, biases)
-    return compile_gradient("gradient", record, passes, more=more, offset=offset, total=True)
+    return compile_gradient(
+        "gradient", record, passes, more=more, of_ratings=of_ratings, total=True
+    )
 
 
 #: With noise scales: ``others`` has g'_j of the ratings in a group, and ``squares`` their squared
 #: scores.
 _WEIGHTED = Passes(
-    scores=["squares[t] = e * e", "errors[t] = e * scale * others[t]"],
+    scores=["squares[t] = {e} * e", "errors[t] = {e} * scale * others[t]"],
     kept=("others", "squares"),
     before=("others[r - base] = weight_h[j]",),
     row_before=("weight = weight_w[i]",),
@@ -100,11 +107,11 @@ _WEIGHTED = Passes(
     ),
     score="errors[r - base] * weight",
 )
-_PLAIN = Passes(scores=["group_total += e * e", "errors[t] = e * scale"])
+_PLAIN = Passes(scores=["group_total += {e} * e", "errors[t] = {e} * scale"])
 
 
-def _with_score(passes: Passes, score: str, offset: bool) -> Passes:
-    """Return passes that compute scores times the scale.
+def _with_score(passes: Passes, score: str, *, offset: bool, by_rating: bool) -> Passes:
+    """Return passes that compute scores times the scale; ``{e}`` is a score times its weight.
 
     Squared scores are summed in float32 by group, then in float64.
     """
@@ -112,10 +119,16 @@ def _with_score(passes: Passes, score: str, offset: bool) -> Passes:
         predictor = "eta = errors[t] + offsets[base + t]"
     else:
         predictor = "eta = errors[t]"
+    rating = ["x = observed[t]", predictor, f"e = {score}"]
+    weighted = "e"
+    if by_rating:
+        rating.append("weighted = weights[base + t] * e")
+        weighted = "weighted"
+    rating += [line.format(e=weighted) for line in passes.scores]
     scores = [
         "group_total = float32(0)",
         "for t in range(count):",
-        *indented(["x = observed[t]", predictor, f"e = {score}", *passes.scores]),
+        *indented(rating),
         "total += group_total",
     ]
     return passes._replace(scores=scores, functions=functions("float32"), begin=["total = 0.0"])

@@ -30,7 +30,7 @@ import numpy as np
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.records import Passes, Record, compile_gradient
+from dsgmcmc.kernels.records import Passes, Record, compile_gradient, rating_arguments
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32
 
 int32, float32 = np.int32, np.float32
@@ -155,7 +155,9 @@ def ordinal_kernel(
         functions=FUNCTIONS + "\n\n",
         begin=[f"tile = np.zeros({3 * LANES}, np.float32)"],
     )
-    return compile_gradient("ordinal", Record(K, biases), passes, more=more, offset=offset)
+    return compile_gradient(
+        "ordinal", Record(K, biases), passes, more=more, of_ratings=rating_arguments(offset=offset)
+    )
 
 
 def _with_cuts(passes: Passes, cut_by: Factor) -> Passes:

@@ -534,23 +534,31 @@ def compile_passes(
     return kernel
 
 
+def rating_arguments(*, offset: bool, by_rating: bool = False) -> dict[str, str]:
+    """Return the types of the arguments that have further numbers of each rating, by name."""
+    arguments = {}
+    if offset:
+        arguments["offsets"] = "float32[::1]"
+    if by_rating:
+        arguments["weights"] = "float32[::1]"
+    return arguments
+
+
 def compile_gradient(
     name: str,
     record: Record,
     passes: Passes,
     *,
     more: Mapping[str, str],
-    offset: bool,
+    of_ratings: Mapping[str, str],
     total: bool = False,
 ) -> Callable[..., Any]:
     """Compile ``f(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, *more, scale)``.
 
-    `more` has the types of further arguments by name. With `offset` the argument ``offsets``
-    follows ``values``; with `total` the kernel returns the number ``total``.
+    `more` has the types of further arguments by name, and `of_ratings` those of arguments that
+    follow ``values``. With `total` the kernel returns the number ``total``.
     """
-    arguments = {"indptr, indices, codes, values": RATINGS}
-    if offset:
-        arguments["offsets"] = "float32[::1]"
+    arguments = {"indptr, indices, codes, values": RATINGS, **of_ratings}
     arguments |= {**FACTORS, **more, "scale": "float64"}
     lines = ["scale = float32(scale)", *passes.begin, *by_groups(record, passes)]
     result = "void"

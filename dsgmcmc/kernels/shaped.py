@@ -18,7 +18,7 @@ import numpy as np
 from dsgmcmc.kernels.jit import indented
 from dsgmcmc.kernels.ordinal import SCALE_ARGUMENTS, SCALED, exp32
 from dsgmcmc.kernels.philox import log_series
-from dsgmcmc.kernels.records import Passes, Record, compile_gradient
+from dsgmcmc.kernels.records import Passes, Record, compile_gradient, rating_arguments
 
 int32, float32 = np.int32, np.float32
 
@@ -88,7 +88,13 @@ class Shaped(NamedTuple):
 
 @functools.cache
 def shaped_kernel(
-    K: int, biases: bool, law: Shaped, *, scaled: bool = False, offset: bool = False
+    K: int,
+    biases: bool,
+    law: Shaped,
+    *,
+    scaled: bool = False,
+    offset: bool = False,
+    by_rating: bool = False,
 ) -> Callable[..., None]:
     """Compile the gradient for one rank and one likelihood.
 
@@ -104,11 +110,14 @@ def shaped_kernel(
         Whether rows and columns have scales.
     offset : bool
         Whether an offset is added to the predictor of every rating.
+    by_rating : bool
+        Whether every rating has a weight, which multiplies ``s``.
 
     Returns
     -------
     f(indptr, ..., out_h, parameters, sums, scale) -> None
-        The first arguments are as in `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included.
+        The first arguments are as in `dsgmcmc.kernels.gradient.gradient_kernel`, with offsets and
+        weights.
         `parameters` (p,) float32 are the values of the shape parameters; the tallies are added to
         `sums` (t,) float64.
 
@@ -121,14 +130,15 @@ def shaped_kernel(
         more |= SCALE_ARGUMENTS
         passes = SCALED
     passes = passes._replace(
-        scores=_scores(law, scaled, offset),
+        scores=_scores(law, scaled, offset=offset, by_rating=by_rating),
         functions=FUNCTIONS + "\n\n",
         begin=[f"{name} = parameters[{k}]" for k, name in enumerate(law.parameters)],
     )
-    return compile_gradient(law.name, Record(K, biases), passes, more=more, offset=offset)
+    of_ratings = rating_arguments(offset=offset, by_rating=by_rating)
+    return compile_gradient(law.name, Record(K, biases), passes, more=more, of_ratings=of_ratings)
 
 
-def _scores(law: Shaped, scaled: bool, offset: bool) -> list[str]:
+def _scores(law: Shaped, scaled: bool, *, offset: bool, by_rating: bool) -> list[str]:
     """Lines that replace the predictors in ``errors`` by scores, and add the tallies to sums."""
     rating = ["x = observed[t]"]
     if offset:
@@ -139,6 +149,8 @@ def _scores(law: Shaped, scaled: bool, offset: bool) -> list[str]:
         rating += ["s = scales[t]"]
     else:
         rating += ["s = float32(1)"]
+    if by_rating:
+        rating += ["s *= weights[base + t]"]
     rating += [*law.lines.splitlines(), "errors[t] = scale * e"]
     if scaled:
         rating += [f"slopes[t] = {law.slope}"]

@@ -54,6 +54,8 @@ class CellRatings:
         Number of columns of the cell.
     offsets : (nnz,) float32, optional
         Offsets of the ratings' predictors.
+    weights : (nnz,) float32, optional
+        Relative precisions of the ratings.
     """
 
     indptr: Int64
@@ -62,6 +64,7 @@ class CellRatings:
     table: Float32 | None
     columns: int
     offsets: Float32 | None = None
+    weights: Float32 | None = None
 
     @property
     def values(self) -> Float32:
@@ -77,11 +80,10 @@ class CellRatings:
 
     @cached_property
     def arrays(self) -> tuple[Array, ...]:
-        """Arguments for kernels (`kernel_arguments`), then `offsets` if there are any."""
+        """Arguments for kernels (`kernel_arguments`), then `offsets` and `weights`, if any."""
         arguments = kernel_arguments(self.indptr, self.indices, self.stored, self.table)
-        if self.offsets is None:
-            return arguments
-        return (*arguments, self.offsets)
+        more = [array for array in (self.offsets, self.weights) if array is not None]
+        return (*arguments, *more)
 
     @property
     def pattern(self) -> tuple[Array, ...]:
@@ -119,7 +121,7 @@ class CellRatings:
 
     @cached_property
     def by_column(self) -> CellRatings:
-        """The same ratings, without `offsets`, as a cell whose rows are the columns."""
+        """The same ratings as a cell whose rows are the columns, without `offsets`, `weights`."""
         indptr, indices, stored = transposed(self.indptr, self.indices, self.stored, self.columns)
         return CellRatings(indptr, indices, stored, self.table, columns=len(self.indptr) - 1)
 
@@ -151,11 +153,14 @@ class TestRows(NamedTuple):
         For every column block.
     recorded : (q,) float32 or None
         The ratings as they were recorded; None if they are `centre` + `scale` times `values`.
+    weights : (q,) float32 or None
+        Relative precisions of the ratings.
     """
 
     values: Float32
     by_column: list[TestCell]
     recorded: Float32 | None = None
+    weights: Float32 | None = None
 
 
 class RatingBlocks:
@@ -189,6 +194,8 @@ class RatingBlocks:
     scale : float
         Divisor of the ratings; 1 without standardisation, or if all training ratings equal the
         centre.
+    weighted : bool
+        Whether ratings have weights, their relative precisions.
     extreme : float
         Largest distance of a training rating from the centre, divided by `scale`.
     largest_precision : float
@@ -229,6 +236,7 @@ class RatingBlocks:
         self.n_data = ratings.nnz
         self.n_test = ratings.nnz_test
         self.centre = centre
+        self.weighted = ratings.mean_weight is not None
         self._codes = codes
         self.limits = limits
         self.column_counts: Int64 = ratings.column_counts
@@ -313,11 +321,11 @@ class RatingBlocks:
         sizes = np.zeros(grid, np.int64)
         for first, last in slabs:
             sizes += np.bincount(block_of[ratings.columns("train", first, last)], minlength=grid)
-        cells = _GrowingCells(sizes, stop - start, bounds)
+        cells = _GrowingCells(sizes, stop - start, bounds, weighted=self.weighted)
         for first, last in slabs:
             slab = ratings.slab("train", first, last)
             coded = self._codes(slab.values - np.float32(self.centre))
-            if not cells.add(first - start, slab.indptr, slab.indices, coded):
+            if not cells.add(first - start, slab._replace(values=coded)):
                 raise InputError(f"{ratings.path} has changed while it was read: start again")
         return cells.finished()
 
@@ -331,7 +339,11 @@ class RatingBlocks:
             chosen = np.flatnonzero(block == c).astype(np.int32)
             columns = (indices[chosen] - self.column_bounds[c]).astype(np.int32)
             by_column.append(TestCell(chosen, rows[chosen], columns))
-        return TestRows((ratings.values - np.float32(self.centre)).astype(np.float32), by_column)
+        return TestRows(
+            values=(ratings.values - np.float32(self.centre)).astype(np.float32),
+            by_column=by_column,
+            weights=ratings.weights,
+        )
 
     def _standardise(self, ring: Ring) -> float:
         """Divide all ratings by the root mean square of the training ratings. Collective.
@@ -392,9 +404,13 @@ class _GrowingCells:
     n_rows : int
     column_bounds : (B + 1,) int64
         First column of every cell, and the number of columns.
+    weighted : bool
+        Whether ratings have weights.
     """
 
-    def __init__(self, sizes: Int64, n_rows: int, column_bounds: Int64) -> None:
+    def __init__(
+        self, sizes: Int64, n_rows: int, column_bounds: Int64, *, weighted: bool = False
+    ) -> None:
         self._sizes = sizes
         self._bounds = column_bounds
         self._widths = np.diff(column_bounds)
@@ -404,20 +420,25 @@ class _GrowingCells:
         self._indptr = [np.zeros(n_rows + 1, np.int64) for _ in sizes]
         self._indices = [np.empty(n, index) for n in sizes]
         self._stored: list[Array] = [np.empty(n, np.uint8) for n in sizes]
+        self._weights: list[Float32 | None] = [None] * len(sizes)
+        if weighted:
+            self._weights = [np.empty(n, np.float32) for n in sizes]
 
     @property
     def _has_table(self) -> bool:
         """Whether the stored values are indices in a table of distinct values."""
         return self._stored[0].dtype == np.uint8
 
-    def add(self, first: int, indptr: Int64, columns: Int32, values: Array) -> bool:
-        """Add ratings of rows from `first` on, in CSR; return False if a cell has too many."""
+    def add(self, first: int, ratings: RowRatings) -> bool:
+        """Add ratings of rows from `first` on; return False if a cell has too many."""
+        values = ratings.values
         numbers = self._numbering.numbers(values)
         if numbers is None and self._has_table:  # too many distinct values for a table
             self._stored = [self._numbering.values[stored] for stored in self._stored]
         stored_values = values if numbers is None else numbers
-        for c, cell in enumerate(split_columns(indptr, columns, stored_values, self._bounds)):
-            rows, local_columns, stored = cell
+        weights = self._split_weights(ratings)
+        cells = split_columns(ratings.indptr, ratings.indices, stored_values, self._bounds)
+        for c, (rows, local_columns, stored) in enumerate(cells):
             begin = self._filled[c]
             end = begin + len(local_columns)
             if end > self._sizes[c]:
@@ -425,8 +446,18 @@ class _GrowingCells:
             self._indptr[c][first + 1 : first + len(rows)] = begin + rows[1:]
             self._indices[c][begin:end] = local_columns
             self._stored[c][begin:end] = stored
+            of_cell = self._weights[c]
+            if of_cell is not None:
+                of_cell[begin:end] = weights[c]
             self._filled[c] = end
         return True
+
+    def _split_weights(self, ratings: RowRatings) -> list[Float32]:
+        """The weights of the ratings by cell; an empty list without weights."""
+        if ratings.weights is None:
+            return []
+        cells = split_columns(ratings.indptr, ratings.indices, ratings.weights, self._bounds)
+        return [weights for _, _, weights in cells]
 
     def finished(self) -> list[CellRatings]:
         """The cells, each with a table of its own if there is one."""
@@ -434,7 +465,14 @@ class _GrowingCells:
         for c, width in enumerate(self._widths.tolist()):
             table = self._numbering.values.copy() if self._has_table else None
             cells.append(
-                CellRatings(self._indptr[c], self._indices[c], self._stored[c], table, width)
+                CellRatings(
+                    indptr=self._indptr[c],
+                    indices=self._indices[c],
+                    stored=self._stored[c],
+                    table=table,
+                    columns=width,
+                    weights=self._weights[c],
+                )
             )
         return cells
 

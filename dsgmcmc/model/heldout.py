@@ -204,7 +204,8 @@ class HeldOutRows:
         self.rows = rows
         self.likelihood = likelihood
         q = len(rows.values)
-        n_noise = q if likelihood.noise_varies else 1
+        self._noise_varies = likelihood.noise_varies or rows.weights is not None
+        n_noise = q if self._noise_varies else 1
         self.prediction = np.zeros(q, np.float32)
         self.noise = np.ones(n_noise, np.float32)
         self.probability = np.zeros((q, likelihood.n_levels), np.float32)
@@ -255,7 +256,9 @@ class HeldOutRows:
         self.prediction[chosen] = state.mean
         if self.likelihood.n_levels:
             self.probability[chosen] = state.probability
-        if self.likelihood.noise_varies:
+        if self.rows.weights is not None:
+            self.noise[chosen] = state.variance / self.rows.weights[chosen]
+        elif self._noise_varies:
             self.noise[chosen] = state.variance
         else:
             self.noise[0] = state.variance

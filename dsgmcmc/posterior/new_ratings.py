@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Array
+from dsgmcmc.types import Array, Float64
 
 if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
@@ -30,6 +31,9 @@ class NewRatings(NamedTuple):
     names, others, values : (n,) array
         Original names of the user (or item) and of the item (or user) of each rating, and the
         ratings. If a pair has several ratings, the last one counts, unless the run has replicates.
+    weights : (n,) float64
+        Weights of the ratings, 1 without a column of weights, where the mean of the training
+        ratings is 1.
     described : dict of name to (1, F) sparse matrix
         Features of users (or items) by original name, with or without ratings, from `describe_new`.
     """
@@ -38,6 +42,7 @@ class NewRatings(NamedTuple):
     names: Array
     others: Array
     values: Array
+    weights: Array
     described: dict[Any, csr_matrix]
 
     @classmethod
@@ -57,14 +62,21 @@ class NewRatings(NamedTuple):
             described = describe_new(run, entity, features, form.columns)
         if X is None:
             no_names = np.zeros(0, object)
-            return cls(entity, no_names, no_names, np.zeros(0), described)
+            return cls(entity, no_names, no_names, np.zeros(0), np.zeros(0), described)
         ratings = read_ratings(X, y, form).columns
         run.vocabulary(entity)  # checks the entity
         values = ratings.get("rating", np.ones(len(ratings[entity])))
         bad_scale = find_bad_scale(values.min(), values.max())
         if bad_scale:
             raise InputError(bad_scale)
-        return cls(entity, ratings[entity], ratings[OTHER[entity]], values, described)
+        return cls(
+            entity=entity,
+            names=ratings[entity],
+            others=ratings[OTHER[entity]],
+            values=values,
+            weights=_weights(run, ratings),
+            described=described,
+        )
 
     def doubts(self, run: Run) -> list[str]:
         """Return notes on pairs that come twice, and on ratings outside the training ratings.
@@ -106,8 +118,22 @@ class NewRatings(NamedTuple):
             names=np.concatenate([self.names, later.names]),
             others=np.concatenate([self.others, later.others]),
             values=np.concatenate([self.values, later.values]),
+            weights=np.concatenate([self.weights, later.weights]),
             described=self.described | later.described,
         )
+
+
+def _weights(run: Run, ratings: Mapping[str, Array]) -> Float64:
+    """Return the weights of new ratings, with the mean of the training ratings as 1.
+
+    Raises InputError if there are weights, and the run has none.
+    """
+    weights = ratings.get("weight")
+    if weights is None:
+        return np.ones(len(ratings["user"]))
+    if run.facts.get("mean_weight") is None:
+        raise InputError(f"{run.path} was sampled without weights: leave out the column of weights")
+    return np.asarray(weights / run.facts["mean_weight"])
 
 
 def _refuse_known_rows(vocabulary: Vocabulary, names: Array) -> None:

@@ -18,7 +18,7 @@ says what happens to rows that the run knows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -60,25 +60,29 @@ class RatingsOfRows(NamedTuple):
         Items (or users), by their rows in the run.
     values : float
         The ratings.
+    weights : float
+        Relative precisions of the ratings.
     """
 
     rows: Array
     others: Int32
     values: Array
+    weights: Array
 
     def followed_by(self, later: RatingsOfRows) -> RatingsOfRows:
         """Return these ratings and later ones."""
-        return RatingsOfRows(
-            rows=np.concatenate([self.rows, later.rows]),
-            others=np.concatenate([self.others, later.others]),
-            values=np.concatenate([self.values, later.values]),
-        )
+        return self.joined([self, later])
+
+    @classmethod
+    def joined(cls, parts: Sequence[RatingsOfRows]) -> RatingsOfRows:
+        """Return the ratings of all parts."""
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
     def last_of_pairs(self, others: int) -> RatingsOfRows:
         """Return the last rating of every pair, given the number of the run's items (or users)."""
         pairs = self.rows.astype(np.int64) * others + self.others
         last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
-        return RatingsOfRows(self.rows[last], self.others[last], self.values[last])
+        return RatingsOfRows(*(array[last] for array in self))
 
 
 # ---------------------------------------------------------- new ratings with the ratings of the run
@@ -126,6 +130,7 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
         rows=folded.index_of(names),
         others=others[used],
         values=np.asarray(new.values)[used],
+        weights=new.weights[used],
     )
     described = new.described
     rows_in_run = vocabulary.index_of(ids)
@@ -161,12 +166,16 @@ def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRow
         else:
             raters, rated = slab.indices, rows
         chosen = position_of[raters] >= 0
-        parts.append(RatingsOfRows(position_of[raters[chosen]], rated[chosen], slab.values[chosen]))
-    return RatingsOfRows(
-        rows=np.concatenate([part.rows for part in parts]),
-        others=np.concatenate([part.others for part in parts]),
-        values=np.concatenate([part.values for part in parts]),
-    )
+        weights = np.ones(len(chosen)) if slab.weights is None else slab.weights
+        parts.append(
+            RatingsOfRows(
+                rows=position_of[raters[chosen]],
+                others=rated[chosen],
+                values=slab.values[chosen],
+                weights=weights[chosen],
+            )
+        )
+    return RatingsOfRows.joined(parts)
 
 
 def _stored_features(run: Run, ratings: Ratings, entity: str, row: int) -> csr_matrix:
@@ -252,6 +261,7 @@ class FoldIn:
         values = law.scaled(ratings.values[order].astype(np.float64))
         self._values = law.codes(values, run.levels)
         self._others = ratings.others[order]
+        self._weights = ratings.weights[order]
         self._ends = np.searchsorted(ratings.rows[order], np.arange(len(names) + 1))
         self._all = np.arange(len(names))
         # both by position of the draw
@@ -449,6 +459,7 @@ class FoldIn:
             added, variance = draw.of_ratings(rated, unknown)
         phi = draw.theta[OTHER[self.entity]][rated].astype(np.float64)
         offset = np.full(len(phi), self.run.mean) + added
+        scales = draw.tau * draw.noise_scale[OTHER[self.entity]][rated].astype(np.float64)
         if config.biases:
             offset = offset + phi[:, config.rank]
             phi[:, config.rank] = 1.0
@@ -456,7 +467,7 @@ class FoldIn:
             features=phi,
             offset=offset,
             x=self._values[self._ends[k] : self._ends[k + 1]],
-            scales=draw.tau * draw.noise_scale[OTHER[self.entity]][rated].astype(np.float64),
+            scales=scales * self._weights[self._ends[k] : self._ends[k + 1]],
             effects=np.broadcast_to(np.asarray(variance, np.float64), len(phi)),
             centre=centre,
             precision=precision,

@@ -289,8 +289,7 @@ class RatingsSource:
         facts |= liked_facts(ratings)
         facts["ratings"] = ratings.nnz
         facts["test_ratings"] = ratings.nnz_test
-        if ratings.replicates:
-            facts["replicates"] = ratings.replicates
+        facts |= _facts_of_measurements(ratings)
         warnings = warnings_for_data(config, ratings)
         if warnings:
             facts["cautions"] = warnings
@@ -454,6 +453,16 @@ def _noise_resolution(config: ResolvedConfig, ratings: Ratings) -> float | None:
     if not (config.law.has_noise and config.law.is_linear):
         return None
     return resolution_of(ratings)
+
+
+def _facts_of_measurements(ratings: Ratings) -> dict[str, Any]:
+    """Return facts about replicates and weights, if there are any."""
+    facts: dict[str, Any] = {}
+    if ratings.replicates:
+        facts["replicates"] = ratings.replicates
+    if ratings.mean_weight is not None:
+        facts["mean_weight"] = ratings.mean_weight
+    return facts
 
 
 def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarget:

@@ -65,7 +65,10 @@ FILES: dict[str, dict[str, Any]] = {
     "turned stars": {"stars": True, "transposed": True},  # whose columns are the users
 }
 #: Arguments of `write_measured`, likewise.
-MEASURED: dict[str, dict[str, Any]] = {"replicates": {"replicated": True}}
+MEASURED: dict[str, dict[str, Any]] = {
+    "replicates": {"replicated": True},
+    "weights": {"replicated": True, "weighted": True},
+}
 
 
 @pytest.fixture(scope="session")

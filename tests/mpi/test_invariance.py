@@ -205,6 +205,10 @@ CASES = {
     # columns recur in a row; implicit features count a pair once
     "replicates": case("baoab", "replicates", implicit_features="both", **BOTH),
     "replicates, gibbs": case("gibbs", "replicates", **BOTH),
+    # information and statistics are sums over weights
+    "weights": case("baoab", "weights", **BOTH),
+    "weights, gibbs": case("gibbs", "weights", **BOTH),
+    "weights, heavy tails": case("psgld", "weights", likelihood="student-t"),
 }
 #: Every estimator that a sampler can use instead of its own, and noises in turns, where an
 #: estimator serves both.

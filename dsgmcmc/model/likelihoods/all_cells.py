@@ -46,6 +46,7 @@ class AllCells(GaussianRatings):
     """Clicks, and a zero of small weight for every pair of a user and an item."""
 
     has_noise = False
+    takes_weights = False
     is_sum_over_ratings = False
     can_be_evaluated = False
     noise_quantities = ()
@@ -79,6 +80,7 @@ class AllCells(GaussianRatings):
 
         Here: pairs with several clicks, as the energy has one term for every pair.
         """
+        super().check_ratings(config, ratings)
         if ratings.replicates:
             raise InputError(
                 f"{ratings.path}: {ratings.replicates:,} clicks are replicates, and"

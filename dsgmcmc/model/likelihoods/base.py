@@ -75,6 +75,17 @@ class RatingWeights(NamedTuple):
         )
 
 
+def _taken(blocks: Iterable[ParameterBlock]) -> RatingWeights:
+    """The sums of weights and of squares in array ``sums``, (n, 2), of blocks, which is deleted."""
+    sums = {}
+    squares = {}
+    for block in blocks:
+        both = block.arrays.pop("sums")
+        sums[block] = np.ascontiguousarray(both[:, 0])
+        squares[block] = np.ascontiguousarray(both[:, 1])
+    return RatingWeights(sums, squares)
+
+
 class Levels(NamedTuple):
     """The distinct values of the training ratings.
 
@@ -210,6 +221,8 @@ class Law(Part):
     #: Number of levels, whose probabilities are recorded for held-out ratings; 0 if ratings are not
     #: levels.
     n_levels: int = 0
+    #: Whether ratings may have weights, which multiply the precision of their noise.
+    takes_weights: ClassVar[bool] = False
     #: Names of the parameters in `shape`, and the values that they have if neither data nor draws
     #: provide others.
     starts: ClassVar[Mapping[str, float]] = {}
@@ -338,6 +351,20 @@ class Law(Part):
         if wrong:
             raise InputError(
                 f"the {config.likelihood} likelihood has no use for {named(wrong[0])}: leave it out"
+            )
+
+    @classmethod
+    @override
+    def check_ratings(cls, config: Any, ratings: Ratings) -> None:
+        """Refuse a ratings file that lacks the part's data. Called before anything is allocated.
+
+        Here: weights, unless the likelihood takes them.
+        """
+        if ratings.mean_weight is not None and not cls.takes_weights:
+            raise InputError(
+                f"{ratings.path} has weights, the relative precisions of its ratings, and"
+                f" {named('likelihood')} {config.likelihood} has no precision of a rating: use"
+                " gaussian or student-t, or prepare the ratings without weights"
             )
 
     @classmethod
@@ -571,13 +598,39 @@ class Law(Part):
 
         Collective.
 
-        Here: a rating's weight is g_i g'_j. If all weights are 1, both sums are the number of
-        ratings, (n,) float32.
+        Here: a rating's weight is g_i g'_j, times its own if it has one. If all weights are 1, both
+        sums are the number of ratings, (n,) float32.
         """
+        if circulation.ratings.weighted:
+            return self._counts_of_weights(circulation)
         if self.heteroscedastic:
             return self.weighted_counts(circulation)
         n = {block: block.n_data for block in circulation.blocks()}
         return RatingWeights(n, n)
+
+    def _counts_of_weights(self, circulation: Circulation) -> RatingWeights:
+        """Return `counts` if ratings have weights of their own. Collective."""
+        blocks = list(circulation.blocks())
+        for block in blocks:
+            block.arrays["sums"] = np.zeros((len(block.counts), 2), np.float32)
+        fields = [name for name in (WEIGHT.name,) if self.heteroscedastic]
+        for cell in circulation.tour((*fields, "sums"), returning=("sums",)):
+            weights = self.rating_precisions(cell)
+            owners = ((cell.row, cell.ratings.rows), (cell.column, cell.ratings.indices))
+            for block, rows in owners:
+                for power in (1, 2):
+                    sums = np.bincount(rows, weights**power, len(block.counts))
+                    block["sums"][:, power - 1] += sums.astype(np.float32)
+        return _taken(blocks)
+
+    def rating_precisions(self, cell: RatingsCell) -> Float32:
+        """Precision of every rating of a cell over tau, g_i g'_j times its weight, (nnz,)."""
+        ratings = cell.ratings
+        row_scale = self.row_scale(cell.row)[ratings.rows]
+        precisions = row_scale * self.row_scale(cell.column)[ratings.indices]
+        if ratings.weights is not None:
+            precisions *= ratings.weights
+        return precisions
 
     @staticmethod
     def weighted_counts(circulation: Circulation, power: int = 1) -> RatingWeights:
@@ -592,13 +645,7 @@ class Law(Part):
             row_scale = row.row("weight") ** power
             column_scale = column.row("weight") ** power
             weigh_kernel()(*ratings.pattern, row_scale, column_scale, row["sums"], column["sums"])
-        sums = {}
-        squares = {}
-        for block in blocks:
-            both = block.arrays.pop("sums")
-            sums[block] = np.ascontiguousarray(both[:, 0])
-            squares[block] = np.ascontiguousarray(both[:, 1])
-        return RatingWeights(sums, squares)
+        return _taken(blocks)
 
     @staticmethod
     def statistics(
@@ -776,7 +823,11 @@ class Likelihood(Law):
     ) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
         kernel = gradient_kernel(
-            self.rank, self.biases, score=self.score, offset=cell.ratings.offsets is not None
+            self.rank,
+            self.biases,
+            score=self.score,
+            offset=cell.ratings.offsets is not None,
+            by_rating=cell.ratings.weights is not None,
         )
         return float(kernel(*cell.arguments(position, out), np.float32(scale)))
 

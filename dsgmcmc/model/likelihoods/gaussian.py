@@ -4,6 +4,8 @@ The score is tau (x - eta). The model is conjugate: given one factor, the other 
 Gaussian. The ratings of row i add tau sum_j phi_j phi_j^T to its precision, with phi_j = (H_j, 1),
 and tau sum_j (x_ij - b_j) phi_j to the product of precision and mean.
 
+If ratings have weights w, their precisions are tau g_i g'_j w_ij.
+
 The noise scales g, of users, of items or of both, are field ``weight`` of a block, of width 1.
 Field ``row_error`` sums, over a sweep, every row's squared errors, each times the other factor's
 scale.
@@ -12,6 +14,7 @@ scale.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -21,12 +24,13 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.model.circulation import RatingsCell
 from dsgmcmc.model.likelihoods.base import Likelihood, State
+from dsgmcmc.model.likelihoods.logit_weights import NormalRatings
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
 from dsgmcmc.model.predictive.mixture import ExpectationMixture, Normal, NormalMixture
 from dsgmcmc.model.quantity import WEIGHT, Quantity
 from dsgmcmc.settings import named
 from dsgmcmc.targets.state import ParameterBlock
-from dsgmcmc.types import Array, Float32, Float64
+from dsgmcmc.types import Array, Factor, Float32, Float64
 
 ROW_ERROR = Quantity("row_error", of_rows=True, drawn=False)
 
@@ -36,6 +40,7 @@ class GaussianRatings(Normal, Likelihood):
 
     score = "x - eta"
     is_linear = True
+    takes_weights = True
     mixture = NormalMixture
     noise_quantities: ClassVar[tuple[Quantity, ...]] = (WEIGHT, ROW_ERROR)
     swept_fields = ("row_error",)
@@ -69,7 +74,13 @@ class GaussianRatings(Normal, Likelihood):
             return super().add_gradient(cell, position, out, scale=scale, share=share)
         row_errors = np.zeros(len(cell.row.counts))
         column_errors = np.zeros(len(cell.column.counts))
-        kernel = gradient_kernel(self.rank, self.biases, weighted=True, score=self.score)
+        kernel = gradient_kernel(
+            self.rank,
+            self.biases,
+            weighted=True,
+            score=self.score,
+            by_rating=cell.ratings.weights is not None,
+        )
         total = kernel(
             *cell.arguments(position, out),
             cell.row.row("weight"),
@@ -82,6 +93,25 @@ class GaussianRatings(Normal, Likelihood):
             cell.row["row_error"][:, 0] += share * row_errors
             cell.column["row_error"][:, 0] += share * column_errors
         return float(total)
+
+    @override
+    def normal_ratings(self, cell: RatingsCell, factor: Factor) -> NormalRatings | None:
+        """Ratings of a cell as normal variables, given their weights.
+
+        Here: None without weights. The scales of the rows of `factor` are no part of the precision:
+        `conditional_scale` has them.
+        """
+        ratings = cell.ratings
+        if ratings.weights is None:
+            return None
+        if factor == Factor.W:
+            scale = self.noise_scale(cell.column)[ratings.indices]
+            return NormalRatings(
+                replace(ratings, weights=None), root=np.sqrt(ratings.weights * scale)
+            )
+        order = ratings.column_order
+        scale = self.noise_scale(cell.row)[ratings.rows]
+        return NormalRatings(ratings.by_column, root=np.sqrt(ratings.weights * scale)[order])
 
     @override
     def keep_errors(self, block: ParameterBlock, errors: Float64) -> None:

@@ -201,6 +201,7 @@ class NegativeBinomial(Likelihood):
     @classmethod
     @override
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
+        super().check_ratings(config, ratings)
         for split in SPLITS:
             for values in ratings.values(split):
                 wrong = not_counts(values)

@@ -213,6 +213,7 @@ class Ordinal(ScaledRows):
     @classmethod
     @override
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
+        super().check_ratings(config, ratings)
         levels = cls.levels_of(ratings)
         if levels is None:
             raise InputError(

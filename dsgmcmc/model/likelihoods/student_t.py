@@ -8,6 +8,8 @@ derivatives are
     d log p(x) / d eta = tau g g' ((nu + 1) / nu) e / (1 + q)
     d log p(x) / d log g = 1 / 2 - ((nu + 1) / 2) p
 
+If ratings have weights, a weight multiplies tau g g' wherever it occurs.
+
 The metric uses the Fisher information on eta, tau g g' (nu + 1) / (nu + 3) [Lange, Little & Taylor
 1989], and on log g, nu / (2 (nu + 3)). Scales g: `dsgmcmc.model.likelihoods.scales`. Draws of nu
 and tau: `docs/model.md#degrees-of-freedom-and-dispersion`.
@@ -106,6 +108,7 @@ class StudentT(ScaledRows, Likelihood):
 
     starts: ClassVar[Mapping[str, float]] = {"inflation": START_NU / (START_NU - 2)}
     is_linear = True
+    takes_weights = True
     exponential_has_mean = False
     mixture = SymmetricMixture
     draws_precision = True
@@ -184,6 +187,7 @@ class StudentT(ScaledRows, Likelihood):
             RATINGS,
             scaled=self.heteroscedastic,
             offset=cell.ratings.offsets is not None,
+            by_rating=cell.ratings.weights is not None,
         )
         kernel(*cell.arguments(position, out), parameters, sums, *scales, *slopes, scale)
         if share:
@@ -195,10 +199,8 @@ class StudentT(ScaledRows, Likelihood):
     @override
     def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
         """Score at noise precision 1, and its arguments: the rating, its scale, nu and tau."""
-        ratings = cell.ratings
-        row_scale = self.row_scale(cell.row)[ratings.rows]
-        column_scale = self.row_scale(cell.column)[ratings.indices]
-        return EFFECTS, score_terms(ratings.values, row_scale * column_scale, self.nu, self._tau)
+        scales = self.rating_precisions(cell)
+        return EFFECTS, score_terms(cell.ratings.values, scales, self.nu, self._tau)
 
     @override
     def noise_scale(self, block: ParameterBlock) -> Float32:

@@ -99,13 +99,16 @@ class NormalDraw:
         law = context.law
         tau = context.tau()
         residual = passes.predictor_kernel(law.rank, law.biases, "-")
-        for row, column, ratings in context.circulation.tour((context.position, *law.drawn)):
+        for of_cell in context.circulation.tour((context.position, *law.drawn)):
+            row, column, ratings = of_cell
             cell = row.index, column.index
             w = row[context.position]
             h = column[context.position]
             self.kept[cell] = np.empty(len(ratings.indices), np.float32)
             residual(*ratings.pattern, ratings.values, w, h, self.kept[cell])
-            if law.heteroscedastic:
+            if ratings.weights is not None:
+                self._weights[cell] = np.float32(tau) * law.rating_precisions(of_cell)
+            elif law.heteroscedastic:
                 row_scale = np.float32(tau) * law.row_scale(row)
                 column_scale = law.row_scale(column)
                 self._weights[cell] = row_scale[ratings.rows] * column_scale[ratings.indices]
@@ -288,7 +291,8 @@ class MetropolisDraw:
         law = context.law
         predict = passes.predictor_kernel(law.rank, law.biases, "+")
         for cell in context.circulation.tour((context.position, *law.drawn)):
-            indptr, indices, _, _, offsets = cell.ratings.arrays
+            indptr, indices = cell.ratings.pattern
+            offsets = cell.ratings.offsets
             w = cell.row[context.position]
             h = cell.column[context.position]
             number = cell.row.index, cell.column.index

@@ -171,7 +171,9 @@ def test_a_known_row_is_worked_out_from_its_old_and_its_new_ratings(run, kind):
     other_one = int(np.setdiff1d(np.arange(len(run.vocabulary(other))), rated)[0])
     names = np.full(3, run.vocabulary(kind).ids[row])
     rated_names = run.vocabulary(other).ids[[rated[0], other_one]]
-    new = NewRatings(kind, names, np.append(rated_names, -77), np.array([1.0, 5.0, 3.0]), {})
+    new = NewRatings(
+        kind, names, np.append(rated_names, -77), np.array([1.0, 5.0, 3.0]), np.ones(3), {}
+    )
     folded, notes = fold_in(run, new)
     assert notes == [f"1 rating(s) left out: one {other} is unknown to the run: -77"]
     others = np.append(rated, other_one).astype(np.int32)

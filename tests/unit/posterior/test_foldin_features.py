@@ -103,7 +103,7 @@ def expected(
 def folded_by(run: Run, kind: str, ratings: list[tuple[int, int, float]], described: dict):
     """Fold in rows with features and ratings (name, name of the other side, value)."""
     names, others, values = (np.array([rating[k] for rating in ratings]) for k in range(3))
-    return fold_in(run, NewRatings(kind, names, others, values, described))
+    return fold_in(run, NewRatings(kind, names, others, values, np.ones(len(values)), described))
 
 
 @pytest.mark.parametrize("kind", ["user", "item"])

@@ -140,7 +140,9 @@ def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
     run.draws = run.draws[:8]
     names = np.repeat([-1, -2], 4)
     items = np.tile(run.items.ids[[0, 2, 3, 5]], 2)
-    folded, notes = fold_in(run, NewRatings("user", names, items, np.repeat([1.0, 5.0], 4), {}))
+    folded, notes = fold_in(
+        run, NewRatings("user", names, items, np.repeat([1.0, 5.0], 4), np.ones(8), {})
+    )
     assert not notes
     n = len(run.users)
     users = np.repeat(np.int32([n, n + 1]), len(run.items))
@@ -167,7 +169,7 @@ def test_a_rating_that_is_no_count_is_refused(run: Run) -> None:
     """
     n = run.users.ids[:1]
     for wrong in (-1.0, 2.5):
-        new = NewRatings("item", np.array([-1]), n, np.array([wrong]), {})
+        new = NewRatings("item", np.array([-1]), n, np.array([wrong]), np.ones(1), {})
         if run.config.likelihood == "negative-binomial":
             with pytest.raises(InputError, match=f"not counts.*: {wrong:g}"):
                 fold_in(run, new)

@@ -37,7 +37,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def new_ratings(values: list[float]) -> NewRatings:
     """A new user's measurements of item 3."""
     n = len(values)
-    return NewRatings("user", np.full(n, 1000), np.full(n, 3), np.array(values), {})
+    return NewRatings("user", np.full(n, 1000), np.full(n, 3), np.array(values), np.ones(n), {})
 
 
 def test_a_new_user_has_all_measurements_of_a_pair(run: Run) -> None:

@@ -1,0 +1,79 @@
+"""A column of weights, in files and in data frames."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from ingest_cases import prepare
+
+from dsgmcmc import BPMF
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.errors import InputError
+
+ROWS = [(1, 1, 3.0, 0.5), (1, 2, 4.0, 2.0), (2, 1, 5.0, 1.0), (2, 2, 1.5, 8.0), (3, 1, 2.0, 1.5)]
+COLUMNS = "weight=precision"
+
+
+def text_of(rows: list[tuple]) -> str:
+    """CSV with a header."""
+    lines = [",".join(map(str, row)) for row in rows]
+    return "\n".join(["user,item,rating,precision", *lines, ""])
+
+
+def weights_of(path) -> dict[tuple, float]:
+    """Weight of every training rating, by user and item, as the file has them."""
+    with Ratings(path) as ratings:
+        ratings.verify()
+        slab = ratings.slab("train", 0, ratings.n_rows)
+        names = [ratings.ids("rows")[slab.rows], ratings.ids("cols")[slab.indices]]
+        if ratings.transposed:
+            names.reverse()
+        stored = ratings.stored_weights("train", 0, ratings.n_rows).tolist()
+        assert slab.weights.mean() == pytest.approx(1)
+    return dict(zip(zip(*(ids.tolist() for ids in names), strict=True), stored, strict=True))
+
+
+def test_weights_go_with_their_ratings(tmp_path):
+    """They are stored as given; the reader divides them by their mean over the training ratings."""
+    summary = prepare(tmp_path, text_of(ROWS), columns=COLUMNS, test_fraction=0)
+    assert weights_of(tmp_path / "out.h5") == {row[:2]: row[3] for row in ROWS}
+    assert "weight precision" in summary.columns
+
+
+@pytest.mark.parametrize(("choice", "expected"), [("last", 3.0), ("first", 0.5)])
+def test_a_chosen_rating_brings_its_weight(tmp_path, choice, expected):
+    """The weight is that of the measurement that is used."""
+    rows = [*ROWS, (1, 1, 2.5, 3.0)]
+    prepare(tmp_path, text_of(rows), columns=COLUMNS, duplicates=choice, test_fraction=0)
+    assert weights_of(tmp_path / "out.h5")[1, 1] == expected
+
+
+def test_a_mean_has_no_weight(tmp_path):
+    """Means of measurements of different precision would need another formula: keep them."""
+    with pytest.raises(InputError, match=r"duplicates=?'? ?mean.*keep"):
+        prepare(tmp_path, text_of([*ROWS, (1, 1, 2.5, 3.0)]), columns=COLUMNS, duplicates="mean")
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "", "much", "inf"])
+def test_wrong_weights_are_refused_with_their_line(tmp_path, wrong):
+    """A weight is a number above 0."""
+    rows = [*ROWS, (3, 2, 2.5, wrong)]
+    with pytest.raises(InputError, match=r"line 7: the weight is missing or not a number above 0"):
+        prepare(tmp_path, text_of(rows), columns=COLUMNS)
+
+
+def test_a_file_without_weights_beside_one_with_them_is_refused(tmp_path):
+    """Ratings without weights would count as of some precision."""
+    (tmp_path / "test.csv").write_text("user,item,rating\n3,2,4\n")
+    with pytest.raises(InputError, match="weight"):
+        prepare(tmp_path, text_of(ROWS), columns=COLUMNS, test=str(tmp_path / "test.csv"))
+
+
+def test_a_data_frame_has_the_weights_of_a_file(tmp_path):
+    """`BPMF` reads the column that its `columns` names, and names the row of a wrong one."""
+    frame = pd.DataFrame(ROWS, columns=["user", "item", "rating", "precision"])
+    model = BPMF(columns=COLUMNS, iterations=4, burn_in=2, rank=0, out=tmp_path / "run")
+    model.fit(frame)
+    assert weights_of(tmp_path / "run.ratings.h5") == {row[:2]: row[3] for row in ROWS}
+    frame.loc[2, "precision"] = np.nan
+    with pytest.raises(InputError, match="weight"):
+        BPMF(columns=COLUMNS).fit(frame)
