@@ -228,7 +228,7 @@ def _convert_measures(columns: dict[str, Array]) -> None:
     if "timestamp" in columns:
         columns["timestamp"] = _times(columns["timestamp"])
     if "weight" in columns:
-        columns["weight"] = _floats(columns["weight"], "weights must be numbers")
+        columns["weight"] = read_numbers(columns["weight"], "weights must be numbers")
         _refuse_rows(~(columns["weight"] > 0), "weight above 0")
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dsgmcmc.data.ratings_format import SPLITS
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import SPLITS, Split
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.new_ratings import NewRatings
 from dsgmcmc.posterior.run import Run
@@ -18,6 +19,24 @@ if TYPE_CHECKING:  # slow to import
 
 #: Numbers of significant digits with which a float32 may have been written.
 DIGITS = (6, 7, 8)
+
+
+def _matrix_of(ratings: Ratings, split: Split) -> csr_matrix:
+    """Return the ratings of a part, (I, J); of replicates, the mean by their weights."""
+    from scipy.sparse import csr_matrix
+
+    slab = ratings.slab(split, 0, ratings.n_rows)
+    shape = (ratings.n_rows, ratings.n_cols)
+    part = csr_matrix((slab.values, slab.indices, slab.indptr), shape)
+    if not ratings.replicates:
+        return part
+    weights = np.ones(len(slab.values)) if slab.weights is None else slab.weights
+    totals = csr_matrix((weights, slab.indices, slab.indptr), shape)
+    part = csr_matrix((weights * slab.values, slab.indices, slab.indptr), shape)
+    for matrix in (part, totals):
+        matrix.sum_duplicates()
+    part.data /= totals.data
+    return part
 
 
 class KnownCells:
@@ -42,11 +61,8 @@ class KnownCells:
         self._later = later
         self._parts: list[csr_matrix] = []
         with run.open_ratings(data) as ratings:
-            from scipy.sparse import csr_matrix
-
             for split in SPLITS:
-                indptr, columns, values = ratings.slab(split, 0, ratings.n_rows)
-                part = csr_matrix((values, columns, indptr), (ratings.n_rows, ratings.n_cols))
+                part = _matrix_of(ratings, split)
                 if ratings.transposed:
                     part = part.T.tocsr()
                 self._parts.append(part)

@@ -98,6 +98,7 @@ class NamedMatrix(NamedTuple):
             names=self.names[row],
             others=self.labels[column],
             values=self.values[row, column],
+            weights=np.ones(len(row)),
             described={},
         )
 

@@ -8,8 +8,10 @@ from measurements import write_measured
 
 from dsgmcmc.config.run import build
 from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import SPLITS
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.posterior.known_cells import KnownCells
 from dsgmcmc.posterior.new_ratings import NewRatings
 from dsgmcmc.posterior.newcomers import fold_in
 from dsgmcmc.posterior.run import Run
@@ -71,3 +73,16 @@ def test_clicks_are_refused(run: Run, tmp_path: Path) -> None:
     path = write_measured(tmp_path / "r.h5", replicated=True)
     with Ratings(path) as ratings, pytest.raises(InputError, match="--duplicates last"):
         config.law.check_ratings(config, ratings)
+
+
+def test_a_known_cell_is_the_mean_of_its_measurements(run: Run) -> None:
+    """Of training and of test ratings."""
+    cells = KnownCells(run).of(np.arange(29, dtype=np.int32), np.arange(17, dtype=np.int32))
+    expected = np.full((29, 17), np.nan)
+    with Ratings(Path(run.facts["data"])) as ratings:
+        for split in SPLITS:
+            slab = ratings.slab(split, 0, ratings.n_rows)
+            for i, j in set(zip(slab.rows.tolist(), slab.indices.tolist(), strict=True)):
+                chosen = (slab.rows == i) & (slab.indices == j)
+                expected[i, j] = slab.values[chosen].mean()
+    np.testing.assert_allclose(cells, expected, rtol=1e-5)
