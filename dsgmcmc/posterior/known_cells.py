@@ -31,8 +31,9 @@ def _matrix_of(ratings: Ratings, split: Split) -> csr_matrix:
     if not ratings.replicates:
         return part
     weights = np.ones(len(slab.values)) if slab.weights is None else slab.weights
-    totals = csr_matrix((weights, slab.indices, slab.indptr), shape)
-    part = csr_matrix((weights * slab.values, slab.indices, slab.indptr), shape)
+    totals = csr_matrix((weights, slab.indices, slab.indptr), shape, copy=True)
+    sums = (weights * slab.values, slab.indices, slab.indptr)
+    part = csr_matrix(sums, shape, copy=True)
     for matrix in (part, totals):
         matrix.sum_duplicates()
     part.data /= totals.data
