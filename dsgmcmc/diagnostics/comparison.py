@@ -45,6 +45,11 @@ class Model(BaseModel):
         were measured.
     seconds : float or None
         Time that its chain took.
+    larger_error_than : str
+        A simpler model with a mean squared error that is clearly smaller; empty if there is none.
+    outdone_by : str
+        Such a model, if the criterion gains less than the larger error costs, so that this model is
+        not recommended (`dsgmcmc.runs.candidate_scores.outdone`); empty if there is none.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -58,6 +63,8 @@ class Model(BaseModel):
     rmse: float | None = None
     mae: float | None = None
     seconds: float | None = None
+    larger_error_than: str = ""
+    outdone_by: str = ""
 
 
 class Comparison(BaseModel):
@@ -116,7 +123,9 @@ class Comparison(BaseModel):
         scores = {
             model.name: model.criterion for model in self.models if model.criterion is not None
         }
-        others = [name for name in scores if name not in given_up]
+        others = [
+            name for name in scores if name not in given_up and not self.model(name).outdone_by
+        ]
         if not others:
             return None
         if self.metric == "rmse":
@@ -126,7 +135,26 @@ class Comparison(BaseModel):
         return self.model_copy(update={"recommended": best, "given_up": given_up})
 
     def sentence(self) -> str:
-        """Write the recommendation as a sentence."""
+        """Write the recommendation, and what speaks against it."""
+        return " ".join([self._recommendation(), *self._reservations()])
+
+    def _reservations(self) -> list[str]:
+        """Name simpler models with a smaller error, and models that are not recommended for it."""
+        criterion = CRITERIA[self.metric]
+        sentences = []
+        error = "mean squared error"
+        simpler = self.model(self.recommended).larger_error_than
+        if simpler:
+            sentences.append(f"Its {criterion} is better, its {error} worse than {simpler}'s.")
+        for model in self.models:
+            if model.outdone_by and model.behind is not None and model.behind < 0:
+                sentences.append(
+                    f"The {criterion} of {model.name} is better by {-model.behind:.4f}, its {error}"
+                    f" clearly worse than {model.outdone_by}'s."
+                )
+        return sentences
+
+    def _recommendation(self) -> str:
         criterion = CRITERIA[self.metric]
         if self.given_up:
             return (

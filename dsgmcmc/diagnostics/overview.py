@@ -116,7 +116,7 @@ def run_warnings(run: RunDirectory) -> list[str]:
         summary = read_summary(run.summary_file)
         known = {"settings": config.table(), "run": facts, "summary": summary}
         known |= _ending(run.reached(config.chains), summary, config)
-        return _describe_end(known).warnings
+        return _describe_end(known).all_warnings()
 
 
 def _version_changes(run: RunDirectory) -> dict[str, Any]:

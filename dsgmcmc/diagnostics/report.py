@@ -103,7 +103,7 @@ def _page(run: Run, name: str) -> str:
         sizes=_sizes(run),
         command=_html(described.settings.get("started with", "")),
         verdict="".join(f"<li>{_html(line)}</li>" for line in lines),
-        warnings=_advice([*described.text.warnings, *diagnosis["warnings"]]),
+        warnings=_advice([*described.text.all_warnings(), *diagnosis["warnings"]]),
         rhat_limit=RHAT_LIMIT,
         sections="\n".join(_sections(run, described, diagnosis)),
     )

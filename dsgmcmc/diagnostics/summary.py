@@ -28,6 +28,9 @@ COVERAGE_OFF = 0.02  # warn if coverage of 90 % intervals is further from 0.9, b
 
 UNSEEN = 1e-4  # differences of log scores below this are not reported
 
+#: With a smaller effective sample size of predictions, no score of a run is reliable.
+LEAST_ESS = 20
+
 #: A temperature significantly above this value gives a warning.
 WARNED_TEMPERATURE = 1.05
 
@@ -86,21 +89,36 @@ class RunText(NamedTuple):
         Warnings, most of them with a remedy.
     end : list of str
         Speed, reason for the end, and how to continue.
+    reservations : sequence of str
+        Warnings that concern all scores, or the choice of the model: they follow the first line.
     """
 
     result: list[str]
     warnings: list[str]
     end: list[str]
+    reservations: Sequence[str] = ()
 
     def lines(self) -> list[str]:
         """All lines, as they are printed."""
-        return [*self.result, *(f"warning: {warning}" for warning in self.warnings), *self.end]
+        first, *others = self.result
+        reservations = [f"warning: {reservation}" for reservation in self.reservations]
+        warnings = [f"warning: {warning}" for warning in self.warnings]
+        return [first, *reservations, *others, *warnings, *self.end]
+
+    def all_warnings(self) -> list[str]:
+        """All warnings, those that concern everything first."""
+        return [*self.reservations, *self.warnings]
 
 
 def describe_run(summary: Summary, cautions: Sequence[str] = ()) -> RunText:
     """Describe a run by its summary; `cautions` are the warnings given at its start."""
     result = [*_scores(summary), *_mixing(summary)]
-    return RunText(result, [*cautions, *doubts(summary)], [*_speed(summary), ending(summary)])
+    return RunText(
+        result=result,
+        warnings=[*cautions, *doubts(summary)],
+        end=[*_speed(summary), ending(summary)],
+        reservations=_reservations(summary),
+    )
 
 
 def _scores(summary: Summary) -> list[str]:
@@ -316,6 +334,24 @@ def doubts(summary: Summary) -> list[str]:
         warnings += no_better(summary)
         warnings += _miscalibrated(summary)
     return warnings
+
+
+def _reservations(summary: Summary) -> list[str]:
+    """Say if the predictions have hardly mixed, or a simpler model has a smaller error."""
+    reservations = []
+    found = (summary.get("until") or {}).get("found", {})
+    if found.get("ess", inf) < LEAST_ESS and not _stopped(summary):
+        reservations.append(
+            f"predictions are only as accurate as {found['ess']:.0f} independent draws: a longer"
+            " run (--resume), or another model, may give other scores"
+        )
+    simpler = summary.get("larger_error_than")
+    if simpler:
+        reservations.append(
+            f"the log score of this model was better, its mean squared error worse than that of"
+            f" {plain(simpler)}, which is simpler"
+        )
+    return reservations
 
 
 def _fell_back(event: Mapping[str, Any]) -> str:

@@ -3,11 +3,14 @@
 The recommended model is the simplest candidate whose score is within one standard error of the best
 score. The standard error is that of the paired difference, and includes the Monte Carlo errors of
 both chains. The gap must not be clear without the outliers among the differences.
+
+A model can have a better log score, and a clearly larger mean squared error than a simpler one: it
+predicts values that recur, and little else. It is not recommended if it is `outdone`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -50,12 +53,20 @@ class CandidateScores(NamedTuple):
         Monte Carlo error of the mean score; 0 before it is computed.
     error_without_outliers : float or None
         The same for scores `without_outliers`; None if it is the same.
+    squares : (n,) float64 or None
+        Squared error of every held-out rating, if the metric is a log score.
     """
 
     values: Float64
     users: Int32
     error: float = 0.0
     error_without_outliers: float | None = None
+    squares: Float64 | None = None
+
+    @property
+    def mean_square(self) -> float:
+        """Mean squared error; NaN if squared errors are not known."""
+        return float("nan") if self.squares is None else float(self.squares.mean())
 
     def compared_with(self, first: Float64) -> CandidateScores:
         """Return these scores with their Monte Carlo error.
@@ -123,15 +134,16 @@ def scores_of(run: Run, metric: Metric) -> CandidateScores:
     law = run.config.law
     users, _ = run.test_pairs()
     test = predict_test(run)
+    squares = np.square(test.rating - test.point(law))
     if metric == "rmse":
-        return CandidateScores(-np.square(test.rating - test.point(law)), users)
+        return CandidateScores(-squares, users)
     predictive = test.predictive(law, run.levels)
     if metric == "log-probability":
         scores = predictive.log_probability(test.rating)
     else:
         scores = predictive.log_density(test.rating)
     finite = np.nan_to_num(scores, nan=np.nan, neginf=np.log(SMALLEST))
-    return CandidateScores(finite, users)
+    return CandidateScores(finite, users, squares=squares)
 
 
 def ranking_scores(run: Run, rated: Rated, max_users: int = ranking.MAX_USERS) -> CandidateScores:
@@ -155,6 +167,48 @@ def ranking_scores(run: Run, rated: Rated, max_users: int = ranking.MAX_USERS) -
 
 
 # ---------------------------------------------------------------------- choosing
+
+
+def has_larger_error(candidate: CandidateScores, simpler: CandidateScores) -> bool:
+    """Whether a candidate's mean squared error is clearly larger than that of a simpler one."""
+    if candidate.squares is None or simpler.squares is None:
+        return False
+    gap = difference(candidate.squares, simpler.squares, candidate.users)
+    return gap.mean > CLEAR * gap.error
+
+
+def outdone(candidate: CandidateScores, simpler: CandidateScores) -> bool:
+    """Whether a candidate `has_larger_error`, and its log score does not make up for it.
+
+    If the noise is normal, a mean squared error that is larger by the factor r costs log(r) / 2
+    nats. A model of outliers gains more.
+    """
+    if not has_larger_error(candidate, simpler):
+        return False
+    cost = np.log(candidate.mean_square / max(simpler.mean_square, SMALLEST)) / 2
+    return bool(candidate.values.mean() - simpler.values.mean() < cost)
+
+
+def simpler_with(
+    relation: Callable[[CandidateScores, CandidateScores], bool],
+    number: int,
+    scores: Mapping[int, CandidateScores],
+) -> list[int]:
+    """List the simpler candidates to which a candidate has a relation, the simplest first."""
+    return [
+        simpler
+        for simpler in sorted(scores)
+        if simpler < number and relation(scores[number], scores[simpler])
+    ]
+
+
+def acceptable(scores: Mapping[int, CandidateScores]) -> dict[int, CandidateScores]:
+    """Return the scores of the candidates that no simpler one has `outdone`."""
+    return {
+        number: candidate
+        for number, candidate in scores.items()
+        if not simpler_with(outdone, number, scores)
+    }
 
 
 def best_of(scores: Mapping[int, CandidateScores]) -> int:

@@ -20,7 +20,7 @@ import hashlib
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
@@ -50,12 +50,16 @@ from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.candidate_scores import (
     CandidateScores,
     Metric,
+    acceptable,
     are_discrete,
     best_of,
+    has_larger_error,
     leading,
+    outdone,
     ranking_scores,
     recommended,
     scores_of,
+    simpler_with,
 )
 from dsgmcmc.runs.candidates import (
     ADDED,
@@ -74,6 +78,7 @@ from dsgmcmc.settings import named
 from dsgmcmc.storage.lock import ATTEMPT_SECONDS, Lock
 from dsgmcmc.storage.store import open_array, write_array
 from dsgmcmc.terminal import say
+from dsgmcmc.types import Array
 
 #: Of more training ratings than this number, those of some rows are left out, but at most of three
 #: rows in four, whose values would slow down the draws of the priors of rows.
@@ -243,7 +248,9 @@ class Comparing:
         if metric == "ndcg":
             fixed["save_draws"] = RANKING_DRAWS
         sweeps = length_of(ratings.nnz, models)
-        identities = [f"{ratings.digest} {config.hash()} {metric} {sweeps}" for config in configs]
+        identities = [
+            f"{ratings.digest} {config.hash()} {metric} {sweeps} with errors" for config in configs
+        ]
         return Plan(
             seed=requested.seed,
             metric=metric,
@@ -385,14 +392,15 @@ class Comparing:
     def _race(self, numbers: set[int]) -> dict[int, CandidateScores]:
         """Return the scores of the candidates that may be the best. Collective.
 
-        Candidates that diverge, or that are clearly behind after the first half of their draws, are
-        left out; if several are left, their chains go on.
+        Candidates that diverge, that a simpler one has outdone, or that are clearly behind after
+        the first half of their draws, are left out; if several are left, their chains go on.
         """
         for number in sorted(numbers):
             self._begin(number)
         halves = {number: self._half_scores[number] for number in sorted(numbers - self._diverged)}
         if not halves:
             return {}
+        halves = acceptable(halves)
         left = leading(halves)
         if len(left) < 2:
             return {number: halves[number] for number in left}
@@ -400,7 +408,7 @@ class Comparing:
             self._go_on(number)
         if self._diverged.intersection(left):
             return self._race(numbers)
-        return {number: self._full_scores[number] for number in left}
+        return acceptable({number: self._full_scores[number] for number in left})
 
     def _begin(self, number: int) -> None:
         """Sample and score the first half of a candidate's draws. Collective.
@@ -462,9 +470,14 @@ class Comparing:
         file = self._path(number, ".npy")
         if not file.is_file():
             scores = self._score(number)
-            write_array(file, np.stack([scores.values, scores.users]))
-        values, users = np.array(open_array(file))
-        return CandidateScores(values, users.astype(np.int32))
+            columns: list[Array] = [scores.values, scores.users]
+            if scores.squares is not None:
+                columns.append(scores.squares)
+            write_array(file, np.stack(columns))
+        values, users, *squares = np.array(open_array(file))
+        return CandidateScores(
+            values, users.astype(np.int32), squares=squares[0] if squares else None
+        )
 
     def _score(self, number: int) -> CandidateScores:
         """Return the scores from all draws so far."""
@@ -520,6 +533,8 @@ class Comparing:
             unit = 2 * criterion  # the gap is a difference of mean squared errors
         *_, last = run.directory.metrics()
         figures |= {
+            "larger_error_than": self._name_of_simpler(has_larger_error, number),
+            "outdone_by": self._name_of_simpler(outdone, number),
             "sweeps": sweeps,
             "seconds": last["time_s"] * sweeps / last["sweep"],
             "criterion": criterion,
@@ -527,6 +542,19 @@ class Comparing:
             "error": gap.error / unit,
         }
         return row.model_copy(update=figures)
+
+    def _name_of_simpler(
+        self, relation: Callable[[CandidateScores, CandidateScores], bool], number: int
+    ) -> str:
+        """Return a name of those to which a candidate has a relation after half of the draws.
+
+        It is that of the one with the smallest error; empty if there is none.
+        """
+        found = simpler_with(relation, number, self._half_scores)
+        if not found:
+            return ""
+        best = min(found, key=lambda simpler: self._half_scores[simpler].mean_square)
+        return self._plan.models[best].name
 
 
 def remove_candidates(folder: Path) -> None:

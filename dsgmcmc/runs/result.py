@@ -149,6 +149,7 @@ def _write_summary(
         "straggler": measured.straggler(),
         "events": run.events(),
         "fell_back": _fell_back(run, config),
+        "larger_error_than": _larger_error_than(run),
         # process 0 has scored the test ratings since the processes measured their memory
         "peak_rss_bytes": [peak_memory(), *measured.peak_rss[1:]],
         "versions": {**versions(), "mpi": mpi_library()},
@@ -175,6 +176,14 @@ def _fell_back(run: RunDirectory, config: ResolvedConfig) -> list[dict[str, Any]
             for iteration, sampler in restarts
         ]
     return events
+
+
+def _larger_error_than(run: RunDirectory) -> str | None:
+    """Return the simpler of the compared models that has a smaller error, if there is one."""
+    if not run.comparison_file.exists():
+        return None
+    comparison = Comparison.read(run.comparison_file)
+    return comparison.model(comparison.recommended).larger_error_than or None
 
 
 def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str, Any] | None:

@@ -78,6 +78,22 @@ def test_a_bad_run_is_doubted(change, words):
     assert words in doubt
 
 
+def test_what_concerns_all_scores_follows_the_first_line():
+    """Predictions that have hardly mixed are said before any other score, and so is a simpler model
+    with a smaller error.
+    """
+    check = {"until": "ess=100", "iteration": 700, "found": {"ess": 2.0}, "reached": False}
+    bad = GOOD | {"until": check | {"limit": 700}, "larger_error_than": "plain"}
+    text = describe_run(bad)
+    second, third = text.lines()[1:3]
+    assert second.startswith("warning: predictions are only as accurate as 2 independent draws")
+    assert "mean squared error worse than that of plain" in third
+    assert text.all_warnings()[:2] == [*text.reservations]
+    assert describe_run(GOOD).reservations == []
+    enough = GOOD | {"until": check | {"limit": 700, "found": {"ess": 30.0}}}
+    assert describe_run(enough).reservations == []
+
+
 def test_a_stopped_run_is_not_doubted():
     """A run that was stopped early is not judged."""
     bad = GOOD | {"rmse_mean": 11.66}

@@ -15,7 +15,7 @@ from dsgmcmc import BPMF
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.diagnostics.comparison import Comparison
+from dsgmcmc.diagnostics.comparison import Comparison, Model
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Levels
 from dsgmcmc.model.predictive.base import Moments
@@ -23,8 +23,10 @@ from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.runs import candidates
 from dsgmcmc.runs.candidate_scores import (
     CandidateScores,
+    acceptable,
     are_discrete,
     best_of,
+    has_larger_error,
     leading,
     recommended,
 )
@@ -89,6 +91,68 @@ def test_the_simplest_model_within_one_standard_error_is_recommended():
     assert recommended({0: scores(0.0, spread=1.0, seed=1), 1: best}) == 0
     assert recommended({0: scores(0.0, spread=1.0)._replace(error=0.02), 1: best}) == 0
     assert best_of({0: scores(0.0), 1: scores(0.0), 2: scores(-0.1)}) == 0
+
+
+def with_errors(mean: float, square: float, seed: int = 0) -> CandidateScores:
+    """Scores with squared errors that vary by a tenth."""
+    variation = 1 + 0.1 * np.random.default_rng(seed).normal(size=len(OWNERS))
+    return scores(mean, seed=seed)._replace(squares=square * variation)
+
+
+@pytest.mark.parametrize(
+    ("gain", "square", "is_acceptable"),
+    [(0.2, 1.5, False), (0.2, 1.002, True), (0.3, 1.5, True), (0.01, 0.5, True)],
+)
+def test_a_larger_error_must_be_made_up_for_by_the_score(gain, square, is_acceptable):
+    """A mean squared error that is clearly larger than a simpler model's costs half the logarithm
+    of the ratio.
+    """
+    simple = with_errors(-1.0, 1.0)
+    candidate = with_errors(-1.0 + gain, square, seed=1)
+    assert has_larger_error(candidate, simple) == (square == 1.5)
+    assert (1 in acceptable({0: simple, 1: candidate})) == is_acceptable
+    assert 1 in acceptable({1: candidate, 2: simple}), "only simpler models count"
+
+
+def test_a_model_without_an_acceptable_error_is_named():
+    """The sentence says which model has a better score, and whose error is smaller."""
+    rows = [
+        Model(name="plain", settings={}, sweeps=9, criterion=-3.0, behind=0.0, error=0.0),
+        Model(name="noise", settings={}, sweeps=9, criterion=-3.1, behind=0.1, error=0.1),
+        Model(
+            name="tails",
+            settings={},
+            sweeps=9,
+            criterion=-2.9,
+            behind=-0.1,
+            error=0.1,
+            larger_error_than="plain",
+            outdone_by="plain",
+        ),
+    ]
+    comparison = Comparison(
+        data_hash="",
+        metric="log-probability",
+        training=9,
+        held_out=9,
+        models=rows,
+        left_out=[],
+        best="plain",
+        recommended="plain",
+    )
+    assert comparison.sentence() == (
+        "Take plain: it has the best log probability of the recorded rating. The log probability of"
+        " the recorded rating of tails is better by 0.1000, its mean squared error clearly worse"
+        " than plain's."
+    )
+    assert comparison.without_recommended().recommended == "noise"
+    chosen = comparison.model_copy(
+        update={
+            "recommended": "tails",
+            "models": [rows[0], rows[2].model_copy(update={"outdone_by": ""})],
+        }
+    )
+    assert "is better, its mean squared error worse than plain's." in chosen.sentence()
 
 
 def test_monte_carlo_error_without_the_trend():
