@@ -92,7 +92,7 @@ def test_scores_are_neither_ratings_nor_probabilities(run: Run) -> None:
 def test_a_new_user_has_the_law_of_all_cells_given_a_draw(run: Run) -> None:
     """The zeros of all items count as in sampling, and the values of new clicks do not."""
     items = np.int32([0, 2, 4])
-    ratings = RatingsOfRows(np.zeros(3, int), items, np.array([1.0, 5.0, 2.0]))
+    ratings = RatingsOfRows(np.zeros(3, int), items, np.array([1.0, 5.0, 2.0]), np.ones(3))
     folded = FoldIn(run, Vocabulary("user", np.array([-1])), ratings)
     rows = folded.rows(3, np.array([0]))
     draw = run.draw(3)

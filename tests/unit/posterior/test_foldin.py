@@ -29,6 +29,7 @@ def fold(run, kind: str = "user") -> FoldIn:
         rows=np.array([1, 0, 0, 0]),
         others=np.int32([2, 0, 5, 7]),
         values=np.array([3.0, 4.5, 2.0, 5.0]),
+        weights=np.ones(4),
     )
     return FoldIn(run, vocabulary, ratings)
 
@@ -125,7 +126,9 @@ def test_own_noise_of_new_users_is_inferred(tmp_path):
     rows = np.repeat([0, 1], 30)
     others = np.tile(items, 2)
     vocabulary = Vocabulary("user", np.array([-1, -2], np.int64))
-    folded = FoldIn(run, vocabulary, RatingsOfRows(rows, others, np.concatenate([steady, wild])))
+    values = np.concatenate([steady, wild])
+    ratings = RatingsOfRows(rows, others, values, np.ones(len(values)))
+    folded = FoldIn(run, vocabulary, ratings)
     noise = np.mean(
         [folded.rows(number, np.array([0, 1])).noise for number in range(len(run.draws))], axis=0
     )
@@ -141,7 +144,9 @@ def test_covariances_that_are_not_kept_are_the_same(tmp_path, monkeypatch, likel
     run = make_run(tmp_path, likelihood=likelihood, noise=noise).open()
     vocabulary = Vocabulary("user", np.array([-1, -2, -3, -4], np.int64))
     rows = np.array([0, 0, 1, 3, 3, 3])
-    ratings = RatingsOfRows(rows, np.int32([4, 5, 6, 1, 2, 3]), np.array([3.0, 4, 2, 5, 1, 3]))
+    ratings = RatingsOfRows(
+        rows, np.int32([4, 5, 6, 1, 2, 3]), np.array([3.0, 4, 2, 5, 1, 3]), np.ones(6)
+    )
     kept = FoldIn(run, vocabulary, ratings)
     monkeypatch.setattr("dsgmcmc.posterior.newcomers.KEPT_BYTES", 0)
     computed = FoldIn(run, vocabulary, ratings)
@@ -179,7 +184,7 @@ def test_a_known_row_is_worked_out_from_its_old_and_its_new_ratings(run, kind):
     others = np.append(rated, other_one).astype(np.int32)
     values = np.append(known, 5.0)
     values[0] = 1.0
-    ratings = RatingsOfRows(np.zeros(len(others), int), others, values)
+    ratings = RatingsOfRows(np.zeros(len(others), int), others, values, np.ones(len(others)))
     expected = FoldIn(run, Vocabulary(kind, names[:1]), ratings)
     for number in (0, len(run.draws) - 1):
         law = folded.rows(number, np.array([0]))

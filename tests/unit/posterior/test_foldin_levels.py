@@ -115,6 +115,7 @@ def test_a_drawn_row_has_the_conditional_law(run: Run, kind: str) -> None:
         np.repeat(np.arange(SEEDS), len(OTHERS)),
         np.tile(OTHERS, SEEDS),
         np.tile(VALUES, SEEDS),
+        np.ones(SEEDS * len(OTHERS)),
     )
     law = FoldIn(run, names, repeated).rows(number, np.arange(SEEDS))
     assert not law.covariance.any()
