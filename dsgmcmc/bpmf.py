@@ -19,7 +19,7 @@ import numpy as np
 
 from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import RunConfig, nested
-from dsgmcmc.data.arrays import InputForm, has_times, is_wide, ratings_source, read_features
+from dsgmcmc.data.arrays import InputForm, has_time_column, is_wide, ratings_source, read_features
 from dsgmcmc.data.columns import NO_COLUMN, parse_columns
 from dsgmcmc.data.descriptions import Description, describe
 from dsgmcmc.data.prepare import Summary, prepare_ratings
@@ -554,14 +554,18 @@ class BPMF(Estimator, FittedModel):
         """Write the ratings as `_prepare` does; on process 0."""
         features = self._features()
         form = self._form()
-        timed = self._needs_times(X, y, form, is_comparing=run is None)
+        needs_times = self.time_levels not in (None, "no")
+        # times that can be read are kept for models with time effects, which are compared
+        try_times = not needs_times and (run is None or self.model == "auto")
+        timed = needs_times or (try_times and has_time_column(X, y, form))
         source = ratings_source(X, y, form, timed=timed, has_features=bool(features))
         if isinstance(source, Path) and source.suffix == ".h5":
             return source.resolve()
         options: dict[str, Any] = {
             "test_fraction": self.test_fraction,
             "seed": seed % 2**31,
-            "timestamps": timed,
+            "timestamps": needs_times,
+            "try_times": try_times,
             "duplicates": self.duplicates,
             "user_features": features.get("user"),
             "item_features": features.get("item"),
@@ -587,17 +591,6 @@ class BPMF(Estimator, FittedModel):
             if given is not None:
                 features[entity] = read_features(given, entity, columns=self.columns)
         return describe(features, self.feature_kinds)
-
-    def _needs_times(self, X: Any, y: Any, form: InputForm, *, is_comparing: bool) -> bool:
-        """Whether the order of the ratings in time is kept.
-
-        If models are compared, it is kept for models with time effects if X has timestamps.
-        """
-        if self.time_levels not in (None, "no"):
-            return True
-        if is_comparing or self.model == "auto":
-            return has_times(X, y, form)
-        return False
 
     def _tell(self, summary: Summary) -> None:
         """Log how the input was read, also to the terminal if `verbose`, and warn of doubts."""

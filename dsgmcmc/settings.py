@@ -66,6 +66,7 @@ def setting(
 BPMF_NAMES = {
     "resume": "warm_start=True",
     "from": "start",
+    "matrix": "matrix=True",
     "step_size": "sampler.step_size",
     "on_divergence": "--on-divergence",
     "no_biases": "biases=False",

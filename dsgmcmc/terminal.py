@@ -21,6 +21,9 @@ if TYPE_CHECKING:  # the command line imports this module first, and only tables
     from rich.console import Console
 
 
+_WIDEST = 1 << 20  # characters of a line of a table in a file
+
+
 def plain(text: str) -> str:
     r"""Return text as one line without effects on a terminal.
 
@@ -139,7 +142,16 @@ def show_table(
         table.add_column(plain(heading), justify="left" if heading in left else "right")
     for row in rows:
         table.add_row(*map(plain, row))
-    console().print(table)
+    _print_table(table)
+
+
+def _print_table(table: Any) -> None:
+    """Print a table of rich: within the width of a terminal, and uncut in a file or a pipe."""
+    screen = console()
+    if not sys.stdout.isatty() and not screen.is_jupyter:
+        unlimited = screen.options.update(max_width=_WIDEST)
+        screen.width = max(screen.width, screen.measure(table, options=unlimited).maximum)
+    screen.print(table)
 
 
 def show_facts(facts: Mapping[str, str | Sequence[str]]) -> None:
@@ -152,4 +164,4 @@ def show_facts(facts: Mapping[str, str | Sequence[str]]) -> None:
     for name, fact in facts.items():
         lines = [fact] if isinstance(fact, str) else fact
         table.add_row(plain(name), "\n".join(map(plain, lines)))
-    console().print(table)
+    _print_table(table)

@@ -286,7 +286,9 @@ def _everyone(run: Run) -> Int32:
 
 def _named_users(run: Run, names: list[str]) -> Int32:
     """Return the rows of users, each of them once."""
-    return run.users.index_of(list(dict.fromkeys(names)), refuse=True)
+    from dsgmcmc.posterior.names import refuse_unknown
+
+    return refuse_unknown(run.users, list(dict.fromkeys(names)))
 
 
 def _show_recommendations(

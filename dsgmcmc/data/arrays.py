@@ -38,7 +38,7 @@ from dsgmcmc.types import Array, Mask
 _MATRIX_ADVICE = (
     "; if it has a row for each user and a column for each item, give BPMF(matrix=True)"
 )
-_PRINTED = 10  # rows of a table that are printed
+_PRINTED = 10  # rows of a table that are printed, or looked at
 
 
 class Table(dict[str, Array]):
@@ -323,17 +323,11 @@ def is_wide(X: Any, y: Any, form: InputForm) -> bool:
     return X.shape[1] > 4 or any(bool(np.isnan(column).any()) for column in values)
 
 
-def has_times(X: Any, y: Any, form: InputForm) -> bool:
-    """Whether the input of `BPMF.fit` has a column of timestamps; False for files."""
-    if is_wide(X, y, form):
+def has_time_column(X: Any, y: Any, form: InputForm) -> bool:
+    """Whether the input of `BPMF.fit` is an array with a column of times."""
+    if not isinstance(X, np.ndarray) or X.ndim != 2 or is_wide(X, y, form):
         return False
-    X = as_frame(X)
-    names = getattr(X, "columns", None)
-    if names is not None:
-        if "timestamp" in parse_columns(form.columns):
-            return True
-        return find_column(names, "timestamp") is not None
-    return isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == (4 if y is None else 3)
+    return bool(X.shape[1] == (4 if y is None else 3))
 
 
 def _times(times: Array) -> Array:
@@ -423,7 +417,10 @@ def _frame_columns(
                 f"expected a column for each of {', '.join(roles)}; the data frame has"
                 f" {len(labels)} columns{advice}"
             )
-    heading = Heading("the data frame", names, len(labels))
+    sample = []
+    if names is not None:
+        sample = _first_rows(X)
+    heading = Heading("the data frame", names, len(labels), sample)
     if "rating" in roles:
         positions = assign_columns(heading, columns, timed="timestamp" in roles)
     else:
@@ -435,6 +432,13 @@ def _frame_columns(
         {role: np.asarray(X[label]) for role, label in found.items()},
         labels={role: str(label) for role, label in found.items()},
     )
+
+
+def _first_rows(X: Any) -> list[list[str]]:
+    """Return the first rows of a data frame as text."""
+    columns = [np.asarray(X[label])[:_PRINTED] for label in X.columns]
+    cells = [["" if is_missing(value) else str(value) for value in column] for column in columns]
+    return [list(row) for row in zip(*cells, strict=True)]
 
 
 def _names(column: Array, role: str) -> Array:

@@ -206,13 +206,18 @@ def shortened(texts: Sequence[str]) -> str:
     return ", ".join(shown)
 
 
-def _matrix_advice(sample: Rows) -> str:
+def _matrix_advice(sample: Rows, names: Sequence[str] = ()) -> str:
     """Return advice if the first rows of a table may be those of a matrix.
 
-    They may if four numbers or more follow a first column. The advice names codes for "not rated",
-    and a first column with the number of ratings.
+    They may if four numbers or more follow a first column, whose values differ, and none of these
+    has a usual name of an item, a rating or a time. The advice names codes for "not rated", and a
+    first column with the number of ratings.
     """
     if not sample or not all(len(row) > 4 and all(map(_is_cell, row[1:])) for row in sample):
+        return ""
+    if any(find_column(names[1:], role) is not None for role in ROLES):
+        return ""
+    if names and len({row[0] for row in sample}) < len(sample):
         return ""
     text = f"; if each row is a user, and each column an item: {named('matrix')}"
     cells = [[float(cell) for cell in row[1:] if re.search("[0-9]", cell)] for row in sample]
@@ -331,7 +336,7 @@ def assign_columns(heading: Heading, columns: Mapping[str, str], *, timed: bool)
         heading,
         columns,
         roles,
-        advice=advice + _matrix_advice(heading.sample),
+        advice=advice + _matrix_advice(heading.sample, names),
         optional=() if timed else ("timestamp",),
     )
     needed = {positions[role] for role in roles if role != "timestamp"}

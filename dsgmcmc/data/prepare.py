@@ -190,13 +190,17 @@ class RawRatings(NamedTuple):
     left_out : int
         Number of ratings that were left out because their values mean "not rated".
     notes : list of str
-        Files with times in a smaller unit than seconds, and files whose ratings are all equal.
+        Files with times in a smaller unit than seconds, files whose ratings are all equal, and why
+        the order in time is not kept.
+    in_order : bool
+        Whether the order of the ratings in time is kept.
     """
 
     tables: list[RatingsTable]
     loaded: list[LoadedTable]
     left_out: int
     notes: list[str]
+    in_order: bool
 
 
 class Findings(NamedTuple):
@@ -345,7 +349,13 @@ class Ingest:
         notes = [part.unit for part in loaded if part.unit] + read.find_constant(tables, loaded)
         left_out = values.leave_out(self.db, self.parsed.missing)
         left_out += sum(part.left_out for part in loaded)
-        return RawRatings(tables, loaded, left_out, notes)
+        in_order = self.settings.timestamps
+        if self.settings.try_times and read.have_times(tables):
+            untimed = read.describe_untimed(self.db, tables, loaded)
+            in_order = not untimed
+            if untimed:
+                notes.append(f"{untimed}; models with time effects are left out")
+        return RawRatings(tables, loaded, left_out, notes, in_order)
 
     def describe(self) -> dict[str, DescriptionTable]:
         """Read the tables that describe users and items."""
@@ -424,7 +434,7 @@ class Ingest:
             self.db,
             test_condition,
             n_rows=entities.sizes[entities.sides["rows"]],
-            timestamps=self.settings.timestamps,
+            timestamps=raw.in_order,
             temporal=self.settings.temporal,
             replicated=repeated.kept > 0,
             measures=raw.tables[0].measures,

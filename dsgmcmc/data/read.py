@@ -404,6 +404,30 @@ def describe_order(tables: Sequence[RatingsTable]) -> str:
     return "line"
 
 
+def have_times(tables: Sequence[RatingsTable]) -> bool:
+    """Whether any table has a column of times."""
+    return any("timestamp" in table.columns for table in tables)
+
+
+def describe_untimed(
+    db: Session, tables: Sequence[RatingsTable], loaded: Sequence[LoadedTable]
+) -> str:
+    """Say which times are missing in ``raw``, or cannot be read; empty if every rating has one."""
+    unread = [
+        f"{table.file.path}: {part.unread}"
+        for table, part in zip(tables, loaded, strict=True)
+        if part.unread is not None
+    ]
+    if unread:
+        return unread[0]
+    n_untimed, n = db.execute(
+        "SELECT count(*) FILTER (time IS NULL OR NOT isfinite(time)), count(*) FROM raw"
+    ).fetchall()[0]
+    if not n_untimed:
+        return ""
+    return f"{n_untimed:,} of {n:,} ratings have no time"
+
+
 def find_untimed(tables: Sequence[RatingsTable], loaded: Sequence[LoadedTable]) -> list[str]:
     """Say which tables have no times, unlike the others, or times that cannot be read."""
     oldest = "of ratings with the same user and item, those without a time count as the oldest"

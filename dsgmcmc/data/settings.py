@@ -49,6 +49,11 @@ class PrepareSettings(Checked):
     timestamps: bool = setting(
         "Keep the temporal order of ratings, for `sample --time-levels`.", False
     )
+    try_times: bool = setting(
+        "Keep the temporal order of ratings if every rating has a time that can be read.",
+        False,
+        offered=False,
+    )
     duplicates: Duplicates = setting(
         "Rating to use if a user rated an item more than once: the first or last by timestamp (or"
         " line), or the mean; keep: all, as measurements of their own; error: refuse such"

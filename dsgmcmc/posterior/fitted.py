@@ -25,7 +25,7 @@ from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.known_cells import KnownCells
 from dsgmcmc.posterior.liked import warn_of_few
 from dsgmcmc.posterior.matrix_target import TrainingData, other_matrix, training_matrix
-from dsgmcmc.posterior.names import unknown_names
+from dsgmcmc.posterior.names import refuse_unknown, unknown_names
 from dsgmcmc.posterior.new_ratings import NewRatings
 from dsgmcmc.posterior.newcomers import FoldIn, fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
@@ -38,6 +38,7 @@ from dsgmcmc.posterior.rank import (
 )
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.similar import similar
+from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import Scratch
 from dsgmcmc.terminal import warn
 from dsgmcmc.types import Array, Float64, Int32
@@ -55,9 +56,9 @@ T = TypeVar("T")
 def renewing(method: Callable[P, T]) -> Callable[P, T]:
     """Decorate a method that reads files of a run, which a running job may remove.
 
-    If it has, the run is reopened and the method repeated.
+    If it has, the run is reopened and the method repeated. Messages use Python names.
     """
-    return retry_if_gone(method, lambda model: model._renew())
+    return retry_if_gone(in_python()(method), lambda model: model._renew())
 
 
 class FittedModel:
@@ -217,7 +218,7 @@ class FittedModel:
             rows[entity] = predictor.index_of(entity, names)
             unknown = rows[entity] < 0
             if self.unknown == "refuse":
-                run.vocabulary(entity).index_of(names[unknown], refuse=True)
+                refuse_unknown(run.vocabulary(entity), names[unknown])
             if len(names) and unknown.all():
                 distinct = list(dict.fromkeys(names.tolist()))
                 warn(str(unknown_names(entity, distinct)))
@@ -558,7 +559,7 @@ class FittedModel:
             names = list(dict.fromkeys(list_names(users, "user")))
         rows = Predictor(run, PredictOptions(), newcomers).index_of("user", names)
         unknown = [name for name, row in zip(names, rows.tolist(), strict=True) if row < 0]
-        run.users.index_of(unknown, refuse=True)
+        refuse_unknown(run.users, unknown)
         rated = None
         if needs_rated:
             rated = self._rated

@@ -37,6 +37,7 @@ from dsgmcmc.data.ratings_format import Side
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import Quantities
+from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import INDEX, Facts, RunDirectory, check_made_with, header
 from dsgmcmc.storage.store import Key, is_intact, read_manifest, write_snapshot
 from dsgmcmc.types import Array, Factor, Float64, Int32, Int64
@@ -225,6 +226,22 @@ def unknown_names(entity: str, names: list[Any]) -> InputError:
     if len(names) > 1:
         unknown = f"{len(names)} {entity}s are"
     return InputError(f"{unknown} unknown to the run: {listed(names)}")
+
+
+def refuse_unknown(vocabulary: Vocabulary, names: Sequence[Any] | Array) -> Int32:
+    """Return the factor rows of names, as `Vocabulary.index_of` does.
+
+    Raises InputError, which says how users and items become known, if a name is unknown.
+    """
+    index = vocabulary.index_of(names)
+    if (index < 0).any():
+        entity = vocabulary.entity
+        unknown = dict.fromkeys(vocabulary.typed(names)[index < 0].tolist())
+        raise InputError(
+            f"{unknown_names(entity, list(unknown))}; in Python, fold_in takes ratings of new"
+            f" {entity}s, and predictions from the prior need {named('unknown')} prior"
+        )
+    return index
 
 
 def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> dict[int, str]:

@@ -141,8 +141,8 @@ class _PairsFile:
         ]
         if described:
             raise InputError(
-                f"{table.file.path}: {'; '.join(described)}. Take them out, or predict them with"
-                f" {named('unknown')} prior{table.hint}"
+                f"{table.file.path}: {'; '.join(described)}. Take them out, predict them with"
+                f" {named('unknown')} prior, or give their ratings to fold_in in Python{table.hint}"
             )
 
     @staticmethod

@@ -8,6 +8,8 @@ import pytest
 from runs import Made, make_run
 from support import typed
 
+from dsgmcmc import open_run
+from dsgmcmc.errors import InputError
 from dsgmcmc.terminal import say_json
 
 
@@ -60,3 +62,56 @@ def test_predictions_stay_on_the_scale(made: Made, tmp_path: Path) -> None:
         return max(float(line.split(",")[-1]) for line in lines[1:])
 
     assert highest() <= 5 < highest("--no-clip")
+
+
+UUIDS = [f"{k:08d}-9f3a-4bd2-8a36-5c1d2e3f4a5b" for k in range(12)]
+
+
+@pytest.fixture(scope="module")
+def long_names(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short run on ratings whose users and items have names of 36 characters."""
+    folder = tmp_path_factory.mktemp("uuids")
+    lines = [
+        f"{user},{item},{1 + (i * j) % 5}"
+        for i, user in enumerate(UUIDS)
+        for j, item in enumerate(UUIDS)
+        if (i + j) % 3
+    ]
+    (folder / "r.csv").write_text("\n".join(["user,item,rating", *lines, ""]))
+    typed("prepare", folder / "r.csv", folder / "r.h5").expect()
+    options = ("--rank", "1", "--iterations", "30", "--burn-in", "10", "--grid", "2")
+    typed("sample", folder / "r.h5", "--out", folder / "run", *options).expect()
+    return folder / "run"
+
+
+def test_what_is_redirected_is_not_cut(
+    long_names: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Names in a file are whole, however narrow the terminal is."""
+    monkeypatch.setenv("COLUMNS", "60")
+    names = tmp_path / "titles.csv"
+    names.write_text("item,title\n" + "".join(f"{name},{'a title ' * 9}\n" for name in UUIDS))
+    shown = typed("recommend", long_names, "--user", UUIDS[3], "--items", names).expect().out
+    rows = [line for line in shown.splitlines() if UUIDS[3][8:] in line][1:]
+    assert rows, shown
+    for row in rows:
+        assert row.count("a title") == 9
+        assert any(name in row for name in UUIDS)
+
+
+def test_an_unknown_user_learns_of_fold_in_and_of_the_prior(long_names: Path) -> None:
+    """In commands and in Python, by the names that each has."""
+    shown = typed("recommend", long_names, "--user", "somebody").expect(2).err
+    assert "one user is unknown to the run: somebody" in shown
+    assert "fold_in takes ratings of new users" in shown
+    assert "--unknown prior" in shown
+    (long_names.parent / "pairs.csv").write_text(f"user,item\nsomebody,{UUIDS[0]}\n")
+    shown = typed("predict", long_names, long_names.parent / "pairs.csv").expect(2).err
+    assert "--unknown prior" in shown
+    assert "fold_in" in shown
+    model = open_run(long_names)
+    with pytest.raises(InputError, match=r"fold_in takes .* need unknown prior"):
+        model.recommend(["somebody"])
+    model.unknown = "refuse"
+    with pytest.raises(InputError, match=r"fold_in takes .* need unknown prior"):
+        model.predict([["somebody", UUIDS[0]]])

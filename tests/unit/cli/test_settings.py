@@ -134,7 +134,10 @@ def test_every_name_in_messages_is_one() -> None:
 def test_options_of_prepare_are_its_settings() -> None:
     """An option that no setting has would be read and forgotten; so would a setting without one."""
     options = {parameter.name for parameter in COMMANDS["prepare"].params}
-    assert options == {"ratings", "out", "as_json"} | PrepareSettings.model_fields.keys()
+    settings = {
+        name for name, field in PrepareSettings.model_fields.items() if declared(field)["offered"]
+    }
+    assert options == {"ratings", "out", "as_json"} | settings
 
 
 def test_arguments_of_bpmf_are_as_prepare_declares() -> None:

@@ -4,6 +4,7 @@ do not.
 
 import datetime
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -141,3 +142,38 @@ def test_python_warns_of_dates_that_it_cannot_read():
     frame = ROWS.assign(date="some day")
     with pytest.warns(UserWarning, match="7 of 7 times in column date cannot be read"):
         BPMF(**settings).fit(frame)
+
+
+TRIED = {  # a column `date` of any rows, and whether models with time effects are compared
+    "dates": (lambda n: pd.date_range("2021-01-01", periods=n, freq="h"), True),
+    "text": (lambda n: pd.date_range("2021-01-01", periods=n, freq="h").astype(str), True),
+    "of a time zone": (lambda n: pd.date_range("2021-01-01", periods=n, freq="h", tz="UTC"), True),
+    "datetime.date": (lambda n: [DAYS[k % 3] for k in range(n)], True),
+    "with gaps": (lambda n: pd.Series(range(n)).where(np.arange(n) != 2), False),
+    "words": (lambda n: ["some day"] * n, False),
+    "two orders": (lambda n: ["01/02/2021"] * n, False),
+}
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+@pytest.mark.parametrize("form", TRIED)
+def test_time_effects_are_compared_if_times_can_be_read(tmp_path, form, is_file):
+    """A column named date neither stops a comparison nor counts for frames alone."""
+    make, is_read = TRIED[form]
+    n = 300
+    cells = np.random.default_rng(0).choice(30 * 20, n, replace=False)
+    frame = pd.DataFrame({"user": cells // 20, "item": cells % 20, "rating": cells % 5 + 1.5})
+    frame["date"] = make(n)
+    ratings = frame
+    if is_file:
+        ratings = tmp_path / "r.csv"
+        frame.to_csv(ratings, index=False)
+    model = BPMF(rank=1, iterations=40, burn_in=20, options={"grid": 2})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        compared = model.compare(ratings)
+    assert any(each.name.endswith(" + time") for each in compared.models) == is_read
+    said = [
+        str(each.message) for each in caught if "time effects are left out" in str(each.message)
+    ]
+    assert len(said) == (not is_read)

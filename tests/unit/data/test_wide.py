@@ -276,3 +276,25 @@ def test_the_hint_after_a_comparison(tmp_path):
     )
     done = typed("sample", tmp_path / "m.h5", "--out", tmp_path / "run", *options).expect(0)
     assert "are -1, apart from all others" in done.err.strip().splitlines()[-1]
+
+
+NOT_WIDE = {  # columns of 12 rows that are no matrix, though four numbers follow a first column
+    "users recur": {"user": [1, 1, 2] * 4, **{f"x{k}": range(12) for k in range(4)}},
+    "an item": {"user": range(12), "movie": range(12), **{f"x{k}": range(12) for k in range(3)}},
+}
+
+
+def test_a_frame_and_a_file_learn_of_matrices(tmp_path):
+    """If a first column of names and numbers are all they have, and only then."""
+    values = np.random.default_rng(0).normal(5, 1, (12, 5)).round(2)
+    wide = pandas.DataFrame(values, columns=[f"g{k}" for k in range(5)])
+    wide.insert(0, "compound", [f"c{k}" for k in range(12)])
+    with pytest.raises(InputError, match="if each row is a user, and each column an item: matrix="):
+        BPMF().fit(wide)
+    for columns in NOT_WIDE.values():
+        frame = pandas.DataFrame(columns)
+        frame.to_csv(tmp_path / "r.csv", index=False)
+        for ratings in (frame, tmp_path / "r.csv"):
+            with pytest.raises(InputError, match="cannot tell which column is") as error:
+                BPMF().fit(ratings)
+            assert "matrix" not in str(error.value)
