@@ -47,9 +47,24 @@ DataOption = Annotated[
 def predict(
     run: RunArgument,
     pairs: Annotated[
-        Path, typer.Argument(metavar="PAIRS", help="CSV or Parquet file with users and items.")
-    ],
+        Path | None,
+        typer.Argument(metavar="PAIRS", help="CSV or Parquet file with users and items."),
+    ] = None,
     out: OutOption = None,
+    matrix: Annotated[
+        bool,
+        typer.Option(
+            "--matrix",
+            help="In place of PAIRS, complete the matrix of all users and items.",
+        ),
+    ] = False,
+    draws: Annotated[
+        int,
+        typer.Option(
+            min=0, help="With --matrix, number of matrices to draw for multiple imputation."
+        ),
+    ] = 0,
+    data: DataOption = None,
     of_mean: Annotated[
         bool, typer.Option("--of-mean", help="Predict the expected rating, without noise.")
     ] = False,
@@ -94,11 +109,39 @@ def predict(
     --at-least and --probabilities add probabilities of levels; Gaussian ratings are rounded to
     the nearest level.
 
+    With --matrix, OUT has a row for each user and a column for each item, in the order of their
+    names: known ratings as they were given, and the means of the others. It is CSV, Parquet, an
+    array of NumPy (.npy, without names) or netCDF (.nc). --draws 20 writes 20 such matrices, one
+    after another, whose holes are drawn with their noise.
+
     \b
     Examples:
       dsgmcmc predict run pairs.csv -o predicted.csv
       dsgmcmc predict run pairs.csv -o predicted.csv --at-least 4 --probabilities
+      dsgmcmc predict run --matrix -o filled.csv
+      dsgmcmc predict run --matrix --draws 20 -o imputed.nc
     """
+    if matrix:
+        needs_pairs = {
+            "PAIRS": pairs is not None,
+            "--of-mean": of_mean,
+            "--interval": interval != 0.9,
+            "--at-least": at_least is not None,
+            "--probabilities": probabilities,
+            "--unknown": unknown != "refuse",
+            "--columns": columns is not None,
+        }
+        for name, is_given in needs_pairs.items():
+            if is_given:
+                raise InputError(
+                    f"--matrix predicts all pairs of users and items: leave out {name}"
+                )
+        _complete_matrix(run, out, draws=draws, clip=clip, data=data, as_json=as_json)
+        return
+    if pairs is None:
+        raise InputError("give PAIRS, a file with users and items, or --matrix")
+    if draws or data is not None:
+        raise InputError("--draws and --data need --matrix")
     from dsgmcmc.data.columns import parse_columns
     from dsgmcmc.data.pairs import ROLES
     from dsgmcmc.posterior.predict import PredictOptions
@@ -114,6 +157,35 @@ def predict(
     )
     summary = predict_table(
         Run(run), pairs, out, options, unknown=unknown, columns=parse_columns(columns, ROLES)
+    )
+    if as_json:
+        say_json(summary, indent=None, file=sys.stderr)
+
+
+def _complete_matrix(
+    run: Path, out: Path | None, *, draws: int, clip: bool, data: Path | None, as_json: bool
+) -> None:
+    """Write the completed matrix of a run to a file."""
+    from rich.progress import track
+
+    from dsgmcmc.posterior.matrix_file import MatrixFile
+    from dsgmcmc.posterior.run import Run
+    from dsgmcmc.terminal import console
+
+    if out is None:
+        raise InputError("--matrix needs --out OUT.csv, .parquet, .npy or .nc")
+    stderr = console(stderr=True)
+    file = MatrixFile(Run(run), data=data, imputations=draws, clip=clip)
+    summary = file.write(
+        out,
+        lambda blocks, number: track(
+            blocks,
+            "completing",
+            total=number,
+            console=stderr,
+            transient=True,
+            disable=not stderr.is_terminal,
+        ),
     )
     if as_json:
         say_json(summary, indent=None, file=sys.stderr)

@@ -66,6 +66,29 @@ def write_query(db: Session, query: str, out: Path | None) -> None:
         remove_folder(folder)
 
 
+#: Most characters of a float32 in a CSV file, with its comma.
+_FLOAT_WIDTH = 20
+
+
+def convert_csv(path: Path, types: Mapping[str, str], out: Path) -> None:
+    """Convert a CSV file of a matrix, with a header, to a Parquet file.
+
+    Parameters
+    ----------
+    types : dict of str to str
+        Types of all columns, by name.
+    """
+    columns = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in types.items())
+    with path.open("rb") as file:
+        longest = len(file.readline()) + _FLOAT_WIDTH * len(types)
+    read = (
+        f"read_csv({literal(str(path))}, header = true, delim = ',', quote = '\"',"
+        f" columns = {{{columns}}}, max_line_size = {max(longest, 1 << 21)})"
+    )
+    with open_session(out.parent) as db:
+        write_query(db, f"SELECT * FROM {read}", out)
+
+
 def output_format(out: Path | None) -> str:
     """Return ``csv`` or ``parquet`` by the suffix of an output.
 

@@ -68,6 +68,11 @@ class KnownCells:
                     part = part.T.tocsr()
                 self._parts.append(part)
 
+    @property
+    def number(self) -> int:
+        """Number of the ratings of the run."""
+        return sum(part.nnz for part in self._parts)
+
     def of(self, users: Int32, items: Int32) -> Float32:
         """Return the ratings of pairs of users and items, (n, J) float32, NaN where there are none.
 

@@ -15,9 +15,10 @@ LIMIT = 500
 LONGER: dict[str, str] = {}
 #: Parameters that all commands together may have, and `sample`: those that they have. The latest
 #: are --scale, because amounts and plays need logarithms, and only a setting of the run can give
-#: predictions in their own unit; and --matrix, because a matrix with numbers for names may also be
-#: a table with a line for each rating.
-PARAMETERS = 109
+#: predictions in their own unit; --matrix of prepare, because a matrix with numbers for names may
+#: also be a table with a line for each rating; and --matrix, --draws and --data of predict, because
+#: a completed matrix has no file of pairs.
+PARAMETERS = 112
 PARAMETERS_OF_SAMPLE = 34
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 BLANK = {
