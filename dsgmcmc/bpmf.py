@@ -39,7 +39,7 @@ from dsgmcmc.terminal import log, warn
 
 if TYPE_CHECKING:  # these modules load Numba's compiler
     from dsgmcmc.diagnostics.comparison import Comparison
-    from dsgmcmc.runs.candidate_scores import Metric
+    from dsgmcmc.runs.settings import Metric
 
 #: Admitted values of parameters that are not settings of the run.
 ADMITTED: dict[str, tuple[Any, ...]] = {

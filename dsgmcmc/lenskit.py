@@ -14,7 +14,8 @@ from pydantic import BaseModel
 from dsgmcmc.bpmf import BPMF
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.fitted import FittedModel
-from dsgmcmc.posterior.rank import PATTERN_RULES, By, Ranking, Scorer
+from dsgmcmc.posterior.rank import PATTERN_RULES, Ranking, Scorer
+from dsgmcmc.posterior.settings import By
 from dsgmcmc.types import Array
 
 

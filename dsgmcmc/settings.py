@@ -139,12 +139,26 @@ def explain(error: ValidationError, prefix: str = "", name_of: Callable[[str], s
 
 
 class Checked(BaseModel):
-    """Base class for groups of settings that `from_settings` checks, with messages for the user."""
+    """Base class for groups of settings, with messages for the user if any is wrong."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     #: Whether a file may have the settings. If not, messages name options, or arguments in Python.
     in_file: ClassVar[bool] = True
+
+    def __init__(self, **settings: Any) -> None:
+        """Check settings.
+
+        Raises
+        ------
+        InputError
+            If any setting is wrong; the message names all of them.
+        """
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            name_of = str if self.in_file else named
+            raise InputError(explain(error, name_of=name_of)) from error
 
     @classmethod
     @override
@@ -156,18 +170,8 @@ class Checked(BaseModel):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
-        """Check settings.
-
-        Raises
-        ------
-        InputError
-            If any setting is wrong; the message names all of them.
-        """
-        try:
-            return cls.complete()(**settings)
-        except ValidationError as error:
-            name_of = str if cls.in_file else named
-            raise InputError(explain(error, name_of=name_of)) from error
+        """Check settings; raise InputError, which names all that are wrong."""
+        return cls.complete()(**settings)
 
     @classmethod
     def complete(cls) -> type[Self]:

@@ -37,8 +37,9 @@ from dsgmcmc.cli.app import app
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.store import MANIFEST, seal
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dsgmcmc.cli import JsonOption
+from dsgmcmc.cli.options import options_of, takes_settings
 from dsgmcmc.errors import StoppedError
 from dsgmcmc.parallel.comm import on_root, processes, run_parallel
 from dsgmcmc.terminal import say, say_json, show_table
@@ -25,6 +27,13 @@ HEADINGS = {
 }
 
 
+def _compare_options() -> list[inspect.Parameter]:
+    from dsgmcmc.runs.settings import CompareSettings
+
+    return options_of(CompareSettings.model_fields)
+
+
+@takes_settings(_compare_options)
 def compare(
     data: Annotated[
         Path, typer.Argument(metavar="DATA.h5", help="Ratings file made by `dsgmcmc prepare`.")
@@ -38,13 +47,7 @@ def compare(
             help="File for the settings of the recommended model.",
         ),
     ] = Path("best.toml"),
-    metric: Annotated[
-        Literal["log-probability", "log-density", "rmse", "ndcg"] | None,
-        typer.Option(
-            help="Criterion by which models are compared.",
-            show_default="log-probability, or log-density without levels or step; ndcg for clicks",
-        ),
-    ] = None,
+    *,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE.toml", help="File with settings for all models.")
     ] = None,
@@ -52,12 +55,8 @@ def compare(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A setting for all models, e.g. rank=16."),
     ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, help="Seed for holding out ratings, and for the chains.  [default: 0]"),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE.toml.")] = False,
     as_json: JsonOption = False,
+    **options: Any,
 ) -> None:
     """Compare models that suit the ratings, and write the settings of the recommended model.
 
@@ -77,13 +76,16 @@ def compare(
     from dsgmcmc.config.run import read_settings
     from dsgmcmc.parallel.signals import installed
     from dsgmcmc.runs.compare import Comparing
+    from dsgmcmc.runs.settings import CompareSettings
     from dsgmcmc.runs.source import RatingsSource
     from dsgmcmc.storage.files import check_target, write_file
 
+    chosen = CompareSettings.from_settings(options)
+
     def read() -> dict[str, Any]:
-        check_target(out, force)
-        options = {} if seed is None else {"seed": seed}
-        return read_settings(options, config, assign or ())
+        check_target(out, chosen.force)
+        of_models = chosen.model_dump(include={"seed"}, exclude_none=True)
+        return read_settings(of_models, config, assign or ())
 
     def work() -> int:
         settings = on_root(comm, read)
@@ -92,7 +94,7 @@ def compare(
             RatingsSource(data),
             out.with_name(f"{out.name}.compare"),
             settings,
-            metric=metric,
+            metric=chosen.metric,
             signals=installed(),
             quiet=as_json,
         )
@@ -100,8 +102,8 @@ def compare(
             comparison = comparing.run()
         except StoppedError as stopped:
             return stopped.status
-        chosen = {name: value for name, value in settings.items() if value not in ({}, "auto")}
-        comparison = comparison.including(chosen)
+        common = {name: value for name, value in settings.items() if value not in ({}, "auto")}
+        comparison = comparison.including(common)
         on_root(comm, lambda: write_file(out, comparison.toml()))
         if comm.rank == 0:
             _show(comparison, data, out, as_json)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dsgmcmc.cli import JsonOption, RunArgument
+from dsgmcmc.cli.options import options_of, takes_settings
 from dsgmcmc.errors import InputError, retry_if_gone
 from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
     from dsgmcmc.posterior.rank import Ranking
     from dsgmcmc.posterior.run import Run
+    from dsgmcmc.posterior.settings import PredictSettings, RecommendSettings
     from dsgmcmc.types import Int32, Mask
 
 OutOption = Annotated[
@@ -28,21 +31,15 @@ OutOption = Annotated[
         show_default="CSV to stdout",
     ),
 ]
-ClipOption = Annotated[
-    bool,
-    typer.Option(
-        "--clip/--no-clip",
-        help="Clip predictions and quantiles, not scores, to the range of levels; counts at 0.",
-    ),
-]
-DataOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DATA.h5", help="Ratings file of the run.", show_default="the path given to sample"
-    ),
-]
 
 
+def _predict_options() -> list[inspect.Parameter]:
+    from dsgmcmc.posterior.settings import PredictSettings
+
+    return options_of(PredictSettings.model_fields)
+
+
+@takes_settings(_predict_options)
 @retry_if_gone
 def predict(
     run: RunArgument,
@@ -51,56 +48,11 @@ def predict(
         typer.Argument(metavar="PAIRS", help="CSV or Parquet file with users and items."),
     ] = None,
     out: OutOption = None,
-    matrix: Annotated[
-        bool,
-        typer.Option(
-            "--matrix",
-            help="In place of PAIRS, complete the matrix of all users and items.",
-        ),
-    ] = False,
-    draws: Annotated[
-        int,
-        typer.Option(
-            min=0, help="With --matrix, number of matrices to draw for multiple imputation."
-        ),
-    ] = 0,
-    data: DataOption = None,
-    of_mean: Annotated[
-        bool, typer.Option("--of-mean", help="Predict the expected rating, without noise.")
-    ] = False,
-    interval: Annotated[
-        float,
-        typer.Option(help="Probability of the interval; 0.9 gives the quantiles q05 and q95."),
-    ] = 0.9,
-    at_least: Annotated[
-        float | None,
-        typer.Option(
-            metavar="RATING", help="Also predict the probability of at least this rating."
-        ),
-    ] = None,
-    probabilities: Annotated[
-        bool,
-        typer.Option(
-            "--probabilities", help="Also predict the probability of each level of the ratings."
-        ),
-    ] = False,
-    clip: ClipOption = True,
-    unknown: Annotated[
-        Literal["refuse", "prior"],
-        typer.Option(
-            help="Refuse unknown users and items, or predict their ratings from the prior."
-        ),
-    ] = "refuse",
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="user=U,item=I",
-            help="Columns of PAIRS by name or position from 1; detected by default.",
-        ),
-    ] = None,
+    *,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a summary as JSON on stderr.")
     ] = False,
+    **options: Any,
 ) -> None:
     """Predict ratings: mean, standard deviation and interval of a new rating, including its noise.
 
@@ -121,49 +73,30 @@ def predict(
       dsgmcmc predict run --matrix -o filled.csv
       dsgmcmc predict run --matrix --draws 20 -o imputed.nc
     """
-    if matrix:
-        needs_pairs = {
-            "PAIRS": pairs is not None,
-            "--of-mean": of_mean,
-            "--interval": interval != 0.9,
-            "--at-least": at_least is not None,
-            "--probabilities": probabilities,
-            "--unknown": unknown != "refuse",
-            "--columns": columns is not None,
-        }
-        for name, is_given in needs_pairs.items():
-            if is_given:
-                raise InputError(
-                    f"--matrix predicts all pairs of users and items: leave out {name}"
-                )
-        _complete_matrix(run, out, draws=draws, clip=clip, data=data, as_json=as_json)
+    from dsgmcmc.data.columns import parse_columns
+    from dsgmcmc.data.pairs import ROLES
+    from dsgmcmc.posterior.predict_file import predict_table
+    from dsgmcmc.posterior.run import Run
+    from dsgmcmc.posterior.settings import PredictSettings
+
+    settings = PredictSettings.from_settings(options)
+    if settings.matrix:
+        if pairs is not None:
+            raise InputError("--matrix predicts all pairs of users and items: leave out PAIRS")
+        _complete_matrix(run, out, settings, as_json=as_json)
         return
     if pairs is None:
         raise InputError("give PAIRS, a file with users and items, or --matrix")
-    if draws or data is not None:
-        raise InputError("--draws and --data need --matrix")
-    from dsgmcmc.data.columns import parse_columns
-    from dsgmcmc.data.pairs import ROLES
-    from dsgmcmc.posterior.predict import PredictOptions
-    from dsgmcmc.posterior.predict_file import predict_table
-    from dsgmcmc.posterior.run import Run
-
-    options = PredictOptions(
-        of_mean=of_mean,
-        interval=interval,
-        clip=clip,
-        at_least=at_least,
-        probabilities=probabilities,
-    )
+    columns = parse_columns(settings.columns, ROLES)
     summary = predict_table(
-        Run(run), pairs, out, options, unknown=unknown, columns=parse_columns(columns, ROLES)
+        Run(run), pairs, out, settings, unknown=settings.unknown, columns=columns
     )
     if as_json:
         say_json(summary, indent=None, file=sys.stderr)
 
 
 def _complete_matrix(
-    run: Path, out: Path | None, *, draws: int, clip: bool, data: Path | None, as_json: bool
+    run: Path, out: Path | None, settings: PredictSettings, *, as_json: bool
 ) -> None:
     """Write the completed matrix of a run to a file."""
     from rich.progress import track
@@ -175,7 +108,7 @@ def _complete_matrix(
     if out is None:
         raise InputError("--matrix needs --out OUT.csv, .parquet, .npy or .nc")
     stderr = console(stderr=True)
-    file = MatrixFile(Run(run), data=data, imputations=draws, clip=clip)
+    file = MatrixFile(Run(run), data=settings.data, imputations=settings.draws, clip=settings.clip)
     summary = file.write(
         out,
         lambda blocks, number: track(
@@ -191,6 +124,13 @@ def _complete_matrix(
         say_json(summary, indent=None, file=sys.stderr)
 
 
+def _recommend_options() -> list[inspect.Parameter]:
+    from dsgmcmc.posterior.settings import RecommendSettings
+
+    return options_of(RecommendSettings.model_fields)
+
+
+@takes_settings(_recommend_options)
 @retry_if_gone
 def recommend(
     run: RunArgument,
@@ -201,64 +141,10 @@ def recommend(
         ),
     ] = None,
     everyone: Annotated[bool, typer.Option("--all", help="Recommend items to all users.")] = False,
-    top: Annotated[int, typer.Option("--top", "-n", min=1, help="Number of items per user.")] = 10,
     out: OutOption = None,
-    by: Annotated[
-        Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"],
-        typer.Option(
-            help=(
-                "Rank by likely: whether the user will choose and like an item; exposure: choose"
-                " it; mean: expected rating; ucb, lcb: its confidence bounds; thompson: a draw."
-            )
-        ),
-    ] = "likely",
-    z: Annotated[
-        float,
-        typer.Option(
-            min=0, help="With ucb and lcb, number of standard deviations between mean and bound."
-        ),
-    ] = 1.0,
-    at_least: Annotated[
-        float | None,
-        typer.Option(
-            metavar="RATING",
-            help=(
-                "With --by likely, the lowest rating that counts as liked (default: the upper"
-                " quarter); with mean and thompson, rank by the probability of this."
-            ),
-        ),
-    ] = None,
-    items: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="File with titles of items: movies.dat, u.item, movies.csv or any CSV.",
-        ),
-    ] = None,
-    matching: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REGEX",
-            help="Recommend only items whose line in --items matches, e.g. 'Comedy|Drama'.",
-        ),
-    ] = None,
-    candidates: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Recommend only these items, one name per line."),
-    ] = None,
-    exclude: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Never recommend these items, one name per line."),
-    ] = None,
-    clip: ClipOption = True,
-    include_rated: Annotated[
-        bool, typer.Option("--include-rated", help="Also recommend items that the user has rated.")
-    ] = False,
-    data: DataOption = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed for Thompson sampling.", show_default="random")
-    ] = None,
+    *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    **options: Any,
 ) -> None:
     """Recommend items to users; by default, items that they will probably choose and like.
 
@@ -279,7 +165,9 @@ def recommend(
     from dsgmcmc.posterior.names import item_titles
     from dsgmcmc.posterior.rank import PATTERN_RULES, Ranking, recommendations
     from dsgmcmc.posterior.run import Run
+    from dsgmcmc.posterior.settings import RankingOptions, RecommendSettings
 
+    settings = RecommendSettings.from_settings(options)
     if bool(user) == everyone:
         raise InputError("give either --user ID or --all")
     if out is None and everyone and not as_json:
@@ -290,29 +178,22 @@ def recommend(
         output_format(out)
     opened = Run(run)
     titles = None
-    if items is not None:
-        titles = item_titles(opened.items, items)
-    allowed, notes = _allowed_items(opened, candidates, exclude)
-    if matching is not None:
-        matched = _matching_items(opened, items, matching)
+    if settings.items is not None:
+        titles = item_titles(opened.items, settings.items)
+    allowed, notes = _allowed_items(opened, settings)
+    if settings.matching is not None:
+        matched = _matching_items(opened, settings.items, settings.matching)
         allowed = matched if allowed is None else allowed & matched
-    ranking = Ranking(
-        top=top,
-        by=by,
-        z=z,
-        seed=seed,
-        clip=clip,
-        at_least=at_least,
-        include_rated=include_rated,
-        among=allowed,
-    )
+    chosen = settings.model_dump(include=set(RankingOptions.model_fields))
+    ranking = Ranking(**chosen, among=allowed)
+    uses_pattern = ranking.by in PATTERN_RULES
     users = _everyone(opened) if everyone else _named_users(opened, user or [])
     rated = None
-    if by in PATTERN_RULES or not include_rated:
-        rated = opened.rated(data, users)
-    for note in (*notes, *warn_of_few(opened, by, at_least)):
+    if uses_pattern or not ranking.include_rated:
+        rated = opened.rated(settings.data, users)
+    for note in (*notes, *warn_of_few(opened, ranking.by, ranking.at_least)):
         say(f"warning: {note}", file=sys.stderr)
-    if by in PATTERN_RULES and sys.stderr.isatty() and not opened.exposure_file.exists():
+    if uses_pattern and sys.stderr.isatty() and not opened.exposure_file.exists():
         say("estimating exposure; the run directory keeps the result", file=sys.stderr)
     blocks = recommendations(opened, users, ranking, rated, titles=titles)
     if out is not None:
@@ -321,9 +202,7 @@ def recommend(
         _show_recommendations(blocks, ranking, as_json)
 
 
-def _allowed_items(
-    run: Run, candidates: Path | None, exclude: Path | None
-) -> tuple[Mask | None, list[str]]:
+def _allowed_items(run: Run, settings: RecommendSettings) -> tuple[Mask | None, list[str]]:
     """Return the mask of items that two files of names allow, and notes on unknown names.
 
     The mask is None if there is no file.
@@ -331,8 +210,8 @@ def _allowed_items(
     from dsgmcmc.data.titles import read_names
     from dsgmcmc.posterior.rank import allowed_items
 
-    names = None if candidates is None else read_names(candidates)
-    excluded = None if exclude is None else read_names(exclude)
+    names = None if settings.candidates is None else read_names(settings.candidates)
+    excluded = None if settings.exclude is None else read_names(settings.exclude)
     return allowed_items(run, names, excluded)
 
 
@@ -403,23 +282,19 @@ def _row_of(line: dict[str, Any]) -> list[str]:
     return row
 
 
+def _evaluate_options() -> list[inspect.Parameter]:
+    from dsgmcmc.posterior.settings import EvaluateSettings
+
+    return options_of(EvaluateSettings.model_fields)
+
+
+@takes_settings(_evaluate_options)
 @retry_if_gone
 def evaluate(
     run: RunArgument,
-    at: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Number of recommended items per user.")
-    ] = 10,
-    liked: Annotated[
-        float | None,
-        typer.Option(
-            help="Lowest test rating that counts as liked.", show_default="as in recommend"
-        ),
-    ] = None,
-    everyone: Annotated[
-        bool, typer.Option("--all", help="Rank for all users, not only for 1,000 of them.")
-    ] = False,
-    data: DataOption = None,
+    *,
     as_json: JsonOption = False,
+    **options: Any,
 ) -> None:
     """Compare the rules by which `recommend` ranks items, and popularity, on the test ratings.
 
@@ -438,11 +313,14 @@ def evaluate(
     from dsgmcmc.diagnostics.ranking import evaluate as compare_rankings
     from dsgmcmc.posterior.liked import warn_of_few
     from dsgmcmc.posterior.run import Run
+    from dsgmcmc.posterior.settings import EvaluateSettings
 
+    settings = EvaluateSettings.from_settings(options)
     opened = Run(run)
-    users = None if everyone else USERS
-    scores = compare_rankings(opened, opened.rated(data), at, liked, users=users)
-    for note in warn_of_few(opened, "likely", liked):
+    users = None if settings.everyone else USERS
+    rated = opened.rated(settings.data)
+    scores = compare_rankings(opened, rated, settings.at, settings.liked, users=users)
+    for note in warn_of_few(opened, "likely", settings.liked):
         say(f"warning: {note}", file=sys.stderr)
     if as_json:
         say_json(scores)
@@ -450,7 +328,7 @@ def evaluate(
     counted = f"{scores['users']:,} users"
     if scores["of_users"] > scores["users"]:
         counted += f" of {scores['of_users']:,}"
-    title = f"{counted}, lists of {at}, liked: {scores['liked']:g} or more"
+    title = f"{counted}, lists of {settings.at}, liked: {scores['liked']:g} or more"
     rows: list[list[str]] = []
     for rule in scores["rules"]:
         difference = ""

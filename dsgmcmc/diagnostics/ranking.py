@@ -27,8 +27,9 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.liked import liked_from
-from dsgmcmc.posterior.rank import By, Ranking, positions_in_lists, recommend
+from dsgmcmc.posterior.rank import Ranking, positions_in_lists, recommend
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import By
 from dsgmcmc.settings import named
 from dsgmcmc.types import Float64, Int32, Int64
 
@@ -145,7 +146,7 @@ def _lists(run: Run, users: Int32, rated: Rated, *, at: int, liked: float) -> di
         at_least = None
         if by == "likely" and run.config.law.can_be_evaluated:  # clicks have no such probability
             at_least = liked
-        lists[name] = recommended(run, users, Ranking(at, by, z, at_least=at_least), rated)
+        lists[name] = recommended(run, users, Ranking(top=at, by=by, z=z, at_least=at_least), rated)
     lists["most popular"] = popular(run, users, rated, at)
     return lists
 
@@ -172,7 +173,7 @@ def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
         return None
     rated = Rated(ratings)
     longest = max(LENGTHS.values())
-    by_mean = recommended(run, users, Ranking(longest, "mean"), rated)
+    by_mean = recommended(run, users, Ranking(top=longest, by="mean"), rated)
     by_popularity = popular(run, users, rated, longest)
     scores: dict[str, Any] = {"users": len(users)}
     for measure, k in LENGTHS.items():

@@ -23,9 +23,10 @@ from dsgmcmc.model.limits import UNLIMITED
 from dsgmcmc.model.predictive.base import PredictorDraws
 from dsgmcmc.posterior.matrix_draws import MatrixDraws
 from dsgmcmc.posterior.newcomers import FoldIn
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.screening import STACK_BYTES, Average, Stack, TableAverage, expectation
+from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.types import Array, Float64, Int32
 
 #: Cells of a block if products of matrices predict it, and if it is predicted draw by draw.

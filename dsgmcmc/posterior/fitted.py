@@ -28,15 +28,15 @@ from dsgmcmc.posterior.matrix_target import TrainingData, other_matrix, training
 from dsgmcmc.posterior.names import refuse_unknown, unknown_names
 from dsgmcmc.posterior.new_ratings import NewRatings
 from dsgmcmc.posterior.newcomers import FoldIn, fold_in
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.rank import (
     PATTERN_RULES,
-    By,
     Ranking,
     allowed_items,
     recommendations,
 )
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import By, PredictOptions
 from dsgmcmc.posterior.similar import similar
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import Scratch

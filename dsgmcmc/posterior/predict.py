@@ -19,7 +19,6 @@ over its distribution.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,65 +30,13 @@ from dsgmcmc.model.predictive.base import Prediction, Predictive, PredictorDraws
 from dsgmcmc.posterior.draws import RowDistributions
 from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.settings import named
+from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 #: Pairs that are predicted at a time, so that the components fit in the cache.
 BLOCK = 8192
 #: Stands for any user or item that the run knows.
 _KNOWN = np.int32(-2)
-
-
-@dataclass(frozen=True)
-class PredictOptions:
-    """Options for predictions.
-
-    Attributes
-    ----------
-    of_mean : bool
-        Predict the expected rating, without noise.
-    interval : float
-        Probability between the two quantiles.
-    clip : bool
-        Clip means and quantiles to the range of the levels, and of counts at 0
-        (`dsgmcmc.model.limits`); sds do not change.
-    at_least : float or None
-        Also predict the probability of a rating of at least this value.
-    probabilities : bool
-        Also predict the probability of every level.
-    """
-
-    of_mean: bool = False
-    interval: float = 0.9
-    clip: bool = False
-    at_least: float | None = None
-    probabilities: bool = False
-
-    def __post_init__(self) -> None:
-        if not 1e-9 <= self.interval <= 1 - 1e-9:
-            raise InputError(f"interval {self.interval}: expected a probability between 0 and 1")
-        if self.at_least is not None and not np.isfinite(self.at_least):
-            raise InputError(f"at_least {self.at_least}: expected a finite number")
-        if self.of_mean and (self.at_least is not None or self.probabilities):
-            raise InputError(
-                f"{named('of_mean')} cannot be combined with {named('at_least')} or"
-                f" {named('probabilities')}: leave it out"
-            )
-
-    @property
-    def levels(self) -> tuple[float, float]:
-        """Probabilities of the two quantiles."""
-        tail = round((1 - self.interval) / 2, 12)
-        return tail, 1 - tail
-
-    @property
-    def columns(self) -> tuple[str, str, str, str]:
-        """Names of the predicted columns, such as ``mean, sd, q05, q95``."""
-        low, high = (
-            f"q{np.format_float_positional(round(level, 10))[2:].ljust(2, '0')}"
-            for level in self.levels
-        )
-        return "mean", "sd", low, high
 
 
 class NewRows(NamedTuple):
@@ -150,8 +97,8 @@ class Predictor:
     def _summary_columns(self) -> tuple[str, str | None, str, str]:
         """Return the names of mean, sd and quantiles; None for an sd that does not exist."""
         if self.options.of_mean or self.run.config.law.point_name == "mean":
-            return self.options.columns
-        _, _, low, high = self.options.columns
+            return self.options.predicted_columns
+        _, _, low, high = self.options.predicted_columns
         return "median", None, low, high
 
     def _probability_columns(self) -> list[str]:

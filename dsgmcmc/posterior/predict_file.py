@@ -14,8 +14,9 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.names import unknown_names
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array
 

@@ -25,9 +25,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,12 +36,11 @@ from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.liked import liked_from
 from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.newcomers import FoldIn
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.screening import Bounds, Screen
+from dsgmcmc.posterior.settings import PredictOptions, RankingOptions
 from dsgmcmc.types import Array, Float32, Float64, Int32, Mask
-
-By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
 
 Columns = dict[str, Array]
 
@@ -57,57 +55,18 @@ _SHARE = 0.1  # share of the items that are scored one by one at most
 _MIN_SCORE = 1e-3  # lower limit of scores of clicks before they are multiplied by the exposure
 
 
-@dataclass(frozen=True)
-class Ranking:
+class Ranking(RankingOptions):
     """Options for a ranking of items.
+
+    Scores are never clipped, because clipping would hide their order.
 
     Attributes
     ----------
-    top : int
-        Largest number of items per user.
-    by : {"likely", "exposure", "mean", "ucb", "lcb", "thompson"}
-    z : float
-        Number of standard deviations between the mean and the bounds of ucb and lcb.
-    seed : int or None
-        Seed for Thompson sampling; None draws a seed for every `Ranking`.
-    clip : bool
-        Whether `recommendations` clips quantiles to the range of the levels. Scores are never
-        clipped, because clipping would hide their order.
-    at_least : float or None
-        With ``likely``, the lowest rating that counts as liked; with ``mean`` and ``thompson``,
-        rank by the probability of a rating of at least this value; other rules do not allow it.
-    include_rated : bool
-        Whether to recommend also items that the user rated.
     among : (items,) bool or None
         Mask of the run's items that may be recommended; default all.
     """
 
-    top: int = 10
-    by: By = "likely"
-    z: float = 1.0
-    seed: int | None = None
-    clip: bool = True
-    at_least: float | None = None
-    include_rated: bool = False
-    among: Mask | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.top, int | np.integer) or self.top < 1:
-            raise InputError(f"{self.top!r} items per user: expected a whole number, at least 1")
-        if self.by not in get_args(By):
-            raise InputError(f"by {self.by!r}: expected one of {', '.join(get_args(By))}")
-        if not isinstance(self.z, float | int | np.number) or not 0 <= self.z < np.inf:
-            raise InputError(f"z {self.z!r}: expected a number of standard deviations, not below 0")
-        if self.at_least is not None:
-            is_number = isinstance(self.at_least, float | int | np.number)
-            if not is_number or not np.isfinite(self.at_least):
-                raise InputError(f"at_least {self.at_least!r}: expected a finite number")
-            if self.by in ("exposure", "ucb", "lcb"):
-                raise InputError(
-                    f"by {self.by!r} does not use at_least: leave it out, or rank by mean"
-                )
-        if self.seed is not None and (not isinstance(self.seed, int | np.integer) or self.seed < 0):
-            raise InputError(f"seed {self.seed!r}: expected a whole number, not below 0, or None")
+    among: Any = None
 
     @property
     def score_name(self) -> str:

@@ -79,7 +79,7 @@ def similar(run: Run, entity: str, name: Any, n: int = 10) -> Columns:
     draws = similarities(run, entity, row)
     mean = run.draw_weights @ draws
     mean[row] = -np.inf
-    number = min(Ranking(n).top, len(mean) - 1)  # `Ranking` checks n
+    number = min(Ranking(top=n).top, len(mean) - 1)  # `Ranking` checks n
     best = np.argsort(-mean, kind="stable")[:number]
     variance = run.draw_weights @ (draws[:, best] - mean[best]) ** 2
     return {

@@ -11,7 +11,7 @@ predicts values that recur, and little else. It is not recommended if it is `out
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,9 +27,8 @@ from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.liked import liked_from
 from dsgmcmc.posterior.rank import Ranking
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.runs.settings import Metric
 from dsgmcmc.types import Float64, Int32
-
-Metric = Literal["log-probability", "log-density", "rmse", "ndcg"]
 
 #: Number of ranked items per user for the NDCG.
 LIST_LENGTH = 10
@@ -161,7 +160,7 @@ def ranking_scores(run: Run, rated: Rated, max_users: int = ranking.MAX_USERS) -
             "no user likes a held-out item, so rankings cannot be compared: choose another metric"
         )
     users = ranking.evenly_spaced(np.unique(users_who_like), max_users)
-    lists = ranking.recommended(run, users, Ranking(LIST_LENGTH), rated)
+    lists = ranking.recommended(run, users, Ranking(top=LIST_LENGTH), rated)
     measures = ranking.measures(users, lists, users_who_like, liked_items)
     return CandidateScores(measures["ndcg"], users)
 

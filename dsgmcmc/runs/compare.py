@@ -49,7 +49,6 @@ from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.candidate_scores import (
     CandidateScores,
-    Metric,
     acceptable,
     are_discrete,
     best_of,
@@ -73,6 +72,7 @@ from dsgmcmc.runs.candidates import (
 from dsgmcmc.runs.group import ChainGroup
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.progress import logs
+from dsgmcmc.runs.settings import Metric
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
 from dsgmcmc.storage.lock import ATTEMPT_SECONDS, Lock

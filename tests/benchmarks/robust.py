@@ -43,8 +43,9 @@ from dsgmcmc.parallel.machine import usable_cores
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.runs.candidate_scores import are_discrete, scores_of
 from dsgmcmc.storage.rundir import RunDirectory
 

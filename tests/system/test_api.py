@@ -24,7 +24,8 @@ from dsgmcmc.data.arrays import Table, read_features
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import ENTITIES
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.predict import Predictor
+from dsgmcmc.posterior.settings import PredictOptions
 
 SHORT = {
     "rank": 2,
@@ -379,18 +380,21 @@ SOME = [[u, i, u + i] for u in range(9) for i in range(9)]
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda m: m.recommend([1], by="foo"), "expected one of likely, exposure, mean"),
+        (lambda m: m.recommend([1], by="foo"), "by: must be 'likely', 'exposure', 'mean'"),
         (lambda m: m.recommend("u42"), "the run's users have integer names; found u42"),
         (
             lambda m: m.recommend([[1, 2]]),
             r"expected names of users; found an array of shape \(1, 2\)",
         ),
-        (lambda m: m.recommend([1], n=2.5), "whole number"),
+        (lambda m: m.recommend([1], n=2.5), "n: must be a valid integer.*found 2.5"),
         (
             lambda m: m.recommend([1], by="exposure", at_least=4.0),
             "does not use at_least: leave it out, or rank by",
         ),
-        (lambda m: m.recommend([1], by="thompson", seed="a"), "seed 'a'"),
+        (
+            lambda m: m.recommend([1], by="thompson", seed="a"),
+            "seed: must be a valid integer.*found 'a'",
+        ),
         (lambda m: m.predict([1, 2]), r"shape \(n, 2\)"),
         (lambda m: m.similar([1]), "the name of one item"),
         (lambda _: BPMF().fit(None), r"shape \(n, 3\)"),

@@ -19,8 +19,10 @@ from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import RunConfig, build
 from dsgmcmc.data.settings import PrepareSettings
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.settings import EvaluateSettings, PredictSettings, RecommendSettings
+from dsgmcmc.runs.settings import CompareSettings
 from dsgmcmc.samplers import SAMPLERS
-from dsgmcmc.settings import BPMF_NAMES, in_python, named, without_option
+from dsgmcmc.settings import BPMF_NAMES, Checked, in_python, named, without_option
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -162,3 +164,32 @@ def test_a_wrong_setting_of_prepare_is_named_as_it_was_given() -> None:
         PrepareSettings.from_settings(wrong)
     with in_python(), pytest.raises(InputError, match=r"^test_fraction: .*; separator: "):
         PrepareSettings.from_settings(wrong)
+
+
+@pytest.mark.parametrize(
+    ("command", "settings", "others"),
+    [
+        ("predict", PredictSettings, {"run", "pairs", "out", "as_json"}),
+        ("recommend", RecommendSettings, {"run", "user", "everyone", "out", "as_json"}),
+        ("evaluate", EvaluateSettings, {"run", "as_json"}),
+        ("compare", CompareSettings, {"data", "out", "config", "assign", "as_json"}),
+    ],
+)
+def test_options_of_a_command_are_its_settings(
+    command: str, settings: type[Checked], others: set[str]
+) -> None:
+    """Every setting has an option, and no option is read and forgotten."""
+    options = {parameter.name for parameter in COMMANDS[command].params}
+    assert options == others | settings.model_fields.keys()
+
+
+def test_arguments_of_recommend_are_as_declared() -> None:
+    """In Python they have the defaults and the values that the command has."""
+    parameters = inspect.signature(BPMF.recommend, eval_str=True).parameters
+    fields = RecommendSettings.model_fields
+    shared = parameters.keys() & fields.keys()
+    assert {"by", "z", "seed", "at_least", "include_rated"} <= shared
+    for name in shared:
+        assert parameters[name].default == fields[name].default, name
+    assert parameters["n"].default == fields["top"].default
+    assert parameters["by"].annotation == fields["by"].annotation

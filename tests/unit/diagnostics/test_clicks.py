@@ -16,8 +16,9 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.newcomers import FoldIn, RatingsOfRows
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import PredictOptions
 
 ROWS = 60
 COLUMNS = 40

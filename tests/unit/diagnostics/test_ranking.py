@@ -15,9 +15,10 @@ from dsgmcmc.diagnostics.ranking import MEASURES, RULES, average, evaluate, meas
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.liked import liked_from
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.rank import Ranking, recommend
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import PredictOptions
 
 
 def test_measures_by_hand():
@@ -87,7 +88,7 @@ def test_differences_are_by_user(tmp_path):
         measures(
             users, recommended(run, users, ranking, rated), test_users[asked], test_items[asked]
         )["ndcg"]
-        for ranking in (Ranking(5, at_least=3.5), Ranking(5, "lcb", 3.0))
+        for ranking in (Ranking(top=5, at_least=3.5), Ranking(top=5, by="lcb", z=3.0))
     )
     rules = {row["rule"]: row for row in result["rules"]}
     assert rules["likely"]["ndcg"] == pytest.approx(average(likely))
@@ -144,7 +145,7 @@ def test_probabilities_that_underflow_are_no_ties(tmp_path):
     run = Run(tmp_path / "run")
     assert evaluate(run, at=5)["liked"] == np.sort(x[(i + j) % 5 > 0])[-92]
     ((_, items, score),) = recommend(
-        run, np.int32([3]), Ranking(20, "mean", at_least=1e6, include_rated=True)
+        run, np.int32([3]), Ranking(top=20, by="mean", at_least=1e6, include_rated=True)
     )
     assert (score == 0).all()
     ((_, predictive),) = Predictor(run, PredictOptions()).distributions(

@@ -18,7 +18,8 @@ from dsgmcmc.model.predictive.base import PredictorDraws
 from dsgmcmc.model.scale import on_scale
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.predict import Predictor
+from dsgmcmc.posterior.settings import PredictOptions
 
 LAWS: dict[str, dict[str, Any]] = {"gaussian": {}, "student-t": {"noise": "both"}}
 PAIRS = [[0, 0], [5, 3], [11, 16], [999, 2]]  # an unknown user among them

@@ -11,7 +11,8 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior import completion
 from dsgmcmc.posterior.completion import Completion
 from dsgmcmc.posterior.known_cells import as_written
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.predict import Predictor
+from dsgmcmc.posterior.settings import PredictOptions
 
 SHORT = {
     "rank": 2,

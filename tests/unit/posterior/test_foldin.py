@@ -10,8 +10,9 @@ from dsgmcmc.posterior.draws import ENTITIES, OTHER
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.new_ratings import NewRatings
 from dsgmcmc.posterior.newcomers import FoldIn, RatingsOfRows, fold_in, training_ratings
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.rank import Ranking, recommend
+from dsgmcmc.posterior.settings import PredictOptions
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_thompson_sampling_draws_the_rows_of_new_users(run):
     items = np.arange(len(run.items), dtype=np.int32)
     scores = np.full((200, len(items)), np.nan)
     for seed in range(200):
-        ranking = Ranking(len(items), "thompson", seed=seed, include_rated=True)
+        ranking = Ranking(top=len(items), by="thompson", seed=seed, include_rated=True)
         _, of_seed, score = next(iter(recommend(run, user, ranking, newcomers=folded)))
         scores[seed, of_seed] = score
     values = Predictor(run, PredictOptions(of_mean=True), folded)(

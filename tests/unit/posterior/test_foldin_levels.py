@@ -19,9 +19,10 @@ from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.new_ratings import NewRatings
 from dsgmcmc.posterior.newcomers import FoldIn, RatingsOfRows, fold_in
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.rank import Ranking, recommend
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import PredictOptions
 
 OTHERS = np.int32([0, 2, 3, 5, 7, 9])
 VALUES = np.array([5.0, 4.0, 5.0, 1.0, 4.0, 5.0])
@@ -152,7 +153,7 @@ def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
     )
     high, low = predicted.mean.reshape(2, -1)  # -2 comes first
     assert (high > low + 0.5)[[0, 2, 3, 5]].all()
-    ((_, items, _),) = recommend(run, np.int32([n]), Ranking(3, "mean"), newcomers=folded)
+    ((_, items, _),) = recommend(run, np.int32([n]), Ranking(top=3, by="mean"), newcomers=folded)
     assert len(items) == 3
     if run.config.thresholds == "user":
         cuts = folded.rows(0, np.array([0, 1])).cuts

@@ -18,8 +18,9 @@ from dsgmcmc.diagnostics.report import write_report
 from dsgmcmc.errors import GoneError, InputError
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.live import progress
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.store import step_name

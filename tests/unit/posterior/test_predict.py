@@ -11,9 +11,10 @@ from scipy.stats import t as student
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import Draw
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.rank import Ranking, recommend
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import PredictOptions
 
 CASES = {
     "plain": {},
@@ -121,9 +122,9 @@ def test_the_unknown_have_their_prior(finished, user, item):
 
 def test_options_name_their_quantiles():
     """Column names are part of the files that are written."""
-    assert PredictOptions().columns == ("mean", "sd", "q05", "q95")
-    assert PredictOptions(interval=0.95).columns == ("mean", "sd", "q025", "q975")
-    assert PredictOptions(interval=0.5).columns == ("mean", "sd", "q25", "q75")
+    assert PredictOptions().predicted_columns == ("mean", "sd", "q05", "q95")
+    assert PredictOptions(interval=0.95).predicted_columns == ("mean", "sd", "q025", "q975")
+    assert PredictOptions(interval=0.5).predicted_columns == ("mean", "sd", "q25", "q75")
     for wrong in (0.0, 1.0, -1.0, float("nan")):
         with pytest.raises(InputError, match="interval"):
             PredictOptions(interval=wrong)
@@ -261,9 +262,9 @@ def test_items_are_ranked_by_what_is_asked_for(run: Run) -> None:
     """
     n = len(run.items)
     p = expected(run, np.full(n, 3), np.arange(n))
-    ((_, items, score),) = recommend(run, np.int32([3]), Ranking(n, "mean", at_least=4.0))
+    ((_, items, score),) = recommend(run, np.int32([3]), Ranking(top=n, by="mean", at_least=4.0))
     np.testing.assert_allclose(score, p[items, 3:].sum(axis=1), atol=2e-5)
     assert (np.diff(score) <= 0).all()
     if run.config.likelihood == "ordinal-logit":
-        ((_, items, score),) = recommend(run, np.int32([3]), Ranking(n, "mean"))
+        ((_, items, score),) = recommend(run, np.int32([3]), Ranking(top=n, by="mean"))
         np.testing.assert_allclose(score, p[items] @ LEVELS, rtol=1e-4)

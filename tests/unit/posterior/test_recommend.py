@@ -11,7 +11,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.names import Vocabulary, item_titles
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.rank import (
     Ranking,
     _best,
@@ -20,6 +20,7 @@ from dsgmcmc.posterior.rank import (
     recommendations,
 )
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.posterior.similar import similar, similarities
 
 COLUMNS = ["user_id", "item_id", "score", "rank", "sd", "q05", "q95", "ratings"]
@@ -94,7 +95,7 @@ def test_thompson_sampling_is_by_one_draw(finished):
     drawn = set()
     for seed in (0, 1, 2, 3, 0):
         ((_, items, score),) = recommend(
-            run, np.zeros(1, np.int32), Ranking(n, "thompson", seed=seed)
+            run, np.zeros(1, np.int32), Ranking(top=n, by="thompson", seed=seed)
         )
         drawn.add(tuple(score[np.argsort(items)].tolist()))
     assert 2 <= len(drawn) <= 4
@@ -110,15 +111,17 @@ def test_likely_is_exposure_times_the_probability_to_like(finished):
     theirs, n = rated_by(finished, run), len(run.items)
     for user in (0, 5):
         exposure = run.exposure.scores([np.int32(sorted(theirs[user]))])[0]
-        ((_, items, score),) = recommend(run, np.int32([user]), Ranking(n, at_least=4.0), rated)
+        ((_, items, score),) = recommend(run, np.int32([user]), Ranking(top=n, at_least=4.0), rated)
         ((_, again, liked),) = recommend(
-            run, np.int32([user]), Ranking(n, "mean", at_least=4.0), rated
+            run, np.int32([user]), Ranking(top=n, by="mean", at_least=4.0), rated
         )
         expected = np.zeros(n)
         expected[again] = liked * exposure[again]
         np.testing.assert_allclose(score, expected[items], rtol=1e-4, atol=1e-7)
         assert set(items.tolist()) == set(range(n)) - theirs[user]
-        ((_, items, score),) = recommend(run, np.int32([user]), Ranking(n, "exposure"), rated)
+        ((_, items, score),) = recommend(
+            run, np.int32([user]), Ranking(top=n, by="exposure"), rated
+        )
         np.testing.assert_allclose(score, exposure[items], rtol=1e-6)
         assert (np.diff(score) <= 0).all()
     with pytest.raises(InputError, match="give the ratings file"):
@@ -134,7 +137,7 @@ def test_only_candidates_are_recommended(finished):
     unknown = -99 if run.items.integers else "none"
     among, notes = allowed_items(run, [*some, unknown], some[:2])
     assert notes == [f"candidates: one item is unknown to the run: {unknown}"]
-    ((_, items, _),) = recommend(run, np.int32([0]), Ranking(9, "mean", among=among))
+    ((_, items, _),) = recommend(run, np.int32([0]), Ranking(top=9, by="mean", among=among))
     assert set(items.tolist()) == {2, 3, 4, 5}
     with pytest.raises(InputError, match="unknown"):
         allowed_items(run, [unknown])
@@ -151,23 +154,23 @@ def test_a_bound_that_no_rating_can_reach_is_refused(tmp_path):
     text a bound.
     """
     run = make_run(tmp_path, stars=True).open()
-    ((_, items, _),) = recommend(run, np.int32([0]), Ranking(3, "mean", at_least=4.5))
+    ((_, items, _),) = recommend(run, np.int32([0]), Ranking(top=3, by="mean", at_least=4.5))
     assert (
         items.tolist()
-        == next(recommend(run, np.int32([0]), Ranking(3, "mean", at_least=5.0)))[1].tolist()
+        == next(recommend(run, np.int32([0]), Ranking(top=3, by="mean", at_least=5.0)))[1].tolist()
     )
     with pytest.raises(InputError, match=r"at_least 5\.5: the highest rating is 5"):
-        next(recommend(run, np.int32([0]), Ranking(3, "mean", at_least=5.5)))
-    for bound in ("4", np.inf):
-        with pytest.raises(InputError, match="expected a finite number"):
+        next(recommend(run, np.int32([0]), Ranking(top=3, by="mean", at_least=5.5)))
+    for bound in ("four", np.inf):
+        with pytest.raises(InputError, match=r"--at-least: must be a (valid|finite) number"):
             Ranking(at_least=bound)
 
 
 def test_the_columns_of_recommendations(finished):
     """A table has names, ranks and titles, and the sd and interval of a prediction."""
     run, users = finished.run, np.int32([3, 0])
-    (bold,) = recommendations(run, users, Ranking(5, by="ucb", z=9.0), titles={0: "zero"})
-    (free,) = recommendations(run, users, Ranking(5, by="ucb", z=9.0, clip=False))
+    (bold,) = recommendations(run, users, Ranking(top=5, by="ucb", z=9.0), titles={0: "zero"})
+    (free,) = recommendations(run, users, Ranking(top=5, by="ucb", z=9.0, clip=False))
     assert list(bold) == [*COLUMNS, "item_name"]
     assert bold["rank"].tolist() == [1, 2, 3, 4, 5] * 2
     assert bold["user_id"].tolist() == np.repeat(run.users.ids[users], 5).tolist()

@@ -29,12 +29,12 @@ CASES: dict[str, dict[str, Any]] = {
     "no biases": {"biases": False, "sampler": {"name": "psgld"}},
 }
 RULES = {
-    "mean": Ranking(5, "mean"),
-    "ucb": Ranking(5, "ucb", z=1.5),
-    "lcb": Ranking(5, "lcb", z=1.0),
-    "at least 4": Ranking(5, "mean", at_least=4.0),
-    "likely": Ranking(5),
-    "likely, at least 5": Ranking(5, at_least=5.0),
+    "mean": Ranking(top=5, by="mean"),
+    "ucb": Ranking(top=5, by="ucb", z=1.5),
+    "lcb": Ranking(top=5, by="lcb", z=1.0),
+    "at least 4": Ranking(top=5, by="mean", at_least=4.0),
+    "likely": Ranking(top=5),
+    "likely, at least 5": Ranking(top=5, at_least=5.0),
 }
 #: Two items with the same rows, whose scores are equal.
 TWINS = (4, 9)
@@ -190,7 +190,9 @@ def test_equal_scores_are_in_order_of_rows(run: Run) -> None:
     everyone = np.arange(len(run.users), dtype=np.int32)
     found = 0
     for users in (everyone, *np.split(everyone, len(everyone))):
-        ((owners, items, _),) = recommend(run, users, Ranking(12, "mean", include_rated=True))
+        ((owners, items, _),) = recommend(
+            run, users, Ranking(top=12, by="mean", include_rated=True)
+        )
         for user in users.tolist():
             listed = items[owners == user].tolist()
             if TWINS[0] in listed[:-1]:
@@ -212,5 +214,5 @@ def test_few_items_are_scored_one_by_one(run: Run, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Scorer, "scores_of_pairs", counted)
     everyone = np.arange(len(run.users), dtype=np.int32)
-    next(recommend(run, everyone, Ranking(5, "mean", include_rated=True)))
+    next(recommend(run, everyone, Ranking(top=5, by="mean", include_rated=True)))
     assert sum(scored) <= 6.5 * len(everyone)

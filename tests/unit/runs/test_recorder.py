@@ -11,8 +11,9 @@ from support import metrics
 
 from dsgmcmc.diagnostics.scores import rmse
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.posterior.traces import predictions
 from dsgmcmc.runs.recorder import DrawNumbers
 

@@ -1,0 +1,177 @@
+"""The settings of commands that use draws: each is declared once, for its option and for Python.
+
+This file loads no libraries for numbers, because ``dsgmcmc predict --help`` reads it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import field_validator, model_validator
+
+from dsgmcmc.settings import Checked, named, setting
+
+#: Rules that rank items.
+By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
+
+
+def _clip(default: bool) -> Any:
+    return setting(
+        "Clip predictions and quantiles, not scores, to the range of levels; counts at 0.", default
+    )
+
+
+def _data() -> Any:
+    return setting(
+        "Ratings file of the run.", None, metavar="DATA.h5", shown="the path given to sample"
+    )
+
+
+class PredictOptions(Checked):
+    """What is predicted for a pair of a user and an item."""
+
+    in_file: ClassVar[bool] = False
+
+    of_mean: bool = setting("Predict the expected rating, without noise.", False)
+    interval: float = setting(
+        "Probability of the interval; 0.9 gives the quantiles q05 and q95.", 0.9
+    )
+    at_least: float | None = setting(
+        "Also predict the probability of at least this rating.", None, metavar="RATING"
+    )
+    probabilities: bool = setting(
+        "Also predict the probability of each level of the ratings.", False
+    )
+    clip: bool = _clip(False)
+
+    @field_validator("interval")
+    @classmethod
+    def _check_probability(cls, value: float) -> float:
+        if not 1e-9 <= value <= 1 - 1e-9:
+            raise ValueError("expected a probability between 0 and 1")
+        return value
+
+    @model_validator(mode="after")
+    def _check_combination(self) -> PredictOptions:
+        if self.of_mean and (self.at_least is not None or self.probabilities):
+            raise ValueError(
+                f"{named('of_mean')} cannot be combined with {named('at_least')} or"
+                f" {named('probabilities')}: leave it out"
+            )
+        return self
+
+    @property
+    def levels(self) -> tuple[float, float]:
+        """Probabilities of the two quantiles."""
+        tail = round((1 - self.interval) / 2, 12)
+        return tail, 1 - tail
+
+    @property
+    def predicted_columns(self) -> tuple[str, str, str, str]:
+        """Names of the predicted columns, such as ``mean, sd, q05, q95``."""
+        low, high = (f"{level:.10f}".rstrip("0")[2:].ljust(2, "0") for level in self.levels)
+        return "mean", "sd", f"q{low}", f"q{high}"
+
+
+class PredictSettings(PredictOptions):
+    """Settings of ``dsgmcmc predict``."""
+
+    clip: bool = _clip(True)
+    unknown: Literal["refuse", "prior"] = setting(
+        "Refuse unknown users and items, or predict their ratings from the prior.", "refuse"
+    )
+    columns: str | None = setting(
+        "Columns of PAIRS by name or position from 1; detected by default.",
+        None,
+        metavar="user=U,item=I",
+    )
+    matrix: bool = setting("In place of PAIRS, complete the matrix of all users and items.", False)
+    draws: int = setting(
+        "With --matrix, number of matrices to draw for multiple imputation.", 0, ge=0
+    )
+    data: Path | None = _data()
+
+    @model_validator(mode="after")
+    def _check_form(self) -> PredictSettings:
+        of_pairs = ("of_mean", "interval", "at_least", "probabilities", "unknown", "columns")
+        if not self.matrix:
+            if self.draws or self.data is not None:
+                raise ValueError(f"{named('draws')} and {named('data')} need {named('matrix')}")
+            return self
+        for name in of_pairs:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"{named('matrix')} predicts all pairs of users and items: leave out"
+                    f" {named(name)}"
+                )
+        return self
+
+
+class RankingOptions(Checked):
+    """How items are ranked."""
+
+    in_file: ClassVar[bool] = False
+
+    top: int = setting("Number of items per user.", 10, short="-n", ge=1)
+    by: By = setting(
+        "Rank by likely: whether the user will choose and like an item; exposure: choose it; mean:"
+        " expected rating; ucb, lcb: its confidence bounds; thompson: a draw.",
+        "likely",
+    )
+    z: float = setting(
+        "With ucb and lcb, number of standard deviations between mean and bound.", 1.0, ge=0
+    )
+    at_least: float | None = setting(
+        "With --by likely, the lowest rating that counts as liked (default: the upper quarter);"
+        " with mean and thompson, rank by the probability of this.",
+        None,
+        metavar="RATING",
+    )
+    clip: bool = _clip(True)
+    include_rated: bool = setting("Also recommend items that the user has rated.", False)
+    seed: int | None = setting("Seed for Thompson sampling.", None, shown="random", ge=0)
+
+    @model_validator(mode="after")
+    def _check_rule(self) -> RankingOptions:
+        if self.at_least is not None and self.by in ("exposure", "ucb", "lcb"):
+            raise ValueError(
+                f"{named('by')} {self.by} does not use {named('at_least')}: leave it out, or rank"
+                " by mean"
+            )
+        return self
+
+
+class RecommendSettings(RankingOptions):
+    """Settings of ``dsgmcmc recommend``."""
+
+    items: Path | None = setting(
+        "File with titles of items: movies.dat, u.item, movies.csv or any CSV.",
+        None,
+        metavar="FILE",
+    )
+    matching: str | None = setting(
+        "Recommend only items whose line in --items matches, e.g. 'Comedy|Drama'.",
+        None,
+        metavar="REGEX",
+    )
+    candidates: Path | None = setting(
+        "Recommend only these items, one name per line.", None, metavar="FILE"
+    )
+    exclude: Path | None = setting(
+        "Never recommend these items, one name per line.", None, metavar="FILE"
+    )
+    data: Path | None = _data()
+
+
+class EvaluateSettings(Checked):
+    """Settings of ``dsgmcmc evaluate``."""
+
+    in_file: ClassVar[bool] = False
+
+    at: int = setting("Number of recommended items per user.", 10, ge=1, le=100_000)
+    liked: float | None = setting(
+        "Lowest test rating that counts as liked.", None, shown="as in recommend"
+    )
+    everyone: bool = setting("Rank for all users, not only for 1,000 of them.", False, flag="all")
+    data: Path | None = _data()
