@@ -165,7 +165,7 @@ class Checked(BaseModel):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         for name, field in cls.model_fields.items():
             extra: Any = field.json_schema_extra or {}
-            if "option" in extra and not extra["option"]["offered"]:
+            if cls.in_file and "option" in extra and not extra["option"]["offered"]:
                 without_option.add(name)
 
     @classmethod
