@@ -199,8 +199,8 @@ class RatingBlocks:
     extreme : float
         Largest distance of a training rating from the centre, divided by `scale`.
     largest_precision : float
-        Inverse of the variance of rounding, of ratings divided by `scale`; infinite without a
-        resolution.
+        Inverse of the variance of rounding, of ratings divided by `scale`, over the largest weight
+        of a rating; infinite without a resolution.
     row_bounds, column_bounds : (B + 1,) int64
         First row (or column) of every block, and the number of rows (or columns).
     row_counts : dict of int to (rows,) int64
@@ -263,7 +263,8 @@ class RatingBlocks:
         self.extreme = distance / self.scale
         self.largest_precision = inf
         if resolution is not None:
-            self.largest_precision = (self.scale / resolution) ** 2 / ROUNDING_VARIANCE
+            of_rounding = (self.scale / resolution) ** 2 / ROUNDING_VARIANCE
+            self.largest_precision = of_rounding / self._largest_weight(ring)
         self._peak = int(max(np.diff(ratings.row_indptr).max(), self.column_counts.max()))
         _give_memory_back()
 
@@ -283,6 +284,17 @@ class RatingBlocks:
         with np.errstate(divide="ignore", invalid="ignore"):
             scaled = np.nan_to_num(self.part_peaks / probability)
         return float(max(scaled.max(), 1.0))
+
+    def _largest_weight(self, ring: Ring) -> float:
+        """Largest weight of a training rating; 1 without weights. Collective."""
+        if not self.weighted:
+            return 1.0
+        largest = np.zeros((len(ring.blocks), 1))
+        for (b, _), cell in self.train.items():
+            assert cell.weights is not None
+            row = largest[b - ring.blocks.start]
+            row[0] = max(row[0], float(cell.weights.max(initial=0.0)))
+        return float(ring.reduce(largest, lambda found: found, 1, np.maximum)[0])
 
     def level_counts(self, ring: Ring, size: int) -> Int64:
         """Number of training ratings at each of `size` levels, (size,) int64. Collective.

@@ -7,9 +7,9 @@ the noise scales g, g' of rows is therefore truncated: it is 0 unless
 
     tau max_i g_i max_j g'_j  <=  T = 12 / s^2
 
-so that the noise of every rating, 1 / (tau g_i g'_j), has at least the variance of rounding. Given
-the others, tau is at most T / (max g max g'), g_i at most T / (tau max g'), and their conditional
-distributions are otherwise unchanged.
+or, if ratings have weights w, T = 12 / (s^2 max w). So the noise of every rating, 1 / (tau g_i g'_j
+w_ij), has at least the variance of rounding. Given the others, tau is at most T / (max g max g'),
+g_i at most T / (tau max g'), and their conditional distributions are otherwise unchanged.
 """
 
 from __future__ import annotations

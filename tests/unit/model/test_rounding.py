@@ -4,13 +4,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from measurements import write_measured
 from mpi4py import MPI
 from scipy import integrate, stats
 from support import sample, write_cells
 
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.philox import NoiseKey, gammas
+from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts.noise import NU_GRID, nu_log_density
 from dsgmcmc.model.rounding import truncated_gamma
+from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.run import Run
 
@@ -94,6 +99,22 @@ def rounded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     x = np.round(rng.normal(0, 1.4, 200)[i] + rng.normal(0, 1.4, 100)[j], 1)
     path = tmp_path_factory.mktemp("rounded") / "r.h5"
     return write_cells(path, (200, 100), i, j, x, rng.random(len(i)) < 0.1)
+
+
+def test_large_weights_lower_the_bound_of_others(tmp_path: Path) -> None:
+    """The most precise rating has at least the variance of rounding, too."""
+    plain, weighted = (
+        RatingBlocks(
+            Ratings(write_measured(tmp_path / f"{name}.h5", weighted=name == "weighted")),
+            Ring(Alone(), 3),
+            0.0,
+            resolution=0.5,
+        )
+        for name in ("plain", "weighted")
+    )
+    assert plain.largest_precision == pytest.approx(12 / 0.5**2)
+    largest = max(cell.weights.max() for cell in weighted.train.values() if len(cell.weights))
+    assert weighted.largest_precision == pytest.approx(12 / 0.5**2 / largest)
 
 
 @pytest.mark.parametrize("noise", ["shared", "by-item", "both"])
