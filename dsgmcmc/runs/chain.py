@@ -502,7 +502,7 @@ class Fallback(NamedTuple):
 
 
 def fallbacks(config: ResolvedConfig, given_of_sampler: Collection[str]) -> list[Fallback]:
-    """List the fallbacks of a chain: smaller steps or a full metric, then exact Gibbs sampling.
+    """List the fallbacks of a chain: smaller steps, then exact Gibbs sampling.
 
     No fallback replaces a sampler or a metric that the user has given, or changes a step size that
     the user has given.

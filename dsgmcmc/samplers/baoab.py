@@ -17,7 +17,6 @@ from the start for a hundred sweeps.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import partial
 from math import sqrt
 from typing import Any, Literal
@@ -117,26 +116,6 @@ class BAOAB(Underdamped[BAOABConfig]):
         if eps >= config.step_size and "friction" not in config.model_fields_set:
             friction = FRICTION
         return config.model_copy(update={"step_size": round(eps, 4), "friction": friction})
-
-    @classmethod
-    @override
-    def fallbacks(cls, config: BAOABConfig, fixed: Collection[str]) -> dict[str, BAOABConfig]:
-        """Return the configurations to try if a chain diverges, in order, by names for messages.
-
-        Smaller steps come first, then the Kronecker metric. Its step is at most the configured
-        step, which may be small because there are few ratings.
-        """
-        configs = super().fallbacks(config, fixed)
-        if "metric" not in fixed and config.metric != "kronecker":
-            settings: dict[str, Any] = {
-                "step_size": min(config.step_size, KRONECKER_DEFAULTS["step_size"])
-            }
-            for name in fixed:
-                if name in cls.Config.model_fields:
-                    settings[name] = getattr(config, name)
-            settings["metric"] = "kronecker"
-            configs["the Kronecker metric"] = BAOABConfig.model_validate(settings)
-        return configs
 
     def __init__(self, config: BAOABConfig, burn_in: int) -> None:
         super().__init__(config, burn_in, config.metric)

@@ -109,7 +109,7 @@ def test_a_kill_at_any_step_of_the_commit_protocol_loses_nothing(
 
 # ------------------------------------------------------------------- kills while a chain falls back
 
-#: Settings with which a chain ends with the Kronecker metric, and with Gibbs sampling.
+#: Settings with which a chain diverges after burn-in, and in burn-in. Both end with Gibbs sampling.
 FALLING: list[dict[str, Any]] = [
     {"checkpoint_every": 15},
     {"checkpoint_every": 15, "metric": "kronecker"},
