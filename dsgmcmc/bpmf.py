@@ -19,7 +19,13 @@ import numpy as np
 
 from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import RunConfig, nested
-from dsgmcmc.data.arrays import InputForm, has_time_column, is_wide, ratings_source, read_features
+from dsgmcmc.data.arrays import (
+    has_time_column,
+    is_wide,
+    library_of,
+    ratings_source,
+    read_features,
+)
 from dsgmcmc.data.columns import NO_COLUMN, parse_columns
 from dsgmcmc.data.descriptions import Description, describe
 from dsgmcmc.data.prepare import Summary, prepare_ratings
@@ -290,7 +296,12 @@ class BPMF(Estimator, FittedModel):
 
     @_for_users()
     def fit(
-        self, X: Any, y: Any = None, *, start: str | os.PathLike[str] | FittedModel | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        test: Any = None,
+        start: str | os.PathLike[str] | FittedModel | None = None,
     ) -> Self:
         """Sample the posterior. Collective, if `comm` is given.
 
@@ -309,6 +320,9 @@ class BPMF(Estimator, FittedModel):
             - with `y`, an array or data frame (n, 2): user, item.
         y : (n,) float, optional
             Ratings. With ``matrix=True`` it is ignored, as scikit-learn's transformers do.
+        test : optional
+            Ratings for ``rmse_`` and diagnostics, in a form of X with ratings; not with
+            `test_fraction`.
         start : path or fitted model, optional
             An earlier run or model, usually on fewer ratings. Users and items of the earlier run
             start from its last state, so a short `burn_in` suffices. Model parameters that are None
@@ -346,7 +360,9 @@ class BPMF(Estimator, FittedModel):
         processes = 1
         if self.comm is None:
             processes = number_of_processes(self.n_jobs)
-        data = self._prepare(X, y, ratings_file, run=RunDirectory(out), seed=settings["seed"])
+        data = self._prepare(
+            X, y, ratings_file, run=RunDirectory(out), seed=settings["seed"], test=test
+        )
         try:
             if processes > 1:
                 self._sample_by_mpirun(
@@ -366,6 +382,7 @@ class BPMF(Estimator, FittedModel):
             )
             raise
         self._training = self._training_data(X, y)
+        self._library = library_of(X)
         self._adopt(Run(out))
         if self.comm is None or self.comm.rank == 0:
             self._warn_of_run()
@@ -387,9 +404,6 @@ class BPMF(Estimator, FittedModel):
         if library in ("pandas", "polars"):
             return TrainingData(form=form, library=library)
         return TrainingData(form=form)
-
-    def _form(self) -> InputForm:
-        return InputForm(self.columns, self.matrix, self.missing)
 
     @_for_users()
     def fit_transform(self, X: Any, y: Any = None) -> Any:
@@ -533,7 +547,16 @@ class BPMF(Estimator, FittedModel):
 
     # ------------------------------------------------------------------ the ratings file
 
-    def _prepare(self, X: Any, y: Any, path: Path, *, run: RunDirectory | None, seed: int) -> Path:
+    def _prepare(
+        self,
+        X: Any,
+        y: Any,
+        path: Path,
+        *,
+        run: RunDirectory | None,
+        seed: int,
+        test: Any = None,
+    ) -> Path:
         """Write the ratings to `path`, unless X is a ratings file. Collective.
 
         If there is a run already in `run`, `path` is its ratings file, and is written only with the
@@ -545,11 +568,18 @@ class BPMF(Estimator, FittedModel):
         Path
             The ratings file.
         """
-        work = partial(self._write_ratings, X, y, path, run=run, seed=seed)
+        work = partial(self._write_ratings, X, y, path, run=run, seed=seed, test=test)
         return on_root(self.comm or Alone(), work, "fit")
 
     def _write_ratings(
-        self, X: Any, y: Any, path: Path, *, run: RunDirectory | None, seed: int
+        self,
+        X: Any,
+        y: Any,
+        path: Path,
+        *,
+        run: RunDirectory | None,
+        seed: int,
+        test: Any,
     ) -> Path:
         """Write the ratings as `_prepare` does; on process 0."""
         features = self._features()
@@ -560,6 +590,8 @@ class BPMF(Estimator, FittedModel):
         timed = needs_times or (try_times and has_time_column(X, y, form))
         source = ratings_source(X, y, form, timed=timed, has_features=bool(features))
         if isinstance(source, Path) and source.suffix == ".h5":
+            if test is not None:
+                raise InputError(f"{source} has its test ratings: leave out test")
             return source.resolve()
         options: dict[str, Any] = {
             "test_fraction": self.test_fraction,
@@ -575,13 +607,23 @@ class BPMF(Estimator, FittedModel):
             options["columns"] = self.columns
             options["matrix"] = bool(self.matrix)
             options["missing"] = self.missing
+        sources = [source]
+        if test is not None:
+            if self.test_fraction:
+                raise InputError("test gives the test ratings: leave out test_fraction")
+            options["test_fraction"] = None
+            held_out = ratings_source(test, None, form, timed=timed)
+            if isinstance(held_out, Path):
+                options["test"] = held_out
+            else:
+                sources.append(held_out._replace(test=True))
         if run is not None and run.settings_file.exists():
             other = self._scratch.path / "other.h5"
-            made = prepare_ratings([source], other, **options)
+            made = prepare_ratings(sources, other, **options)
             _, facts = run.read_settings()
             if made.content_sha256 != facts.get("data_hash"):
                 return other
-        self._tell(prepare_ratings([source], path, **options))
+        self._tell(prepare_ratings(sources, path, **options))
         return path.resolve()
 
     def _features(self) -> dict[str, Description]:

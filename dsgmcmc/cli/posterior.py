@@ -141,6 +141,10 @@ def recommend(
         ),
     ] = None,
     everyone: Annotated[bool, typer.Option("--all", help="Recommend items to all users.")] = False,
+    pairs: Annotated[
+        bool,
+        typer.Option("--pairs", help="Rank all pairs of users and items together, e.g. by sd."),
+    ] = False,
     out: OutOption = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -159,19 +163,19 @@ def recommend(
       dsgmcmc recommend run --user 42 --items ml-1m/movies.dat
       dsgmcmc recommend run --all --top 20 -o top.parquet
       dsgmcmc recommend run --user 42 --by ucb --z 1.5 --json
+      dsgmcmc recommend run --pairs --by sd --top 50
       dsgmcmc recommend run --user 42 --items ml-1m/movies.dat --matching 'Comedy|Drama'
     """
     from dsgmcmc.posterior.liked import warn_of_few
     from dsgmcmc.posterior.names import item_titles
+    from dsgmcmc.posterior.pair_ranking import best_pairs
     from dsgmcmc.posterior.rank import PATTERN_RULES, Ranking, recommendations
     from dsgmcmc.posterior.run import Run
     from dsgmcmc.posterior.settings import RankingOptions, RecommendSettings
 
     settings = RecommendSettings.from_settings(options)
-    if bool(user) == everyone:
-        raise InputError("give either --user ID or --all")
-    if out is None and everyone and not as_json:
-        raise InputError("--all needs --out FILE.csv or FILE.parquet (or --json)")
+    is_printed = out is None and not as_json
+    _check_choice(user, everyone=everyone, pairs=pairs, is_printed=is_printed)
     if out is not None:
         from dsgmcmc.data.results import output_format, write_blocks  # loads DuckDB
 
@@ -187,7 +191,7 @@ def recommend(
     chosen = settings.model_dump(include=set(RankingOptions.model_fields))
     ranking = Ranking(**chosen, among=allowed)
     uses_pattern = ranking.by in PATTERN_RULES
-    users = _everyone(opened) if everyone else _named_users(opened, user or [])
+    users = _named_users(opened, user) if user else _everyone(opened)
     rated = None
     if uses_pattern or not ranking.include_rated:
         rated = opened.rated(settings.data, users)
@@ -195,11 +199,23 @@ def recommend(
         say(f"warning: {note}", file=sys.stderr)
     if uses_pattern and sys.stderr.isatty() and not opened.exposure_file.exists():
         say("estimating exposure; the run directory keeps the result", file=sys.stderr)
-    blocks = recommendations(opened, users, ranking, rated, titles=titles)
+    blocks: Iterable[dict[str, Any]]
+    if pairs:
+        blocks = [best_pairs(opened, ranking, rated, titles)]
+    else:
+        blocks = recommendations(opened, users, ranking, rated, titles=titles)
     if out is not None:
         write_blocks(blocks, out)
     else:
-        _show_recommendations(blocks, ranking, as_json)
+        _show_recommendations(blocks, ranking, as_json=as_json, of_pairs=pairs)
+
+
+def _check_choice(user: list[str] | None, *, everyone: bool, pairs: bool, is_printed: bool) -> None:
+    """Raise InputError unless some users, all users or all pairs are chosen."""
+    if [bool(user), everyone, pairs].count(True) != 1:
+        raise InputError("give one of --user ID, --all and --pairs")
+    if everyone and is_printed:
+        raise InputError("--all needs --out FILE.csv or FILE.parquet (or --json)")
 
 
 def _allowed_items(run: Run, settings: RecommendSettings) -> tuple[Mask | None, list[str]]:
@@ -243,9 +259,9 @@ def _named_users(run: Run, names: list[str]) -> Int32:
 
 
 def _show_recommendations(
-    blocks: Iterable[dict[str, Any]], ranking: Ranking, as_json: bool
+    blocks: Iterable[dict[str, Any]], ranking: Ranking, *, as_json: bool, of_pairs: bool
 ) -> None:
-    """Print recommendations as JSON, or as a table for each user."""
+    """Print recommendations as JSON, as a table for each user, or as one table of pairs."""
     lines = [
         dict(zip(block, line, strict=True))
         for block in blocks
@@ -257,12 +273,19 @@ def _show_recommendations(
     uncertainty = ["sd of mean", "mean, 90 %"]
     if ranking.score_name == "mean":
         uncertainty = ["sd", "90 % interval"]
+    if of_pairs:
+        for line in lines:
+            line["item_id"] = f"{line['user_id']}, {line['item_id']}"
+            line["user_id"] = ""
     headings = ["rank", ranking.score_name, *uncertainty, "ratings", "item", "name"]
     tables: dict[Any, list[list[str]]] = {}
     for line in lines:
         tables.setdefault(line["user_id"], []).append(_row_of(line))
     for user, rows in tables.items():
-        show_table(headings[: len(rows[0])], rows, f"user {user}", left=("name",))
+        title = f"user {user}"
+        if of_pairs:
+            title = "pairs of user and item"
+        show_table(headings[: len(rows[0])], rows, title, left=("name",))
     if not lines:
         say("nothing to recommend: every item is rated or excluded", file=sys.stderr)
 

@@ -83,10 +83,18 @@ def _format_cell(value: Any) -> str:
 
 def frame_like(example: Any, table: Table) -> Any:
     """Return the table as a data frame of the library of `example`, if the library has any."""
-    library = type(example).__module__.partition(".")[0]
-    if hasattr(import_module(library), "DataFrame"):
+    library = library_of(example)
+    if library is not None:
         return table.frame_of(library)
     return table
+
+
+def library_of(example: Any) -> str | None:
+    """Return the name of the library of a data frame, or of a column of one; None for others."""
+    library = type(example).__module__.partition(".")[0]
+    if hasattr(import_module(library), "DataFrame"):
+        return library
+    return None
 
 
 def list_names(names: Any, role: str) -> list[Any]:

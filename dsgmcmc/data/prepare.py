@@ -259,7 +259,7 @@ class Ingest:
         findings = self.examine(raw, entities)
         encoded = self.encode(described, entities)
         repeated = self.merge(raw, entities)
-        test_condition = self.split(repeated)
+        test_condition = self.split(raw, repeated)
         ordered = self.sort(raw, entities, test_condition, repeated)
         attributes = self.write(raw, entities, encoded, ordered, repeated=repeated)
         columns, others = self._describe(raw.tables)
@@ -413,10 +413,10 @@ class Ingest:
         self.db.execute("DROP TABLE raw")
         return repeated
 
-    def split(self, repeated: Repeated) -> str:
+    def split(self, raw: RawRatings, repeated: Repeated) -> str:
         """Return SQL that is true for test ratings."""
         self.report("splitting")
-        if self.settings.test is not None:
+        if any(table.test for table in raw.tables):
             return "test"
         return arrange.held_out(
             self.db,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 
 import numpy as np
 
-from dsgmcmc.data.arrays import InputForm, Table, frame_like, list_names, read_pairs
-from dsgmcmc.errors import InputError, not_fitted, retry_if_gone
+from dsgmcmc.data.arrays import InputForm, Table, frame_like, list_names, read_pairs, read_ratings
+from dsgmcmc.errors import InputError, not_fitted, retry_if_gone, writing
 from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.completion import (
     Completion,
@@ -20,6 +21,7 @@ from dsgmcmc.posterior.completion import (
     impute,
 )
 from dsgmcmc.posterior.draws import ENTITIES
+from dsgmcmc.posterior.evaluation import evaluate_ratings
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.known_cells import KnownCells
@@ -28,6 +30,7 @@ from dsgmcmc.posterior.matrix_target import TrainingData, other_matrix, training
 from dsgmcmc.posterior.names import refuse_unknown, unknown_names
 from dsgmcmc.posterior.new_ratings import NewRatings
 from dsgmcmc.posterior.newcomers import FoldIn, fold_in
+from dsgmcmc.posterior.pair_ranking import best_pairs
 from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.rank import (
     PATTERN_RULES,
@@ -107,6 +110,8 @@ class FittedModel:
         self._new: NewRatings | None = None
         self._newcomers: FoldIn | None = None
         self._predictors: dict[PredictOptions, Predictor] = {}
+        if not hasattr(self, "_library"):
+            self._library: str | None = None  # of data frames of ratings
         return self
 
     @property
@@ -154,6 +159,10 @@ class FittedModel:
         if not hasattr(self, "run_"):
             raise not_fitted("this BPMF is not fitted: call fit first, or BPMF.load a run")
         return self.run_
+
+    def _form(self) -> InputForm:
+        """Return how ratings in memory are read."""
+        return InputForm(self.columns, self.matrix, self.missing)
 
     def _renew(self) -> None:
         """Reopen the run in its current state, and fold in the new ratings again."""
@@ -225,12 +234,28 @@ class FittedModel:
         return predictor, rows["user"], rows["item"]
 
     @overload
-    def predict(self, X: Any, return_std: Literal[False] = False) -> Float64: ...
+    def predict(
+        self,
+        X: Any,
+        return_std: Literal[False] = False,
+        *,
+        of_mean: bool = False,
+        at_least: float | None = None,
+    ) -> Float64: ...
 
     @overload
-    def predict(self, X: Any, return_std: Literal[True]) -> tuple[Float64, Float64]: ...
+    def predict(
+        self, X: Any, return_std: Literal[True], *, of_mean: bool = False
+    ) -> tuple[Float64, Float64]: ...
 
-    def predict(self, X: Any, return_std: bool = False) -> Float64 | tuple[Float64, Float64]:
+    def predict(
+        self,
+        X: Any,
+        return_std: bool = False,
+        *,
+        of_mean: bool = False,
+        at_least: float | None = None,
+    ) -> Float64 | tuple[Float64, Float64]:
         """Predict ratings: their means or, under student-t with scale log, their medians.
 
         Parameters
@@ -239,6 +264,10 @@ class FittedModel:
             User and item of each pair.
         return_std : bool
             Whether to return also the standard deviation of a new rating, which includes the noise.
+        of_mean : bool
+            Predict the expected rating, whose standard deviation has no noise.
+        at_least : float, optional
+            Return the probabilities of a rating of at least this value, in place of means.
 
         Returns
         -------
@@ -249,14 +278,18 @@ class FittedModel:
         ------
         InputError
             If `unknown` is "refuse" and a name is unknown, or if ratings have no standard
-            deviation.
+            deviation, or no probabilities.
         NotFittedError
             If the model is not fitted: scikit-learn's error if the program has imported
             scikit-learn, else the error of `dsgmcmc.errors`.
         """
-        if return_std:
+        if at_least is not None:
+            if return_std or of_mean:
+                raise InputError("at_least returns probabilities: leave out return_std and of_mean")
+            return self._probabilities(X, PredictOptions(at_least=at_least))[:, 0]
+        if return_std and not of_mean:
             self._need_sd()
-        prediction = self._predict(X, PredictOptions(clip=self.clip))
+        prediction = self._predict(X, PredictOptions(of_mean=of_mean, clip=self.clip))
         mean = prediction.mean.astype(np.float64)
         if return_std:
             return mean, prediction.sd.astype(np.float64)
@@ -270,17 +303,21 @@ class FittedModel:
                 " predict_interval"
             )
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Float64, Float64]:
+    def predict_interval(
+        self, X: Any, level: float = 0.9, *, of_mean: bool = False
+    ) -> tuple[Float64, Float64]:
         """Predict central intervals that contain a new rating with probability `level`.
+
+        With `of_mean`, they contain the expected rating.
 
         Returns
         -------
         low, high : (n,) float64
         """
-        prediction = self._predict(X, PredictOptions(interval=level, clip=self.clip))
+        options = PredictOptions(interval=level, clip=self.clip, of_mean=of_mean)
+        prediction = self._predict(X, options)
         return prediction.low.astype(np.float64), prediction.high.astype(np.float64)
 
-    @renewing
     def predict_proba(self, X: Any) -> Float64:
         """Predict the probability of each level of the ratings, (n, R); the levels are ``levels_``.
 
@@ -289,17 +326,59 @@ class FittedModel:
         InputError
             If the ratings have no levels.
         """
-        predictor, users, items = self._predictor(X, PredictOptions(probabilities=True))
+        return self._probabilities(X, PredictOptions(probabilities=True))
+
+    @renewing
+    def _probabilities(self, X: Any, options: PredictOptions) -> Float64:
+        """Return the probabilities that the options request, (n, m)."""
+        predictor, users, items = self._predictor(X, options)
         return predictor.probabilities(users, items).astype(np.float64)
 
-    def score(self, X: Any, y: Any) -> float:
-        """Return the coefficient of determination R^2 of the predictions, as scikit-learn does."""
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the coefficient of determination R^2 of the predictions, as scikit-learn does.
+
+        Without `y`, the ratings are in X, in a form that `BPMF.fit` reads.
+        """
+        if y is None:
+            rated = read_ratings(X, None, self._form()).columns
+            y = rated["rating"]
+            X = np.column_stack([rated[role].astype(object) for role in ENTITIES])
         truth = np.asarray(y, np.float64)
         residual = float(((truth - self.predict(X)) ** 2).sum())
         total = float(((truth - truth.mean()) ** 2).sum())
         if total == 0:  # all ratings are equal
             return float(residual == 0)
         return 1.0 - residual / total
+
+    @renewing
+    def evaluate(self, X: Any, y: Any = None) -> dict[str, Any]:
+        """Score the predictions of ratings that were not in `fit`.
+
+        Parameters
+        ----------
+        X, y
+            Ratings as for `BPMF.fit`, except files.
+
+        Returns
+        -------
+        dict
+            As `dsgmcmc.posterior.evaluation.evaluate_ratings` describes.
+
+        Raises
+        ------
+        InputError
+            If ratings are invalid, or the model predicts clicks.
+        """
+        run = self._fitted()
+        if not run.config.law.can_be_evaluated:
+            raise InputError(
+                f"{run.config.likelihood} predicts scores, not ratings: compare rankings by"
+                " dsgmcmc.diagnostics.ranking.evaluate"
+            )
+        rated = read_ratings(X, y, self._form()).columns
+        pairs = np.column_stack([rated[role].astype(object) for role in ENTITIES])
+        predictor, users, items = self._predictor(pairs, PredictOptions(clip=self.clip))
+        return evaluate_ratings(predictor, users, items, rated["rating"])
 
     # ------------------------------------------------------------------ matrices
 
@@ -375,7 +454,7 @@ class FittedModel:
         if X is None:
             matrix = training_matrix(run, self._training, cells)
         else:
-            form = InputForm(self.columns, self.matrix, self.missing)
+            form = self._form()
             matrix = other_matrix(run, self._training, X, form)
             new = matrix.new_ratings(run, cells)
             if new is not None:
@@ -461,7 +540,7 @@ class FittedModel:
     def _add(self, X: Any, y: Any, entity: str, features: Any) -> list[str]:
         """Fold in new ratings and features in addition to earlier ones; return notes."""
         run = self._fitted()
-        form = InputForm(self.columns, self.matrix, self.missing)
+        form = self._form()
         new = NewRatings.read(run, entity, form, X=X, y=y, features=features)
         doubts = new.doubts(run)
         if self._new is not None:
@@ -503,7 +582,7 @@ class FittedModel:
             Default: all users of the run, in the order of their names.
         n : int
             Number of items per user.
-        by : {"likely", "exposure", "mean", "ucb", "lcb", "thompson"}
+        by : {"likely", "exposure", "mean", "ucb", "lcb", "thompson", "sd"}
             Rule of `dsgmcmc.posterior.rank`.
         z : float
             Number of standard deviations between the mean and the bounds of ``ucb`` and ``lcb``.
@@ -521,7 +600,7 @@ class FittedModel:
 
         Returns
         -------
-        Table, or a data frame if `users` is a data frame or a column of a data frame
+        Table, or a data frame if `users` is one or a column of one, or `fit` was given one
             Columns ``user_id, item_id, score, rank``; ``sd, q05, q95`` of the predictor; and
             ``ratings``, the number of training ratings of the item.
 
@@ -565,12 +644,99 @@ class FittedModel:
             rated = self._rated
         blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers))
         columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-        return frame_like(users, Table(columns))
+        return self._table(columns, users)
 
     @renewing
-    def similar(self, name: Any, n: int = 10, *, kind: Literal["user", "item"] = "item") -> Table:
-        """Return the items (or users) most similar to one (`dsgmcmc.posterior.similar.similar`)."""
-        return Table(similar(self._fitted(), kind, name, n))
+    def recommend_pairs(
+        self,
+        n: int = 10,
+        *,
+        by: By = "sd",
+        z: float = 1.0,
+        at_least: float | None = None,
+        include_rated: bool = False,
+        candidates: Names | None = None,
+    ) -> Any:
+        """Return the best of all pairs of users and items: by default the least certain ones.
+
+        Parameters are as for `recommend`; `n` is the number of pairs, whatever their users.
+
+        Returns
+        -------
+        Table or data frame
+            As `recommend` returns; ``rank`` is that among all pairs.
+
+        Raises
+        ------
+        InputError
+            If an option is invalid, or users or items were folded in.
+        """
+        run = self._fitted()
+        if self._newcomers is not None:
+            raise InputError("pairs are ranked for the run itself: use the model before fold_in")
+        among, notes = allowed_items(run, _items(candidates), None)
+        for note in (*notes, *warn_of_few(run, by, at_least)):
+            warn(note)
+        ranking = Ranking(
+            top=n,
+            by=by,
+            z=z,
+            clip=self.clip,
+            at_least=at_least,
+            include_rated=include_rated,
+            among=among,
+        )
+        rated = None
+        if not include_rated or by in PATTERN_RULES:
+            if self._rated is None:
+                self._rated = run.rated(self._data)
+            rated = self._rated
+        return self._table(best_pairs(run, ranking, rated))
+
+    @renewing
+    def similar(self, name: Any, n: int = 10, *, kind: Literal["user", "item"] = "item") -> Any:
+        """Return the items (or users) most similar to one (`dsgmcmc.posterior.similar.similar`).
+
+        They are in a Table, or a data frame if `fit` was given one.
+        """
+        return self._table(similar(self._fitted(), kind, name, n))
+
+    def _table(self, columns: dict[str, Array], example: Any = None) -> Any:
+        """Return columns as a data frame like `example`, or like the ratings; else as a Table."""
+        table = frame_like(example, Table(columns))
+        if type(table) is Table and self._library is not None:
+            return table.frame_of(self._library)
+        return table
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Save the run and its ratings, which `BPMF.load` and `open_run` open.
+
+        Parameters
+        ----------
+        path : path
+            New run directory; the ratings file is ``PATH.ratings.h5`` beside it.
+
+        Raises
+        ------
+        InputError
+            If one of them exists or cannot be written, or if ratings were folded in.
+        """
+        if self._new is not None:
+            raise InputError("a run has no folded-in ratings: pickle the model, which keeps them")
+        folder = Path(path)
+        ratings = folder.with_name(f"{folder.name}.ratings.h5")
+        for target in (folder, ratings):
+            if target.exists():
+                raise InputError(f"{target} exists: give another path")
+        for name, source in self._files().items():
+            target = ratings
+            if name != RATINGS:
+                target = folder / Path(name).relative_to(RUN)
+            with writing(target):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, target)
 
     @renewing
     def to_arviz(self) -> Any:

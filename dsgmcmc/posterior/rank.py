@@ -81,6 +81,8 @@ class Ranking(RankingOptions):
             return f"mean - {self.z:g} sd"
         if self.by == "thompson":
             return "one draw"
+        if self.by == "sd":
+            return "sd"
         return "mean"
 
     @cached_property
@@ -177,6 +179,8 @@ class Scorer:
 
     def _score(self, predictive: Predictive) -> Float64:
         """Return the scores of pairs, given their predictive distributions."""
+        if self.ranking.by == "sd":
+            return predictive.sd
         if self.at_least is None:
             if self.sds:
                 return predictive.mean + self.sds * predictive.sd
@@ -306,7 +310,7 @@ def _can_be_screened(scorer: Scorer, users: Int32) -> bool:
     New users have no rows at saved draws.
     """
     run = scorer.run
-    if scorer.ranking.by == "thompson" or np.any(users >= len(run.users)):
+    if scorer.ranking.by in ("thompson", "sd") or np.any(users >= len(run.users)):
         return False
     return 2 * scorer.ranking.top <= len(run.items)
 

@@ -464,6 +464,9 @@ class Run:
         file = path
         if file is None:
             file = self._ratings_file or Path(str(self.facts.get("data", "")))
+            beside = self.path.with_name(f"{self.path.name}.ratings.h5")
+            if not file.is_file() and beside.is_file():  # of a run that was saved or moved
+                file = beside
             if not file.is_file():
                 raise InputError(
                     f"{file}, the ratings file of {self.path}, is not there: give its path (--data,"

@@ -13,7 +13,7 @@ from pydantic import field_validator, model_validator
 from dsgmcmc.settings import Checked, named, setting
 
 #: Rules that rank items.
-By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
+By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson", "sd"]
 
 
 def _clip(default: bool) -> Any:
@@ -113,10 +113,10 @@ class RankingOptions(Checked):
 
     in_file: ClassVar[bool] = False
 
-    top: int = setting("Number of items per user.", 10, short="-n", ge=1)
+    top: int = setting("Number of items per user, or of pairs.", 10, short="-n", ge=1)
     by: By = setting(
         "Rank by likely: whether the user will choose and like an item; exposure: choose it; mean:"
-        " expected rating; ucb, lcb: its confidence bounds; thompson: a draw.",
+        " expected rating; ucb, lcb: its confidence bounds; sd: its uncertainty; thompson: a draw.",
         "likely",
     )
     z: float = setting(
@@ -134,7 +134,7 @@ class RankingOptions(Checked):
 
     @model_validator(mode="after")
     def _check_rule(self) -> RankingOptions:
-        if self.at_least is not None and self.by in ("exposure", "ucb", "lcb"):
+        if self.at_least is not None and self.by in ("exposure", "ucb", "lcb", "sd"):
             raise ValueError(
                 f"{named('by')} {self.by} does not use {named('at_least')}: leave it out, or rank"
                 " by mean"

@@ -1,0 +1,49 @@
+"""Scores of predictions of ratings that are given in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dsgmcmc.posterior.predict import Predictor
+from dsgmcmc.types import Float64, Int32
+
+#: Probabilities of the intervals whose coverage is measured.
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+
+
+def evaluate_ratings(
+    predictor: Predictor, users: Int32, items: Int32, ratings: Float64
+) -> dict[str, Any]:
+    """Score the predictions of ratings, (q,) float64, of pairs that are given by index.
+
+    Returns
+    -------
+    dict
+        ``ratings`` (their number), ``rmse`` and ``mae`` of the predictions that `predict` returns;
+        ``coverage``, the share of ratings inside central intervals, by level; and the mean
+        ``log_predictive_density`` or, of levels, ``log_probability``.
+    """
+    prediction = predictor(users, items)
+    error = ratings - prediction.mean
+    inside = {level: np.zeros(len(ratings), bool) for level in LEVELS}
+    logs: dict[str, float] = {}
+    limits = predictor.run.limits
+    for rows, predictive in predictor.distributions(users, items):
+        part = ratings[rows].astype(np.float32)
+        for level in LEVELS:
+            tail = (1 - level) / 2
+            _, _, low, high = predictive.summary(tail, 1 - tail)
+            above = part >= limits.clip(low).astype(np.float32)
+            inside[level][rows] = above & (part <= limits.clip(high).astype(np.float32))
+        for name, mean in predictive.log_scores(ratings[rows]).items():
+            if mean is not None:
+                logs[name] = logs.get(name, 0.0) + mean * len(rows) / len(ratings)
+    return {
+        "ratings": len(ratings),
+        "rmse": float(np.sqrt(np.mean(error**2))),
+        "mae": float(np.mean(np.abs(error))),
+        "coverage": {level: float(hits.mean()) for level, hits in inside.items()},
+        **logs,
+    }
