@@ -380,7 +380,7 @@ def export(
     The netCDF file has hyperparameters and predictions for test pairs, for `xarray.open_datatree`
     and ArviZ, in the groups posterior, sample_stats, observed_data and constant_data; what cannot
     be compared between chains, such as the precisions of columns of factors, is in the group
-    columns. Only Parquet has the factors.
+    columns. The group loadings has factors in one orientation; only Parquet has them as sampled.
 
     \b
     Examples:

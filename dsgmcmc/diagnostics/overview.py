@@ -20,6 +20,7 @@ from dsgmcmc.diagnostics.summary import (
     written,
 )
 from dsgmcmc.posterior.live import LiveProgress, newest_states, progress
+from dsgmcmc.posterior.loadings import SHARE, variance_shares
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import importance
 from dsgmcmc.settings import named
@@ -64,7 +65,7 @@ class Overview(NamedTuple):
     settings : dict of str to object
         Settings, commands and contents, by label.
     tables : list of TextTable
-        Importance of features, and of effects of groups of ratings.
+        Importance of features and of effects of groups of ratings, and variance by factor.
     """
 
     facts: dict[str, Any]
@@ -101,12 +102,17 @@ def overview(run: RunDirectory) -> Overview:
             text = _describe_end(known)
         labelled = _settings(known)
     known["importance"] = {}
+    known["variance_shares"] = []
     if states:
+        opened = Run(run.path)
         known["importance"] = {
             title: [estimate._asdict() for estimate in estimates]
-            for title, estimates in importance(Run(run.path)).items()
+            for title, estimates in importance(opened).items()
         }
-    return Overview(known, text, labelled, _importance_tables(known["importance"]))
+        known["variance_shares"] = variance_shares(opened).tolist()
+    tables = _importance_tables(known["importance"])
+    tables += _factor_tables(known["variance_shares"])
+    return Overview(known, text, labelled, tables)
 
 
 def run_warnings(run: RunDirectory) -> list[str]:
@@ -166,6 +172,24 @@ def _importance_tables(by_title: Mapping[str, list[dict[str, Any]]]) -> list[Tex
             rows.append([estimate["name"], *(f"{value:.3f}" for value in values)])
         tables.append(TextTable(title, ("name", "mean", "5 %", "95 %"), rows))
     return tables
+
+
+def _factor_tables(shares: list[float]) -> list[TextTable]:
+    """Make a table of the factors that hold most of the variance; none without factors."""
+    if not shares:
+        return []
+    rows = []
+    total = 0.0
+    for number, share in enumerate(shares, start=1):
+        total += share
+        rows.append([str(number), f"{share:.1%}", f"{total:.1%}"])
+        if total >= SHARE:
+            break
+    title = (
+        f"Variance by factor, biases left out: {len(rows)} of {len(shares)} factors hold"
+        f" {SHARE:.0%} of it"
+    )
+    return [TextTable(title, ("factor", "share", "sum"), rows[:SHOWN])]
 
 
 def _describe_progress(under_way: LiveProgress, facts: Mapping[str, Any]) -> RunText:

@@ -24,6 +24,7 @@ from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.loadings import turned_loadings
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import (
@@ -151,6 +152,8 @@ def to_datatree(run: Run) -> Any:
         - ``columns``: means and precisions of priors by ``column`` of a factor. Columns rotate, so
           these draws are not comparable between chains, nor within one: do not judge convergence by
           them.
+        - ``loadings``: saved draws of the loadings of items, by ``item_id`` and ``factor``, in one
+          orientation (`dsgmcmc.posterior.loadings`); only factors that hold 99 % of the variance.
         - ``sample_stats``: ``weight`` and ``iteration`` of every draw, and ``test_log_likelihood``.
         - ``observed_data``: ``rating`` of the monitored pairs.
         - ``constant_data``: ``user`` and ``item`` of the monitored pairs.
@@ -195,9 +198,15 @@ def to_datatree(run: Run) -> Any:
             "item": _names_of(run.items, items[index]),
         }
         dims |= {name: ["pair"] for name in ("prediction", "user", "item")}
+    coords = {"column": np.arange(run.config.dimension), "pair": index}
+    if run.config.rank and run.draws:
+        turned = turned_loadings(run)
+        groups["loadings"] = {"loading": turned}
+        dims["loading"] = ["item_id", "factor"]
+        coords["item_id"] = _names_of(run.items, np.arange(len(run.items), dtype=np.int32))
+        coords["factor"] = 1 + np.arange(turned.shape[-1])
     dims["rating"] = ["pair"]
     groups["observed_data"] = {"rating": observed}
-    coords = {"column": np.arange(run.config.dimension), "pair": index}
     return datatree(groups, coords, dims, run.config.sampler.name)
 
 

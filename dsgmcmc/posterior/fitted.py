@@ -26,6 +26,7 @@ from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.known_cells import KnownCells
 from dsgmcmc.posterior.liked import warn_of_few
+from dsgmcmc.posterior.loadings import Loadings, loadings
 from dsgmcmc.posterior.matrix_target import TrainingData, other_matrix, training_matrix
 from dsgmcmc.posterior.names import refuse_unknown, unknown_names
 from dsgmcmc.posterior.new_ratings import NewRatings
@@ -737,6 +738,26 @@ class FittedModel:
             with writing(target):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, target)
+
+    @renewing
+    def loadings(self) -> Loadings:
+        """Return loadings of items and scores of users, in one orientation of all draws and chains.
+
+        Latent dimensions of draws differ by rotations; here they are rotated to their mean, which
+        is rotated by varimax (`dsgmcmc.posterior.loadings`).
+
+        Returns
+        -------
+        Loadings
+            ``items`` and ``users`` (a `Table` each, with means and sds), ``share`` of the variance
+            by factor, and ``n_factors`` that hold 99 % of it.
+
+        Raises
+        ------
+        InputError
+            If the run has no saved draws or no factors.
+        """
+        return loadings(self._fitted())
 
     @renewing
     def to_arviz(self) -> Any:

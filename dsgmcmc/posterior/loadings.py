@@ -1,0 +1,274 @@
+r"""Factors that can be read: draws in one orientation, with loadings of items and scores of users.
+
+Factors W of users and H of items enter predictors only through W H^T, so that a linear map of W and
+its inverse of H change nothing. At every draw, with C = L L^T the covariance of the users' rows,
+
+    scores = (W - mean) L^-T,    loadings = H L
+
+have users of variance 1, as in factor analysis: row j of the loadings has the covariances of item
+j's predictors with the factors. What is left is a rotation. Draws are rotated to their mean
+[Schoenemann 1966], which is computed again until it does not change. The axes of the mean that hold
+`SHARE` of its sum of squares are then rotated by varimax [Kaiser 1958]; the others are principal
+axes. Columns are in the order of their sums of squares, and large loadings are positive.
+
+[Schoenemann 1966] A generalized solution of the orthogonal Procrustes problem, Psychometrika 31.
+[Kaiser 1958] The varimax criterion for analytic rotation in factor analysis, Psychometrika 23.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dsgmcmc.data.arrays import Table
+from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.settings import named
+from dsgmcmc.types import Array, Float64
+
+#: Share of the variance that the columns of interest hold.
+SHARE = 0.99
+#: Draws from which shares are computed for ``dsgmcmc info``.
+FEW_DRAWS = 16
+#: Largest number of passes over the draws, and of rotations by varimax.
+PASSES = 30
+ROTATIONS = 500
+#: Relative changes at which the mean, and the criterion of varimax, count as constant.
+TOLERANCE = 1e-6
+#: Largest number of bytes of loadings, and of draws for `variance_shares`, that are kept.
+KEPT_BYTES = 1 << 28
+
+
+class Estimates(NamedTuple):
+    """Posterior means and standard deviations, (n, K) float64 each."""
+
+    mean: Float64
+    sd: Float64
+
+
+@dataclass(frozen=True)
+class Loadings:
+    """Factors of a run in one orientation; columns are in the order of their shares.
+
+    Attributes
+    ----------
+    items : Table
+        Loadings: ``item_id``, and for each factor ``factor_1`` (the mean) and ``factor_1_sd``.
+    users : Table
+        Scores, of variance 1 between users: ``user_id`` and the same columns.
+    share : (K,) float64
+        Share of each factor in the variance of the items' predictors between users, biases left
+        out, at the mean loadings.
+    n_factors : int
+        Number of factors that hold 99 % of this variance.
+    """
+
+    items: Table
+    users: Table
+    share: Float64
+    n_factors: int
+
+    def __repr__(self) -> str:
+        shares = ", ".join(f"{share:.1%}" for share in self.share[: self.n_factors])
+        return f"<Loadings: {self.n_factors} of {len(self.share)} factors hold 99 %: {shares}>"
+
+
+def _users_of_unit_variance(run: Run, position: int) -> tuple[Float64, Float64]:
+    """Return the users' rows at a draw, less their mean, and L of their covariance L L^T."""
+    rank = run.config.rank
+    users = run.draw(position).theta["user"][:, :rank].astype(np.float64)
+    users -= users.mean(axis=0)
+    covariance = users.T @ users / len(users)
+    # users may be fewer than factors
+    smallest = 1e-10 * max(float(np.trace(covariance)), np.finfo(np.float64).tiny)
+    lower = np.linalg.cholesky(covariance + smallest * np.eye(rank))
+    return users, np.asarray(lower, np.float64)
+
+
+def loadings_at(run: Run, position: int) -> Float64:
+    """Return the loadings (items, K) at a saved draw, in the orientation of the draw."""
+    _, lower = _users_of_unit_variance(run, position)
+    items = run.draw(position).theta["item"][:, : run.config.rank]
+    return np.asarray(items @ lower)
+
+
+def scores_at(run: Run, position: int) -> Float64:
+    """Return the scores (users, K) at a saved draw, in the orientation of the draw."""
+    users, lower = _users_of_unit_variance(run, position)
+    return np.asarray(np.linalg.solve(lower, users.T).T, np.float64)
+
+
+@dataclass(frozen=True)
+class Orientation:
+    """Rotations of draws to a common orientation.
+
+    Attributes
+    ----------
+    positions : sequence of int
+        Positions of the draws in `Run.draws`.
+    rotations : list of (K, K) float64
+        Rotation of each of these draws.
+    share : (K,) float64
+        Share of each column in the sum of squares of the mean loadings.
+    """
+
+    positions: Sequence[int]
+    rotations: list[Float64]
+    share: Float64
+
+    @property
+    def n_factors(self) -> int:
+        """Number of columns that hold `SHARE` of the sum of squares."""
+        return _number_of(self.share)
+
+    @classmethod
+    def find(cls, run: Run, positions: Sequence[int] | None = None) -> Orientation:
+        """Rotate the saved draws, or some of them, to a common orientation.
+
+        Raises InputError if the run has no draws or no factors.
+        """
+        run.need_draws()
+        if not run.config.rank:
+            raise InputError(
+                f"{run.path} has biases only ({named('rank')} 0), so there are no loadings: sample"
+                f" with {named('rank')} 1 or more"
+            )
+        if positions is None:
+            positions = range(len(run.draws))
+        weights = run.draw_weights[list(positions)]
+        weights = weights / weights.sum()
+        kept: dict[int, Float64] = {}
+        if 8 * len(run.items) * run.config.rank * len(positions) <= KEPT_BYTES:
+            kept = {position: loadings_at(run, position) for position in positions}
+        mean = loadings_at(run, positions[0])
+        for _ in range(PASSES):
+            before = mean
+            rotations = []
+            mean = np.zeros_like(before)
+            for position, weight in zip(positions, weights.tolist(), strict=True):
+                at_draw = kept[position] if kept else loadings_at(run, position)
+                rotations.append(procrustes(at_draw, before))
+                mean += weight * (at_draw @ rotations[-1])
+            if np.abs(mean - before).max() <= TOLERANCE * np.abs(mean).max():
+                break
+        common = _readable(mean)
+        squares = np.square(mean @ common).sum(axis=0)
+        return cls(
+            positions, [rotation @ common for rotation in rotations], squares / squares.sum()
+        )
+
+
+def procrustes(matrix: Float64, target: Float64) -> Float64:
+    """Return the orthogonal Q (K, K) that minimises the distance of matrix Q from the target."""
+    left, _, right = np.linalg.svd(matrix.T @ target)
+    return np.asarray(left @ right)
+
+
+def varimax(loadings: Float64) -> Float64:
+    """Return the rotation (K, K) that maximises the variance of the squared loadings."""
+    rotation = np.eye(loadings.shape[1])
+    total = 0.0
+    for _ in range(ROTATIONS):
+        rotated = loadings @ rotation
+        gradient = rotated**3 - rotated * np.square(rotated).mean(axis=0)
+        left, values, right = np.linalg.svd(loadings.T @ gradient)
+        rotation = left @ right
+        if values.sum() <= total * (1 + TOLERANCE):
+            break
+        total = values.sum()
+    return rotation
+
+
+def _readable(mean: Float64) -> Float64:
+    """Return the rotation of mean loadings to columns that can be read, ordered and with signs."""
+    _, values, right = np.linalg.svd(mean, full_matrices=False)
+    axes = np.eye(mean.shape[1])
+    axes[:, : len(right)] = right.T
+    n_factors = _number_of(np.square(values) / np.square(values).sum())
+    kept = axes[:, :n_factors]
+    axes[:, :n_factors] = kept @ varimax(mean @ kept)
+    rotated = mean @ axes
+    order = np.argsort(-np.square(rotated).sum(axis=0), kind="stable")
+    signs = np.where((rotated**3).sum(axis=0) < 0, -1.0, 1.0)
+    return (axes * signs)[:, order]
+
+
+def _number_of(shares: Float64) -> int:
+    """Return how many of the shares, in descending order, hold `SHARE` of all."""
+    return int(np.searchsorted(np.cumsum(shares), SHARE * (1 - 1e-12))) + 1
+
+
+def loadings(run: Run) -> Loadings:
+    """Return loadings of items and scores of users, in one orientation of all draws and chains."""
+    orientation = Orientation.find(run)
+    items = _Moments(loadings_at(run, 0) @ orientation.rotations[0])
+    users = _Moments(scores_at(run, 0) @ orientation.rotations[0])
+    weights = run.draw_weights.tolist()
+    for position, rotation in enumerate(orientation.rotations):
+        items.add(loadings_at(run, position) @ rotation, weights[position])
+        users.add(scores_at(run, position) @ rotation, weights[position])
+    return Loadings(
+        items=_table("item_id", run.items.ids, items.estimates()),
+        users=_table("user_id", run.users.ids, users.estimates()),
+        share=orientation.share,
+        n_factors=orientation.n_factors,
+    )
+
+
+class _Moments:
+    """Weighted moments of matrices, about the first one."""
+
+    def __init__(self, start: Float64) -> None:
+        self._start = start
+        self._mean = np.zeros_like(start)
+        self._square = np.zeros_like(start)
+
+    def add(self, values: Float64, weight: float) -> None:
+        """Add a matrix with its weight; weights sum to 1."""
+        difference = values - self._start
+        self._mean += weight * difference
+        self._square += weight * np.square(difference)
+
+    def estimates(self) -> Estimates:
+        """Return the moments of all matrices."""
+        variance = np.maximum(self._square - np.square(self._mean), 0.0)
+        return Estimates(self._start + self._mean, np.sqrt(variance))
+
+
+def _table(label: str, names: Array, estimates: Estimates) -> Table:
+    columns = Table({label: names})
+    for k in range(estimates.mean.shape[1]):
+        columns[f"factor_{k + 1}"] = np.ascontiguousarray(estimates.mean[:, k])
+        columns[f"factor_{k + 1}_sd"] = np.ascontiguousarray(estimates.sd[:, k])
+    return columns
+
+
+def turned_loadings(run: Run) -> Float64:
+    """Return draws of the loadings that hold 99 % of the variance, (chains, draws, items, n).
+
+    They are the last saved draws of each chain, as many as the shortest chain has.
+    """
+    orientation = Orientation.find(run)
+    by_chain: dict[int, list[Float64]] = {chain: [] for chain, _ in run.draws}
+    for position, rotation in enumerate(orientation.rotations):
+        columns = rotation[:, : orientation.n_factors]
+        chain, _ = run.draws[position]
+        by_chain[chain].append(loadings_at(run, position) @ columns)
+    length = min(map(len, by_chain.values()))
+    return np.array([draws[len(draws) - length :] for draws in by_chain.values()])
+
+
+def variance_shares(run: Run) -> Float64:
+    """Return the shares of the factors in the variance, from a few draws, (K,); none without any.
+
+    Runs without factors or without saved draws have none.
+    """
+    if not run.config.rank or not run.draws:
+        return np.zeros(0)
+    bytes_of_draw = 4 * run.config.rank * (len(run.users) + len(run.items))
+    number = min(len(run.draws), FEW_DRAWS, max(2, KEPT_BYTES // bytes_of_draw))
+    positions = np.unique(np.linspace(0, len(run.draws) - 1, number).astype(int)).tolist()
+    return Orientation.find(run, positions).share
