@@ -73,10 +73,11 @@ AMOUNTS: dict[str, Callable[[Float64, np.random.Generator], Float64]] = {
     ),
 }
 _CHUNK = 1 << 18  # number of ratings that are drawn at a time
+# timestamps begin in the three years from 2000 on, in seconds
 _START, _PERIOD = (
     946_684_800,
     3 * 365 * 86_400,
-)  # timestamps begin in the three years from 2000 on, in seconds
+)
 
 
 @dataclass(frozen=True)

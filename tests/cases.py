@@ -20,10 +20,11 @@ RNG = np.random.default_rng(2)
 SCORES = 3 + RNG.normal(size=(N, 2)) @ RNG.normal(size=(2, M))
 STARS = np.clip(np.rint(SCORES), 1, 5).astype(int)
 RATED = RNG.random((N, M)) < 0.5
-PLACES = RNG.permutation(np.argwhere(RATED))
+RATED_PAIRS = RNG.permutation(np.argwhere(RATED))
 #: Ratings in the order of all files: user and item from 0, stars, time in seconds.
 ROWS = [
-    (int(u), int(i), int(STARS[u, i]), 1_400_000_000 + 60 * k) for k, (u, i) in enumerate(PLACES)
+    (int(u), int(i), int(STARS[u, i]), 1_400_000_000 + 60 * k)
+    for k, (u, i) in enumerate(RATED_PAIRS)
 ]
 BY_ITEM = sorted(ROWS, key=lambda row: row[1])
 
@@ -44,8 +45,8 @@ def _netflix() -> list[str]:
     return lines
 
 
-def _market(kind: str) -> list[str]:
-    return [f"%%MatrixMarket matrix {kind}", "% written by a program", f"{N} {M} {len(ROWS)}"]
+def _market(banner: str) -> list[str]:
+    return [f"%%MatrixMarket matrix {banner}", "% written by a program", f"{N} {M} {len(ROWS)}"]
 
 
 def _matrix(empty: str) -> list[list[str]]:
@@ -99,9 +100,9 @@ def write_cases(folder: Path) -> None:
     """Write all files to a folder."""
     for name, lines in TEXTS.items():
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    places = (PLACES.T + 1).astype(np.int32).tobytes()
+    pairs = (RATED_PAIRS.T + 1).astype(np.int32).tobytes()
     stars = np.array([r for _, _, r, _ in ROWS], float)
     sizes = np.array([N, M, len(ROWS)], np.int64)
-    (folder / "ratings.sdm").write_bytes(sizes.tobytes() + places + stars.tobytes())
-    (folder / "clicks.sbm").write_bytes(sizes.tobytes() + places)
+    (folder / "ratings.sdm").write_bytes(sizes.tobytes() + pairs + stars.tobytes())
+    (folder / "clicks.sbm").write_bytes(sizes.tobytes() + pairs)
     (folder / "dense.ddm").write_bytes(sizes[:2].tobytes() + STARS.astype(float).tobytes(order="F"))

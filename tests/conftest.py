@@ -13,9 +13,8 @@ from dsgmcmc.cli.options import option_name
 from dsgmcmc.errors import InputError, settings_written
 from dsgmcmc.parallel.comm import world_comm
 
-with contextlib.suppress(
-    InputError
-):  # some tests need no MPI; to the others it is loaded as to the command line
+# some tests need no MPI; to the others it is loaded as to the command line
+with contextlib.suppress(InputError):
     world_comm()
 
 with_settings()  # tests look at the options of all commands at once

@@ -85,10 +85,11 @@ class NoisyGaussian:
     (prior * precision)) before them.
     """
 
+    # so many that l, which bounds the coupling of two factors, is 1
     dimension, n_data = (
         20,
         4 * 10**8,
-    )  # so many that l, which bounds the coupling of two factors, is 1
+    )
 
     def __init__(self, precision: float, noise: float | np.ndarray, prior: float = 0.0) -> None:
         self.precision = precision

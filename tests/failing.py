@@ -101,21 +101,22 @@ class Scene:
         ):
             (self.source / f"{name}.csv").write_text("\n".join([head, *lines, ""]))
         for name, words in (("r", WRITERS[1]), ("c", "prepare IN/c.csv OUT/o.h5")):
-            place = self.attempt(words)
-            shutil.copy(place / "out/o.h5", work / f"{name}.h5")
-        place = self.attempt(SAMPLE)
-        shutil.copytree(place / "out/run", self.source / "run")
-        self._usual[SAMPLE] = dict(results(SAMPLE, place))  # the digest of a run is always the same
+            folder = self.attempt(words)
+            shutil.copy(folder / "out/o.h5", work / f"{name}.h5")
+        folder = self.attempt(SAMPLE)
+        shutil.copytree(folder / "out/run", self.source / "run")
+        # the digest of a run is always the same
+        self._usual[SAMPLE] = dict(results(SAMPLE, folder))
 
     def new(self) -> Path:
         """Make an empty folder."""
         return Path(tempfile.mkdtemp(dir=self.work))
 
-    def command(self, words: str, place: Path, processes: int | None = None) -> tuple[str, ...]:
+    def command(self, words: str, folder: Path, processes: int | None = None) -> tuple[str, ...]:
         """Command line of words, in a folder of `copied`."""
         names = {"DATA": "../r.h5", "CLICKS": "../c.h5", "IN": "in", "OUT": "out"}
         line = [
-            re.sub("|".join(names), lambda name: str(place / names[name[0]]), word)
+            re.sub("|".join(names), lambda name: str(folder / names[name[0]]), word)
             for word in words.split()
         ]
         if line[0] == "similar":
@@ -126,12 +127,12 @@ class Scene:
         """Make a folder with a copy ``in`` of the source, and an empty ``out``; with --force there
         is a file.
         """
-        place = self.new()
-        shutil.copytree(self.source, place / "in")
-        (place / "out").mkdir()
+        folder = self.new()
+        shutil.copytree(self.source, folder / "in")
+        (folder / "out").mkdir()
         if "--force" in words:
-            (place / "out/o.h5").write_text("before")
-        return place
+            (folder / "out/o.h5").write_text("before")
+        return folder
 
     def usual(self, words: str) -> dict[str, bytes | None]:
         """Results of words when nothing happens; None for those that are not twice the same."""
@@ -150,27 +151,27 @@ class Scene:
         why not in one line, and leaves what was there before; a run is resumed, and is then the
         usual one.
         """
-        place = self.copied(words)
-        command = self.command(words, place, processes)
+        folder = self.copied(words)
+        command = self.command(words, folder, processes)
         if not script:
-            (place / "output").write_text(run(*command).expect(0).out)
-            return place
+            (folder / "output").write_text(run(*command).expect(0).out)
+            return folder
         usual = self.usual(words)
-        before = results(words, place)
-        result = run("bash", "-c", script, str(place), *command)
-        (place / "output").write_text(result.out)
+        before = results(words, folder)
+        result = run("bash", "-c", script, str(folder), *command)
+        (folder / "output").write_text(result.out)
         expect_told(result, script)
         if words.startswith("sample"):
-            run(*self.command(f"{words} --resume", place)).expect(0)
-            assert results(words, place) == usual, f"{script}: another digest, or something left"
-            return place
-        there = results(words, place)
+            run(*self.command(f"{words} --resume", folder)).expect(0)
+            assert results(words, folder) == usual, f"{script}: another digest, or something left"
+            return folder
+        there = results(words, folder)
         whole = set(there) == set(usual) and all(
             data is None or data.startswith(there[k]) for k, data in usual.items()
         )
         held = whole or (result.code and (there == before or "OUT" not in words))
         assert held, f"{script}: status {result.code}, and {[*there]} there: {result.err}"
-        return place
+        return folder
 
     def failing(self, words: str, kind: str, number: int, rank: int | None = None) -> list[str]:
         """Scripts in which some of the calls that a command makes fail."""
@@ -184,15 +185,15 @@ class Scene:
         return [f'env {base} FAIL_AT={at} "$@"' for at in chosen]
 
 
-def results(words: str, place: Path) -> dict[str, bytes]:
+def results(words: str, folder: Path) -> dict[str, bytes]:
     """Content of the files of a command, or what it printed; the digest of a run, and what should
     not be there.
     """
-    out = place / "out"
+    out = folder / "out"
     if "OUT" not in words:
-        output = place / "output"
+        output = folder / "output"
         return (
-            {"output": output.read_bytes().replace(str(place).encode(), b"")}
+            {"output": output.read_bytes().replace(str(folder).encode(), b"")}
             if output.exists()
             else {}
         )

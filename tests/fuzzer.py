@@ -222,10 +222,10 @@ FILES = ("run.toml", "summary.json", "metrics.jsonl", "events.jsonl")
 COMMAND = typer.main.get_command(app)
 
 
-def content(kind: str, path: Path, name: str = "") -> dict[str, Any]:
+def content(target_type: str, path: Path, name: str = "") -> dict[str, Any]:
     """Results of the readers of a target, or of its file `name`; errors of those that refuse it."""
     found: dict[str, Any] = {}
-    for read in READERS.get(name, READERS[kind]):
+    for read in READERS.get(name, READERS[target_type]):
         try:
             found[read.__name__] = read(path)
         except InputError as error:
@@ -378,31 +378,31 @@ def _replace(path: Path, make: Callable[[Path], Any]) -> None:
     make(path)
 
 
-def _leaves(tree: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def _leaves(tree: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Places of all values of a table and of its tables."""
     for name, value in tree.items():
-        yield (*place, name)
+        yield (*keys, name)
         if isinstance(value, dict):
-            yield from _leaves(value, (*place, name))
+            yield from _leaves(value, (*keys, name))
 
 
-def _with(tree: dict[str, Any], place: tuple[str, ...], value: Any) -> dict[str, Any]:
-    first, *rest = place
+def _with(tree: dict[str, Any], keys: tuple[str, ...], value: Any) -> dict[str, Any]:
+    first, *rest = keys
     return {**tree, first: _with(tree[first], tuple(rest), value) if rest else value}
 
 
 # ---------------------------------------------------------------------- attempts
 
 
-def attempt(kind: str, target: Path, name: str, expected: dict[str, Any] | None) -> int:
+def attempt(target_type: str, target: Path, name: str, expected: dict[str, Any] | None) -> int:
     """Read a damaged target within the limits; the way it ended."""
-    memory, seconds = LIMITS[kind]
+    memory, seconds = LIMITS[target_type]
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limit = pages * os.sysconf("SC_PAGE_SIZE") + memory
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     signal.alarm(5 * seconds)
-    found = content(kind, target, name)
+    found = content(target_type, target, name)
     errors = [str(part) for part in found.values() if isinstance(part, InputError)]
     if any(
         not error or any(line[:2].strip() for line in error.split("\n")[1:]) for error in errors
@@ -429,16 +429,16 @@ def _copied(source: Path, place: Path) -> Path:
 
 
 def fuzzed(
-    kind: str, source: Path, place: Path, names: list[str], count: int, seed: int
+    target_type: str, source: Path, place: Path, names: list[str], count: int, seed: int
 ) -> dict[str, Any]:
     """Damage and open one of the named files of a target `count` times; the numbers of outcomes,
     and what is wrong.
     """
-    expected = content(kind, _copied(source, place))
+    expected = content(target_type, _copied(source, place))
     changes = (
         hostile(source, seed)
-        if kind == "run" and not count
-        else at_random(names, count, seed, kind == "table")
+        if target_type == "run" and not count
+        else at_random(names, count, seed, target_type == "table")
     )
     results: Counter[int] = Counter()
     wrong = []
@@ -448,8 +448,12 @@ def fuzzed(
         child = os.fork()
         if not child:
             try:
-                known = parsed(target) if kind == "table" else None if "old" in name else expected
-                code = attempt(kind, target, name.split(":")[0], known)
+                known = expected
+                if target_type == "table":
+                    known = parsed(target)
+                elif "old" in name:
+                    known = None
+                code = attempt(target_type, target, name.split(":")[0], known)
             except BaseException as error:  # the reader did not expect it
                 print(f"{number} {name} {how}: {error!r:.300}", file=sys.stderr)
                 traceback.print_exc()
@@ -465,7 +469,9 @@ def fuzzed(
 
 
 if __name__ == "__main__":
-    kind, source, place, names, count, seed = sys.argv[1:]
+    target_type, source, place, names, count, seed = sys.argv[1:]
     print(
-        json.dumps(fuzzed(kind, Path(source), Path(place), names.split(","), int(count), int(seed)))
+        json.dumps(
+            fuzzed(target_type, Path(source), Path(place), names.split(","), int(count), int(seed))
+        )
     )

@@ -82,7 +82,7 @@ def make_run(
 
 
 def given_ratings(
-    run: Run, kind: str, number: int, mean: np.ndarray, others: list[int], values: list[float]
+    run: Run, entity: str, number: int, mean: np.ndarray, others: list[int], values: list[float]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of a row with prior mean `mean` given its ratings at a draw, by the joint
     normal of both.
@@ -91,8 +91,8 @@ def given_ratings(
     """
     draw = run.draw(number)
     k = run.config.rank
-    covariance = draw.prior[kind].covariance
-    theta = draw.theta[OTHER[kind]][others].astype(float)
+    covariance = draw.prior[entity].covariance
+    theta = draw.theta[OTHER[entity]][others].astype(float)
     phi = np.column_stack([theta[:, :k], np.ones(len(others))])
     gain = (
         covariance

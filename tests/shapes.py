@@ -174,20 +174,19 @@ def half_stars(seed: int, users: int = 610, items: int = 9700, n: int = 101_000)
     noise = 0.6 * rng.lognormal(0, 0.3, users)
     worth = quality[j] + 0.6 * liking(i, j)
     x = mean[i] + spread[i] * (worth - worth.mean()) + 0.4 * mood + noise[i] * rng.normal(size=n)
-    kind = rng.permutation(users) / users  # of the user
-    whole, ends, careless, same = (
-        (low <= kind) & (kind < high)
-        for low, high in [(0, 0.4), (0.4, 0.5), (0.5, 0.53), (0.53, 0.54)]
-    )
-    stars = np.where(whole[i], np.round(x), np.round(2 * x) / 2)
-    stars = np.where(
-        ends[i], np.where(x < mean[i] - 0.5, rng.choice([0.5, 1.0], n, p=[0.7, 0.3]), 5.0), stars
-    )
-    stars = np.where(
-        careless[i], rng.choice([0.5, 1, 3, 4, 5], n, p=[0.15, 0.05, 0.1, 0.2, 0.5]), stars
-    )
-    stars = np.where(same[i], np.round(mean[i]), stars)
-    return Ratings(i, j, np.clip(stars, np.where(whole[i], 1, 0.5), 5), time, named(genres))
+    quantile = rng.permutation(users) / users  # of the user; it decides how the user rates
+    uses_whole_stars = quantile < 0.4
+    uses_extremes = (quantile >= 0.4) & (quantile < 0.5)
+    is_careless = (quantile >= 0.5) & (quantile < 0.53)
+    rates_all_alike = (quantile >= 0.53) & (quantile < 0.54)
+    stars = np.where(uses_whole_stars[i], np.round(x), np.round(2 * x) / 2)
+    extremes = np.where(x < mean[i] - 0.5, rng.choice([0.5, 1.0], n, p=[0.7, 0.3]), 5.0)
+    stars = np.where(uses_extremes[i], extremes, stars)
+    careless = rng.choice([0.5, 1, 3, 4, 5], n, p=[0.15, 0.05, 0.1, 0.2, 0.5])
+    stars = np.where(is_careless[i], careless, stars)
+    stars = np.where(rates_all_alike[i], np.round(mean[i]), stars)
+    lowest = np.where(uses_whole_stars[i], 1, 0.5)
+    return Ratings(i, j, np.clip(stars, lowest, 5), time, named(genres))
 
 
 def named(genres: np.ndarray) -> np.ndarray:
@@ -228,8 +227,8 @@ def book_ratings(seed: int, users: int = 5157, items: int = 44_133, n: int = 101
     x = np.where((x < 5) & (rng.random(n) < 0.5), 5, x)
     ends = rng.random(users) < 0.1
     x = np.where(ends[i], np.where(rng.random(n) < 0.85, 10, 1), x)
-    given = np.log(rated / (1 - rated))[i] + 0.5 * quality[j] + 2 * liked + rng.logistic(size=n)
-    return Ratings(i, j, np.where(given > np.quantile(given, 2 / 3), x, 0.0))
+    utility = np.log(rated / (1 - rated))[i] + 0.5 * quality[j] + 2 * liked + rng.logistic(size=n)
+    return Ratings(i, j, np.where(utility > np.quantile(utility, 2 / 3), x, 0.0))
 
 
 def check_ins(seed: int, users: int = 2318, items: int = 5574, n: int = 69_000) -> Ratings:
@@ -309,14 +308,14 @@ def amounts(seed: int) -> Ratings:
     return Ratings(i, j, np.round(20 * np.exp(2 * eta + 0.5 * rng.normal(size=len(i))), 2) + 0.01)
 
 
-def amounts_of(kind: str, seed: int) -> Ratings:
+def amounts_of(amount: str, seed: int) -> Ratings:
     """Amounts of a kind of `synthetic.AMOUNTS`, whose logarithms have predictors of sd 1 about
     2.
     """
     from synthetic import AMOUNTS
 
-    rng, i, j, eta = planted(kind, seed)
-    return Ratings(i, j, AMOUNTS[kind](2 + eta, rng))
+    rng, i, j, eta = planted(amount, seed)
+    return Ratings(i, j, AMOUNTS[amount](2 + eta, rng))
 
 
 def stars(seed: int) -> Ratings:
@@ -481,8 +480,8 @@ SHAPES: dict[str, Shape] = {
     "log-normal": Shape(partial(amounts_of, "log-normal"), ("log", "log noise")),
     "log-Student-t": Shape(partial(amounts_of, "log-Student-t"), ("log tails",)),
     **{
-        kind: Shape(partial(amounts_of, kind))
-        for kind in ("gamma", "Pareto, cut", "heavy counts", "sums")
+        amount: Shape(partial(amounts_of, amount))
+        for amount in ("gamma", "Pareto, cut", "heavy counts", "sums")
     },
     "counts": Shape(counts, ("negative-binomial",)),
     "large counts": Shape(large_counts),

@@ -177,15 +177,15 @@ def write_planted(  # noqa: PLR0913  # each varies in some test
     i, j, x = planted(rows, columns, share, seed)
     ratings = np.clip(np.round(x), 1, 5) if stars else x
     held = np.random.default_rng(seed + 1).random(len(i)) < test
-    given = {}
+    features_by_side = {}
     for side, n, width in zip(SIDES, (rows, columns), features or (), strict=False):
         x = np.random.default_rng(seed + width).normal(size=(n, width)).astype(np.float32)
         x[np.abs(x) < 0.7] = 0.0  # some rows have none
-        given[side] = features_of(
+        features_by_side[side] = features_of(
             x, tuple(map(str, range(width))), tuple("ab"[k % 2] for k in range(width))
         )
     times = in_time(i, j, np.random.default_rng(seed + 2).uniform(0, 10, len(i))) if timed else None
-    more = {"features": given, "seed": seed, "transposed": transposed}
+    more = {"features": features_by_side, "seed": seed, "transposed": transposed}
     return write_cells(path, (rows, columns), i, j, ratings, held, times, **more)
 
 
@@ -658,8 +658,8 @@ def newest(run_directory: Path) -> int:
     """Iteration of the newest checkpoint, 0 if there is none; checks all checkpoints and draws with
     a final name.
     """
-    for kind in ("checkpoints", "draws"):
-        series = run_directory / kind / "chain-0"
+    for part_of_run in ("checkpoints", "draws"):
+        series = run_directory / part_of_run / "chain-0"
         for iteration in steps(series):
             Snapshot(series / step_name(iteration)).verify()
     return max(steps(run_directory / "checkpoints" / "chain-0"), default=0)
@@ -696,9 +696,8 @@ def copied(fault: str, work: Callable[[], object]) -> int:
     load kernels.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # other threads are not copied: the work needs none of them
+        # other threads are not copied: the work needs none of them
+        warnings.simplefilter("ignore", DeprecationWarning)
         process = os.fork()
     if process == 0:
         try:

@@ -515,9 +515,10 @@ def _read_matrix(
     if len(ids) != len(present):
         raise InputError(f"{path}: {len(ids)} names for a matrix of {len(present)} rows")
     values = entries.data.astype(np.float64)
+    # sums duplicates
     matrix = scipy.sparse.csr_matrix(
         (values, (rows, entries.col)), shape=(len(present), entries.shape[1])
-    )  # sums duplicates
+    )
     lows = matrix.min(axis=0).toarray()[0].tolist()
     highs = matrix.max(axis=0).toarray()[0].tolist()
     for column, (low, high) in enumerate(zip(lows, highs, strict=True)):

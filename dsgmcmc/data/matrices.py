@@ -138,9 +138,8 @@ def _column_of_names(X: Any, table: Array, position: int) -> Array:
     """Return the column of a data frame that names its rows."""
     if table.dtype == object:
         return np.array(table[:, position].tolist())
-    return np.asarray(
-        X[X.columns[position]]
-    )  # as numbers of one type, large names would be rounded
+    # as numbers of one type, large names would be rounded
+    return np.asarray(X[X.columns[position]])
 
 
 # ---------------------------------------------------------------------------------- cells

@@ -126,12 +126,12 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("datasets", type=Path)
     parser.add_argument("--only", default=",".join(TABLES))
-    given = parser.parse_args()
-    wanted = given.only.split(",")
+    parsed = parser.parse_args()
+    wanted = parsed.only.split(",")
     if unknown := set(wanted).difference(TABLES):
         parser.error(f"no table {', '.join(unknown)}")
     with tempfile.TemporaryDirectory(prefix="dsgmcmc-accuracy-") as folder:
-        bench = Bench(given.datasets.resolve(), Path(folder))
+        bench = Bench(parsed.datasets.resolve(), Path(folder))
         if "u1" in wanted:
             inner = bench.prepare("inner", "ml-100k", "u1.base", "--seed=1")
             bench.table("MovieLens 100K, u1", bench.fold(1), "ml-100k", inner=inner)

@@ -200,20 +200,19 @@ def _killed(scene: Scene, words: str, number: int) -> tuple[int, list[str]]:
     out = place / "out/run"
     failures = []
     for _ in range(number):
-        if (
-            sampling and (out / "summary.json").exists()
-        ):  # it has ended, so that the next one begins anew
+        has_ended = sampling and (out / "summary.json").exists()
+        if has_ended:  # the next one begins anew
             shutil.rmtree(out)
         count = choice.choice((None, 1, 2, 3)) if sampling else None
         before = results(words, place)
-        with Running(scene.command(words + " --resume" * sampling, place, count)) as running:
+        line = words + " --resume" if sampling else words
+        with Running(scene.command(line, place, count)) as running:
             session = running.process.pid
             ranks = (
                 [session] if count is None else [rank_pid(running, rank) for rank in range(count)]
             )
-            if (
-                KILLED in words.replace("CLICKS", "DATA") and choice.random() < 0.8
-            ):  # the others die as they start
+            # the others die as they start
+            if KILLED in words.replace("CLICKS", "DATA") and choice.random() < 0.8:
                 with suppress(AssertionError):  # it may end before
                     running.wait_for(out / "metrics.jsonl", len(metrics(out)) + 4)
             time.sleep(choice.uniform(0, 0.3 if "until" in words else 3))
@@ -290,9 +289,12 @@ def together(scene: Scene) -> Attempts:
 def _at_once(scene: Scene, words: str, count: int | None) -> None:
     place = scene.copied(words)
     usual = scene.usual(words)
-    line = scene.command(
-        words + (" --resume" if words == SAMPLE else " --force" * ("export" in words)), place, count
-    )
+    again = ""
+    if words == SAMPLE:
+        again = " --resume"
+    elif "export" in words:
+        again = " --force"
+    line = scene.command(words + again, place, count)
     with ExitStack() as stack:
         started = [stack.enter_context(Running(line)) for _ in range(3)]
         ended = [running.wait() for running in started]
@@ -332,11 +334,11 @@ def files(scene: Scene) -> Attempts:
         for part in range(5):
             title = "damaged ratings: csv, tsv, mtx, json, gz, npz, parquet (snappy, zstd)"
             yield title, path.name, partial(_damaged, scene, "table", path, "", 50, part)
-    whole = scene.source / "run"
+    undamaged = scene.source / "run"
     data = scene.work / "r.h5"
     inside = [
-        path.relative_to(whole)
-        for path in sorted(whole.rglob("*"))
+        path.relative_to(undamaged)
+        for path in sorted(undamaged.rglob("*"))
         if path.is_file() and path.name != "lock"
     ]
     for part in range(10):
@@ -344,7 +346,7 @@ def files(scene: Scene) -> Attempts:
         yield (
             "damaged files of a run",
             part,
-            partial(_damaged, scene, "run", whole, names, 75, part),
+            partial(_damaged, scene, "run", undamaged, names, 75, part),
         )
         yield (
             "damaged ratings files (HDF5)",
@@ -352,7 +354,7 @@ def files(scene: Scene) -> Attempts:
             partial(_damaged, scene, "ratings", data, "", 50, part),
         )
     title = "hostile texts, links, and manifests that are sealed again, of a run"
-    yield title, "", partial(_damaged, scene, "run", whole, "", 0, 0)
+    yield title, "", partial(_damaged, scene, "run", undamaged, "", 0, 0)
 
 
 def _damaged(
@@ -448,14 +450,14 @@ def main() -> None:
     parser.add_argument("attacks", nargs="*", metavar="ATTACK", help=", ".join(ATTACKS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="every tenth attempt")
-    given = parser.parse_args()
+    parsed = parser.parse_args()
     say_head("attack", "tried", "held", "failed")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
-        scene = Scene(Path(folder), given.seed)
-        for name in given.attacks or ATTACKS:
+        scene = Scene(Path(folder), parsed.seed)
+        for name in parsed.attacks or ATTACKS:
             rows: dict[str, list[int]] = {}
             chosen = [
-                one for k, one in enumerate(ATTACKS[name](scene)) if not given.quick or k % 10 == 0
+                one for k, one in enumerate(ATTACKS[name](scene)) if not parsed.quick or k % 10 == 0
             ]
             for (title, what, _), done in zip(
                 chosen, [pool.submit(one[2]) for one in chosen], strict=True

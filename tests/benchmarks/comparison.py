@@ -296,13 +296,13 @@ def main() -> None:
     parser.add_argument("datasets", type=Path)
     parser.add_argument("set", choices=["ml-100k", "ml-1m", "lectures", "half-stars", "books"])
     parser.add_argument("--out", type=Path, default=Path("comparison"))
-    given = parser.parse_args()
-    folder = given.out.resolve() / given.set
+    parsed = parser.parse_args()
+    folder = parsed.out.resolve() / parsed.set
     folder.mkdir(parents=True, exist_ok=True)
     say_all(
         fit_all(
-            divide(ratings_of(given.set, given.datasets, given.out.resolve()), folder),
-            given.out.resolve(),
+            divide(ratings_of(parsed.set, parsed.datasets, parsed.out.resolve()), folder),
+            parsed.out.resolve(),
         )
     )
 

@@ -124,11 +124,11 @@ def prepare(folder: Path) -> None:
 def digests(out: Path, folder: Path) -> Digests:
     """Digests of all numbers that a run exports, by their names."""
     arrays: dict[str, np.ndarray] = {}
-    for kind, options in (("moments", ()), ("draws", ("--draws",))):
+    for statistic, options in (("moments", ()), ("draws", ("--draws",))):
         run(*dsgmcmc("export", out, "--out", folder / "x.parquet", "--force", *options)).expect(0)
         table = parquet.read_table(folder / "x.parquet")
         for name in table.column_names:
-            arrays[f"{kind}/{name}"] = np.array(
+            arrays[f"{statistic}/{name}"] = np.array(
                 [str(value) for value in table.column(name).to_pylist()], "S40"
             )
     run(*dsgmcmc("export", out, "--out", folder / "x.nc", "--force")).expect(0)
@@ -152,19 +152,21 @@ def sampled(name: str, data: Path, folder: Path, processes: int) -> Digests:
     """Digests of a configuration; SystemExit if the number of processes, or a stop, changes
     them.
     """
-    kind, *options = CONFIGURATIONS[name].split()
+    ratings_name, *options = CONFIGURATIONS[name].split()
     if "--rank" not in options:
         options += ["--rank", "3"]
     if "sampler.metric=kronecker" in options or "--sampler" not in options or "baoab" in options:
         options += SMALL
-    begin = ("sample", data / f"{kind}.h5", *options, *LENGTH)
+    begin = ("sample", data / f"{ratings_name}.h5", *options, *LENGTH)
     tables: list[Digests] = []
     for number in range(1, processes + 1):
         out = folder / f"run-{number}"
         more = ("--resume", "--iterations", str(END))
         if number == 3:
             run(*dsgmcmc(*begin, "--out", out, "--iterations", str(STOP), processes=3)).expect(0)
-            run(*dsgmcmc("sample", data / f"{kind}.h5", "--out", out, *more, processes=2)).expect(0)
+            run(
+                *dsgmcmc("sample", data / f"{ratings_name}.h5", "--out", out, *more, processes=2)
+            ).expect(0)
         else:
             run(*dsgmcmc(*begin, "--out", out, "--iterations", str(END), processes=number)).expect(
                 0
@@ -202,15 +204,15 @@ def main() -> int:
     parser.add_argument(
         "--processes", type=int, default=3, choices=(1, 2, 3), help="the most; default 3"
     )
-    given = parser.parse_args()
-    before = json.loads(given.table.read_text(encoding="utf-8")) if given.table.exists() else {}
+    parsed = parser.parse_args()
+    before = json.loads(parsed.table.read_text(encoding="utf-8")) if parsed.table.exists() else {}
     after = {}
     moved = 0
     with tempfile.TemporaryDirectory() as place:
         prepare(data := Path(place))
-        for name in [name for name in CONFIGURATIONS if given.only in name]:
+        for name in [name for name in CONFIGURATIONS if parsed.only in name]:
             with tempfile.TemporaryDirectory(dir=place) as folder:
-                after[name] = sampled(name, data, Path(folder), given.processes)
+                after[name] = sampled(name, data, Path(folder), parsed.processes)
             lines = (
                 list(changes(before[name], after[name]))
                 if name in before
@@ -219,7 +221,7 @@ def main() -> int:
             moved += any(line.startswith("!") for line in lines)
             print(f"{name}: {'; '.join(lines) or 'as before'}", flush=True)
     if not before:
-        given.table.write_text(json.dumps(after, indent=1) + "\n", encoding="utf-8")
+        parsed.table.write_text(json.dumps(after, indent=1) + "\n", encoding="utf-8")
     return int(moved > 0)
 
 

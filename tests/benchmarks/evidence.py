@@ -194,9 +194,9 @@ def measure(part: str, datasets: Path, work: Path) -> None:
     printed = ""
     for command in PARTS[part]:
         print(f"{part}: {command}", file=sys.stderr, flush=True)
-        given = words(command, datasets.resolve())
+        executed = words(command, datasets.resolve())
         printed += subprocess.run(
-            given, cwd=folder, check=True, stdout=subprocess.PIPE, text=True
+            executed, cwd=folder, check=True, stdout=subprocess.PIPE, text=True
         ).stdout
     facts = {
         "commands": [typed(command) for command in PARTS[part]],
@@ -217,14 +217,14 @@ def measure(part: str, datasets: Path, work: Path) -> None:
 
 def words(command: str, datasets: Path) -> list[str]:
     """Words of a command as they are executed."""
-    given = [
+    found = [
         word.replace("DATASETS", str(datasets))
         for word in shlex.split(command.replace("COMMIT", commit()))
     ]
-    given = [str(ROOT / word) if word.startswith(("tests/", "data/")) else word for word in given]
-    if given[0] == "dsgmcmc":
-        return [sys.executable, "-m", *given]
-    return given if given[0] == "mpirun" else [sys.executable, *given]
+    found = [str(ROOT / word) if word.startswith(("tests/", "data/")) else word for word in found]
+    if found[0] == "dsgmcmc":
+        return [sys.executable, "-m", *found]
+    return found if found[0] == "mpirun" else [sys.executable, *found]
 
 
 def typed(command: str) -> str:
@@ -273,19 +273,19 @@ def filled(text: str, facts: dict[str, Any]) -> str:
 def content(mark: re.Match[str], facts: dict[str, Any]) -> str:
     """Text between a mark and its end: what is there, if a part has not been measured."""
     parts = mark["part"].split(" & ")
-    place = mark["place"]
+    selection = mark["place"]
     if {*parts} & PARTS.keys() - facts.keys():
         return mark["content"]
     tables = [facts[part]["tables"][int(mark["number"] or 1) - 1] for part in parts]
     below = [tables[0][0], *(row for table in tables for row in table[1:])]
-    several = place is not None and len(parts) > 1 and "; " not in place
-    titles, *rows = joined(parts, tables, place) if several else below
-    if place is not None and ("; " in place or (len(parts) == 1 and ", " not in place)):
-        titles, *rows = columns_of([titles, *rows], place.split("; "))
-        place = None
-    if place is None or several:
+    several = selection is not None and len(parts) > 1 and "; " not in selection
+    titles, *rows = joined(parts, tables, selection) if several else below
+    if selection is not None and ("; " in selection or (len(parts) == 1 and ", " not in selection)):
+        titles, *rows = columns_of([titles, *rows], selection.split("; "))
+        selection = None
+    if selection is None or several:
         return f"\n{markdown(titles, rows)}\n"
-    name, column = place.rsplit(", ", 1)
+    name, column = selection.rsplit(", ", 1)
     (row,) = (row for row in rows if row[0].replace("`", "") == name)
     return str(row[titles.index(column) if column in titles else int(column)])
 
@@ -300,10 +300,10 @@ def columns_of(table: Table, columns: list[str]) -> Table:
 def joined(parts: list[str], tables: list[Table], column: str) -> Table:
     """Table of one column of the tables of several parts, without rows that are empty."""
     found: dict[str, list[str]] = {}
-    for place, (titles, *rows) in enumerate(tables):
+    for column_number, (titles, *rows) in enumerate(tables):
         for row in rows:
             cells = [row[titles.index(name)] for name in column.split(" / ")]
-            found.setdefault(row[0], [""] * len(parts))[place] = " / ".join(cells).strip()
+            found.setdefault(row[0], [""] * len(parts))[column_number] = " / ".join(cells).strip()
     return [[column, *parts], *([name, *cells] for name, cells in found.items() if any(cells))]
 
 
@@ -323,11 +323,11 @@ def main() -> None:
         "--work", type=Path, default=Path("evidence"), help="folder for what the commands write"
     )
     parser.add_argument("--fill", action="store_true", help="measure nothing")
-    given = parser.parse_args()
-    if given.datasets is None and not given.fill:
+    options = parser.parse_args()
+    if options.datasets is None and not options.fill:
         parser.error("DATASETS is missing")
-    parts = given.parts or [part for part in PARTS if part not in measured()]
-    failed = measure_all([] if given.fill else parts, given.datasets, given.work)
+    parts = options.parts or [part for part in PARTS if part not in measured()]
+    failed = measure_all([] if options.fill else parts, options.datasets, options.work)
     fill()
     sys.exit(f"not measured: {', '.join(failed)}" if failed else 0)
 

@@ -79,8 +79,8 @@ def of_all_data(names, step):
     """Print the table of all data."""
     say_head("sampler", *targets())
 
-    def cell(name, given):
-        density, mean, covariance = given
+    def cell(name, known):
+        density, mean, covariance = known
         sampler = make(name, 1, step=step)
         states = draws(vector_target(density, sampler, rows=200, seed=1), sampler, 3000)
         ratios = np.sqrt(((states - mean) ** 2).mean(axis=(0, 1)) / np.diag(covariance))

@@ -16,9 +16,9 @@ def main() -> None:
     """Print a line for each line of the README that prints."""
     parser = arguments(__doc__)
     parser.add_argument("ratings", help="file of ratings")
-    given = parser.parse_args()
+    options = parser.parse_args()
     (code,) = fenced(TESTS.parent / "README.md", "python")
-    code, _ = code.replace("ratings.csv", given.ratings).split("\nmodel = BPMF.load")
+    code, _ = code.replace("ratings.csv", options.ratings).split("\nmodel = BPMF.load")
     values: list[object] = []
     exec(code, {"print": values.append})
     say_head("", "prints")

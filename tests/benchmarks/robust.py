@@ -169,7 +169,10 @@ def predictions(out: Path) -> list[np.ndarray]:
     test = predict_test(run.run_)
     predicted = Predictor(run.run_, PredictOptions(clip=True))
     of_pairs = predicted.columns(
-        *(predicted.index_of(kind, names) for kind, names in zip(ENTITIES, pairs.T, strict=True))
+        *(
+            predicted.index_of(entity, names)
+            for entity, names in zip(ENTITIES, pairs.T, strict=True)
+        )
     )
     return [*of_pairs.values(), test.mean, test.variance]
 
@@ -328,26 +331,26 @@ def main() -> None:
         "--part", metavar="K/N", help="the K-th of N parts; default all, at the same time"
     )
     parser.add_argument("--tables", action="store_true", help="sample nothing, print tables")
-    given = parser.parse_args()
-    if given.tables:
+    options = parser.parse_args()
+    if options.tables:
         print(
             "\n\n".join(
-                table(read(given.file)) for table in (by_model, by_shape, by_truth, by_best)
+                table(read(options.file)) for table in (by_model, by_shape, by_truth, by_best)
             )
         )
         return
-    if given.part is None:
+    if options.part is None:
         command = [sys.executable, *sys.argv, "--part"]
         parts = usable_cores()
         running = [subprocess.Popen([*command, f"{k}/{parts}"]) for k in range(1, parts + 1)]
         sys.exit(max(abs(process.wait()) for process in running))
-    part, parts = map(int, given.part.split("/"))
-    known = {Cell(line["shape"], line["model"], line["seed"]) for line in read(given.file)}
+    part, parts = map(int, options.part.split("/"))
+    known = {Cell(line["shape"], line["model"], line["seed"]) for line in read(options.file)}
     with tempfile.TemporaryDirectory() as folder:
-        seeds = dict.fromkeys(given.models, given.seeds)
+        seeds = dict.fromkeys(options.models, options.seeds)
         if "auto" in seeds:
-            seeds["auto"] = min(given.seeds, given.auto_seeds)
-        for cell in cells(given.shapes, seeds, part - 1, parts):
+            seeds["auto"] = min(options.seeds, options.auto_seeds)
+        for cell in cells(options.shapes, seeds, part - 1, parts):
             if cell in known:
                 continue
             data = Path(folder) / f"{cell.shape} {cell.seed}.h5"
@@ -355,7 +358,7 @@ def main() -> None:
                 SHAPES[cell.shape].make(cell.seed).prepare(data, cell.seed)
             line = sample(cell, data, Path(folder) / "run")
             shutil.rmtree(Path(folder) / "run", ignore_errors=True)
-            with given.file.open("a", encoding="utf-8") as file:
+            with options.file.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
             print(
                 *asdict(cell).values(), line["outcome"], line["seconds"], sep=", ", file=sys.stderr

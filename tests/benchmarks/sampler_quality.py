@@ -154,26 +154,26 @@ def main() -> None:
     )
     words = sys.argv[1:]
     end = words.index("--") if "--" in words else len(words)
-    given = parser.parse_intermixed_args(words[:end])
+    parsed = parser.parse_intermixed_args(words[:end])
     options = words[end + 1 :]
     say_head(*TITLES)
-    runs = [(word, options) for word in given.samplers]
-    if given.gibbs:
+    runs = [(word, options) for word in parsed.samplers]
+    if parsed.gibbs:
         length = [
-            f"--iterations={given.gibbs}",
-            f"--burn-in={given.gibbs // 5}",
+            f"--iterations={parsed.gibbs}",
+            f"--burn-in={parsed.gibbs // 5}",
             "--set=evaluate_every=5",
         ]
         runs.insert(0, ("gibbs", [*options, *length]))
     exact = None
     for word, more in runs:
-        folder = given.out / word.replace("=", "-").replace(",", "-")
-        failure = sample(word, given.data, folder, more)
+        folder = parsed.out / word.replace("=", "-").replace(",", "-")
+        failure = sample(word, parsed.data, folder, more)
         if failure:
             say(f"`{word}`", failure)
             continue
-        cells, reference = line(word, given.data, folder, exact)
-        exact = exact or (reference if given.gibbs else None)
+        cells, reference = line(word, parsed.data, folder, exact)
+        exact = exact or (reference if parsed.gibbs else None)
         say(*cells)
 
 

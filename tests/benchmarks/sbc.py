@@ -129,10 +129,12 @@ def quantities(eta: np.ndarray, tau: float, asked: tuple[np.ndarray, ...]) -> Ra
 
 def ranks(seed: int, model: str, sampler: str) -> Ranked | None:
     """Ranks of the truth among the draws, by name; None if the chain diverged."""
-    kind = build({"sampler": sampler}).sampler.algorithm
-    config = kind.adapted_to_data(kind.Config(), RATINGS, RATINGS / ((ROWS + COLUMNS) * (RANK + 1)))
+    sampler_type = build({"sampler": sampler}).sampler.algorithm
+    config = sampler_type.adapted_to_data(
+        sampler_type.Config(), RATINGS, RATINGS / ((ROWS + COLUMNS) * (RANK + 1))
+    )
     section = {"name": sampler} | config.model_dump()
-    given = {
+    settings = {
         "rank": RANK,
         "grid": 1,
         "seed": seed,
@@ -140,7 +142,7 @@ def ranks(seed: int, model: str, sampler: str) -> Ranked | None:
         "burn_in": BURN_IN,
         **MODELS[model],
     }
-    resolved = build({**given, "iterations": BURN_IN + DRAWS * THIN}).resolved()
+    resolved = build({**settings, "iterations": BURN_IN + DRAWS * THIN}).resolved()
     rng = np.random.default_rng(seed)
     algorithm = resolved.make_sampler()
     cells = rng.permutation(ROWS * COLUMNS)
@@ -192,10 +194,10 @@ def main() -> None:
         "--sampler", default="baoab", help="one whose gradients are of all ratings, or gibbs"
     )
     parser.add_argument("--models", nargs="+", choices=MODELS, default=["shared", "both"])
-    given = parser.parse_args()
+    options = parser.parse_args()
     say_head("model, quantity", "mean rank", "standard error", "chi-square", "p", "diverged")
-    for model in given.models:
-        all_ranks = [ranks(seed, model, given.sampler) for seed in range(given.replicates)]
+    for model in options.models:
+        all_ranks = [ranks(seed, model, options.sampler) for seed in range(options.replicates)]
         kept = [ranked for ranked in all_ranks if ranked is not None]
         for name in kept[0]:
             cells = line(np.array([ranked[name] for ranked in kept]))

@@ -95,12 +95,12 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=5, help="times ten sweeps")
     parser.add_argument("--out", type=Path, help="picture to write; needs matplotlib")
-    given = parser.parse_args()
+    options = parser.parse_args()
     world = MPI.COMM_WORLD
     settings = {
-        "sampler": given.sampler,
-        "rank": given.rank,
-        "grid": given.grid or max(world.size, 2),
+        "sampler": options.sampler,
+        "rank": options.rank,
+        "grid": options.grid or max(world.size, 2),
     }
     lines = []
     if world.rank == 0:
@@ -112,7 +112,7 @@ def main() -> None:
     ]:
         comm = world.Split(int(world.rank >= number), world.rank)
         if world.rank < number:
-            lines.append(line := measure(given.data, settings, comm, given.repeats))
+            lines.append(line := measure(options.data, settings, comm, options.repeats))
             if world.rank == 0:
                 times = [f"{1e3 * line[name]:.2f}" for name in ("seconds", "fastest", "slowest")]
                 efficiency = lines[0]["seconds"] / line["seconds"] / number
@@ -120,8 +120,8 @@ def main() -> None:
                 say(number, times[0], ", ".join(times[1:]), *shares, f"{line['sent'] / 1e6:.2f}")
         rest(world)
         comm.Free()
-    if world.rank == 0 and given.out:
-        plot(lines, given.out)
+    if world.rank == 0 and options.out:
+        plot(lines, options.out)
 
 
 if __name__ == "__main__":

@@ -97,9 +97,8 @@ def smurff(train, test, shape, watch, centre=False, adaptive=False, **settings):
         if status.phase != "Sample":
             continue
         watch.curve.append((time.time() - watch.began - watch.spent, status.rmse_avg))
-        if (
-            len(test[0]) <= FOLLOWED
-        ):  # reading single predictions takes longer than a sweep if there are many
+        # reading single predictions takes longer than a sweep if there are many
+        if len(test[0]) <= FOLLOWED:
             watch.draws.append([pair.pred_1sample for pair in session.getTestPredictions()])
     predicted = {tuple(p.coords): p.pred_avg for p in session.getTestPredictions()}
     pairs = zip(test[0].tolist(), test[1].tolist(), strict=True)

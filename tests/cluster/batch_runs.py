@@ -37,31 +37,29 @@ def prepare(folder: Path) -> Path:
     """Write ratings into the folder that jobs are submitted from; their script, run and logs go
     there, too.
     """
-    write_planted(
-        folder / "ratings.h5", rows=200, columns=120
-    )  # the default sampler's step is too large for fewer
+    # the default sampler's step is too large for fewer
+    write_planted(folder / "ratings.h5", rows=200, columns=120)
     return folder
 
 
 def write_script(
-    kind: str, folder: Path, edits: Mapping[str, str] = MappingProxyType({}), **settings: Any
+    system: str, folder: Path, edits: Mapping[str, str] = MappingProxyType({}), **settings: Any
 ) -> Path:
     """Write the script of `launch/`, edited as by a user: two processes, settings, `edits`; and the
     file it reads.
     """
-    name, fewer = SCRIPTS[kind]
-    given = options_of(SETTINGS | settings)
-    options = {"options=(--resume)": f"options=(--resume --sampler=psgld {' '.join(given)})"}
+    name, fewer = SCRIPTS[system]
+    words = options_of(SETTINGS | settings)
+    options = {"options=(--resume)": f"options=(--resume --sampler=psgld {' '.join(words)})"}
     text = (LAUNCH / name).read_text(encoding="utf-8")
     for old, new in {**fewer, **options, **edits}.items():
         assert text.count(old) == 1, f"{name}: {old}"
         text = text.replace(old, new)
-    shared = (
-        folder / "launch" if kind == "lsf" else folder
-    )  # as in a clone, or copied with the script
+    # as in a clone, or copied with the script
+    shared = folder / "launch" if system == "lsf" else folder
     shared.mkdir(exist_ok=True)
     shutil.copy(LAUNCH / "job.sh", shared)
-    path = folder / f"job.{kind}"
+    path = folder / f"job.{system}"
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)
     return path

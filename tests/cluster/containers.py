@@ -74,9 +74,8 @@ class Cluster:
         """Remove containers, network, volume and image."""
         self.compose("down", "--volumes", "--remove-orphans", "--timeout", "1")
         run("docker", "image", "rm", "--force", self.image)
-        run(
-            "docker", "image", "prune", "--force", "--filter", "label=dsgmcmc.stage=build"
-        )  # builders before BuildKit
+        # builders before BuildKit
+        run("docker", "image", "prune", "--force", "--filter", "label=dsgmcmc.stage=build")
 
     def left(self) -> str:
         """Names of its objects that are still there."""

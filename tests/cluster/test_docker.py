@@ -198,9 +198,8 @@ def test_a_lost_worker_is_dropped_and_the_run_goes_on_by_itself(
                 )
             else:
                 docker("network", "disconnect", name, worker)
-            running.wait_for(
-                out / "events.jsonl", 3, timeout=NOTICED
-            )  # two jobs, and the checkpoint of the second
+            # two jobs, and the checkpoint of the second
+            running.wait_for(out / "events.jsonl", 3, timeout=NOTICED)
             running.wait_for(out / "metrics.jsonl", len(metrics(out)) + 2)
             cluster.head("pkill", "-USR1", "-x", "prterun").expect(0)
             result = running.wait(NOTICED).expect(75)
@@ -259,7 +258,9 @@ def test_nothing_has_privileges_and_nothing_is_open(cluster: Cluster) -> None:
     """
     ask = "grep -hE '^(Cap(Inh|Prm|Eff|Bnd|Amb)|NoNewPrivs)' /proc/[0-9]*/status | sort -u"
     none = (
-        "".join(f"Cap{kind}:\t{0:016x}\n" for kind in ("Amb", "Bnd", "Eff", "Inh", "Prm"))
+        "".join(
+            f"Cap{capability}:\t{0:016x}\n" for capability in ("Amb", "Bnd", "Eff", "Inh", "Prm")
+        )
         + "NoNewPrivs:\t1\n"
     )
     for container, rows in cluster.processes().items():

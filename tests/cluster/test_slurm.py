@@ -91,9 +91,8 @@ def test_the_shipped_script_samples(limited, slurm, folder):
     """The README's `sbatch launch/slurm.sbatch` with nothing changed but the number of processes:
     mpirun, defaults.
     """
-    run(*dsgmcmc("sample", folder / "ratings.h5", "--out", folder / "alone")).expect(
-        0
-    )  # compiles for both
+    # compiles for both
+    run(*dsgmcmc("sample", folder / "ratings.h5", "--out", folder / "alone")).expect(0)
     number = slurm.submit(folder, ROOT / "launch" / "slurm.sbatch", "--ntasks-per-node=2")
     slurm.wait(number, folder, "COMPLETED")
     assert re.search(

@@ -52,8 +52,8 @@ class Batch:
         Where jobs are submitted from.
     """
 
-    def __init__(self, kind: str, folder: Path) -> None:
-        self.kind = kind
+    def __init__(self, system: str, folder: Path) -> None:
+        self.kind = system
         self.folder = folder
         self.home = folder / "stub"
         for name in ("bin", "spool", "home"):
@@ -78,7 +78,7 @@ class Batch:
             },
             "lsf": {"LSB_JOBID": "42", "LSB_DJOB_HOSTFILE": str(hosts), "LSB_DJOB_NUMPROC": "2"},
             "flux": {"FLUX_JOB_ID": "f42"},
-        }[kind]
+        }[system]
 
     def run(self, script: Path, code: int, *, warned: bool = False, **environment: str) -> str:
         """Run a job to its end, and return its log; it is `warned` after a few iterations, and has
@@ -117,7 +117,7 @@ class Batch:
 
 
 @pytest.fixture(
-    params=["pbs", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("lsf", "flux"))]
+    params=["pbs", *(pytest.param(system, marks=pytest.mark.long) for system in ("lsf", "flux"))]
 )
 def batch(request, tmp_path) -> Batch:
     folder = tmp_path / "with space"

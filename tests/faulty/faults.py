@@ -68,10 +68,10 @@ class Fault:
     def __init__(self, text: str) -> None:
         first, *options = text.split(",")
         self.point, self.action = first.split("=")
-        given = dict(option.split("=") for option in options)
-        self.rank = given.get("rank", "*")
-        self.at = given.get("at", "1")
-        self.path = given.get("path", "")
+        settings = dict(option.split("=") for option in options)
+        self.rank = settings.get("rank", "*")
+        self.at = settings.get("at", "1")
+        self.path = settings.get("path", "")
         self.passed = 0
 
     @property

@@ -47,7 +47,9 @@ def test_the_choice_does_not_depend_on_the_processes(
         ("_go_on", Comparing._go_on),
     ):
         with monkeypatch.context() as patched:
-            patched.setattr(Comparing, name, lambda *given, work=work: stopped_after(work, *given))
+            patched.setattr(
+                Comparing, name, lambda *passed, work=work: stopped_after(work, *passed)
+            )
             with pytest.raises(KeyboardInterrupt):
                 compare(comm, folder)
         comm.Barrier()

@@ -82,7 +82,8 @@ def pairs() -> list[Any]:
     for (s, sampler), k in product(enumerate(for_ratings()), range(3)):
         schedule = "random" if sampler in INDEPENDENT else SCHEDULES[k]
         values = (sampler, schedule, PRIORS[(k + s) % 3], NOISES[(k + 2 * s) % 3])
-        cases.append(pytest.param(*values, marks=[pytest.mark.once] * (k != s % 3)))
+        marks = [pytest.mark.once] if k != s % 3 else []
+        cases.append(pytest.param(*values, marks=marks))
     return cases
 
 

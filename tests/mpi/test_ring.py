@@ -81,13 +81,13 @@ def test_an_error_of_one_process_is_raised_on_all(comm: MPI.Comm, together) -> N
 def test_a_checkpoint_by_the_clock_is_agreed_on(comm: MPI.Comm, together) -> None:
     """Process 0 has the clock; the others save in the same iteration, and then it begins anew."""
     control = Control(comm, Signals(), 1e-9)
-    given = []
+    requests = []
     for _ in range(6):
-        given.append(control.ask(busy=False)[0])
-        if given[-1] == Request.CHECKPOINT:
+        requests.append(control.ask(busy=False)[0])
+        if requests[-1] == Request.CHECKPOINT:
             control.saving()
     control.finish()
-    everyone = comm.allgather(given)
+    everyone = comm.allgather(requests)
     with together():
-        assert all(other == given for other in everyone)
-        assert Request.CHECKPOINT in given
+        assert all(other == requests for other in everyone)
+        assert Request.CHECKPOINT in requests

@@ -84,9 +84,8 @@ def test_no_shared_memory_is_left_behind(
     comm: MPI.Comm, together, mpi_tmp_path: Path, monkeypatch
 ) -> None:
     """Its file is unlinked while it is still in use."""
-    monkeypatch.setattr(
-        shared_buffers, "FOLDER", mpi_tmp_path
-    )  # other jobs have files in the usual one
+    # other jobs have files in the usual one
+    monkeypatch.setattr(shared_buffers, "FOLDER", mpi_tmp_path)
     shared = allocated(comm, 0)
     comm.Barrier()
     with together():
@@ -108,9 +107,8 @@ def test_without_shared_memory_there_are_no_shared_buffers(
         resource.setrlimit(resource.RLIMIT_FSIZE, (1024, files[1]))  # no file may be larger
     elif whose == "the last" and comm.rank == comm.size - 1:
         held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(
-            resource.RLIMIT_AS, (held + (8 << 20), memory[1])
-        )  # of 20 MiB that are asked for
+        # of 20 MiB that are asked for
+        resource.setrlimit(resource.RLIMIT_AS, (held + (8 << 20), memory[1]))
     try:
         shared = Ring(comm, GRID).shared_buffers([MAX_BLOCK_BYTES // 4] * GRID)
     finally:

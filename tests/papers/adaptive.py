@@ -87,7 +87,7 @@ class Problem:
         print(f"acceptance of the truth's chains {sampler.metrics()['acceptance']:.2f}", flush=True)
         return np.concatenate(states[number // 10 :])
 
-    def chain(self, name, gradient, eps, iterations, look=None):
+    def chain(self, name, gradient, eps, iterations, record=None):
         """States from the mode on, seconds, and the sampler; `look(target, sampler, iteration)`
         before iterations.
         """
@@ -95,7 +95,7 @@ class Problem:
         sampler, target = prepare(
             name, self.density, grid=self.grid, step_size=step, gradient=gradient
         )
-        return *follow(sampler, target, iterations, self.mode, look=look), sampler
+        return *follow(sampler, target, iterations, self.mode, look=record), sampler
 
     def kernel(self, name, variance, iterations):
         """States of a Metropolis kernel that walks with steps N(0, variance I), and what it
@@ -168,11 +168,11 @@ def on_their_own(problem, eps, iterations):
     for name in ("SGLD", "SAGA", "IS", "IS-SAGA", *MODIFIED):
         seen = []
 
-        def look(target, sampler, iteration, seen=seen):
+        def record(target, sampler, iteration, seen=seen):
             if iteration >= iterations // 2 and iteration % 25 == 0:
                 seen.append(noise(problem.density, sampler, target))
 
-        problem.chain(*LAWS[name][:2], eps, iterations, look)
+        problem.chain(*LAWS[name][:2], eps, iterations, record)
         found[name] = float(np.mean(seen))
     return found
 

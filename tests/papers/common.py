@@ -42,8 +42,8 @@ def digits(path):
 
 def prepare(name, density, burn_in=0, schedule="random", rows=1, grid=1, seed=0, **settings):
     """Make a sampler with these settings, and its target."""
-    kind = SAMPLERS[name]
-    sampler = kind(kind.Config(**settings), burn_in)
+    sampler_type = SAMPLERS[name]
+    sampler = sampler_type(sampler_type.Config(**settings), burn_in)
     target = vector_target(density, sampler, rows=rows, grid=grid, seed=seed, schedule=schedule)
     target.block.spread = 1.0  # papers state initial values in the unit of theta
     return sampler, target

@@ -54,9 +54,8 @@ class LinearGaussian:
     def __init__(self, dimension: int, iterations: int, seed: int) -> None:
         rng = np.random.default_rng(dimension)  # the same data for every seed
         rotation, _ = np.linalg.qr(rng.standard_normal((dimension, dimension)))
-        scales = np.geomspace(
-            1.0, 0.1, dimension
-        )  # standard deviations of the a_n along their axes
+        # standard deviations of the a_n along their axes
+        scales = np.geomspace(1.0, 0.1, dimension)
         self.a = rng.standard_normal((N, dimension)) * scales @ rotation.T
         self.x = self.a @ rng.standard_normal(dimension) + rng.normal(0, sqrt(VARIANCE), N)
         self.batches = np.random.default_rng([1, seed]).integers(0, N, (iterations + 1, BATCH))

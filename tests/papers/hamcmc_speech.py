@@ -135,21 +135,21 @@ def spoken(text: str, voice: str) -> np.ndarray:
     return resample_poly(sound.astype(float), RATE, rate)
 
 
-def noise(kind: str, length: int, rng: np.random.Generator) -> np.ndarray:
+def noise(noise_name: str, length: int, rng: np.random.Generator) -> np.ndarray:
     """Pink noise, a machine's hum with it, a crowd, or rain: pink noise with drops."""
     spectrum = np.fft.rfft(rng.normal(size=length))
     pink = np.fft.irfft(spectrum / np.sqrt(np.arange(len(spectrum)) + 20.0), length)
     pink /= pink.std()
     time = np.arange(length) / RATE
-    if kind == "hum":
+    if noise_name == "hum":
         return pink + sum(2 / k * np.sin(2 * np.pi * 110 * k * time + k) for k in range(1, 12))
-    if kind == "crowd":
+    if noise_name == "crowd":
         voices = [spoken(SENTENCES[k], f"en+m{k + 2}") for k in range(6)]
         return (
             sum(np.resize(np.roll(each, 1000 * k), length) for k, each in enumerate(voices))
             + 100 * pink
         )
-    if kind == "rain":
+    if noise_name == "rain":
         drops = (rng.random(length) < 0.001) * rng.exponential(30, length)
         return (
             pink + np.convolve(drops, np.exp(-np.arange(200) / 20) * rng.normal(size=200))[:length]
@@ -205,15 +205,15 @@ def speech_signals(columns: int = 100) -> list[Signal]:
     fft = transform()
     found = []
     length = (FRAMES - 1) * fft.hop
-    kinds = ("pink", "pink", "hum", "crowd", "rain")
-    for number, kind in enumerate(kinds):
+    noise_names = ("pink", "pink", "hum", "crowd", "rain")
+    for number, noise_name in enumerate(noise_names):
         text = SENTENCES[12 + number]
         voice = VOICES[number % 2]
         speech = floor(np.resize(spoken(text, voice), length), rng)
-        other = noise(kind, length, rng)
+        other = noise(noise_name, length, rng)
         other *= speech.std() / other.std() * 10 ** (-5 / 20)
         mixture, clean = (fft.stft(sound)[:, :FRAMES] / scale for sound in (speech + other, speech))
-        found.append(Signal(kind, mixture, clean, basis, 5, fft))
+        found.append(Signal(noise_name, mixture, clean, basis, 5, fft))
     return found
 
 
@@ -311,9 +311,9 @@ def draw(found: dict[str, list[float]], folder: Path) -> None:
     """The figure: every signal a dot, the mean a line."""
     panels = axes(1, 1, size=(6, 3.4))
     axis = panels[0, 0]
-    for place, values in enumerate(found.values()):
-        axis.plot(np.full(len(values), place), values, "o", ms=4, alpha=0.5, color="tab:blue")
-        axis.plot([place - 0.3, place + 0.3], [np.mean(values)] * 2, "k", lw=2)
+    for column, values in enumerate(found.values()):
+        axis.plot(np.full(len(values), column), values, "o", ms=4, alpha=0.5, color="tab:blue")
+        axis.plot([column - 0.3, column + 0.3], [np.mean(values)] * 2, "k", lw=2)
     axis.set_xticks(range(len(found)), list(found), rotation=30, ha="right", fontsize=8)
     axis.set_ylabel("SDR, dB")
     save(panels, folder, "hamcmc_speech.png")

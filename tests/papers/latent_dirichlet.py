@@ -168,12 +168,12 @@ class LatentDirichlet:
         known = Corpus.from_documents(observed)
         asked = Corpus.from_documents(unseen)
         counts = np.diff(known.starts)
-        place = np.repeat(np.arange(len(unseen)), np.diff(asked.starts))
+        row_of = np.repeat(np.arange(len(unseen)), np.diff(asked.starts))
         found = np.empty((len(theta), len(asked.words)))
         for row, (beta, at) in enumerate(zip(self.topics(theta), theta, strict=True)):
             _, of_documents = self._expected(beta, np.abs(at), known, np.arange(len(observed)))
             pi = (self.alpha + of_documents) / (self.alpha * self.n_topics + counts)[:, None]
-            found[row] = (pi[place] * beta.T[asked.words]).sum(axis=1)
+            found[row] = (pi[row_of] * beta.T[asked.words]).sum(axis=1)
         return found
 
     def _expected(
@@ -184,7 +184,7 @@ class LatentDirichlet:
         """
         of_words = np.zeros(beta.T.shape)
         of_documents = np.zeros((len(documents), self.n_topics))
-        given = (
+        state = (
             np.ascontiguousarray(beta.T),
             *corpus,
             documents,
@@ -193,5 +193,5 @@ class LatentDirichlet:
             self.kept,
         )
         key = np.frombuffer(hashlib.blake2b(size.tobytes(), digest_size=8).digest(), "<u4").tolist()
-        topics_module().assign(*given, *key, of_words, of_documents)
+        topics_module().assign(*state, *key, of_words, of_documents)
         return of_words, of_documents

@@ -102,7 +102,7 @@ class Network:
 
     def layers(self, theta: Float64) -> NetworkLayers:
         """Views of one theta (D,)."""
-        parts = [theta[place] for place in self.groups.values()]
+        parts = [theta[part] for part in self.groups.values()]
         parts[0], parts[2] = parts[0].reshape(self.inputs, -1), parts[2].reshape(-1, self.classes)
         return NetworkLayers(*parts)
 
@@ -111,8 +111,8 @@ class Network:
         features = self.features[index]
         labels = self.labels[index]
         for first in range(0, len(labels), CHUNK):
-            place = slice(first, first + CHUNK)
-            yield np.multiply(features[place], self.scale, dtype=np.float64), labels[place]
+            part = slice(first, first + CHUNK)
+            yield np.multiply(features[part], self.scale, dtype=np.float64), labels[part]
 
     def _forward(self, layers: NetworkLayers, x: Float64) -> tuple[Float64, Float64]:
         """Hidden units (S, H), and log odds of the classes up to a constant (S, K)."""

@@ -156,8 +156,8 @@ def at_equal_effort(density, unseen, passes, quick):
     for label, steps in GRID.items():
         found = {}
         for eps in steps[: 1 if quick else None]:
-            given = density, unseen, STEPS[label][0], eps, grid, passes * grid
-            each = [run(*given, seed, 20) for seed in range(1 if quick else 3)]
+            arguments = density, unseen, STEPS[label][0], eps, grid, passes * grid
+            each = [run(*arguments, seed, 20) for seed in range(1 if quick else 3)]
             ends = [
                 (curve[passes * grid], mean, passes * grid * seconds)
                 for curve, mean, _, seconds in each

@@ -137,7 +137,7 @@ def draw_precisions(density, theta, rng):
         density.prior_precision[place] = rng.gamma(1 + v.size / 2) / (1 + v @ v / 2)
 
 
-def kind_of(name):
+def algorithm_of(name):
     """Sampler of a row."""
     return name.split(",")[0].removesuffix("-CV")
 
@@ -146,8 +146,8 @@ def make(name, density, grid):
     """Sampler of a row, and its target; eps is half of the paper's h, or of its h^2 where there is
     a momentum.
     """
-    kind = kind_of(name)
-    eps = STEPS[kind] / 2
+    algorithm = algorithm_of(name)
+    eps = STEPS[algorithm] / 2
     friction = 0.01 / sqrt(2 * eps)
     settings = {
         "SGLD": {},
@@ -157,9 +157,11 @@ def make(name, density, grid):
             "thermostat": "element" if "element" in name else "scalar",
             "diffusion": friction,
         },
-    }[kind]
+    }[algorithm]
     gradient = "control-variate" if "-CV" in name else "part"
-    return prepare(kind.lower(), density, grid=grid, step_size=eps, gradient=gradient, **settings)
+    return prepare(
+        algorithm.lower(), density, grid=grid, step_size=eps, gradient=gradient, **settings
+    )
 
 
 def main():
@@ -196,7 +198,7 @@ def main():
     for name in (*PAPER, *OURS):
         placed = (start, spent) if "-CV" in name or "optimum" in name else ()
         curve = curves[name] = experiment.chain(name, *placed)
-        step = STEPS[kind_of(name)]
+        step = STEPS[algorithm_of(name)]
         single = np.mean(curve.single[-len(curve.mean) :])
         losses = (
             f"{step:g}",
@@ -224,9 +226,9 @@ def draw(curves, n, folder):
     panels = axes(1, 2, size=(10, 3.8), sharey=True)
     for name in PAPER:
         curve = curves[name]
-        kind = name.removesuffix("-CV")
+        algorithm = name.removesuffix("-CV")
         style = {
-            "color": f"C{list(STEPS).index(kind)}",
+            "color": f"C{list(STEPS).index(algorithm)}",
             "ls": "--" if "-CV" in name else "-",
             "label": name,
             "lw": 1.2,

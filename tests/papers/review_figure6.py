@@ -193,12 +193,15 @@ def draw(curves: dict[str, list[Found]], out: Path) -> None:
     """RMSE of single states, and of mean predictions, against iterations: means over the folds."""
     panels = axes(1, 2, size=(11, 4.2), sharey=True)
     titles = ("single states, clipped: as in the paper", "mean of the predictions, clipped")
-    for axis, kind, title in zip(panels[0], (1, 2), titles, strict=True):
+    for axis, column, title in zip(panels[0], (1, 2), titles, strict=True):
         for name, folds in curves.items():
             shortest = min(len(found.curve) for found in folds)
             mean = np.mean([found.curve[:shortest] for found in folds], axis=0)
             axis.plot(
-                mean[:, 0], mean[:, kind], METHODS[name][2] if name in METHODS else "k-", label=name
+                mean[:, 0],
+                mean[:, column],
+                METHODS[name][2] if name in METHODS else "k-",
+                label=name,
             )
         axis.set(title=title, xlabel="iterations, a tenth of the ratings each", ylim=(0.9, 1.4))
     panels[0, 0].set_ylabel("RMSE of the test ratings, mean of five folds")
@@ -210,15 +213,15 @@ def main() -> None:
     """Tune on the first fold, sample all, print the table and draw the figure."""
     parser = command(__doc__, "review_figure6.png")
     parser.add_argument("data", type=Path, nargs="+")
-    given = parser.parse_args()
-    iterations = QUICK if given.quick else ITERATIONS
-    truth = [exact(data, iterations) for data in given.data]
+    options = parser.parse_args()
+    iterations = QUICK if options.quick else ITERATIONS
+    truth = [exact(data, iterations) for data in options.data]
     curves = {"exact Gibbs": [found for found, _ in truth]}
     taken = {"exact Gibbs": ""}
     for name in METHODS:
-        step = tuned(given.data[0], name, truth[0][1], max(iterations // 3, 500))
+        step = tuned(options.data[0], name, truth[0][1], max(iterations // 3, 500))
         taken[name] = f"{step:g}"
-        folds = zip(given.data, truth, strict=True)
+        folds = zip(options.data, truth, strict=True)
         curves[name] = [run(data, name, step, start, iterations) for data, (_, start) in folds]
         print(f"{name}: step {step:g}", flush=True)
     head("", "step", "RMSE of single states", "of their mean", "mean sd", "90 % intervals hold")
@@ -228,8 +231,8 @@ def main() -> None:
             row(name, taken[name], f"{single:.3f}", f"{mean:.3f}", f"{sd:.3f}", f"{covered:.1f} %")
         else:
             row(name, taken[name], "diverged on a fold", "", "", "")
-    if given.out:
-        draw(curves, given.out)
+    if options.out:
+        draw(curves, options.out)
 
 
 if __name__ == "__main__":

@@ -52,8 +52,8 @@ class Noisy(Gaussian):
     """The target of figure 1, with noise in its gradient; steps are in time."""
 
     def __init__(self):
-        turn = np.array([[1.0, -1.0], [1.0, 1.0]]) / sqrt(2)
-        super().__init__(np.zeros(2), turn @ np.diag([2.0, 1.0]) @ turn.T)
+        rotation = np.array([[1.0, -1.0], [1.0, 1.0]]) / sqrt(2)
+        super().__init__(np.zeros(2), rotation @ np.diag([2.0, 1.0]) @ rotation.T)
         self.curvature = np.ones(2)
         self.rng = np.random.default_rng(0)
 

@@ -214,19 +214,19 @@ def main() -> None:
     parser.add_argument("--exponents", type=int, nargs="+", help="of n, in place of the model's")
     parser.add_argument("--iterations", type=int, help="in place of the model's")
     parser.add_argument("--runs", type=int, default=1)
-    given = parser.parse_args()
-    model = MODELS[given.model]
-    if given.quick:
+    options = parser.parse_args()
+    model = MODELS[options.model]
+    if options.quick:
         model = model._replace(exponents=(6, 9), pcn=(8,), iterations=1_000)
     model = model._replace(
-        exponents=tuple(given.exponents or model.exponents),
-        iterations=given.iterations or model.iterations,
+        exponents=tuple(options.exponents or model.exponents),
+        iterations=options.iterations or model.iterations,
     )
-    figures(model, given.runs, given.out)
+    figures(model, options.runs, options.out)
     if model.pcn:
         crank_nicolson(model, [1 << exponent for exponent in model.pcn])
-    if given.model == "logistic":
-        normality(model, [1 << exponent for exponent in ((8,) if given.quick else (11, 14, 17))])
+    if options.model == "logistic":
+        normality(model, [1 << exponent for exponent in ((8,) if options.quick else (11, 14, 17))])
 
 
 if __name__ == "__main__":

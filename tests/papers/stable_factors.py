@@ -80,9 +80,8 @@ def stable_nodes(a: float, nodes: int) -> tuple[Float64, Float64]:
     <= x).
     """
     log_kanter = _log_kanter(a, (np.arange(ANGLES) + 0.5) * np.pi / ANGLES)
-    x = log_kanter.min() + np.linspace(
-        -5, 5 + 1.2 * ODDS[1] / (1 - a), TABLE
-    )  # a / (1 - a) times log P
+    # a / (1 - a) times log P
+    x = log_kanter.min() + np.linspace(-5, 5 + 1.2 * ODDS[1] / (1 - a), TABLE)
     below = np.exp(-np.exp(np.minimum(log_kanter - x[:, None], 700.0))).mean(axis=1)
     odds = 1 / (1 + np.exp(-np.linspace(*ODDS, nodes)))
     weights = odds * (1 - odds)

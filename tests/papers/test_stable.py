@@ -62,8 +62,8 @@ def test_the_scale_of_phi_is_not_the_printed_one(alpha: float) -> None:
 
 
 @pytest.mark.parametrize("data", [ALL, slice(1, None, 3)])
-@pytest.mark.parametrize("given", [False, True])
-def test_gradients_are_those_of_the_energies(given: bool, data: slice) -> None:
+@pytest.mark.parametrize("with_latent", [False, True])
+def test_gradients_are_those_of_the_energies(with_latent: bool, data: slice) -> None:
     """By differences, given Phi and without; of entries of both signs, one below b / 10: to
     1e-6.
     """
@@ -78,12 +78,16 @@ def test_gradients_are_those_of_the_energies(given: bool, data: slice) -> None:
     latent = density.draw_latent((1, density.n_data), rng)[:, data]
 
     def energy(at: np.ndarray) -> float:
-        if not given:
+        if not with_latent:
             return float(density.energy(at, data)[0])
         share = len(density.order[data]) / density.n_data
         return float(density.given(at, data)(latent).sum() + share * density._prior(np.abs(at))[0])
 
-    found = density.gradient_given(theta, latent, data) if given else density.gradient(theta, data)
+    found = (
+        density.gradient_given(theta, latent, data)
+        if with_latent
+        else density.gradient(theta, data)
+    )
     assert found[0] == pytest.approx(differences(energy, theta, 1e-6 * np.abs(theta[0])), rel=1e-6)
     assert np.isfinite(density.gradient(np.zeros_like(theta))).all()
 

@@ -19,8 +19,8 @@ from dsgmcmc.samplers.base import Sampler
 
 def make_sampler(name: str, burn_in: int = 0, **section: Any) -> Sampler[Any, Any]:
     """A sampler by its name and settings."""
-    kind = SAMPLERS[name]
-    sampler: Sampler[Any, Any] = kind(kind.Config(**section), burn_in)
+    sampler_type = SAMPLERS[name]
+    sampler: Sampler[Any, Any] = sampler_type(sampler_type.Config(**section), burn_in)
     return sampler
 
 
@@ -34,9 +34,11 @@ def states(
     return np.array([theta.copy() for theta in sample(target, sampler, iterations, sd)])
 
 
-def start_chain(path: Path, sd: float, given: RunConfig) -> tuple[FactorTarget, Sampler[Any, Any]]:
+def start_chain(
+    path: Path, sd: float, requested: RunConfig
+) -> tuple[FactorTarget, Sampler[Any, Any]]:
     """The target of a chain of a run, after the start of its sampler."""
-    config = given.resolved()
+    config = requested.resolved()
     sampler = config.make_sampler()
     ring = Ring(MPI.COMM_SELF, config.grid)
     with Ratings(path) as ratings:

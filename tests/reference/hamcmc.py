@@ -50,7 +50,12 @@ class DenseHAMCMC:
         pairs: list[tuple[np.ndarray, np.ndarray]] = []
         self.skipped = np.zeros(len(start), int)
         for t in range(iterations):
-            before = thetas[-M] if t >= M else thetas[-1] if t else start
+            if t >= M:
+                before = thetas[-M]
+            elif t > 0:
+                before = thetas[-1]
+            else:
+                before = start
             g = self.gradient(before, t)
             h = np.broadcast_to(self.h0(t, g), start.shape)
             used = pairs[-(M - 1) :] if t >= 2 * M + 1 else []

@@ -18,7 +18,7 @@ SLOW = {"garch", "mixture", "vote"}  # the others would most likely fail with th
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.long] * (name in SLOW))
+        pytest.param(name, marks=[pytest.mark.long] if name in SLOW else [])
         for name in sorted(REFERENCES.keys() - {"centred"})
     ],
 )

@@ -129,8 +129,7 @@ def test_joint_distribution(name):
         batches.var(axis=0, ddof=1) / len(batches) + np.var(independent, axis=0) / len(independent)
     )
     difference = batches.mean(axis=0) - np.mean(independent, axis=0)
-    z = difference / np.maximum(
-        error, 1e-9
-    )  # what the model holds constant differs by rounding only
+    # what the model holds constant differs by rounding only
+    z = difference / np.maximum(error, 1e-9)
     print(name, z)
     assert np.max(np.abs(z)) < 5, z

@@ -94,9 +94,8 @@ def test_thresholds_of_levels(tmp_path: Path) -> None:
     """
     rng = np.random.default_rng(5)
     cuts = np.array([-1.0, 1.2])
-    i, j = np.divmod(
-        np.sort(rng.choice(ROWS * COLUMNS, 60, replace=False)), COLUMNS
-    )  # sorted by row
+    # sorted by row
+    i, j = np.divmod(np.sort(rng.choice(ROWS * COLUMNS, 60, replace=False)), COLUMNS)
     w = rng.normal(size=ROWS)
     h = rng.normal(size=COLUMNS)
     eta = w[i] * h[j] + rng.normal(0, 0.7, ROWS)[i] + rng.normal(0, 0.7, COLUMNS)[j]
@@ -213,9 +212,8 @@ def test_scores_of_clicks(tmp_path: Path, name: str) -> None:
             )[..., 0]
         exact.append((w @ h.T)[clicked == 0])
     i, j = np.indices(clicked.shape).reshape(2, -1)
-    write_cells(
-        tmp_path / "r.h5", (rows, columns), i, j, 1 + (i + j) % 5, clicked.ravel() == 0
-    )  # values do not matter
+    # values do not matter
+    write_cells(tmp_path / "r.h5", (rows, columns), i, j, 1 + (i + j) % 5, clicked.ravel() == 0)
     settings: dict[str, Any] = {
         "rank": rank,
         "noise_precision": tau,

@@ -121,9 +121,8 @@ def test_fresh_momenta_with_half_kicks() -> None:
     kick = np.array([[1, 0], [-h, 1]])
     after = drift @ np.diag([1, c]) @ drift
     added = (1 - c * c) * np.outer(drift[:, 1], drift[:, 1])
-    fresh = np.array(
-        [[1, 0], [-h / 2, 0]]
-    )  # from (theta, r): a momentum of its own after half a kick
+    # from (theta, r): a momentum of its own after half a kick
+    fresh = np.array([[1, 0], [-h / 2, 0]])
     one = np.eye(2)
     noise = np.zeros((2, 2))
     for update in range(length):
@@ -150,9 +149,8 @@ def test_harmonic_oscillator_has_the_exact_variance(friction, eps):
     the standard error sqrt(2 / 4000) = 0.022.
     """
     sampler = make_sampler("baoab", step_size=eps, warm_up=0, friction=friction)
-    density = Normal(
-        [0.0], [[2.0]], [2.0], 10**9
-    )  # so many data that l, which bounds the coupling, is 1
+    # so many data that l, which bounds the coupling, is 1
+    density = Normal([0.0], [[2.0]], [2.0], 10**9)
     x = states(density, sampler, 151 if friction == 0.9 else 101, rows=4000)[-1, :, 0]
     assert abs(np.var(x) * 2.0 - 1.0) < 4.5 * np.sqrt(2 / 4000)
 

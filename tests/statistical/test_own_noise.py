@@ -90,8 +90,8 @@ def test_own_noise_does_no_harm_where_noise_is_equal(equal):
     """With one noise for all, nu grows until the weights are one, and RMSE does not get worse."""
     _, runs = equal
     assert runs["both"][0]["rmse_mean"] < runs["shared"][0]["rmse_mean"] + 0.001
-    for kind in ("user", "item"):
-        assert runs["both"][2].traces[0][f"{kind}.nu"].mean() > 50
+    for entity in ("user", "item"):
+        assert runs["both"][2].traces[0][f"{entity}.nu"].mean() > 50
 
 
 def test_baoab_agrees_with_gibbs(equal, exact):

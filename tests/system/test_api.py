@@ -176,9 +176,8 @@ def test_the_run_directory_and_the_seed(ratings, tmp_path):
         one.fit(*ratings)
     with pytest.raises(InputError, match="was sampled on other data"):
         one.set_params(warm_start=True).fit(ratings[0], -ratings[1])
-    assert (
-        len(BPMF.load(tmp_path / "run").recommend([3, 3], n=2)["rank"]) == 2
-    )  # from the ratings beside the run
+    # from the ratings beside the run
+    assert len(BPMF.load(tmp_path / "run").recommend([3, 3], n=2)["rank"]) == 2
 
 
 def test_n_jobs_starts_mpirun_and_changes_nothing(ratings, model):
@@ -233,8 +232,8 @@ def test_a_run_of_the_command_line_is_a_model(tmp_path):
     pairs = np.array([[made.users[0], made.items[0]], [made.users[1], made.items[2]]])
     opened = made.open()
     rows = [
-        opened.vocabulary(kind).index_of(column)
-        for kind, column in zip(ENTITIES, pairs.T, strict=True)
+        opened.vocabulary(entity).index_of(column)
+        for entity, column in zip(ENTITIES, pairs.T, strict=True)
     ]
     expected = Predictor(opened, PredictOptions(clip=True))(*rows).mean
     np.testing.assert_array_equal(model.predict(pairs), expected.astype(np.float64))

@@ -122,12 +122,14 @@ def digits(tmp_path_factory) -> Path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("script", "given"), sorted(QUICK))
-def test_experiments_of_papers_run(script, given, digits):
+@pytest.mark.parametrize(("script", "needs_digits"), sorted(QUICK))
+def test_experiments_of_papers_run(script, needs_digits, digits):
     """In their quick form, as their docstrings have it: the figures can be made again."""
     assert (
         "|"
-        in run(sys.executable, ROOT / script, *([digits] if given else []), "--quick").expect(0).out
+        in run(sys.executable, ROOT / script, *([digits] if needs_digits else []), "--quick")
+        .expect(0)
+        .out
     )
 
 
@@ -160,9 +162,8 @@ def made(tmp_path_factory) -> Path:
     users = [1, 2, *range(35, 51)]
     items = [*range(1, 14), 661, 1193]
     rng = np.random.default_rng(0)
-    kind = dict(
-        zip(items, (np.arange(len(items)) % 2).tolist(), strict=True)
-    )  # users like one of two kinds of items
+    # users like one of two kinds of items
+    kind = dict(zip(items, (np.arange(len(items)) % 2).tolist(), strict=True))
     liked = [
         (u, i, 0.95 if u % 2 == kind[i] else 0.05) for u in users for i in items if (u + i) % 3
     ]
@@ -202,7 +203,7 @@ def made(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.long] * (name in LONG))
+        pytest.param(name, marks=[pytest.mark.long] if name in LONG else [])
         for name in sorted({"../README.md", *pages(" *sh")} - {*NOT_HERE})
     ],
 )
@@ -212,9 +213,9 @@ def test_commands_run(name, made, tmp_path, monkeypatch):
     """
     monkeypatch.chdir(tmp_path)
     commands = "\n".join(fenced(DOCS / name, "sh"))
-    for given in made.iterdir():
-        if given.name not in MADE_BY or not re.search(MADE_BY[given.name], commands):
-            (shutil.copytree if given.is_dir() else shutil.copy)(given, tmp_path / given.name)
+    for file in made.iterdir():
+        if file.name not in MADE_BY or not re.search(MADE_BY[file.name], commands):
+            (shutil.copytree if file.is_dir() else shutil.copy)(file, tmp_path / file.name)
     for line in commands.splitlines():
         execute(line)
 
@@ -258,7 +259,7 @@ def test_the_tutorial_and_the_readme_show_what_is_printed(datasets, tmp_path, mo
                 for x in tokens(piece)
             ]
             assert any(
-                printed[place : place + len(wanted)] == wanted for place in range(len(printed) + 1)
+                printed[start : start + len(wanted)] == wanted for start in range(len(printed) + 1)
             ), piece
         if "sample ml-100k.h5 --out run --config" in commands:
             readme = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -58,9 +58,8 @@ def test_no_launch_initialises_nothing(monkeypatch):
     """
     for name in ("OMPI_MCA_coll", "MPIR_CVAR_PMI_VERSION"):
         monkeypatch.setenv(name, "none-such")
-    with pytest.raises(
-        InputError
-    ):  # after 10 s where mpirun waits for ever for processes that ended so early
+    # after 10 s where mpirun waits for ever for processes that ended so early
+    with pytest.raises(InputError):
         attempt(probe_two, [find_mpirun() or "mpirun", "-n", "2"], seconds=10)
     status, findings = doctor("--no-launch")
     assert status == 0
@@ -148,6 +147,5 @@ def test_a_trial_that_hangs_is_ended_with_all_that_it_started(tmp_path):
     with pytest.raises(InputError, match="no answer within 5 s"):
         attempt(probe_two, launcher, seconds=5)
     left = Path("/proc", note.read_text().strip())
-    wait_until(
-        lambda: not left.exists(), lambda: f"{left} is there", 10
-    )  # the launcher ends before what it has killed
+    # the launcher ends before what it has killed
+    wait_until(lambda: not left.exists(), lambda: f"{left} is there", 10)

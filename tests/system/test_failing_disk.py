@@ -20,22 +20,22 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
 
 
 @pytest.mark.parametrize(
-    ("words", "kind"),
+    ("words", "failure"),
     [
         (SAMPLE, "EIO"),
         *((words, "full") for words in (SAMPLE, WRITERS[0], WRITERS[4], WRITERS[5])),
         *(
-            (words, kind)
+            (words, failure)
             for words in (WRITERS[0], WRITERS[4], READERS[2])
-            for kind in ("EIO of read", "EIO of close")
+            for failure in ("EIO of read", "EIO of close")
         ),
     ],
 )
-def test_a_command_survives_any_call_that_fails(scene: Scene, words: str, kind: str) -> None:
+def test_a_command_survives_any_call_that_fails(scene: Scene, words: str, failure: str) -> None:
     """It is done, or says why not and leaves what was there; a resumed run is the undisturbed
     one.
     """
-    for script in scene.failing(words, kind, 4):
+    for script in scene.failing(words, failure, 4):
         scene.attempt(words, script)
 
 

@@ -34,7 +34,7 @@ OFTEN = {"checkpoint_every": 15}
 @pytest.mark.parametrize(
     ("point", "rank"),
     [  # quick: each place on one of the processes
-        pytest.param(point, rank, marks=[pytest.mark.long] * (rank != n % 2))
+        pytest.param(point, rank, marks=[pytest.mark.long] if rank != n % 2 else [])
         for n, point in enumerate(("load", "exchange", "reduce", "shard"))
         for rank in (0, 1)
     ],
@@ -91,10 +91,11 @@ def test_a_kill_at_any_step_of_the_commit_protocol_loses_nothing(
     for fault in faults:
         assert copied(fault, lambda: go_on(data, out, FOREVER, **OFTEN)) == -signal.SIGKILL, fault
         reached.append(newest(out))
+    # steps of other processes than 0
     for fault in (
         "shard.done=kill,rank=1,at=4",
         "write=kill,rank=1,at=4",
-    ):  # steps of other processes than 0
+    ):
         assert run(*resuming(data, out, 2, **OFTEN), env=injected(fault)).code not in (
             0,
             1,
@@ -147,8 +148,8 @@ def fall(processes: int, data: Path, runs: dict[Path, dict[str, Any]], fault: st
 
     if processes == 1:
         return copied(fault, work) if fault else work()
-    given = json.dumps({str(out): settings for out, settings in runs.items()})
-    command = (*dsgmcmc(processes=processes)[:-2], "-c", PROGRAM, data, given)
+    settings_of = json.dumps({str(out): settings for out, settings in runs.items()})
+    command = (*dsgmcmc(processes=processes)[:-2], "-c", PROGRAM, data, settings_of)
     return run(*command, env=injected(fault), cwd=ROOT / "tests").code
 
 

@@ -239,9 +239,8 @@ def test_two_runs_in_one_directory(data: Path, out: Path, expected: str) -> None
         assert result.err.count(f"is in use: {owner}") == 1
         os.kill(int(owner.split()[1]), signal.SIGKILL)
         running.wait()
-    refused = run(*command(data, out, 2, iterations=10)).expect(
-        2
-    )  # by the settings, after the lock was taken
+    # by the settings, after the lock was taken
+    refused = run(*command(data, out, 2, iterations=10)).expect(2)
     assert "cannot end at iteration 10" in refused.err
 
 

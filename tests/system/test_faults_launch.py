@@ -124,9 +124,8 @@ def test_a_slow_process_changes_nothing_and_is_named(data: Path, tmp_path: Path)
     ).expect(0)
     straggler = json.loads((slow / "summary.json").read_text())["straggler"]
     assert straggler["process"] == 2
-    assert (
-        straggler["busy_seconds"] > 5 > straggler["others_seconds"]
-    )  # the clock starts after the first sweep
+    # the clock starts after the first sweep
+    assert straggler["busy_seconds"] > 5 > straggler["others_seconds"]
     assert "process 2 on " in result.out
     assert digest(slow) == alone(data, tmp_path / "alone", **settings)
     assert json.loads((tmp_path / "alone" / "summary.json").read_text())["straggler"] is None

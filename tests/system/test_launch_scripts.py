@@ -185,9 +185,8 @@ def test_mpirun_script_goes_on_after_a_loss(tmp_path, retries):
         assert steps(out / "checkpoints" / "chain-0")
         os.kill(rank_pid(running, 1), signal.SIGKILL)
         if retries:
-            running.wait_for(
-                out / "events.jsonl", 3
-            )  # a job, another one, and what it goes on from
+            # a job, another one, and what it goes on from
+            running.wait_for(out / "events.jsonl", 3)
             running.wait_for(out / "metrics.jsonl", len(metrics(out)) + 2)
             running.signal(signal.SIGTERM)
         done = running.wait().expect(75 if retries else 70)

@@ -104,9 +104,8 @@ def rng() -> np.random.Generator:
 class TestAsLensKitDoesByDefault(ScorerTests):
     """LensKit's own tests of a scorer; the ranking is good."""
 
-    pytestmark = pytest.mark.filterwarnings(
-        "ignore:Class-scoped fixture"
-    )  # LensKit has some of an older kind
+    # LensKit has some of an older kind
+    pytestmark = pytest.mark.filterwarnings("ignore:Class-scoped fixture")
     component = BPMFScorer
     config = BPMFConfig(**SHORT)
     expected_ndcg = 0.3
@@ -175,6 +174,5 @@ def test_the_example_of_the_documentation(
     monkeypatch.chdir(datasets)
     exec(code, {"__name__": "example"})
     ndcg = float(re.search(r"NDCG\S*\s+(\S+)", capsys.readouterr().out)[1])
-    assert (
-        abs(ndcg - 0.465) < 0.005
-    )  # other processors have other last bits: eight seeds have 0.462 to 0.467
+    # other processors have other last bits: eight seeds have 0.462 to 0.467
+    assert abs(ndcg - 0.465) < 0.005

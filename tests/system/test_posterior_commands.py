@@ -61,9 +61,9 @@ def test_predict_keeps_rows_columns_and_their_order(which, request, tmp_path):
     source = pairs(made, tmp_path / "pairs.csv")
     typed("predict", made.path, source, "-o", tmp_path / "out.csv").expect()
     rows = table(tmp_path / "out.csv")
-    given = table(source)
-    assert [{k: v for k, v in row.items() if k in given[0]} for row in rows] == given
-    assert list(rows[0]) == [*given[0], "mean", "sd", "q05", "q95"]
+    asked = table(source)
+    assert [{k: v for k, v in row.items() if k in asked[0]} for row in rows] == asked
+    assert list(rows[0]) == [*asked[0], "mean", "sd", "q05", "q95"]
     for row in rows:
         assert float(row["q05"]) < float(row["mean"]) < float(row["q95"])
     duckdb.sql(

@@ -92,9 +92,8 @@ def test_a_browser_shows_readable_axes(browser, page, tmp_path, width):
         f'<iframe width="{width}" height="900" style="border:0"'
         f' srcdoc="{html.escape(inner)}"></iframe>'
     )
-    measured.write_text(
-        f"<!doctype html><body>{frame}</body>", encoding="utf-8"
-    )  # no window is as narrow as a phone
+    # no window is as narrow as a phone
+    measured.write_text(f"<!doctype html><body>{frame}</body>", encoding="utf-8")
     options = (
         "--headless",
         "--no-sandbox",
@@ -127,9 +126,8 @@ def test_the_page_has_what_it_promises_and_needs_nothing_else(page):
         assert needed in text
     assert re.search(r"<td>sampler.name</td><td>[a-z]+</td>", text)
     assert re.search(r"<td>last result</td><td>\d{4}-\d\d-\d\dT\d\d:\d\d", text)
-    assert not re.findall(
-        r'<p class="advice">[^<]*--', text
-    )  # a line breaks before an option, not inside
+    # a line breaks before an option, not inside
+    assert not re.findall(r'<p class="advice">[^<]*--', text)
     assert "nan" not in re.sub(r"<style>.*?</style>|<svg.*?</svg>", "", text, flags=re.DOTALL)
     text = re.sub(r'xmlns(:xlink)?="[^"]*"', "", text)
     assert not re.findall(r"<script|<link|<img|<iframe|@import|url\([^#]|https?://|src=", text)

@@ -93,16 +93,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / HOSTILE).parent.mkdir(parents=True)
     users = [LINES, *(f"usér {k}" for k in range(11))]
     items = [HOSTILE, *(f"item {k}" for k in range(8))]
-    given = [
+    rated = [
         (u, i, 1 + (3 * a + 2 * b + a * b) % 5)
         for a, u in enumerate(users)
         for b, i in enumerate(items)
         if a + b
     ]
-    write_csv(folder / f"{HOSTILE}.csv", ("user", "item", "rating"), *given)
-    for kind, names in (("user", users), ("item", items)):
+    write_csv(folder / f"{HOSTILE}.csv", ("user", "item", "rating"), *rated)
+    for entity, names in (("user", users), ("item", items)):
         described = [(name, HOSTILE if k % 2 else "other") for k, name in enumerate(names)]
-        write_csv(folder / f"{kind}s.csv", (kind, HOSTILE), *described)
+        write_csv(folder / f"{entity}s.csv", (entity, HOSTILE), *described)
     write_csv(folder / "titles.csv", ("item", "title"), *((i, HOSTILE) for i in items))
     write_csv(folder / "pairs.csv", ("user", "item"), (LINES, HOSTILE))
     write_csv(

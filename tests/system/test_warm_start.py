@@ -57,12 +57,12 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def state(path: Path, kind: str, field: str) -> dict[str, np.ndarray]:
+def state(path: Path, entity: str, field: str) -> dict[str, np.ndarray]:
     """Rows of a field in a run's newest checkpoint, by name."""
     run = WarmStart(path)
     index = Index(run.directory, run.directory.read_settings()[1])
-    rows = run.checkpoints[0].read_field("state", index.factors[kind], field)
-    return dict(zip(map(str, index.vocabulary(kind).ids.tolist()), rows, strict=True))
+    rows = run.checkpoints[0].read_field("state", index.factors[entity], field)
+    return dict(zip(map(str, index.vocabulary(entity).ids.tolist()), rows, strict=True))
 
 
 def test_rows_are_found_by_their_names(earlier, tmp_path):
@@ -72,9 +72,9 @@ def test_rows_are_found_by_their_names(earlier, tmp_path):
     grown = prepared(tmp_path / "grown.h5", 32, 40)
     assert sample(MPI.COMM_SELF, grown, tmp_path / "new", start=earlier, **STILL) == 0
     assert RunDirectory(tmp_path / "new").read_settings()[1]["transposed"]
-    for kind, new in (("user", 2), ("item", 19)):
-        for field in ("theta", "weight") if kind == "user" else ("theta",):
-            before, now = (state(path, kind, field) for path in (earlier, tmp_path / "new"))
+    for entity, new in (("user", 2), ("item", 19)):
+        for field in ("theta", "weight") if entity == "user" else ("theta",):
+            before, now = (state(path, entity, field) for path in (earlier, tmp_path / "new"))
             assert len(now) == len(before) + new
             if field == "theta":
                 np.testing.assert_allclose(
@@ -85,10 +85,11 @@ def test_rows_are_found_by_their_names(earlier, tmp_path):
     before, now = (
         WarmStart(path).checkpoints[0].manifest.state for path in (earlier, tmp_path / "new")
     )
+    # no sweep is over
     assert (now["W.precision"], now["tau"]) == (
         before["H.precision"],
         before["tau"],
-    )  # no sweep is over
+    )
 
 
 def test_python_starts_from_a_model(earlier, tmp_path):

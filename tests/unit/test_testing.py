@@ -46,7 +46,7 @@ class Lazy(SGLD):
 
 
 @pytest.mark.parametrize(
-    ("kind", "message"),
+    ("defective", "message"),
     [
         (
             TooHot,
@@ -68,11 +68,11 @@ class Lazy(SGLD):
         ),
     ],
 )
-def test_a_defective_sampler_is_found(kind: type[SGLD], message: str) -> None:
+def test_a_defective_sampler_is_found(defective: type[SGLD], message: str) -> None:
     """In one sentence that says what is wrong; nothing stays registered."""
     with pytest.raises(AssertionError, match=message):
-        check_sampler(kind)
-    assert kind not in SAMPLERS.values()
+        check_sampler(defective)
+    assert defective not in SAMPLERS.values()
 
 
 class Steep(GaussianRatings):
@@ -96,7 +96,7 @@ class Wide(GaussianRatings):
 
 
 @pytest.mark.parametrize(
-    ("kind", "message"),
+    ("defective", "message"),
     [
         (
             Steep,
@@ -108,10 +108,10 @@ class Wide(GaussianRatings):
         ),
     ],
 )
-def test_a_defective_likelihood_is_found(kind: type[GaussianRatings], message: str) -> None:
+def test_a_defective_likelihood_is_found(defective: type[GaussianRatings], message: str) -> None:
     """A wrong gradient samples another posterior, and nothing else would say so."""
     with pytest.raises(AssertionError, match=message):
-        check_likelihood(kind)
+        check_likelihood(defective)
 
 
 class Still(own_part("Tastes")):

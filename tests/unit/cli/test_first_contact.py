@@ -43,10 +43,11 @@ def test_an_interrupt_while_libraries_load_is_no_traceback(module: str, times: i
         " ['prepare', 'none.csv', 'none.h5']\nm.main()\n"
     )
     done = run(sys.executable, "-c", code)
+    # a shell shows 130 for both
     expected = (
         (Exit.INTERRUPTED, "dsgmcmc: interrupted\n"),
         (-signal.SIGINT, ""),
-    )  # a shell shows 130 for both
+    )
     assert (done.code, done.err) == expected[module == "dsgmcmc.parallel.signals"]
 
 

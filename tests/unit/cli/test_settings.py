@@ -106,7 +106,7 @@ def test_every_name_in_messages_is_one() -> None:
         for one in each.params
         for word in (*one.opts, *one.secondary_opts)
     }
-    own = {name for kind in SAMPLERS.values() for name in kind.Config.model_fields}
+    own = {name for sampler_type in SAMPLERS.values() for name in sampler_type.Config.model_fields}
     found = set()
     for path in (ROOT / "dsgmcmc").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

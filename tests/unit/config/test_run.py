@@ -88,7 +88,7 @@ def test_a_file_that_is_not_toml_is_named(tmp_path: Path, content: bytes) -> Non
 
 def test_assignments_take_toml_values_and_plain_words() -> None:
     """--set sampler.alpha=0.95, --set schedule=cyclic, --set no-such=[1, 2]."""
-    given = parse_assignments(
+    parsed = parse_assignments(
         [
             "sampler.alpha=0.95",
             "sampler.warm-up=3",
@@ -98,7 +98,7 @@ def test_assignments_take_toml_values_and_plain_words() -> None:
             "a=b=c",
         ]
     )
-    assert given == {
+    assert parsed == {
         "sampler": {"alpha": 0.95, "warm_up": 3},
         "schedule": "cyclic",
         "burn_in": "3sweeps",
@@ -165,9 +165,9 @@ def test_the_hash_is_of_what_the_draws_depend_on(monkeypatch: pytest.MonkeyPatch
     assert set(OTHER) == set(ResolvedConfig.model_fields)
     for name, value in OTHER.items():
         likelihood = {"zero_weight": "all-cells", "thresholds": "ordinal-logit"}.get(name)
-        given = {"likelihood": likelihood} if likelihood else {}
-        base = build(given).resolved()
-        changed = build(given, {name: value}).resolved()
+        settings = {"likelihood": likelihood} if likelihood else {}
+        base = build(settings).resolved()
+        changed = build(settings, {name: value}).resolved()
         assert getattr(changed, name) != getattr(base, name)
         assert (changed.hash() == base.hash()) == (name in CHANGEABLE), name
     assert set(CHANGEABLE) == {
@@ -212,9 +212,9 @@ def test_the_grid_is_large_enough_for_the_processes() -> None:
 @pytest.mark.parametrize("name", STEPPING)
 def test_smaller_steps_are_all_smaller(name: str) -> None:
     """A chain that begins again with half the step takes it in its burn-in, too."""
-    whole = build({"sampler": {"name": name, "burn_in_step_size": 0.5}}).resolved().sampler.config
-    half = whole.scaled(0.5)
-    assert half.step_size == 0.5 * whole.step_size
+    full = build({"sampler": {"name": name, "burn_in_step_size": 0.5}}).resolved().sampler.config
+    half = full.scaled(0.5)
+    assert half.step_size == 0.5 * full.step_size
     assert half.burn_in_step_size == 0.25
 
 
@@ -337,8 +337,8 @@ def test_the_wall_time_counts_from_the_program_s_start(monkeypatch: pytest.Monke
     A plain number is refused: nobody knows whether it is minutes.
     """
     monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 500))
-    for given, least, most in (("1h", 2990, 3000), ("auto", 480, 500)):
-        deadline = Policy(max_walltime=given).deadline(since_start=600.0)
+    for limit, least, most in (("1h", 2990, 3000), ("auto", 480, 500)):
+        deadline = Policy(max_walltime=limit).deadline(since_start=600.0)
         assert deadline is not None
         assert least < deadline - time.monotonic() <= most
     assert Policy().deadline(0.0) is None
@@ -346,9 +346,9 @@ def test_the_wall_time_counts_from_the_program_s_start(monkeypatch: pytest.Monke
     no_times = dict.fromkeys(
         ("", "1", "1:30", "01:60:00", "-1h", "1 hour", "1e3s", "soon", "0s"), "expected a time"
     )
-    for given, why in {"auto": "SLURM_JOB_END_TIME is not set", **no_times}.items():
-        with pytest.raises(InputError, match=f"--max-walltime {given}: {why}"):
-            Policy(max_walltime=given).deadline(0.0)
+    for limit, why in {"auto": "SLURM_JOB_END_TIME is not set", **no_times}.items():
+        with pytest.raises(InputError, match=f"--max-walltime {limit}: {why}"):
+            Policy(max_walltime=limit).deadline(0.0)
 
 
 @pytest.mark.parametrize("wrong", [{"watchdog": -1.0}, {"on_divergence": "pray"}])

@@ -48,7 +48,8 @@ def test_a_format_is_read(
         command = command.replace(name, "packed", 1)
     typed(*shlex.split(command)).expect(0)
     expected = next(
-        (rows for kind, rows in OTHERS.items() if name.startswith(kind)), [row[:3] for row in ROWS]
+        (rows for prefix, rows in OTHERS.items() if name.startswith(prefix)),
+        [row[:3] for row in ROWS],
     )
     assert profile(
         (*pair, rating) for pair, rating in everything(tmp_path / "out.h5").items()

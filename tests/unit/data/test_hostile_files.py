@@ -50,10 +50,10 @@ def test_damaged_parquet(tmp_path: Path, name: str) -> None:
         "COPY (SELECT i % 41 AS user, i % 53 AS item, i % 5 AS rating, 'a' || i % 3 AS job FROM"
         f" range(400) t(i)) TO '{path}' (FORMAT parquet)"
     )
-    whole = path.read_bytes()
+    undamaged = path.read_bytes()
     refused = 0
     for _ in range(40):
-        path.write_bytes(fuzzer.mutate(whole, choice)[1])
+        path.write_bytes(fuzzer.mutate(undamaged, choice)[1])
         first, *more = refusal(READERS[name], path).split("\n")
         assert not first or path.name in first
         assert all(line.startswith("  row ") for line in more)

@@ -33,8 +33,8 @@ def described(
     """Prepare the small set of ratings with a file of features."""
     path = folder / name
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    given = {f"{entity}_features": Description(path, **more)}
-    return prepare(folder, lines(header=True), test_fraction=0, **given)
+    descriptions = {f"{entity}_features": Description(path, **more)}
+    return prepare(folder, lines(header=True), test_fraction=0, **descriptions)
 
 
 def test_columns_become_features(tmp_path):
@@ -67,9 +67,9 @@ def test_features_do_not_move_the_split(tmp_path):
     results compare.
     """
     held = []
-    for given in (None, Description(tmp_path / "users.csv", kinds={"zip": "skip"})):
+    for descriptions in (None, Description(tmp_path / "users.csv", kinds={"zip": "skip"})):
         (tmp_path / "users.csv").write_text(USERS)
-        prepare(tmp_path, lines(header=True), user_features=given, test_fraction=0.4)
+        prepare(tmp_path, lines(header=True), user_features=descriptions, test_fraction=0.4)
         held.append(read_back(tmp_path / "out.h5")["test"])
     assert held[0] == held[1]
     assert len(held[0]) == 4
@@ -246,13 +246,13 @@ def test_features_from_python(tmp_path):
     categories.
     """
     tastes = {"job": ["07", "1", "1"], "likes": [["a", "b"], ["b"], ["c"]]}
-    given = [
+    descriptions = [
         (pd.DataFrame(tastes, index=[3, 58, 41]), {"job=07", "likes=a", "likes=b"}),
         (pd.DataFrame({"user_id": [3, 58, 41], "age": [20.0, 30.0, np.nan]}), {"age"}),
         (np.array([[3, 20], [58, 30], [41, 25]]), {"feature_1"}),
         (scipy.sparse.csr_matrix(([1.5, 2.0], ([3, 58], [0, 1])), shape=(60, 2)), {"0"}),
     ]
-    for features, expected in given:
+    for features, expected in descriptions:
         described = read_features(features, "user")
         prepare(tmp_path, lines(header=True), user_features=described)
         assert set(features_of(tmp_path / "out.h5")[3]) == expected

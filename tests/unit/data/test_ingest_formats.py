@@ -117,30 +117,30 @@ def test_json_of_yes_and_no(tmp_path):
     }
 
 
-@pytest.mark.parametrize("kind", ["int", "text", "dictionary", "decimal"])
-def test_parquet(tmp_path, expected, kind):
+@pytest.mark.parametrize("column_type", ["int", "text", "dictionary", "decimal"])
+def test_parquet(tmp_path, expected, column_type):
     """Parquet's types of ids and ratings do not matter, nor do further columns."""
     users, items, ratings, times = (list(column) for column in zip(*RATINGS, strict=True))
-    if kind != "int":
+    if column_type != "int":
         users = [str(user) for user in users]
     table = pyarrow.table({"extra": times, "user_id": users, "item_id": items, "rating": ratings})
-    if kind == "dictionary":
+    if column_type == "dictionary":
         table = table.set_column(1, "user_id", table["user_id"].dictionary_encode())
-    if kind == "decimal":
+    if column_type == "decimal":
         table = table.set_column(3, "rating", table["rating"].cast(pyarrow.decimal128(4, 2)))
     path = tmp_path / "r.parquet"
     pyarrow.parquet.write_table(table, path)
     assert prepare_ratings([str(path)], tmp_path / "out.h5").content_sha256 == expected
 
 
-@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
-def test_scipy(tmp_path, expected, kind):
+@pytest.mark.parametrize("sparse_format", ["csr", "csc", "coo"])
+def test_scipy(tmp_path, expected, sparse_format):
     """A sparse matrix' indices are the ids; explicit zeros are ratings."""
     path = tmp_path / "r.npz"
     users, items, ratings, _ = zip(*RATINGS, strict=True)
     matrix = scipy.sparse.coo_matrix((ratings, (users, items)), shape=(1000000, 1000000))
     small = scipy.sparse.coo_matrix(([0.0, 2.0, 3.5], ([0, 1, 2], [0, 1, 1])), shape=(3, 2))
-    scipy.sparse.save_npz(path, matrix.asformat(kind))
+    scipy.sparse.save_npz(path, matrix.asformat(sparse_format))
     assert prepare_ratings([str(path)], tmp_path / "out.h5").content_sha256 == expected
     scipy.io.mmwrite(tmp_path / "r.mtx", small)
     prepare_ratings([str(tmp_path / "r.mtx")], tmp_path / "out.h5", force=True)
@@ -157,7 +157,7 @@ def test_matrix_market(tmp_path, expected, space):
 
 
 @pytest.mark.parametrize(
-    ("kind", "body", "expected"),
+    ("banner", "body", "expected"),
     [
         (
             "coordinate real general",
@@ -178,11 +178,11 @@ def test_matrix_market(tmp_path, expected, space):
         ),
     ],
 )
-def test_matrix_market_is_read_exactly(tmp_path, kind, body, expected):
+def test_matrix_market_is_read_exactly(tmp_path, banner, body, expected):
     """Exponents of Fortran, signs, both sides of a diagonal and arrays by columns are read; line
     ends may be mixed.
     """
-    prepare(tmp_path, f"%%MatrixMarket matrix {kind}\n{body}".encode("latin-1"), "r.mtx")
+    prepare(tmp_path, f"%%MatrixMarket matrix {banner}\n{body}".encode("latin-1"), "r.mtx")
     assert everything(tmp_path / "out.h5") == pytest.approx(expected, rel=1e-7)
 
 
@@ -260,13 +260,13 @@ def test_ids_that_look_like_numbers(tmp_path):
         ("NULL", "NA", "nan", "None"): str,
         ("Ünï", "ni\u200b", "七", "🎬"): str,
     }
-    for names, kind in cases.items():
+    for names, name_type in cases.items():
         text = "".join(
             f"{name},{item},{k + item}\n" for k, name in enumerate(names) for item in (1, 2)
         )
         prepare(tmp_path, "u,i,r\n" + text, columns="user=u,item=i,rating=r")
         assert {user for user, _ in everything(tmp_path / "out.h5")} == {
-            kind(name) for name in names
+            name_type(name) for name in names
         }
     pairs = np.array([[2**63 + 5, 1], [1, 2]], np.uint64)
     assert read_ratings(pairs, [1, 2]).columns["user"].tolist() == ["9223372036854775813", "1"]

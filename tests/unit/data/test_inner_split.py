@@ -31,14 +31,14 @@ def path(tmp_path):
 
 def test_training_ratings_are_divided_and_test_ratings_stay_away(path):
     """Both parts together are the training ratings, and their sizes, mean and range are right."""
-    whole = Ratings(path)
+    file = Ratings(path)
     inner = InnerSplit(Ratings(path), 0.25, 3)
     train = cells(inner, "train")
     test = cells(inner, "test")
-    assert {**train, **test} == cells(whole, "train")
+    assert {**train, **test} == cells(file, "train")
     assert not train.keys() & test.keys()
     assert (inner.nnz, inner.nnz_test) == (len(train), len(test))
-    assert abs(len(test) / whole.nnz - 0.25) < 3 * np.sqrt(0.25 * 0.75 / whole.nnz)
+    assert abs(len(test) / file.nnz - 0.25) < 3 * np.sqrt(0.25 * 0.75 / file.nnz)
     values = np.array(list(train.values()))
     assert (inner.mean, inner.minimum, inner.maximum) == pytest.approx(
         (values.mean(), values.min(), values.max())
@@ -77,14 +77,14 @@ def test_the_seed_determines_the_held_out_ratings(path):
 
 def test_times_go_with_their_ratings(path):
     """A rating keeps its positions in time in either part."""
-    whole = Ratings(path)
+    file = Ratings(path)
     inner = InnerSplit(Ratings(path), 0.25, 3)
 
     def times(ratings, part):
         sides = [ratings.times_slab(part, side, 0, 60) for side in ("rows", "cols")]
         return dict(zip(cells(ratings, part), zip(*sides[0], *sides[1], strict=True), strict=True))
 
-    assert times(inner, "train") | times(inner, "test") == times(whole, "train")
+    assert times(inner, "train") | times(inner, "test") == times(file, "train")
 
 
 @pytest.mark.parametrize("tall", [False, True])
@@ -101,23 +101,22 @@ def test_a_temporal_split_holds_out_the_latest(tmp_path, tall):
     ]
     (tmp_path / "r.csv").write_text("\n".join(["user,item,rating,timestamp", *lines]))
     prepare_ratings([str(tmp_path / "r.csv")], tmp_path / "r.h5", split="temporal")
-    whole = Ratings(tmp_path / "r.h5")
-    whole.verify()
-    inner = InnerSplit(whole, 0.1, 0)
+    file = Ratings(tmp_path / "r.h5")
+    file.verify()
+    inner = InnerSplit(file, 0.1, 0)
     time_of = {tuple(pair): time for pair, time in zip(pairs.tolist(), times.tolist(), strict=True)}
-    rows = whole.ids("rows")
-    columns = whole.ids("cols")
+    rows = file.ids("rows")
+    columns = file.ids("cols")
 
     def when(ratings, part):
         named = [(int(rows[i]), int(columns[j])) for i, j in cells(ratings, part)]
-        return [time_of[pair[::-1] if whole.transposed else pair] for pair in named]
+        return [time_of[pair[::-1] if file.transposed else pair] for pair in named]
 
-    assert whole.transposed == tall
+    assert file.transposed == tall
     assert max(when(inner, "train")) < min(when(inner, "test"))
-    assert max(when(inner, "test")) < min(when(whole, "test"))
-    assert (
-        0.1 * whole.nnz <= inner.nnz_test <= 0.1 * whole.nnz + 10
-    )  # ten of a hundred parts, each rounded up
+    assert max(when(inner, "test")) < min(when(file, "test"))
+    # ten of a hundred parts, each rounded up
+    assert 0.1 * file.nnz <= inner.nnz_test <= 0.1 * file.nnz + 10
 
 
 def test_a_view_is_sampled_like_a_file_of_both_parts(tmp_path):

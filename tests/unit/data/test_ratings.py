@@ -235,9 +235,9 @@ def test_only_what_is_read_is_checked(tmp_path):
         np.arange(2),
     )
     with h5py.File(path) as opened:
-        place = opened["train/values"].id.get_chunk_info_by_coord((3 * CHUNK,)).byte_offset
+        offset = opened["train/values"].id.get_chunk_info_by_coord((3 * CHUNK,)).byte_offset
     with path.open("r+b") as raw:
-        raw.seek(place)
+        raw.seek(offset)
         raw.write(np.float32(2).tobytes())
     with Ratings(path) as ratings:
         for start in (0, 17, CHUNK, 3 * CHUNK - 9, 4 * CHUNK):

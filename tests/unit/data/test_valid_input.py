@@ -130,9 +130,11 @@ def test_columns_that_cannot_be_ratings_are_doubted(tmp_path, case):
     assert "--columns" in doubt
     done = typed("prepare", tmp_path / "ratings.csv", tmp_path / "again.h5").expect(0)
     assert doubt in done.err
-    places = {letter: position for position, letter in enumerate(re.findall("[uirtk]", form), 1)}
-    if "u" in places:
-        columns = f"user={places['u']},item={places['i']},rating={places['r']}"
+    position_of = {
+        letter: position for position, letter in enumerate(re.findall("[uirtk]", form), 1)
+    }
+    if "u" in position_of:
+        columns = f"user={position_of['u']},item={position_of['i']},rating={position_of['r']}"
         assert prepare(tmp_path, table(form), columns=columns).doubts == []
 
 
@@ -189,9 +191,9 @@ def test_names_are_the_same_in_every_file(tmp_path):
             "user": users,
             "item": items,
         }
-        kind = "item" if items else "user"
+        entity = "item" if items else "user"
         assert (
-            result.err.count(f"warning: all test ratings are of {kind}s without training ratings")
+            result.err.count(f"warning: all test ratings are of {entity}s without training ratings")
             == 1
         )
     run = typed(
@@ -232,9 +234,8 @@ def test_times_in_small_units_are_recognised(tmp_path, unit, name):
     """Times in small units are converted to seconds, file by file, beside seconds and dates, and
     from arrays.
     """
-    frame = RATED.assign(
-        time=1_500_000_000 + 1000 * np.arange(len(X)) // 3
-    )  # pages of three ratings
+    # pages of three ratings
+    frame = RATED.assign(time=1_500_000_000 + 1000 * np.arange(len(X)) // 3)
     small = frame.assign(time=frame.time * unit + unit // 3)
     dated = frame.assign(time=pd.to_datetime(frame.time, unit="s"))
     paths = [tmp_path / f"{k}.csv" for k in range(4)]
@@ -257,13 +258,15 @@ def test_columns_mean_the_same_in_frames_and_files(tmp_path, asked, rated):
         {"note": X, "who": USERS, "rating" if rated else "remark": X.astype(float), "what": ITEMS}
     )
     frame.to_csv(tmp_path / "r.csv", index=False)
-    for given in (frame, tmp_path / "r.csv"):
+    columns = "user=who,item=what"
+    if asked:
+        columns += ",rating=none"
+    are_clicks = asked or not rated
+    expected = (1, 1) if are_clicks else (X.min(), X.max())
+    for ratings in (frame, tmp_path / "r.csv"):
         said = pytest.warns(UserWarning, match="no rating column: treated as clicks")
         with nullcontext() if asked or rated else said:
-            facts = (
-                BRIEF(columns="user=who,item=what" + ",rating=none" * asked).fit(given).run_.facts
-            )
-        expected = (1, 1) if asked or not rated else (X.min(), X.max())
+            facts = BRIEF(columns=columns).fit(ratings).run_.facts
         assert (facts["minimum"], facts["maximum"]) == pytest.approx(expected)
 
 
@@ -293,15 +296,15 @@ def test_features_belong_to_their_rows(tmp_path, rows):
     write = partial(
         prepare_ratings, [tmp_path / "r.csv"], tmp_path / "out.h5", columns="user=who", force=True
     )
-    given = [read_features(ROWS[rows], "user", columns="user=who")]
+    described = read_features(ROWS[rows], "user", columns="user=who")
     if rows.startswith("from 0"):
         with pytest.raises(
             InputError, match="0 to 11, but the ratings have 1 to 12: one is numbered from 0"
         ):
-            write(user_features=given[0])
+            write(user_features=described)
         return
     ROWS[rows].to_csv(tmp_path / "u.csv", index=" index" in rows)
-    for description in (given[0], Description(tmp_path / "u.csv")):
+    for description in (described, Description(tmp_path / "u.csv")):
         assert (
             write(user_features=description)
             .features["user"]["notes"][0]

@@ -16,7 +16,9 @@ from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
 
-METROPOLIS = [name for name, kind in SAMPLERS.items() if issubclass(kind, Metropolis)]
+METROPOLIS = [
+    name for name, sampler_type in SAMPLERS.items() if issubclass(sampler_type, Metropolis)
+]
 LINKS = {"logistic": LOGISTIC, "student": student(4.0)}
 BOUNDS = ["published", "whitened"]
 

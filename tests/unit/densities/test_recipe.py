@@ -119,11 +119,11 @@ def thermostats(s: np.ndarray, number: int) -> Dynamics:
         return np.pad(small, ((0, 0), (0, number), (0, number)))
 
     def curl(z: np.ndarray) -> np.ndarray:
-        whole = grown(plain.curl(z))
+        extended = grown(plain.curl(z))
         for k in range(D):
-            whole[:, D + k, 2 * D + k // d] = z[:, D + k] / d
-            whole[:, 2 * D + k // d, D + k] = -z[:, D + k] / d
-        return whole
+            extended[:, D + k, 2 * D + k // d] = z[:, D + k] / d
+            extended[:, 2 * D + k // d, D + k] = -z[:, D + k] / d
+        return extended
 
     return Dynamics(gradient, lambda z: grown(plain.diffusion(z)), curl)
 
@@ -148,12 +148,12 @@ def matrix_of_frictions(s: np.ndarray) -> Dynamics:
         return np.pad(small, ((0, 0), (0, size), (0, size)))
 
     def curl(z: np.ndarray) -> np.ndarray:
-        whole = grown(plain.curl(z))
-        for place, (i, j) in enumerate(zip(*LOWER, strict=True), 2 * D):
+        extended = grown(plain.curl(z))
+        for column, (i, j) in enumerate(zip(*LOWER, strict=True), 2 * D):
             for one, other in ((i, j), (j, i)):
-                whole[:, D + one, place] = z[:, D + other] / (D if i == j else 2 * D)
-                whole[:, place, D + one] = -whole[:, D + one, place]
-        return whole
+                extended[:, D + one, column] = z[:, D + other] / (D if i == j else 2 * D)
+                extended[:, column, D + one] = -extended[:, D + one, column]
+        return extended
 
     return Dynamics(gradient, lambda z: grown(plain.diffusion(z)), curl)
 
@@ -188,10 +188,10 @@ class Case:
             section["step_size"] *= DENSITY.n_data
         if self.name == "baoab":
             section["friction"] = np.exp(-FRICTION * time)
-        kind = SAMPLERS[self.name]
-        if "warm_up" in kind.Config.model_fields:
+        sampler_type = SAMPLERS[self.name]
+        if "warm_up" in sampler_type.Config.model_fields:
             section["warm_up"] = 0
-        return kind(kind.Config(**section), START)
+        return sampler_type(sampler_type.Config(**section), START)
 
     @functools.cached_property
     def made(self) -> dict[float, tuple[Sampler[Any, Any], VectorTarget]]:

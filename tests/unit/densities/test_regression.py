@@ -79,9 +79,9 @@ def test_data_one_by_one_make_the_whole(density: SumDensity, index: Data) -> Non
     np.testing.assert_allclose(
         density.gradient(theta, index), gradients.sum(axis=1), rtol=1e-11, atol=1e-12
     )
-    for place, datum in enumerate(picked):
+    for column, datum in enumerate(picked):
         np.testing.assert_allclose(
-            density.energies(theta, np.array([datum]))[:, 0], energies[:, place], rtol=1e-12
+            density.energies(theta, np.array([datum]))[:, 0], energies[:, column], rtol=1e-12
         )
     found = differences(lambda at: density.energies(at, index), theta, 1e-6)
     np.testing.assert_allclose(gradients, found, atol=1e-7, rtol=1e-7)

@@ -153,5 +153,5 @@ def test_a_chain_that_is_lost_is_said_to_have_diverged() -> None:
     assert target.find_divergence("theta") == "element [1, 0] of theta is nan"
 
 
-def sampler_with(kind: type[Sampler[Any, Any]], gradient: str) -> Sampler[Any, Any]:
-    return kind(kind.Config(gradient=gradient), 0)
+def sampler_with(sampler_type: type[Sampler[Any, Any]], gradient: str) -> Sampler[Any, Any]:
+    return sampler_type(sampler_type.Config(gradient=gradient), 0)

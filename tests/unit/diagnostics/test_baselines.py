@@ -72,27 +72,29 @@ def test_ratings_that_are_all_the_same_have_a_fit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("kind", ["measurements", "levels", "counts"])
-def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, kind: str) -> None:
+@pytest.mark.parametrize("scale", ["measurements", "levels", "counts"])
+def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, scale: str) -> None:
     """Both gains have the standard error of a mean of clusters by user, whatever the parts of the
     predictions.
     """
-    path = write_planted(tmp_path / "r.h5", stars=kind != "measurements", transposed=transposed)
-    law = NegativeBinomial if kind == "counts" else GaussianRatings
-    levels = np.arange(1.0, 6.0) if kind == "levels" else None
+    path = write_planted(tmp_path / "r.h5", stars=scale != "measurements", transposed=transposed)
+    law = NegativeBinomial if scale == "counts" else GaussianRatings
+    levels = np.arange(1.0, 6.0) if scale == "levels" else None
     with Ratings(path) as ratings:
         biases = fit_biases_only(ratings)
         rows, columns, values = cells_of(path, "test")
         x = values.astype(float)
         mean = np.maximum(x + np.random.default_rng(0).normal(0, 0.5, len(x)), 0.1)
-        noise = mean if kind == "counts" else np.full(len(x), 0.3)
-        resolution = 1.0 if kind == "counts" else None
-        whole = heldout.TestPredictions(x, mean, np.zeros(len(x)), noise, resolution=resolution)
+        noise = mean if scale == "counts" else np.full(len(x), 0.3)
+        resolution = 1.0 if scale == "counts" else None
+        everything = heldout.TestPredictions(
+            x, mean, np.zeros(len(x)), noise, resolution=resolution
+        )
         parts = [
-            whole._replace(
+            everything._replace(
                 rating=x[start:stop],
                 mean=mean[start:stop],
-                variance=whole.variance[start:stop],
+                variance=everything.variance[start:stop],
                 noise_variance=noise[start:stop],
             )
             for start, stop in pairwise([0, 1, 8, 9, len(x)])
@@ -102,15 +104,15 @@ def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, kind: 
     sd = np.sqrt(biases.noise + biases.variances[0][rows] + biases.variances[1][columns])
     ends = (
         (x - 0.5, x + 0.5)
-        if kind == "counts"
+        if scale == "counts"
         else (np.where(x == 1, -9, x - 0.5), np.where(x == 5, 99, x + 0.5))
     )
     inside = np.log(norm.cdf(ends[1], centre, sd) - norm.cdf(ends[0], centre, sd))
-    simple = norm.logpdf(x, centre, sd) if kind == "measurements" else inside
-    predictive = whole.predictive(law, levels)
-    model = predictive.log_probability(x) if kind == "levels" else predictive.log_density(x)
+    simple = norm.logpdf(x, centre, sd) if scale == "measurements" else inside
+    predictive = everything.predictive(law, levels)
+    model = predictive.log_probability(x) if scale == "levels" else predictive.log_density(x)
     assert result["measure"] == (
-        "log_predictive_density" if kind == "measurements" else "log_probability"
+        "log_predictive_density" if scale == "measurements" else "log_probability"
     )
     assert result["biases_only"] == pytest.approx(simple.mean())
     squares = (x - centre) ** 2 - (x - mean) ** 2

@@ -51,12 +51,12 @@ def test_sums_are_those_of_the_log_density(score, terms, log) -> None:
     groups = rng.integers(0, GROUPS, N).astype(np.int32)
     eta = rng.normal(0, 0.8, N).astype(np.float32)
     change = rng.normal(0, 0.7, GROUPS).astype(np.float32)
-    given = np.stack(terms).astype(np.float32)
+    stacked = np.stack(terms).astype(np.float32)
     for moved in (True, False):
         sums = np.zeros((GROUPS, 4), np.float32)
         sums[:, 0] = change if moved else 0.0
         after = eta.astype(float) + sums[groups, 0]
-        effects_kernel(score)(groups, eta, given, sums, moved=moved)
+        effects_kernel(score)(groups, eta, stacked, sums, moved=moved)
         slope = (log(after + step, *terms) - log(after - step, *terms)) / (2 * step)
         earlier = (log(after - 0.1 + step, *terms) - log(after - 0.1 - step, *terms)) / (2 * step)
         curvature = np.maximum((earlier - slope) / 0.1, slope**2 / 4)

@@ -86,11 +86,11 @@ def test_where_the_cache_is(tmp_path, monkeypatch):
     """
     for variable in ("DSGMCMC_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(variable, raising=False)
-    for variable, place in (
+    for variable, folder in (
         ("HOME", "home/.cache/dsgmcmc"),
         ("XDG_CACHE_HOME", "xdg/dsgmcmc"),
         ("DSGMCMC_CACHE_DIR", "own"),
     ):
-        monkeypatch.setenv(variable, str(tmp_path / place.partition("/")[0]))
-        assert cache_directory.__wrapped__() == tmp_path / place
-        assert (tmp_path / place).stat().st_mode & 0o777 == 0o700
+        monkeypatch.setenv(variable, str(tmp_path / folder.partition("/")[0]))
+        assert cache_directory.__wrapped__() == tmp_path / folder
+        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700

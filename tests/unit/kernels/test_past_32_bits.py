@@ -34,15 +34,15 @@ def ratings(holes):
     """
     indptr = np.array([0, 2, 3])
     table = np.array([1.0, -2.0, 0.5], np.float32)
-    for index, stored, given in (
+    for index, stored, cell in (
         (np.int32, table, None),
         (np.uint16, np.arange(3, dtype=np.uint8), table),
     ):
-        yield indptr, np.array([0, 2, 1], index), stored, given
+        yield indptr, np.array([0, 2, 1], index), stored, cell
         far = holes(FAR + 3, index), holes(FAR + 3, stored.dtype)
         far[0][FAR:] = (0, 2, 1)
         far[1][FAR:] = stored
-        yield indptr + FAR, *far, given
+        yield indptr + FAR, *far, cell
 
 
 def factors(K):
@@ -56,10 +56,10 @@ def test_gradient_of_ratings_past_32_bits(holes, K):
     unrolled and blocked.
     """
     found = []
-    for given in ratings(holes):
+    for cell in ratings(holes):
         outs = [np.zeros_like(theta) for theta in factors(K)]
         total = gradient_kernel(K, False, weighted=False)(
-            *kernel_arguments(*given), *factors(K), *outs, 1.0
+            *kernel_arguments(*cell), *factors(K), *outs, 1.0
         )
         found.append([total, *(out.tobytes() for out in outs)])
     assert all(each == found[0] for each in found)
@@ -96,7 +96,7 @@ def test_rows_past_32_bits_of_numbers(holes):
     assert predicted[0] == row.sum()
     indptr = holes(ROWS + 3, np.int64)
     indptr[-1] = 1
-    given = kernel_arguments(indptr, np.zeros(1, np.uint16), np.array([1.5], np.float32), None)
-    gradient_kernel(K, False, weighted=False)(*given, theta, own, out, np.zeros_like(own), 1.0)
+    cell = kernel_arguments(indptr, np.zeros(1, np.uint16), np.array([1.5], np.float32), None)
+    gradient_kernel(K, False, weighted=False)(*cell, theta, own, out, np.zeros_like(own), 1.0)
     assert out[-1].tolist() == [row.sum() - 1.5] * K
     assert not out[:2].any()

@@ -124,7 +124,7 @@ def test_numbers_of_formulas_have_counters_that_no_other_draw_has():
 
 def test_slices_agree():
     """Protects the invariant: any process makes any slice with the same bits."""
-    whole = normals_of(1000, first=7)
+    all_numbers = normals_of(1000, first=7)
     for start, size in (
         (0, 1),
         (57, 64),
@@ -135,7 +135,7 @@ def test_slices_agree():
         (999, 1),
         (121, 128),
     ):
-        assert np.array_equal(normals_of(size, first=7 + start), whole[start : start + size])
+        assert np.array_equal(normals_of(size, first=7 + start), all_numbers[start : start + size])
 
 
 def test_no_collisions():
@@ -156,9 +156,8 @@ def test_no_collisions():
         seen["first", bit] = normals_of(64, first=1 << bit, seed=0).tobytes()
     seen["none"] = normals_of(64, seed=0).tobytes()
     assert len(set(seen.values())) == len(seen)
-    assert (
-        len(np.unique(normals_of(50_000))) > 49_900
-    )  # of 2^32 radii and angles few coincide in float32
+    # of 2^32 radii and angles few coincide in float32
+    assert len(np.unique(normals_of(50_000))) > 49_900
 
 
 @pytest.mark.parametrize(
@@ -174,9 +173,8 @@ def test_wide_vectors_change_no_bit(monkeypatch, tmp_path):
     """Protects the bits on unlike processors, and the speed: the kernel asks for wide vectors, and
     needs none.
     """
-    monkeypatch.setattr(
-        jit, "cache_directory", lambda: tmp_path
-    )  # what comes from the cache cannot be inspected
+    # what comes from the cache cannot be inspected
+    monkeypatch.setattr(jit, "cache_directory", lambda: tmp_path)
     source = philox.transform() + philox._GROUPS
     found = {}
     for text in (source.replace("    wide_vectors()\n", ""), source):

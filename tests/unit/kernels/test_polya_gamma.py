@@ -57,10 +57,10 @@ def test_shares_of_draws_are_those_of_the_density(z: float) -> None:
 
 def test_a_draw_depends_on_its_row_and_column_alone() -> None:
     """Blocks of any rows and columns have the numbers that the whole matrix has."""
-    whole = draws(1.3)
+    matrix = draws(1.3)
     part = draws(1.3, range(120, 290), range(33, 340))
-    assert np.array_equal(part, whole[120:290, 33:340])
-    assert len(np.unique(whole)) > 0.99 * whole.size
+    assert np.array_equal(part, matrix[120:290, 33:340])
+    assert len(np.unique(matrix)) > 0.99 * matrix.size
 
 
 def test_a_predictor_that_is_not_finite_ends() -> None:

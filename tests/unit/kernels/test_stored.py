@@ -31,29 +31,29 @@ def zeros(*widths: int) -> Arrays:
     return [np.zeros((n, width), np.float32) for width in widths for n in (ROWS, COLUMNS)]
 
 
-def gradient(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
+def gradient(stored_cell: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
     outs = zeros(K + 1)
     errors = [np.zeros(n) for n in (ROWS, COLUMNS)]
-    gradient_kernel(K, True, weighted=True)(*given, *theta, *outs, *scales, *errors, 0.7)
+    gradient_kernel(K, True, weighted=True)(*stored_cell, *theta, *outs, *scales, *errors, 0.7)
     return [*outs, *errors]
 
 
-def thresholds(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
+def thresholds(stored_cell: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
     outs = zeros(K + 1)
     slopes = [np.zeros(n, np.float32) for n in (ROWS, COLUMNS)]
     tables = np.sort(np.random.default_rng(4).normal(size=(COLUMNS, LEVELS + 1)).astype(np.float32))
     sums = np.zeros(tables.shape)
     ordinal_kernel(K, True, scaled=True, cut_by=Factor.H)(
-        *given, *theta, *outs, tables, sums, *scales, *slopes, 0.7
+        *stored_cell, *theta, *outs, tables, sums, *scales, *slopes, 0.7
     )
     return [*outs, sums, *slopes]
 
 
-def pattern(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
+def pattern(stored_cell: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
     outs = zeros(K + 1)
     sums = zeros(2)
-    spread_kernel(K + 1)(*given[:2], *theta, *outs)
-    weigh_kernel()(*given[:2], *scales, *sums)
+    spread_kernel(K + 1)(*stored_cell[:2], *theta, *outs)
+    weigh_kernel()(*stored_cell[:2], *scales, *sums)
     return [*outs, *sums]
 
 
@@ -74,8 +74,10 @@ def test_bits_do_not_depend_on_how_ratings_are_stored(kernel: Callable[..., Arra
     found = []
     for index in (np.uint16, np.int32):
         for stored, known in ((codes, table), (table[codes], None)):
-            given = kernel_arguments(indptr, columns.astype(index), stored, known)
-            found.append([each.tobytes() for each in kernel(given, table[codes], theta, scales)])
+            stored_cell = kernel_arguments(indptr, columns.astype(index), stored, known)
+            found.append(
+                [each.tobytes() for each in kernel(stored_cell, table[codes], theta, scales)]
+            )
     assert all(each == found[0] for each in found)
     assert any(any(each) for each in found[0])
 
@@ -157,8 +159,12 @@ def test_the_same_by_column(shape):
     full = ratings(*shape)
     want = full.tocsc()
     for index, dtype in ((np.int32, np.float32), (np.uint16, np.uint8)):
-        given = full.indptr.astype(np.int64), full.indices.astype(index), full.data.astype(dtype)
-        indptr, indices, values = transposed(*given, shape[1])
+        stored_cell = (
+            full.indptr.astype(np.int64),
+            full.indices.astype(index),
+            full.data.astype(dtype),
+        )
+        indptr, indices, values = transposed(*stored_cell, shape[1])
         assert (indptr.dtype, indices.dtype, values.dtype) == (
             np.int64,
             index_type(shape[0]),

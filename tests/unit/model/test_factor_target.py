@@ -65,8 +65,10 @@ def test_rows_that_their_data_or_their_prior_call_for_have_not_diverged(
 @pytest.mark.parametrize(("sampler", "fits"), [("baoab", True), ("gibbs", False), ("psgld", False)])
 def test_biases_start_at_their_conditional_means(data: Path, sampler: str, fits: bool) -> None:
     """With full gradients the biases of H start where the energy's gradient is 0; factors stay."""
-    kind = SAMPLERS[sampler]
-    target = factor_target(MPI.COMM_SELF, data, model=Model(2), sampler=kind(kind.Config(), 0))
+    sampler_type = SAMPLERS[sampler]
+    target = factor_target(
+        MPI.COMM_SELF, data, model=Model(2), sampler=sampler_type(sampler_type.Config(), 0)
+    )
     target.reset()
     for number, block in enumerate(target.blocks()):
         block["theta"][:] = np.random.default_rng(number).normal(0, 0.5, block["theta"].shape)

@@ -161,9 +161,8 @@ def test_moves_of_y_leave_a_normal_posterior_invariant(data: Path) -> None:
     mean = np.linalg.solve(precision, 0.2 * design.T @ (x - x.mean()))
     covariance = np.linalg.inv(precision)
     variance = np.diag(covariance)
-    rated = np.concatenate(
-        [r.sum(axis=1) > 0 for r in (pattern, pattern.T)] * 2
-    )  # others have shifts of their own
+    # others have shifts of their own
+    rated = np.concatenate([r.sum(axis=1) > 0 for r in (pattern, pattern.T)] * 2)
     assert np.abs((np.mean(draws, axis=0) - mean) / np.sqrt(variance))[rated].max() < 4.5 / np.sqrt(
         400
     )

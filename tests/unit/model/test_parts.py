@@ -62,23 +62,25 @@ def test_a_chain_has_what_a_part_says(name: str) -> None:
     check_part(PARTS[name], **WITH[name])
 
 
-@pytest.mark.parametrize(("given", "named"), AGAINST)
-def test_the_model_says_what_cannot_go_together(given: dict[str, Any], named: str) -> None:
+@pytest.mark.parametrize(("settings", "named"), AGAINST)
+def test_the_model_says_what_cannot_go_together(settings: dict[str, Any], named: str) -> None:
     """Before anything is read, and with the setting that helps."""
     with pytest.raises(InputError, match=named):
-        build(given).resolved()
+        build(settings).resolved()
 
 
 def test_a_part_says_what_ratings_lack(data: Path) -> None:
     """Features and times that are asked for and are not there."""
     with Ratings(data) as ratings:
-        for given, what in [
+        for settings, what in [
             ({"features": "user"}, "no features of users"),
             ({"time_levels": "user"}, "prepare it again with `dsgmcmc prepare --timestamps`"),
         ]:
-            config = build(given).resolved()
+            config = build(settings).resolved()
             (part,) = (
-                part for part in PARTS.values() if given.keys() <= part.Settings.model_fields.keys()
+                part
+                for part in PARTS.values()
+                if settings.keys() <= part.Settings.model_fields.keys()
             )
             with pytest.raises(InputError, match=what):
                 part.check_ratings(config, ratings)

@@ -75,9 +75,9 @@ def test_a_chain_keeps_what_its_model_says(data: Path, name: str) -> None:
     """Every array of a checkpoint and of a draw, by its name and shape, and no other; no two parts
     keep the same.
     """
-    given = build(SETTINGS | MODELS[name])
-    config = given.resolved()
-    target, sampler = start_chain(data, 0.1, given)
+    requested = build(SETTINGS | MODELS[name])
+    config = requested.resolved()
+    target, sampler = start_chain(data, 0.1, requested)
     with Ratings(data) as ratings:
         said = config.quantities_for(ratings)
     assert target.layout.names == (

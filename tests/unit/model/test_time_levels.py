@@ -107,12 +107,12 @@ def test_predictions_of_an_unknown_time_are_wider(tmp_path):
     model = BPMF(rank=2, iterations=60, burn_in=20, time_levels="user:page,item:4", options=options)
     run = model.fit(np.column_stack([pairs, x, times])).run_
     user, item = (
-        run.vocabulary(kind).index_of(pairs[:9, k]) for k, kind in enumerate(("user", "item"))
+        run.vocabulary(entity).index_of(pairs[:9, k]) for k, entity in enumerate(("user", "item"))
     )
     draws = [run.draw(number) for number in range(len(run.draws))]
     w, h = (
-        np.array([d.theta[kind][index] for d in draws])
-        for kind, index in (("user", user), ("item", item))
+        np.array([d.theta[entity][index] for d in draws])
+        for entity, index in (("user", user), ("item", item))
     )
     eta = (w[..., :2] * h[..., :2]).sum(axis=-1) + w[..., 2] + h[..., 2]
     variances = np.array([1 / d.tau + d.of_ratings(*np.zeros((2, 0), np.int32))[1] for d in draws])

@@ -87,9 +87,8 @@ def test_move_leaves_the_prior_as_it_is(dense: bool, intercept: bool) -> None:
         for factor, n in zip(Factor, SHAPE, strict=True):
             root = np.diag(rng.gamma(4, 0.5, K + 1) ** 0.5)
             root[1, 0] = 0.7 if dense else 0.0
-            root[K, K] *= (
-                0.2 if factor == Factor.W else 3.0
-            )  # the first move is wide, the second well determined
+            # the first move is wide, the second well determined
+            root[K, K] *= 0.2 if factor == Factor.W else 3.0
             full = root @ root.T
             precision[factor] = full if dense else np.diag(full)
             mean[factor] = np.append(

@@ -42,13 +42,13 @@ def test_one_host_is_assumed_only_where_it_is_certain(monkeypatch, variables, ce
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert comm.on_one_host() == certain
+    expected = None
+    if certain:
+        expected = comm.NO_NETWORK_CARDS if variables else comm.NO_TRANSPORT
     with comm.ignoring_network_cards():
-        assert os.environ.get(comm.TRANSPORT_VARIABLE) == (
-            (comm.NO_NETWORK_CARDS if variables else comm.NO_TRANSPORT) if certain else None
-        )
-    assert (
-        comm.TRANSPORT_VARIABLE not in os.environ
-    )  # a process started from here may run on several hosts
+        assert os.environ.get(comm.TRANSPORT_VARIABLE) == expected
+    # a process started from here may run on several hosts
+    assert comm.TRANSPORT_VARIABLE not in os.environ
     monkeypatch.setenv(comm.TRANSPORT_VARIABLE, "tcp,self")  # a setting of the user stays
     with comm.ignoring_network_cards():
         assert os.environ[comm.TRANSPORT_VARIABLE] == "tcp,self"

@@ -23,9 +23,9 @@ def run(finished):
     return run
 
 
-def fold(run, kind: str = "user") -> FoldIn:
+def fold(run, entity: str = "user") -> FoldIn:
     """Two new rows, the first with three ratings and the second with one."""
-    vocabulary = Vocabulary(kind, np.array([-1, -2], np.int64))
+    vocabulary = Vocabulary(entity, np.array([-1, -2], np.int64))
     ratings = RatingsOfRows(
         rows=np.array([1, 0, 0, 0]),
         others=np.int32([2, 0, 5, 7]),
@@ -35,25 +35,25 @@ def fold(run, kind: str = "user") -> FoldIn:
     return FoldIn(run, vocabulary, ratings)
 
 
-def check_distribution(run, kind, number, prior_mean):
+def check_distribution(run, entity, number, prior_mean):
     """Compare new rows at a draw with the normal distribution given their ratings.
 
     `prior_mean` is a function of a draw and of the rows that are rated.
     """
-    folded = fold(run, kind)
+    folded = fold(run, entity)
     rows = folded.rows(number, np.array([0, 1]))
     for which, (others, values) in enumerate((([0, 5, 7], [4.5, 2.0, 5.0]), ([2], [3.0]))):
         prior = prior_mean(run.draw(number), others)
-        mean, covariance = given_ratings(run, kind, number, prior, others, values)
+        mean, covariance = given_ratings(run, entity, number, prior, others, values)
         np.testing.assert_allclose(rows.mean[which], mean, atol=1e-6)
         np.testing.assert_allclose(rows.covariance[which], covariance, atol=1e-8)
 
 
-@pytest.mark.parametrize("kind", ["user", "item"])
-def test_the_law_of_a_new_row_is_the_conditional_given_a_draw(run, kind):
+@pytest.mark.parametrize("entity", ["user", "item"])
+def test_the_law_of_a_new_row_is_the_conditional_given_a_draw(run, entity):
     """A new row has the joint normal distribution with its ratings, conditioned on these."""
     for number in (0, len(run.draws) - 1):
-        check_distribution(run, kind, number, lambda draw, others: draw.prior[kind].mean)
+        check_distribution(run, entity, number, lambda draw, others: draw.prior[entity].mean)
 
 
 def test_a_new_row_has_the_implicit_features_of_what_it_rated(tmp_path):
@@ -61,16 +61,18 @@ def test_a_new_row_has_the_implicit_features_of_what_it_rated(tmp_path):
     wider.
     """
     run = make_run(tmp_path, iterations=50, implicit_features="both").open()
-    for kind in ENTITIES:
+    for entity in ENTITIES:
 
-        def shifted(draw, others, kind=kind):
-            implicit = draw.rows[OTHER[kind]]["implicit"][others]
-            return draw.prior[kind].mean + implicit.sum(axis=0) / np.sqrt(len(others))
+        def shifted(draw, others, entity=entity):
+            implicit = draw.rows[OTHER[entity]]["implicit"][others]
+            return draw.prior[entity].mean + implicit.sum(axis=0) / np.sqrt(len(others))
 
-        check_distribution(run, kind, len(run.draws) - 1, shifted)
+        check_distribution(run, entity, len(run.draws) - 1, shifted)
         draw = run.draw(len(run.draws) - 1)
-        assert np.abs(shifted(draw, [0, 5, 7]) - draw.prior[kind].mean).max() > 1e-3
-        assert (np.diag(draw.unseen[kind].covariance) > np.diag(draw.prior[kind].covariance)).all()
+        assert np.abs(shifted(draw, [0, 5, 7]) - draw.prior[entity].mean).max() > 1e-3
+        assert (
+            np.diag(draw.unseen[entity].covariance) > np.diag(draw.prior[entity].covariance)
+        ).all()
 
 
 def test_predictions_of_new_rows_carry_their_uncertainty(run):
@@ -165,20 +167,20 @@ def test_covariances_that_are_not_kept_are_the_same(tmp_path, monkeypatch, likel
     assert not any(covariance.size for covariance in stored)
 
 
-@pytest.mark.parametrize("kind", ["user", "item"])
-def test_a_known_row_is_worked_out_from_its_old_and_its_new_ratings(run, kind):
+@pytest.mark.parametrize("entity", ["user", "item"])
+def test_a_known_row_is_worked_out_from_its_old_and_its_new_ratings(run, entity):
     """A known row has its old ratings, of which one is replaced, and a new one; an unknown name is
     left out.
     """
-    other = OTHER[kind]
+    other = OTHER[entity]
     row = 3
     with run.open_ratings() as ratings:
-        _, rated, known = training_ratings(ratings, kind, np.int32([row]))
+        _, rated, known = training_ratings(ratings, entity, np.int32([row]))
     other_one = int(np.setdiff1d(np.arange(len(run.vocabulary(other))), rated)[0])
-    names = np.full(3, run.vocabulary(kind).ids[row])
+    names = np.full(3, run.vocabulary(entity).ids[row])
     rated_names = run.vocabulary(other).ids[[rated[0], other_one]]
     new = NewRatings(
-        kind, names, np.append(rated_names, -77), np.array([1.0, 5.0, 3.0]), np.ones(3), {}
+        entity, names, np.append(rated_names, -77), np.array([1.0, 5.0, 3.0]), np.ones(3), {}
     )
     folded, notes = fold_in(run, new)
     assert notes == [f"1 rating(s) left out: one {other} is unknown to the run: -77"]
@@ -186,7 +188,7 @@ def test_a_known_row_is_worked_out_from_its_old_and_its_new_ratings(run, kind):
     values = np.append(known, 5.0)
     values[0] = 1.0
     ratings = RatingsOfRows(np.zeros(len(others), int), others, values, np.ones(len(others)))
-    expected = FoldIn(run, Vocabulary(kind, names[:1]), ratings)
+    expected = FoldIn(run, Vocabulary(entity, names[:1]), ratings)
     for number in (0, len(run.draws) - 1):
         law = folded.rows(number, np.array([0]))
         wanted = expected.rows(number, np.array([0]))

@@ -69,18 +69,19 @@ def run(tmp_path_factory) -> Run:
     return Run(folder / "run")
 
 
-def described_by(run: Run, kind: str, folder: Path, text: str, **more: object):
+def described_by(run: Run, entity: str, folder: Path, text: str, **more: object):
     """Encode the features in a text."""
     (folder / "new.csv").write_text(text)
-    return describe_new(run, kind, Description(folder / "new.csv", **more))
+    return describe_new(run, entity, Description(folder / "new.csv", **more))
 
 
-def centred_by_hand(run: Run, kind: str) -> tuple[np.ndarray, dict[str, float]]:
+def centred_by_hand(run: Run, entity: str) -> tuple[np.ndarray, dict[str, float]]:
     """Return the means of the features over all rows of the file, and the mean and sd of ages."""
     lines = [
-        line.split(",") for line in (run.path.parent / f"{kind}s.csv").read_text().splitlines()[1:]
+        line.split(",")
+        for line in (run.path.parent / f"{entity}s.csv").read_text().splitlines()[1:]
     ]
-    if kind == "item":
+    if entity == "item":
         sets = [set(line[1].split("|")) for line in lines]
         return np.array([np.mean([atom in genres for genres in sets]) for atom in "xyz"]), {}
     likes = [set(line[3].split("|")) for line in lines]
@@ -92,41 +93,41 @@ def centred_by_hand(run: Run, kind: str) -> tuple[np.ndarray, dict[str, float]]:
 
 
 def expected(
-    run: Run, kind: str, number: int, x: np.ndarray, others: list[int], values: list[float]
+    run: Run, entity: str, number: int, x: np.ndarray, others: list[int], values: list[float]
 ):
     """Return mean and covariance of a row with centred features x, given its ratings."""
     draw = run.draw(number)
-    mean = draw.prior[kind].mean + x @ draw.shared[f"{kind}.features.effects"]
-    return given_ratings(run, kind, number, mean, others, values)
+    mean = draw.prior[entity].mean + x @ draw.shared[f"{entity}.features.effects"]
+    return given_ratings(run, entity, number, mean, others, values)
 
 
-def folded_by(run: Run, kind: str, ratings: list[tuple[int, int, float]], described: dict):
+def folded_by(run: Run, entity: str, ratings: list[tuple[int, int, float]], described: dict):
     """Fold in rows with features and ratings (name, name of the other side, value)."""
     names, others, values = (np.array([rating[k] for rating in ratings]) for k in range(3))
-    return fold_in(run, NewRatings(kind, names, others, values, np.ones(len(values)), described))
+    return fold_in(run, NewRatings(entity, names, others, values, np.ones(len(values)), described))
 
 
-@pytest.mark.parametrize("kind", ["user", "item"])
+@pytest.mark.parametrize("entity", ["user", "item"])
 @pytest.mark.parametrize("n", [0, 3])
-def test_the_law_of_a_new_row_with_features(run, tmp_path, kind, n):
+def test_the_law_of_a_new_row_with_features(run, tmp_path, entity, n):
     """A new row has the distribution N(m + B^T x, Lambda^-1), conditioned on its ratings."""
-    means, number = centred_by_hand(run, kind)
-    if kind == "user":
+    means, number = centred_by_hand(run, entity)
+    if entity == "user":
         text = "likes,age,user,job\nrock|jazz,52.5,900,b\n"
         x = [0, 1, 0, 0, 1, 1]
         x = np.array([*x[:2], (52.5 - number["mean"]) / number["sd"], *x[3:]])
     else:
         text = "item,genres\n900,z|y\n"
         x = np.array([0, 1, 1])
-    described = described_by(run, kind, tmp_path, text)
-    other = run.vocabulary(OTHER[kind])
+    described = described_by(run, entity, tmp_path, text)
+    other = run.vocabulary(OTHER[entity])
     others = [2, 5, 7][:n]
     values = [4.5, 2.0, 4.0][:n]
     rated = [(900, name, value) for name, value in zip(other.ids[others], values, strict=True)]
-    folded, more = folded_by(run, kind, rated, described)
+    folded, more = folded_by(run, entity, rated, described)
     assert more == []
     for s in range(len(run.draws)):
-        mean, covariance = expected(run, kind, s, x - means, others, values)
+        mean, covariance = expected(run, entity, s, x - means, others, values)
         law = folded.rows(s, np.array([0]))
         np.testing.assert_allclose(law.mean[0], mean, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(law.covariance[0], covariance, rtol=1e-5, atol=1e-7)

@@ -44,19 +44,19 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     ).open()
 
 
-def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray]:
+def reference(run: Run, number: int, entity: str) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the prior with their log scales and log gaps (n, D + m), and their weights, which sum
     to 1.
     """
     rng = np.random.default_rng(0)
     draw = run.draw(number)
-    prior = draw.prior[kind]
-    other = OTHER[kind]
+    prior = draw.prior[entity]
+    other = OTHER[entity]
     theta = rng.multivariate_normal(np.zeros(len(prior.mean)), prior.covariance, REFERENCE)
     theta += prior.mean
     s = np.ones(REFERENCE)
     d = np.zeros((REFERENCE, 0))
-    if kind == "user" and run.config.thresholds == "user":
+    if entity == "user" and run.config.thresholds == "user":
         precision = draw.shared["thresholds.precision"]
         d = MAX_DEVIATION * np.tanh(
             rng.normal(0, precision**-0.5, (REFERENCE, len(precision))) / MAX_DEVIATION
@@ -64,7 +64,8 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray]
     if run.config.noise == "both":
         bound = run.config.law.scale_bound
         s = np.exp(
-            bound * np.tanh(rng.normal(0, draw.shared[f"{kind}.scales"] ** -0.5, REFERENCE) / bound)
+            bound
+            * np.tanh(rng.normal(0, draw.shared[f"{entity}.scales"] ** -0.5, REFERENCE) / bound)
         )
     k = run.config.rank
     log_weight = np.zeros(REFERENCE)
@@ -82,7 +83,7 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray]
             continue
         inner = (
             draw.thresholds
-            if draw.user_thresholds is None or kind == "user"
+            if draw.user_thresholds is None or entity == "user"
             else draw.user_thresholds[j]
         )
         cuts = of_gaps(inner, d if d.shape[1] else np.zeros((1, 3)))
@@ -102,16 +103,16 @@ def of_gaps(thresholds: np.ndarray, d: np.ndarray) -> np.ndarray:
     return np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (-np.inf, np.inf)))
 
 
-@pytest.mark.parametrize("kind", ["user", "item"])
-def test_a_drawn_row_has_the_conditional_law(run: Run, kind: str) -> None:
+@pytest.mark.parametrize("entity", ["user", "item"])
+def test_a_drawn_row_has_the_conditional_law(run: Run, entity: str) -> None:
     """Drawn rows, log scales and log gaps have the means and sds of the reference, to four standard
     errors.
     """
-    if kind == "item" and run.config.thresholds == "shared":
+    if entity == "item" and run.config.thresholds == "shared":
         pytest.skip("the same as for users")
     number = len(run.draws) - 1
-    expected, weight = reference(run, number, kind)
-    names = Vocabulary(kind, np.arange(-SEEDS, 0))
+    expected, weight = reference(run, number, entity)
+    names = Vocabulary(entity, np.arange(-SEEDS, 0))
     repeated = RatingsOfRows(
         np.repeat(np.arange(SEEDS), len(OTHERS)),
         np.tile(OTHERS, SEEDS),

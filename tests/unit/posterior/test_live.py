@@ -84,8 +84,8 @@ def test_scores_of_an_unfinished_run_are_refused(under_way: Path, tmp_path: Path
 
 def test_a_chain_without_draws_is_left_out(under_way: Path) -> None:
     """A chain that is still burning in does not keep the others from serving."""
-    for kind in ("checkpoints", "draws"):
-        shutil.rmtree(under_way / kind / "chain-1")
+    for folder in ("checkpoints", "draws"):
+        shutil.rmtree(under_way / folder / "chain-1")
     assert Run(under_way).chains == [0]
 
 

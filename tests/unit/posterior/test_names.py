@@ -59,6 +59,6 @@ def test_a_run_knows_its_users_items_and_test_pairs(finished):
         zip(run.users.ids[test_users].tolist(), run.items.ids[test_items].tolist(), strict=True)
     )
     np.testing.assert_allclose([rated[pair] for pair in test], predict_test(run).rating, rtol=1e-6)
-    for kind, ids, side in (("user", run.users.ids, 0), ("item", run.items.ids, 1)):
+    for entity, ids, side in (("user", run.users.ids, 0), ("item", run.items.ids, 1)):
         training = [pair[side] for pair in rated if pair not in set(test)]
-        assert run.counts(kind).tolist() == [training.count(name) for name in ids.tolist()]
+        assert run.counts(entity).tolist() == [training.count(name) for name in ids.tolist()]

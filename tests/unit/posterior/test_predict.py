@@ -103,11 +103,13 @@ def test_the_unknown_have_their_prior(finished, user, item):
         draw = run.draw(number)
         w, h = (
             (
-                rng.multivariate_normal(draw.prior[kind].mean, draw.prior[kind].covariance, samples)
+                rng.multivariate_normal(
+                    draw.prior[entity].mean, draw.prior[entity].covariance, samples
+                )
                 if row < 0
-                else draw.theta[kind][[row]]
+                else draw.theta[entity][[row]]
             )
-            for kind, row in (("user", user), ("item", item))
+            for entity, row in (("user", user), ("item", item))
         )
         values.append(
             (w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k:].sum(axis=1) + h[:, k:].sum(axis=1)

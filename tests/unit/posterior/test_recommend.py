@@ -30,8 +30,8 @@ def rated_by(finished: Made, run: Run) -> list[set[int]]:
     """Rows of the training items of every user, from the ratings under their names."""
     test = set(zip(*(side.tolist() for side in run.test_pairs()), strict=True))
     users, items = (
-        run.vocabulary(kind).index_of(finished.ratings[:, k])
-        for k, kind in enumerate(("user", "item"))
+        run.vocabulary(entity).index_of(finished.ratings[:, k])
+        for k, entity in enumerate(("user", "item"))
     )
     train = set(zip(users.tolist(), items.tolist(), strict=True)) - test
     return [{item for user, item in train if user == row} for row in range(len(run.users))]
@@ -81,11 +81,11 @@ def test_blocks_of_users_do_not_show(finished, monkeypatch):
     run = finished.run
     users = np.arange(len(run.users), dtype=np.int32)
     for by in ("mean", "thompson"):
-        whole = table(run, users, Ranking(by=by, seed=0))
+        uncut = table(run, users, Ranking(by=by, seed=0))
         monkeypatch.setattr("dsgmcmc.posterior.rank._BLOCK_SCORES", 3 * len(run.items))
         cut = table(run, users, Ranking(by=by, seed=0))
         monkeypatch.undo()
-        for a, b in zip(whole, cut, strict=True):
+        for a, b in zip(uncut, cut, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5)
 
 
@@ -199,27 +199,27 @@ def test_other_ratings_than_the_runs_are_refused(finished, tmp_path):
 # ---------------------------------------------------------------------- similar items
 
 
-@pytest.mark.parametrize("kind", ["item", "user"])
-def test_similarity_is_the_correlation_of_predictions(finished, kind):
+@pytest.mark.parametrize("entity", ["item", "user"])
+def test_similarity_is_the_correlation_of_predictions(finished, entity):
     """Similarity is the correlation of W_i . H_j and W_i .
 
     H_k over users i, averaged over draws, best first.
     """
     run, row = finished.run, 4
-    by_draw = similarities(run, kind, row)
+    by_draw = similarities(run, entity, row)
     for number in (0, len(run.draws) - 1):
         theta = run.draw(number).theta
-        predicted = theta[OTHER[kind]][:, :3].astype(float) @ theta[kind][:, :3].T.astype(float)
+        predicted = theta[OTHER[entity]][:, :3].astype(float) @ theta[entity][:, :3].T.astype(float)
         np.testing.assert_allclose(
             by_draw[number], np.corrcoef(predicted, rowvar=False)[row], atol=1e-4
         )
-    best = similar(run, kind, run.vocabulary(kind).ids[row], n=5)
+    best = similar(run, entity, run.vocabulary(entity).ids[row], n=5)
     mean = run.draw_weights @ by_draw
     mean[row] = -np.inf
     order = np.argsort(-mean)[:5]
-    assert best[f"{kind}_id"].tolist() == run.vocabulary(kind).ids[order].tolist()
+    assert best[f"{entity}_id"].tolist() == run.vocabulary(entity).ids[order].tolist()
     np.testing.assert_allclose(best["sd"], by_draw[:, order].std(axis=0), atol=1e-5)
-    assert best["ratings"].tolist() == run.counts(kind)[order].tolist()
+    assert best["ratings"].tolist() == run.counts(entity)[order].tolist()
 
 
 def test_biases_only_have_no_similarity(tmp_path):

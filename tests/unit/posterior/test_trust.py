@@ -90,9 +90,9 @@ def test_a_changed_summary_is_refused(path: Path) -> None:
         file.read_text(encoding="utf-8").replace('"rmse_mean": ', '"rmse_mean": 1'),
         encoding="utf-8",
     )
-    for read, place in ((read_summary, file), (verify, path)):
+    for read, snapshot_path in ((read_summary, file), (verify, path)):
         with pytest.raises(InputError, match="does not match its own checksum"):
-            read(place)
+            read(snapshot_path)
 
 
 FORGED = {
@@ -125,15 +125,15 @@ def test_a_forged_summary_is_refused(path: Path, tmp_path: Path, name: str) -> N
 Change = Callable[[dict[Key, Array]], Any]
 
 
-def rewrite(place: Path, change: Change, state: dict[str, Any] | None = None) -> None:
+def rewrite(snapshot_path: Path, change: Change, state: dict[str, Any] | None = None) -> None:
     """Write a snapshot again, whole and sealed, with other blocks and small arrays."""
-    snapshot = Snapshot(place)
+    snapshot = Snapshot(snapshot_path)
     blocks = {key: snapshot.read(key) for key in snapshot.block_keys()}
     change(blocks)
     header = snapshot.manifest.model_dump(exclude={"blocks", "format", "version"})
     header["state"] |= {name: SmallArray.from_array(value) for name, value in (state or {}).items()}
-    shutil.rmtree(place)
-    write_snapshot(place.parent, place.name, blocks, header)
+    shutil.rmtree(snapshot_path)
+    write_snapshot(snapshot_path.parent, snapshot_path.name, blocks, header)
 
 
 def cut(key: Key) -> Change:
@@ -203,19 +203,19 @@ def test_a_snapshot_in_another_s_place_is_refused(path: Path) -> None:
         Run(path).draw(0)
 
 
-def newest(path: Path, kind: str) -> Path:
+def newest(path: Path, series: str) -> Path:
     """The last snapshot of a kind."""
-    return sorted((path / kind / "chain-0").iterdir())[-1]
+    return sorted((path / series / "chain-0").iterdir())[-1]
 
 
 def test_a_checkpoint_that_does_not_fit_is_refused(
     finished: Made, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A job refuses a checkpoint with arrays of other shapes or types, or with wrong counts."""
-    place = newest(path, "checkpoints")
-    kept = Path(shutil.copytree(place, path.parent / "kept"))
-    for earlier in set(place.parent.iterdir()) - {
-        place
+    snapshot_path = newest(path, "checkpoints")
+    kept = Path(shutil.copytree(snapshot_path, path.parent / "kept"))
+    for earlier in set(snapshot_path.parent.iterdir()) - {
+        snapshot_path
     }:  # that of the end of burn-in, which would be resumed from
         shutil.rmtree(earlier)
     key = Key("moments", "W", 0, "mean")
@@ -235,9 +235,9 @@ def test_a_checkpoint_that_does_not_fit_is_refused(
         ),
     }
     for words, (change, state) in changes.items():
-        rewrite(place, change, state)
+        rewrite(snapshot_path, change, state)
         with pytest.raises(InputError, match=r"no checkpoint in .* can be used"):
             sample(MPI.COMM_SELF, finished.data, path, resume=True, iterations=80)
         assert re.search(words, capsys.readouterr().err)
-        shutil.rmtree(place)
-        shutil.copytree(kept, place)
+        shutil.rmtree(snapshot_path)
+        shutil.copytree(kept, snapshot_path)

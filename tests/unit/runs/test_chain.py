@@ -15,9 +15,9 @@ from dsgmcmc.storage.store import Snapshot, step_name, steps
 
 def go(data: Path, out: Path, **settings: Any) -> Path:
     """Sample and return the run directory."""
-    usual: dict[str, Any] = {"sampler": "psgld", "rank": 3, "iterations": 40}
-    usual |= {"burn_in": 8, "thin": 4, "evaluate_every": 4, "save_draws": 3}
-    assert sample(MPI.COMM_SELF, data, out, **(usual | settings)) == 0
+    defaults: dict[str, Any] = {"sampler": "psgld", "rank": 3, "iterations": 40}
+    defaults |= {"burn_in": 8, "thin": 4, "evaluate_every": 4, "save_draws": 3}
+    assert sample(MPI.COMM_SELF, data, out, **(defaults | settings)) == 0
     return out
 
 
@@ -25,8 +25,8 @@ def checkpoint(out: Path, iteration: int) -> Path:
     return out / "checkpoints" / "chain-0" / step_name(iteration)
 
 
-def saved(out: Path, kind: str = "checkpoints") -> list[int]:
-    return steps(out / kind / "chain-0")
+def saved(out: Path, series: str = "checkpoints") -> list[int]:
+    return steps(out / series / "chain-0")
 
 
 # ---------------------------------------------------------------------- divergence

@@ -209,9 +209,9 @@ def short(monkeypatch):
 
 def compare(tmp_path, data, metric=None, **settings):
     """Compare models of rank 2."""
-    given = {"rank": 3, "grid": 2, **settings}
+    requested = {"rank": 3, "grid": 2, **settings}
     return Comparing(
-        Alone(), RatingsSource(data), tmp_path / "folder", given, metric=metric, quiet=True
+        Alone(), RatingsSource(data), tmp_path / "folder", requested, metric=metric, quiet=True
     ).run()
 
 
@@ -260,9 +260,9 @@ def test_likelihoods_are_compared_by_the_probability_of_the_recorded_value(tmp_p
         ("student-t", [1.5]),
         ("negative-binomial", [1.0, 1e4, 1.0]),
     ):
-        given = None if shape is None else np.tile(shape, (len(values), 1))
+        requested = None if shape is None else np.tile(shape, (len(values), 1))
         predictive = LIKELIHOODS[law].predictive_of_moments(
-            Moments(mean, variance, None, None, variance, given)
+            Moments(mean, variance, None, None, variance, requested)
         )
         predictive.resolution = resolution
         assert np.exp(predictive.log_probability(values)).sum() == pytest.approx(1.0, abs=1e-6)
@@ -477,9 +477,8 @@ def test_a_job_may_be_killed_between_two_models(job, fault):
         60,
         "--resume",
     )
-    assert (
-        "was started with --model" in typed(*options).expect(2).err
-    )  # no settings are left, and none are made up
+    # no settings are left, and none are made up
+    assert "was started with --model" in typed(*options).expect(2).err
     typed(*options, "--model", "auto").expect()
     typed("verify", out).expect()
     assert Comparison.read(out / "comparison.json") == comparison
@@ -518,8 +517,8 @@ def test_the_estimator_compares_and_fits(tmp_path):
     x = rng.normal(0, 0.5, 60)[pairs[:, 0]] + rng.normal(size=len(pairs)) * np.where(
         pairs[:, 0] % 2, 0.1, 1.0
     )
-    given = {"implicit_features": "both", "options": {"grid": 2, "likelihood": "gaussian"}}
-    model = BPMF(3, iterations=60, burn_in=20, model="auto", **given)
+    requested = {"implicit_features": "both", "options": {"grid": 2, "likelihood": "gaussian"}}
+    model = BPMF(3, iterations=60, burn_in=20, model="auto", **requested)
     comparison = model.compare(pairs, x)
     fitted = model.fit(pairs, x).run_.config
     assert comparison.settings["noise"] == fitted.noise == "both"

@@ -68,9 +68,8 @@ def test_memory_is_at_least_what_a_chain_takes(data: Path, name: str) -> None:
     share = (two.memory_per_process - INTERPRETER_BYTES) / (
         said.memory_per_process - INTERPRETER_BYTES
     )
-    assert (
-        0.6 <= share < (0.7 if name != "gibbs" else 1.2)
-    )  # five row blocks: the larger process has three
+    # five row blocks: the larger process has three
+    assert 0.6 <= share < (0.7 if name != "gibbs" else 1.2)
 
 
 @pytest.mark.parametrize("name", ["psgld", "hamcmc"])

@@ -22,9 +22,8 @@ def test_the_speed_counts_the_ratings_of_an_iteration(
     summary = read_summary(tmp_path / "run" / "summary.json")
     with Ratings(data) as ratings:
         counted = summary["ratings_per_second"] * summary["seconds_sampling"]
-        assert counted == pytest.approx(
-            (9 - parts) * ratings.nnz / parts
-        )  # the first sweep is not timed
+        # the first sweep is not timed
+        assert counted == pytest.approx((9 - parts) * ratings.nnz / parts)
 
 
 def test_a_line_says_which_rmse_is_which(capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,13 +89,13 @@ def test_results_do_not_depend_on_the_unit_of_the_ratings(
         expected = run.draw(len(run.draws) - 1)
         products = [d.theta["user"][:, :2] @ d.theta["item"][:, :2].T for d in (last, expected)]
         np.testing.assert_allclose(products[0], unit * products[1], rtol=1e-3, atol=1e-5 * unit)
-        for kind in ("user", "item"):
+        for entity in ("user", "item"):
             np.testing.assert_allclose(
-                last.theta[kind][:, 2], unit * expected.theta[kind][:, 2], rtol=1e-3
+                last.theta[entity][:, 2], unit * expected.theta[entity][:, 2], rtol=1e-3
             )
-            variances = [r.moments[0].variance[kind][:, 2] for r in (other, run)]
+            variances = [r.moments[0].variance[entity][:, 2] for r in (other, run)]
             np.testing.assert_allclose(variances[0], unit**2 * variances[1], rtol=1e-3)
-            covariances = [np.diag(d.prior[kind].covariance) for d in (last, expected)]
+            covariances = [np.diag(d.prior[entity].covariance) for d in (last, expected)]
             np.testing.assert_allclose(
                 covariances[0], [unit, unit, unit**2] * covariances[1], rtol=1e-3
             )
@@ -187,7 +187,7 @@ def test_two_values_are_logistic_unless_another_likelihood_is_needed(tmp_path: P
             {"sampler": "gibbs", "noise": "both"},
             {"noise_precision": 2.0},
         )
-        assert {likelihood_of(data, given) for given in settings} == {"gaussian"}
+        assert {likelihood_of(data, requested) for requested in settings} == {"gaussian"}
     summary = sampled(tmp_path / "run", data)
     test = predict_test(Run(tmp_path / "run"))
     assert test.probability is not None

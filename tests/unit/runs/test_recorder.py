@@ -74,10 +74,10 @@ def test_moments_and_traces_are_those_of_the_draws(run: Run) -> None:
     for chain, state in enumerate(run.states):
         numbers = [number for number, (drawn, _) in enumerate(run.draws) if drawn == chain]
         draws, weights = [run.draw(number) for number in numbers], run.draw_weights[numbers]
-        for kind, factor in run.index.factors.items():
-            for name in draws[0].rows[kind]:
+        for entity, factor in run.index.factors.items():
+            for name in draws[0].rows[entity]:
                 prefix = "" if name == "theta" else f"{name}_"
-                mean, variance = weighted([draw.rows[kind][name] for draw in draws], weights)
+                mean, variance = weighted([draw.rows[entity][name] for draw in draws], weights)
                 found = (
                     state.read_field("moments", factor, f"{prefix}{moment}")
                     for moment in ("mean", "variance")
@@ -105,9 +105,9 @@ def test_held_out_ratings_have_the_predictions_and_scores_of_the_draws(run: Run)
     if test.probability is not None:
         probability, _ = weighted([draw.probabilities() for draw in draws], weights)
         np.testing.assert_allclose(test.probability, probability, atol=1e-5)
-    followed, values = predictions(run)
+    monitored, values = predictions(run)
     np.testing.assert_allclose(
-        np.concatenate(values), [draw.mean[followed] for draw in draws], atol=2e-5
+        np.concatenate(values), [draw.mean[monitored] for draw in draws], atol=2e-5
     )
     scores = [draw.log_density(test.rating).sum() for draw in draws]
     np.testing.assert_allclose(np.concatenate(run.monitored()[2]), scores, rtol=1e-4)

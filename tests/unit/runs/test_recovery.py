@@ -40,15 +40,17 @@ def test_nothing_that_was_named_is_replaced(settings: dict[str, Any], expected: 
     """A sampler, metric or step that was named stays, and Gibbs sampling needs a likelihood that
     admits it.
     """
-    given = section_of(settings.get("sampler", {}))
-    assert [fallback.name for fallback in fallbacks(build(settings).resolved(), given)] == expected
+    requested = section_of(settings.get("sampler", {}))
+    assert [
+        fallback.name for fallback in fallbacks(build(settings).resolved(), requested)
+    ] == expected
 
 
 def test_steps_are_those_of_the_settings_made_smaller() -> None:
     """Steps are halved and quartered, and settings that were named are kept."""
-    given = {"friction": 0.8, "burn_in_step_size": 0.1}
-    config = build({"sampler": given}).resolved()
-    half, quarter, _ = fallbacks(config, given)
+    requested = {"friction": 0.8, "burn_in_step_size": 0.1}
+    config = build({"sampler": requested}).resolved()
+    half, quarter, _ = fallbacks(config, requested)
     size = config.sampler.config.step_size
     assert half.sampler.config.step_size == size / 2
     assert quarter.sampler.config.step_size == size / 4

@@ -25,7 +25,7 @@ from dsgmcmc.types import Factor, Purpose
 
 GRID = 3
 SEED = 5
-TURN = 11
+ITERATION = 11
 NOISES = {"shared": (), "by-user": (Factor.W,), "by-item": (Factor.H,), "both": tuple(Factor)}
 
 
@@ -45,22 +45,22 @@ def made(data: Path, sd: float = 0.7, **model: Any) -> FactorTarget:
     for block in target.blocks():
         if block.factor in target.noise.factors:
             block.row("weight")[:] = rng.gamma(4, 0.25, len(block.counts))
-    target.begin(TURN)
+    target.begin(ITERATION)
     return target
 
 
 def step(target: FactorTarget) -> None:
-    Gibbs(GibbsConfig(), 0).step(target, TURN)
+    Gibbs(GibbsConfig(), 0).step(target, ITERATION)
 
 
-def whole(target: FactorTarget, field: str = "theta") -> list[np.ndarray]:
+def all_rows(target: FactorTarget, field: str = "theta") -> list[np.ndarray]:
     """A field of all rows, then of all columns, in float64."""
     return [rows_of(target, factor, field) for factor in Factor]
 
 
 def scales(target: FactorTarget) -> list[np.ndarray]:
     return (
-        [g[:, 0] for g in whole(target, "weight")]
+        [g[:, 0] for g in all_rows(target, "weight")]
         if target.noise.factors
         else [np.ones(60), np.ones(40)]
     )
@@ -75,7 +75,7 @@ def reference_of(
         residuals = values.astype(np.float64) - ratings.mean
     model = gibbs.Model(target.row_priors.rank, biases=target.row_priors.biases)
     state = gibbs.start(model, (60, 40), np.random.default_rng(0))
-    state.theta = whole(target)
+    state.theta = all_rows(target)
     state.g = scales(target)
     return state, residuals, gibbs.views(rows, columns.astype(np.int64), (60, 40)), model
 
@@ -135,12 +135,12 @@ def test_a_sweep_is_that_of_the_reference(
             shape = (state.nu[side] + np.diff(sides[side].indptr)) / 2
             gamma = gammas(shape, target.stream.key(Purpose.NOISE_SCALE, factor, 0))
             state.g[side] = gamma / ((state.nu[side] + state.tau * errors) / 2)
-        z = normals_of(n * d, seed=SEED, purpose=Purpose.STEP, iteration=TURN, factor=factor)
+        z = normals_of(n * d, seed=SEED, purpose=Purpose.STEP, iteration=ITERATION, factor=factor)
         gibbs.draw_side(
             state, side, residuals, sides[side], model, z.reshape(n, d).astype(np.float64)
         )
     for found, expected in zip(
-        (*whole(target), *scales(target)), (*state.theta, *state.g), strict=True
+        (*all_rows(target), *scales(target)), (*state.theta, *state.g), strict=True
     ):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
@@ -166,8 +166,8 @@ def test_tau_is_drawn_from_the_errors_of_the_state_as_it_is(
 
 def test_hyperparameters_wait_for_their_turn(data: Path) -> None:
     """Tau, priors and noise scales stay in the sweeps before the first; the rows move in all."""
-    target = made(data, heteroscedastic=NOISES["both"], first=TURN + 2)
-    before = target.small(), scales(target), whole(target)
+    target = made(data, heteroscedastic=NOISES["both"], first=ITERATION + 2)
+    before = target.small(), scales(target), all_rows(target)
     step(target)
     assert all(
         value.tobytes() == before[0][name].tobytes() for name, value in target.small().items()
@@ -175,7 +175,7 @@ def test_hyperparameters_wait_for_their_turn(data: Path) -> None:
     assert all((g == old).all() for g, old in zip(scales(target), before[1], strict=True))
     assert all(
         (theta != old).any(axis=1).all()
-        for theta, old in zip(whole(target), before[2], strict=True)
+        for theta, old in zip(all_rows(target), before[2], strict=True)
     )
 
 

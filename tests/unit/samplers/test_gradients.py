@@ -22,10 +22,10 @@ from dsgmcmc.types import Factor
 
 GRID = 4
 SEED = 5
-Whole = dict[Factor, np.ndarray]
+AllRows = dict[Factor, np.ndarray]
 
 
-def whole(target: FactorTarget, field: str = "theta") -> Whole:
+def all_rows(target: FactorTarget, field: str = "theta") -> AllRows:
     """A field of all rows of both factors, in float64."""
     return {factor: rows_of(target, factor, field) for factor in Factor}
 
@@ -37,14 +37,14 @@ class Drawn:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.at: list[int] = []
-        self.states: list[Whole] = []
+        self.states: list[AllRows] = []
         monkeypatch.setattr(
             FactorTarget, "draw_shared", lambda model, context: self.note(model, context)
         )
 
     def note(self, model: FactorTarget, context: DrawContext) -> None:
         self.at.append(context.stream.iteration)
-        self.states.append(whole(context.circulation, context.positions[-1]))
+        self.states.append(all_rows(context.circulation, context.positions[-1]))
         model.noise.parameters.tau[:] = 1.0 + 0.1 * len(self.at)
 
 
@@ -61,7 +61,7 @@ def test_hyperparameters_are_drawn_once_a_sweep(
     model = replace(MODEL, first=first)
     target = factor_target(MPI.COMM_SELF, data, GRID, model=model, sampler=sampler, seed=SEED)
     sampler.start(target, 0.3)
-    states = [whole(target), *(whole(target) for _ in iterate(target, sampler, 6 * length))]
+    states = [all_rows(target), *(all_rows(target) for _ in iterate(target, sampler, 6 * length))]
     assert drawn.at == [int(n) * length - 1 for n in sweeps]
     moved = 0 if gradient == "full" else 1
     for at, found in zip(drawn.at, drawn.states, strict=True):
@@ -74,7 +74,7 @@ def test_a_step_along_the_full_gradient_has_what_is_drawn_in_it(
     """If tau and the prior's precision are drawn twice as large, this very step pulls a row twice
     as far.
     """
-    moved: list[Whole] = []
+    moved: list[AllRows] = []
     for precision in (1.0, 2.0):
 
         def draw(model: FactorTarget, context: DrawContext, precision: float = precision) -> None:
@@ -89,11 +89,11 @@ def test_a_step_along_the_full_gradient_has_what_is_drawn_in_it(
         target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler, seed=SEED)
         sampler.start(target, 0.5)
         target.full_gradient("theta", "g")
-        theta = whole(target)
-        g = whole(target, "g")
+        theta = all_rows(target)
+        g = all_rows(target, "g")
         target.begin(0)
         sampler.step(target, 0)
-        moved.append(whole(target))
+        moved.append(all_rows(target))
     eps = 0.8 / target.curvature_bound
     for factor in Factor:
         pull = moved[1][factor] - moved[0][factor]
@@ -114,7 +114,7 @@ def gradients(target: Target, sampler: Sampler[Any, Any]) -> list[np.ndarray]:
         for block in sampler.gradient.by_block(target, "theta"):
             block.update(TAKEN, out="g")
             taken[block.factor, block.index] = block["g"].ravel().copy()
-        found.append(np.concatenate([taken[place] for place in sorted(taken)]))
+        found.append(np.concatenate([taken[cell] for cell in sorted(taken)]))
     return found
 
 

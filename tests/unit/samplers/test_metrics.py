@@ -107,10 +107,10 @@ def own_matrices(
             yield block, k, (tau * turned.T @ turned + dense) / np.sqrt(np.outer(p, p))
 
 
-@pytest.mark.parametrize("kind", [Fisher, Kronecker])
+@pytest.mark.parametrize("metric_type", [Fisher, Kronecker])
 @pytest.mark.parametrize("state", STATES)
 def test_steps_suit_the_curvature_of_every_row(
-    target: FactorTarget, kind: type[Fisher], state: str
+    target: FactorTarget, metric_type: type[Fisher], state: str
 ) -> None:
     """l_i is at least half the largest eigenvalue of the row's own Hessian, less a tenth, and never
     above its trace.
@@ -122,7 +122,7 @@ def test_steps_suit_the_curvature_of_every_row(
     rng = np.random.default_rng(1)
     for block in target.blocks():
         block["theta"][:] = STATES[state](block["theta"], rng)
-    metric = kind()
+    metric = metric_type()
     for _ in range(8):  # of power iteration, at one state
         metric.compute(target)
     average = target.information("theta", True, {}).bound
@@ -130,18 +130,18 @@ def test_steps_suit_the_curvature_of_every_row(
     for block, k, matrix in own_matrices(target, metric):
         l_i = 1 / float(block.row("h")[k]) ** 2
         assert l_i > 0.45 * np.linalg.eigvalsh(matrix)[-1]
-        if kind is Fisher:
+        if metric_type is Fisher:
             assert l_i < 1.001 * max(average[block][k], (1 + np.trace(matrix)) / 2)
 
 
-@pytest.mark.parametrize("kind", [Fisher, Kronecker])
+@pytest.mark.parametrize("metric_type", [Fisher, Kronecker])
 def test_bounds_are_computed_anew_where_a_row_has_grown(
-    target: FactorTarget, kind: type[Fisher]
+    target: FactorTarget, metric_type: type[Fisher]
 ) -> None:
     """Between two turns at which they are due, steps of rows that have ratings with it fall; else
     nothing changes.
     """
-    metric = kind()
+    metric = metric_type()
     not_due = (EARLY_UNTIL + 1) * REFRESH_EVERY * target.sweep_length
     for _ in range(3):
         metric.compute(target)
@@ -185,8 +185,8 @@ def test_a_move_is_that_of_the_whole_matrix(target: FactorTarget) -> None:
         h = 0.7 * block.row("h").astype(np.float64)
         metric.update(target, block, drift, 0.7)
         for i, n in enumerate(block.counts):
-            whole = target.noise_precision * n * c[block.factor] + dense
-            expected = -0.5 * h[i] ** 2 * np.linalg.solve(whole, gradient[i])
+            full_precision = target.noise_precision * n * c[block.factor] + dense
+            expected = -0.5 * h[i] ** 2 * np.linalg.solve(full_precision, gradient[i])
             np.testing.assert_allclose(
                 block["theta"][i] - before[i], expected, rtol=2e-3, atol=2e-5
             )

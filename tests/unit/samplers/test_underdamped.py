@@ -17,7 +17,7 @@ from dsgmcmc.types import Factor
 
 
 @pytest.mark.parametrize(
-    ("kind", "config"),
+    ("sampler_type", "config"),
     [
         (BAOAB, BAOABConfig()),
         (BAOAB, BAOABConfig(metric="kronecker")),
@@ -26,7 +26,10 @@ from dsgmcmc.types import Factor
     ids=["baoab", "kronecker", "sghmc"],
 )
 def test_halves_of_a_kick_make_a_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Underdamped[Any]], config: Any
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sampler_type: type[Underdamped[Any]],
+    config: Any,
 ) -> None:
     """Taken apart on either side of draws that change nothing, they move as when joined: none is
     lost, none twice.
@@ -37,7 +40,7 @@ def test_halves_of_a_kick_make_a_whole(
     for renewed in ("", "renews_data", "renews_prior"):
         for name in ("renews_data", "renews_prior"):
             monkeypatch.setattr(FactorTarget, name, name == renewed)
-        sampler = kind(config, 0)
+        sampler = sampler_type(config, 0)
         target = factor_target(MPI.COMM_SELF, path, model=model, sampler=sampler)
         sampler.start(target, 0.3)
         assert bool(sampler.end_step(target, 1.0)) == bool(renewed)

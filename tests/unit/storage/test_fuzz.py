@@ -19,9 +19,9 @@ from dsgmcmc.storage.rundir import RunDirectory
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
 
-def fuzz(kind: str, source: Path, place: Path, names: list[str], count: int, seed: int) -> int:
+def fuzz(target: str, source: Path, folder: Path, names: list[str], count: int, seed: int) -> int:
     """Damage and open one of the named files `count` times; return how many were refused."""
-    report = fuzzer.fuzzed(kind, source, place, names, count, seed)
+    report = fuzzer.fuzzed(target, source, folder, names, count, seed)
     assert report["wrong"] == []
     assert report["results"].total() == count
     return int(report["results"][fuzzer.REFUSED])
@@ -42,10 +42,10 @@ def test_damaged_ratings_files(tmp_path: Path, names: str, count: int) -> None:
             f"{side}_ids": np.array([f"{k}-ä".encode() for k in range(n)])
             for side, n in (("row", 29), ("col", 17))
         }
-    whole = write_cells(
+    undamaged = write_cells(
         tmp_path / "whole.h5", (29, 17), i, j, x, np.arange(len(i)) % 5 == 0, **more
     )
-    assert fuzz("ratings", whole, tmp_path, [""], count, count + (names == "text")) > count // 5
+    assert fuzz("ratings", undamaged, tmp_path, [""], count, count + (names == "text")) > count // 5
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json", ".mtx", ".parquet"])

@@ -25,12 +25,12 @@ assert not [link for link in links if str(link.readlink()) == sys.argv[1]]
 
 
 @pytest.mark.parametrize(("at", "after"), [(1, 0), (20, 19), (45, 39)])
-@pytest.mark.parametrize(("what", "kind"), [("int", "KeyboardInterrupt"), ("ENOSPC", "OSError")])
+@pytest.mark.parametrize(("what", "error"), [("int", "KeyboardInterrupt"), ("ENOSPC", "OSError")])
 def test_a_write_that_fails_or_is_interrupted(
-    tmp_path: Path, what: str, kind: str, at: int, after: int
+    tmp_path: Path, what: str, error: str, at: int, after: int
 ) -> None:
     """A failed or interrupted write ends the writing at the next check, or at the file's end."""
     path = tmp_path / "a.h5"
     done = run(sys.executable, "-c", WRITING, path, env=injected(f"write={what},at={at}"))
-    named = path if kind == "OSError" else None
-    assert (done.code, done.out, done.err) == (0, f"{kind} {named} {after}\n", "")
+    named = path if error == "OSError" else None
+    assert (done.code, done.out, done.err) == (0, f"{error} {named} {after}\n", "")

@@ -37,12 +37,12 @@ def test_a_torn_last_line_is_left_out_and_cut_off(run: RunDirectory, torn: bytes
     """A line that a kill or a full disk has torn is left out, and the next one is a line of its
     own.
     """
-    whole = run.metrics_file(0).read_bytes()
+    written = run.metrics_file(0).read_bytes()
     with run.metrics_file(0).open("ab") as log:
         log.write(torn)
     assert run.metrics() == [line(1), line(2), line(3)]
     run.add_metrics(0, line(4))
-    assert run.metrics_file(0).read_bytes().startswith(whole + b'{"chain"')
+    assert run.metrics_file(0).read_bytes().startswith(written + b'{"chain"')
     assert run.metrics()[3:] == [line(4)]
 
 

@@ -119,9 +119,12 @@ def test_every_damaged_byte_and_every_cut_of_a_shard_is_found(tmp_path: Path) ->
     """`verify` refuses any damage, and `read` gives a block as it was written or refuses."""
     path = write(tmp_path)
     shard = path / SHARD
-    whole = shard.read_bytes()
-    for at in range(0, len(whole), 13):
-        for damaged in (whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :], whole[:at]):
+    written = shard.read_bytes()
+    for at in range(0, len(written), 13):
+        for damaged in (
+            written[:at] + bytes([written[at] ^ 0x41]) + written[at + 1 :],
+            written[:at],
+        ):
             shard.write_bytes(damaged)
             snapshot = Snapshot(path)
             with pytest.raises(InputError, match="shard-00000"):
