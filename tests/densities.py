@@ -86,10 +86,8 @@ class NoisyGaussian:
     """
 
     # so many that l, which bounds the coupling of two factors, is 1
-    dimension, n_data = (
-        20,
-        4 * 10**8,
-    )
+    dimension = 20
+    n_data = 4 * 10**8
 
     def __init__(self, precision: float, noise: float | np.ndarray, prior: float = 0.0) -> None:
         self.precision = precision

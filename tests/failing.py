@@ -86,7 +86,8 @@ class Scene:
         self.choice = random.Random(seed)
         compiler = shutil.which("gcc") or shutil.which("cc") or lacking("a C compiler is needed")
         self._usual: dict[str, dict[str, bytes | None]] = {}
-        self.library, self.source = work / "failing_disk.so", self.new()
+        self.library = work / "failing_disk.so"
+        self.source = self.new()
         code = Path(__file__).with_name("failing_disk.c")
         run(compiler, "-shared", "-fPIC", "-O2", "-o", self.library, code, "-ldl").expect()
         rated = [
@@ -192,11 +193,9 @@ def results(words: str, folder: Path) -> dict[str, bytes]:
     out = folder / "out"
     if "OUT" not in words:
         output = folder / "output"
-        return (
-            {"output": output.read_bytes().replace(str(folder).encode(), b"")}
-            if output.exists()
-            else {}
-        )
+        if not output.exists():
+            return {}
+        return {"output": output.read_bytes().replace(str(folder).encode(), b"")}
     if words.startswith("sample"):
         left = [
             path.name for path in out.rglob("*") if re.search(r"\.tmp|\.trash|^compare$", path.name)

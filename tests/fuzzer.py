@@ -127,11 +127,9 @@ def write_table(path: Path) -> Path:
 
 def as_integers(names: tuple[str, ...]) -> tuple[str, ...] | tuple[int, ...]:
     """Names as integers, if all of them are written as integers are."""
-    return (
-        tuple(map(int, names))
-        if all(re.fullmatch("0|[1-9][0-9]*", name) for name in names)
-        else names
-    )
+    if all(re.fullmatch("0|[1-9][0-9]*", name) for name in names):
+        return tuple(map(int, names))
+    return names
 
 
 def parsed(path: Path) -> dict[str, Any] | None:
@@ -435,11 +433,10 @@ def fuzzed(
     and what is wrong.
     """
     expected = content(target_type, _copied(source, place))
-    changes = (
-        hostile(source, seed)
-        if target_type == "run" and not count
-        else at_random(names, count, seed, target_type == "table")
-    )
+    if target_type == "run" and not count:
+        changes = hostile(source, seed)
+    else:
+        changes = at_random(names, count, seed, target_type == "table")
     results: Counter[int] = Counter()
     wrong = []
     for number, (name, change) in enumerate(changes):

@@ -607,14 +607,13 @@ def run(
 
 def options_of(settings: Mapping[str, Any]) -> list[str]:
     """Settings as options of ``sample``; `evaluate_every` has no option."""
-    return [
-        (
-            f"--set={name}={value}"
-            if name == "evaluate_every"
-            else f"--{name.replace('_', '-')}={value}"
-        )
-        for name, value in settings.items()
-    ]
+    options = []
+    for name, value in settings.items():
+        option = f"--{name.replace('_', '-')}"
+        if name == "evaluate_every":
+            option = f"--set={name}"
+        options.append(f"{option}={value}")
+    return options
 
 
 def typed(*arguments: str | Path) -> Result:

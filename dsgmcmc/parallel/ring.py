@@ -376,7 +376,8 @@ def stacked(addends: Iterable[Named]) -> dict[str, Float64]:
 
 def unpack(vector: Float64, shapes: Shapes) -> dict[str, Float64]:
     """Split a vector into named views of the given shapes."""
-    arrays, begin = {}, 0
+    arrays = {}
+    begin = 0
     for name, shape in shapes.items():
         end = begin + prod(shape)
         arrays[name] = vector[begin:end].reshape(shape)

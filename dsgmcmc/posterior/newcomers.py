@@ -162,9 +162,11 @@ def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRow
         slab = ratings.slab("train", start, stop)
         rows = (start + slab.rows).astype(np.int32)
         if (entity == "user") != ratings.transposed:
-            raters, rated = rows, slab.indices
+            raters = rows
+            rated = slab.indices
         else:
-            raters, rated = slab.indices, rows
+            raters = slab.indices
+            rated = rows
         chosen = position_of[raters] >= 0
         weights = np.ones(len(chosen)) if slab.weights is None else slab.weights
         parts.append(

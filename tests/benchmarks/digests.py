@@ -213,11 +213,10 @@ def main() -> int:
         for name in [name for name in CONFIGURATIONS if parsed.only in name]:
             with tempfile.TemporaryDirectory(dir=place) as folder:
                 after[name] = sampled(name, data, Path(folder), parsed.processes)
-            lines = (
-                list(changes(before[name], after[name]))
-                if name in before
-                else [f"{len(after[name])} numbers"]
-            )
+            if name in before:
+                lines = list(changes(before[name], after[name]))
+            else:
+                lines = [f"{len(after[name])} numbers"]
             moved += any(line.startswith("!") for line in lines)
             print(f"{name}: {'; '.join(lines) or 'as before'}", flush=True)
     if not before:

@@ -24,7 +24,9 @@ from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.kernels.normal_rows import add_outer_products, statistics_width
 from dsgmcmc.kernels.stored import kernel_arguments
 
-RATINGS, ROWS, COLUMNS = 200_000, 3000, 1000  # a block of a few megabytes, as in runs
+RATINGS = 200_000
+ROWS = 3000
+COLUMNS = 1000
 COMPILER = "g++", "-O3", "-march=native", "-ffast-math", "-mprefer-vector-width=512"
 
 

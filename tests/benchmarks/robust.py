@@ -185,11 +185,9 @@ Lines = list[dict[str, Any]]
 
 def read(path: Path) -> Lines:
     """Lines of the file, if there is one."""
-    return (
-        [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        if path.exists()
-        else []
-    )
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def select(lines: Lines, **wanted: str) -> Lines:

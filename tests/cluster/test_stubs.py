@@ -146,12 +146,9 @@ def test_the_warning_stops_and_requeues_once_and_the_next_job_goes_on(batch):
     batch.run(script, 0)
     assert digest(batch.folder / "run") == expected(60)
     assert len(batch.requeues()) == (batch.kind != "lsf")
-    by_hosts = f"mpirun --hostfile {batch.home}/hosts -n 2 --bind-to core "
-    launch = (
-        "flux run --nodes=1 --ntasks=2 -o cpu-affinity=per-task "
-        if batch.kind == "flux"
-        else by_hosts
-    )
+    launch = f"mpirun --hostfile {batch.home}/hosts -n 2 --bind-to core "
+    if batch.kind == "flux":
+        launch = "flux run --nodes=1 --ntasks=2 -o cpu-affinity=per-task "
     assert len(batch.calls(launch)) == 2
 
 

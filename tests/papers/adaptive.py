@@ -70,7 +70,8 @@ class Problem:
         self.mode = minimize(energy, np.zeros(components), jac=True).x
         self.hessian = density.hessian(self.mode)
         self.draws = self.truth(draws)
-        self.mean, self.variance = self.draws.mean(axis=0), self.draws.var(axis=0)
+        self.mean = self.draws.mean(axis=0)
+        self.variance = self.draws.var(axis=0)
         self.axes = np.linalg.eigh(np.cov(self.draws, rowvar=False))[1][:, [-1, 0]]
 
     def truth(self, number):
@@ -129,7 +130,8 @@ def noise(density, sampler, target):
         p = sampler.gradient.probabilities(target, 0, block["theta"][0])
         if sampler.gradient.control_variate:
             terms = terms - density.spread(sampler.gradient.table)[0]
-    total, drawn = terms.sum(axis=0), p > 0  # others have no gradient to the last bit
+    total = terms.sum(axis=0)
+    drawn = p > 0
     covariance = terms[drawn].T @ (terms[drawn] / p[drawn, None]) - np.outer(total, total)
     return float(np.linalg.eigvalsh(covariance / SIZE)[-1])
 

@@ -108,7 +108,8 @@ class LatentDirichlet:
         self.n_data = len(documents)
         self.dimension = n_words * n_topics
         self.curvature = np.ones(self.dimension)
-        self.prior_mean, self.prior_precision = np.zeros(self.dimension), np.zeros(self.dimension)
+        self.prior_mean = np.zeros(self.dimension)
+        self.prior_precision = np.zeros(self.dimension)
 
     def topics(self, theta: Float64) -> Float64:
         """beta, (n, K, V) of theta (n, K V)."""

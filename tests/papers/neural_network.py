@@ -97,13 +97,15 @@ class Network:
         names = zip(NetworkLayers._fields, sizes, ends, strict=True)
         self.groups = {name: slice(end - size, end) for name, size, end in names}
         self.dimension = sum(sizes)
-        self.prior_mean, self.prior_precision = np.zeros(self.dimension), np.ones(self.dimension)
+        self.prior_mean = np.zeros(self.dimension)
+        self.prior_precision = np.ones(self.dimension)
         self.curvature = np.ones(self.dimension)
 
     def layers(self, theta: Float64) -> NetworkLayers:
         """Views of one theta (D,)."""
         parts = [theta[part] for part in self.groups.values()]
-        parts[0], parts[2] = parts[0].reshape(self.inputs, -1), parts[2].reshape(-1, self.classes)
+        parts[0] = parts[0].reshape(self.inputs, -1)
+        parts[2] = parts[2].reshape(-1, self.classes)
         return NetworkLayers(*parts)
 
     def _chunks(self, index: Data) -> Iterator[tuple[Float64, Int64]]:

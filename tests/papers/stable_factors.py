@@ -157,7 +157,8 @@ class StableFactors:
         self.n_latent = len(sources)
         self.order = np.random.default_rng(0).permutation(x.size)
         self.halves = 0.5 * np.abs(x.ravel()[self.order]) ** 2
-        self.shape, self._places = float(shape), list(self._laid_out(sources))
+        self.shape = float(shape)
+        self._places = list(self._laid_out(sources))
         self.dimension = self._places[-1].end
         self.powers = np.concatenate(
             [
@@ -165,8 +166,10 @@ class StableFactors:
                 for p, a in zip(self._places, self.alphas, strict=True)
             ]
         )
-        self.prior_mean, self.prior_precision = np.zeros(self.dimension), np.zeros(self.dimension)
-        self.start, self.curvature = np.empty(self.dimension), np.empty(self.dimension)
+        self.prior_mean = np.zeros(self.dimension)
+        self.prior_precision = np.zeros(self.dimension)
+        self.start = np.empty(self.dimension)
+        self.curvature = np.empty(self.dimension)
         self._begin()
         self.unit = scale * self.start
         values, weights = zip(

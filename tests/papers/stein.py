@@ -70,10 +70,8 @@ def kernel_stein_discrepancy(draws: Float64, gradients: Float64) -> float:
         Gradient of the energy, prior included, at each draw.
     """
     # k0 depends on the draws only through their differences
-    x, score = (
-        draws - draws.mean(axis=0),
-        -gradients,
-    )
+    x = draws - draws.mean(axis=0)
+    score = -gradients
     blocks = [slice(begin, begin + CHUNK) for begin in range(0, len(x), CHUNK)]
     total = sum(float(stein_kernel(x[rows], score[rows], x, score).sum()) for rows in blocks)
     return sqrt(max(total, 0.0) / len(x) ** 2)

@@ -83,11 +83,10 @@ def test_gradients_are_those_of_the_energies(with_latent: bool, data: slice) -> 
         share = len(density.order[data]) / density.n_data
         return float(density.given(at, data)(latent).sum() + share * density._prior(np.abs(at))[0])
 
-    found = (
-        density.gradient_given(theta, latent, data)
-        if with_latent
-        else density.gradient(theta, data)
-    )
+    if with_latent:
+        found = density.gradient_given(theta, latent, data)
+    else:
+        found = density.gradient(theta, data)
     assert found[0] == pytest.approx(differences(energy, theta, 1e-6 * np.abs(theta[0])), rel=1e-6)
     assert np.isfinite(density.gradient(np.zeros_like(theta))).all()
 

@@ -33,11 +33,9 @@ def text(tmp_path_factory) -> Made:
 
 def table(path: Path) -> list[dict[str, str]]:
     """Rows of a CSV or Parquet file."""
-    read = (
-        f"read_parquet('{path}')"
-        if path.suffix == ".parquet"
-        else f"read_csv('{path}', all_varchar=true)"
-    )
+    read = f"read_csv('{path}', all_varchar=true)"
+    if path.suffix == ".parquet":
+        read = f"read_parquet('{path}')"
     return duckdb.sql(f"FROM {read}").df().to_dict("records")
 
 

@@ -119,11 +119,10 @@ def test_every_name_in_messages_is_one() -> None:
     assert len(found) > 20
     for name in found | BPMF_NAMES.keys():
         section, _, last = name.rpartition(".")
-        assert (
-            last in own
-            if section == "sampler"
-            else option_name(name) in options or name in without_option
-        ), name
+        if section == "sampler":
+            assert last in own, name
+        else:
+            assert option_name(name) in options or name in without_option, name
     hidden = {
         name
         for fields in sections().values()

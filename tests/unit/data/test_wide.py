@@ -33,11 +33,9 @@ def lines(
 ) -> str:
     """Write the matrix as text, with names in quotes."""
     text = [[empty if np.isnan(x) else repr(x) for x in row] for row in values.tolist()]
-    rows = (
-        text
-        if names is None
-        else [[f'"{name}"', *row] for name, row in zip(names, text, strict=True)]
-    )
+    rows = text
+    if names is not None:
+        rows = [[f'"{name}"', *row] for name, row in zip(names, text, strict=True)]
     return "".join(
         delimiter.join(row) + "\n"
         for row in ([[f'"{name}"' for name in head]] if head else []) + rows

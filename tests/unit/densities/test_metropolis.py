@@ -28,11 +28,11 @@ def regression(
 ) -> Regression:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, d))
-    y = (
-        rng.random(n) < 1 / (1 + np.exp(-x.sum(axis=1)))
-        if link is LOGISTIC
-        else x.sum(axis=1) + rng.standard_t(4, n)
-    )
+    predictor = x.sum(axis=1)
+    if link is LOGISTIC:
+        y = rng.random(n) < 1 / (1 + np.exp(-predictor))
+    else:
+        y = predictor + rng.standard_t(4, n)
     return Regression(x, y, link, prior_precision=prior)
 
 

@@ -38,7 +38,8 @@ def test_the_fit_solves_its_equations(
     rows, columns, values = cells_of(data)
     design = np.zeros((len(values), sum(shape)))
     design[np.arange(len(values)), rows] = design[np.arange(len(values)), shape[0] + columns] = 1
-    strengths, tau = [1 / spread[-1] for spread in fitted.variances], 1 / fitted.noise
+    strengths = [1 / spread[-1] for spread in fitted.variances]
+    tau = 1 / fitted.noise
     precision = np.diag(np.repeat(strengths, shape)) + tau * design.T @ design
     centred = values.astype(float) - fitted.mean
     np.testing.assert_allclose(
@@ -102,18 +103,17 @@ def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, scale:
         result = advantage(parts, law=law, levels=levels, ratings=ratings, biases=biases)
     centre = biases.predict(rows, columns)
     sd = np.sqrt(biases.noise + biases.variances[0][rows] + biases.variances[1][columns])
-    ends = (
-        (x - 0.5, x + 0.5)
-        if scale == "counts"
-        else (np.where(x == 1, -9, x - 0.5), np.where(x == 5, 99, x + 0.5))
-    )
-    inside = np.log(norm.cdf(ends[1], centre, sd) - norm.cdf(ends[0], centre, sd))
+    low = x - 0.5
+    high = x + 0.5
+    if scale == "levels":  # the outer ones are those of all values beyond them
+        low[x == 1] = -9
+        high[x == 5] = 99
+    inside = np.log(norm.cdf(high, centre, sd) - norm.cdf(low, centre, sd))
     simple = norm.logpdf(x, centre, sd) if scale == "measurements" else inside
     predictive = everything.predictive(law, levels)
     model = predictive.log_probability(x) if scale == "levels" else predictive.log_density(x)
-    assert result["measure"] == (
-        "log_predictive_density" if scale == "measurements" else "log_probability"
-    )
+    measure = "log_predictive_density" if scale == "measurements" else "log_probability"
+    assert result["measure"] == measure
     assert result["biases_only"] == pytest.approx(simple.mean())
     squares = (x - centre) ** 2 - (x - mean) ** 2
     owners = columns if transposed else rows

@@ -47,7 +47,8 @@ def test_rules_of_a_run(tmp_path, users, items):
     rated = run.rated()
     result = evaluate(run, rated, at=4, liked=4.0)
     test_users, test_items = run.test_pairs()
-    predict, counts = Predictor(run, PredictOptions(of_mean=True)), run.counts("item")
+    predict = Predictor(run, PredictOptions(of_mean=True))
+    counts = run.counts("item")
     expected = {"mean": [], "most popular": []}
     likes = predict_test(run).rating >= 4.0
     for user in np.unique(test_users[likes]).tolist():

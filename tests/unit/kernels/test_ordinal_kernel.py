@@ -99,16 +99,16 @@ def test_gradients_are_derivatives_of_the_log_probability(
         Factor.W: (case.rows, ROWS),
         Factor.H: (case.columns, COLUMNS),
     }
-    (owner, n) = owners[cut_by]
+    owner, n = owners[cut_by]
     one_set = cut_by is None
-    cuts = THRESHOLDS[None] if one_set else np.sort(THRESHOLDS + rng.normal(0, 0.3, (n, 4)), axis=1)
-    s = (
-        (case.s_w[case.rows] * case.s_h[case.columns]).astype(float)
-        if scaled
-        else np.ones(len(case.rows))
-    )
-    table = level_tables(scaled, THRESHOLDS)
-    if not one_set:
+    s = np.ones(len(case.rows))
+    if scaled:
+        s = (case.s_w[case.rows] * case.s_h[case.columns]).astype(float)
+    if one_set:
+        cuts = THRESHOLDS[None]
+        table = level_tables(scaled, THRESHOLDS)
+    else:
+        cuts = np.sort(THRESHOLDS + rng.normal(0, 0.3, (n, 4)), axis=1)
         table = np.column_stack([np.full(n, -END), cuts, np.full(n, END)]).astype(np.float32)
     out_w = np.zeros_like(case.w)
     out_h = np.zeros_like(case.h)

@@ -58,15 +58,12 @@ def reference(run: Run, number: int, entity: str) -> tuple[np.ndarray, np.ndarra
     d = np.zeros((REFERENCE, 0))
     if entity == "user" and run.config.thresholds == "user":
         precision = draw.shared["thresholds.precision"]
-        d = MAX_DEVIATION * np.tanh(
-            rng.normal(0, precision**-0.5, (REFERENCE, len(precision))) / MAX_DEVIATION
-        )
+        unbounded = rng.normal(0, precision**-0.5, (REFERENCE, len(precision)))
+        d = MAX_DEVIATION * np.tanh(unbounded / MAX_DEVIATION)
     if run.config.noise == "both":
         bound = run.config.law.scale_bound
-        s = np.exp(
-            bound
-            * np.tanh(rng.normal(0, draw.shared[f"{entity}.scales"] ** -0.5, REFERENCE) / bound)
-        )
+        unbounded = rng.normal(0, draw.shared[f"{entity}.scales"] ** -0.5, REFERENCE)
+        s = np.exp(bound * np.tanh(unbounded / bound))
     k = run.config.rank
     log_weight = np.zeros(REFERENCE)
     for j, x in zip(OTHERS, VALUES, strict=True):
@@ -81,11 +78,9 @@ def reference(run: Run, number: int, entity: str) -> tuple[np.ndarray, np.ndarra
             scale = (draw.tau * s * draw.noise_scale[other][j]) ** -0.5
             log_weight += stats.t.logpdf(x - run.mean, draw.shared["nu"][0], eta, scale)
             continue
-        inner = (
-            draw.thresholds
-            if draw.user_thresholds is None or entity == "user"
-            else draw.user_thresholds[j]
-        )
+        inner = draw.thresholds
+        if draw.user_thresholds is not None and entity == "item":
+            inner = draw.user_thresholds[j]
         cuts = of_gaps(inner, d if d.shape[1] else np.zeros((1, 3)))
         scale = s * draw.noise_scale[other][j]
         p = expit(scale * (cuts[:, int(x)] - eta)) - expit(scale * (cuts[:, int(x) - 1] - eta))

@@ -99,18 +99,18 @@ def test_the_unknown_have_their_prior(finished, user, item):
     k = run.config.rank
     samples = 4000
     values = []
+
+    def rows(draw, entity, row):
+        """The row of a known user or item, (1, D), or samples of the prior."""
+        if row >= 0:
+            return draw.theta[entity][[row]]
+        prior = draw.prior[entity]
+        return rng.multivariate_normal(prior.mean, prior.covariance, samples)
+
     for number in range(len(run.draws)):
         draw = run.draw(number)
-        w, h = (
-            (
-                rng.multivariate_normal(
-                    draw.prior[entity].mean, draw.prior[entity].covariance, samples
-                )
-                if row < 0
-                else draw.theta[entity][[row]]
-            )
-            for entity, row in (("user", user), ("item", item))
-        )
+        w = rows(draw, "user", user)
+        h = rows(draw, "item", item)
         values.append(
             (w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k:].sum(axis=1) + h[:, k:].sum(axis=1)
         )

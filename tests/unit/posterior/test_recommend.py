@@ -91,7 +91,8 @@ def test_blocks_of_users_do_not_show(finished, monkeypatch):
 
 def test_thompson_sampling_is_by_one_draw(finished):
     """The seed chooses one draw, by which all items of a user are scored."""
-    run, n = finished.run, len(finished.run.items)
+    run = finished.run
+    n = len(finished.run.items)
     drawn = set()
     for seed in (0, 1, 2, 3, 0):
         ((_, items, score),) = recommend(
@@ -108,7 +109,8 @@ def test_likely_is_exposure_times_the_probability_to_like(finished):
     """The default rule is this product; the exposure of known users needs the ratings file."""
     run = finished.run
     rated = run.rated()
-    theirs, n = rated_by(finished, run), len(run.items)
+    theirs = rated_by(finished, run)
+    n = len(run.items)
     for user in (0, 5):
         exposure = run.exposure.scores([np.int32(sorted(theirs[user]))])[0]
         ((_, items, score),) = recommend(run, np.int32([user]), Ranking(top=n, at_least=4.0), rated)
@@ -168,7 +170,8 @@ def test_a_bound_that_no_rating_can_reach_is_refused(tmp_path):
 
 def test_the_columns_of_recommendations(finished):
     """A table has names, ranks and titles, and the sd and interval of a prediction."""
-    run, users = finished.run, np.int32([3, 0])
+    run = finished.run
+    users = np.int32([3, 0])
     (bold,) = recommendations(run, users, Ranking(top=5, by="ucb", z=9.0), titles={0: "zero"})
     (free,) = recommendations(run, users, Ranking(top=5, by="ucb", z=9.0, clip=False))
     assert list(bold) == [*COLUMNS, "item_name"]
@@ -205,7 +208,8 @@ def test_similarity_is_the_correlation_of_predictions(finished, entity):
 
     H_k over users i, averaged over draws, best first.
     """
-    run, row = finished.run, 4
+    run = finished.run
+    row = 4
     by_draw = similarities(run, entity, row)
     for number in (0, len(run.draws) - 1):
         theta = run.draw(number).theta

@@ -107,7 +107,8 @@ class Numbers(Ratings):
             "train": np.append(0, np.cumsum(train)),
             "test": np.append(0, np.cumsum(test)),
         }
-        self.row_indptr, self.test_indptr = self._indptr["train"], self._indptr["test"]
+        self.row_indptr = self._indptr["train"]
+        self.test_indptr = self._indptr["test"]
         self.features = {}
         self.transposed = False
 

@@ -73,7 +73,8 @@ def test_moments_and_traces_are_those_of_the_draws(run: Run) -> None:
     """
     for chain, state in enumerate(run.states):
         numbers = [number for number, (drawn, _) in enumerate(run.draws) if drawn == chain]
-        draws, weights = [run.draw(number) for number in numbers], run.draw_weights[numbers]
+        draws = [run.draw(number) for number in numbers]
+        weights = run.draw_weights[numbers]
         for entity, factor in run.index.factors.items():
             for name in draws[0].rows[entity]:
                 prefix = "" if name == "theta" else f"{name}_"
@@ -94,7 +95,9 @@ def test_held_out_ratings_have_the_predictions_and_scores_of_the_draws(run: Run)
     """The mean and variance of predictors, the noise, probabilities of levels, log likelihoods and
     errors.
     """
-    pairs, test, weights = run.test_pairs(), predict_test(run), run.draw_weights
+    pairs = run.test_pairs()
+    test = predict_test(run)
+    weights = run.draw_weights
     predictor = Predictor(run, PredictOptions())
     draws = [next(predictor.distributions(*pairs, [number]))[1] for number in range(len(run.draws))]
     mean, variance = weighted([draw.mean for draw in draws], weights)

@@ -59,11 +59,10 @@ def all_rows(target: FactorTarget, field: str = "theta") -> list[np.ndarray]:
 
 
 def scales(target: FactorTarget) -> list[np.ndarray]:
-    return (
-        [g[:, 0] for g in all_rows(target, "weight")]
-        if target.noise.factors
-        else [np.ones(60), np.ones(40)]
-    )
+    """The noise scales of all rows, then of all columns; 1 without."""
+    if not target.noise.factors:
+        return [np.ones(60), np.ones(40)]
+    return [g[:, 0] for g in all_rows(target, "weight")]
 
 
 def reference_of(

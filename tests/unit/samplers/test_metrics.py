@@ -95,11 +95,9 @@ def own_matrices(
     for block in target.blocks():
         other, rated = (Factor.H, seen) if block.factor == Factor.W else (Factor.W, seen.T)
         common = found.common[block.factor]
-        axes = (
-            metric.vectors[block.factor]
-            if isinstance(metric, Kronecker)
-            else np.eye(target.dimension)
-        )
+        axes = np.eye(target.dimension)
+        if isinstance(metric, Kronecker):
+            axes = metric.vectors[block.factor]
         dense = axes.T @ (common if common.ndim == 2 else np.diag(common)) @ axes
         for k, row in enumerate(rated[block.start : block.start + len(block.counts)]):
             p = tau * row.sum() * metric.c[block.factor] + np.diag(dense)
