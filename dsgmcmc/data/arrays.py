@@ -237,7 +237,10 @@ def _convert_measures(columns: dict[str, Array]) -> None:
         columns["timestamp"] = _times(columns["timestamp"])
     if "weight" in columns:
         columns["weight"] = read_numbers(columns["weight"], "weights must be numbers")
-        _refuse_rows(~(columns["weight"] > 0), "weight above 0")
+        with np.errstate(over="ignore", under="ignore"):
+            stored = columns["weight"].astype(np.float32)
+        is_positive = (stored > 0) & np.isfinite(stored)
+        _refuse_rows(~is_positive, "weight", "missing or not a number above 0 in float32")
 
 
 def _leave_out(found: RatingArrays, words: Sequence[str], *, timed: bool) -> RatingArrays:
@@ -352,18 +355,18 @@ def _times(times: Array) -> Array:
     return np.array(texts, dtype=object)
 
 
-def _refuse_rows(bad: Mask, what: str) -> None:
-    """Raise InputError if there are `bad` rows; the error says `what` is bad, and where."""
+def _refuse_rows(bad: Mask, what: str, fault: str = "missing, NaN or infinite") -> None:
+    """Raise InputError if there are `bad` rows; the error says `what` has the fault, and where."""
     rows = np.flatnonzero(bad)
     if not len(rows):
         return
     if len(rows) == 1:
-        found = f"one {what} is missing, NaN or infinite: row {rows[0]}"
+        found = f"one {what} is {fault}: row {rows[0]}"
     else:
         shown = [str(row) for row in rows[:5]]
         if len(rows) > 5:
             shown.append("...")
-        found = f"{len(rows):,} {what}s are missing, NaN or infinite: rows {', '.join(shown)}"
+        found = f"{len(rows):,} {what}s are {fault}: rows {', '.join(shown)}"
     raise InputError(f"{found} (the first is row 0)")
 
 

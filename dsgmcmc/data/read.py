@@ -336,8 +336,9 @@ def _refuse_bad_rows(db: Session, table: RatingsTable, timed: bool, first: int) 
         "a name contains a NUL byte": "contains(user_id, chr(0)) OR contains(item_id, chr(0))",
     }
     if "weight" in table.measures:
-        faults["the weight is missing or not a number above 0"] = (
-            "weight IS NULL OR NOT isfinite(weight) OR weight <= 0"
+        stored = "coalesce(try_cast(weight AS FLOAT), 0)"
+        faults["the weight is missing or not a number above 0 in float32"] = (
+            f"NOT isfinite({stored}) OR {stored} <= 0"
         )
     if timed:
         faults["the timestamp is missing or not a time"] = "time IS NULL OR NOT isfinite(time)"

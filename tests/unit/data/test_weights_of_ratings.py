@@ -53,9 +53,9 @@ def test_a_mean_has_no_weight(tmp_path):
         prepare(tmp_path, text_of([*ROWS, (1, 1, 2.5, 3.0)]), columns=COLUMNS, duplicates="mean")
 
 
-@pytest.mark.parametrize("wrong", ["0", "-1", "", "much", "inf"])
+@pytest.mark.parametrize("wrong", ["0", "-1", "", "much", "inf", "1e300", "1e-300"])
 def test_wrong_weights_are_refused_with_their_line(tmp_path, wrong):
-    """A weight is a number above 0."""
+    """A weight is a number above 0, also as the float32 that files store."""
     rows = [*ROWS, (3, 2, 2.5, wrong)]
     with pytest.raises(InputError, match=r"line 7: the weight is missing or not a number above 0"):
         prepare(tmp_path, text_of(rows), columns=COLUMNS)
@@ -74,6 +74,12 @@ def test_a_data_frame_has_the_weights_of_a_file(tmp_path):
     model = BPMF(columns=COLUMNS, iterations=4, burn_in=2, rank=0, out=tmp_path / "run")
     model.fit(frame)
     assert weights_of(tmp_path / "run.ratings.h5") == {row[:2]: row[3] for row in ROWS}
-    frame.loc[2, "precision"] = np.nan
-    with pytest.raises(InputError, match="weight"):
+
+
+@pytest.mark.parametrize("wrong", [0, -1, np.nan, np.inf, 1e300, 1e-300])
+def test_wrong_weights_of_a_data_frame_are_refused_with_their_row(wrong):
+    """The message does not call a zero missing or infinite."""
+    frame = pd.DataFrame(ROWS, columns=["user", "item", "rating", "precision"])
+    frame.loc[2, "precision"] = wrong
+    with pytest.raises(InputError, match=r"weight is missing or not a number above 0.*row 2 "):
         BPMF(columns=COLUMNS).fit(frame)
