@@ -10,6 +10,7 @@ from support import own_part
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
+from dsgmcmc.model.predictive.mixture import SymmetricMixture
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.sgld import SGLD
 from dsgmcmc.testing import check_likelihood, check_part, check_sampler
@@ -83,6 +84,8 @@ class Steep(GaussianRatings):
 
 class Wide(GaussianRatings):
     """Its variance is not that of its distribution function."""
+
+    mixture = SymmetricMixture  # whose quantiles are those of `cdf`
 
     @staticmethod
     def variance(eta: Any, noise: Any, *shape: Any) -> Any:
