@@ -59,6 +59,7 @@ class Purpose(IntEnum):
     WINDOW = 14
     METROPOLIS = 0x4D
     IMPUTATION = 0x1417
+    REPLICATE = 0x4E9
     HYPERPARAMETERS = 0x147
     SUBSAMPLE = 0x5AB5
     NU = 0x6E75

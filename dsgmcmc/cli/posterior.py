@@ -373,6 +373,13 @@ def export(
     draws: Annotated[
         bool, typer.Option("--draws", help="Parquet: saved draws instead of posterior moments.")
     ] = False,
+    items: Annotated[
+        bool,
+        typer.Option(
+            "--items",
+            help="CSV or Parquet: difficulties and abilities, if ratings are ordered levels.",
+        ),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
 ) -> None:
     """Write a run to one file: Parquet with factors by the original names, or netCDF for ArviZ.
@@ -386,8 +393,9 @@ def export(
     Examples:
       dsgmcmc export run -o factors.parquet
       dsgmcmc export run -o run.nc
+      dsgmcmc export run -o items.csv --items
     """
     from dsgmcmc.posterior.export import export as write
     from dsgmcmc.posterior.run import Run
 
-    write(Run(run), out, draws=draws, force=force)
+    write(Run(run), out, draws=draws, items=items, force=force)

@@ -24,6 +24,7 @@ from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.item_parameters import parameter_tables
 from dsgmcmc.posterior.loadings import turned_loadings
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import Run
@@ -51,7 +52,9 @@ def require(task: str, *modules: str) -> None:
         )
 
 
-def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> None:
+def export(
+    run: Run, out: Path, *, draws: bool = False, items: bool = False, force: bool = False
+) -> None:
     """Write a run to one file, atomically.
 
     Parameters
@@ -61,6 +64,8 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
         The suffix selects the format: ``.parquet``, ``.pq`` or ``.nc``.
     draws : bool
         Whether to write draws instead of moments to a Parquet file.
+    items : bool
+        Whether to write parameters of items and users of levels, to a CSV or Parquet file.
     force : bool
         Whether to replace `out` if it exists.
 
@@ -72,6 +77,9 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
     WriteError
         If the file cannot be written.
     """
+    if items:
+        _export_items(run, out, draws=draws, force=force)
+        return
     file_format = FORMATS.get(out.suffix.lower())
     if file_format is None:
         raise InputError(f"{out}: the suffix of the file must be one of {', '.join(FORMATS)}")
@@ -91,6 +99,18 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
             write_blocks(_draw_tables(run), out)
         else:
             write_blocks(_moment_tables(run), out)
+
+
+def _export_items(run: Run, out: Path, *, draws: bool, force: bool) -> None:
+    """Write parameters of items and users to a file, as `export` does."""
+    from dsgmcmc.data.results import output_format, write_blocks  # loads DuckDB
+
+    if draws:
+        raise InputError("--items has no draws: leave out --draws")
+    output_format(out)
+    check_target(out, force)
+    with writing(out):
+        write_blocks(parameter_tables(run), out)
 
 
 def _labels(run: Run, entity: str) -> dict[str, Array]:

@@ -24,6 +24,7 @@ from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.evaluation import evaluate_ratings
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.item_parameters import item_parameters, ratings_of_fit, user_parameters
 from dsgmcmc.posterior.known_cells import KnownCells
 from dsgmcmc.posterior.liked import warn_of_few
 from dsgmcmc.posterior.loadings import Loadings, loadings
@@ -758,6 +759,39 @@ class FittedModel:
             If the run has no saved draws or no factors.
         """
         return loadings(self._fitted())
+
+    @renewing
+    def item_parameters(self, *, fit: bool = True) -> Table:
+        """Return difficulties, thresholds and discriminations of items, with their sds.
+
+        Parameters
+        ----------
+        fit : bool
+            Whether to add ``infit``, ``outfit`` and ``p`` of every item, from the test ratings or,
+            if there are none, from the training ratings.
+
+        Returns
+        -------
+        Table
+            The columns of `dsgmcmc.posterior.item_parameters.item_parameters`.
+
+        Raises
+        ------
+        InputError
+            If ratings are not ordered levels.
+        """
+        run = self._fitted()
+        ratings = ratings_of_fit(run, self._data) if fit else None
+        return item_parameters(run, ratings)
+
+    @renewing
+    def user_parameters(self) -> Table:
+        """Return the abilities of users, relative to their mean, with their sds.
+
+        The columns are those of `dsgmcmc.posterior.item_parameters.user_parameters`. Raises
+        InputError if ratings are not ordered levels.
+        """
+        return user_parameters(self._fitted())
 
     @renewing
     def to_arviz(self) -> Any:

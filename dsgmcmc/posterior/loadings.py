@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from dsgmcmc.data.arrays import Table
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.moments import Estimates, Moments
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64
@@ -40,13 +40,6 @@ ROTATIONS = 500
 TOLERANCE = 1e-6
 #: Largest number of bytes of loadings, and of draws for `variance_shares`, that are kept.
 KEPT_BYTES = 1 << 28
-
-
-class Estimates(NamedTuple):
-    """Posterior means and standard deviations, (n, K) float64 each."""
-
-    mean: Float64
-    sd: Float64
 
 
 @dataclass(frozen=True)
@@ -204,8 +197,8 @@ def _number_of(shares: Float64) -> int:
 def loadings(run: Run) -> Loadings:
     """Return loadings of items and scores of users, in one orientation of all draws and chains."""
     orientation = Orientation.find(run)
-    items = _Moments(loadings_at(run, 0) @ orientation.rotations[0])
-    users = _Moments(scores_at(run, 0) @ orientation.rotations[0])
+    items = Moments(loadings_at(run, 0) @ orientation.rotations[0])
+    users = Moments(scores_at(run, 0) @ orientation.rotations[0])
     weights = run.draw_weights.tolist()
     for position, rotation in enumerate(orientation.rotations):
         items.add(loadings_at(run, position) @ rotation, weights[position])
@@ -216,26 +209,6 @@ def loadings(run: Run) -> Loadings:
         share=orientation.share,
         n_factors=orientation.n_factors,
     )
-
-
-class _Moments:
-    """Weighted moments of matrices, about the first one."""
-
-    def __init__(self, start: Float64) -> None:
-        self._start = start
-        self._mean = np.zeros_like(start)
-        self._square = np.zeros_like(start)
-
-    def add(self, values: Float64, weight: float) -> None:
-        """Add a matrix with its weight; weights sum to 1."""
-        difference = values - self._start
-        self._mean += weight * difference
-        self._square += weight * np.square(difference)
-
-    def estimates(self) -> Estimates:
-        """Return the moments of all matrices."""
-        variance = np.maximum(self._square - np.square(self._mean), 0.0)
-        return Estimates(self._start + self._mean, np.sqrt(variance))
 
 
 def _table(label: str, names: Array, estimates: Estimates) -> Table:

@@ -18,7 +18,7 @@ LONGER: dict[str, str] = {}
 #: predictions in their own unit; --matrix of prepare, because a matrix with numbers for names may
 #: also be a table with a line for each rating; and --matrix, --draws and --data of predict, because
 #: a completed matrix has no file of pairs; and --pairs of recommend, which pairs to measure next.
-PARAMETERS = 113
+PARAMETERS = 114
 PARAMETERS_OF_SAMPLE = 34
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 BLANK = {

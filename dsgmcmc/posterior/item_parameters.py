@@ -1,0 +1,285 @@
+r"""Parameters of items and users of ordered levels, as item response theory has them.
+
+With the cumulative probabilities of `dsgmcmc.model.likelihoods.ordinal`, the probability that user
+i reaches level k of item j, of R levels, is
+
+    P(x_ij >= v_k) = F(alpha_j delta_i (theta_i + ... - beta_jk)),    k = 1 ... R - 1
+
+F is the logistic function, theta_i is the ability of user i, beta_jk the thresholds of item j,
+whose mean is its difficulty, and alpha_j, delta_i are the discriminations of item and user, 1 if
+the model has no such scales. The dots are the interactions of factors, which are 0 on average over
+users and over items. At every draw,
+
+- abilities are the mean predictors of users over items; their mean over users is 0, and thresholds
+  are relative to it;
+- the geometric means of alpha and of delta are 1, so that abilities and thresholds are in logits of
+  an average item. Divided by the sd of the abilities they are in the unit of a standard normal
+  ability, and discriminations are multiplied by it.
+
+Gaps between thresholds are equal for all items. If users have thresholds of their own, beta_jk
+belongs to the shared ones.
+
+**Fit of items.** z_ij is a rating's residual in units of its sd at a draw. *Outfit* is the mean of
+z^2 over the ratings of an item, and *infit* the mean weighted by the variances, both averaged over
+draws; 1 is expected. ``p`` is the posterior predictive probability that the outfit of replicated
+ratings is at least that of the ratings. The ratings are those of the test, if there are any, and
+otherwise those of the training, on which residuals are smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from dsgmcmc.data.arrays import Table
+from dsgmcmc.errors import InputError
+from dsgmcmc.model.predictive.base import nearest_level
+from dsgmcmc.posterior.draws import ENTITIES, Draw
+from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.moments import Estimates, Moments
+from dsgmcmc.posterior.newcomers import training_ratings
+from dsgmcmc.posterior.predict import Predictor
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import PredictOptions
+from dsgmcmc.settings import named
+from dsgmcmc.targets.state import RandomStream
+from dsgmcmc.types import Array, Float64, Int32, Purpose
+
+#: Largest number of draws from which the fit of items is computed.
+DRAWS_OF_FIT = 100
+
+
+class Parameters(NamedTuple):
+    """Parameters at a draw, or their estimates' parts.
+
+    Attributes
+    ----------
+    ability : (users,) float64
+    thresholds : (items, R - 1) float64
+    discrimination : dict of entity to (n,) float64
+    """
+
+    ability: Float64
+    thresholds: Float64
+    discrimination: dict[str, Float64]
+
+
+class RatedPairs(NamedTuple):
+    """Ratings of known users and items, (q,) each."""
+
+    users: Int32
+    items: Int32
+    values: Array
+
+
+class ItemFit(NamedTuple):
+    """Fit of items, (items,) float64 each; NaN for items without ratings."""
+
+    infit: Float64
+    outfit: Float64
+    p: Float64
+
+
+def _need_levels(run: Run) -> None:
+    """Raise InputError if the run has no draws, or its ratings no thresholds between levels."""
+    run.need_draws()
+    if run.draw(0).thresholds is None:
+        raise InputError(
+            f"{run.path} has the likelihood {run.config.likelihood}, and only ordered levels have"
+            f" parameters of items: sample with {named('likelihood')} ordinal-logit"
+        )
+
+
+def parameters_at(run: Run, draw: Draw) -> Parameters:
+    """Return the parameters at a draw."""
+    rank = run.config.rank
+    theta = {entity: draw.theta[entity].astype(np.float64) for entity in ENTITIES}
+    factors = {entity: rows[:, :rank] for entity, rows in theta.items()}
+    means = {entity: rows.mean(axis=0) for entity, rows in factors.items()}
+    ability = factors["user"] @ means["item"]
+    ease = factors["item"] @ means["user"]
+    if run.config.biases:
+        ability += theta["user"][:, rank]
+        ease += theta["item"][:, rank] + theta["user"][:, rank].mean()
+    unit = 1.0
+    discrimination = {}
+    for entity in ENTITIES:
+        logarithms = np.log(draw.noise_scale[entity].astype(np.float64))
+        unit *= np.exp(logarithms.mean())
+        discrimination[entity] = np.exp(logarithms - logarithms.mean())
+    assert draw.thresholds is not None
+    return Parameters(
+        ability=unit * (ability - ability.mean()),
+        thresholds=unit * (draw.thresholds - ease[:, np.newaxis]),
+        discrimination=discrimination,
+    )
+
+
+def user_parameters(run: Run) -> Table:
+    """Return the abilities of users.
+
+    Returns
+    -------
+    Table
+        ``user_id``, ``ratings`` (training ratings), ``ability``, ``ability_sd`` and, if users have
+        noise scales, ``discrimination`` and its sd.
+
+    Raises
+    ------
+    InputError
+        If the run has no saved draws, or ratings are not ordered levels.
+    """
+    _need_levels(run)
+    weights = run.draw_weights.tolist()
+    ability = None
+    discrimination = None
+    for position, weight in enumerate(weights):
+        at_draw = parameters_at(run, run.draw(position))
+        ability = ability or Moments(at_draw.ability)
+        discrimination = discrimination or Moments(at_draw.discrimination["user"])
+        ability.add(at_draw.ability, weight)
+        discrimination.add(at_draw.discrimination["user"], weight)
+    assert ability is not None
+    assert discrimination is not None
+    table = Table({"user_id": run.users.ids, "ratings": run.counts("user")})
+    _set(table, "ability", ability.estimates())
+    if run.config.noise in ("by-user", "both"):
+        _set(table, "discrimination", discrimination.estimates())
+    return _by_name(table)
+
+
+def item_parameters(run: Run, ratings: RatedPairs | None = None) -> Table:
+    """Return the parameters of items, and their fit.
+
+    Parameters
+    ----------
+    run : Run
+    ratings : RatedPairs, optional
+        Ratings from which the fit is computed.
+
+    Returns
+    -------
+    Table
+        ``item_id``, ``ratings`` (training ratings), ``difficulty``, with more than two levels
+        ``threshold_1`` and so on, ``discrimination`` if items have noise scales, each with its sd
+        in a column ``..._sd``; and, with `ratings`, ``infit``, ``outfit`` and ``p``.
+
+    Raises
+    ------
+    InputError
+        If the run has no saved draws, or ratings are not ordered levels.
+    """
+    _need_levels(run)
+    thresholds = None
+    difficulty = None
+    discrimination = None
+    for position, weight in enumerate(run.draw_weights.tolist()):
+        at_draw = parameters_at(run, run.draw(position))
+        mean = at_draw.thresholds.mean(axis=1)
+        thresholds = thresholds or Moments(at_draw.thresholds)
+        difficulty = difficulty or Moments(mean)
+        discrimination = discrimination or Moments(at_draw.discrimination["item"])
+        thresholds.add(at_draw.thresholds, weight)
+        difficulty.add(mean, weight)
+        discrimination.add(at_draw.discrimination["item"], weight)
+    assert thresholds is not None
+    assert difficulty is not None
+    assert discrimination is not None
+    table = Table({"item_id": run.items.ids, "ratings": run.counts("item")})
+    _set(table, "difficulty", difficulty.estimates())
+    of_levels = thresholds.estimates()
+    if of_levels.mean.shape[1] > 1:
+        for k in range(of_levels.mean.shape[1]):
+            estimates = Estimates(of_levels.mean[:, k].copy(), of_levels.sd[:, k].copy())
+            _set(table, f"threshold_{k + 1}", estimates)
+    if run.config.noise in ("by-item", "both"):
+        _set(table, "discrimination", discrimination.estimates())
+    if ratings is not None:
+        table.update(item_fit(run, ratings)._asdict())
+    return _by_name(table)
+
+
+def parameter_tables(run: Run, data: Path | None = None) -> Iterator[Table]:
+    """Yield the parameters of items, then of users, in tables of equal columns for a file.
+
+    The first columns are ``side`` and ``id``; what one side does not have is NaN there. `data` is
+    the path of the run's ratings file, if it was moved.
+    """
+    tables = {
+        "item": item_parameters(run, ratings_of_fit(run, data)),
+        "user": user_parameters(run),
+    }
+    names = [name for table in tables.values() for name in table if not name.endswith("_id")]
+    for entity, table in tables.items():
+        ids = table[f"{entity}_id"]
+        absent = np.full(len(ids), np.nan)
+        if not (run.users.integers and run.items.integers):  # one column has one type
+            ids = ids.astype(str).astype(object)
+        columns = Table({"side": np.full(len(ids), entity, dtype=object), "id": ids})
+        for name in dict.fromkeys(names):
+            columns[name] = table.get(name, absent)
+        yield columns
+
+
+def _by_name(table: Table) -> Table:
+    """Return a table in the order of the names in its first column."""
+    order = np.argsort(next(iter(table.values())), kind="stable")
+    return Table({name: column[order] for name, column in table.items()})
+
+
+def _set(table: Table, name: str, estimates: Estimates) -> None:
+    table[name] = estimates.mean
+    table[f"{name}_sd"] = estimates.sd
+
+
+def ratings_of_fit(run: Run, data: Path | None) -> RatedPairs:
+    """Return the test ratings of a run or, if there are none, its training ratings.
+
+    Raises InputError if the ratings file is needed and missing.
+    """
+    users, items = run.test_pairs()
+    if len(users) and not run.unfinished:
+        return RatedPairs(users, items, predict_test(run).rating)
+    with run.open_ratings(data) as ratings:
+        rows = np.arange(len(run.users), dtype=np.int32)
+        found = training_ratings(ratings, "user", rows)
+    return RatedPairs(found.rows.astype(np.int32), found.others, found.values)
+
+
+def item_fit(run: Run, ratings: RatedPairs) -> ItemFit:
+    """Compute the fit of items from ratings, at no more than `DRAWS_OF_FIT` draws."""
+    assert run.levels is not None
+    number = min(len(run.draws), DRAWS_OF_FIT)
+    positions = np.unique(np.linspace(0, len(run.draws) - 1, number).astype(int)).tolist()
+    weights = run.draw_weights[positions] / run.draw_weights[positions].sum()
+    predictor = Predictor(run, PredictOptions())
+    n = len(run.items)
+    level = nearest_level(ratings.values, run.levels)
+    infit = np.zeros(n)
+    outfit = np.zeros(n)
+    p = np.zeros(n)
+    counts = np.bincount(ratings.items, minlength=n)
+    for position, weight in zip(positions, weights.tolist(), strict=True):
+        stream = RandomStream(run.config.seed, chain=0, iteration=position)
+        uniforms = stream.generator(Purpose.REPLICATE).random(len(level))
+        mean = np.empty(len(level))
+        variance = np.empty(len(level))
+        replicated = np.empty(len(level))
+        batches = predictor.distributions(ratings.users, ratings.items, [position])
+        for rows, predictive in batches:
+            mean[rows] = predictive.mean
+            variance[rows] = np.square(predictive.sd)
+            replicated[rows] = predictive.quantile(uniforms[rows])
+        squares = np.square(run.levels[level] - mean)
+        of_ratings = np.bincount(ratings.items, squares / variance, n)
+        of_replicates = np.bincount(ratings.items, np.square(replicated - mean) / variance, n)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            spread = np.bincount(ratings.items, variance, n)
+            infit += weight * np.bincount(ratings.items, squares, n) / spread
+            outfit += weight * of_ratings / counts
+        p += weight * (of_replicates >= of_ratings)
+    p[counts == 0] = np.nan
+    return ItemFit(infit, outfit, p)

@@ -1,0 +1,164 @@
+"""Item parameters: against the probabilities of the model, and against made-up pupils."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from runs import make_run
+from scipy.special import expit
+from support import typed
+
+from dsgmcmc import BPMF, open_run
+from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.item_parameters import parameters_at
+from dsgmcmc.posterior.predict import Predictor
+from dsgmcmc.posterior.settings import PredictOptions
+
+PUPILS = 400
+ITEMS = 20
+CUTS = np.array([-1.0, 0.2, 0.8])
+LEVELS = {"rank": 0, "options": {"grid": 1, "likelihood": "ordinal-logit"}}
+
+
+def draw(ability: np.ndarray, thresholds: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+    """Answers by the graded response model; thresholds are (items, R - 1)."""
+    u = np.random.default_rng(7).random((len(ability), len(thresholds)))
+    reached = expit(slopes[:, None] * (ability[:, None, None] - thresholds))
+    return (u[..., None] < reached).sum(axis=2).astype(float)
+
+
+@pytest.fixture(scope="module")
+def ability() -> np.ndarray:
+    ability = np.random.default_rng(0).normal(0, 1.2, PUPILS)
+    return ability - ability.mean()
+
+
+@pytest.fixture(scope="module")
+def difficulty() -> np.ndarray:
+    return np.random.default_rng(1).uniform(-2, 2, ITEMS)
+
+
+@pytest.fixture(scope="module")
+def slopes() -> np.ndarray:
+    logarithms = np.random.default_rng(2).normal(0, 0.35, ITEMS)
+    return np.exp(logarithms - logarithms.mean())
+
+
+@pytest.fixture(scope="module")
+def rasch(ability, difficulty) -> BPMF:
+    """The last item is answered at random; a fifth of the answers is missing."""
+    answers = draw(ability, difficulty[:, None], np.ones(ITEMS))
+    rng = np.random.default_rng(3)
+    answers[:, -1] = rng.integers(0, 2, PUPILS)
+    answers[rng.random(answers.shape) < 0.2] = np.nan
+    return BPMF(**LEVELS, sampler="gibbs", iterations=500, burn_in=100).fit(answers)
+
+
+def assert_close(found: np.ndarray, sd: np.ndarray, truth: np.ndarray) -> None:
+    """Errors are those that the posterior sds say: their mean square is below 1.6.
+
+    With 19 independent errors or more, it is above 1.6 once in 20 times; the seed is fixed.
+    """
+    assert np.mean(np.square((found - truth) / sd)) < 1.6
+
+
+def test_rasch_parameters_are_recovered(rasch, ability, difficulty):
+    """Difficulties relative to the mean ability; discriminations are 1, and not in the table."""
+    items = rasch.item_parameters()
+    assert items["item_id"].tolist() == list(range(ITEMS))
+    assert "discrimination" not in items
+    assert "threshold_1" not in items
+    good = slice(0, ITEMS - 1)
+    assert_close(items["difficulty"][good], items["difficulty_sd"][good], difficulty[good])
+    users = rasch.user_parameters()
+    assert users["ability"].mean() == pytest.approx(0.0, abs=1e-6)
+    assert_close(users["ability"], users["ability_sd"], ability)
+
+
+def test_an_item_without_discrimination_does_not_fit(rasch):
+    """Its outfit is the largest, and replicated answers never have it; others are near 1."""
+    items = rasch.item_parameters()
+    assert items["outfit"].argmax() == ITEMS - 1
+    assert items["infit"][-1] > 1.2
+    assert items["p"][-1] < 0.01
+    np.testing.assert_allclose(items["infit"][:-1], 1.0, atol=0.15)
+    assert (items["p"][:-1] > 0.01).all()
+
+
+def test_2pl_parameters_are_recovered(ability, difficulty, slopes):
+    """Discriminations whose geometric mean is 1."""
+    answers = draw(ability, difficulty[:, None], slopes)
+    model = BPMF(**LEVELS, noise="by-item", iterations=1500, burn_in=500).fit(answers)
+    items = model.item_parameters(fit=False)
+    assert "infit" not in items
+    assert_close(items["difficulty"], items["difficulty_sd"], difficulty)
+    assert_close(items["discrimination"], items["discrimination_sd"], slopes)
+    assert np.corrcoef(items["discrimination"], slopes)[0, 1] > 0.9
+
+
+def test_graded_response_parameters_are_recovered(ability, difficulty, slopes):
+    """Four levels, whose thresholds have the same gaps for all items."""
+    thresholds = difficulty[:, None] + CUTS
+    answers = draw(ability, thresholds, slopes)
+    model = BPMF(**LEVELS, noise="by-item", iterations=1500, burn_in=500).fit(answers)
+    items = model.item_parameters(fit=False)
+    assert_close(items["difficulty"], items["difficulty_sd"], difficulty)
+    assert_close(items["discrimination"], items["discrimination_sd"], slopes)
+    for k in range(3):
+        name = f"threshold_{k + 1}"
+        assert_close(items[name], items[f"{name}_sd"], thresholds[:, k])
+
+
+@pytest.mark.parametrize("noise", ["shared", "by-item", "both"])
+def test_parameters_give_the_probabilities_of_the_model(noise, tmp_path):
+    """The formula of the page, at one draw, is what `predict_proba` computes."""
+    made = make_run(tmp_path, stars=True, likelihood="ordinal-logit", rank=0, noise=noise)
+    run = made.run
+    at_draw = parameters_at(run, run.draw(3))
+    users = np.arange(10, dtype=np.int32)
+    items = np.arange(10, dtype=np.int32)[::-1].copy()
+    slope = at_draw.discrimination["item"][items] * at_draw.discrimination["user"][users]
+    logits = slope[:, None] * (at_draw.ability[users, None] - at_draw.thresholds[items])
+    predictor = Predictor(run, PredictOptions(probabilities=True))
+    for rows, predictive in predictor.distributions(users, items, [3]):
+        upper = np.cumsum(predictive.probabilities()[:, ::-1], axis=1)[:, -2::-1]
+        found = expit(logits)[rows]
+        np.testing.assert_allclose(found, upper, atol=1e-5)
+
+
+def test_factors_do_not_move_abilities_between_chains(tmp_path):
+    """Biases and factors share what a user's mean predictor is; the ability is identified."""
+    made = make_run(tmp_path, stars=True, likelihood="ordinal-logit", rank=2)
+    run = made.run
+    theta = run.draw(0).theta
+    eta = theta["user"][:, :2] @ theta["item"][:, :2].T
+    eta = eta + theta["user"][:, 2:] + theta["item"][:, 2]
+    at_draw = parameters_at(run, run.draw(0))
+    np.testing.assert_allclose(at_draw.ability, eta.mean(axis=1) - eta.mean(), atol=1e-5)
+    expected = run.draw(0).thresholds - eta.mean(axis=0)[:, None]
+    np.testing.assert_allclose(at_draw.thresholds, expected, atol=1e-5)
+
+
+def test_the_command_writes_both_sides(tmp_path):
+    """One table with the columns of both; names of items and users beside their side."""
+    made = make_run(tmp_path, stars=True, likelihood="ordinal-logit", noise="by-item", strings=True)
+    out = tmp_path / "items.csv"
+    assert typed("export", made.path, "--items", "--out", out).code == 0
+    table = pd.read_csv(out)
+    items = open_run(made.path, data=made.data).item_parameters()
+    of_items = table[table["side"] == "item"].sort_values("id")
+    assert of_items["id"].tolist() == items["item_id"].tolist()
+    np.testing.assert_allclose(of_items["difficulty"], items["difficulty"], rtol=1e-6)
+    assert of_items["ability"].isna().all()
+    users = table[table["side"] == "user"]
+    assert len(users) == len(made.run.users)
+    assert users["ability"].notna().all()
+    again = typed("export", made.path, "--items", "--out", out)
+    assert again.code == 2
+    assert "exists" in again.err
+
+
+def test_measurements_have_no_item_parameters(tmp_path):
+    """It says which likelihood has."""
+    made = make_run(tmp_path)
+    with pytest.raises(InputError, match=r"sample with .*likelihood ordinal-logit"):
+        open_run(made.path).item_parameters()
