@@ -29,6 +29,7 @@ from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.step_policy import StepPolicy
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.state import StateField
 from dsgmcmc.types import Float64
@@ -52,6 +53,12 @@ class MatrixSGNHTConfig(StepSize):
 
     step_size: float = Field(0.01, gt=0)
     diffusion: float = Field(0.5, gt=0, description="A, the friction if gradients have no noise")
+
+
+class MatrixSGNHTSteps(StepPolicy[MatrixSGNHTConfig]):
+    """Decides about the steps of MatrixSGNHT."""
+
+    density_step = 0.15
 
 
 class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
@@ -79,7 +86,7 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
     gradients = ("part", "control-variate")
     draws_data = True
     densities = object
-    density_step = 0.15
+    Steps = MatrixSGNHTSteps
     fields = (StateField("theta"), StateField("r"))  # position and momentum
     momentum = "r"
     scratch = ("g", "normal")

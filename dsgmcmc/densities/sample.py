@@ -89,7 +89,9 @@ class DensityConfig(ChainConfig):
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
         """As in the base class; step sizes that are left open are chosen for a density."""
         plain = super()._plain(processes, finest, until)
-        config = self.sampler.algorithm.adapted_to_density(self.sampler.config, plain["grid"])
+        algorithm = self.sampler.algorithm
+        sweep_length = algorithm.sweep_length(self.sampler.config, plain["grid"])
+        config = algorithm.Steps.for_density(self.sampler.config, sweep_length)
         return {**plain, "sampler": self.sampler.model_copy(update={"config": config})}
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedDensity:

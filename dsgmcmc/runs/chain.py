@@ -516,9 +516,10 @@ def fallbacks(config: ResolvedConfig, given_of_sampler: Collection[str]) -> list
         ``metric``, ...
     """
     section = config.sampler
+    steps = section.algorithm.Steps
     samplers = [
         Fallback(name, section.model_copy(update={"config": settings}))
-        for name, settings in section.algorithm.fallbacks(section.config, given_of_sampler).items()
+        for name, settings in steps.after_divergence(section.config, given_of_sampler).items()
     ]
     if (
         SETTINGS_AGAINST_GIBBS.isdisjoint(given_of_sampler)

@@ -147,7 +147,7 @@ class RatingsSource:
         section = requested.sampler
         ratings = self.ratings
         elements = (ratings.n_rows + ratings.n_cols) * (rank + requested.biases)
-        config = section.algorithm.adapted_to_data(
+        config = section.algorithm.Steps.for_data(
             section.config, ratings.nnz, ratings.nnz / elements
         )
         return section.model_copy(update={"config": config})

@@ -74,30 +74,14 @@ class BAOABConfig(RisingStep):
         return FIRST_STEP[self.metric]
 
 
-class BAOAB(Underdamped[BAOABConfig]):
-    """Underdamped Langevin dynamics in the Fisher metric.
+class BAOABSteps(MeasuredStep[BAOABConfig]):
+    """Decides about the steps of BAOAB: by the number of data, and by temperatures in burn-in."""
 
-    Target: the posterior. There is no minibatch noise. The configurational error of BAOAB is
-    O(h^2), and vanishes for the mean and variance of a Gaussian at any c. P of a row does not
-    depend on the row itself, so it needs no correction; but c_k is recomputed only every
-    `REFRESH_EVERY` sweeps. There is no Metropolis correction. Updating W and H in turn would be
-    biased and less stable.
-
-    The diagonal metric diverges where the columns of a factor are strongly correlated over its
-    rows: without centring, without biases at a large rank, or with a wide fixed prior. Then
-    ``metric = "kronecker"`` helps, which uses the full D x D information of a row. The mean squares
-    of the momenta show whether steps were small enough (`dsgmcmc.samplers.underdamped`).
-    """
-
-    Config = BAOABConfig
-    gradients = ("full",)
     density_step = 0.1
-    metric: Fisher
-    steps: MeasuredStep
 
     @classmethod
     @override
-    def adapted_to_data(cls, config: BAOABConfig, n_data: int, per_parameter: float) -> BAOABConfig:
+    def for_data(cls, config: BAOABConfig, n_data: int, per_parameter: float) -> BAOABConfig:
         """Return the configuration, with unset values chosen from the number of data.
 
         With fewer than `FULL_STEP_RATINGS` data, eps is proportional to the cube root of their
@@ -117,10 +101,31 @@ class BAOAB(Underdamped[BAOABConfig]):
             friction = FRICTION
         return config.model_copy(update={"step_size": round(eps, 4), "friction": friction})
 
+
+class BAOAB(Underdamped[BAOABConfig]):
+    """Underdamped Langevin dynamics in the Fisher metric.
+
+    Target: the posterior. There is no minibatch noise. The configurational error of BAOAB is
+    O(h^2), and vanishes for the mean and variance of a Gaussian at any c. P of a row does not
+    depend on the row itself, so it needs no correction; but c_k is recomputed only every
+    `REFRESH_EVERY` sweeps. There is no Metropolis correction. Updating W and H in turn would be
+    biased and less stable.
+
+    The diagonal metric diverges where the columns of a factor are strongly correlated over its
+    rows: without centring, without biases at a large rank, or with a wide fixed prior. Then
+    ``metric = "kronecker"`` helps, which uses the full D x D information of a row. The mean squares
+    of the momenta show whether steps were small enough (`dsgmcmc.samplers.underdamped`).
+    """
+
+    Config = BAOABConfig
+    gradients = ("full",)
+    Steps = BAOABSteps
+    metric: Fisher
+    steps: BAOABSteps
+
     def __init__(self, config: BAOABConfig, burn_in: int) -> None:
         super().__init__(config, burn_in, config.metric)
         self.temperatures = Temperatures()
-        self.steps = MeasuredStep(config, burn_in)
         self.replicated = (self.metric, self.temperatures, self.steps)
         self.prepare(BAOA)
         if not self.metric.rotates:

@@ -8,14 +8,13 @@ equations in this convention.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
 from typing import Any, ClassVar, Generic, TypeVar
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.gradients import DATUM_GRADIENTS, GRADIENTS, GradientEstimator, T
 from dsgmcmc.samplers.step_policy import StepPolicy
-from dsgmcmc.samplers.step_size import SamplerConfig, StepSize
+from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import Replicated, StateField
 from dsgmcmc.types import Purpose
@@ -57,9 +56,8 @@ class Sampler(ABC, Generic[C, T]):
     #: If it samples only densities: the class that a density must have, `object` for any. None if
     #: it samples ratings.
     densities: ClassVar[type | None] = None
-    #: Largest default step on plain vectors, if a gradient uses all data; with B parts, it is
-    #: divided by B.
-    density_step: ClassVar[float | None] = None
+    #: Decides about steps: before a run about the configuration, and then about every iteration.
+    Steps: ClassVar[type[StepPolicy[Any]]] = StepPolicy
     #: Temporary arrays of the shape of theta, not stored with a block; the first one receives
     #: gradients.
     scratch: tuple[str, ...] = ("g",)
@@ -75,7 +73,7 @@ class Sampler(ABC, Generic[C, T]):
         self.config = config
         self.burn_in = burn_in
         self.gradient: GradientEstimator[T] = self.estimator(config)(config, burn_in)
-        self.steps: StepPolicy[Any] = StepPolicy(config, burn_in)
+        self.steps = self.Steps(config, burn_in)
         self.replicated: tuple[Replicated, ...] = ()
 
     @property
@@ -150,44 +148,6 @@ class Sampler(ABC, Generic[C, T]):
                 subject="sampler.noise_correction",
                 otherwise="leave it out",
             )
-
-    @classmethod
-    def fallbacks(cls, config: C, fixed: Collection[str]) -> dict[str, C]:
-        """Return the configurations to try if a chain diverges, in order, by names for messages.
-
-        Settings that the user has `fixed` are not changed.
-        """
-        if "step_size" in fixed:
-            return {}
-        half = config.scaled(0.5, fixed)
-        if half == config:
-            return {}
-        return {"half the step": half, "a quarter of the step": config.scaled(0.25, fixed)}
-
-    @classmethod
-    def adapted_to_data(cls, config: C, n_data: int, per_parameter: float) -> C:
-        """Return the configuration, with unset values chosen from the number of data.
-
-        `per_parameter` is the number of data per parameter of the factors.
-        """
-        return config
-
-    @classmethod
-    def adapted_to_density(cls, config: C, grid: int) -> C:
-        """Return the configuration for a vector: a default step is at most `density_step` / B.
-
-        Gradients of B parts have noise of variance B - 1 in the metric of the Fisher information.
-        At such steps, noise that is independent in every iteration makes standard deviations a few
-        percent too large.
-        """
-        if (
-            cls.density_step is None
-            or not isinstance(config, StepSize)
-            or "step_size" in config.model_fields_set
-        ):
-            return config
-        largest = cls.density_step / cls.sweep_length(config, grid)
-        return config.model_copy(update={"step_size": min(config.step_size, largest)})
 
     @classmethod
     def check_density(cls, config: C, grid: int, dimension: int) -> None:

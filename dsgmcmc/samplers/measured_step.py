@@ -10,7 +10,7 @@ every refresh of the metric: on the usual schedule, they follow a growing curvat
 from __future__ import annotations
 
 from math import sqrt
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from typing_extensions import override
@@ -20,6 +20,8 @@ from dsgmcmc.samplers.step_policy import StepPolicy
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.base import Target
 from dsgmcmc.types import Float64
+
+S = TypeVar("S", bound=StepSize)
 
 #: First sweep of burn-in whose momenta are measured. Before it, they tell how the chain started.
 FIRST_MEASURED = 10
@@ -49,7 +51,7 @@ def squared_momenta(target: Target, rotated: bool) -> dict[str, Float64]:
     return target.sum(partials, dict, dict.fromkeys(fields, (2,)))
 
 
-class MeasuredStep(StepPolicy[StepSize]):
+class MeasuredStep(StepPolicy[S]):
     """Halves the configured step in burn-in if temperatures show that it is too large.
 
     The decision depends on the state alone, which is replicated and saved.
@@ -64,7 +66,7 @@ class MeasuredStep(StepPolicy[StepSize]):
 
     saved_as: ClassVar[dict[str, str]] = {"halved": "step.halved", "hottest": "step.hottest"}
 
-    def __init__(self, config: StepSize, burn_in: int) -> None:
+    def __init__(self, config: S, burn_in: int) -> None:
         super().__init__(config, burn_in)
         self.halved: Float64 = np.full(1, -1.0)
         self.hottest: Float64 = np.zeros(1)

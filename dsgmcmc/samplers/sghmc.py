@@ -29,6 +29,7 @@ from typing_extensions import override
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.base import NORMAL
+from dsgmcmc.samplers.step_policy import StepPolicy
 from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.samplers.underdamped import BAOA, Underdamped
 from dsgmcmc.settings import named
@@ -80,6 +81,26 @@ class SGHMCConfig(RisingStep):
     )
 
 
+class SGHMCSteps(StepPolicy[SGHMCConfig]):
+    """Decides about the steps of SGHMC."""
+
+    density_step = 0.04
+
+    @classmethod
+    @override
+    def for_density(cls, config: SGHMCConfig, sweep_length: int) -> SGHMCConfig:
+        """Return the configuration for a plain vector, as the base class does.
+
+        If gradients are of parts, gamma h is `NOISY_FADE`, unless the user has set the step, the
+        friction, the splitting or the noise correction.
+        """
+        adapted = super().for_density(config, sweep_length)
+        fixed = {"step_size", "gamma", "splitting", "noise_correction"} & config.model_fields_set
+        if fixed or sweep_length == 1:
+            return adapted
+        return adapted.model_copy(update={"gamma": NOISY_FADE / sqrt(2 * adapted.step_size)})
+
+
 class SGHMC(Underdamped[SGHMCConfig]):
     """Stochastic gradient Hamiltonian Monte Carlo.
 
@@ -102,7 +123,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
     Config = SGHMCConfig
     gradients = ("part", "full", "control-variate")
     draws_data = True
-    density_step = 0.04
+    Steps = SGHMCSteps
 
     def __init__(self, config: SGHMCConfig, burn_in: int) -> None:
         super().__init__(config, burn_in, config.metric)
@@ -121,20 +142,6 @@ class SGHMC(Underdamped[SGHMCConfig]):
                 f" {named('sampler.metric')}=fisher"
             )
         super().check(config, schedule, grid, thin)
-
-    @classmethod
-    @override
-    def adapted_to_density(cls, config: SGHMCConfig, grid: int) -> SGHMCConfig:
-        """Return the configuration for a plain vector, as the base class does.
-
-        If gradients are of parts, gamma h is `NOISY_FADE`, unless the user has set the step, the
-        friction, the splitting or the noise correction.
-        """
-        adapted = super().adapted_to_density(config, grid)
-        fixed = {"step_size", "gamma", "splitting", "noise_correction"} & config.model_fields_set
-        if fixed or cls.sweep_length(config, grid) == 1:
-            return adapted
-        return adapted.model_copy(update={"gamma": NOISY_FADE / sqrt(2 * adapted.step_size)})
 
     @override
     def step(self, target: Target, iteration: int) -> None:

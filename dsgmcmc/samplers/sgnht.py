@@ -31,6 +31,7 @@ from typing_extensions import override
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.gradients import PartGradient
+from dsgmcmc.samplers.step_policy import StepPolicy
 from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.samplers.underdamped import MetricSampler
 from dsgmcmc.settings import named
@@ -87,6 +88,12 @@ class Thermostat(Replicated):
     xi: Float64
 
 
+class SGNHTSteps(StepPolicy[SGNHTConfig]):
+    """Decides about the steps of SGNHT."""
+
+    density_step = 0.15
+
+
 class SGNHT(MetricSampler[SGNHTConfig]):
     """Stochastic gradient Nose-Hoover thermostats.
 
@@ -112,7 +119,7 @@ class SGNHT(MetricSampler[SGNHTConfig]):
     Config = SGNHTConfig
     gradients = ("part", "control-variate")
     draws_data = True
-    density_step = 0.15
+    Steps = SGNHTSteps
     momentum = "r"
     defaults: ClassVar[dict[str, Any]] = {**MetricSampler.defaults, "schedule": "random"}
 

@@ -130,7 +130,7 @@ def quantities(eta: np.ndarray, tau: float, asked: tuple[np.ndarray, ...]) -> Ra
 def ranks(seed: int, model: str, sampler: str) -> Ranked | None:
     """Ranks of the truth among the draws, by name; None if the chain diverged."""
     sampler_type = build({"sampler": sampler}).sampler.algorithm
-    config = sampler_type.adapted_to_data(
+    config = sampler_type.Steps.for_data(
         sampler_type.Config(), RATINGS, RATINGS / ((ROWS + COLUMNS) * (RANK + 1))
     )
     section = {"name": sampler} | config.model_dump()
