@@ -32,6 +32,7 @@ from fuzzer import __file__ as FUZZER
 from fuzzer import write_table
 from shapes import SHAPES
 from support import Running, digest, dsgmcmc, metrics, newest, processes, rank_pid, run, wait_until
+from valid_tables import __file__ as VALID_TABLES
 
 from dsgmcmc import open_run
 from dsgmcmc.posterior.heldout import predict_test
@@ -438,9 +439,25 @@ def _finite(place: Path, shape: str, options: str) -> None:
     )
 
 
+VALID = 200  # tables of ratings that are valid
+
+
+def valid(scene: Scene) -> Attempts:
+    """Valid tables, which commands and data frames read alike."""
+    start = scene.choice.randrange(10**6)
+    for first in range(start, start + VALID, 20):
+        place = scene.new()
+        yield "valid tables: file, pandas, polars", first, partial(_compared, place, first, 20)
+
+
+def _compared(place: Path, first: int, number: int) -> tuple[int, list[str]]:
+    done = run(sys.executable, VALID_TABLES, place, first, first + number, timeout=2400)
+    return number, json.loads(done.expect(0).out.splitlines()[-1])
+
+
 ATTACKS = {
     attack.__name__: attack
-    for attack in (calls, disks, places, kills, readers, together, files, tests, numbers)
+    for attack in (calls, disks, places, kills, readers, together, files, tests, numbers, valid)
 }
 
 
