@@ -204,7 +204,7 @@ class BPMF(Estimator, FittedModel):
         Columns of a file or data frame that have other names than user, item, rating, timestamp or
         their usual synonyms: ``"user=buyer,item=sku"``. With ``rating=none``, or if there is no
         column of ratings, every row is a click. With ``weight=W`` column W has the relative
-        precisions of measurements.
+        precisions of measurements; ``lower=L,upper=U`` and ``relation=R`` name bounds of ratings.
     matrix : bool, optional
         Whether X, or the table in a file, is a matrix with a row for each user and a column for
         each item; NaN and empty cells are not rated. Rows are named by the column ``user`` or by a

@@ -337,7 +337,12 @@ def _check_gradient(config: RunConfig, path: Path) -> None:
 
 
 def check_part(
-    part_type: type[Part], *, comm: Comm = ALONE, fixed: Collection[str] = (), **settings: Any
+    part_type: type[Part],
+    *,
+    comm: Comm = ALONE,
+    ratings: Path | None = None,
+    fixed: Collection[str] = (),
+    **settings: Any,
 ) -> None:
     """Check a part of the model: it draws what it declares, and runs are reproducible.
 
@@ -349,6 +354,8 @@ def check_part(
     part_type : type of Part
     comm : MPI.Comm, optional
         The processes on which a run is stopped and resumed; by default this process.
+    ratings : path, optional
+        Ratings file of a run that has the part; by default one of stars is made.
     fixed : collection of str
         Names of quantities that are saved with draws, but never change, such as data.
     **settings
@@ -359,7 +366,7 @@ def check_part(
     AssertionError
         If anything is wrong.
     """
-    with _registered(PARTS, part_type), _workplace(comm) as workplace:
+    with _registered(PARTS, part_type), _workplace(comm, ratings) as workplace:
         for sampler in ("baoab", "gibbs"):
             model = {"rank": 2, "grid": 2, "sampler": sampler, "features": "no", "hyper_start": 1}
             _check_quantities(part_type, build(model | settings), workplace.ratings, fixed)

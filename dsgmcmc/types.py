@@ -57,6 +57,7 @@ class Purpose(IntEnum):
     DIRECTION = 12
     RATING_WEIGHT = 13
     WINDOW = 14
+    BOUNDED = 15
     METROPOLIS = 0x4D
     IMPUTATION = 0x1417
     REPLICATE = 0x4E9

@@ -10,12 +10,18 @@ from dsgmcmc.data.ratings_writer import Origin, Sizes, Slab, write_slabs
 
 
 def write_measured(
-    path: Path, *, test: float = 0.2, replicated: bool = False, weighted: bool = False
+    path: Path,
+    *,
+    test: float = 0.2,
+    replicated: bool = False,
+    weighted: bool = False,
+    bounded: bool = False,
 ) -> Path:
     """Write a ratings file of `planted` ratings, a `test` fraction of whose pairs is held out.
 
     If pairs are `replicated`, they have one to three measurements; if they are `weighted`, weights
-    from 0.2 to 5.
+    from 0.2 to 5; if they are `bounded`, training ratings below 3 are known to be so, and those
+    above 5 to lie within half a unit.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(1)
@@ -28,6 +34,12 @@ def write_measured(
     measures = {}
     if weighted:
         measures["weight"] = np.exp(rng.uniform(np.log(0.2), np.log(5), len(pair)))
+    if bounded:
+        below = ~held[pair] & (x < 3)
+        above = ~held[pair] & (x > 5)
+        x = np.where(below, 3, x)
+        measures["lower"] = np.where(below, -np.inf, np.where(above, x - 0.25, x))
+        measures["upper"] = np.where(above, x + 0.25, x)
     replicates = len(pair) - len(i)
     return write_measures(path, (29, 17), i[pair], j[pair], x, held[pair], measures, replicates)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import MEASURES, clicks_advice, find_doubts, joined
+from dsgmcmc.data.columns import clicks_advice, find_doubts, joined
 from dsgmcmc.data.descriptions import DescriptionTable
 from dsgmcmc.data.precision import find_bad_scale, find_coarseness
 from dsgmcmc.data.ratings_format import (
@@ -42,6 +42,7 @@ _MERGED = {
     "last": ("arg_max({0}, moment)", "max(time)"),
     "mean": ("avg({0} ORDER BY {0})::FLOAT", "max(time)"),
 }
+_MEASURED = ("weight", "lower", "upper")  # columns of ``sorted`` that say more of a rating
 _MOMENT = "{'time': coalesce(time, '-infinity'::DOUBLE), 'line': raw.rowid}"
 
 # place: rank by time within a row, with ties in order of column (or within a column, with ties in
@@ -150,10 +151,22 @@ def refuse_scale(db: Session) -> None:
 
 
 class Repeated(NamedTuple):
-    """Numbers of ratings of the same user and item as another rating: left out or merged, kept."""
+    """What `merge_ratings` makes of ratings of the same user and item.
+
+    Attributes
+    ----------
+    removed, kept : int
+        Numbers of ratings beyond the first of their pair that were left out or merged, and kept.
+    bounded : int
+        Number of ratings in ``cells`` that are known to lie within bounds.
+    measures : tuple of str
+        Columns of ``cells`` that say more of a rating: its weight, its lower and upper bound.
+    """
 
     removed: int = 0
     kept: int = 0
+    bounded: int = 0
+    measures: Sequence[str] = ()
 
 
 def merge_ratings(
@@ -175,7 +188,14 @@ def merge_ratings(
     rows = sides["rows"]
     cols = sides["cols"]
     key = _hash(f"'{seed}'", "'pair'", "raw.user_id", "raw.item_id")
-    measures_sql = "".join(f", {name}::FLOAT AS {name}" for name in measures)
+    limits = {"lower": "'-inf'", "upper": "'inf'"}
+    is_exact = "lower IS NULL AND upper IS NULL"
+    measures_sql = ""
+    for name in measures:
+        value = name
+        if name in limits:
+            value = f"CASE WHEN {is_exact} THEN rating ELSE coalesce({name}, {limits[name]}) END"
+        measures_sql += f", ({value})::FLOAT AS {name}"
     numbered = (
         f"SELECT r.k::INTEGER AS row, c.k::INTEGER AS col, rating::FLOAT AS value, time, {key} AS"
         f" key, test{measures_sql}, {_MOMENT} AS moment FROM raw"
@@ -184,7 +204,7 @@ def merge_ratings(
     before = scalar(db, f"CREATE TABLE cells AS SELECT * EXCLUDE (moment) FROM ({numbered})")
     repeated = "SELECT key FROM cells GROUP BY key HAVING count(*) > 1"
     if not scalar(db, f"SELECT count(*) FROM ({repeated})"):
-        return Repeated()
+        return Repeated(bounded=_mark_bounded(db, measures), measures=measures)
     _refuse_pairs(
         db,
         sides,
@@ -205,7 +225,9 @@ def merge_ratings(
             " latest FROM cells"
         )
         pairs = scalar(db, "SELECT count(*) FROM (SELECT DISTINCT row, col FROM cells)")
-        return Repeated(kept=int(before - pairs))
+        return Repeated(
+            kept=int(before - pairs), bounded=_mark_bounded(db, measures), measures=measures
+        )
     if duplicates == "mean" and measures:
         raise InputError(
             f"{named('duplicates')} mean: means have no {joined(measures)}: keep all ratings by"
@@ -218,7 +240,25 @@ def merge_ratings(
         f"CREATE OR REPLACE TABLE cells AS SELECT row, col{merged}, {time} AS time,"
         f" any_value(key) AS key, test FROM ({numbered}) GROUP BY row, col, test",
     )
-    return Repeated(removed=int(before - after))
+    return Repeated(
+        removed=int(before - after), bounded=_mark_bounded(db, measures), measures=measures
+    )
+
+
+def _mark_bounded(db: Session, measures: Sequence[str]) -> int:
+    """Give ``cells`` the column ``pinned``: whether the pair has a rating within bounds.
+
+    Return the number of such ratings. Without any, there is no such column.
+    """
+    if "lower" not in measures:
+        return 0
+    number = scalar(db, "SELECT count(*) FROM cells WHERE lower < upper")
+    if number:
+        db.execute(
+            "CREATE OR REPLACE TABLE cells AS SELECT *, bool_or(lower < upper) OVER (PARTITION BY"
+            " row, col) AS pinned FROM cells"
+        )
+    return int(number)
 
 
 def _refuse_pairs(db: Session, sides: Mapping[Side, str], *, condition: str, fault: str) -> None:
@@ -241,30 +281,48 @@ def _refuse_pairs(db: Session, sides: Mapping[Side, str], *, condition: str, fau
 # ---------------------------------------------------------------------------- splitting and sorting
 
 
-def held_out(db: Session, fraction: float, *, temporal: bool, replicated: bool) -> str:
+def held_out(
+    db: Session, fraction: float, *, temporal: bool, replicated: bool, bounded: bool = False
+) -> str:
     """Return SQL that is true for exactly round(fraction * N) of the N ratings in ``cells``.
 
     In a random split, these have the smallest hashes; in a temporal split, they are the latest
     ratings, with ties broken by hash. If pairs are `replicated`, a split never divides the
     measurements of a pair, which share a hash and the time of the latest: there may be a few more.
+    Pairs with `bounded` ratings are never held out, because errors need exact ratings.
     """
     total = scalar(db, "SELECT count(*) FROM cells")
+    exact = "NOT pinned" if bounded else "true"
     n_test = int(fraction * total + 0.5)
     if n_test == 0:
         return "false"
+    if bounded:
+        n_test = min(n_test, scalar(db, f"SELECT count(*) FROM cells WHERE {exact}"))
     if n_test >= total:
         raise _no_training_ratings(fraction, total)
     time = "latest" if replicated else "time"
     order = f"{time} DESC, key" if temporal else "key"
     last, key = db.execute(
-        f"SELECT {time}, key FROM cells ORDER BY {order} LIMIT 1 OFFSET {n_test - 1}"
+        f"SELECT {time}, key FROM cells WHERE {exact} ORDER BY {order} LIMIT 1 OFFSET {n_test - 1}"
     ).fetchall()[0]
     condition = f"key <= {key}::UBIGINT"
     if temporal:
         condition = f"({time} > {last!r}::DOUBLE OR ({time} = {last!r}::DOUBLE AND {condition}))"
+    if bounded:
+        condition = f"({exact} AND {condition})"
     if replicated and not scalar(db, f"SELECT count(*) FROM cells WHERE NOT {condition}"):
         raise _no_training_ratings(fraction, total)
     return condition
+
+
+def refuse_bounded_tests(db: Session) -> None:
+    """Raise InputError if a test rating in ``cells`` is known only by bounds."""
+    number = scalar(db, "SELECT count(*) FROM cells WHERE test AND lower < upper")
+    if number:
+        raise InputError(
+            f"{number:,} test rating(s) are known only by bounds, and errors are of exact ratings:"
+            f" move them to the training files, or leave out {named('test')}"
+        )
 
 
 def _no_training_ratings(fraction: float, total: int) -> InputError:
@@ -373,7 +431,11 @@ def slabs(db: Session, indptr: Int64, *, replicated: bool) -> Iterator[Slab]:
                 values=cells["value"][mask],
                 times=times,
                 ages=ages,
-                **{name: cells[name][mask] for name in MEASURES if name in cells},
+                **{
+                    name: cells[name][mask]
+                    for name in ("weight", "lower", "upper")
+                    if name in cells
+                },
             )
 
 

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from typing_extensions import override
 
+from dsgmcmc.data.bounds import read_text_bounds
 from dsgmcmc.data.columns import (
     MEASURES,
+    OF_BOUNDS,
     ROLES,
     Heading,
     assign_columns,
@@ -232,9 +234,20 @@ def read_ratings(
 
 
 def _convert_measures(columns: dict[str, Array]) -> None:
-    """Convert times and weights, if there are any, to numbers; times may also become text."""
+    """Convert times, weights and bounds to numbers, and relations to texts, if there are any.
+
+    Times may also become text; ratings such as ``<0.1`` become their bounds.
+    """
     if "timestamp" in columns:
         columns["timestamp"] = _times(columns["timestamp"])
+    for role in ("lower", "upper"):
+        if role in columns:
+            columns[role] = read_numbers(columns[role], "bounds must be numbers")
+    if "relation" in columns:
+        texts = [None if is_missing(word) else str(word) for word in columns["relation"].tolist()]
+        columns["relation"] = np.array(texts, object)
+    if "rating" in columns and columns["rating"].dtype == object:
+        columns |= read_text_bounds(columns["rating"])
     if "weight" in columns:
         columns["weight"] = read_numbers(columns["weight"], "weights must be numbers")
         with np.errstate(over="ignore", under="ignore"):
@@ -252,7 +265,7 @@ def _leave_out(found: RatingArrays, words: Sequence[str], *, timed: bool) -> Rat
         return found
     is_known = np.ones(len(found.columns["user"]), bool)
     for role, column in found.columns.items():
-        if role != "timestamp" or timed:
+        if role not in OF_BOUNDS and (role != "timestamp" or timed):
             is_known &= ~are_words(column, words)
     return found.select(is_known)
 

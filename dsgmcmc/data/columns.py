@@ -35,7 +35,9 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 ROLES = tuple(NAMES)
 #: Roles of columns that say more of a rating, which no usual name has: only users can name them.
-MEASURES = ("weight",)
+MEASURES = ("weight", "lower", "upper", "relation")
+#: Those of them whose fields may be empty.
+OF_BOUNDS = ("lower", "upper", "relation")
 _RATINGS = ("rating", "ratings")  # preferred to other usual names of ratings
 NO_COLUMN = "none"  # as the column of ratings: every row is a click
 _NOT_RATINGS = {name for role in ROLES if role != "rating" for name in NAMES[role]}

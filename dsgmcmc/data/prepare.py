@@ -105,6 +105,8 @@ class Summary(NamedTuple):
         and item.
     replicates : int
         Number of ratings beyond the first of their user and item, all of which are kept.
+    bounded : int
+        Number of ratings that are known to lie within bounds.
     order : str
         What the first and the last of such ratings means: the column of times, or "line".
     doubts : list of str
@@ -131,6 +133,7 @@ class Summary(NamedTuple):
     missing: int
     duplicates: int
     replicates: int
+    bounded: int
     order: str
     doubts: list[str]
 
@@ -258,7 +261,7 @@ class Ingest:
         entities = self.number(described)
         findings = self.examine(raw, entities)
         encoded = self.encode(described, entities)
-        repeated = self.merge(raw, entities)
+        repeated = self.merge(entities)
         test_condition = self.split(raw, repeated)
         ordered = self.sort(raw, entities, test_condition, repeated)
         attributes = self.write(raw, entities, encoded, ordered, repeated=repeated)
@@ -296,6 +299,7 @@ class Ingest:
             missing=raw.left_out,
             duplicates=repeated.removed,
             replicates=repeated.kept,
+            bounded=repeated.bounded,
             order=read.describe_order(raw.tables),
             doubts=doubts,
         )
@@ -400,7 +404,7 @@ class Ingest:
             features[entity], reports[entity] = encode(self.db, described[entity], description, n)
         return EncodedFeatures(features, reports)
 
-    def merge(self, raw: RawRatings, entities: Entities) -> Repeated:
+    def merge(self, entities: Entities) -> Repeated:
         """Merge or keep repeated ratings, from ``raw`` to ``cells``."""
         self.report("matching names")
         repeated = arrange.merge_ratings(
@@ -408,7 +412,7 @@ class Ingest:
             self.settings.seed,
             self.settings.duplicates,
             entities.sides,
-            measures=raw.tables[0].measures,
+            measures=read.measures_of(self.db),
         )
         self.db.execute("DROP TABLE raw")
         return repeated
@@ -417,12 +421,15 @@ class Ingest:
         """Return SQL that is true for test ratings."""
         self.report("splitting")
         if any(table.test for table in raw.tables):
+            if repeated.bounded:
+                arrange.refuse_bounded_tests(self.db)
             return "test"
         return arrange.held_out(
             self.db,
             self.settings.fraction,
             temporal=self.settings.temporal,
             replicated=repeated.kept > 0,
+            bounded=repeated.bounded > 0,
         )
 
     def sort(
@@ -437,7 +444,7 @@ class Ingest:
             timestamps=raw.in_order,
             temporal=self.settings.temporal,
             replicated=repeated.kept > 0,
-            measures=raw.tables[0].measures,
+            measures=repeated.measures,
         )
 
     def write(

@@ -37,6 +37,7 @@ from dsgmcmc.data.ratings_format import (
     SLAB,
     SPLITS,
     VERSIONS,
+    Bounds,
     ContentHash,
     Features,
     RowRatings,
@@ -49,7 +50,7 @@ from dsgmcmc.data.resolution import SAMPLE, find_resolution
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.kernels.stored import Numbering
 from dsgmcmc.storage.hdf5 import checked_dataset
-from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt8
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, Mask, UInt8
 
 _PIECE = 1_000_000  # entries in memory at a time when a whole file is read
 _MAKE_ONE = "make a ratings file with `dsgmcmc prepare`"
@@ -139,6 +140,8 @@ class Ratings(AbstractContextManager["Ratings"]):
         Number of training and test ratings beyond the first of their user and item.
     mean_weight : float or None
         Mean weight of the training ratings, if ratings have weights.
+    has_bounds : bool
+        Whether training ratings may be known only to lie within bounds.
     mean, minimum, maximum : float
         Mean and range of the training ratings.
     transposed : bool
@@ -228,7 +231,40 @@ class Ratings(AbstractContextManager["Ratings"]):
         if self.mean_weight is not None:
             stored = self.stored_weights(part, start, stop)
             weights = (stored / self.mean_weight).astype(np.float32)
-        return RowRatings(*matrix, weights)
+        bounds = None
+        if part == "train" and self.has_bounds:
+            bounds = self._bounds(start, stop, matrix[2])
+        return RowRatings(*matrix, weights, bounds)
+
+    def _bounds(self, start: int, stop: int, values: Float32) -> Bounds:
+        """Read the bounds of training ratings in rows `start` to `stop`, which have these values.
+
+        Raises InputError if a rating is outside its bounds.
+        """
+        entries = _entries(self.row_indptr, start, stop)
+        bounds = Bounds(self._read("train/lower", *entries), self._read("train/upper", *entries))
+        if not ((bounds.lower <= values) & (values <= bounds.upper)).all():
+            raise self._wrong("/train/values has ratings outside their bounds")
+        return bounds
+
+    def pinned(self, start: int, stop: int) -> Mask:
+        """Return which training ratings in rows `start` to `stop` have pairs with bounds, (n,)."""
+        slab = self.slab("train", start, stop)
+        if slab.bounds is None:
+            return np.zeros(len(slab.indices), bool)
+        bounded = slab.bounds.bounded
+        pairs = slab.rows * self.n_cols + slab.indices
+        return np.isin(pairs, pairs[bounded])
+
+    def count_bounded(self) -> int:
+        """Return the number of training ratings that are known to lie within bounds."""
+        number = 0
+        if self.has_bounds:
+            for start, stop in row_slabs(self.row_indptr, SLAB):
+                bounds = self.slab("train", start, stop).bounds
+                if bounds is not None:
+                    number += int(np.count_nonzero(bounds.bounded))
+        return number
 
     def stored_weights(self, part: Split, start: int, stop: int) -> Float32:
         """Read the weights of a part's ratings in rows `start` to `stop` as the file has them.
@@ -288,6 +324,8 @@ class Ratings(AbstractContextManager["Ratings"]):
         training = f"{self.nnz:,}, from {self.minimum:g} to {self.maximum:g}, mean {self.mean:.5g}"
         if self.resolution is not None:
             training += f", in steps of {self.resolution:g}"
+        if self.has_bounds:
+            training += f"; {self.count_bounded():,} known only by bounds"
         return {
             "users": f"{users:,}",
             "items": f"{items:,}",
@@ -419,6 +457,9 @@ class Ratings(AbstractContextManager["Ratings"]):
             content.update(f"{part}/values", slab.values)
             if self.mean_weight is not None:
                 content.update(f"{part}/weight", self.stored_weights(part, start, stop))
+            if slab.bounds is not None:
+                content.update("train/lower", slab.bounds.lower)
+                content.update("train/upper", slab.bounds.upper)
             column_counts += np.bincount(slab.indices, minlength=self.n_cols)
             for side in self.times or ():
                 times = self.times_slab(part, side, start, stop)
@@ -518,6 +559,10 @@ class Ratings(AbstractContextManager["Ratings"]):
             indptr: Int64 = self._read(f"{part}/indptr", 0, self.n_rows + 1)
             self._check_indptr(part, indptr, nnz)
             self._indptr[part] = indptr
+        self.has_bounds = "train/lower" in self._file
+        if self.has_bounds:
+            self._dataset("train/lower", self.nnz, np.float32)
+            self._dataset("train/upper", self.nnz, np.float32)
         self.row_indptr = self._indptr["train"]
         self.test_indptr = self._indptr["test"]
         self.column_counts = self._check_column_counts()

@@ -168,6 +168,18 @@ class Times(NamedTuple):
         return f"{group}/place", f"{group}/page"
 
 
+class Bounds(NamedTuple):
+    """Bounds between which ratings are known to lie, (m,) float32 each; equal if they are exact."""
+
+    lower: Float32
+    upper: Float32
+
+    @property
+    def bounded(self) -> Mask:
+        """Which ratings are not exact, (m,)."""
+        return self.lower < self.upper
+
+
 class RowRatings(NamedTuple):
     """Ratings of a part in consecutive rows.
 
@@ -179,17 +191,30 @@ class RowRatings(NamedTuple):
     values : (m,) float32
     weights : (m,) float32 or None
         Relative precisions of the measurements, with a mean of 1 over all training ratings.
+    bounds : Bounds or None
+        Bounds of the ratings, if some are not exact; `values` then have stand-ins.
     """
 
     indptr: Int64
     indices: Int32
     values: Float32
     weights: Float32 | None = None
+    bounds: Bounds | None = None
+
+    def exact(self) -> RowRatings:
+        """The ratings that are not known only by bounds."""
+        if self.bounds is None:
+            return self
+        chosen = ~self.bounds.bounded
+        return self.select(chosen, np.append(0, np.cumsum(chosen))[self.indptr])
 
     def select(self, chosen: Mask, indptr: Int64) -> RowRatings:
         """The ratings in a mask, (m,), with their index pointer."""
         weights = None if self.weights is None else self.weights[chosen]
-        return RowRatings(indptr, self.indices[chosen], self.values[chosen], weights)
+        bounds = None
+        if self.bounds is not None:
+            bounds = Bounds(*(array[chosen] for array in self.bounds))
+        return RowRatings(indptr, self.indices[chosen], self.values[chosen], weights, bounds)
 
     @property
     def rows(self) -> Int64:

@@ -50,6 +50,8 @@ class Slab(NamedTuple):
         Ages of training ratings in a temporal split: hundredth by time, 0 for the latest.
     weight : (m,) float32, optional
         Relative precisions, above 0, of the measurements.
+    lower, upper : (m,) float32, optional
+        Bounds between which ratings are known to lie; both are the value of an exact rating.
     """
 
     part: Split
@@ -59,6 +61,8 @@ class Slab(NamedTuple):
     times: Mapping[Side, Times] | None = None
     ages: UInt8 | None = None
     weight: Float32 | None = None
+    lower: Float32 | None = None
+    upper: Float32 | None = None
 
 
 class Sizes(NamedTuple):
@@ -191,6 +195,9 @@ class _Content:
         self.append(f"{part}/values", values, length)
         if slab.weight is not None:
             self._add_weights(slab, slab.weight, length)
+        if slab.part == "train" and slab.lower is not None and slab.upper is not None:
+            self.append("train/lower", slab.lower, length)
+            self.append("train/upper", slab.upper, length)
         if slab.ages is not None:
             self.append(f"{part}/age", slab.ages, length)
         if slab.times is not None:
@@ -265,7 +272,7 @@ class _Content:
 
     def _is_extended(self, origin: Origin) -> bool:
         """Whether the file has contents that earlier versions do not have."""
-        return origin.replicates > 0 or "train/weight" in self._file
+        return origin.replicates > 0 or bool({"weight", "lower"} & self._file["train"].keys())
 
     def _write_attribute(self, name: str, value: Any) -> None:
         """Write an attribute; HDF5 hangs on damaged files with text of variable length."""

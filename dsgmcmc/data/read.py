@@ -12,7 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import MEASURES, NO_COLUMN, Heading, assign_columns, joined, names_recur
+from dsgmcmc.data.bounds import FAULTS, BoundSql, has_bounds, refuse_relations
+from dsgmcmc.data.columns import (
+    MEASURES,
+    NO_COLUMN,
+    OF_BOUNDS,
+    Heading,
+    assign_columns,
+    joined,
+    names_recur,
+)
 from dsgmcmc.data.dates import UnreadTimes, doubtful, read_dates, time_sql
 from dsgmcmc.data.layouts import CLICK
 from dsgmcmc.data.session import Session, as_number, is_rounded
@@ -64,8 +73,19 @@ class RatingsTable(NamedTuple):
         return "item" not in self.columns
 
     @property
+    def has_bounds(self) -> bool:
+        """Whether a column has bounds of ratings."""
+        return not set(OF_BOUNDS).isdisjoint(self.columns)
+
+    def text(self, role: str) -> str | None:
+        """SQL of the text in the column of a role; None if there is no such column."""
+        if role not in self.columns:
+            return None
+        return f"c{self.columns[role]}::VARCHAR"
+
+    @property
     def measures(self) -> list[str]:
-        """Roles of the columns that say more of a rating; they are columns of ``raw``."""
+        """Roles of the columns that say more of a rating."""
         return [role for role in MEASURES if role in self.columns]
 
     @property
@@ -75,7 +95,7 @@ class RatingsTable(NamedTuple):
             return self.file.layout.columns["value"] != CLICK
         if self.file.format == "matrix" and self.file.arrays is not None:
             return bool(np.any(self.file.arrays["value"] != 1))
-        return self.is_wide or "rating" in self.columns
+        return self.is_wide or "rating" in self.columns or self.has_bounds
 
     def describe(self, timed: bool) -> str:
         """Describe the roles of the columns, so that users can check them."""
@@ -87,7 +107,7 @@ class RatingsTable(NamedTuple):
             return "user row, item column"
         roles = [role for role in self.columns if timed or role != "timestamp"]
         text = ", ".join(f"{role} {self.file.names[self.columns[role]]}" for role in roles)
-        if "rating" not in self.columns:
+        if not self.has_ratings:
             text += ", no rating column: treated as clicks"
         return text
 
@@ -133,6 +153,12 @@ def open_ratings(
     heading = Heading(file.path, names, file.width, file.sample)
     positions = assign_columns(heading, columns, timed=timed)
     return RatingsTable(file, positions, test)
+
+
+def measures_of(db: Session) -> list[str]:
+    """Return the columns of ``raw`` that say more of a rating: its weight, and its bounds."""
+    columns = {name for name, *_ in db.execute("DESCRIBE raw").fetchall()}
+    return [name for name in ("weight", "lower", "upper") if name in columns]
 
 
 def refuse_differences(tables: Sequence[RatingsTable]) -> None:
@@ -215,10 +241,9 @@ def load(
     InputError if the file cannot be read, has no ratings, or has other rows with missing,
     non-numeric, infinite or NaN values. The error gives the number of bad rows and the first five.
     """
-    measures = "".join(f", {name} DOUBLE" for name in table.measures)
     db.execute(
         "CREATE TABLE IF NOT EXISTS raw (user_id TEXT, item_id TEXT, rating DOUBLE, time DOUBLE,"
-        f" test BOOLEAN{measures})"
+        " test BOOLEAN)"
     )
     first = scalar(db, "SELECT count(*) FROM raw")
     unread = None
@@ -228,7 +253,7 @@ def load(
             db, table.file, table.columns, test=table.test, missing=missing, report=report
         )
     else:
-        _load_long(db, table, missing_words(missing), timed=timed)
+        _load_ratings(db, table, missing_words(missing), timed=timed)
         unread = _load_dates(db, table, first)
         if unread is not None and unread.orders and timed:
             raise InputError(f"{table.file.path}: {unread}")
@@ -245,28 +270,68 @@ def load(
     return LoadedTable(number, low, high, left_out, unit, unread)
 
 
-def _load_long(db: Session, table: RatingsTable, words: Sequence[str], *, timed: bool) -> None:
-    """Append the ratings of a table with a row for each rating."""
+def _load_ratings(db: Session, table: RatingsTable, words: Sequence[str], *, timed: bool) -> None:
+    """Append the ratings of a table with a row for each rating; some may be bounds."""
+    if table.has_bounds:
+        if "relation" in table.columns:
+            refuse_relations(db, table.file, table.columns["relation"])
+        _load_long(db, table, words, timed=timed, bounded=True)
+        return
+    first = scalar(db, "SELECT count(*) FROM raw")
+    fault = None
+    try:
+        _load_long(db, table, words, timed=timed)
+    except InputError as error:  # a bound is no number
+        fault = error
+    k = table.columns.get("rating")
+    is_read = fault is None and not scalar(
+        db,
+        f"SELECT count(*) FROM raw WHERE rowid >= {first} AND test IS NOT NULL AND rating IS NULL",
+    )
+    if is_read:
+        return
+    if k is None or not has_bounds(db, table.file, k):
+        if fault is not None:
+            raise fault
+        return
+    db.execute(f"CREATE OR REPLACE TABLE raw AS FROM raw WHERE rowid < {first}")
+    _load_long(db, table, words, timed=timed, bounded=True)
+
+
+def _load_long(
+    db: Session, table: RatingsTable, words: Sequence[str], *, timed: bool, bounded: bool = False
+) -> None:
+    """Append the ratings of a table with a row for each rating; they may be `bounded`."""
     file = table.file
     k = table.columns.get("rating")
-    has_truth = k is not None and _has_truth(db, file, k)
+    has_truth = k is not None and not bounded and _has_truth(db, file, k)
     number = None
-    if file.format == "text" and not words and not has_truth:
+    if file.format == "text" and not words and not has_truth and not bounded:
         number = k
     values = {
-        "user": file.name(table.columns["user"]),
-        "item": file.name(table.columns["item"]),
+        "user_id": file.name(table.columns["user"]),
+        "item_id": file.name(table.columns["item"]),
         "rating": _rating_sql(table, has_truth=has_truth, from_number=number is not None),
         "time": _time_sql(table),
         "test": str(table.test),
     }
-    for name in table.measures:
-        values[name] = as_number(f"c{table.columns[name]}::VARCHAR")
+    if "weight" in table.columns:
+        values["weight"] = as_number(f"c{table.columns['weight']}::VARCHAR")
+    if bounded:
+        sql = BoundSql(*(table.text(role) for role in ("rating", "lower", "upper", "relation")))
+        values |= {"rating": sql.rating, "lower": sql.lower, "upper": sql.upper}
+    for name in ("weight", "lower", "upper"):
+        if name in values:
+            db.execute(f"ALTER TABLE raw ADD COLUMN IF NOT EXISTS {name} DOUBLE")
     if words:
-        roles = [role for role in table.columns if role != "timestamp" or timed]
+        roles = [role for role in table.columns if role not in OF_BOUNDS]
+        if not timed:
+            roles = [role for role in roles if role != "timestamp"]
         unknown = " OR ".join(is_word(f"c{table.columns[role]}::VARCHAR", words) for role in roles)
         values = {role: f"CASE WHEN NOT ({unknown}) THEN {sql} END" for role, sql in values.items()}
-    file.create(db, f"INSERT INTO raw SELECT {', '.join(values.values())} FROM {{table}}", number)
+    selected = ", ".join(values.values())
+    columns = ", ".join(values)
+    file.create(db, f"INSERT INTO raw ({columns}) SELECT {selected} FROM {{table}}", number)
 
 
 def _has_truth(db: Session, file: TableFile, k: int) -> bool:
@@ -335,6 +400,8 @@ def _refuse_bad_rows(db: Session, table: RatingsTable, timed: bool, first: int) 
         ),
         "a name contains a NUL byte": "contains(user_id, chr(0)) OR contains(item_id, chr(0))",
     }
+    if "lower" in measures_of(db):
+        faults |= FAULTS
     if "weight" in table.measures:
         stored = "coalesce(try_cast(weight AS FLOAT), 0)"
         faults["the weight is missing or not a number above 0 in float32"] = (

@@ -30,7 +30,7 @@ class PrepareSettings(Checked):
     columns: str | None = setting(
         "Columns that are not detected, by name in the header or by position from 1, e.g."
         " item=joke. With rating=none every line is a click. weight=W names relative precisions of"
-        " measurements.",
+        " measurements; lower=L,upper=U or relation=R, bounds of ratings.",
         None,
         metavar="user=U,item=I,rating=R,timestamp=T",
     )

@@ -253,7 +253,10 @@ def load_wide(
         n_bad += int(bad.sum())
         row, col = np.nonzero(filled)
         db.register("arrays", {"u": users[row], "i": items[col], "x": cells[row, col]})
-        db.execute(f"INSERT INTO raw SELECT u, i, x, NULL, {test} FROM arrays")
+        db.execute(
+            "INSERT INTO raw (user_id, item_id, rating, time, test)"
+            f" SELECT u, i, x, NULL, {test} FROM arrays"
+        )
         n_read += len(piece)
         report(f"reading {table.path.name}: {n_read:,} rows")
     if n_bad:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf
@@ -17,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SLAB, RowRatings, row_slabs
+from dsgmcmc.data.ratings_format import SLAB, Bounds, RowRatings, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.stored import (
     Numbering,
@@ -34,6 +35,48 @@ from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
 
 #: Variance of rounding errors, in squared steps to which ratings were recorded.
 ROUNDING_VARIANCE = 1 / 12
+
+
+class CellBounds(NamedTuple):
+    """The ratings of a cell that are known to lie within bounds.
+
+    Attributes
+    ----------
+    positions : (m,) int64
+        Their indices in the cell.
+    rows, columns : (m,) int32
+        Local rows and columns.
+    repeats : (m,) int64
+        Their numbers among the ratings of the pair, from 0.
+    lower, upper : (m,) float32
+        Bounds, in the unit of the values.
+    """
+
+    positions: Int64
+    rows: Int32
+    columns: Int32
+    repeats: Int64
+    lower: Float32
+    upper: Float32
+
+    @classmethod
+    def of_cell(cls, indptr: Int64, indices: Array, bounds: Bounds) -> CellBounds | None:
+        """Return the bounds in a cell with these ratings; None if all are exact."""
+        positions = np.flatnonzero(bounds.bounded)
+        if not len(positions):
+            return None
+        rows = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+        pairs = rows.astype(np.int64) << 32 | indices.astype(np.int64)
+        starts = np.flatnonzero(np.diff(pairs, prepend=-1))
+        repeats = np.arange(len(pairs)) - np.repeat(starts, np.diff(starts, append=len(pairs)))
+        return cls(
+            positions=positions,
+            rows=rows[positions],
+            columns=indices[positions].astype(np.int32),
+            repeats=repeats[positions],
+            lower=bounds.lower[positions],
+            upper=bounds.upper[positions],
+        )
 
 
 @dataclass(frozen=True)
@@ -56,6 +99,8 @@ class CellRatings:
         Offsets of the ratings' predictors.
     weights : (nnz,) float32, optional
         Relative precisions of the ratings.
+    bounds : CellBounds, optional
+        The ratings that are not exact, whose values are drawn.
     """
 
     indptr: Int64
@@ -65,6 +110,7 @@ class CellRatings:
     columns: int
     offsets: Float32 | None = None
     weights: Float32 | None = None
+    bounds: CellBounds | None = None
 
     @property
     def values(self) -> Float32:
@@ -113,6 +159,26 @@ class CellRatings:
     def with_values(self, values: Float32) -> CellRatings:
         """The same cell with other ratings, (nnz,) float32."""
         return replace(self, stored=values, table=None)
+
+    def bounded_values(self) -> Float32:
+        """Values of the ratings with `bounds`, (m,)."""
+        assert self.bounds is not None
+        return self.values[self.bounds.positions]
+
+    def set_bounded(self, values: Float32) -> None:
+        """Change the values of the ratings with `bounds`, (m,), in place; there is no `table`."""
+        assert self.bounds is not None
+        self.stored[self.bounds.positions] = values
+        if "by_column" in vars(self):
+            self.by_column.stored[self._bounded_in_columns] = values
+
+    @cached_property
+    def _bounded_in_columns(self) -> Int64:
+        """Indices in `by_column` of the ratings with `bounds`, (m,)."""
+        assert self.bounds is not None
+        position_of = np.empty(len(self.indices), np.int64)
+        position_of[self.column_order] = np.arange(len(self.indices))
+        return position_of[self.bounds.positions]
 
     @cached_property
     def column_order(self) -> Int64:
@@ -196,6 +262,8 @@ class RatingBlocks:
         centre.
     weighted : bool
         Whether ratings have weights, their relative precisions.
+    bounded : bool
+        Whether ratings may be known only to lie within bounds.
     extreme : float
         Largest distance of a training rating from the centre, divided by `scale`.
     largest_precision : float
@@ -237,6 +305,7 @@ class RatingBlocks:
         self.n_test = ratings.nnz_test
         self.centre = centre
         self.weighted = ratings.mean_weight is not None
+        self.bounded = ratings.has_bounds
         self._codes = codes
         self.limits = limits
         self.column_counts: Int64 = ratings.column_counts
@@ -267,6 +336,18 @@ class RatingBlocks:
             self.largest_precision = of_rounding / self._largest_weight(ring)
         self._peak = int(max(np.diff(ratings.row_indptr).max(), self.column_counts.max()))
         _give_memory_back()
+
+    def for_chain(self) -> RatingBlocks:
+        """The same ratings for one chain, which draws the values of those within bounds."""
+        if not self.bounded:
+            return self
+        of_chain = copy(self)
+        of_chain.train = {}
+        for cell, ratings in self.train.items():
+            if ratings.bounds is not None:
+                ratings = ratings.with_values(np.array(ratings.values))
+            of_chain.train[cell] = ratings
+        return of_chain
 
     def bounds(self, factor: Factor, index: int) -> tuple[int, int]:
         """First global row of a block of a factor, and the row after its last."""
@@ -333,10 +414,15 @@ class RatingBlocks:
         sizes = np.zeros(grid, np.int64)
         for first, last in slabs:
             sizes += np.bincount(block_of[ratings.columns("train", first, last)], minlength=grid)
-        cells = _GrowingCells(sizes, stop - start, bounds, weighted=self.weighted)
+        cells = _GrowingCells(
+            sizes, stop - start, bounds, weighted=self.weighted, bounded=self.bounded
+        )
         for first, last in slabs:
             slab = ratings.slab("train", first, last)
             coded = self._codes(slab.values - np.float32(self.centre))
+            if slab.bounds is not None:
+                lower, upper = (limit - np.float32(self.centre) for limit in slab.bounds)
+                slab = slab._replace(bounds=Bounds(lower, upper))
             if not cells.add(first - start, slab._replace(values=coded)):
                 raise InputError(f"{ratings.path} has changed while it was read: start again")
         return cells.finished()
@@ -375,6 +461,9 @@ class RatingBlocks:
         for block in self.train.values():
             values = block.stored if block.table is None else block.table
             np.divide(values, scale, out=values)
+            if block.bounds is not None:
+                np.divide(block.bounds.lower, scale, out=block.bounds.lower)
+                np.divide(block.bounds.upper, scale, out=block.bounds.upper)
         for rows in self.test.values():
             np.divide(rows.values, scale, out=rows.values)
         return scale
@@ -416,12 +505,18 @@ class _GrowingCells:
     n_rows : int
     column_bounds : (B + 1,) int64
         First column of every cell, and the number of columns.
-    weighted : bool
-        Whether ratings have weights.
+    weighted, bounded : bool
+        Whether ratings have weights, and bounds.
     """
 
     def __init__(
-        self, sizes: Int64, n_rows: int, column_bounds: Int64, *, weighted: bool = False
+        self,
+        sizes: Int64,
+        n_rows: int,
+        column_bounds: Int64,
+        *,
+        weighted: bool = False,
+        bounded: bool = False,
     ) -> None:
         self._sizes = sizes
         self._bounds = column_bounds
@@ -435,6 +530,9 @@ class _GrowingCells:
         self._weights: list[Float32 | None] = [None] * len(sizes)
         if weighted:
             self._weights = [np.empty(n, np.float32) for n in sizes]
+        self._limits: list[Bounds | None] = [None] * len(sizes)
+        if bounded:
+            self._limits = [Bounds(np.empty(n, np.float32), np.empty(n, np.float32)) for n in sizes]
 
     @property
     def _has_table(self) -> bool:
@@ -448,7 +546,8 @@ class _GrowingCells:
         if numbers is None and self._has_table:  # too many distinct values for a table
             self._stored = [self._numbering.values[stored] for stored in self._stored]
         stored_values = values if numbers is None else numbers
-        weights = self._split_weights(ratings)
+        weights = self._split(ratings, ratings.weights)
+        limits = [self._split(ratings, limit) for limit in ratings.bounds or ()]
         cells = split_columns(ratings.indptr, ratings.indices, stored_values, self._bounds)
         for c, (rows, local_columns, stored) in enumerate(cells):
             begin = self._filled[c]
@@ -461,15 +560,17 @@ class _GrowingCells:
             of_cell = self._weights[c]
             if of_cell is not None:
                 of_cell[begin:end] = weights[c]
+            for limit, split in zip(self._limits[c] or (), limits, strict=False):
+                limit[begin:end] = split[c]
             self._filled[c] = end
         return True
 
-    def _split_weights(self, ratings: RowRatings) -> list[Float32]:
-        """The weights of the ratings by cell; an empty list without weights."""
-        if ratings.weights is None:
+    def _split(self, ratings: RowRatings, numbers: Float32 | None) -> list[Float32]:
+        """Further numbers of the ratings by cell; an empty list without any."""
+        if numbers is None:
             return []
-        cells = split_columns(ratings.indptr, ratings.indices, ratings.weights, self._bounds)
-        return [weights for _, _, weights in cells]
+        cells = split_columns(ratings.indptr, ratings.indices, numbers, self._bounds)
+        return [of_cell for _, _, of_cell in cells]
 
     def finished(self) -> list[CellRatings]:
         """The cells, each with a table of its own if there is one."""
@@ -484,9 +585,17 @@ class _GrowingCells:
                     table=table,
                     columns=width,
                     weights=self._weights[c],
+                    bounds=self._bounds_of(c),
                 )
             )
         return cells
+
+    def _bounds_of(self, c: int) -> CellBounds | None:
+        """Bounds of the ratings in a cell, if there are any."""
+        limits = self._limits[c]
+        if limits is None:
+            return None
+        return CellBounds.of_cell(self._indptr[c], self._indices[c], limits)
 
 
 def _give_memory_back() -> None:

@@ -27,7 +27,7 @@ import numpy as np
 from typing_extensions import override
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SPLITS, RowRatings, Split
+from dsgmcmc.data.ratings_format import SPLITS, Bounds, RowRatings, Split
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.base import Law
 from dsgmcmc.model.predictive.base import SMALLEST, Moments, Prediction, Predictive, PredictorDraws
@@ -78,6 +78,11 @@ class OnLogarithms(Law):
     @override
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
         cls.law.check_ratings(config, ratings)
+        if cls.shift and ratings.has_bounds:
+            raise InputError(
+                f"{ratings.path}: {named('scale')} log1p is for counts, which are exact, and some"
+                f" ratings are bounds: use {named('scale')} log, or leave it out"
+            )
         excluded = 0
         for split in SPLITS:
             for values in ratings.values(split):
@@ -118,7 +123,11 @@ class OnLogarithms(Law):
 
         def slab(split: Split, start: int, stop: int) -> RowRatings:
             rows = ratings.slab(split, start, stop)
-            return rows._replace(values=cls.scaled(rows.values))
+            bounds = rows.bounds
+            if bounds is not None:
+                with np.errstate(divide="ignore"):
+                    bounds = Bounds(*(cls.scaled(np.maximum(limit, 0)) for limit in bounds))
+            return rows._replace(values=cls.scaled(rows.values), bounds=bounds)
 
         def levels(limit: int) -> Float64 | None:
             values = ratings.levels(limit)

@@ -407,17 +407,18 @@ class FactorTarget(Target):
     # --------------------------------------------------------------- draws of the parts' parameters
 
     def draw_parts(self, context: DrawContext) -> None:
-        """Draw all parameters that are due, in all parts but the effects on ratings. Collective."""
+        """Draw all parameters that are due, except by `draw_effects`. Collective."""
         if context.is_due():
             self.draw_shared(context)
         for part in self.parts:
-            if part is not self.effects:
+            if not (part.has_effects or part.draws_ratings):
                 part.draw(context)
 
     def draw_effects(self, context: DrawContext) -> None:
-        """Draw the effects on single ratings. Collective."""
-        if self.effects is not None:
-            self.effects.draw(context)
+        """Draw the effects on single ratings, and ratings within bounds. Collective."""
+        for part in self.parts:
+            if part.has_effects or part.draws_ratings:
+                part.draw(context)
 
     def draw_shared(self, context: DrawContext) -> None:
         """Draw the shared parameters, from sums that are added in one message. Collective."""

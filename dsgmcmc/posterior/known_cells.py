@@ -22,10 +22,13 @@ DIGITS = (6, 7, 8)
 
 
 def _matrix_of(ratings: Ratings, split: Split) -> csr_matrix:
-    """Return the ratings of a part, (I, J); of replicates, the mean by their weights."""
+    """Return the ratings of a part, (I, J); of replicates, the mean by their weights.
+
+    Ratings that are known only by bounds are left out.
+    """
     from scipy.sparse import csr_matrix
 
-    slab = ratings.slab(split, 0, ratings.n_rows)
+    slab = ratings.slab(split, 0, ratings.n_rows).exact()
     shape = (ratings.n_rows, ratings.n_cols)
     part = csr_matrix((slab.values, slab.indices, slab.indptr), shape)
     if not ratings.replicates:

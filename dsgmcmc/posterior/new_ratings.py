@@ -64,6 +64,8 @@ class NewRatings(NamedTuple):
             no_names = np.zeros(0, object)
             return cls(entity, no_names, no_names, np.zeros(0), np.zeros(0), described)
         ratings = read_ratings(X, y, form).columns
+        if not {"lower", "upper", "relation"}.isdisjoint(ratings):
+            raise InputError("new ratings are exact: leave out those that are known by bounds")
         run.vocabulary(entity)  # checks the entity
         values = ratings.get("rating", np.ones(len(ratings[entity])))
         bad_scale = find_bad_scale(values.min(), values.max())

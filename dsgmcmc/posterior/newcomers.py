@@ -168,6 +168,11 @@ def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRow
             raters = slab.indices
             rated = rows
         chosen = position_of[raters] >= 0
+        if slab.bounds is not None and slab.bounds.bounded[chosen].any():
+            raise InputError(
+                f"{ratings.path}: a {entity} that the run knows has ratings that are known only by"
+                " bounds, which a fold-in cannot use: sample again"
+            )
         weights = np.ones(len(chosen)) if slab.weights is None else slab.weights
         parts.append(
             RatingsOfRows(

@@ -189,7 +189,12 @@ class RatingsSource:
         """
         values = self.ratings.levels(2)
         logistic = {"likelihood": "ordinal-logit"}
-        if values is None or len(values) < 2 or "likelihood" in merged(saved, *layers):
+        if (
+            self.ratings.has_bounds
+            or values is None
+            or len(values) < 2
+            or "likelihood" in merged(saved, *layers)
+        ):
             return {}
         try:
             build(saved, logistic, *layers).resolved()
@@ -456,12 +461,14 @@ def _noise_resolution(config: ResolvedConfig, ratings: Ratings) -> float | None:
 
 
 def _facts_of_measurements(ratings: Ratings) -> dict[str, Any]:
-    """Return facts about replicates and weights, if there are any."""
+    """Return facts about replicates, weights and bounds, if there are any."""
     facts: dict[str, Any] = {}
     if ratings.replicates:
         facts["replicates"] = ratings.replicates
     if ratings.mean_weight is not None:
         facts["mean_weight"] = ratings.mean_weight
+    if ratings.has_bounds:
+        facts["bounded"] = ratings.count_bounded()
     return facts
 
 
@@ -487,10 +494,11 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
 
     def make(chain: int, sampler: Sampler[Any, Any]) -> FactorTarget:
         by_parts = sampler.gradient.by_parts
+        of_chain = blocks.for_chain()
         model = ModelFacts(
             config=config,
             transposed=ratings.transposed,
-            ratings=blocks,
+            ratings=of_chain,
             ring=ring,
             sizes=sizes,
             subchains=len(sampler.positions),
@@ -503,7 +511,7 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
             schedule = Schedule(config.schedule, sizes_of_parts, config.seed, chain)
         return FactorTarget(
             ring,
-            blocks,
+            of_chain,
             make_parts(model, data),
             SamplerFields(sampler.kept, sampler.working, sampler.positions),
             stream=RandomStream(config.seed, chain),

@@ -68,6 +68,7 @@ FILES: dict[str, dict[str, Any]] = {
 MEASURED: dict[str, dict[str, Any]] = {
     "replicates": {"replicated": True},
     "weights": {"replicated": True, "weighted": True},
+    "bounds": {"replicated": True, "weighted": True, "bounded": True},
 }
 
 

@@ -209,6 +209,10 @@ CASES = {
     # information and statistics are sums over weights
     "weights": case("baoab", "weights", **BOTH),
     "weights, gibbs": case("gibbs", "weights", **BOTH),
+    # drawn values are a part of the state; stopped between two draws of them
+    "bounds": case("baoab", "bounds", (8, 14), **BOTH),
+    "bounds, gibbs": case("gibbs", "bounds", **BOTH),
+    "bounds, heavy tails": case("psgld", "bounds", (7, 17), likelihood="student-t"),
     "weights, heavy tails": case("psgld", "weights", likelihood="student-t"),
 }
 #: Every estimator that a sampler can use instead of its own, and noises in turns, where an

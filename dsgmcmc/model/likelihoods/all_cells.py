@@ -47,6 +47,7 @@ class AllCells(GaussianRatings):
 
     has_noise = False
     takes_weights = False
+    takes_bounds = False
     is_sum_over_ratings = False
     can_be_evaluated = False
     noise_quantities = ()

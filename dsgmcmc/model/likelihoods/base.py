@@ -223,6 +223,8 @@ class Law(Part):
     n_levels: int = 0
     #: Whether ratings may have weights, which multiply the precision of their noise.
     takes_weights: ClassVar[bool] = False
+    #: Whether ratings may be known only to lie within bounds: `quantile_between` is defined.
+    takes_bounds: ClassVar[bool] = False
     #: Names of the parameters in `shape`, and the values that they have if neither data nor draws
     #: provide others.
     starts: ClassVar[Mapping[str, float]] = {}
@@ -358,13 +360,19 @@ class Law(Part):
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
         """Refuse a ratings file that lacks the part's data. Called before anything is allocated.
 
-        Here: weights, unless the likelihood takes them.
+        Here: weights and bounds, unless the likelihood takes them.
         """
         if ratings.mean_weight is not None and not cls.takes_weights:
             raise InputError(
                 f"{ratings.path} has weights, the relative precisions of its ratings, and"
                 f" {named('likelihood')} {config.likelihood} has no precision of a rating: use"
                 " gaussian or student-t, or prepare the ratings without weights"
+            )
+        if ratings.has_bounds and not cls.takes_bounds:
+            raise InputError(
+                f"{ratings.path} has measurements that are known to lie within bounds, and"
+                f" {named('likelihood')} {config.likelihood} is not for measurements: use gaussian"
+                " or student-t"
             )
 
     @classmethod
@@ -868,6 +876,20 @@ class Likelihood(Law):
         """Probability that a rating is at most `x`, elementwise.
 
         Not needed if `components` returns another class.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def quantile_between(
+        p: Float64,
+        mean: Float64,
+        variance: Float64,
+        bounds: tuple[Float64, Float64],
+        *shape: Array | float,
+    ) -> Float64:
+        """Quantiles, at p in (0, 1), of ratings given that they lie between bounds, elementwise.
+
+        Not needed unless `takes_bounds`.
         """
         raise NotImplementedError
 

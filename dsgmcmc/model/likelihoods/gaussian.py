@@ -41,6 +41,7 @@ class GaussianRatings(Normal, Likelihood):
     score = "x - eta"
     is_linear = True
     takes_weights = True
+    takes_bounds = True
     mixture = NormalMixture
     noise_quantities: ClassVar[tuple[Quantity, ...]] = (WEIGHT, ROW_ERROR)
     swept_fields = ("row_error",)
@@ -131,6 +132,30 @@ class GaussianRatings(Normal, Likelihood):
     @override
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
         return noise
+
+    @staticmethod
+    @override
+    def quantile_between(
+        p: Float64,
+        mean: Float64,
+        variance: Float64,
+        bounds: tuple[Float64, Float64],
+        *shape: Array | float,
+    ) -> Float64:
+        from scipy.special import log_ndtr, ndtri_exp  # slow to import
+
+        sd = np.sqrt(variance)
+        low = (bounds[0] - mean) / sd
+        high = (bounds[1] - mean) / sd
+        # logarithms of small probabilities are precise in the left tail
+        sign = np.where(low > 0, -1.0, 1.0)
+        left = np.where(sign > 0, low, -high)
+        right = np.where(sign > 0, high, -low)
+        log_right = log_ndtr(right)
+        share = -np.expm1(log_ndtr(left) - log_right)
+        above = np.where(sign > 0, 1 - p, p)
+        z = ndtri_exp(log_right + np.log1p(-above * share))
+        return np.asarray(mean + sd * sign * np.clip(z, left, right))
 
     @override
     def log_likelihood(self, x: Float32, state: State) -> float:

@@ -109,6 +109,7 @@ class StudentT(ScaledRows, Likelihood):
     starts: ClassVar[Mapping[str, float]] = {"inflation": START_NU / (START_NU - 2)}
     is_linear = True
     takes_weights = True
+    takes_bounds = True
     exponential_has_mean = False
     mixture = SymmetricMixture
     draws_precision = True
@@ -284,6 +285,31 @@ class StudentT(ScaledRows, Likelihood):
         inflation = np.asarray(shape[0], np.float64)
         nu = 2 * inflation / (inflation - 1)
         return np.asarray(stdtr(nu, (x - mean) / np.sqrt(variance / inflation)))
+
+    @staticmethod
+    @override
+    def quantile_between(
+        p: Float64,
+        mean: Float64,
+        variance: Float64,
+        bounds: tuple[Float64, Float64],
+        *shape: Array | float,
+    ) -> Float64:
+        from scipy.special import stdtr, stdtrit  # slow to import
+
+        inflation = np.float64(shape[0])
+        nu = 2 * inflation / (inflation - 1)
+        scale = np.sqrt(variance / inflation)
+        low = (bounds[0] - mean) / scale
+        high = (bounds[1] - mean) / scale
+        # small probabilities are precise in the left tail
+        sign = np.where(low > 0, -1.0, 1.0)
+        left = np.where(sign > 0, low, -high)
+        right = np.where(sign > 0, high, -low)
+        below = stdtr(nu, left)
+        share = np.where(sign > 0, p, 1 - p)
+        t = stdtrit(nu, below + share * (stdtr(nu, right) - below))
+        return np.asarray(mean + scale * sign * np.clip(t, left, right))
 
     @classmethod
     @override

@@ -1,6 +1,7 @@
 """All parts of a model other than its likelihood, and their settings."""
 
 from dsgmcmc.model.parts.base import Part
+from dsgmcmc.model.parts.bounds import BoundedRatings
 from dsgmcmc.model.parts.features import FeatureEffects, FeatureSettings
 from dsgmcmc.model.parts.implicit import ImplicitFeatures, ImplicitSettings
 from dsgmcmc.model.parts.noise import Noise, NoiseSettings
@@ -15,6 +16,7 @@ PARTS: dict[str, type[Part]] = {
     "implicit": ImplicitFeatures,
     "features": FeatureEffects,
     "time": TimeEffects,
+    "bounds": BoundedRatings,
 }
 
 
@@ -24,6 +26,7 @@ class PartSettings(TimeSettings, FeatureSettings, ImplicitSettings, NoiseSetting
 
 __all__ = [
     "PARTS",
+    "BoundedRatings",
     "FeatureEffects",
     "ImplicitFeatures",
     "Noise",

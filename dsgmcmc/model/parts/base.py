@@ -223,6 +223,8 @@ class Part(ABC):
     has_effects : bool
         Whether the part adds effects to the predictors of ratings. It then defines `of_ratings`,
         `ratings` and `test`. A model has at most one part with effects.
+    draws_ratings : bool
+        Whether the part draws values of ratings. It is then drawn when effects on ratings are.
     prior_every : int
         Turns between draws that change prior means of single rows, given the rows' current values;
         0 without such draws.
@@ -239,6 +241,7 @@ class Part(ABC):
 
     Settings: ClassVar[type[BaseModel]]
     has_effects: ClassVar[bool] = False
+    draws_ratings: ClassVar[bool] = False
     prior_every: ClassVar[int] = 0
     quantities: tuple[Quantity, ...]
     parameters: Sampled | None = None

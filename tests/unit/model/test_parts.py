@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from measurements import write_measured
 
 from dsgmcmc.config.run import build
 from dsgmcmc.data.ratings import Ratings
@@ -18,6 +19,7 @@ WITH: dict[str, dict[str, Any]] = {
     "implicit": {"implicit_features": "both"},
     "features": {"features": "yes"},
     "time": {"time_levels": "user:page"},
+    "bounds": {},
 }
 #: What parts and likelihoods cannot go with, and the setting that the message names.
 AGAINST: list[tuple[dict[str, Any], str]] = [
@@ -55,11 +57,14 @@ AGAINST: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_a_chain_has_what_a_part_says(name: str) -> None:
+def test_a_chain_has_what_a_part_says(tmp_path: Path, name: str) -> None:
     """It keeps these quantities, and draws all that belong to a draw in the first sweep, with every
     kind of sampler.
     """
-    check_part(PARTS[name], **WITH[name])
+    ratings = None
+    if name == "bounds":  # not a setting, but ratings make a run have this part
+        ratings = write_measured(tmp_path / "r.h5", bounded=True)
+    check_part(PARTS[name], ratings=ratings, **WITH[name])
 
 
 @pytest.mark.parametrize(("settings", "named"), AGAINST)

@@ -1,0 +1,150 @@
+"""Ratings that are known to lie within bounds: in texts, relations and columns of bounds."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from ingest_cases import prepare
+
+from dsgmcmc import BPMF
+from dsgmcmc.data.inner import InnerSplit
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.errors import InputError
+
+INF = np.inf
+EXACT = [("a", "x", 1.0), ("a", "y", 1.5), ("b", "x", 2.5), ("b", "y", 3.25)]
+
+
+def table(header: str, *rows: tuple) -> str:
+    """CSV with exact ratings and some rows."""
+    width = header.count(",") + 1
+    exact = [(*row, *[""] * (width - 3)) for row in EXACT]
+    return "\n".join([header, *(";".join(map(str, row)) for row in (*exact, *rows)), ""]).replace(
+        header, header.replace(",", ";")
+    )
+
+
+def bounds_of(path) -> dict[tuple, tuple]:
+    """Value, lower and upper bound of every training rating, by user and item."""
+    with Ratings(path) as ratings:
+        ratings.verify()
+        slab = ratings.slab("train", 0, ratings.n_rows)
+        names = [ratings.ids("rows")[slab.rows], ratings.ids("cols")[slab.indices]]
+        if ratings.transposed:
+            names.reverse()
+        assert slab.bounds is not None
+        numbers = [array.tolist() for array in (slab.values, *slab.bounds)]
+    pairs = zip(*(ids.tolist() for ids in names), strict=True)
+    return dict(zip(pairs, zip(*numbers, strict=True), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<0.5", (0.5, -INF, 0.5)),
+        ("< 0.5", (0.5, -INF, 0.5)),
+        ("<=2", (2, -INF, 2)),
+        (">5", (5, 5, INF)),
+        (">= 1e1", (10, 10, INF)),
+        ("[2, 3]", (2.5, 2, 3)),
+        ("[-1,.5]", (-0.25, -1, 0.5)),
+    ],
+)
+def test_a_text_is_a_bound(tmp_path, text, expected):
+    """In a file, and in a data frame; exact ratings keep their values."""
+    summary = prepare(
+        tmp_path, table("user,item,rating", ("c", "x", text)), test_fraction=0, name="r.csv"
+    )
+    found = bounds_of(tmp_path / "out.h5")
+    assert found["c", "x"] == pytest.approx(expected)
+    assert found["b", "y"] == (3.25, 3.25, 3.25)
+    assert summary.bounded == 1
+    frame = pd.DataFrame([*EXACT, ("c", "x", text)], columns=["user", "item", "rating"])
+    BPMF(iterations=4, burn_in=2, rank=0, out=tmp_path / "run").fit(frame)
+    assert bounds_of(tmp_path / "run.ratings.h5") == found
+
+
+def test_relations_and_columns_of_bounds(tmp_path):
+    """A relation says on which side of the number a rating lies; columns may have either bound."""
+    rows = [("c", "x", 7.0, "<"), ("c", "y", 9.0, ">="), ("d", "x", 4.0, "=")]
+    prepare(
+        tmp_path,
+        table("user,item,rating,standard_relation", *rows),
+        columns="relation=standard_relation",
+        test_fraction=0,
+    )
+    found = bounds_of(tmp_path / "out.h5")
+    assert found["c", "x"] == (7, -INF, 7)
+    assert found["c", "y"] == (9, 9, INF)
+    assert found["d", "x"] == (4, 4, 4)
+    rows = [("c", "x", "", 1.0, 2.0), ("c", "y", "", "", 0.5), ("d", "x", 4.0, "", "")]
+    prepare(
+        tmp_path,
+        table("user,item,rating,from,to", *rows),
+        columns="lower=from,upper=to",
+        test_fraction=0,
+    )
+    found = bounds_of(tmp_path / "out.h5")
+    assert found["c", "x"] == (1.5, 1, 2)
+    assert found["c", "y"] == (0.5, -INF, 0.5)
+    assert found["d", "x"] == (4, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "columns", "message"),
+    [
+        ("user,item,rating,rel", ("c", "x", 1, "about"), "relation=rel", "has 'about': expected"),
+        ("user,item,rating", ("c", "x", "[3, 2]"), None, "lower bound is above the upper bound"),
+        ("user,item,rating", ("c", "x", "<low"), None, "not a number|cannot be read|DOUBLE"),
+        ("user,item,rating,to", ("c", "x", 9, 2), "upper=to", "outside its bounds"),
+    ],
+)
+def test_what_could_mean_two_things_is_refused(tmp_path, header, row, columns, message):
+    """The message says what was found."""
+    with pytest.raises(InputError, match=message):
+        prepare(tmp_path, table(header, row), columns=columns)
+
+
+@pytest.mark.parametrize("options", [{}, {"duplicates": "keep"}])
+def test_ratings_within_bounds_are_never_held_out(tmp_path, options):
+    """Errors are those of exact ratings: neither a split of the file nor one of its training
+    ratings holds out a pair with a bound.
+    """
+    rng = np.random.default_rng(0)
+    rows = []
+    for user in range(20):
+        for item in range(15):
+            value = round(rng.normal(), 2)
+            text = f"<{value}" if rng.random() < 0.3 else value
+            rows += [(f"u{user}", f"i{item}", text)] * (2 if rng.random() < 0.2 else 1)
+    summary = prepare(tmp_path, table("user,item,rating", *rows), test_fraction=0.3, **options)
+    with Ratings(tmp_path / "out.h5") as ratings:
+        assert 0 < summary.bounded == ratings.count_bounded()
+        assert "known only by bounds" in ratings.describe()["training"]
+        inner = InnerSplit(ratings, 0.3, seed=1)
+        assert inner.nnz_test > 0
+        assert not inner.slab("test", 0, inner.n_rows).bounds.bounded.any()
+        assert inner.slab("train", 0, inner.n_rows).bounds.bounded.sum() == summary.bounded
+
+
+def test_a_test_file_has_exact_ratings(tmp_path):
+    """A stand-in would count as a rating in errors."""
+    (tmp_path / "test.csv").write_text("user,item,rating\nc,y,<1\n")
+    text = table("user,item,rating", ("c", "x", "<2"))
+    with pytest.raises(InputError, match="test rating"):
+        prepare(tmp_path, text, test=str(tmp_path / "test.csv"))
+
+
+def test_an_empty_bound_is_no_missing_rating(tmp_path):
+    """A word for what is not known leaves out a line by its rating, not by its bounds."""
+    rows = [("c", "x", 1.5, 1.0, ""), ("c", "y", "NA", "", "")]
+    prepare(
+        tmp_path,
+        table("user,item,rating,from,to", *rows),
+        columns="lower=from,upper=to",
+        missing="NA,",
+        test_fraction=0,
+    )
+    found = bounds_of(tmp_path / "out.h5")
+    assert found["c", "x"] == (1.5, 1, INF)
+    assert ("c", "y") not in found
+    assert found["a", "x"] == (1, 1, 1)
