@@ -43,16 +43,19 @@ from dsgmcmc.diagnostics.scores import rmse
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.storage.rundir import RunDirectory
 
-#: Packages to install for each tool, and settings that are tried besides its defaults.
+_SCIPY = "scipy==1.17.1"
+#: Packages to install for each tool, the newest in November 2026. myFM imports what setuptools 82
+#: no longer has.
 PACKAGES = {
-    "SMURFF": ("smurff", "scipy"),
-    "myFM": ("myfm", "scipy"),
-    "LIBMF": ("libmf", "scipy"),
-    "LensKit, biased MF": ("lenskit", "scipy"),
-    "implicit, ALS": ("implicit", "scipy"),
-    "Cornac, MF": ("cornac", "scipy"),
-    "Cornac, EASE^R": ("cornac", "scipy"),
+    "SMURFF": ("smurff==1.1", _SCIPY),
+    "myFM": ("myfm==0.4.0", _SCIPY, "setuptools<82"),
+    "LIBMF": ("libmf==0.9.2", _SCIPY),
+    "LensKit, biased MF": ("lenskit==2025.8.1", _SCIPY),
+    "implicit, ALS": ("implicit==0.7.3", _SCIPY),
+    "Cornac, MF": ("cornac==3.0.1", _SCIPY),
+    "Cornac, EASE^R": ("cornac==3.0.1", _SCIPY),
 }
+#: Settings of each tool that are tried besides its defaults.
 TUNED: dict[str, list[dict[str, Any]]] = {
     "SMURFF": [
         {"num_latent": rank, "burnin": 20, "nsamples": draws, "centre": True, "adaptive": True}
