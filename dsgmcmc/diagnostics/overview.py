@@ -41,7 +41,7 @@ SCORES = {
     "rmse_log": "RMSE of logarithms",
     "predictive_sd": "predictive sd",
     "log_predictive_density": "log predictive density",
-    "log_probability": "log probability of the level",
+    "log_probability": "log probability of the recorded rating",
 }
 
 

@@ -110,6 +110,7 @@ PARTS = {
         ),
         "tests/benchmarks/robust.py ../amounts-COMMIT.jsonl --tables",
     ],
+    "robust-measured": ["tests/benchmarks/measured.py --out ../measured --seeds 1"],
     "paper-adaptive": [f"tests/papers/adaptive.py {DIGITS} --out figures"],
     "paper-errata": ["tests/papers/errata.py"],
     "paper-hamcmc-bias": ["tests/papers/hamcmc_bias.py"],

@@ -212,7 +212,7 @@ def test_a_count_of_0_where_training_has_none(tmp_path):
         summary["log_predictive_density"],
     ) == (zeros, None, None)
     shown = typed("info", out, "--diagnostics").expect()
-    assert re.search(r"log probability of the level +-inf", shown.out)
+    assert re.search(r"log probability of the recorded rating +-inf", shown.out)
     model = open_run(out).fold_in([[0, 1]], [3])
     before = model.predict([[0, 2], [1, 2]])
     for change in (model.update, model.fold_in):

@@ -5,6 +5,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from measured_sets import SETS
 from support import typed, write_cells
 
 from dsgmcmc.data.inner import InnerSplit
@@ -48,6 +49,12 @@ def test_the_step_is_the_largest_of_which_most_values_are_multiples(case: str) -
     """Values are compared in float32, zeros do not count, and many values must recur."""
     values, expected = CASES[case]
     assert find_resolution(values.astype(np.float32)) == expected
+
+
+@pytest.mark.parametrize(("name", "step"), [("sensors", 1), ("stations", 1), ("rounded", 0.1)])
+def test_measurements_of_many_kinds_have_a_step(name: str, step: float) -> None:
+    """Whole numbers, counts, and affinities of which a tenth has more decimals."""
+    assert find_resolution(SETS[name](0).value.astype(np.float32)) == step
 
 
 def test_the_step_is_stored_and_said(tmp_path: Path) -> None:
