@@ -105,13 +105,15 @@ class MatrixFile:
         Raises
         ------
         InputError
-            If the suffix of `out` is unknown, the ratings file is missing, or ratings have no
-            distribution to draw from; then no file is written.
+            If the suffix of `out` is unknown, two columns would have one name, the ratings file is
+            missing, or ratings have no distribution to draw from; then no file is written.
         """
         suffix = out.suffix.lower()
         if suffix not in SUFFIXES:
             raise InputError(f"{out}: the suffix of a matrix must be one of {', '.join(SUFFIXES)}")
         check_target(out, force=True)
+        if suffix not in (".npy", ".nc"):
+            self._refuse_equal_names(ignores_case=suffix != ".csv")
         if suffix == ".nc":
             require("`dsgmcmc predict --matrix --out OUT.nc`", "h5netcdf")
         if self.imputations:
@@ -164,13 +166,33 @@ class MatrixFile:
 
     # ------------------------------------------------------------------ formats
 
+    @property
+    def _header(self) -> list[str]:
+        """Names of the columns of a table."""
+        header = ["user", *map(str, self.run.items.ids[self.items].tolist())]
+        if self.imputations:
+            header.insert(0, "draw")
+        return header
+
+    def _refuse_equal_names(self, *, ignores_case: bool) -> None:
+        """Raise InputError if two columns of a table have one name; DuckDB ignores its case."""
+        earlier: dict[str, str] = {}
+        for name in self._header:
+            key = name.lower() if ignores_case else name
+            if key in earlier:
+                others = ".npy or .nc"
+                if ignores_case:
+                    others = ".csv, .npy or .nc"
+                raise InputError(
+                    f"columns {earlier[key]!r} and {name!r} of the table have one name: write"
+                    f" {others}"
+                )
+            earlier[key] = name
+
     def _csv(self, blocks: Iterable[Block]) -> Iterator[bytes]:
         """Yield the lines of a CSV file, many at a time."""
         names = self.run.users.ids[self.users].tolist()
-        header = ["user", *self.run.items.ids[self.items].tolist()]
-        if self.imputations:
-            header.insert(0, "draw")
-        yield _csv_lines([header])
+        yield _csv_lines([self._header])
         for block in blocks:
             lines = []
             for name, values in zip(names[block.rows], block.values, strict=True):

@@ -144,11 +144,19 @@ def training_matrix(run: Run, training: TrainingData, known: KnownCells) -> Name
 
 
 def _by_names(run: Run, library: str, known: KnownCells) -> NamedMatrix:
-    """Return the matrix of all users and items of a run, in the order of their names."""
+    """Return the matrix of all users and items of a run, in the order of their names.
+
+    Raises InputError if an item has the name of the column of users.
+    """
     users = np.argsort(run.users.ids, kind="stable").astype(np.int32)
     items = np.argsort(run.items.ids, kind="stable").astype(np.int32)
     names = run.users.ids[users]
     labels = run.items.ids[items]
+    if "user" in labels.tolist():
+        raise InputError(
+            "an item is named 'user', as is the column of users: give complete a matrix X with the"
+            " users in its index"
+        )
     values = as_written(known.of(users, items))
     return NamedMatrix(names, labels, values, partial(_table, names, labels, library))
 

@@ -9,7 +9,8 @@ import pytest
 from runs import Made, make_run
 from support import typed
 
-from dsgmcmc import open_run
+from dsgmcmc import BPMF, open_run
+from dsgmcmc.errors import InputError
 from dsgmcmc.posterior import completion
 
 
@@ -107,3 +108,36 @@ def test_options_that_contradict_are_refused(made, options, words, tmp_path, mon
     assert done.code == 2
     assert words in done.err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("items", "out", "words"),
+    [
+        (("a", "A"), "filled.parquet", "columns 'A' and 'a' of the table have one name"),
+        (("user", "b"), "filled.csv", "columns 'user' and 'user' of the table have one name"),
+        (("draw", "b"), "filled.csv", "columns 'draw' and 'draw' of the table have one name"),
+    ],
+)
+def test_two_columns_of_one_name_are_refused(items, out, words, tmp_path, monkeypatch):
+    """Parquet as DuckDB writes it ignores the case of names."""
+    ratings = pd.DataFrame(
+        [(user, item, len(user)) for user in ("u", "vv", "www") for item in items],
+        columns=["user", "item", "rating"],
+    )
+    BPMF(rank=0, iterations=4, burn_in=2, out=tmp_path / "run").fit(ratings)
+    monkeypatch.chdir(tmp_path)
+    done = typed("predict", "run", "--matrix", "--draws", "2", "-o", out)
+    assert done.code == 2
+    assert words in done.err
+    assert not (tmp_path / out).exists()
+
+
+def test_an_item_that_is_named_as_the_column_of_users_is_refused(tmp_path):
+    """Its ratings would replace the names of the users."""
+    ratings = pd.DataFrame(
+        [(user, item, len(user)) for user in ("v", "ww") for item in ("user", "b")],
+        columns=["user", "item", "rating"],
+    )
+    model = BPMF(rank=0, iterations=4, burn_in=2, out=tmp_path / "run").fit(ratings)
+    with pytest.raises(InputError, match="an item is named 'user'"):
+        model.complete()
