@@ -204,7 +204,7 @@ def merge_ratings(
     before = scalar(db, f"CREATE TABLE cells AS SELECT * EXCLUDE (moment) FROM ({numbered})")
     repeated = "SELECT key FROM cells GROUP BY key HAVING count(*) > 1"
     if not scalar(db, f"SELECT count(*) FROM ({repeated})"):
-        return Repeated(bounded=_mark_bounded(db, measures), measures=measures)
+        return Repeated(bounded=_count_bounded(db, measures), measures=measures)
     _refuse_pairs(
         db,
         sides,
@@ -226,7 +226,7 @@ def merge_ratings(
         )
         pairs = scalar(db, "SELECT count(*) FROM (SELECT DISTINCT row, col FROM cells)")
         return Repeated(
-            kept=int(before - pairs), bounded=_mark_bounded(db, measures), measures=measures
+            kept=int(before - pairs), bounded=_count_bounded(db, measures), measures=measures
         )
     if duplicates == "mean" and measures:
         raise InputError(
@@ -241,24 +241,15 @@ def merge_ratings(
         f" any_value(key) AS key, test FROM ({numbered}) GROUP BY row, col, test",
     )
     return Repeated(
-        removed=int(before - after), bounded=_mark_bounded(db, measures), measures=measures
+        removed=int(before - after), bounded=_count_bounded(db, measures), measures=measures
     )
 
 
-def _mark_bounded(db: Session, measures: Sequence[str]) -> int:
-    """Give ``cells`` the column ``pinned``: whether the pair has a rating within bounds.
-
-    Return the number of such ratings. Without any, there is no such column.
-    """
+def _count_bounded(db: Session, measures: Sequence[str]) -> int:
+    """Return the number of ratings in ``cells`` that are known only by bounds."""
     if "lower" not in measures:
         return 0
-    number = scalar(db, "SELECT count(*) FROM cells WHERE lower < upper")
-    if number:
-        db.execute(
-            "CREATE OR REPLACE TABLE cells AS SELECT *, bool_or(lower < upper) OVER (PARTITION BY"
-            " row, col) AS pinned FROM cells"
-        )
-    return int(number)
+    return int(scalar(db, "SELECT count(*) FROM cells WHERE lower < upper"))
 
 
 def _refuse_pairs(db: Session, sides: Mapping[Side, str], *, condition: str, fault: str) -> None:
@@ -292,7 +283,11 @@ def held_out(
     Pairs with `bounded` ratings are never held out, because errors need exact ratings.
     """
     total = scalar(db, "SELECT count(*) FROM cells")
-    exact = "NOT pinned" if bounded else "true"
+    exact = "true"
+    if bounded and replicated:
+        exact = "key NOT IN (SELECT key FROM cells WHERE lower < upper)"
+    elif bounded:
+        exact = "NOT lower < upper"
     n_test = int(fraction * total + 0.5)
     if n_test == 0:
         return "false"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.bounds import FAULTS, BoundSql, has_bounds, refuse_relations
+from dsgmcmc.data.bounds import FAULTS, BoundSql, has_bounds, is_bound, refuse_relations
 from dsgmcmc.data.columns import (
     MEASURES,
     NO_COLUMN,
@@ -277,13 +277,16 @@ def _load_ratings(db: Session, table: RatingsTable, words: Sequence[str], *, tim
             refuse_relations(db, table.file, table.columns["relation"])
         _load_long(db, table, words, timed=timed, bounded=True)
         return
+    k = table.columns.get("rating")
+    if k is not None and any(is_bound(row[k]) for row in table.file.sample if len(row) > k):
+        _load_long(db, table, words, timed=timed, bounded=True)
+        return
     first = scalar(db, "SELECT count(*) FROM raw")
     fault = None
     try:
         _load_long(db, table, words, timed=timed)
     except InputError as error:  # a bound is no number
         fault = error
-    k = table.columns.get("rating")
     is_read = fault is None and not scalar(
         db,
         f"SELECT count(*) FROM raw WHERE rowid >= {first} AND test IS NOT NULL AND rating IS NULL",
