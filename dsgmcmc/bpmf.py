@@ -29,6 +29,7 @@ from dsgmcmc.data.arrays import (
 from dsgmcmc.data.columns import NO_COLUMN, parse_columns
 from dsgmcmc.data.descriptions import Description, describe
 from dsgmcmc.data.prepare import Summary, prepare_ratings
+from dsgmcmc.data.reading import DataReading
 from dsgmcmc.data.settings import Duplicates
 from dsgmcmc.errors import AgreedError, InputError, RunWarning, StoppedError
 from dsgmcmc.parallel.alone import Alone
@@ -244,6 +245,9 @@ class BPMF(Estimator, FittedModel):
     ----------
     run_ : Run
         The run, with moments and draws by user and item, and traces.
+    data_ : DataReading or None
+        What `fit` decided about columns: roles, kinds of features, times, missing values; None for
+        a ratings file, and on processes of `comm` other than the first.
     n_features_in_ : int
         Number of columns of the training matrix; 2, user and item, if it was no matrix.
 
@@ -360,6 +364,7 @@ class BPMF(Estimator, FittedModel):
         processes = 1
         if self.comm is None:
             processes = number_of_processes(self.n_jobs)
+        self._reading: DataReading | None = None
         data = self._prepare(
             X, y, ratings_file, run=RunDirectory(out), seed=settings["seed"], test=test
         )
@@ -383,6 +388,7 @@ class BPMF(Estimator, FittedModel):
             raise
         self._training = self._training_data(X, y)
         self._library = library_of(X)
+        self.data_ = self._reading
         self._adopt(Run(out))
         if self.comm is None or self.comm.rank == 0:
             self._warn_of_run()
@@ -623,7 +629,9 @@ class BPMF(Estimator, FittedModel):
             _, facts = run.read_settings()
             if made.content_sha256 != facts.get("data_hash"):
                 return other
-        self._tell(prepare_ratings(sources, path, **options))
+        summary = prepare_ratings(sources, path, **options)
+        self._reading = DataReading(summary)
+        self._tell(summary)
         return path.resolve()
 
     def _features(self) -> dict[str, Description]:

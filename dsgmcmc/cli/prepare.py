@@ -110,6 +110,8 @@ def _show(summary: Summary, settings: PrepareSettings) -> None:
         facts[f"{entity} features"] = _features(entity, features)
     others = [f"{path}: {columns}" for path, columns in summary.other_columns.items()]
     facts["columns"] = [summary.columns, *others]
+    if summary.dates:
+        facts["dates"] = summary.dates
     facts["file"] = summary.path
     show_facts(facts)
     for note in _notes(summary, settings):

@@ -70,6 +70,21 @@ class UnreadTimes(NamedTuple):
         )
 
 
+class DateReading(NamedTuple):
+    """How the dates of a column were read.
+
+    Attributes
+    ----------
+    order : str
+        The order of day, month and year, if only one was possible and it was not certain before.
+    unread : UnreadTimes, optional
+        Times that cannot be read.
+    """
+
+    order: str = ""
+    unread: UnreadTimes | None = None
+
+
 def time_sql(text: str) -> str:
     """Return SQL of a time by its text: a number, or an ISO date in seconds, or else NULL."""
     # DuckDB would evaluate a second cast of the same text for numbers, too, which takes long
@@ -82,10 +97,10 @@ def doubtful(db: Session, first: int) -> bool:
     return bool(scalar(db, query))
 
 
-def read_dates(db: Session, file: TableFile, column: int, first: int) -> UnreadTimes | None:
+def read_dates(db: Session, file: TableFile, column: int, first: int) -> DateReading:
     """Read the dates of a file that `time_sql` has not read into the table ``raw``.
 
-    The file's rows in ``raw`` begin at row `first`. Returns what cannot be read, if anything.
+    The file's rows in ``raw`` begin at row `first`.
     """
     text = f"trim(c{column}::VARCHAR)"
     file.create(db, f"CREATE OR REPLACE TABLE texts AS SELECT {text} AS text FROM {{table}}")
@@ -108,15 +123,18 @@ def read_dates(db: Session, file: TableFile, column: int, first: int) -> UnreadT
     number, example = db.execute("SELECT count(*), min_by(text, row) FROM dates").fetchall()[0]
     possible = [k for k, n_failed in enumerate(failures) if not n_failed]
     differ = " OR ".join(f"t{k} != t{possible[0]}" for k in possible[1:])
-    result = None
+    result = DateReading()
     if possible and not (differ and scalar(db, f"SELECT count(*) FROM dates WHERE {differ}")):
         db.execute(
             f"UPDATE raw SET time = dates.t{possible[0]} FROM dates WHERE raw.rowid = dates.row"
         )
+        if len(possible) == 1 and number:
+            order = list(_ORDERS)[possible[0]]
+            result = DateReading(order=f"{file.names[column]}: {order}, as in {example}")
     else:
         total = scalar(db, f"SELECT count(*) FROM raw WHERE rowid >= {first}")
         orders = [name for k, name in enumerate(_ORDERS) if k in possible]
-        result = UnreadTimes(file.names[column], number, total, example, orders)
+        result = DateReading(unread=UnreadTimes(file.names[column], number, total, example, orders))
     db.execute("DROP TABLE texts; DROP TABLE dates")
     return result
 

@@ -109,6 +109,8 @@ class Summary(NamedTuple):
         Number of ratings that are known to lie within bounds.
     order : str
         What the first and the last of such ratings means: the column of times, or "line".
+    dates : list of str
+        The order of day, month and year in columns of dates, if their values show it.
     doubts : list of str
         What speaks against the columns that were taken for users, items and ratings, against their
         names, and for another unit of time than seconds.
@@ -135,6 +137,7 @@ class Summary(NamedTuple):
     replicates: int
     bounded: int
     order: str
+    dates: list[str]
     doubts: list[str]
 
 
@@ -301,6 +304,7 @@ class Ingest:
             replicates=repeated.kept,
             bounded=repeated.bounded,
             order=read.describe_order(raw.tables),
+            dates=list(dict.fromkeys(part.dates for part in raw.loaded if part.dates)),
             doubts=doubts,
         )
 

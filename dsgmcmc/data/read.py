@@ -22,7 +22,7 @@ from dsgmcmc.data.columns import (
     joined,
     names_recur,
 )
-from dsgmcmc.data.dates import UnreadTimes, doubtful, read_dates, time_sql
+from dsgmcmc.data.dates import DateReading, UnreadTimes, doubtful, read_dates, time_sql
 from dsgmcmc.data.layouts import CLICK
 from dsgmcmc.data.session import Session, as_number, is_rounded
 from dsgmcmc.data.table_format import open_table
@@ -216,6 +216,8 @@ class LoadedTable(NamedTuple):
         A note on the unit of times, if it is not seconds.
     unread : UnreadTimes, optional
         Times that cannot be read.
+    dates : str
+        The order of day, month and year in dates, if it was found by their values.
     """
 
     number: int
@@ -224,6 +226,7 @@ class LoadedTable(NamedTuple):
     left_out: int = 0
     unit: str = ""
     unread: UnreadTimes | None = None
+    dates: str = ""
 
 
 def load(
@@ -246,7 +249,7 @@ def load(
         " test BOOLEAN)"
     )
     first = scalar(db, "SELECT count(*) FROM raw")
-    unread = None
+    dates = DateReading()
     left_out = table.left_out
     if table.is_wide:
         left_out = load_wide(
@@ -254,7 +257,8 @@ def load(
         )
     else:
         _load_ratings(db, table, missing_words(missing), timed=timed)
-        unread = _load_dates(db, table, first)
+        dates = _load_dates(db, table, first)
+        unread = dates.unread
         if unread is not None and unread.orders and timed:
             raise InputError(f"{table.file.path}: {unread}")
         _refuse_bad_rows(db, table, timed, first)
@@ -267,7 +271,15 @@ def load(
     for column in ("user_id", "item_id"):
         trim_names(db, "raw", column, first)
     unit = _scale_times(db, table.file, first)
-    return LoadedTable(number, low, high, left_out, unit, unread)
+    return LoadedTable(
+        number=number,
+        low=low,
+        high=high,
+        left_out=left_out,
+        unit=unit,
+        unread=dates.unread,
+        dates=dates.order,
+    )
 
 
 def _load_ratings(db: Session, table: RatingsTable, words: Sequence[str], *, timed: bool) -> None:
@@ -380,12 +392,12 @@ def _time_sql(table: RatingsTable) -> str:
     return time_sql(f"c{table.columns['timestamp']}::VARCHAR")
 
 
-def _load_dates(db: Session, table: RatingsTable, first: int) -> UnreadTimes | None:
-    """Read the times of a table that are not yet read; return those that cannot be read."""
+def _load_dates(db: Session, table: RatingsTable, first: int) -> DateReading:
+    """Read the times of a table that are not yet read."""
     column = table.columns.get("timestamp")
-    if column is None:
-        return None
-    return read_dates(db, table.file, column, first) if doubtful(db, first) else None
+    if column is None or not doubtful(db, first):
+        return DateReading()
+    return read_dates(db, table.file, column, first)
 
 
 def _refuse_bad_rows(db: Session, table: RatingsTable, timed: bool, first: int) -> None:
