@@ -48,7 +48,7 @@ gives one of its settings; `--step-size` is short for `--set sampler.step_size`.
 COMMANDS = """# Commands
 
 Generated from the commands by `python docs/reference.py`; do not edit. `dsgmcmc COMMAND --help`
-prints the same, and examples. These arguments and options mean the same for several commands:
+explains more, with examples. These arguments and options mean the same for several commands:
 """
 
 Row = tuple[str, ...]
@@ -128,10 +128,10 @@ def commands_page() -> str:
 
 
 def _command(function: Any, single: set[Row]) -> str:
-    """Return the section on a command: usage, help and options."""
-    text = inspect.cleandoc(function.__doc__).partition("\b\nExamples:\n")[0]
+    """Return the section on a command: usage, first paragraph of the help, and options."""
+    summary = inspect.cleandoc(function.__doc__).partition("\n\n")[0]
     usage, rows = _parameters(function)
-    parts = [f"## {function.__name__}", f"`{' '.join(usage)} [OPTIONS]`", text.strip()]
+    parts = [f"## {function.__name__}", f"`{' '.join(usage)} [OPTIONS]`", summary]
     if own := [_item(row) for row in rows if row in single]:
         parts.append("\n".join(own))
     if len(rows) < len(inspect.signature(function).parameters):

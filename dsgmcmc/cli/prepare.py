@@ -71,8 +71,7 @@ def prepare(
     """Make a ratings file from text, JSON, Parquet, matrices or files of other tools.
 
     The formats, in docs/files.md, are detected from the content of a file. Read any other format
-    into a data frame in Python, and pass it to BPMF or write it as Parquet. A file of features
-    has the names in the column of --columns, in a column user (or item), or in its first column.
+    into a data frame in Python, and pass it to BPMF or write it as Parquet.
 
     \b
     Examples:

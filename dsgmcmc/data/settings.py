@@ -73,12 +73,13 @@ class PrepareSettings(Checked):
         metavar="VALUE,...",
     )
     user_features: Any = setting(
-        "Features of users: text with a header, JSON, Parquet, or a matrix. Text becomes"
-        " categories, text with separators becomes lists, and numbers are standardised.",
+        "Features of users: text with a header, JSON, Parquet, or a matrix, with the names in the"
+        " column of --columns, in a column user, or in the first column. Text becomes categories,"
+        " text with separators becomes lists, and numbers are standardised.",
         None,
         metavar="FILE",
     )
-    item_features: Any = setting("Features of items.", None, metavar="FILE")
+    item_features: Any = setting("Features of items, likewise.", None, metavar="FILE")
     feature_kinds: Any = setting(
         "Kinds of columns that are not detected: number, category, list, year, flag, skip.",
         None,

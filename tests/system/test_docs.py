@@ -376,6 +376,18 @@ def test_figures_are_those_that_were_measured(monkeypatch):
     assert not stale
 
 
+def test_no_attack_failed():
+    """The page on reliability says so of every attempt, and has no figures of them."""
+    tables = [
+        table
+        for path in sorted((DOCS / "evidence").glob("attack-*.json"))
+        for table in json.loads(path.read_text("utf-8"))["tables"]
+    ]
+    failed = [row[table[0].index("failed")] for table in tables for row in table[1:]]
+    assert failed
+    assert set(failed) == {"0"}
+
+
 def test_what_the_reference_names_is_there():
     """Each with a docstring, from which its entry is made; what the package itself exports is among
     them.
