@@ -95,7 +95,7 @@ def refuse_repeated(where: object, names: Sequence[str]) -> None:
 def find_column(names: Iterable[object], role: str) -> int | None:
     """Return the position of the column with the most preferred usual name of a role, or None."""
     known = [simplified(name) for name in names]
-    return next((known.index(name) for name in NAMES[role] if name in known), None)
+    return next((known.index(name) for name in NAMES.get(role, ()) if name in known), None)
 
 
 def names_recur(names: Sequence[str], sample: Rows) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.data.arrays import ANY_FORM, InputForm, Table
+from dsgmcmc.data.columns import parse_columns
 from dsgmcmc.data.matrices import Matrix, fill_in, read_matrix
 from dsgmcmc.data.words import Missing
 from dsgmcmc.errors import InputError
@@ -177,8 +178,10 @@ def other_matrix(run: Run, training: TrainingData, X: Any, form: InputForm) -> N
 
     Raises InputError if X is no matrix, or its columns do not match those of the model.
     """
-    matrix = read(X, form)
     trained = training.read()
+    if trained is None:
+        form = form._replace(columns=_column_of_users(X, form.columns))
+    matrix = read(X, form)
     build = partial(_build, X, matrix.position)
     if matrix.names is None and not hasattr(X, "columns"):
         matrix = matrix._replace(labels=_labels_by_position(matrix, trained))
@@ -192,6 +195,17 @@ def other_matrix(run: Run, training: TrainingData, X: Any, form: InputForm) -> N
         else:
             names = _unknown_names(run.users, len(matrix.values))
     return NamedMatrix(names, labels, matrix.values, build)
+
+
+def _column_of_users(X: Any, columns: str | None) -> str | None:
+    """Return which column of a matrix names its rows, given the columns of a table of ratings.
+
+    It is None if the matrix has no such column: its rows are then named as without `columns`.
+    """
+    name = parse_columns(columns).get("user")
+    if name is None or name not in map(str, getattr(X, "columns", ())):
+        return None
+    return f"user={name}"
 
 
 def _labels_by_position(matrix: Matrix, trained: Matrix | None) -> list[Any]:

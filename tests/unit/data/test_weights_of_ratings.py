@@ -76,6 +76,14 @@ def test_a_data_frame_has_the_weights_of_a_file(tmp_path):
     assert weights_of(tmp_path / "run.ratings.h5") == {row[:2]: row[3] for row in ROWS}
 
 
+def test_pairs_may_have_weights_beside_their_ratings(tmp_path):
+    """With `y`, the frame of users and items has the column of weights."""
+    frame = pd.DataFrame(ROWS, columns=["user", "item", "rating", "precision"])
+    model = BPMF(columns=COLUMNS, iterations=4, burn_in=2, rank=0, out=tmp_path / "run")
+    model.fit(frame[["user", "item", "precision"]], frame["rating"])
+    assert weights_of(tmp_path / "run.ratings.h5") == {row[:2]: row[3] for row in ROWS}
+
+
 @pytest.mark.parametrize("wrong", [0, -1, np.nan, np.inf, 1e300, 1e-300])
 def test_wrong_weights_of_a_data_frame_are_refused_with_their_row(wrong):
     """The message does not call a zero missing or infinite."""

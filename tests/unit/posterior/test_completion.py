@@ -298,6 +298,21 @@ def test_rows_and_columns_of_a_frame_are_matched_by_name(framed, frame):
     pd.testing.assert_frame_equal(framed.complete(part * np.nan), expected)
 
 
+@pytest.mark.parametrize("columns", ["user=site,item=species,rating=count", "weight=precision"])
+def test_columns_of_a_table_of_ratings_do_not_name_those_of_a_matrix(frame, columns):
+    """The model completes matrices whose rows are named by the index, or by a column."""
+    names = dict(zip(("user", "item", "rating"), ("site", "species", "count"), strict=True))
+    table = frame.melt(ignore_index=False, var_name="species", value_name="count").dropna()
+    table = table.reset_index().assign(precision=1.0)
+    if "user" not in columns:
+        table = table.rename(columns={name: role for role, name in names.items()})
+    model = BPMF(**SHORT, columns=columns).fit(table)
+    filled = model.complete(frame)
+    pd.testing.assert_frame_equal(model.complete(frame.reset_index()).set_index("site"), filled)
+    own = model.complete().set_index("user")
+    np.testing.assert_allclose(filled, own.loc[filled.index, filled.columns], rtol=1e-5)
+
+
 def test_new_cells_of_known_rows_are_folded_in(framed, frame):
     """Together with the cells of the training."""
     site = frame.index[frame["a"].isna()][0]
