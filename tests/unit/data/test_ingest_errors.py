@@ -165,7 +165,10 @@ BAD = {
         " ratings",
     ),
     "a matrix with names": case(
-        "gene," + ",".join(f"s{k}" for k in range(40)) + "\n" + 2 * ("g1" + ",NA" * 40 + "\n"),
+        "gene,"
+        + ",".join(f"s{k}" for k in range(40))
+        + "\n"
+        + "".join(f"g{k}{',NA' * 40}\n" for k in range(2)),
         r"cannot tell .*\(columns gene, s0, .*s6, ... \(41 columns\)\); .*each column an item:"
         r" --matrix$",
     ),
