@@ -7,8 +7,9 @@ Up to terms without r, log p of a count x is R(x) + T (`dsgmcmc.model.likelihood
 
 R follows from a table of the training counts. The gradient adds up T at several dispersions about
 r (`NODES`), so that log p of all counts is known between them as a polynomial of log r.
-`docs/model.md#degrees-of-freedom-and-dispersion` explains the draws. The prior of log r is
-N(log 10, 2^2).
+64 Metropolis steps in log r follow, of sizes from 0.3 / sqrt(N) to 100 / sqrt(N). They stay in an
+interval of log r of width 0.3, whose position relative to the current value is uniform, which
+leaves the posterior invariant. The prior of log r is N(log 10, 2^2).
 """
 
 from __future__ import annotations

@@ -11,9 +11,17 @@ a smooth ceiling M, 10 times the largest training count:
 
     m = 1 / (exp(-eta) + 1 / M)      d log m / d eta = 1 - m / M
 
-`docs/model.md#counts` explains the ceiling and the metric, `dsgmcmc.model.likelihoods.dispersion`
-the draws of r. If only moments are stored, as for test ratings, the predictive distribution is the
-negative binomial distribution with the stored mean and variance.
+M keeps predictions finite, and reduces m by about a tenth at the largest count.
+
+The weight of a rating in the metric is i(y_i) i(y'_j) / i(y), where i(y) is the Fisher information
+of a count on log m at mean y and the current r. The means y_i, y'_j and y are over the rating's
+row, its column and all ratings. In y_i and y'_j the total X of a row or column is replaced by
+X + 4 sqrt(X + 1) + 6, an upper limit of plausible totals, because the energy of rows with few
+counts is steep in the tails. Kicks are bounded as well.
+
+`dsgmcmc.model.likelihoods.dispersion` has the draws of r. If only moments are stored, as for test
+ratings, the predictive distribution is the negative binomial distribution with the stored mean and
+variance.
 """
 
 from __future__ import annotations

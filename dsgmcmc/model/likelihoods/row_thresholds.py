@@ -8,7 +8,8 @@ bias already shifts all thresholds.
     d_ik ~ N(0, 1 / lambda_k)      lambda_k ~ Gamma(1, rate 0.1), for each gap k
 
 lambda_k is drawn from Gamma(1 + n / 2, 0.1 + sum_i d_ik^2 / 2). The d are moved once a sweep by
-BAOAB; `docs/model.md#thresholds-of-every-user` has the metric.
+BAOAB in the diagonal metric a_k n_i + lambda_k, where a_k is the largest Fisher information of a
+rating on log gap k at the initial thresholds, over all predictors.
 
 Fields of a block: ``cuts`` holds the thresholds, which are saved with draws; ``cut_slope``
 accumulates the derivatives of the log likelihood with respect to them; ``gaps`` is d, and

@@ -1,7 +1,8 @@
 r"""Scales of rows: log s_i = f(u_i), u_i ~ N(0, 1 / lambda), lambda ~ Gamma(1, rate 0.02).
 
 Each factor whose rows have scales has one lambda. f(u) = b tanh(u / b) bounds |log s| by b, which
-depends on the likelihood; near 0, f(u) is nearly u. `docs/model.md#scales-of-rows` says why.
+depends on the likelihood; near 0, f(u) is nearly u. Without the bound, a user's s could go
+to 0 and the gaps between thresholds to infinity, with their product fixed.
 
 lambda is drawn from Gamma(1 + n / 2, 0.02 + sum u^2 / 2). The u are moved once a sweep by BAOAB, as
 the thresholds are (`dsgmcmc.model.likelihoods.thresholds`), row by row in the metric a n_i +
