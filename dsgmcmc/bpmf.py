@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import operator
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -16,18 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
+from typing_extensions import override
 
 from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import RunConfig, nested
-from dsgmcmc.data.arrays import (
-    has_time_column,
-    is_wide,
-    library_of,
-    ratings_source,
-    read_features,
-)
-from dsgmcmc.data.columns import NO_COLUMN, parse_columns
+from dsgmcmc.data.arrays import has_time_column, is_wide, library_of, ratings_source
+from dsgmcmc.data.columns import NO_COLUMN, Columns, parse_columns
 from dsgmcmc.data.descriptions import Description, describe
+from dsgmcmc.data.feature_arrays import read_features
 from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.data.reading import DataReading
 from dsgmcmc.data.settings import Duplicates
@@ -206,6 +202,13 @@ class BPMF(Estimator, FittedModel):
         their usual synonyms: ``"user=buyer,item=sku"``. With ``rating=none``, or if there is no
         column of ratings, every row is a click. With ``weight=W`` column W has the relative
         precisions of measurements; ``lower=L,upper=U`` and ``relation=R`` name bounds of ratings.
+    user, item : str or sequence of str, optional
+        Columns of users and items; several columns are the parts of a name, as in
+        ``user=["station", "day"]``. Parts are features, unless `part_features` is False, so that a
+        name that is not in the ratings is predicted from its parts. Names are then tuples, such as
+        ``("s3", "d4")``.
+    part_features : bool
+        Whether the parts of names are features.
     matrix : bool, optional
         Whether X, or the table in a file, is a matrix with a row for each user and a column for
         each item; NaN and empty cells are not rated. Rows are named by the column ``user`` or by a
@@ -285,6 +288,9 @@ class BPMF(Estimator, FittedModel):
     test_fraction: float = 0.0
     duplicates: Duplicates = "error"
     columns: str | None = None
+    user: str | Sequence[str] | None = None
+    item: str | Sequence[str] | None = None
+    part_features: bool = True
     matrix: bool | None = None
     missing: Any = None
     clip: bool = True
@@ -441,6 +447,21 @@ class BPMF(Estimator, FittedModel):
             return folder / "run", folder / "ratings.h5"
         out = Path(self.out)
         return out, out.with_name(f"{out.name}.ratings.h5")
+
+    @override
+    def _columns(self) -> str | Columns | None:
+        """Return the columns in `columns`, `user` and `item`.
+
+        Raises InputError if `columns` names one of the others again.
+        """
+        columns = parse_columns(self.columns)
+        for role, given in (("user", self.user), ("item", self.item)):
+            if given is None:
+                continue
+            if role in columns:
+                raise InputError(f"columns={self.columns!r} and {role}={given!r}: give one of them")
+            columns[role] = (given,) if isinstance(given, str) else tuple(map(str, given))
+        return columns or None
 
     def _shows_progress(self) -> bool:
         if self.verbose is None:
@@ -607,10 +628,11 @@ class BPMF(Estimator, FittedModel):
             "duplicates": self.duplicates,
             "user_features": features.get("user"),
             "item_features": features.get("item"),
+            "part_features": self.part_features,
             "force": True,
         }
         if isinstance(source, Path):  # arrays have been read in this form
-            options["columns"] = self.columns
+            options["columns"] = self._columns()
             options["matrix"] = bool(self.matrix)
             options["missing"] = self.missing
         sources = [source]
@@ -639,7 +661,7 @@ class BPMF(Estimator, FittedModel):
         features = {}
         for entity, given in (("user", self.user_features), ("item", self.item_features)):
             if given is not None:
-                features[entity] = read_features(given, entity, columns=self.columns)
+                features[entity] = read_features(given, entity, columns=self._columns())
         return describe(features, self.feature_kinds)
 
     def _tell(self, summary: Summary) -> None:
@@ -652,7 +674,7 @@ class BPMF(Estimator, FittedModel):
                 for note in features["notes"]:
                     log.info("%s", note)
         doubts = list(summary.doubts)
-        asked_for_clicks = parse_columns(self.columns).get("rating") == NO_COLUMN
+        asked_for_clicks = parse_columns(self._columns()).get("rating") == NO_COLUMN
         if summary.columns.endswith("treated as clicks") and not asked_for_clicks:
             doubts.append(f"{summary.columns} (columns='rating={NO_COLUMN}' asks for that)")
         for doubt in doubts:

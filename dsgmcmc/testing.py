@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.config.run import RunConfig, build, feature_sizes
-from dsgmcmc.data.arrays import ratings_source, read_features
+from dsgmcmc.data.arrays import ratings_source
+from dsgmcmc.data.feature_arrays import read_features
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.densities.density import Density, DoubleWell, Gaussian

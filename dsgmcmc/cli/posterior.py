@@ -16,6 +16,7 @@ from dsgmcmc.errors import InputError, retry_if_gone
 from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
+    from dsgmcmc.posterior.newcomers import FoldIn
     from dsgmcmc.posterior.rank import Ranking
     from dsgmcmc.posterior.run import Run
     from dsgmcmc.posterior.settings import PredictSettings, RecommendSettings
@@ -137,7 +138,10 @@ def recommend(
     user: Annotated[
         list[str] | None,
         typer.Option(
-            "--user", "-u", metavar="ID", help="User; repeat the option for several users."
+            "--user",
+            "-u",
+            metavar="ID",
+            help="User; repeat the option for several users. Of parts: station=s3,day=d4.",
         ),
     ] = None,
     everyone: Annotated[bool, typer.Option("--all", help="Recommend items to all users.")] = False,
@@ -191,10 +195,10 @@ def recommend(
     chosen = settings.model_dump(include=set(RankingOptions.model_fields))
     ranking = Ranking(**chosen, among=allowed)
     uses_pattern = ranking.by in PATTERN_RULES
-    users = _named_users(opened, user) if user else _everyone(opened)
+    users, newcomers = _named_users(opened, user) if user else (_everyone(opened), None)
     rated = None
     if uses_pattern or not ranking.include_rated:
-        rated = opened.rated(settings.data, users)
+        rated = opened.rated(settings.data, users[users < len(opened.users)])
     for note in (*notes, *warn_of_few(opened, ranking.by, ranking.at_least)):
         say(f"warning: {note}", file=sys.stderr)
     if uses_pattern and sys.stderr.isatty() and not opened.exposure_file.exists():
@@ -203,11 +207,11 @@ def recommend(
     if pairs:
         blocks = [best_pairs(opened, ranking, rated, titles)]
     else:
-        blocks = recommendations(opened, users, ranking, rated, titles=titles)
+        blocks = recommendations(opened, users, ranking, rated, newcomers=newcomers, titles=titles)
     if out is not None:
         write_blocks(blocks, out)
     else:
-        _show_recommendations(blocks, ranking, as_json=as_json, of_pairs=pairs)
+        _show_recommendations(opened, blocks, ranking, as_json=as_json, of_pairs=pairs)
 
 
 def _check_choice(user: list[str] | None, *, everyone: bool, pairs: bool, is_printed: bool) -> None:
@@ -251,15 +255,30 @@ def _everyone(run: Run) -> Int32:
     return np.argsort(run.users.ids, kind="stable").astype(np.int32)
 
 
-def _named_users(run: Run, names: list[str]) -> Int32:
-    """Return the rows of users, each of them once."""
-    from dsgmcmc.posterior.names import refuse_unknown
+def _named_users(run: Run, names: list[str]) -> tuple[Int32, FoldIn | None]:
+    """Return the rows of users, each of them once, and those that are known by parts of names.
 
-    return refuse_unknown(run.users, list(dict.fromkeys(names)))
+    Raises InputError if a user is unknown.
+    """
+    from dsgmcmc.posterior.names import refuse_unknown
+    from dsgmcmc.posterior.newcomers import fold_in_parts, rows_of_users
+
+    typed = list(dict.fromkeys(run.users.typed(names).tolist()))
+    newcomers = fold_in_parts(run, typed)
+    rows = rows_of_users(run, typed, newcomers)
+    refuse_unknown(
+        run.users, [name for name, row in zip(typed, rows.tolist(), strict=True) if row < 0]
+    )
+    return rows, newcomers
 
 
 def _show_recommendations(
-    blocks: Iterable[dict[str, Any]], ranking: Ranking, *, as_json: bool, of_pairs: bool
+    run: Run,
+    blocks: Iterable[dict[str, Any]],
+    ranking: Ranking,
+    *,
+    as_json: bool,
+    of_pairs: bool,
 ) -> None:
     """Print recommendations as JSON, as a table for each user, or as one table of pairs."""
     lines = [
@@ -273,14 +292,15 @@ def _show_recommendations(
     uncertainty = ["sd of mean", "mean, 90 %"]
     if ranking.score_name == "mean":
         uncertainty = ["sd", "90 % interval"]
-    if of_pairs:
-        for line in lines:
-            line["item_id"] = f"{line['user_id']}, {line['item_id']}"
-            line["user_id"] = ""
     headings = ["rank", ranking.score_name, *uncertainty, "ratings", "item", "name"]
-    tables: dict[Any, list[list[str]]] = {}
+    tables: dict[str, list[list[str]]] = {}
     for line in lines:
-        tables.setdefault(line["user_id"], []).append(_row_of(line))
+        user = ", ".join(str(line[column]) for column in run.users.columns)
+        item = ", ".join(str(line[column]) for column in run.items.columns)
+        if of_pairs:
+            item = f"{user}, {item}"
+            user = ""
+        tables.setdefault(user, []).append(_row_of(line, item))
     for user, rows in tables.items():
         title = f"user {user}"
         if of_pairs:
@@ -290,7 +310,7 @@ def _show_recommendations(
         say("nothing to recommend: every item is rated or excluded", file=sys.stderr)
 
 
-def _row_of(line: dict[str, Any]) -> list[str]:
+def _row_of(line: dict[str, Any], item: str) -> list[str]:
     """Format a recommended item as a row of a table; the name is last, if it is known."""
     row = [
         str(line["rank"]),
@@ -298,7 +318,7 @@ def _row_of(line: dict[str, Any]) -> list[str]:
         f"{line['sd']:.2f}",
         f"{line['q05']:.2f} to {line['q95']:.2f}",
         f"{line['ratings']:,}",
-        str(line["item_id"]),
+        item,
     ]
     if "item_name" in line:
         row.append(line["item_name"])

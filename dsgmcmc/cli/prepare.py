@@ -106,6 +106,8 @@ def _show(summary: Summary, settings: PrepareSettings) -> None:
     if summary.missing:
         facts["left out"] = _left_out(summary.missing, settings.missing)
     for entity, features in summary.features.items():
+        if not features["groups"]:
+            continue
         facts[f"{entity} features"] = _features(entity, features)
     others = [f"{path}: {columns}" for path, columns in summary.other_columns.items()]
     facts["columns"] = [summary.columns, *others]
@@ -149,6 +151,8 @@ def _notes(summary: Summary, settings: PrepareSettings) -> list[str]:
             "no ratings are held out for testing, so a run can neither measure its error nor end at"
             " a target accuracy: --test-fraction 0.2 holds out a fifth"
         )
+    if summary.holes:
+        notes.append(summary.holes)
     notes += [f"warning: {doubt}" for doubt in summary.doubts]
     return notes
 
@@ -165,6 +169,8 @@ def _features(entity: str, features: FeaturesReport) -> str:
     if len(groups) > _MOST_GROUPS:
         shown.append(f"... ({len(groups):,} groups)")
     text = f"{sum(features['groups'].values()):,}: {', '.join(shown)}"
+    if features["parts"]:
+        text += f"; {', '.join(features['parts'])} from names (--no-part-features leaves them out)"
     if features["unknown"]:
         text += f"; {features['unknown']:,} {entity}s have none"
     return text

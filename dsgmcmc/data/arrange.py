@@ -8,12 +8,14 @@ names, so the result depends neither on the order of the lines nor on versions o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import clicks_advice, find_doubts, joined
+from dsgmcmc.data.columns import NAMED_ROLES, clicks_advice, find_doubts, joined
 from dsgmcmc.data.descriptions import DescriptionTable
+from dsgmcmc.data.parts import BETWEEN, part_sql, split_name
 from dsgmcmc.data.precision import find_bad_scale, find_coarseness
 from dsgmcmc.data.ratings_format import (
     AGES,
@@ -32,6 +34,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Int64
 
+_FIELD_END = "chr(31)"  # between the fields of a hash
 _SLAB = 1_000_000  # ratings in NumPy arrays at a time
 _NAME_BYTES = 1 << 26  # bytes of names in NumPy arrays at a time
 
@@ -65,8 +68,15 @@ def _times(replicated: bool, measures: Sequence[str]) -> dict[str, str]:
 
 def _hash(*fields: str) -> str:
     """Return SQL for the first 64 bits of the MD5 hash of text fields."""
-    joined = ", chr(31), ".join(fields)
+    joined = f", {_FIELD_END}, ".join(fields)
     return f"('0x' || left(md5(concat({joined})), 16))::UBIGINT"
+
+
+def _fields_of(name: str, n_parts: int) -> str:
+    """Return SQL of a name for `_hash`: each part of a name is a field."""
+    if n_parts < 2:
+        return name
+    return f"replace({name}, {BETWEEN}, {_FIELD_END})"
 
 
 # ---------------------------------------------------------------------------------------- numbering
@@ -76,15 +86,31 @@ class Entities(NamedTuple):
     """Numbers of users and items, which the tables ``users`` and ``items`` (id, k) name.
 
     The longer side becomes the rows of the ratings file.
+
+    Attributes
+    ----------
+    user, item : int
+    labels : dict of str to tuple of str
+        Columns of names, one a part, by "user" and "item".
     """
 
     user: int
     item: int
+    labels: Mapping[str, tuple[str, ...]] = MappingProxyType({"user": ("user",), "item": ("item",)})
+
+    @property
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        """Columns of the parts of names, by "user" and "item", if names have several parts."""
+        return {entity: labels for entity, labels in self.labels.items() if len(labels) > 1}
 
     @property
     def sizes(self) -> dict[str, int]:
         """The numbers by "user" and "item"."""
-        return self._asdict()
+        return {"user": self.user, "item": self.item}
+
+    def n_parts(self, entity: str) -> int:
+        """Return the number of parts of the names of users or items."""
+        return len(self.labels[entity])
 
     @property
     def transposed(self) -> bool:
@@ -99,24 +125,33 @@ class Entities(NamedTuple):
         return {"rows": "user", "cols": "item"}
 
 
-def number_entities(db: Session, seed: int, described: Mapping[str, DescriptionTable]) -> Entities:
+def number_entities(
+    db: Session,
+    seed: int,
+    described: Mapping[str, DescriptionTable],
+    labels: Mapping[str, tuple[str, ...]],
+) -> Entities:
     """Make the tables ``users`` and ``items`` (id, k), k from 0 in a seeded random order.
 
-    Users and items that `described` has, by "user" and "item", are included even without ratings.
-    Raises InputError if there is only one user or item, or there are too many.
+    Users and items that `described` has, by "user" and "item", are included even without ratings;
+    `labels` are those of `Entities`. Raises InputError if there is only one user or item, or there
+    are too many.
     """
-    return Entities(
-        user=_number_entity(db, seed, "user", described.get("user")),
-        item=_number_entity(db, seed, "item", described.get("item")),
-    )
+    sizes = {}
+    for entity in NAMED_ROLES:
+        n_parts = len(labels[entity])
+        sizes[entity] = _number_entity(db, seed, entity, described.get(entity), n_parts=n_parts)
+    return Entities(**sizes, labels=labels)
 
 
-def _number_entity(db: Session, seed: int, entity: str, described: DescriptionTable | None) -> int:
+def _number_entity(
+    db: Session, seed: int, entity: str, described: DescriptionTable | None, *, n_parts: int
+) -> int:
     """Make the table of users or items; return its length."""
     ids = f"SELECT DISTINCT {entity}_id AS id FROM raw"
     if described is not None:
         ids += f" UNION SELECT id FROM {described.name}"
-    order = _hash(f"'{seed}'", f"'{entity}'", "id")
+    order = _hash(f"'{seed}'", f"'{entity}'", _fields_of("id", n_parts))
     db.execute(
         f"CREATE TABLE {entity}s AS SELECT id, (row_number() OVER (ORDER BY {order}, id) -"
         f" 1)::BIGINT AS k FROM ({ids})"
@@ -173,21 +208,27 @@ def merge_ratings(
     db: Session,
     seed: int,
     duplicates: str,
-    sides: Mapping[Side, str],
+    entities: Entities,
     *,
     measures: Sequence[str] = (),
+    grouped: bool = False,
 ) -> Repeated:
     """Turn ``raw`` into the table ``cells`` (row, col, value, time, key, test).
 
     `measures` are further columns of both (`dsgmcmc.data.columns.MEASURES`). ``key`` is the seeded
-    hash of the names of the user and the item. Ratings of the same user and item are merged or kept
-    as `duplicates` says; if some are kept, ``cells`` also has ``latest``, the time of the latest of
-    a pair. Raises InputError if a pair is both in the training and in the test ratings, or if a
-    pair is repeated and `duplicates` is "error", or "mean" for ratings with further columns.
+    hash of the names of the user and the item. If ratings are `grouped`, ``raw`` has ``group_id``,
+    and ``cells`` its seeded hash, ``group_key``. Ratings of the same user and item are merged or
+    kept as `duplicates` says; if some are kept, ``cells`` also has ``latest``, the time of the
+    latest of a pair. Raises InputError if a pair is both in the training and in the test ratings,
+    or if a pair is repeated and `duplicates` is "error", or "mean" for ratings with further
+    columns.
     """
+    sides = entities.sides
     rows = sides["rows"]
     cols = sides["cols"]
-    key = _hash(f"'{seed}'", "'pair'", "raw.user_id", "raw.item_id")
+    user = _fields_of("raw.user_id", entities.n_parts("user"))
+    item = _fields_of("raw.item_id", entities.n_parts("item"))
+    key = _hash(f"'{seed}'", "'pair'", user, item)
     limits = {"lower": "'-inf'", "upper": "'inf'"}
     is_exact = "lower IS NULL AND upper IS NULL"
     measures_sql = ""
@@ -196,6 +237,12 @@ def merge_ratings(
         if name in limits:
             value = f"CASE WHEN {is_exact} THEN rating ELSE coalesce({name}, {limits[name]}) END"
         measures_sql += f", ({value})::FLOAT AS {name}"
+    any_group = ""
+    if grouped:
+        fields = f"replace(group_id, {BETWEEN}, {_FIELD_END})"
+        seeded = _hash(f"'{seed}'", "'group'", fields)
+        measures_sql += f", {seeded} AS group_key"
+        any_group = ", min(group_key) AS group_key"
     numbered = (
         f"SELECT r.k::INTEGER AS row, c.k::INTEGER AS col, rating::FLOAT AS value, time, {key} AS"
         f" key, test{measures_sql}, {_MOMENT} AS moment FROM raw"
@@ -238,7 +285,7 @@ def merge_ratings(
     after = scalar(
         db,
         f"CREATE OR REPLACE TABLE cells AS SELECT row, col{merged}, {time} AS time,"
-        f" any_value(key) AS key, test FROM ({numbered}) GROUP BY row, col, test",
+        f" any_value(key) AS key, test{any_group} FROM ({numbered}) GROUP BY row, col, test",
     )
     return Repeated(
         removed=int(before - after), bounded=_count_bounded(db, measures), measures=measures
@@ -265,7 +312,7 @@ def _refuse_pairs(db: Session, sides: Mapping[Side, str], *, condition: str, fau
     message = f"{pairs[0][-1]} pair(s) of a user and an item are {fault}:"
     for user, item, values, _ in pairs:
         shown = ", ".join(f"{value:g}" for value in values)
-        message += f"\n  user {user}, item {item}: rated {shown}"
+        message += f"\n  user {split_name(user)}, item {split_name(item)}: rated {shown}"
     raise InputError(message)
 
 
@@ -326,6 +373,28 @@ def _no_training_ratings(fraction: float, total: int) -> InputError:
     )
 
 
+def held_out_groups(db: Session, fraction: float, *, bounded: bool = False) -> str:
+    """Return SQL that is true for the ratings in ``cells`` of groups that are held out.
+
+    They are the groups with the smallest hashes; their share of the ratings is as close as possible
+    to the fraction. Pairs with `bounded` ratings stay training ratings. Raises InputError if there
+    are fewer than two groups.
+    """
+    groups = db.execute(
+        "SELECT group_key, count(*) AS n FROM cells GROUP BY group_key ORDER BY group_key"
+    ).fetchnumpy()
+    if len(groups["n"]) < 2:
+        raise InputError(f"{named('hold_out_by')}: all ratings are in one group")
+    upto = np.cumsum(groups["n"])
+    if not fraction:
+        return "false"
+    last = int(np.argmin(np.abs(upto[:-1] - fraction * upto[-1])))
+    condition = f"group_key <= {groups['group_key'][last]}::UBIGINT"
+    if bounded:
+        return f"({condition} AND NOT pinned)"
+    return condition
+
+
 class SortedRatings(NamedTuple):
     """The table ``sorted`` (row, col, value, test), ordered by row and column.
 
@@ -356,6 +425,7 @@ def sort_ratings(
     temporal: bool,
     replicated: bool,
     measures: Sequence[str] = (),
+    grouped: bool = False,
 ) -> SortedRatings:
     """Make the table ``sorted`` from ``cells``, for a matrix of `n_rows` rows.
 
@@ -363,7 +433,8 @@ def sort_ratings(
     have further columns, `measures`. With
     `timestamps` the table also has the
     places and pages of ratings (`dsgmcmc.data.ratings_format.Times`); with a `temporal` split, it
-    also has their ages (`dsgmcmc.data.inner`).
+    also has their ages (`dsgmcmc.data.inner`); if ratings are `grouped`, it has the numbers of
+    their groups.
     """
     columns = ", ".join(["row, col, value", *measures, f"{test_condition} AS test"])
     if timestamps:
@@ -372,7 +443,15 @@ def sort_ratings(
         )
     if temporal:
         columns += f", {_age(test_condition, replicated)} AS age"
-    db.execute(f"CREATE TABLE sorted AS SELECT {columns} FROM cells ORDER BY row, col")
+    source = "cells"
+    if grouped:
+        columns += ", number AS group_number"
+        numbers = (
+            "SELECT group_key, (row_number() OVER (ORDER BY group_key) - 1)::INTEGER AS number"
+            " FROM (SELECT DISTINCT group_key FROM cells)"
+        )
+        source = f"cells JOIN ({numbers}) USING (group_key)"
+    db.execute(f"CREATE TABLE sorted AS SELECT {columns} FROM {source} ORDER BY row, col")
     db.execute("DROP TABLE cells")
     counts = db.execute("SELECT row, count(*) AS n FROM sorted GROUP BY row").fetchnumpy()
     indptr = np.zeros(n_rows + 1, dtype=np.int64)
@@ -419,6 +498,9 @@ def slabs(db: Session, indptr: Int64, *, replicated: bool) -> Iterator[Slab]:
             ages = None
             if part == "train" and "age" in cells:
                 ages = cells["age"][mask]
+            groups = None
+            if part == "train" and "group_number" in cells:
+                groups = cells["group_number"][mask]
             yield Slab(
                 part,
                 indptr=np.append(0, np.cumsum(counts)),
@@ -426,6 +508,7 @@ def slabs(db: Session, indptr: Int64, *, replicated: bool) -> Iterator[Slab]:
                 values=cells["value"][mask],
                 times=times,
                 ages=ages,
+                groups=groups,
                 **{
                     name: cells[name][mask]
                     for name in ("weight", "lower", "upper")
@@ -434,21 +517,28 @@ def slabs(db: Session, indptr: Int64, *, replicated: bool) -> Iterator[Slab]:
             )
 
 
-def names(db: Session, entity: str) -> Iterator[Array]:
-    """Yield arrays of the names of users or items, in the order of their numbers.
+def names(db: Session, entity: str, part: int = 0, n_parts: int = 1) -> Iterator[Array]:
+    """Yield arrays of a part of the names of users or items, in the order of their numbers.
 
     They are int64 if all are integers in canonical form, else UTF-8 padded to the longest name.
     """
-    query = f"SELECT count(*), bool_and({is_integer()}), max(strlen(id)) FROM {entity}s"
+    name = part_sql("id", part, n_parts)
+    query = f"SELECT count(*), bool_and({is_integer(name)}), max(strlen({name})) FROM {entity}s"
     n, integers, longest = db.execute(query).fetchall()[0]
     sql_type = "BIGINT" if integers else "VARCHAR"
     step = max(1, _NAME_BYTES // (longest + 64))
     for start in range(0, n, step):
         piece = db.execute(
-            f"SELECT id::{sql_type} AS id FROM {entity}s WHERE k >= {start} AND k < {start + step}"
-            " ORDER BY k"
+            f"SELECT {name}::{sql_type} AS id FROM {entity}s WHERE k >= {start} AND"
+            f" k < {start + step} ORDER BY k"
         ).fetchnumpy()["id"]
         if integers:
             yield piece
         else:
-            yield np.array([name.encode() for name in piece], dtype=f"S{longest}")
+            yield np.array([text.encode() for text in piece], dtype=f"S{longest}")
+
+
+def name_parts(db: Session, entity: str, labels: Sequence[str]) -> dict[str, Iterator[Array]]:
+    """Return the arrays of `names` for each part of the names of users or items, by its column."""
+    n_parts = len(labels)
+    return {label: names(db, entity, part, n_parts) for part, label in enumerate(labels)}

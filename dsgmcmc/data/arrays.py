@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence, Set
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,23 +15,24 @@ from typing_extensions import override
 from dsgmcmc.data.bounds import read_text_bounds
 from dsgmcmc.data.columns import (
     MEASURES,
+    NAMED_ROLES,
     OF_BOUNDS,
     ROLES,
+    Columns,
     Heading,
     assign_columns,
+    expand_parts,
     find_column,
     locate,
     parse_columns,
-    refuse_repeated,
     refuse_rounded,
     shortened,
 )
-from dsgmcmc.data.descriptions import Description
-from dsgmcmc.data.encoding import Kind
 from dsgmcmc.data.frames import as_frame, is_data_array
 from dsgmcmc.data.matrices import are_words, is_missing, read_matrix, read_numbers
+from dsgmcmc.data.parts import main_role, names_of, part_role
 from dsgmcmc.data.read import RatingsTable
-from dsgmcmc.data.tables import TableFile, is_number
+from dsgmcmc.data.tables import TableFile
 from dsgmcmc.data.wide import counts_cells, describe_matrix, refuse_names
 from dsgmcmc.data.words import Missing
 from dsgmcmc.errors import InputError
@@ -99,13 +101,16 @@ def library_of(example: Any) -> str | None:
     return None
 
 
-def list_names(names: Any, role: str) -> list[Any]:
+def list_names(names: Any, role: str, parts: Sequence[str] = ()) -> list[Any]:
     """List names of users or items: a single name, a sequence or set, or a column of a data frame.
 
-    `role` is "user" or "item". Raises InputError if `names` is anything else, or a data frame
+    `role` is "user" or "item". Names of several `parts` are tuples or dicts, or rows of an array or
+    of these columns of a data frame. Raises InputError if `names` is anything else, or a data frame
     without such a column.
     """
     names = as_frame(names)
+    if parts:
+        return _list_tuples(names, role, parts)
     labels = getattr(names, "columns", None)
     if labels is not None:
         position = 0 if len(labels) == 1 else find_column(labels, role)
@@ -124,12 +129,42 @@ def list_names(names: Any, role: str) -> list[Any]:
     return list(names)
 
 
+def _list_tuples(names: Any, role: str, parts: Sequence[str]) -> list[Any]:
+    """List names of several parts, as tuples, or as texts such as ``station=s3,day=d4``."""
+    labels = getattr(names, "columns", None)
+    if labels is not None:
+        lacking = [part for part in parts if part not in list(labels)]
+        if lacking:
+            raise InputError(
+                f"the data frame has no column {shortened(lacking)} for {role}s; its columns are"
+                f" {shortened(list(map(str, labels)))}"
+            )
+        columns = [np.asarray(names[part]).tolist() for part in parts]
+        return list(zip(*columns, strict=True))
+    is_one = isinstance(names, str | dict) or (
+        isinstance(names, tuple) and not any(isinstance(part, tuple | list) for part in names)
+    )
+    listed = [names] if is_one else list(names)
+    return [_as_tuple(name, role, parts) for name in listed]
+
+
+def _as_tuple(name: Any, role: str, parts: Sequence[str]) -> Any:
+    """Return a name of several parts as a tuple; a text stays one."""
+    if isinstance(name, str):
+        return name
+    if isinstance(name, dict) and name.keys() == set(parts):
+        return tuple(name[part] for part in parts)
+    if isinstance(name, tuple | list | np.ndarray) and len(name) == len(parts):
+        return tuple(name.tolist() if isinstance(name, np.ndarray) else name)
+    raise InputError(f"names of {role}s have the parts {', '.join(parts)}; found {name!r}")
+
+
 class InputForm(NamedTuple):
     """How ratings in memory are read: parameters of `BPMF`.
 
     Attributes
     ----------
-    columns : str, optional
+    columns : str or dict of str, optional
         Columns of a data frame by role, such as ``user=U,item=I``.
     matrix : bool, optional
         Whether the ratings are a matrix with a row for each user; None if their form tells.
@@ -137,7 +172,7 @@ class InputForm(NamedTuple):
         Values that mean "not rated".
     """
 
-    columns: str | None = None
+    columns: str | Columns | None = None
     matrix: bool | None = None
     missing: Any = None
 
@@ -153,7 +188,7 @@ class RatingArrays(NamedTuple):
     columns : dict of str to (n,) array
         By role: "user" and "item" of integers or str, "rating" of float64, left out for clicks
         (`assign_columns`), and, if asked for, "timestamp", of numbers or text (`_times`), and
-        "weight" of float64.
+        "weight" of float64. Further parts of names have roles of their own (`dsgmcmc.data.parts`).
     labels : dict of str to str
         Labels of columns of a data frame by role.
     about : str
@@ -166,6 +201,10 @@ class RatingArrays(NamedTuple):
     labels: dict[str, str]
     about: str = ""
     left_out: int = 0
+
+    def names(self, role: str) -> Array:
+        """Return the names of users or items, (n,); those of several parts are tuples."""
+        return names_of(self.columns, role)
 
     def select(self, kept: Mask) -> RatingArrays:
         """Return the ratings in a mask; the number of others is counted in `left_out`."""
@@ -218,8 +257,7 @@ def read_ratings(
     else:
         found = _read_long(X, y, parse_columns(form.columns), timed=timed, ordered=ordered)
         found = _leave_out(found, missing.words, timed=timed)
-    for role in ("user", "item"):
-        found.columns[role] = _names(found.columns[role], role)
+    _convert_names(found.columns)
     _convert_measures(found.columns)
     columns = found.columns
     if "rating" not in columns:
@@ -281,9 +319,7 @@ def _read_sparse(X: Any) -> RatingArrays:
     return RatingArrays(columns, labels={})
 
 
-def _read_long(
-    X: Any, y: Any, columns: Mapping[str, str], *, timed: bool, ordered: bool
-) -> RatingArrays:
+def _read_long(X: Any, y: Any, columns: Columns, *, timed: bool, ordered: bool) -> RatingArrays:
     """Return the columns of an array or a data frame with a row for each rating, by role."""
     roles = ["user", "item"]
     if y is None:
@@ -303,7 +339,7 @@ def _read_long(
     return found
 
 
-def _read_wide(X: Any, columns: str | None, missing: Missing) -> RatingArrays:
+def _read_wide(X: Any, columns: str | Columns | None, missing: Missing) -> RatingArrays:
     """Return user, item and rating of the cells of a matrix; arguments as for `read_matrix`."""
     matrix = read_matrix(X, columns, missing)
     values = matrix.values
@@ -383,23 +419,46 @@ def _refuse_rows(bad: Mask, what: str, fault: str = "missing, NaN or infinite") 
     raise InputError(f"{found} (the first is row 0)")
 
 
-def read_pairs(X: Any, columns: str | None = None) -> list[Array]:
+def read_pairs(
+    X: Any,
+    columns: str | Columns | None = None,
+    labels: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> list[Array]:
     """Read users and items, (n,) each, from an (n, 2) array or a data frame.
 
     `columns` is the argument of `BPMF`. If the data frame lacks a column of `columns`, as a data
-    frame of recommendations does, the column is found by its usual names. Raises InputError if `X`
-    has another form, or if a name is missing.
+    frame of recommendations does, the column is found by its usual names. `labels` are the columns
+    of the run's names by role, if known: names of several parts are tuples, and an array has a
+    column for each part. Raises InputError if `X` has another form, or if a name is missing.
     """
     X = as_frame(X)
-    labels = {str(label) for label in getattr(X, "columns", ())}
-    known = {role: name for role, name in parse_columns(columns).items() if name in labels}
-    found = _columns(X, ("user", "item"), known).columns
-    return [_names(column, role) for role, column in found.items()]
+    found_in = [str(label) for label in getattr(X, "columns", ())]
+    asked = parse_columns(columns)
+    known: dict[str, str | tuple[str, ...]] = {}
+    roles = list(NAMED_ROLES)
+    for role in NAMED_ROLES:
+        of_role = tuple(labels.get(role, ()))
+        if role in asked and _are_in(found_in, {role: asked[role]}):
+            known[role] = asked[role]
+        elif found_in and (len(of_role) > 1 or set(of_role) & set(found_in)):
+            known[role] = of_role
+    if not found_in:
+        roles = [
+            part_role(role, k) for role in roles for k in range(len(labels.get(role, ())) or 1)
+        ]
+    found = _columns(X, roles, known)
+    _convert_names(found.columns)
+    return [found.names(role) for role in NAMED_ROLES]
+
+
+def _are_in(labels: Sequence[str], columns: Columns) -> bool:
+    """Whether a data frame with these labels has all columns."""
+    return set(expand_parts(columns, labels).values()) <= set(labels)
 
 
 @in_python()
 def _columns(
-    X: Any, roles: Sequence[str], columns: Mapping[str, str], optional: Sequence[str] = ()
+    X: Any, roles: Sequence[str], columns: Columns, optional: Sequence[str] = ()
 ) -> RatingArrays:
     """Return columns by role.
 
@@ -426,7 +485,7 @@ def _array_columns(X: Any, roles: Sequence[str]) -> dict[str, Array]:
 
 
 def _frame_columns(
-    X: Any, roles: Sequence[str], columns: Mapping[str, str], optional: Sequence[str]
+    X: Any, roles: Sequence[str], columns: Columns, optional: Sequence[str]
 ) -> RatingArrays:
     """Return the columns of a data frame by role."""
     labels = X.columns
@@ -451,7 +510,7 @@ def _frame_columns(
         example = ",".join(f"{role}=NAME" for role in roles)
         advice = f'rename them, or give BPMF(columns="{example}")'
         positions = locate(heading, columns, possible, advice=advice, optional=optional)
-    found = {role: labels[positions[role]] for role in possible if role in positions}
+    found = {role: labels[k] for role, k in positions.items() if main_role(role) in possible}
     return RatingArrays(
         {role: np.asarray(X[label]) for role, label in found.items()},
         labels={role: str(label) for role, label in found.items()},
@@ -465,7 +524,14 @@ def _first_rows(X: Any) -> list[list[str]]:
     return [list(row) for row in zip(*cells, strict=True)]
 
 
-def _names(column: Array, role: str) -> Array:
+def _convert_names(columns: dict[str, Array]) -> None:
+    """Convert the names in columns by role, as `typed_names` does."""
+    for role, column in columns.items():
+        if main_role(role) in NAMED_ROLES:
+            columns[role] = typed_names(column, main_role(role))
+
+
+def typed_names(column: Array, role: str) -> Array:
     """Convert a column of names to an int64 array or to an object array of str."""
     if column.dtype == object:
         missing = [is_missing(value) or value == "" for value in column]
@@ -519,119 +585,3 @@ def ratings_source(
     return RatingsTable(
         file._replace(names=names), positions, about=found.about, left_out=found.left_out
     )
-
-
-_LISTS = (list, tuple, np.ndarray)  # types of a list in a cell
-
-
-def read_features(
-    features: Any, entity: str, separator: str = "|", columns: str | None = None
-) -> Description:
-    """Make a description of users or items from features in any form.
-
-    `features` may be the path of a file for ``prepare --user-features``; a SciPy sparse matrix,
-    whose row numbers are the names; names and such a matrix; a data frame (`_feature_columns`); or
-    an array (n, 1 + F), names first. `entity` is "user" or "item"; `separator` joins the values of
-    a list; `columns` are the columns of the ratings, as in `BPMF`. Raises InputError if features
-    have another form.
-    """
-    import scipy.sparse  # slow to import
-
-    own = parse_columns(columns).get(entity, "")
-    if isinstance(features, str | os.PathLike):
-        return Description(Path(features), label=own)
-    if scipy.sparse.issparse(features):
-        return Description(features, label=own)
-    if isinstance(features, tuple) and len(features) == 2 and scipy.sparse.issparse(features[1]):
-        names, matrix = features
-        return Description(matrix, label=own, names=_names(np.asarray(names), entity))
-    described = _feature_columns(as_frame(features), entity, own)
-    kinds: dict[str, Kind] = {}
-    lists: dict[str, Kind] = {}
-    texts = {described.label: np.array([str(name) for name in described.names.tolist()], object)}
-    for label, column in described.columns.items():
-        texts[label] = _texts(column, separator)
-        filled = [text for text in texts[label] if text is not None]
-        if any(isinstance(value, _LISTS) for value in column.tolist()):
-            lists[label] = "list"
-        elif column.dtype.kind not in "iufb" and all(map(is_number, filled)):
-            kinds[label] = "category"  # numbers written as text are codes
-    table = TableFile.of_arrays(Path(f"{entity}_features"), texts)
-    return Description(table, kinds, separator, described.label, known=lists)
-
-
-class FeatureColumns(NamedTuple):
-    """Names of users or items, a label for them, and columns of features by label."""
-
-    label: str
-    names: Array
-    columns: dict[str, Array]
-
-
-def _feature_columns(features: Any, entity: str, own: str) -> FeatureColumns:
-    """Return names and features in a data frame or an array.
-
-    The column, or index, of names is called `own`, as in the ratings; else it has a usual name;
-    else it is an index with a name or of text; else it is the first column, unless no column can be
-    names: integers or text, all different.
-    """
-    labels = getattr(features, "columns", None)
-    if labels is None:
-        array = np.asarray(features)
-        if array.ndim != 2 or array.shape[1] < 2:
-            raise InputError(
-                f"{entity}_features: expected an array (n, 1 + F), names first, but found"
-                f" {array.shape}"
-            )
-        columns = {f"feature_{k}": array[:, k] for k in range(1, array.shape[1])}
-        return FeatureColumns(entity, _names(array[:, 0], entity), columns)
-    columns = {str(label): np.asarray(features[label]) for label in labels}
-    index_name = str(getattr(getattr(features, "index", None), "name", None) or "")
-    names_of_all = [str(label) for label in labels]
-    if index_name:
-        names_of_all.append(index_name)
-    refuse_repeated(f"{entity}_features", names_of_all)
-    index = np.arange(len(features))
-    if hasattr(features, "index"):
-        index = np.asarray(features.index)
-    label = _label_of_names(columns, index, index_name, own=own, entity=entity)
-    names = columns.pop(label, index)
-    return FeatureColumns(label or entity, _names(names, entity), columns)
-
-
-def _label_of_names(
-    columns: Mapping[str, Array], index: Array, index_name: str, *, own: str, entity: str
-) -> str:
-    """Return the label of the column of names, or of the index."""
-    known = [*columns, index_name]
-    if own and own in known:
-        return own
-    position = find_column(known, entity)
-    if position is not None:
-        return known[position]
-    counts_rows = not index_name and index.dtype.kind in "iu"
-    if counts_rows and any(map(_can_name, columns.values())):
-        return known[0]
-    return index_name
-
-
-def _can_name(column: Array) -> bool:
-    """Whether the values of a column are integers or text, and all different."""
-    if len({*map(str, column)}) < len(column):
-        return False
-    return all(isinstance(value, int | str) for value in column.tolist())
-
-
-def _texts(column: Array, separator: str) -> Array:
-    """Convert values to text, lists to text with a separator, and missing values to None."""
-    return np.array([_text(value, separator) for value in column.tolist()], dtype=object)
-
-
-def _text(value: Any, separator: str) -> str | None:
-    if isinstance(value, _LISTS):
-        return separator.join(map(str, value))
-    if is_missing(value):
-        return None
-    if isinstance(value, bool):
-        return str(int(value))
-    return str(value)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dsgmcmc.data.parts import main_role, part_role
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array
@@ -50,6 +51,10 @@ _MOST_SKEWED = 10  # ratio of the largest id and the median of all
 _SHOWN = 8  # columns that a message shows
 
 Rows = Sequence[Sequence[str]]  # fields of rows
+#: Columns that users name, by role: a text, which may be ``A+B``, or the columns of parts.
+Columns = Mapping[str, str | tuple[str, ...]]
+#: Roles whose names may have several parts, each in a column of its own.
+NAMED_ROLES = ("user", "item")
 
 
 class Heading(NamedTuple):
@@ -126,17 +131,27 @@ def refuse_rounded(floats: Array | list[float], role: str) -> None:
         )
 
 
-def parse_columns(text: str | None, roles: Sequence[str] = (*ROLES, *MEASURES)) -> dict[str, str]:
+def parse_columns(
+    text: str | Columns | None, roles: Sequence[str] = (*ROLES, *MEASURES)
+) -> dict[str, str | tuple[str, ...]]:
     """Parse text such as ``user=U,item=I`` into columns by role; no text gives an empty dict.
 
-    The text may name any of the roles, in any order; U is a name in the header, or a position
-    counted from 1. Raises InputError if the text has another form.
+    The text may name any of the roles, in any order; U is a name in the header, a position counted
+    from 1, or several of them, ``U+V`` (`expand_parts`). Columns that are parsed already are
+    returned. Raises InputError if the text has another form.
     """
     if text is None:
         return {}
-    columns: dict[str, str] = {}
+    if not isinstance(text, str):
+        return dict(text)
+    columns: dict[str, str | tuple[str, ...]] = {}
     for part in text.split(","):
         role, _, name = (field.strip() for field in part.partition("="))
+        if role == "context" and name and "item" in roles:
+            raise InputError(
+                f"{named('columns')} {text}: say on which side context is: user=U+{name},item=I or"
+                f" user=U,item=I+{name} (docs/three-way.md)"
+            )
         if not name or role not in roles or role in columns:
             expected = ",".join(f"{role}=NAME" for role in roles)
             raise InputError(f"{named('columns')} {text}: expected one or more of {expected}")
@@ -144,9 +159,42 @@ def parse_columns(text: str | None, roles: Sequence[str] = (*ROLES, *MEASURES)) 
     return columns
 
 
+def expand_parts(columns: Columns, names: Sequence[str] | None) -> dict[str, str]:
+    """Return a column for each part of the users and items (`dsgmcmc.data.parts`), by role.
+
+    A text ``A+B`` is one column if `names` has it. Raises InputError if it may be one column or
+    two.
+    """
+    expanded = {}
+    for role, column in columns.items():
+        parts = _parts_of(role, column, names or ())
+        for k, part in enumerate(parts):
+            expanded[part_role(role, k)] = part
+    return expanded
+
+
+def _parts_of(role: str, column: str | tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of a role."""
+    if not isinstance(column, str):
+        return column
+    parts = tuple(part.strip() for part in column.split("+"))
+    if role not in NAMED_ROLES or len(parts) == 1 or not all(parts):
+        return (column,)
+    if column not in names:
+        return parts
+    if set(parts) <= set(names):
+        positions = "+".join(str(names.index(part) + 1) for part in parts)
+        raise InputError(
+            f"{role}={column} is the name of a column, and also names the columns"
+            f" {joined(parts)}: give positions, {role}={names.index(column) + 1} or"
+            f" {role}={positions}"
+        )
+    return (column,)
+
+
 def locate(
     heading: Heading,
-    columns: Mapping[str, str],
+    columns: Columns,
     roles: Sequence[str],
     *,
     advice: str = "",
@@ -158,8 +206,22 @@ def locate(
     `optional` that have no column are left out of the result. `advice` tells users how to name
     columns. Raises InputError if a column named in `columns` does not exist, if a required role has
     no column, or several with the same usual name, or if two required roles have the same column.
+    Each part of a name counts as a role (`dsgmcmc.data.parts`).
     """
-    positions = {role: _find_named(heading, role, name) for role, name in columns.items()}
+    expanded = expand_parts(columns, heading.names)
+    return _locate(heading, expanded, roles, advice=advice, optional=optional)
+
+
+def _locate(
+    heading: Heading,
+    columns: Mapping[str, str],
+    roles: Sequence[str],
+    *,
+    advice: str,
+    optional: Collection[str],
+) -> dict[str, int]:
+    """Return the position of every role's column, as `locate` does, with a column for each part."""
+    positions = {role: find_named(heading, role, name) for role, name in columns.items()}
     if heading.names is None and not columns:
         positions = {role: k for k, role in enumerate(roles[: heading.width])}
     known = [simplified(name) for name in heading.names or ()]
@@ -168,6 +230,7 @@ def locate(
         if role not in positions and k is not None and known.count(known[k]) == 1:
             positions[role] = k
     needed = [role for role in roles if role not in optional]
+    needed += [role for role in columns if main_role(role) in needed and role not in needed]
     missing = [role for role in needed if role not in positions]
     if missing:
         raise InputError(
@@ -182,7 +245,7 @@ def locate(
     return positions
 
 
-def _find_named(heading: Heading, role: str, name: str) -> int:
+def find_named(heading: Heading, role: str, name: str) -> int:
     """Return the position of the column that users name, or number from 1, for a role."""
     names = heading.names or ()
     if names.count(name) == 1:
@@ -190,7 +253,9 @@ def _find_named(heading: Heading, role: str, name: str) -> int:
     if name.isdecimal() and len(name) < 10 and 1 <= int(name) <= heading.width:
         return int(name) - 1
     found = "several columns" if name in names else "no column"
-    raise InputError(f"{heading.where} has {heading}, but {found} {name[:60]!r} for {role}")
+    raise InputError(
+        f"{heading.where} has {heading}, but {found} {name[:60]!r} for {main_role(role)}"
+    )
 
 
 def joined(texts: Sequence[str]) -> str:
@@ -312,12 +377,17 @@ def _may_be_ids(numbers: Sequence[float]) -> bool:
     return max(numbers) <= _MOST_SKEWED * float(np.median(numbers))
 
 
-def assign_columns(heading: Heading, columns: Mapping[str, str], *, timed: bool) -> dict[str, int]:
+def assign_columns(heading: Heading, columns: Columns, *, timed: bool) -> dict[str, int]:
     """Return the position of each role's column in a table of ratings; parameters as in `locate`.
 
     Without a column of ratings, they are clicks (`_has_clicks`). The timestamp is optional unless
     the table is `timed`.
     """
+    return _assign(heading, expand_parts(columns, heading.names), timed=timed)
+
+
+def _assign(heading: Heading, columns: dict[str, str], *, timed: bool) -> dict[str, int]:
+    """Return positions as `assign_columns` does, given a column for each part of a name."""
     names = heading.names or ()
     clicks = columns.get("rating") == NO_COLUMN and NO_COLUMN not in names
     if clicks:
@@ -334,17 +404,19 @@ def assign_columns(heading: Heading, columns: Mapping[str, str], *, timed: bool)
         advice += ",timestamp=NAME"
     if not clicks:
         advice += f", or {clicks_advice()}"
-    positions = locate(
+    positions = _locate(
         heading,
         columns,
         roles,
         advice=advice + _matrix_advice(heading.sample, names),
         optional=() if timed else ("timestamp",),
     )
-    needed = {positions[role] for role in roles if role != "timestamp"}
+    needed = {position for role, position in positions.items() if role != "timestamp"}
     if not timed and positions.get("timestamp") in needed:
         del positions["timestamp"]
-    return {role: positions[role] for role in (*roles, *MEASURES) if role in positions}
+    order = (*roles, *MEASURES)
+    in_order = sorted(positions, key=lambda role: order.index(main_role(role)))
+    return {role: positions[role] for role in in_order}
 
 
 def _refuse_two_ratings(heading: Heading, columns: Mapping[str, str]) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from dsgmcmc.data.cells import batches, select_cells
 from dsgmcmc.data.columns import NAMES, find_column, refuse_repeated, shortened, simplified
 from dsgmcmc.data.encoding import KINDS, Kind, as_kind
+from dsgmcmc.data.parts import join_sql, part_sql, split_name
 from dsgmcmc.data.precision import find_coarseness
 from dsgmcmc.data.ratings_format import MAX_FEATURES
 from dsgmcmc.data.session import Session, is_integer, is_rounded, literal
@@ -101,6 +102,8 @@ class Description(NamedTuple):
         Separator between the values of a list.
     label : str
         Name of the column of names, if it is none of the usual ones; other tables need not have it.
+    parts : tuple of str
+        Columns of the parts of names, if names have several parts; the table must have them.
     """
 
     source: Any
@@ -110,6 +113,7 @@ class Description(NamedTuple):
     known: Mapping[str, Kind] = MappingProxyType({})
     names: Array | None = None
     categories: Mapping[str, Collection[str]] = MappingProxyType({})
+    parts: tuple[str, ...] = ()
 
 
 class DescriptionTable(NamedTuple):
@@ -133,6 +137,8 @@ class DescriptionTable(NamedTuple):
         ``id`` and the row number ``r`` in this matrix.
     words : dict of str to list of str
         Words by column that stand for a missing value, in lower case.
+    has_parts : bool
+        Whether the columns are the parts of names (`dsgmcmc.data.part_features`), as they are.
     """
 
     path: Path
@@ -142,10 +148,13 @@ class DescriptionTable(NamedTuple):
     table: TableFile | None = None
     matrix: Any = None
     words: Mapping[str, Sequence[str]] = MappingProxyType({})
+    has_parts: bool = False
 
     @property
     def name(self) -> str:
         """Name of the table."""
+        if self.has_parts:
+            return f"parts_of_{self.entity}s"
         return f"described_{self.entity}s"
 
     def where(self, rows: list[int]) -> str:
@@ -272,7 +281,7 @@ def _merge_equal_rows(db: Session, described: DescriptionTable) -> None:
         " ORDER BY id",
     )
     if repeated:
-        shown = ", ".join(repeated[:SHOWN])
+        shown = "; ".join(map(split_name, repeated[:SHOWN]))
         raise InputError(
             f"{described.path} describes {len(repeated)} {described.entity}(s) in several ways:"
             f" {shown}"
@@ -306,7 +315,10 @@ def load_description(db: Session, entity: str, description: Description) -> Desc
 
 def _first_names(db: Session, table: str) -> str:
     """Return the first three names in a table, for messages."""
-    return ", ".join(first_column(db, f"SELECT id FROM {table} ORDER BY id LIMIT 3"))
+    names = first_column(db, f"SELECT id FROM {table} ORDER BY id LIMIT 3")
+    if any("\0" in name for name in names):
+        return " and ".join(f"({split_name(name)})" for name in names)
+    return ", ".join(names)
 
 
 def _refuse_shift(db: Session, described: DescriptionTable, rated: str) -> None:
@@ -371,9 +383,9 @@ def _read_table(
     kinds |= description.known
     kinds |= description.kinds
     _check_header(source, names)
-    position = _position_of_names(names, entity, description.label)
+    positions = _positions_of_names(source, names, entity, description)
     # row names of pandas and R have no header
-    others = [k for k, name in enumerate(names) if k != position and name]
+    others = [k for k, name in enumerate(names) if k not in positions and name]
     if not others:
         raise InputError(
             f"{source.path} has one column: expected a column of names and columns of features"
@@ -386,7 +398,8 @@ def _read_table(
         table=source,
         words={names[k]: _missing_words(source, names[k], description) for k in others},
     )
-    columns = [f"nullif(trim({source.name(position)}), '') AS id"]
+    parts = [f"nullif(trim({source.name(k)}), '')" for k in positions]
+    columns = [f"{join_sql(parts)} AS id"]
     for k in others:
         text = _text(source, k, description.separator)
         is_empty = is_missing(text, described.words[names[k]])
@@ -396,13 +409,15 @@ def _read_table(
     )
     if not scalar(db, f"SELECT count(*) FROM {described.name}"):
         raise InputError(f"{source.path} has no rows")
-    bad = f"SELECT rowid FROM {described.name} WHERE id IS NULL OR {is_rounded('id')} LIMIT {SHOWN}"
+    n_parts = len(positions)
+    rounded = " OR ".join(is_rounded(part_sql("id", k, n_parts)) for k in range(n_parts))
+    bad = f"SELECT rowid FROM {described.name} WHERE id IS NULL OR {rounded} LIMIT {SHOWN}"
     if rows := first_column(db, bad):
         raise InputError(
             f"{source.path}: the {entity} is missing, or a rounded float, in"
             f" {described.where(rows)}"
         )
-    trim_names(db, described.name, "id")
+    trim_names(db, described.name, "id", n_parts=n_parts)
     return described
 
 
@@ -426,11 +441,25 @@ def _check_header(source: TableFile, names: list[str]) -> None:
     refuse_repeated(source.path, names)
 
 
-def _position_of_names(names: list[str], entity: str, label: str) -> int:
-    """Return the position of the column of names: `label`, else a usual name, else the first."""
-    if label and label in names:
-        return names.index(label)
-    return find_column(names, entity) or 0
+def _positions_of_names(
+    source: TableFile, names: list[str], entity: str, description: Description
+) -> list[int]:
+    """Return the positions of the columns of names, one for each part.
+
+    The column of names of one part is `description.label`, else one with a usual name, else the
+    first. Raises InputError if a part has no column.
+    """
+    if description.parts:
+        lacking = [part for part in description.parts if part not in names]
+        if lacking:
+            raise InputError(
+                f"{source.path} has the columns {shortened(names)}, but not {shortened(lacking)}:"
+                f" names of {entity}s are in the columns {shortened(description.parts)}"
+            )
+        return [names.index(part) for part in description.parts]
+    if description.label and description.label in names:
+        return [names.index(description.label)]
+    return [find_column(names, entity) or 0]
 
 
 def _text(table: TableFile, k: int, separator: str) -> str:

@@ -68,6 +68,8 @@ class FeaturesReport(TypedDict):
         Number of users (or items) without features.
     unrated : int
         Number of users (or items) with a row and no ratings.
+    parts : list of str
+        Parts of the names that are features.
     notes, doubts : list of str
         On matched names, and on columns that are left out; a warning if few names match.
     """
@@ -76,6 +78,7 @@ class FeaturesReport(TypedDict):
     kinds: dict[str, Kind]
     unknown: int
     unrated: int
+    parts: list[str]
     notes: list[str]
     doubts: list[str]
 
@@ -102,15 +105,30 @@ def encode(
             f" {MAX_SAMPLED_FEATURES:,} that a model may have: leave columns out"
             f" ({kind_option('COLUMN', 'skip')}), or sample with {named('features')} no"
         )
-    report = FeaturesReport(
-        groups=dict(Counter(features.groups)),
-        kinds={column.name: column.kind for column in encoding.columns if column.features},
-        unknown=int((np.diff(features.indptr) == 0).sum()),
-        unrated=match.described - match.matched,
-        notes=[str(match), *left_out, *missing],
-        doubts=doubts,
-    )
+    report = describe_encoded(features, encoding, notes=[str(match), *left_out, *missing])
+    report["unrated"] = match.described - match.matched
+    report["doubts"] = doubts
     return features, report
+
+
+def describe_encoded(
+    features: Features | None, encoding: Encoding, *, notes: list[str]
+) -> FeaturesReport:
+    """Return what the summary says about features; they are None if no column could be used."""
+    groups: dict[str, int] = {}
+    unknown = 0
+    if features is not None:
+        groups = dict(Counter(features.groups))
+        unknown = int((np.diff(features.indptr) == 0).sum())
+    return FeaturesReport(
+        groups=groups,
+        kinds={column.name: column.kind for column in encoding.columns if column.features},
+        unknown=unknown,
+        unrated=0,
+        parts=[],
+        notes=notes,
+        doubts=[],
+    )
 
 
 def _check_names(described: DescriptionTable, names: list[str], left_out: list[str]) -> None:
@@ -565,6 +583,8 @@ def _select_parts(described: DescriptionTable, name: str, kind: Kind, separator:
         year = f"nullif(regexp_extract({column}, '{YEAR_AT_END}', 1), '')::INTEGER"
         atom = f"({year} // 10 * 10)::VARCHAR || 's'"
     inner = f"SELECT id, {atom} AS atom FROM {described.name} WHERE {column} IS NOT NULL"
+    if described.has_parts:  # parts that differ only in spaces are different names
+        return inner
     return f"SELECT id, trim(atom) AS atom FROM ({inner})"
 
 

@@ -1,9 +1,10 @@
 """Splits the training ratings of a file into a training and a test part, to choose a model by it.
 
-If the file has a temporal split, the latest training ratings are held out. Otherwise training
-ratings are held out at random, by a hash of seed, row and column. Rows may be left out at random,
-with all their ratings, by a hash of seed and row. The test ratings of the file are never read. Only
-counts are kept in memory; every read computes the split again.
+If the file has a temporal split, the latest training ratings are held out. If its test ratings are
+whole groups, groups of training ratings are held out, by a hash of seed and group. Otherwise
+training ratings are held out at random, by a hash of seed, row and column. Rows may be left out at
+random, with all their ratings, by a hash of seed and row. The test ratings of the file are never
+read. Only counts are kept in memory; every read computes the split again.
 
 [Steele 2014] Fast splittable pseudorandom number generators. OOPSLA.
 """
@@ -54,6 +55,7 @@ class InnerSplit(Ratings):
         self._used_up_to = _hash_bound(rows)
         self._seed_hash = _scramble(np.array([seed], np.uint64))
         self.temporal = False
+        self.grouped = False
         self.digest = hashlib.sha256(
             f"{ratings.digest} inner {share!r} {rows!r} {seed}".encode()
         ).hexdigest()
@@ -102,6 +104,9 @@ class InnerSplit(Ratings):
         rows = np.repeat(np.arange(start, stop), np.diff(self._whole.row_indptr[start : stop + 1]))
         if self._whole.temporal:
             held_out = self._whole.ages(start, stop) < round(self._share * AGES)
+        elif self._whole.grouped:
+            groups = self._whole.groups(start, stop).astype(np.uint64)
+            held_out = _scramble(groups + self._seed_hash) < self._held_out_below
         else:
             cells = (rows * self.n_cols + columns).astype(np.uint64)
             held_out = _scramble(cells + self._seed_hash) < self._held_out_below

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.data.columns import shortened
+from dsgmcmc.data.parts import split_name
 from dsgmcmc.data.session import Session
 from dsgmcmc.data.tables import scalar
 from dsgmcmc.types import Array, Mask
@@ -41,7 +42,7 @@ def describe_item_levels(db: Session, codes: Sequence[float]) -> str:
     if found is None:
         return ""
     lacking = _lacks_highest(found.counts) | _lacks_highest(found.counts[:, ::-1])
-    names = [str(name) for name in found.items[lacking]]
+    names = [split_name(str(name)) for name in found.items[lacking]]
     if len(names) < 2 or len(names) < _SHARE * len(found.items):
         return ""
     first = found.counts[np.flatnonzero(lacking)[0]] > 0

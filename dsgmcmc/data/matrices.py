@@ -7,13 +7,13 @@ known cells of the matrix that was read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import Heading, locate, parse_columns
+from dsgmcmc.data.columns import Columns, Heading, locate, parse_columns
 from dsgmcmc.data.frames import Frame, as_frame, is_data_array
 from dsgmcmc.data.tables import is_number
 from dsgmcmc.data.words import EMPTY, TRUTH, Missing
@@ -45,7 +45,7 @@ class Matrix(NamedTuple):
     named_by: str
 
 
-def read_matrix(X: Any, columns: str | None, missing: Missing) -> Matrix:
+def read_matrix(X: Any, columns: str | Columns | None, missing: Missing) -> Matrix:
     """Read a matrix, given the column of names and the values that mean *not rated* (`BPMF`).
 
     Users are named by the column in `columns`, or that has a usual name, or by the first column if
@@ -120,14 +120,17 @@ def _index_names(frame: Any) -> Array | None:
     return np.asarray(index)
 
 
-def _position_of_names(
-    table: Array, labels: Sequence[Any], columns: Mapping[str, str]
-) -> int | None:
+def _position_of_names(table: Array, labels: Sequence[Any], columns: Columns) -> int | None:
     """Return the position of the column of a matrix that names its rows, or None."""
     heading = Heading("the data frame", [str(label) for label in labels], len(labels))
-    position = locate(heading, columns, ("user",), optional=("user",)).get("user")
-    if position is not None:
-        return position
+    positions = locate(heading, columns, ("user",), optional=("user",))
+    if len(positions) > 1:
+        raise InputError(
+            "a matrix has one column of names; for names of several parts, give a data frame with a"
+            " row for each rating"
+        )
+    if positions:
+        return positions["user"]
     if table.dtype != object:
         return None
     texts = {value.lower() for value in table[:, 0] if isinstance(value, str)} - TRUTH.keys()

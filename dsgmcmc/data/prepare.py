@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 from dsgmcmc.data import arrange, read, values
 from dsgmcmc.data.arrange import Entities, Repeated, SortedRatings
 from dsgmcmc.data.codes import Codes
-from dsgmcmc.data.columns import find_doubts, parse_columns
+from dsgmcmc.data.columns import NAMED_ROLES, find_doubts, parse_columns
 from dsgmcmc.data.descriptions import (
     Description,
     DescriptionTable,
@@ -25,7 +25,9 @@ from dsgmcmc.data.descriptions import (
     load_description,
 )
 from dsgmcmc.data.features import FeaturesReport, encode
+from dsgmcmc.data.holes import describe_holes
 from dsgmcmc.data.item_levels import describe_item_levels
+from dsgmcmc.data.part_features import encode_parts, joined_features, joined_reports
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import Features
 from dsgmcmc.data.ratings_writer import Origin, Sizes, write_slabs
@@ -46,18 +48,21 @@ class ParsedSettings(NamedTuple):
 
     Attributes
     ----------
-    columns : dict of str to str
-        Columns that the user names, by role.
+    columns : dict of str to str or tuple of str
+        Columns that the user names, by role; a tuple has the columns of the parts of names.
     missing : list of str
         Texts that mean "not rated".
     descriptions : dict of str to Description
         Features by "user" and "item". Users and items with features belong to the matrix even
         without ratings.
+    groups : list of str
+        Columns whose values are groups that are held out as a whole.
     """
 
-    columns: dict[str, str]
+    columns: dict[str, str | tuple[str, ...]]
     missing: list[str]
     descriptions: dict[str, Description]
+    groups: list[str]
 
     @classmethod
     def parse(cls, settings: PrepareSettings) -> Self:
@@ -72,11 +77,20 @@ class ParsedSettings(NamedTuple):
             settings.separator,
         )
         # names of users and items are in the same columns as in the ratings
-        descriptions = {
-            entity: description._replace(label=description.label or columns.get(entity, ""))
-            for entity, description in described.items()
-        }
-        return cls(columns, parse_missing(settings.missing), descriptions)
+        descriptions = {}
+        for entity, description in described.items():
+            column = columns.get(entity)
+            if not description.label and isinstance(column, str):
+                description = description._replace(label=column)
+            descriptions[entity] = description
+        groups = []
+        if settings.hold_out_by is not None:
+            groups = [column.strip() for column in settings.hold_out_by.split("+")]
+        if not all(groups):
+            raise InputError(
+                f"{named('hold_out_by')} {settings.hold_out_by}: expected COLUMN+COLUMN"
+            )
+        return cls(columns, parse_missing(settings.missing), descriptions, groups)
 
 
 class Summary(NamedTuple):
@@ -111,6 +125,8 @@ class Summary(NamedTuple):
         What the first and the last of such ratings means: the column of times, or "line".
     dates : list of str
         The order of day, month and year in columns of dates, if their values show it.
+    holes : str
+        How the cells that are missing lie, if a random split would mislead; otherwise empty.
     doubts : list of str
         What speaks against the columns that were taken for users, items and ratings, against their
         names, and for another unit of time than seconds.
@@ -138,6 +154,7 @@ class Summary(NamedTuple):
     bounded: int
     order: str
     dates: list[str]
+    holes: str
     doubts: list[str]
 
 
@@ -222,6 +239,16 @@ class EncodedFeatures(NamedTuple):
     features: dict[str, Features]
     reports: dict[str, FeaturesReport]
 
+    def add(self, entity: str, of_parts: Features | None, report: FeaturesReport) -> None:
+        """Add the features of the parts of names; None if no part can be a feature."""
+        if of_parts is not None and entity in self.features:
+            of_parts = joined_features(entity, self.features[entity], of_parts)
+        if of_parts is not None:
+            self.features[entity] = of_parts
+        if entity in self.reports:
+            report = joined_reports(self.reports[entity], report)
+        self.reports[entity] = report
+
 
 class Ingest:
     """Makes a ratings file from tables of ratings; every method is a stage.
@@ -260,11 +287,13 @@ class Ingest:
     def run(self) -> Summary:
         """Make the file; return its summary."""
         raw = self.read(self.open())
-        described = self.describe()
-        entities = self.number(described)
+        labels = self._labels(raw.tables[0])
+        described = self.describe(labels)
+        entities = self.number(described, labels)
         findings = self.examine(raw, entities)
         encoded = self.encode(described, entities)
         repeated = self.merge(entities)
+        holes = self.find_holes(entities, repeated)
         test_condition = self.split(raw, repeated)
         ordered = self.sort(raw, entities, test_condition, repeated)
         attributes = self.write(raw, entities, encoded, ordered, repeated=repeated)
@@ -305,6 +334,7 @@ class Ingest:
             bounded=repeated.bounded,
             order=read.describe_order(raw.tables),
             dates=list(dict.fromkeys(part.dates for part in raw.loaded if part.dates)),
+            holes=holes,
             doubts=doubts,
         )
 
@@ -324,15 +354,30 @@ class Ingest:
         return tables
 
     def _open(self, source: Path | RatingsTable) -> RatingsTable:
-        if isinstance(source, RatingsTable):
-            return source
-        return read.open_ratings(
-            self.db,
-            source,
-            columns=self.parsed.columns,
-            timed=self.settings.timed,
-            missing=self.parsed.missing if self.settings.matrix else None,
-        )
+        table = source
+        if not isinstance(table, RatingsTable):
+            table = read.open_ratings(
+                self.db,
+                table,
+                columns=self.parsed.columns,
+                timed=self.settings.timed,
+                missing=self.parsed.missing if self.settings.matrix else None,
+            )
+        if self.parsed.groups:
+            return read.find_groups(table, self.parsed.groups)
+        return table
+
+    def _labels(self, table: RatingsTable) -> dict[str, tuple[str, ...]]:
+        """Return the columns of the names of users and items, one a part."""
+        labels = {}
+        for entity in NAMED_ROLES:
+            names = table.parts(entity) or (entity,)
+            if len(names) == 1 and entity in table.columns and table.file.names:
+                names = (table.file.names[table.columns[entity]],)
+            labels[entity] = tuple(
+                name or f"{entity} {number}" for number, name in enumerate(names, 1)
+            )
+        return labels
 
     def _describe(self, tables: list[RatingsTable]) -> tuple[str, dict[str, str]]:
         """Describe the columns of the first table, and of those that have others, by path."""
@@ -365,20 +410,23 @@ class Ingest:
                 notes.append(f"{untimed}; models with time effects are left out")
         return RawRatings(tables, loaded, left_out, notes, in_order)
 
-    def describe(self) -> dict[str, DescriptionTable]:
-        """Read the tables that describe users and items."""
+    def describe(self, labels: Mapping[str, tuple[str, ...]]) -> dict[str, DescriptionTable]:
+        """Read the tables that describe users and items, given the columns of their names."""
         self.report("numbering users and items")
-        described = {
-            entity: load_description(self.db, entity, description)
-            for entity, description in self.parsed.descriptions.items()
-        }
+        described = {}
+        for entity, description in self.parsed.descriptions.items():
+            if len(labels[entity]) > 1:
+                description = description._replace(parts=labels[entity])
+            described[entity] = load_description(self.db, entity, description)
         check_kinds(described, self.parsed.descriptions)
         return described
 
-    def number(self, described: Mapping[str, DescriptionTable]) -> Entities:
+    def number(
+        self, described: Mapping[str, DescriptionTable], labels: Mapping[str, tuple[str, ...]]
+    ) -> Entities:
         """Give every user and item a number, in the tables ``users`` and ``items``."""
         arrange.refuse_scale(self.db)
-        return arrange.number_entities(self.db, self.settings.seed, described)
+        return arrange.number_entities(self.db, self.settings.seed, described, labels)
 
     def examine(self, raw: RawRatings, entities: Entities) -> Findings:
         """Look for values that mean "not rated" or are slips, and for columns taken by mistake."""
@@ -400,13 +448,24 @@ class Ingest:
     def encode(
         self, described: Mapping[str, DescriptionTable], entities: Entities
     ) -> EncodedFeatures:
-        """Turn the descriptions of users and items into features."""
+        """Turn the descriptions of users and items, and the parts of names, into features."""
         features = {}
         reports = {}
         for entity, description in self.parsed.descriptions.items():
             n = entities.sizes[entity]
             features[entity], reports[entity] = encode(self.db, described[entity], description, n)
-        return EncodedFeatures(features, reports)
+        encoded = EncodedFeatures(features, reports)
+        if self.settings.part_features:
+            for entity, labels in entities.parts.items():
+                found, report = encode_parts(self.db, entity, labels, entities.sizes[entity])
+                encoded.add(entity, found, report)
+        return encoded
+
+    def find_holes(self, entities: Entities, repeated: Repeated) -> str:
+        """Say if cells are missing in groups, and test ratings are not held out in groups."""
+        if self.settings.test or self.parsed.groups or not self.settings.fraction:
+            return ""
+        return describe_holes(self.db, entities, replicates=repeated.kept)
 
     def merge(self, entities: Entities) -> Repeated:
         """Merge or keep repeated ratings, from ``raw`` to ``cells``."""
@@ -415,8 +474,9 @@ class Ingest:
             self.db,
             self.settings.seed,
             self.settings.duplicates,
-            entities.sides,
+            entities,
             measures=read.measures_of(self.db),
+            grouped=bool(self.parsed.groups),
         )
         self.db.execute("DROP TABLE raw")
         return repeated
@@ -428,6 +488,10 @@ class Ingest:
             if repeated.bounded:
                 arrange.refuse_bounded_tests(self.db)
             return "test"
+        if self.parsed.groups:
+            return arrange.held_out_groups(
+                self.db, self.settings.fraction, bounded=repeated.bounded > 0
+            )
         return arrange.held_out(
             self.db,
             self.settings.fraction,
@@ -449,6 +513,7 @@ class Ingest:
             temporal=self.settings.temporal,
             replicated=repeated.kept > 0,
             measures=repeated.measures,
+            grouped=bool(self.parsed.groups),
         )
 
     def write(
@@ -463,6 +528,12 @@ class Ingest:
         """Write the ratings file; return its attributes."""
         self.report(f"writing {self.out.name}")
         sides = entities.sides
+        parts = {}
+        if entities.parts:
+            parts = {
+                side: arrange.name_parts(self.db, entity, entities.labels[entity])
+                for side, entity in sides.items()
+            }
         sizes = Sizes(
             rows=entities.sizes[sides["rows"]],
             cols=entities.sizes[sides["cols"]],
@@ -472,8 +543,9 @@ class Ingest:
         return write_slabs(
             self.out,
             sizes,
-            {side: arrange.names(self.db, entity) for side, entity in sides.items()},
+            {side: arrange.names(self.db, entity) for side, entity in sides.items() if not parts},
             arrange.slabs(self.db, ordered.indptr, replicated=repeated.kept > 0),
+            parts=parts,
             features={
                 side: encoded.features[entity]
                 for side, entity in sides.items()

@@ -23,12 +23,14 @@ from typing import Any
 import h5py
 import numpy as np
 
+from dsgmcmc.data.parts import tuples_of
 from dsgmcmc.data.ratings_format import (
     ATTRIBUTES,
     CHUNK,
     FORMAT,
     MAX_FEATURES,
     MAX_ID_BYTES,
+    MAX_PARTS,
     MAX_SIDE,
     MEAN_WEIGHT,
     REPLICATES,
@@ -44,6 +46,7 @@ from dsgmcmc.data.ratings_format import (
     Side,
     Split,
     Times,
+    parts_dataset,
     row_slabs,
 )
 from dsgmcmc.data.resolution import SAMPLE, find_resolution
@@ -152,6 +155,10 @@ class Ratings(AbstractContextManager["Ratings"]):
         Seed of the order of rows and columns, and of the split.
     source : str
         Names of the input files.
+    parts : dict of {"rows", "cols"} to tuple of str
+        Columns of the parts of names, for sides whose names have several parts.
+    labels : dict of {"rows", "cols"} to tuple of str
+        Columns of names, one a part, of both sides, if the names of one have several parts.
     features : dict of {"rows", "cols"} to Features
         Features of the sides that have features, without indices and values, which `feature_slab`
         reads.
@@ -160,6 +167,8 @@ class Ratings(AbstractContextManager["Ratings"]):
     temporal : bool
         Whether the split is temporal: the test ratings are the latest ratings, and `ages` are
         known.
+    grouped : bool
+        Whether the test ratings are whole groups of ratings, and `groups` are known.
     digest : str
         Hash of the content, by which runs identify the data; `verify` computes it again.
     recorded : Ratings or None
@@ -207,11 +216,24 @@ class Ratings(AbstractContextManager["Ratings"]):
             self._file.close()
 
     def ids(self, side: Side) -> Array:
-        """Return the names of all rows, or of all columns: (n,) int64, or object arrays of str."""
-        stored = self._read(f"{side}/ids", 0, len(self._data[f"{side}/ids"]))
+        """Return the names of all rows, or of all columns: (n,) int64, or object arrays of str.
+
+        Names of several parts are tuples of int or str, in object arrays.
+        """
+        if side in self.parts:
+            return tuples_of(self.name_parts(side))
+        return self._names(f"{side}/ids")
+
+    def name_parts(self, side: Side) -> list[Array]:
+        """Return each part of names of several parts: (n,) int64, or object arrays of str."""
+        return [self._names(parts_dataset(side, k)) for k in range(len(self.parts[side]))]
+
+    def _names(self, dataset: str) -> Array:
+        """Read names: (n,) int64, or object arrays of str."""
+        stored = self._read(dataset, 0, len(self._data[dataset]))
         if stored.dtype == np.int64:
             return stored
-        with refusing(str(self._wrong(f"/{side}/ids is not UTF-8")), UnicodeDecodeError):
+        with refusing(str(self._wrong(f"/{dataset} is not UTF-8")), UnicodeDecodeError):
             return np.array([name.decode() for name in stored.tolist()], dtype=object)
 
     def slab(self, part: Split, start: int, stop: int) -> RowRatings:
@@ -300,6 +322,10 @@ class Ratings(AbstractContextManager["Ratings"]):
         """
         return self._read("train/age", *_entries(self.row_indptr, start, stop))
 
+    def groups(self, start: int, stop: int) -> Int32:
+        """Return the numbers of the groups of training ratings in rows `start` to `stop`."""
+        return self._read("train/group", *_entries(self.row_indptr, start, stop))
+
     def untrained(self) -> dict[str, int]:
         """Return the numbers of test ratings whose "user", or "item", has no training ratings."""
         without_training = np.diff(self.row_indptr) == 0
@@ -326,13 +352,19 @@ class Ratings(AbstractContextManager["Ratings"]):
             training += f", in steps of {self.resolution:g}"
         if self.has_bounds:
             training += f"; {self.count_bounded():,} known only by bounds"
+        of_parts = dict(zip(self.entities, map(self._describe_parts, SIDES), strict=True))
         return {
-            "users": f"{users:,}",
-            "items": f"{items:,}",
+            "users": f"{users:,}{of_parts['user']}",
+            "items": f"{items:,}{of_parts['item']}",
             "ratings": self._describe_ratings(users * items),
             "training": training,
             "test": test,
         }
+
+    def _describe_parts(self, side: Side) -> str:
+        """Return the columns of the parts of names, in brackets; "" for names of one part."""
+        labels = self.parts.get(side)
+        return f" ({', '.join(labels)})" if labels else ""
 
     def _describe_ratings(self, cells: int) -> str:
         """Describe the number of ratings, in a matrix with so many cells."""
@@ -344,12 +376,18 @@ class Ratings(AbstractContextManager["Ratings"]):
         return text
 
     def doubts(self) -> list[str]:
-        """Return a warning if no test rating's user has training ratings; likewise for items."""
+        """Return a warning if no test rating's user has training ratings; likewise for items.
+
+        Names of several parts may be new in the test ratings, which their parts then predict.
+        """
+        with_parts = [
+            entity for side, entity in zip(SIDES, self.entities, strict=True) if side in self.parts
+        ]
         return [
             f"all test ratings are of {entity}s without training ratings: are the {entity}s named"
             " as in the training file?"
             for entity, number in self.untrained().items()
-            if 0 < number == self.nnz_test
+            if 0 < number == self.nnz_test and entity not in with_parts
         ]
 
     def levels(self, limit: int) -> Float64 | None:
@@ -438,14 +476,25 @@ class Ratings(AbstractContextManager["Ratings"]):
         if not np.array_equal(column_counts, self.column_counts):
             raise self._wrong("/train/column_counts is not the number of ratings of each column")
         for side in SIDES:
-            for start in range(0, len(self._data[f"{side}/ids"]), _PIECE):
-                content.update(f"{side}/ids", self._read(f"{side}/ids", start, start + _PIECE))
+            for name in self._name_datasets(side):
+                for start in range(0, len(self._data[name]), _PIECE):
+                    content.update(name, self._read(name, start, start + _PIECE))
         for side, stored in self.features.items():
             features = self.feature_slab(side, 0, len(stored.indptr) - 1)
             for name, array in features.datasets(side).items():
                 content.update(name, array)
         if content.hexdigest(self.n_rows, self.n_cols, self.transposed) != self.digest:
             raise self._wrong("its content does not match its content_sha256: prepare it again")
+
+    def _name_datasets(self, side: Side) -> list[str]:
+        """Return the data sets that have the names of a side."""
+        labels = self.labels.get(side, ())
+        datasets = [f"{side}/ids"]
+        if len(labels) > 1:
+            datasets = [parts_dataset(side, part) for part in range(len(labels))]
+        if labels:
+            datasets.append(parts_dataset(side, "labels"))
+        return datasets
 
     def _hash_part(self, content: ContentHash, part: Split) -> Int64:
         """Read all ratings of a part into the hash; return their numbers in columns, (J,) int64."""
@@ -467,6 +516,8 @@ class Ratings(AbstractContextManager["Ratings"]):
                     content.update(name, numbers)
             if part == "train" and self.temporal:
                 content.update("train/age", self.ages(start, stop))
+            if part == "train" and self.grouped:
+                content.update("train/group", self.groups(start, stop))
         return column_counts
 
     def _wrong(self, fault: str) -> InputError:
@@ -567,8 +618,10 @@ class Ratings(AbstractContextManager["Ratings"]):
         self.test_indptr = self._indptr["test"]
         self.column_counts = self._check_column_counts()
         sizes: dict[Side, int] = {"rows": self.n_rows, "cols": self.n_cols}
+        self.labels: dict[Side, tuple[str, ...]] = {}
         for side, n in sizes.items():
-            self._dataset(f"{side}/ids", n, None)
+            self._check_names(side, n)
+        self.parts = {side: labels for side, labels in self.labels.items() if len(labels) > 1}
         self.features = {
             side: self._check_features(side, n)
             for side, n in sizes.items()
@@ -580,6 +633,24 @@ class Ratings(AbstractContextManager["Ratings"]):
         self.temporal = "train/age" in self._file
         if self.temporal:
             self._dataset("train/age", self.nnz, np.uint8)
+        self.grouped = "train/group" in self._file
+        if self.grouped:
+            self._dataset("train/group", self.nnz, np.int32)
+
+    def _check_names(self, side: Side, n: int) -> None:
+        """Check the names of a side of n rows, and read the labels of their parts."""
+        n_parts = 1
+        if f"{side}/parts" in self._file:
+            stored = self._dataset(parts_dataset(side, "labels"), None, None)
+            n_parts = len(stored)
+            if not 0 < n_parts <= MAX_PARTS or stored.dtype.kind != "S":
+                raise self._wrong(f"/{side}/parts has {n_parts} labels")
+            self.labels[side] = tuple(label.decode() for label in stored[:].tolist())
+        if n_parts == 1:
+            self._dataset(f"{side}/ids", n, None)
+            return
+        for k in range(n_parts):
+            self._dataset(parts_dataset(side, k), n, None)
 
     def _check_column_counts(self) -> Int64:
         """Read the numbers of training ratings of columns."""

@@ -37,6 +37,13 @@ attributes                ``replicates``             number of ratings beyond th
                                                      pair; columns may recur in a row
 ..                        ``mean_weight``            mean weight of the training ratings
 ``/train``, ``/test``     ``weight``                 (nnz,) float32, above 0: relative precisions
+``/train``                ``group``                  (nnz,) int32, if groups are held out: group of
+                                                     each rating
+``/rows/parts``           ``labels``                 (p,) UTF-8: columns of the parts of names, if
+                                                     those of rows or columns have several
+..                        ``0 1`` and so on          parts of names of several, like ``ids``, which
+                                                     are left out
+``/cols/parts``                                      the same of columns
 ========================  =========================  ===========================================
 
 Rows and columns are in a seeded random order, so that contiguous ranges with equal nnz are
@@ -66,6 +73,7 @@ CHUNK = 1 << 16  # entries of a data set that are read and checked together
 CONTENT = "dsgmcmc-ratings 1"
 MAX_SIDE = 2**31 - 1  # column indices are int32
 MAX_ID_BYTES = 1024
+MAX_PARTS = 100  # of a name
 MAX_FEATURES = 1_000_000
 #: Features of a side with which a model can be sampled (`dsgmcmc.model.parts.features`).
 MAX_SAMPLED_FEATURES = 4000
@@ -95,6 +103,11 @@ ATTRIBUTES: dict[str, type] = {
     "source": str,
     "content_sha256": str,
 }
+
+
+def parts_dataset(side: Side, part: int | str) -> str:
+    """Return the data set of a part of names, from 0, or that of the ``labels`` of the parts."""
+    return f"{side}/parts/{part}"
 
 
 class Features(NamedTuple):
@@ -134,15 +147,16 @@ class Features(NamedTuple):
             "indptr": self.indptr,
             "indices": self.indices,
             "values": self.values,
-            "names": _as_utf8(self.names),
-            "groups": _as_utf8(self.groups),
+            "names": as_utf8(self.names),
+            "groups": as_utf8(self.groups),
         }
         if self.encoding:
             arrays["encoding"] = np.frombuffer(self.encoding.encode(), np.uint8)
         return {f"{side}/features/{name}": array for name, array in arrays.items()}
 
 
-def _as_utf8(texts: tuple[str, ...]) -> Array:
+def as_utf8(texts: tuple[str, ...]) -> Array:
+    """Return texts as UTF-8 of fixed length."""
     return np.array([text.encode() for text in texts], "S")
 
 

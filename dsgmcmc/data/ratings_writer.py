@@ -27,6 +27,8 @@ from dsgmcmc.data.ratings_format import (
     Side,
     Split,
     Times,
+    as_utf8,
+    parts_dataset,
 )
 from dsgmcmc.data.resolution import SAMPLE, find_resolution
 from dsgmcmc.errors import writing
@@ -52,6 +54,8 @@ class Slab(NamedTuple):
         Relative precisions, above 0, of the measurements.
     lower, upper : (m,) float32, optional
         Bounds between which ratings are known to lie; both are the value of an exact rating.
+    groups : (m,) int32, optional
+        Numbers of the groups of training ratings, if groups are held out.
     """
 
     part: Split
@@ -63,6 +67,7 @@ class Slab(NamedTuple):
     weight: Float32 | None = None
     lower: Float32 | None = None
     upper: Float32 | None = None
+    groups: Int32 | None = None
 
 
 class Sizes(NamedTuple):
@@ -89,6 +94,7 @@ def write_slabs(
     ids: Mapping[Side, Iterable[Array]],
     slabs: Iterable[Slab],
     *,
+    parts: Mapping[Side, Mapping[str, Iterable[Array]]] | None = None,
     features: Mapping[Side, Features] | None = None,
     origin: Origin | None = None,
     force: bool = False,
@@ -102,9 +108,12 @@ def write_slabs(
     Parameters
     ----------
     ids : dict of side to arrays
-        Original names, in pieces: (n,) int64, or ``S<n>`` with UTF-8.
+        Original names, in pieces: (n,) int64, or ``S<n>`` with UTF-8; of a side in `parts` none.
     slabs : iterable of Slab
         Slabs of both parts; the slabs of a part are in the order of rows, and cover all rows.
+    parts : dict of side to dict of str to arrays
+        Each part of names by its column, in pieces like `ids`; of both sides, if the names of one
+        have several parts.
     features : dict of side to Features
         Features of rows, columns, or both.
     """
@@ -116,8 +125,9 @@ def write_slabs(
                 for side, side_features in (features or {}).items():
                     content.add_features(side, side_features)
                 for side in SIDES:
-                    for names in ids[side]:
-                        content.append(f"{side}/ids", names, getattr(sizes, side))
+                    content.add_names(side, ids.get(side, ()))
+                for side, by_label in (parts or {}).items():
+                    content.add_parts(side, by_label)
                 for slab in slabs:
                     content.add(slab)
                 attributes = content.finish(origin or Origin())
@@ -173,6 +183,20 @@ class _Content:
             name, (length,), stored, chunks=chunks, fletcher32=chunks is not None
         )
 
+    def add_names(self, side: Side, pieces: Iterable[Array]) -> None:
+        """Write the names of a side."""
+        for names in pieces:
+            self.append(f"{side}/ids", names, getattr(self._sizes, side))
+
+    def add_parts(self, side: Side, by_label: Mapping[str, Iterable[Array]]) -> None:
+        """Write the parts of the names of a side."""
+        labels = as_utf8(tuple(by_label))
+        self.append(parts_dataset(side, "labels"), labels, len(labels))
+        for k, pieces in enumerate(by_label.values()):
+            dataset = parts_dataset(side, k) if len(labels) > 1 else f"{side}/ids"
+            for names in pieces:
+                self.append(dataset, names, getattr(self._sizes, side))
+
     def add_features(self, side: Side, features: Features) -> None:
         """Write the features of a side."""
         for name, array in features.datasets(side).items():
@@ -200,6 +224,8 @@ class _Content:
             self.append("train/upper", slab.upper, length)
         if slab.ages is not None:
             self.append(f"{part}/age", slab.ages, length)
+        if slab.groups is not None:
+            self.append(f"{part}/group", slab.groups, length)
         if slab.times is not None:
             self._add_times(slab, slab.times, row)
         if part == "train" and len(values):
@@ -272,7 +298,8 @@ class _Content:
 
     def _is_extended(self, origin: Origin) -> bool:
         """Whether the file has contents that earlier versions do not have."""
-        return origin.replicates > 0 or bool({"weight", "lower"} & self._file["train"].keys())
+        added = ("train/weight", "train/lower", "train/group", "rows/parts", "cols/parts")
+        return origin.replicates > 0 or any(name in self._file for name in added)
 
     def _write_attribute(self, name: str, value: Any) -> None:
         """Write an attribute; HDF5 hangs on damaged files with text of variable length."""

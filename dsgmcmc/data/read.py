@@ -6,7 +6,7 @@ rows. A table has a row for each rating, or is a matrix (`dsgmcmc.data.wide`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,15 +15,20 @@ import numpy as np
 from dsgmcmc.data.bounds import FAULTS, BoundSql, has_bounds, is_bound, refuse_relations
 from dsgmcmc.data.columns import (
     MEASURES,
+    NAMED_ROLES,
     NO_COLUMN,
     OF_BOUNDS,
+    Columns,
     Heading,
     assign_columns,
+    expand_parts,
+    find_named,
     joined,
     names_recur,
 )
 from dsgmcmc.data.dates import DateReading, UnreadTimes, doubtful, read_dates, time_sql
 from dsgmcmc.data.layouts import CLICK
+from dsgmcmc.data.parts import BETWEEN, join_sql, main_role, of_parts, part_sql, split_name
 from dsgmcmc.data.session import Session, as_number, is_rounded
 from dsgmcmc.data.table_format import open_table
 from dsgmcmc.data.tables import SHOWN, TableFile, first_column, is_number, scalar, trim_names
@@ -51,10 +56,13 @@ class RatingsTable(NamedTuple):
     file : TableFile
     columns : dict of str to int
         Positions of columns by role: "user", "item", "rating", "timestamp" and `MEASURES`, of which
-        only the first two are never missing. Without "rating", all ratings are 1. A matrix has
-        other roles (`inspect_wide`), and no "item".
+        only the first two are never missing. Without "rating", all ratings are 1. Further parts of
+        names have roles of their own (`dsgmcmc.data.parts`). A matrix has other roles
+        (`inspect_wide`), and no "item".
     test : bool
         Whether the ratings are test ratings.
+    groups : tuple of int
+        Positions of the columns of groups that are held out together.
     about : str
         How a matrix in memory was read.
     left_out : int
@@ -64,6 +72,7 @@ class RatingsTable(NamedTuple):
     file: TableFile
     columns: dict[str, int]
     test: bool = False
+    groups: tuple[int, ...] = ()
     about: str = ""
     left_out: int = 0
 
@@ -97,6 +106,13 @@ class RatingsTable(NamedTuple):
             return bool(np.any(self.file.arrays["value"] != 1))
         return self.is_wide or "rating" in self.columns or self.has_bounds
 
+    def parts(self, role: str) -> tuple[str, ...]:
+        """Return the columns of the parts of a role's names; none if the names have one part."""
+        positions = of_parts(self.columns, role)
+        if len(positions) < 2:
+            return ()
+        return tuple(self.file.names[k] for k in positions)
+
     def describe(self, timed: bool) -> str:
         """Describe the roles of the columns, so that users can check them."""
         if self.about:
@@ -105,8 +121,12 @@ class RatingsTable(NamedTuple):
             return describe_wide(self.file, self.columns)
         if self.file.format == "matrix":
             return "user row, item column"
-        roles = [role for role in self.columns if timed or role != "timestamp"]
-        text = ", ".join(f"{role} {self.file.names[self.columns[role]]}" for role in roles)
+        texts = []
+        for role in dict.fromkeys(map(main_role, self.columns)):
+            if timed or role != "timestamp":
+                names = [self.file.names[k] for k in of_parts(self.columns, role)]
+                texts.append(f"{role} {' + '.join(names)}")
+        text = ", ".join(texts)
         if not self.has_ratings:
             text += ", no rating column: treated as clicks"
         return text
@@ -119,7 +139,7 @@ def open_ratings(
     db: Session,
     path: Path,
     *,
-    columns: Mapping[str, str],
+    columns: Columns,
     timed: bool,
     missing: Sequence[str] | None = None,
     test: bool = False,
@@ -161,6 +181,22 @@ def measures_of(db: Session) -> list[str]:
     return [name for name in ("weight", "lower", "upper") if name in columns]
 
 
+def find_groups(table: RatingsTable, columns: Sequence[str]) -> RatingsTable:
+    """Return a table with the positions of the columns of groups that are held out together.
+
+    Raises InputError if it is a matrix, or lacks a column.
+    """
+    file = table.file
+    if table.is_wide or file.format == "matrix":
+        raise InputError(
+            f"{file.path} is a matrix, without columns for {named('hold_out_by')}: leave it out"
+        )
+    names = file.names if file.header else None
+    heading = Heading(file.path, names, file.width)
+    groups = [find_named(heading, named("hold_out_by"), column) for column in columns]
+    return table._replace(groups=tuple(groups))
+
+
 def refuse_differences(tables: Sequence[RatingsTable]) -> None:
     """Raise InputError if some tables have ratings, and others only pairs of users and items.
 
@@ -189,10 +225,10 @@ def refuse_differences(tables: Sequence[RatingsTable]) -> None:
     )
 
 
-def _open_long(db: Session, path: Path, columns: Mapping[str, str]) -> TableFile:
+def _open_long(db: Session, path: Path, columns: Columns) -> TableFile:
     """Open a file with a row for each rating; a first line that recurs below is no header."""
     file = open_table(db, path, lambda fields: not any(map(is_number, fields)))
-    names_columns = bool(set(columns.values()) & set(file.names))
+    names_columns = bool(set(expand_parts(columns, file.names).values()) & set(file.names))
     if file.header and not names_columns and names_recur(file.names, file.sample):
         return open_table(db, path, lambda fields: False)
     return file
@@ -246,7 +282,7 @@ def load(
     """
     db.execute(
         "CREATE TABLE IF NOT EXISTS raw (user_id TEXT, item_id TEXT, rating DOUBLE, time DOUBLE,"
-        " test BOOLEAN)"
+        f" test BOOLEAN{', group_id TEXT' if table.groups else ''})"
     )
     first = scalar(db, "SELECT count(*) FROM raw")
     dates = DateReading()
@@ -261,15 +297,15 @@ def load(
         unread = dates.unread
         if unread is not None and unread.orders and timed:
             raise InputError(f"{table.file.path}: {unread}")
-        _refuse_bad_rows(db, table, timed, first)
+        _refuse_bad_rows(db, table, timed=timed, first=first)
     number, low, high = db.execute(
         "SELECT count(*) FILTER (test IS NOT NULL), min(rating), max(rating) FROM raw"
         f" WHERE rowid >= {first}"
     ).fetchall()[0]
     if not number:
         raise InputError(f"{table.file.path} has no ratings")
-    for column in ("user_id", "item_id"):
-        trim_names(db, "raw", column, first)
+    for role in NAMED_ROLES:
+        trim_names(db, "raw", f"{role}_id", first, n_parts=len(table.parts(role)) or 1)
     unit = _scale_times(db, table.file, first)
     return LoadedTable(
         number=number,
@@ -324,12 +360,14 @@ def _load_long(
     if file.format == "text" and not words and not has_truth and not bounded:
         number = k
     values = {
-        "user_id": file.name(table.columns["user"]),
-        "item_id": file.name(table.columns["item"]),
+        "user_id": join_sql([file.name(k) for k in of_parts(table.columns, "user")]),
+        "item_id": join_sql([file.name(k) for k in of_parts(table.columns, "item")]),
         "rating": _rating_sql(table, has_truth=has_truth, from_number=number is not None),
         "time": _time_sql(table),
         "test": str(table.test),
     }
+    if table.groups:
+        values["group_id"] = join_sql([f"coalesce({file.name(k)}, '')" for k in table.groups])
     if "weight" in table.columns:
         values["weight"] = as_number(f"c{table.columns['weight']}::VARCHAR")
     if bounded:
@@ -400,20 +438,49 @@ def _load_dates(db: Session, table: RatingsTable, first: int) -> DateReading:
     return read_dates(db, table.file, column, first)
 
 
-def _refuse_bad_rows(db: Session, table: RatingsTable, timed: bool, first: int) -> None:
-    """Raise InputError if a table has invalid values; its rows in ``raw`` begin at row `first`."""
+class _NameFaults(NamedTuple):
+    """SQL conditions under which names of a role in ``raw`` are invalid."""
+
+    missing: str
+    rounded: str
+    has_nul: str
+
+    @classmethod
+    def of_role(cls, table: RatingsTable, role: str) -> _NameFaults:
+        """Return the conditions for a role of a table."""
+        name = f"{role}_id"
+        n_parts = len(of_parts(table.columns, role)) or 1
+        parts = [part_sql(name, k, n_parts) for k in range(n_parts)]
+        # to trim all names would take longer
+        blank = " OR ".join(f"({part} < '!' AND trim({part}) = '')" for part in parts)
+        rounded = " OR ".join(map(is_rounded, parts))
+        has_nul = f"contains({name}, chr(0))"
+        if n_parts > 1:  # to take all names apart would take longer, too
+            may_be_blank = (
+                f"contains({name}, ' ') OR contains({name}, {BETWEEN} || {BETWEEN})"
+                f" OR starts_with({name}, {BETWEEN}) OR ends_with({name}, {BETWEEN})"
+            )
+            blank = f"(({may_be_blank}) AND ({blank}))"
+            rounded = f"((contains({name}, '+') OR contains({name}, '.')) AND ({rounded}))"
+            has_nul = f"len(string_split({name}, {BETWEEN})) > {n_parts}"
+        return cls(missing=f"{name} IS NULL OR {blank}", rounded=rounded, has_nul=has_nul)
+
+
+def _refuse_bad_rows(db: Session, table: RatingsTable, *, timed: bool, first: int) -> None:
+    """Raise InputError if a file has invalid values; its rows in ``raw`` begin at row `first`."""
     file = table.file
-    blank = "{0} IS NULL OR ({0} < '!' AND trim({0}) = '')"  # to trim all names would take longer
+    of_users = _NameFaults.of_role(table, "user")
+    of_items = _NameFaults.of_role(table, "item")
     faults = {
-        "the user is missing": blank.format("user_id"),
-        "the item is missing": blank.format("item_id"),
+        "the user is missing": of_users.missing,
+        "the item is missing": of_items.missing,
         "the rating is missing or not a number": "rating IS NULL",
         "the rating is not finite": "NOT isfinite(rating)",
-        # a stored name would end at its first NUL byte
         "a name is a float that may be rounded: write integers": (
-            f"{is_rounded('user_id')} OR {is_rounded('item_id')}"
+            f"{of_users.rounded} OR {of_items.rounded}"
         ),
-        "a name contains a NUL byte": "contains(user_id, chr(0)) OR contains(item_id, chr(0))",
+        # a stored name would end at its first NUL byte
+        "a name contains a NUL byte": f"{of_users.has_nul} OR {of_items.has_nul}",
     }
     if "lower" in measures_of(db):
         faults |= FAULTS
@@ -444,7 +511,10 @@ def _refuse_bad_rows(db: Session, table: RatingsTable, timed: bool, first: int) 
             f" {named('missing')} WORD ('' for an empty field)"
         )
     for row, fault, user, item, rating, _ in rows:
-        message += f"\n  {file.where(row)}: {fault} (user {user}, item {item}, rating {rating})"
+        message += (
+            f"\n  {file.where(row)}: {fault} (user {split_name(user)}, item {split_name(item)},"
+            f" rating {rating})"
+        )
     raise InputError(message)
 
 

@@ -30,6 +30,8 @@ def append_results(db: Session, columns: Mapping[str, Array]) -> None:
     selected = []
     for label, values in columns.items():
         name = identifier(label)
+        if values.dtype.kind == "O":  # also where all are None
+            name = f"{name}::VARCHAR AS {name}"
         if values.dtype.kind == "f":
             name = f"CASE WHEN NOT isnan({name}) THEN {name} END AS {name}"
         selected.append(name)

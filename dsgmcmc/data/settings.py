@@ -21,16 +21,17 @@ Duplicates = Literal["error", "first", "last", "mean", "keep"]
 class PrepareSettings(Checked):
     """Settings of ``dsgmcmc prepare``, whose help describes them.
 
-    In Python, features may also be a `Description`, the kinds of their columns a dict, and
-    `missing` a number or a sequence.
+    In Python, columns may also be a dict, with a tuple for the parts of a name, features a
+    `Description`, the kinds of their columns a dict, and `missing` a number or a sequence.
     """
 
     in_file: ClassVar[bool] = False
 
-    columns: str | None = setting(
+    columns: Any = setting(
         "Columns that are not detected, by name in the header or by position from 1, e.g."
-        " item=joke. With rating=none every line is a click. weight=W names relative precisions of"
-        " measurements; lower=L,upper=U or relation=R, bounds of ratings.",
+        " item=joke. Names may have several parts: user=station+day. With rating=none every line"
+        " is a click. weight=W names relative precisions of measurements; lower=L,upper=U or"
+        " relation=R, bounds of ratings.",
         None,
         metavar="user=U,item=I,rating=R,timestamp=T",
     )
@@ -42,6 +43,11 @@ class PrepareSettings(Checked):
     )
     split: Literal["random", "temporal"] = setting(
         "Test ratings: drawn at random, or the latest by timestamp.", "random"
+    )
+    hold_out_by: str | None = setting(
+        "Hold out whole groups: all ratings with the same values in these columns.",
+        None,
+        metavar="COLUMN+...",
     )
     test: Path | None = setting(
         "File with the test ratings, instead of a split.", None, metavar="FILE"
@@ -85,6 +91,7 @@ class PrepareSettings(Checked):
         None,
         metavar="COLUMN=KIND,...",
     )
+    part_features: bool = setting("Use the parts of names as features.", True)
     separator: str = setting("Separator between the values of a list.", "|", min_length=1)
     memory: int | str | None = setting(
         "Memory limit, e.g. 2GB.",
@@ -115,6 +122,11 @@ class PrepareSettings(Checked):
             raise InputError(
                 f"{named('matrix')}: a matrix has no timestamps: leave out {named('timestamps')},"
                 f" and {named('split')} temporal"
+            )
+        if self.hold_out_by and (self.test is not None or self.temporal or self.matrix):
+            raise InputError(
+                f"{named('hold_out_by')} does not go with {named('test')}, {named('matrix')} and"
+                f" {named('split')} temporal: leave them out"
             )
         if self.test is not None and (self.test_fraction is not None or self.temporal):
             raise InputError(

@@ -22,6 +22,7 @@ import duckdb
 import numpy as np
 
 from dsgmcmc.data.layouts import Layout, refuse_size
+from dsgmcmc.data.parts import join_sql, part_sql
 from dsgmcmc.data.session import Session, literal, memory_of, reading
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.settings import named
@@ -435,17 +436,21 @@ def holds(db: Session, condition: str, table: str) -> bool:
     return first == [(True,)] and bool(scalar(db, f"SELECT bool_and({condition}) FROM {table}"))
 
 
-def trim_names(db: Session, table: str, column: str, first: int = 0) -> None:
+def trim_names(db: Session, table: str, column: str, first: int = 0, *, n_parts: int = 1) -> None:
     """Strip spaces from the names in a column if all have them, and ``.0`` if all are integers.
 
     Spaces may follow every delimiter, and pandas writes a column of integers as floats if a value
-    is missing. Only rows from `first` on are considered: those of one file.
+    is missing. Only rows from `first` on are considered: those of one file. Each part of names of
+    several parts is considered by itself (`dsgmcmc.data.parts`).
     """
-    rules = [
-        (f"trim({column}) != {column}", f"trim({column})"),
-        (f"regexp_full_match({column}, '-?[0-9]+[.]0')", f"left({column}, -2)"),
-    ]
-    for rule, stripped in rules:
-        condition = f"({column} IS NULL OR {rule})"
-        if holds(db, condition, f"(FROM {table} WHERE rowid >= {first})"):
-            db.execute(f"UPDATE {table} SET {column} = {stripped} WHERE rowid >= {first}")
+    parts = [part_sql(column, k, n_parts) for k in range(n_parts)]
+    for k, part in enumerate(parts):
+        rules = [
+            (f"trim({part}) != {part}", f"trim({part})"),
+            (f"regexp_full_match({part}, '-?[0-9]+[.]0')", f"left({part}, -2)"),
+        ]
+        for rule, stripped in rules:
+            condition = f"({column} IS NULL OR {rule})"
+            if holds(db, condition, f"(FROM {table} WHERE rowid >= {first})"):
+                name = join_sql([*parts[:k], stripped, *parts[k + 1 :]])
+                db.execute(f"UPDATE {table} SET {column} = {name} WHERE rowid >= {first}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dsgmcmc.data.codes import Codes, find_codes
+from dsgmcmc.data.parts import split_name
 from dsgmcmc.data.session import Session
 from dsgmcmc.data.tables import SHOWN, is_number, scalar
 from dsgmcmc.errors import InputError
@@ -74,7 +75,10 @@ def find_far_ratings(db: Session, codes: Sequence[float]) -> str:
         return ""
     number = rows[0][-1]
     subject = "1 rating is" if number == 1 else f"{number:,} ratings are"
-    shown = ", ".join(f"{rating:g} (user {user}, item {item})" for user, item, rating, _ in rows)
+    shown = ", ".join(
+        f"{rating:g} (user {split_name(user)}, item {split_name(item)})"
+        for user, item, rating, _ in rows
+    )
     return (
         f"{subject} farther from the median, {median:g}, than {_REACH:,} times the interquartile"
         f" range, {upper - lower:g}: {shown}; correct what is in another unit or a slip, as a model"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dsgmcmc.data.columns import Heading, find_column, locate
+from dsgmcmc.data.columns import Columns, Heading, find_column, locate
 from dsgmcmc.data.session import Session, memory_of
 from dsgmcmc.data.table_format import open_table
 from dsgmcmc.data.tables import SHOWN, TableFile, is_number
@@ -64,7 +64,7 @@ class _Numbers(dict[str | None, float]):
 
 
 def inspect_wide(
-    db: Session, path: Path, columns: Mapping[str, str], missing: Sequence[str]
+    db: Session, path: Path, columns: Columns, missing: Sequence[str]
 ) -> tuple[TableFile, dict[str, int]] | None:
     """Return the table in a file, and the positions of its columns that are no items, by role.
 
@@ -83,7 +83,13 @@ def inspect_wide(
         raise InputError(f"{path} has a line for each rating: leave out {named('matrix')}")
     if columns:
         names = table.names if table.header else None
-        return table, locate(Heading(path, names, table.width), columns, ("user",))
+        positions = locate(Heading(path, names, table.width), columns, ("user",))
+        if len(positions) > 1:
+            raise InputError(
+                f"{path}: a matrix has one column of names; names of several parts need a table"
+                " with a line for each rating"
+            )
+        return table, positions
     position = _find_names(table)
     if position is not None:
         return table, {"user": position}

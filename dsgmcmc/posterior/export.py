@@ -2,10 +2,10 @@
 
 **Parquet**: one row per chain and user or item (``side, id, chain, ratings``, then ``bias, bias_sd,
 factor_1, factor_1_sd ...``); when draws are exported, one row per draw and user or item (``side,
-id, chain, iteration, weight, tau, bias, factor_1 ...``). A prediction is the mean of the training
-ratings plus both biases plus the inner product of the factors; with scale log, all of these belong
-to logarithms. All terms must come from one draw or from the means of one chain, because latent
-dimensions differ between chains.
+id, chain, iteration, weight, tau, bias, factor_1 ...``). Names of several parts have a column for
+each part. A prediction is the mean of the training ratings plus both biases plus the inner product
+of the factors; with scale log, all of these belong to logarithms. All terms must come from one draw
+or from the means of one chain, because latent dimensions differ between chains.
 
 **netCDF**: the run in ArviZ's schema, with dims ``chain`` and ``draw``, and the groups of
 `to_datatree`. Raw factors, which are not identified, are only in Parquet files.
@@ -114,11 +114,30 @@ def _export_items(run: Run, out: Path, *, draws: bool, force: bool) -> None:
 
 
 def _labels(run: Run, entity: str) -> dict[str, Array]:
-    """Return the first columns of a table: ``side`` and ``id`` of all users or items."""
-    ids = run.vocabulary(entity).ids
-    if not (run.users.integers and run.items.integers):  # one column has one type
-        ids = ids.astype(str).astype(object)
-    return {"side": np.full(len(ids), entity, dtype=object), "id": ids}
+    """Return the first columns of a table: ``side`` and ``id`` of all users or items.
+
+    Names of several parts have a column for each part, which is None for the other side.
+    """
+    vocabulary = run.vocabulary(entity)
+    n = len(vocabulary)
+    labels: dict[str, Array] = {"side": np.full(n, entity, dtype=object)}
+    if not (run.users.parts and run.items.parts):
+        labels["id"] = np.full(n, None, dtype=object)
+        if not vocabulary.parts:
+            labels["id"] = vocabulary.ids
+        if not (run.users.integers and run.items.integers):  # one column has one type
+            labels["id"] = np.array(
+                [None if name is None else str(name) for name in labels["id"].tolist()], object
+            )
+    for side in (run.users, run.items):
+        if side.parts:
+            labels |= dict.fromkeys(side.columns, np.full(n, None, dtype=object))
+    if vocabulary.parts:
+        labels |= {
+            label: column.astype(str).astype(object)
+            for label, column in vocabulary.table(vocabulary.ids).items()
+        }
+    return labels
 
 
 def _columns(run: Run) -> list[tuple[str, int]]:
@@ -135,7 +154,7 @@ def _moment_tables(run: Run) -> Iterator[dict[str, Array]]:
     for chain, moments in zip(run.chains, run.moments, strict=True):
         for entity in ENTITIES:
             table = _labels(run, entity)
-            table["chain"] = np.full(len(table["id"]), chain)
+            table["chain"] = np.full(len(table["side"]), chain)
             table["ratings"] = run.counts(entity)
             for name, k in _columns(run):
                 table[name] = np.ascontiguousarray(moments.mean[entity][:, k])
@@ -149,7 +168,7 @@ def _draw_tables(run: Run) -> Iterator[dict[str, Array]]:
         draw = run.draw(position)
         for entity in ENTITIES:
             table = _labels(run, entity)
-            n = len(table["id"])
+            n = len(table["side"])
             table["chain"] = np.full(n, chain)
             table["iteration"] = np.full(n, iteration)
             table["weight"] = np.full(n, run.draw_weights[position])
@@ -176,7 +195,7 @@ def to_datatree(run: Run) -> Any:
           orientation (`dsgmcmc.posterior.loadings`); only factors that hold 99 % of the variance.
         - ``sample_stats``: ``weight`` and ``iteration`` of every draw, and ``test_log_likelihood``.
         - ``observed_data``: ``rating`` of the monitored pairs.
-        - ``constant_data``: ``user`` and ``item`` of the monitored pairs.
+        - ``constant_data``: ``user`` and ``item`` of the monitored pairs, or the parts of names.
 
     Raises
     ------
@@ -213,20 +232,23 @@ def to_datatree(run: Run) -> Any:
         posterior["prediction"] = values
         observed = predict_test(run).rating[index]
         users, items = run.test_pairs()
-        groups["constant_data"] = {
-            "user": _names_of(run.users, users[index]),
-            "item": _names_of(run.items, items[index]),
-        }
-        dims |= {name: ["pair"] for name in ("prediction", "user", "item")}
-    coords = {"column": np.arange(run.config.dimension), "pair": index}
+        names = _names_of(run.users, users[index]) | _names_of(run.items, items[index])
+        groups["constant_data"] = names
+        dims |= {name: ["pair"] for name in ("prediction", *names)}
+    dims["rating"] = ["pair"]
+    groups["observed_data"] = {"rating": observed}
+    coords: dict[str, Any] = {"column": np.arange(run.config.dimension), "pair": index}
     if run.config.rank and run.draws:
         turned = turned_loadings(run)
         groups["loadings"] = {"loading": turned}
         dims["loading"] = ["item_id", "factor"]
-        coords["item_id"] = _names_of(run.items, np.arange(len(run.items), dtype=np.int32))
+        rows = np.arange(len(run.items), dtype=np.int32)
+        names_of_items = _names_of(run.items, rows)
+        coords["item_id"] = names_of_items.get("item", rows)
+        if run.items.parts:
+            groups["loadings"] |= names_of_items
+            dims |= {name: ["item_id"] for name in names_of_items}
         coords["factor"] = 1 + np.arange(turned.shape[-1])
-    dims["rating"] = ["pair"]
-    groups["observed_data"] = {"rating": observed}
     return datatree(groups, coords, dims, run.config.sampler.name)
 
 
@@ -235,12 +257,16 @@ def _without_dots(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _names_of(vocabulary: Vocabulary, rows: Int32) -> Array:
-    """Return names as integers or as NumPy's text."""
+def _names_of(vocabulary: Vocabulary, rows: Int32) -> dict[str, Array]:
+    """Return names as integers or as NumPy's text: by entity, or one array for each part."""
     names = vocabulary.ids[rows]
-    if names.dtype == object:
-        return names.astype(np.str_)
-    return names
+    by_column = {vocabulary.entity: names}
+    if vocabulary.parts:
+        by_column = vocabulary.table(names)
+    for column, values in by_column.items():
+        if values.dtype == object:
+            by_column[column] = values.astype(np.str_)
+    return by_column
 
 
 def datatree(

@@ -11,6 +11,8 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 import numpy as np
 
 from dsgmcmc.data.arrays import InputForm, Table, frame_like, list_names, read_pairs, read_ratings
+from dsgmcmc.data.columns import Columns
+from dsgmcmc.data.parts import of_parts
 from dsgmcmc.errors import InputError, not_fitted, retry_if_gone, writing
 from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.completion import (
@@ -31,7 +33,7 @@ from dsgmcmc.posterior.loadings import Loadings, loadings
 from dsgmcmc.posterior.matrix_target import TrainingData, other_matrix, training_matrix
 from dsgmcmc.posterior.names import refuse_unknown, unknown_names
 from dsgmcmc.posterior.new_ratings import NewRatings
-from dsgmcmc.posterior.newcomers import FoldIn, fold_in
+from dsgmcmc.posterior.newcomers import FoldIn, fold_in, fold_in_parts, rows_of_users
 from dsgmcmc.posterior.pair_ranking import best_pairs
 from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.rank import (
@@ -157,6 +159,10 @@ class FittedModel:
         test = predict_test(run)
         return float(np.sqrt(np.mean((test.rating - test.point(run.config.law)) ** 2)))
 
+    def _columns(self) -> str | Columns | None:
+        """Return the columns of data frames, by role."""
+        return self.columns
+
     def _fitted(self) -> Run:
         if not hasattr(self, "run_"):
             raise not_fitted("this BPMF is not fitted: call fit first, or BPMF.load a run")
@@ -164,7 +170,7 @@ class FittedModel:
 
     def _form(self) -> InputForm:
         """Return how ratings in memory are read."""
-        return InputForm(self.columns, self.matrix, self.missing)
+        return InputForm(self._columns(), self.matrix, self.missing)
 
     def _renew(self) -> None:
         """Reopen the run in its current state, and fold in the new ratings again."""
@@ -225,7 +231,9 @@ class FittedModel:
             self._predictors[options] = Predictor(run, options, self._newcomers)
         predictor = self._predictors[options]
         rows = {}
-        for entity, names in zip(ENTITIES, read_pairs(X, self.columns), strict=True):
+        labels = {entity: run.vocabulary(entity).labels for entity in ENTITIES}
+        pairs = read_pairs(X, self._columns(), labels)
+        for entity, names in zip(ENTITIES, pairs, strict=True):
             rows[entity] = predictor.index_of(entity, names)
             unknown = rows[entity] < 0
             if self.unknown == "refuse":
@@ -344,7 +352,7 @@ class FittedModel:
         if y is None:
             rated = read_ratings(X, None, self._form()).columns
             y = rated["rating"]
-            X = np.column_stack([rated[role].astype(object) for role in ENTITIES])
+            X = _pairs_of(rated)
         truth = np.asarray(y, np.float64)
         residual = float(((truth - self.predict(X)) ** 2).sum())
         total = float(((truth - truth.mean()) ** 2).sum())
@@ -378,7 +386,7 @@ class FittedModel:
                 " dsgmcmc.diagnostics.ranking.evaluate"
             )
         rated = read_ratings(X, y, self._form()).columns
-        pairs = np.column_stack([rated[role].astype(object) for role in ENTITIES])
+        pairs = _pairs_of(rated)
         predictor, users, items = self._predictor(pairs, PredictOptions(clip=self.clip))
         return evaluate_ratings(predictor, users, items, rated["rating"])
 
@@ -416,7 +424,8 @@ class FittedModel:
         matrix
             Of the shape, the type and with the labels of X; a dense array if X is sparse. If the
             model was not fitted to a matrix, a `Table` or data frame with a column ``user`` and one
-            for each item, in the order of their names.
+            for each item, in the order of their names; if names have several parts, with a row for
+            each pair, and a column for each part.
         std, if `return_std`
             A matrix of the same type.
         list of `draws` matrices, if `draws`
@@ -604,7 +613,8 @@ class FittedModel:
         -------
         Table, or a data frame if `users` is one or a column of one, or `fit` was given one
             Columns ``user_id, item_id, score, rank``; ``sd, q05, q95`` of the predictor; and
-            ``ratings``, the number of training ratings of the item.
+            ``ratings``, the number of training ratings of the item. Names of several parts have a
+            column for each part.
 
         Raises
         ------
@@ -612,7 +622,8 @@ class FittedModel:
             If a user or every candidate is unknown, an option is invalid, or items were folded in.
         """
         run = self._fitted()
-        among, notes = allowed_items(run, _items(candidates), _items(exclude))
+        parts = run.items.parts
+        among, notes = allowed_items(run, _items(candidates, parts), _items(exclude, parts))
         ranking = Ranking(
             top=n,
             by=by,
@@ -628,8 +639,7 @@ class FittedModel:
             self._rated = run.rated(self._data)
         for note in (*notes, *warn_of_few(run, by, at_least)):
             warn(note)
-        newcomers = self._newcomers
-        if newcomers is not None and newcomers.entity == "item":
+        if self._newcomers is not None and self._newcomers.entity == "item":
             raise InputError(
                 "this model has folded-in items, which cannot be ranked: recommend from the run"
                 " itself"
@@ -637,8 +647,10 @@ class FittedModel:
         if users is None:
             names = np.sort(run.users.ids).tolist()
         else:
-            names = list(dict.fromkeys(list_names(users, "user")))
-        rows = Predictor(run, PredictOptions(), newcomers).index_of("user", names)
+            listed = run.users.typed(list_names(users, "user", run.users.parts))
+            names = list(dict.fromkeys(listed.tolist()))
+        newcomers = fold_in_parts(run, names, self._new, self._data) or self._newcomers
+        rows = rows_of_users(run, names, newcomers)
         unknown = [name for name, row in zip(names, rows.tolist(), strict=True) if row < 0]
         refuse_unknown(run.users, unknown)
         rated = None
@@ -676,7 +688,7 @@ class FittedModel:
         run = self._fitted()
         if self._newcomers is not None:
             raise InputError("pairs are ranked for the run itself: use the model before fold_in")
-        among, notes = allowed_items(run, _items(candidates), None)
+        among, notes = allowed_items(run, _items(candidates, run.items.parts), None)
         for note in (*notes, *warn_of_few(run, by, at_least)):
             warn(note)
         ranking = Ranking(
@@ -801,11 +813,17 @@ class FittedModel:
         return to_datatree(self._fitted())
 
 
-def _items(names: Names | None) -> list[Any] | None:
+def _pairs_of(columns: dict[str, Array]) -> Array:
+    """Return users and items in columns by role as an array, with a column for each part."""
+    parts = [part for entity in ENTITIES for part in of_parts(columns, entity)]
+    return np.column_stack([part.astype(object) for part in parts])
+
+
+def _items(names: Names | None, parts: Sequence[str]) -> list[Any] | None:
     """Return names of items as a list."""
     if names is None:
         return None
-    return list_names(names, "item")
+    return list_names(names, "item", parts)
 
 
 def open_run(path: str | PathLike[str], *, data: str | PathLike[str] | None = None) -> FittedModel:

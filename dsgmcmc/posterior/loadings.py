@@ -25,9 +25,10 @@ import numpy as np
 from dsgmcmc.data.arrays import Table
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.moments import Estimates, Moments
+from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
-from dsgmcmc.types import Array, Float64
+from dsgmcmc.types import Float64
 
 #: Share of the variance that the columns of interest hold.
 SHARE = 0.99
@@ -204,15 +205,15 @@ def loadings(run: Run) -> Loadings:
         items.add(loadings_at(run, position) @ rotation, weights[position])
         users.add(scores_at(run, position) @ rotation, weights[position])
     return Loadings(
-        items=_table("item_id", run.items.ids, items.estimates()),
-        users=_table("user_id", run.users.ids, users.estimates()),
+        items=_table(run.items, items.estimates()),
+        users=_table(run.users, users.estimates()),
         share=orientation.share,
         n_factors=orientation.n_factors,
     )
 
 
-def _table(label: str, names: Array, estimates: Estimates) -> Table:
-    columns = Table({label: names})
+def _table(names: Vocabulary, estimates: Estimates) -> Table:
+    columns = Table(names.table(names.ids))
     for k in range(estimates.mean.shape[1]):
         columns[f"factor_{k + 1}"] = np.ascontiguousarray(estimates.mean[:, k])
         columns[f"factor_{k + 1}_sd"] = np.ascontiguousarray(estimates.sd[:, k])

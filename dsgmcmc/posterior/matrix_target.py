@@ -159,18 +159,32 @@ def _by_names(run: Run, library: str, known: KnownCells) -> NamedMatrix:
             " users in its index"
         )
     values = as_written(known.of(users, items))
-    return NamedMatrix(names, labels, values, partial(_table, names, labels, library))
+    columns_of = _wide_table
+    if run.users.parts or run.items.parts:
+        columns_of = partial(_long_table, run)
+
+    def build(values: Float64) -> Any:
+        table = Table(columns_of(names, labels, values))
+        return table.frame_of(library) if library else table
+
+    return NamedMatrix(names, labels, values, build)
 
 
-def _table(names: Array, labels: Array, library: str, values: Float64) -> Any:
-    """Return a table with a column ``user`` and one for each item, or such a data frame."""
+def _wide_table(names: Array, labels: Array, values: Float64) -> dict[str, Array]:
+    """Return a column ``user`` and one for each item."""
     columns = {"user": names}
     for label, column in zip(labels.tolist(), values.T, strict=True):
         columns[str(label)] = column
-    table = Table(columns)
-    if library:
-        return table.frame_of(library)
-    return table
+    return columns
+
+
+def _long_table(run: Run, names: Array, labels: Array, values: Float64) -> dict[str, Array]:
+    """Return a row for each pair of a user and an item, with a column for each part of a name."""
+    return {
+        **run.users.table(np.repeat(names, len(labels))),
+        **run.items.table(np.tile(labels, len(names))),
+        "rating": values.ravel(),
+    }
 
 
 def other_matrix(run: Run, training: TrainingData, X: Any, form: InputForm) -> NamedMatrix:

@@ -6,6 +6,10 @@ iteration:
 ``ids/{W,H}/000000/integers``
     (n,) int64: names, if all are integers; otherwise ``text``, (bytes,) uint8: names as UTF-8,
     concatenated, and ``offsets``, (n + 1,) int64: positions in ``text`` at which names begin.
+``parts/{W,H}/000000/labels_text``, ``labels_offsets``
+    If the names of one side have several parts: columns of the parts, stored like text. In place of
+    ``ids``, each of several parts is stored like them: ``0_integers``, or ``0_text`` and
+    ``0_offsets``.
 ``ratings/{W,H}/000000/count``
     (n,) int64: training ratings of each row or column.
 ``features/{W,H}/000000/NAME``
@@ -22,9 +26,10 @@ rows of the ratings file, which are items if the run is ``transposed``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +37,7 @@ import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.columns import refuse_rounded
+from dsgmcmc.data.parts import array_of, columns_of, tuples_of
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import Side
 from dsgmcmc.data.titles import read_titles
@@ -70,11 +76,13 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
     counts = {"W": np.diff(ratings.row_indptr), "H": ratings.column_counts}
     for side, factor in FACTOR_OF.items():
         blocks[Key("ratings", factor, 0, "count")] = counts[factor]
-        ids = ratings.ids(side)
-        if ids.dtype == np.int64:
-            blocks[Key("ids", factor, 0, "integers")] = ids
+        if side in ratings.labels:
+            blocks |= _encode_texts("parts", factor, ratings.labels[side], "labels_")
+        if side in ratings.parts:
+            for k, ids in enumerate(ratings.name_parts(side)):
+                blocks |= _encode_ids("parts", factor, ids, f"{k}_")
         else:
-            blocks |= _encode_texts("ids", factor, ids)
+            blocks |= _encode_ids("ids", factor, ratings.ids(side))
     for side, stored in ratings.features.items():
         factor = FACTOR_OF[side]
         blocks |= _encode_texts("features", factor, stored.names, "names_")
@@ -101,6 +109,13 @@ def _feature_means(ratings: Ratings, side: Side) -> Float64:
     return total / max(int((np.diff(stored.indptr) > 0).sum()), 1)
 
 
+def _encode_ids(content: str, factor: str, ids: Array, prefix: str = "") -> dict[Key, Array]:
+    """Return the fields of names: ``integers``, or ``text`` and ``offsets``."""
+    if ids.dtype == np.int64:
+        return {Key(content, factor, 0, f"{prefix}integers"): ids}
+    return _encode_texts(content, factor, ids, prefix)
+
+
 def _encode_texts(
     content: str, factor: str, names: Iterable[str], prefix: str = ""
 ) -> dict[Key, Array]:
@@ -122,21 +137,38 @@ class Vocabulary:
     ----------
     entity : {"user", "item"}
         Side of the names, for messages.
-    ids : (n,) int64, or (n,) object array of str
+    ids : (n,) int64, or (n,) object array of str or of tuples of int or str
         Names in the order of the factor's rows.
+    labels : sequence of str
+        Columns of names, one a part; unknown if names have one part in both sides of the run.
 
     Attributes
     ----------
+    parts : tuple of str
+        Columns of the parts of names, if these are tuples.
     integers : bool
-        Whether all names are integers.
+        Whether all names are integers, of one part.
+    integer_parts : list of bool
+        Whether all names are integers, for each part.
+    columns : list of str
+        Columns of names in tables: ``user_id`` (or ``item_id``), or one for each part.
     """
 
-    def __init__(self, entity: str, ids: Array) -> None:
+    def __init__(self, entity: str, ids: Array, labels: Sequence[str] = ()) -> None:
         self.entity = entity
         self.ids = ids
+        self.labels = tuple(labels)
+        parts = self.labels if len(labels) > 1 else ()
+        self.parts = parts
+        self.columns = [f"{entity}_id"]
+        if parts:
+            self.columns = [_result_column(entity, part) for part in parts]
         self.integers = ids.dtype == np.int64
+        self.integer_parts = [self.integers]
+        if parts and len(ids):
+            self.integer_parts = [isinstance(part, int) for part in ids[0]]
         self._order = np.zeros(0, np.int32)  # rows in the order of names, if these are integers
-        self._rows: dict[str, int] = {}  # rows by name, if names are text
+        self._rows: dict[Any, int] = {}  # rows by name, if names are no integers
         if self.integers:
             self._order = np.argsort(ids, kind="stable").astype(np.int32)
         else:
@@ -146,12 +178,19 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def table(self, names: Array) -> dict[str, Array]:
+        """Return columns of a table with some names, (m,) each."""
+        if not self.parts:
+            return {self.columns[0]: names}
+        by_part = columns_of(names, self.integer_parts)
+        return dict(zip(self.columns, by_part, strict=True))
+
     def index_of(self, names: Sequence[Any] | Array, *, refuse: bool = False) -> Int32:
         """Look up the factor rows of some names.
 
         Parameters
         ----------
-        names : (q,) int64 if the run's names are integers, else (q,) of str
+        names : (q,) int64 if the run's names are integers, else (q,) of str, or of tuples
         refuse : bool
             Whether to raise an error for unknown names.
 
@@ -180,13 +219,18 @@ class Vocabulary:
     def typed(self, names: Sequence[Any] | Array) -> Array:
         """Convert names to the type of `ids`, int64 or object.
 
-        Raises InputError if they cannot be int64.
+        A name of several parts is a tuple, or a text such as ``station=s3,day=d4``. Raises
+        InputError if names cannot be int64, or have other parts.
         """
+        if self.parts:
+            return array_of(map(self._typed_parts, names))
         array = np.asarray(names)
         if array.dtype.kind == "f":
             refuse_rounded(array, self.entity)
         if array.dtype.kind == "O":
             refuse_rounded([name for name in array if isinstance(name, float)], self.entity)
+            if any(isinstance(name, tuple) for name in array):
+                raise InputError(f"names of {self.entity}s have one part in the run")
         if not self.integers:
             if array is names:
                 names = array.tolist()
@@ -201,6 +245,88 @@ class Vocabulary:
                 f"the run's {self.entity}s have integer names; found {listed(array.tolist())}"
             ) from None
 
+    def _typed_parts(self, name: Any) -> tuple[Any, ...]:
+        """Return a name of several parts with the types of the run's names."""
+        if isinstance(name, str):
+            return self._parse(name)
+        if not isinstance(name, tuple) or len(name) != len(self.parts):
+            raise InputError(
+                f"{self.entity}s have names of {len(self.parts)} parts, {', '.join(self.parts)};"
+                f" found {name!r}"
+            )
+        typed: list[Any] = []
+        for label, part, integer in zip(self.parts, name, self.integer_parts, strict=True):
+            if not integer:
+                typed.append(str(part))
+                continue
+            try:
+                typed.append(_integer(part))
+            except (TypeError, ValueError, OverflowError):
+                raise InputError(
+                    f"the run's {label} of {self.entity}s is an integer; found {part!r}"
+                ) from None
+        return tuple(typed)
+
+    def _parse(self, text: str) -> tuple[Any, ...]:
+        """Return the name in a text such as ``station=s3,day=d4``, in any order of the parts.
+
+        Raises InputError if the text has another form, or is the text of several names, because
+        parts may have commas and equals signs.
+        """
+        candidates = []
+        for labels in permutations(self.parts):
+            for values in _split_labelled(text, labels):
+                by_label = dict(zip(labels, values, strict=True))
+                candidates.append(self._typed_parts(tuple(by_label[part] for part in self.parts)))
+        candidates = list(dict.fromkeys(candidates))
+        if not candidates:
+            form = ",".join(f"{part}=VALUE" for part in self.parts)
+            raise InputError(f"{text!r}: {self.entity}s have names of parts: write {form}")
+        known = [name for name in candidates if name in self._rows] or candidates
+        if len(known) > 1:
+            raise InputError(
+                f"{text!r} may be {' or '.join(map(shown, known[:2]))}: in Python, give a tuple"
+            )
+        return known[0]
+
+
+#: Columns of tables that have names of users or items among others.
+_RESULT_COLUMNS = re.compile(
+    r"(user_id|item_id|item_name|score|rank|sd|mean|median|q[0-9]+|ratings|similarity|side|id"
+    r"|chain|iteration|weight|tau|bias|bias_sd|factor_[0-9]+(_sd)?)"
+)
+
+
+def _result_column(entity: str, part: str) -> str:
+    """Return the column of a part of names in tables, where other columns have other names."""
+    if _RESULT_COLUMNS.fullmatch(part.lower()):
+        return f"{entity}_{part}"
+    return part
+
+
+def _split_labelled(text: str, labels: Sequence[str]) -> Iterator[list[str]]:
+    """Yield all ways in which a text is LABEL=VALUE,..., with labels in this order: the values."""
+    label, *others = labels
+    if not text.startswith(f"{label}="):
+        return
+    text = text[len(label) + 1 :]
+    if not others:
+        yield [text]
+        return
+    following = f",{others[0]}="
+    end = text.find(following)
+    while end >= 0:
+        for values in _split_labelled(text[end + 1 :], others):
+            yield [text[:end], *values]
+        end = text.find(following, end + 1)
+
+
+def shown(name: Any) -> str:
+    """Return a name as messages show it: the parts of a name in brackets."""
+    if isinstance(name, tuple):
+        return f"({', '.join(map(str, name))})"
+    return str(name)
+
 
 def _integer(name: Any) -> int:
     """Return a name as an integer; raises ValueError for 1.5, and for text such as 007 and 1_0."""
@@ -214,7 +340,7 @@ def _integer(name: Any) -> int:
 
 def listed(names: list[Any]) -> str:
     """Return the first five names as text, followed by "..." if there are more."""
-    text = ", ".join(str(name)[:80] for name in names[:5])
+    text = ", ".join(shown(name)[:80] for name in names[:5])
     if len(names) > 5:
         text += ", ..."
     return text
@@ -256,7 +382,7 @@ def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> d
     rows = {str(name): row for row, name in enumerate(items.ids.tolist())}
     result = {rows[name]: title for name, title in titles.items() if name in rows}
     if not result:
-        examples = ", ".join(str(name) for name in items.ids[:3])
+        examples = ", ".join(map(shown, items.ids[:3]))
         lines = f"no line of {path}"
         if matching:
             lines += f" that matches {matching!r}"
@@ -264,6 +390,16 @@ def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> d
             f"{lines} has an item of the run; their names are, for example, {examples}"
         )
     return result
+
+
+def _has_ids(
+    shapes: Mapping[Key, tuple[int, ...]], content: str, factor: str, n: int, *, prefix: str = ""
+) -> bool:
+    """Whether an index has n names as `_encode_ids` writes them."""
+    if shapes.get(Key(content, factor, 0, f"{prefix}integers")) == (n,):
+        return True
+    has_offsets = shapes.get(Key(content, factor, 0, f"{prefix}offsets")) == (n + 1,)
+    return has_offsets and Key(content, factor, 0, f"{prefix}text") in shapes
 
 
 class Index:
@@ -287,10 +423,11 @@ class Index:
 
     def vocabulary(self, entity: str) -> Vocabulary:
         """Return the names of the users or of the items."""
-        integers = self._read("ids", entity, "integers")
-        if integers is not None:
-            return Vocabulary(entity, integers)
-        return Vocabulary(entity, np.array(self._read_texts("ids", entity), dtype=object))
+        labels = self._read_texts("parts", entity, "labels_")
+        if len(labels) < 2:
+            return Vocabulary(entity, self._read_ids("ids", entity), labels)
+        names = [self._read_ids("parts", entity, f"{k}_") for k in range(len(labels))]
+        return Vocabulary(entity, tuples_of(names), labels)
 
     def features(self, entity: str) -> tuple[list[str], list[str]]:
         """Return names and groups of the features of users or items; empty if there are none."""
@@ -332,6 +469,13 @@ class Index:
             return None
         return self._snapshot.read(key)
 
+    def _read_ids(self, content: str, entity: str, prefix: str = "") -> Array:
+        """Read names written by `_encode_ids`."""
+        integers = self._read(content, entity, f"{prefix}integers")
+        if integers is not None:
+            return integers
+        return np.array(self._read_texts(content, entity, prefix), dtype=object)
+
     def _read_texts(self, content: str, entity: str, prefix: str = "") -> list[str]:
         """Read names written by `_encode_texts`; none if the index does not have them."""
         text = self._read(content, entity, f"{prefix}text")
@@ -350,10 +494,12 @@ class Index:
         rows = {}
         for factor in self.factors.values():
             (n,) = shapes.get(Key("ratings", factor, 0, "count"), (0,))
-            has_integers = shapes.get(Key("ids", factor, 0, "integers")) == (n,)
-            has_offsets = shapes.get(Key("ids", factor, 0, "offsets")) == (n + 1,)
-            has_texts = has_offsets and Key("ids", factor, 0, "text") in shapes
-            if not n or not (has_integers or has_texts):
+            (n_labels,) = shapes.get(Key("parts", factor, 0, "labels_offsets"), (0,))
+            has_names = _has_ids(shapes, "ids", factor, n)
+            if n_labels > 2:
+                parts = range(n_labels - 1)
+                has_names = all(_has_ids(shapes, "parts", factor, n, prefix=f"{k}_") for k in parts)
+            if not n or not has_names:
                 raise InputError(
                     f"{self._snapshot.path} is inconsistent: not every row of {factor} has one name"
                 )

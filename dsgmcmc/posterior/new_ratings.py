@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dsgmcmc.data.parts import array_of
 from dsgmcmc.data.precision import find_bad_scale
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.names import Vocabulary
+from dsgmcmc.posterior.part_rows import part_features_of
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Float64
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
 
     from dsgmcmc.data.arrays import InputForm
+    from dsgmcmc.data.columns import Columns
 
 
 class NewRatings(NamedTuple):
@@ -63,20 +66,21 @@ class NewRatings(NamedTuple):
         if X is None:
             no_names = np.zeros(0, object)
             return cls(entity, no_names, no_names, np.zeros(0), np.zeros(0), described)
-        ratings = read_ratings(X, y, form).columns
-        if not {"lower", "upper", "relation"}.isdisjoint(ratings):
-            raise InputError("new ratings are exact: leave out those that are known by bounds")
         run.vocabulary(entity)  # checks the entity
-        values = ratings.get("rating", np.ones(len(ratings[entity])))
+        read = read_ratings(X, y, form)
+        if not {"lower", "upper", "relation"}.isdisjoint(read.columns):
+            raise InputError("new ratings are exact: leave out those that are known by bounds")
+        names = read.names(entity)
+        values = read.columns.get("rating", np.ones(len(names)))
         bad_scale = find_bad_scale(values.min(), values.max())
         if bad_scale:
             raise InputError(bad_scale)
         return cls(
             entity=entity,
-            names=ratings[entity],
-            others=ratings[OTHER[entity]],
+            names=names,
+            others=read.names(OTHER[entity]),
             values=values,
-            weights=_weights(run, ratings),
+            weights=_weights(run, read.columns),
             described=described,
         )
 
@@ -155,18 +159,18 @@ def _refuse_known_rows(vocabulary: Vocabulary, names: Array) -> None:
 
 
 def describe_new(
-    run: Run, entity: str, features: Any, columns: str | None = None
+    run: Run, entity: str, features: Any, columns: str | Columns | None = None
 ) -> dict[Any, csr_matrix]:
     """Encode new features with the run's encoding; return a (1, F) sparse matrix for each name.
 
-    `features` is a Description, or any argument of `dsgmcmc.data.arrays.read_features`. Kinds and
-    separator of a Description are ignored, because columns keep their kinds in the run. Raises
-    InputError if the run has no features of this entity or no encoding of them, or if the file is
-    invalid.
+    `features` is a Description, or any argument of `dsgmcmc.data.feature_arrays.read_features`.
+    Kinds and separator of a Description are ignored, because columns keep their kinds in the run.
+    Raises InputError if the run has no features of this entity or no encoding of them, or if the
+    file is invalid.
     """
-    from dsgmcmc.data.arrays import read_features
     from dsgmcmc.data.descriptions import Description
     from dsgmcmc.data.encoding import Encoding
+    from dsgmcmc.data.feature_arrays import read_features
     from dsgmcmc.data.features import encode_new
 
     if not run.feature_names(entity):
@@ -176,13 +180,25 @@ def describe_new(
         )
     with refusing(f"{run.path} cannot be used for new features of {entity}s", ValueError):
         encoding = Encoding.parse(run.index.encoding(entity)[0])
+    vocabulary = run.vocabulary(entity)
+    of_parts = part_features_of(run, entity)
+    if of_parts is not None:
+        encoding = of_parts.without_parts(encoding)
     description = features
     if not isinstance(features, Description):
-        description = read_features(features, entity, encoding.separator, columns)
-    vocabulary = run.vocabulary(entity)
+        description = read_features(
+            features, entity, encoding.separator, columns=columns, parts=vocabulary.parts
+        )
+    if vocabulary.parts:
+        description = description._replace(parts=vocabulary.parts)
     names, encoded = encode_new(entity, description, encoding, integers=vocabulary.integers)
     if vocabulary.integers:
         names = names.astype(np.int64)
+    if vocabulary.parts:
+        names = vocabulary.typed(array_of(tuple(name.split("\0")) for name in names.tolist()))
     if encoding.width and description.names is None:
         _refuse_known_rows(vocabulary, names)
-    return dict(zip(names.tolist(), encoded.matrix(), strict=True))
+    matrix = encoded.matrix()
+    if of_parts is not None:
+        matrix = of_parts.with_parts(matrix, names.tolist())
+    return dict(zip(names.tolist(), matrix, strict=True))

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.random import Generator
 
+from dsgmcmc.data.parts import array_of
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import SLAB, row_slabs
 from dsgmcmc.errors import InputError, refusing
@@ -35,6 +36,7 @@ from dsgmcmc.posterior.drawn_rows import RatedRow, RatedRows, Spread, draw_rows
 from dsgmcmc.posterior.draws import OTHER, Draw, RowDistributions
 from dsgmcmc.posterior.names import SIDE_OF, Vocabulary, unknown_names
 from dsgmcmc.posterior.new_ratings import NewRatings
+from dsgmcmc.posterior.part_rows import part_features_of
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Float64, Int32, Int64
 
@@ -122,10 +124,10 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
             f" {unknown_names(other_vocabulary.entity, unknown)}"
         )
     names = vocabulary.typed(new.names)[used]
-    ids = np.array(sorted({*names.tolist(), *new.described}), vocabulary.ids.dtype)
+    ids = array_of(sorted({*names.tolist(), *new.described})).astype(vocabulary.ids.dtype)
     if not len(ids):
         raise InputError("; ".join([*notes, "nothing is left to fold in"]))
-    folded = Vocabulary(new.entity, ids)
+    folded = Vocabulary(new.entity, ids, vocabulary.labels)
     ratings = RatingsOfRows(
         rows=folded.index_of(names),
         others=others[used],
@@ -133,24 +135,66 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
         weights=new.weights[used],
     )
     described = new.described
+    of_parts = part_features_of(run, new.entity)
+    if of_parts is not None:
+        described = of_parts.by_name(ids.tolist()) | described
     rows_in_run = vocabulary.index_of(ids)
     known = np.flatnonzero(rows_in_run >= 0)
     if len(known):
         with run.open_ratings(data) as stored:
             old = training_ratings(stored, new.entity, rows_in_run[known])
             if run.feature_names(new.entity):
-                described = {
+                stored_features = {
                     name: _stored_features(run, stored, new.entity, row)
                     for name, row in zip(
                         ids[known].tolist(), rows_in_run[known].tolist(), strict=True
                     )
                 }
-                described |= new.described
+                described = described | stored_features | new.described
         ratings = old._replace(rows=known[old.rows]).followed_by(ratings)
     features = _stacked(described, ids, len(run.feature_names(new.entity)))
     if not run.facts.get("replicates"):
         ratings = ratings.last_of_pairs(len(other_vocabulary))
     return FoldIn(run, folded, ratings, features), notes
+
+
+def fold_in_parts(
+    run: Run, users: list[Any], new: NewRatings | None = None, data: Path | None = None
+) -> FoldIn | None:
+    """Fold in users whom the run has not seen, but of whose names it knows all parts.
+
+    They are folded in with the ratings and features in `new`. Returns None if there are no such
+    users.
+    """
+    of_parts = part_features_of(run, "user")
+    if of_parts is None:
+        return None
+    names = array_of(users)
+    unseen = names[run.users.index_of(names) < 0]
+    known = unseen[of_parts.are_known(unseen)].tolist()
+    if not known:
+        return None
+    no_names = np.zeros(0, object)
+    described = NewRatings(
+        entity="user",
+        names=no_names,
+        others=no_names,
+        values=np.zeros(0),
+        weights=np.zeros(0),
+        described=of_parts.by_name(known),
+    )
+    if new is not None:
+        described = described.updated(new)
+    return fold_in(run, described, data)[0]
+
+
+def rows_of_users(run: Run, users: list[Any], newcomers: FoldIn | None) -> Int32:
+    """Return the rows of users by name, those of `newcomers` after those of the run; else -1."""
+    rows = run.users.index_of(users)
+    if newcomers is not None and newcomers.entity == "user":
+        new = newcomers.vocabulary.index_of(users)
+        rows = np.where(new >= 0, new + np.int32(len(run.users)), rows)
+    return rows
 
 
 def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRows:

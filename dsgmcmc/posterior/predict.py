@@ -27,8 +27,9 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import cells_kernel
 from dsgmcmc.model.limits import UNLIMITED
 from dsgmcmc.model.predictive.base import Prediction, Predictive, PredictorDraws
-from dsgmcmc.posterior.draws import RowDistributions
+from dsgmcmc.posterior.draws import ENTITIES, RowDistributions
 from dsgmcmc.posterior.newcomers import FoldIn
+from dsgmcmc.posterior.part_rows import PartRows, part_features_of
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
@@ -65,7 +66,8 @@ class Predictor:
     run : Run
     options : PredictOptions
     newcomers : FoldIn, optional
-        New users (or items), whose indices follow the indices of the known users (or items).
+        New users (or items), whose indices follow the indices of the known users (or items). The
+        indices of those that are known by the parts of their names (`PartRows`) come last.
 
     Attributes
     ----------
@@ -85,6 +87,11 @@ class Predictor:
         self.run = run
         self.options = options
         self.newcomers = newcomers
+        self._part_rows: dict[str, PartRows] = {}
+        for entity in ENTITIES:
+            features = part_features_of(run, entity)
+            if features is not None:
+                self._part_rows[entity] = PartRows(run, entity, features)
         self._summary = self._summary_columns()
         self.names = [name for name in self._summary if name]
         self._probabilities = self._probability_columns()
@@ -178,14 +185,27 @@ class Predictor:
     def index_of(self, entity: str, names: Any) -> Int32:
         """Return indices of users or items by name.
 
-        -1 for names that are neither in the run nor folded in.
+        -1 for names that are neither in the run nor folded in, nor known by all their parts.
         """
         vocabulary = self.run.vocabulary(entity)
+        names = vocabulary.typed(names)
         index = vocabulary.index_of(names)
         if self.newcomers and self.newcomers.entity == entity:
             new = self.newcomers.vocabulary.index_of(names)
             index = np.where(new >= 0, new + np.int32(len(vocabulary)), index)
+        missing = np.flatnonzero(index < 0)
+        if entity in self._part_rows and len(missing):
+            positions = self._part_rows[entity].index_of(names[missing])
+            first = np.int32(self._first_part_row(entity))
+            index[missing] = np.where(positions >= 0, positions + first, positions)
         return index
+
+    def _first_part_row(self, entity: str) -> int:
+        """Return the index of the first row that is known by the parts of its name."""
+        first = len(self.run.vocabulary(entity))
+        if self.newcomers is not None and self.newcomers.entity == entity:
+            first += len(self.newcomers.vocabulary)
+        return first
 
     def distributions(
         self, users: Int32, items: Int32, positions: Sequence[int] | None = None
@@ -223,7 +243,12 @@ class Predictor:
         new_item = (items < 0) | (items >= len(run.items))
         known_users = np.where(new_user, np.int32(-1), users)
         known_items = np.where(new_item, np.int32(-1), items)
-        unseen = _grouped(np.where(new_user, users, _KNOWN), np.where(new_item, items, _KNOWN))
+        # rows that are known by the parts of their names are computed together
+        one_user = np.minimum(users, self._first_part_row("user")).astype(np.int32)
+        one_item = np.minimum(items, self._first_part_row("item")).astype(np.int32)
+        unseen = _grouped(
+            np.where(new_user, one_user, _KNOWN), np.where(new_item, one_item, _KNOWN)
+        )
         eta = np.empty((len(users), len(positions)), np.float32)
         noise = np.empty_like(eta)
         spread = np.zeros_like(eta)
@@ -290,15 +315,15 @@ class Predictor:
         entity = self.newcomers.entity
         index = np.unique({"user": users, "item": items}[entity]).astype(np.int64)
         known = len(self.run.vocabulary(entity))
-        return index[index >= known] - known
+        return index[(index >= known) & (index < self._first_part_row(entity))] - known
 
     def _rows(
         self, position: int, entity: str, index: Int32, new: NewRows | None
     ) -> RowDistributions:
         """Return rows of one entity at a draw; `new` has the new rows.
 
-        Either all rows in `index` are known, and are returned as (q, D); or all are one unknown or
-        new row, whose distribution is returned as (1, D).
+        Either all rows in `index` are known, or known by the parts of their names, and are returned
+        as (q, D); or all are one unknown or new row, whose distribution is returned as (1, D).
         """
         draw = self.run.draw(position)
         theta = draw.theta[entity]
@@ -314,6 +339,9 @@ class Predictor:
         if first < 0:
             prior = draw.unseen[entity]
             return RowDistributions(prior.mean[None], prior.covariance[None], np.ones(1))
+        first_part_row = self._first_part_row(entity)
+        if first >= first_part_row:
+            return self._part_rows[entity].rows(position, index - first_part_row)
         assert new is not None
         return new.at(np.array([first - len(theta)]))
 
@@ -331,7 +359,7 @@ class Predictor:
             first = len(draw.user_thresholds)
             known = (users >= 0) & (users < first)
             thresholds[known] = draw.user_thresholds[users[known]]
-            folded = users >= first
+            folded = (users >= first) & (users < self._first_part_row("user"))
             if new is not None and folded.any():
                 thresholds[folded] = new.at(users[folded].astype(np.int64) - first).cuts
         return thresholds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +13,7 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import ENTITIES
-from dsgmcmc.posterior.names import unknown_names
+from dsgmcmc.posterior.names import shown, unknown_names
 from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
@@ -21,6 +21,7 @@ from dsgmcmc.settings import named
 from dsgmcmc.types import Array
 
 if TYPE_CHECKING:  # loads DuckDB
+    from dsgmcmc.data.columns import Columns
     from dsgmcmc.data.pairs import PairsTable
     from dsgmcmc.data.session import Session
 
@@ -32,7 +33,7 @@ def predict_table(
     options: PredictOptions,
     *,
     unknown: Literal["refuse", "prior"] = "refuse",
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
 ) -> dict[str, int]:
     """Predict a file of pairs in bounded memory, and write the predictions to a file atomically.
 
@@ -44,7 +45,8 @@ def predict_table(
         Treatment of unknown users and items: raise an error that names the first five, or predict
         from the prior.
     columns : dict of "user" and "item" to str, optional
-        Columns of users and items, by name or position from 1; detected by default.
+        Columns of users and items, by name or position from 1, or of the parts of their names;
+        detected by default.
 
     Returns
     -------
@@ -88,7 +90,7 @@ class _PairsFile:
     db: Session
     predictor: Predictor
     path: Path
-    columns: Mapping[str, str]
+    columns: Columns
 
     def predict(self, out: Path | None, unknown: Literal["refuse", "prior"]) -> dict[str, int]:
         """Write the predictions to a file; return the counts of `predict_table`."""
@@ -96,7 +98,9 @@ class _PairsFile:
         from dsgmcmc.data.results import append_results, write_query
         from dsgmcmc.data.session import identifier
 
-        table = load_pairs(self.db, self.path, self.columns)
+        run = self.predictor.run
+        labels = {entity: run.vocabulary(entity).labels for entity in ENTITIES}
+        table = load_pairs(self.db, self.path, self.columns, labels)
         self._refuse_column_names(table)
         if unknown == "refuse":
             self._refuse_unknown(table)
@@ -107,7 +111,7 @@ class _PairsFile:
             if not counts["pairs"] and not self.columns and not table.file.header:
                 known_names = np.any((users >= 0) | (items >= 0))
                 if known_names and users[0] < 0 and items[0] < 0:
-                    self._refuse_header(table, f"{user_ids[0]}, {item_ids[0]}")
+                    self._refuse_header(table, f"{shown(user_ids[0])}, {shown(item_ids[0])}")
             append_results(self.db, self.predictor.columns(users, items))
             counts["pairs"] += len(users)
             counts["unknown"] += int(np.count_nonzero((users < 0) | (items < 0)))
@@ -120,7 +124,8 @@ class _PairsFile:
         from dsgmcmc.data.pairs import chunks
 
         run = self.predictor.run
-        return chunks(self.db, table, (run.users.integers, run.items.integers))
+        integers = {entity: run.vocabulary(entity).integer_parts for entity in ENTITIES}
+        return chunks(self.db, table, integers)
 
     def _refuse_column_names(self, table: PairsTable) -> None:
         """Raise InputError if a column has the name of a predicted column."""

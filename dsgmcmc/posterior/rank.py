@@ -431,7 +431,8 @@ def allowed_items(
 def _known_items(run: Run, names: Any) -> tuple[Int32, list[Any]]:
     """Return the rows of items that the run knows, and the other names."""
     rows = run.items.index_of(names)
-    unknown = [name for name, row in zip(list(names), rows.tolist(), strict=True) if row < 0]
+    typed = run.items.typed(names).tolist()
+    unknown = [name for name, row in zip(typed, rows.tolist(), strict=True) if row < 0]
     return rows[rows >= 0], unknown
 
 
@@ -451,7 +452,7 @@ def recommendations(
     dict of str to (m,) array
         Columns ``user_id, item_id, score, rank`` (1 for the best item); ``sd, q05, q95`` of the
         predictor under every rule; ``ratings``, the number of training ratings of the item; and,
-        with `titles` (by row), ``item_name``.
+        with `titles` (by row), ``item_name``. Names of several parts have a column for each part.
     """
     predictor = Predictor(run, PredictOptions(of_mean=True, clip=ranking.clip), newcomers)
     counts = run.counts("item")
@@ -461,8 +462,8 @@ def recommendations(
     for ranked in recommend(run, users, ranking, rated, newcomers=newcomers):
         prediction = predictor(ranked.users, ranked.items)
         columns: Columns = {
-            "user_id": names[ranked.users],
-            "item_id": run.items.ids[ranked.items],
+            **run.users.table(names[ranked.users]),
+            **run.items.table(run.items.ids[ranked.items]),
             "score": ranked.scores,
             "rank": positions_in_lists(ranked.users) + np.int32(1),
             "sd": prediction.sd,

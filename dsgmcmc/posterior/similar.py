@@ -64,8 +64,8 @@ def similar(run: Run, entity: str, name: Any, n: int = 10) -> Columns:
     Returns
     -------
     dict of str to (m,) array
-        Columns ``item_id`` (or ``user_id``), ``similarity`` (its posterior mean), ``rank``, ``sd``
-        and ``ratings``, the number of training ratings.
+        Columns ``item_id`` (or ``user_id``, or the parts of names), ``similarity`` (its posterior
+        mean), ``rank``, ``sd`` and ``ratings``, the number of training ratings.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def similar(run: Run, entity: str, name: Any, n: int = 10) -> Columns:
         If the name is unknown, or the run has no draws or no factors.
     """
     vocabulary = run.vocabulary(entity)
-    if np.ndim(name):
+    if np.ndim(name) and not vocabulary.parts:
         raise InputError(f"{name!r}: expected the name of one {entity}")
     row = int(vocabulary.index_of([name], refuse=True)[0])
     draws = similarities(run, entity, row)
@@ -83,7 +83,7 @@ def similar(run: Run, entity: str, name: Any, n: int = 10) -> Columns:
     best = np.argsort(-mean, kind="stable")[:number]
     variance = run.draw_weights @ (draws[:, best] - mean[best]) ** 2
     return {
-        f"{entity}_id": vocabulary.ids[best],
+        **vocabulary.table(vocabulary.ids[best]),
         "similarity": mean[best].astype(np.float32),
         "rank": np.arange(1, len(best) + 1, dtype=np.int32),
         "sd": np.sqrt(variance).astype(np.float32),

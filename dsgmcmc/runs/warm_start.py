@@ -282,8 +282,14 @@ def _split_blocks(matches: dict[str, Int32], ratings: Ratings, grid: int) -> dic
 def _match(known: Vocabulary, ids: Array) -> Int32:
     """Return the row in `known` for each of `ids`, or -1.
 
-    If only one of the two has integers, they are compared as text.
+    If only one of the two has integers, they are compared as text. Names of another number of parts
+    match no row.
     """
+    n_parts = len(ids[0]) if isinstance(ids[0], tuple) else 0
+    if n_parts != len(known.parts):
+        return np.full(len(ids), -1, np.int32)
+    if n_parts:
+        return known.index_of(ids)
     if known.integers != (ids.dtype == np.int64):
         known = Vocabulary(known.entity, known.ids.astype(str).astype(object))
         ids = ids.astype(str).astype(object)

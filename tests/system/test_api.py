@@ -20,7 +20,8 @@ from runs import Made, make_run
 from support import planted, run
 
 from dsgmcmc import BPMF, bpmf, open_run
-from dsgmcmc.data.arrays import Table, read_features
+from dsgmcmc.data.arrays import Table
+from dsgmcmc.data.feature_arrays import read_features
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import ENTITIES

@@ -17,8 +17,10 @@ LONGER: dict[str, str] = {}
 #: are --scale, because amounts and plays need logarithms, and only a setting of the run can give
 #: predictions in their own unit; --matrix of prepare, because a matrix with numbers for names may
 #: also be a table with a line for each rating; and --matrix, --draws and --data of predict, because
-#: a completed matrix has no file of pairs; and --pairs of recommend, which pairs to measure next.
-PARAMETERS = 114
+#: a completed matrix has no file of pairs; --pairs of recommend, which pairs to measure next; and
+#: --hold-out-by and --no-part-features, because only users know which cells will be missing, and
+#: whether a day like no other says anything of the next one.
+PARAMETERS = 116
 PARAMETERS_OF_SAMPLE = 34
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 BLANK = {

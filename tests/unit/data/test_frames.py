@@ -9,7 +9,8 @@ import pytest
 from ingest_cases import everything, features_of
 
 from dsgmcmc import BPMF
-from dsgmcmc.data.arrays import InputForm, list_names, ratings_source, read_features, read_pairs
+from dsgmcmc.data.arrays import InputForm, list_names, ratings_source, read_pairs
+from dsgmcmc.data.feature_arrays import read_features
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 

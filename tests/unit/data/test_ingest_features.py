@@ -10,9 +10,10 @@ import pytest
 import scipy.sparse
 from ingest_cases import features_of, lines, prepare, read_back
 
-from dsgmcmc.data.arrays import ratings_source, read_features
+from dsgmcmc.data.arrays import ratings_source
 from dsgmcmc.data.descriptions import Description
 from dsgmcmc.data.encoding import Encoding
+from dsgmcmc.data.feature_arrays import read_features
 from dsgmcmc.data.prepare import Summary
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError

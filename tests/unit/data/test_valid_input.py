@@ -15,8 +15,9 @@ from ingest_cases import features_of, prepare
 from support import planted, typed
 
 from dsgmcmc import BPMF
-from dsgmcmc.data.arrays import ratings_source, read_features
+from dsgmcmc.data.arrays import ratings_source
 from dsgmcmc.data.descriptions import Description
+from dsgmcmc.data.feature_arrays import read_features
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
