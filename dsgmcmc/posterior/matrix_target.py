@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.data.arrays import ANY_FORM, InputForm, Table
-from dsgmcmc.data.columns import parse_columns
+from dsgmcmc.data.columns import Columns, expand_parts, parse_columns
 from dsgmcmc.data.matrices import Matrix, fill_in, read_matrix
 from dsgmcmc.data.words import Missing
 from dsgmcmc.errors import InputError
@@ -211,15 +211,17 @@ def other_matrix(run: Run, training: TrainingData, X: Any, form: InputForm) -> N
     return NamedMatrix(names, labels, matrix.values, build)
 
 
-def _column_of_users(X: Any, columns: str | None) -> str | None:
+def _column_of_users(X: Any, columns: str | Columns | None) -> Columns | None:
     """Return which column of a matrix names its rows, given the columns of a table of ratings.
 
     It is None if the matrix has no such column: its rows are then named as without `columns`.
     """
-    name = parse_columns(columns).get("user")
-    if name is None or name not in map(str, getattr(X, "columns", ())):
+    labels = [str(label) for label in getattr(X, "columns", ())]
+    asked = {role: name for role, name in parse_columns(columns).items() if role == "user"}
+    found = expand_parts(asked, labels)
+    if not found or not set(found.values()) <= set(labels):
         return None
-    return f"user={name}"
+    return asked
 
 
 def _labels_by_position(matrix: Matrix, trained: Matrix | None) -> list[Any]:
