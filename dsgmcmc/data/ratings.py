@@ -363,8 +363,7 @@ class Ratings(AbstractContextManager["Ratings"]):
 
     def _describe_parts(self, side: Side) -> str:
         """Return the columns of the parts of names, in brackets; "" for names of one part."""
-        labels = self.parts.get(side)
-        return f" ({', '.join(labels)})" if labels else ""
+        return f" ({', '.join(self.parts[side])})" if side in self.parts else ""
 
     def _describe_ratings(self, cells: int) -> str:
         """Describe the number of ratings, in a matrix with so many cells."""
@@ -380,9 +379,7 @@ class Ratings(AbstractContextManager["Ratings"]):
 
         Names of several parts may be new in the test ratings, which their parts then predict.
         """
-        with_parts = [
-            entity for side, entity in zip(SIDES, self.entities, strict=True) if side in self.parts
-        ]
+        with_parts = [self.entities[SIDES.index(side)] for side in self.parts]
         return [
             f"all test ratings are of {entity}s without training ratings: are the {entity}s named"
             " as in the training file?"
