@@ -104,11 +104,24 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     from dsgmcmc.data.ratings import Ratings
 
     sizes = ("n_rows", "n_cols", "nnz", "nnz_test")
-    others = ("mean", "minimum", "maximum", "resolution", "transposed", "seed", "source", "digest")
+    others = (
+        "replicates",
+        "mean_weight",
+        "mean",
+        "minimum",
+        "maximum",
+        "resolution",
+        "transposed",
+        "seed",
+        "source",
+        "digest",
+    )
     with Ratings(path) as ratings:
         facts: dict[str, Any] = {name: getattr(ratings, name) for name in (*sizes, *others)}
         facts["untrained"] = ratings.untrained()
         labelled: dict[str, Any] = {**ratings.describe()}
+        if ratings.mean_weight is not None:
+            labelled["weights"] = f"mean {ratings.mean_weight:.5g}"
         for side, stored in ratings.features.items():
             entity = "user" if (side == "rows") != ratings.transposed else "item"
             groups = {group: stored.groups.count(group) for group in dict.fromkeys(stored.groups)}

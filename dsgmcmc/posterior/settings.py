@@ -22,10 +22,8 @@ def _clip(default: bool) -> Any:
     )
 
 
-def _data() -> Any:
-    return setting(
-        "Ratings file of the run.", None, metavar="DATA.h5", shown="the path given to sample"
-    )
+def _data(text: str = "Ratings file of the run.") -> Any:
+    return setting(text, None, metavar="DATA.h5", shown="the path given to sample")
 
 
 class PredictOptions(Checked):
@@ -90,7 +88,7 @@ class PredictSettings(PredictOptions):
     draws: int = setting(
         "With --matrix, number of matrices to draw for multiple imputation.", 0, ge=0
     )
-    data: Path | None = _data()
+    data: Path | None = _data("With --matrix, ratings file of the run.")
 
     @model_validator(mode="after")
     def _check_form(self) -> PredictSettings:

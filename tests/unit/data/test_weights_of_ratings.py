@@ -1,9 +1,12 @@
 """A column of weights, in files and in data frames."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
 from ingest_cases import prepare
+from support import typed
 
 from dsgmcmc import BPMF
 from dsgmcmc.data.ratings import Ratings
@@ -37,6 +40,18 @@ def test_weights_go_with_their_ratings(tmp_path):
     summary = prepare(tmp_path, text_of(ROWS), columns=COLUMNS, test_fraction=0)
     assert weights_of(tmp_path / "out.h5") == {row[:2]: row[3] for row in ROWS}
     assert "weight precision" in summary.columns
+
+
+def test_info_says_that_ratings_have_weights(tmp_path):
+    """And that pairs have replicates: a run on such a file is another run."""
+    rows = [*ROWS, (1, 1, 2.5, 3.0)]
+    prepare(tmp_path, text_of(rows), columns=COLUMNS, duplicates="keep", test_fraction=0)
+    mean = sum(row[3] for row in rows) / len(rows)
+    words = typed("info", tmp_path / "out.h5").out.split()
+    assert words[words.index("weights") :][:3] == ["weights", "mean", f"{mean:.5g}"]
+    facts = json.loads(typed("info", tmp_path / "out.h5", "--json").out)
+    assert facts["replicates"] == 1
+    assert facts["mean_weight"] == pytest.approx(mean)
 
 
 @pytest.mark.parametrize(("choice", "expected"), [("last", 3.0), ("first", 0.5)])
