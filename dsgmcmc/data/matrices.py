@@ -117,7 +117,11 @@ def _index_names(frame: Any) -> Array | None:
     index = getattr(frame, "index", range(0))
     if hasattr(index, "step") and not getattr(index, "name", None):
         return None
-    return np.asarray(index)
+    names = np.asarray(index)
+    if getattr(index, "nlevels", 1) > 1:
+        # tuples would be names of several parts, which rows of a matrix do not have
+        return np.array([str(name) for name in names], object)
+    return names
 
 
 def _position_of_names(table: Array, labels: Sequence[Any], columns: Columns) -> int | None:

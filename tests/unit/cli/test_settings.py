@@ -169,7 +169,7 @@ def test_a_wrong_setting_of_prepare_is_named_as_it_was_given() -> None:
     ("command", "settings", "others"),
     [
         ("predict", PredictSettings, {"run", "pairs", "out", "as_json"}),
-        ("recommend", RecommendSettings, {"run", "user", "everyone", "out", "as_json"}),
+        ("recommend", RecommendSettings, {"run", "user", "everyone", "pairs", "out", "as_json"}),
         ("evaluate", EvaluateSettings, {"run", "as_json"}),
         ("compare", CompareSettings, {"data", "out", "config", "assign", "as_json"}),
     ],

@@ -177,6 +177,16 @@ def test_a_frame_keeps_index_labels_and_types(frame):
     assert not filled.isna().any(axis=None)
 
 
+def test_an_index_of_several_levels_names_rows(frame):
+    """It comes back, and rows are matched by it."""
+    index = pd.MultiIndex.from_product([range(len(frame) // 2), ["a", "b"]], names=["site", "plot"])
+    levels = frame.set_axis(index)
+    model = BPMF(**SHORT).fit(levels)
+    filled = model.complete()
+    assert filled.index.equals(index)
+    pd.testing.assert_frame_equal(model.complete(levels.iloc[[5, 2]]), filled.iloc[[5, 2]])
+
+
 def test_a_column_of_names_stays_where_it_is(frame):
     """It is no column of values."""
     given = frame.reset_index()
