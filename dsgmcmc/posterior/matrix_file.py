@@ -29,6 +29,7 @@ from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.completion import Completion
 from dsgmcmc.posterior.export import require
 from dsgmcmc.posterior.known_cells import KnownCells
+from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.files import check_target, remove_folder, replacing, sync, write_file
 from dsgmcmc.types import Array, Float32, Int32, Int64
@@ -169,7 +170,7 @@ class MatrixFile:
     @property
     def _header(self) -> list[str]:
         """Names of the columns of a table."""
-        header = ["user", *map(str, self.run.items.ids[self.items].tolist())]
+        header = ["user", *map(str, _names(self.run.items, self.items).tolist())]
         if self.imputations:
             header.insert(0, "draw")
         return header
@@ -191,7 +192,7 @@ class MatrixFile:
 
     def _csv(self, blocks: Iterable[Block]) -> Iterator[bytes]:
         """Yield the lines of a CSV file, many at a time."""
-        names = self.run.users.ids[self.users].tolist()
+        names = _names(self.run.users, self.users).tolist()
         yield _csv_lines([self._header])
         for block in blocks:
             lines = []
@@ -223,7 +224,7 @@ class MatrixFile:
             types = {"user": "BIGINT" if self.run.users.integers else "VARCHAR"}
             if self.imputations:
                 types = {"draw": "INTEGER", **types}
-            for item in self.run.items.ids[self.items].tolist():
+            for item in _names(self.run.items, self.items).tolist():
                 types[str(item)] = "FLOAT"
             convert_csv(lines, types, out)
         finally:
@@ -237,8 +238,8 @@ class MatrixFile:
         with replacing(out) as temporary:
             with h5netcdf.File(temporary, "w") as file:
                 file.dimensions = dict(zip(dimensions, self.shape, strict=True))
-                _write_names(file, "user", self.run.users.ids[self.users])
-                _write_names(file, "item", self.run.items.ids[self.items])
+                _write_names(file, "user", _names(self.run.users, self.users))
+                _write_names(file, "item", _names(self.run.items, self.items))
                 rating = file.create_variable("rating", dimensions, np.float32)
                 for block in blocks:
                     if self.imputations:
@@ -246,6 +247,18 @@ class MatrixFile:
                     else:
                         rating[block.rows] = block.values
             sync(temporary)
+
+
+def _names(vocabulary: Vocabulary, rows: Int32) -> Array:
+    """Return the names of rows; those of several parts as text: ``station=s3,day=d4``."""
+    names = vocabulary.ids[rows]
+    if not vocabulary.parts:
+        return names
+    texts = [
+        ",".join(f"{label}={part}" for label, part in zip(vocabulary.parts, name, strict=True))
+        for name in names.tolist()
+    ]
+    return np.array(texts, object)
 
 
 def _csv_lines(lines: list[list[Any]]) -> bytes:

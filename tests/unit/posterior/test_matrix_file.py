@@ -141,3 +141,21 @@ def test_an_item_that_is_named_as_the_column_of_users_is_refused(tmp_path):
     model = BPMF(rank=0, iterations=4, burn_in=2, out=tmp_path / "run").fit(ratings)
     with pytest.raises(InputError, match="an item is named 'user'"):
         model.complete()
+
+
+def test_names_of_several_parts_are_text(tmp_path):
+    """As options take them; netCDF has no tuples."""
+    ratings = pd.DataFrame(
+        [(user, item, day, len(user)) for user in ("v", "ww") for item in "ab" for day in (1, 2)],
+        columns=["user", "item", "day", "rating"],
+    )
+    options = {"rank": 0, "iterations": 4, "burn_in": 2, "columns": "item=item+day"}
+    BPMF(**options, out=tmp_path / "run").fit(ratings)
+    for suffix in (".csv", ".nc"):
+        out = tmp_path / f"filled{suffix}"
+        done = typed("predict", tmp_path / "run", "--matrix", "-o", out)
+        assert done.code == 0, done.err
+    expected = [f"item={item},day={day}" for item in "ab" for day in (1, 2)]
+    assert list(read(tmp_path / "filled.csv")) == ["user", *expected]
+    with h5py.File(tmp_path / "filled.nc") as file:
+        assert file["item"].asstr()[:].tolist() == expected
