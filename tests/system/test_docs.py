@@ -54,6 +54,7 @@ OTHERS = {
     "docs/own-part.md": "an excerpt, which system/test_own.py compares with its file",
     "docs/own-target.md": "needs JAX or PyTorch: system/test_own.py",
     "docs/ring.md": "a picture",
+    "docs/three-way.md": "a picture",
     "launch/README.md": "system/test_launch_scripts.py",
 }
 LONG = {
@@ -185,6 +186,14 @@ def made(tmp_path_factory) -> Path:
         "prices.csv": (
             "user,item,price\n"
             + "".join(f"{u},{i},{r + (u * i % 100) / 100}\n" for u, i, r in rated)
+        ),
+        "assays.csv": (
+            "user,item,rating\n"
+            + "".join(f"{u},{i},{r + 0.1}\n{u},{i},{r + 0.2}\n" for u, i, r in rated)
+        ),
+        "trips.csv": (
+            "station,day,hour,passengers\n"
+            + "".join(f"s{u % 4},d{u // 4},h{i},{r * 10.5}\n" for u, i, r in rated)
         ),
     }
     for name, text in files.items():
