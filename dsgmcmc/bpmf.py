@@ -367,31 +367,14 @@ class BPMF(Estimator, FittedModel):
         if earlier_scratch is None or not self.warm_start:
             self._scratch = Scratch()
         out, ratings_file = self._paths()
-        processes = 1
-        if self.comm is None:
-            processes = number_of_processes(self.n_jobs)
+        processes = self._processes()
         self._reading: DataReading | None = None
         data = self._prepare(
             X, y, ratings_file, run=RunDirectory(out), seed=settings["seed"], test=test
         )
-        try:
-            if processes > 1:
-                self._sample_by_mpirun(
-                    data,
-                    out,
-                    settings,
-                    earlier_run=earlier_run,
-                    processes=processes,
-                    command=command,
-                )
-            else:
-                self._sample_here(data, out, settings, earlier_run=earlier_run, command=command)
-        except KeyboardInterrupt as error:
-            error.add_note(
-                "The chains are kept up to their last checkpoint: `fit` with warm_start=True"
-                " continues."
-            )
-            raise
+        self._sample(
+            data, out, settings, earlier_run=earlier_run, processes=processes, command=command
+        )
         self._training = self._training_data(X, y)
         self._library = library_of(X)
         self.data_ = self._reading
@@ -467,6 +450,42 @@ class BPMF(Estimator, FittedModel):
         if self.verbose is None:
             return in_notebook()
         return bool(self.verbose)
+
+    def _processes(self) -> int:
+        """Return the number of processes to start, 1 if `comm` has them."""
+        if self.comm is not None:
+            return 1
+        return number_of_processes(self.n_jobs)
+
+    def _sample(
+        self,
+        data: Path,
+        out: Path,
+        settings: dict[str, Any],
+        *,
+        earlier_run: Path | None,
+        processes: int,
+        command: str,
+    ) -> None:
+        """Sample a run, with so many processes, or those of `comm`."""
+        try:
+            if processes > 1:
+                self._sample_by_mpirun(
+                    data,
+                    out,
+                    settings,
+                    earlier_run=earlier_run,
+                    processes=processes,
+                    command=command,
+                )
+            else:
+                self._sample_here(data, out, settings, earlier_run=earlier_run, command=command)
+        except KeyboardInterrupt as error:
+            error.add_note(
+                "The chains are kept up to their last checkpoint: `fit` with warm_start=True"
+                " continues."
+            )
+            raise
 
     def _sample_by_mpirun(
         self,
