@@ -224,34 +224,56 @@ def merge_ratings(
     columns.
     """
     sides = entities.sides
-    rows = sides["rows"]
-    cols = sides["cols"]
+    numbered = _numbered(seed, entities, measures=measures, grouped=grouped)
+    before = scalar(db, f"CREATE TABLE cells AS SELECT * EXCLUDE (moment) FROM ({numbered})")
+    repeated = "SELECT key FROM cells GROUP BY key HAVING count(*) > 1"
+    removed = 0
+    kept = 0
+    if scalar(db, f"SELECT count(*) FROM ({repeated})"):
+        _refuse_repeated(db, sides, duplicates, measures)
+        if duplicates == "keep":
+            kept = int(before - _keep_repeated(db))
+        else:
+            merged = _merge_repeated(db, numbered, duplicates, measures=measures, grouped=grouped)
+            removed = int(before - merged)
+    bounded = _count_bounded(db, measures)
+    return Repeated(removed=removed, kept=kept, bounded=bounded, measures=measures)
+
+
+def _numbered(
+    seed: int, entities: Entities, *, measures: Sequence[str] = (), grouped: bool = False
+) -> str:
+    """Return SQL of all ratings in ``raw`` by row and column, with ``moment``, their order."""
+    rows = entities.sides["rows"]
+    cols = entities.sides["cols"]
     user = _fields_of("raw.user_id", entities.n_parts("user"))
     item = _fields_of("raw.item_id", entities.n_parts("item"))
     key = _hash(f"'{seed}'", "'pair'", user, item)
-    limits = {"lower": "'-inf'", "upper": "'inf'"}
-    is_exact = "lower IS NULL AND upper IS NULL"
-    measures_sql = ""
-    for name in measures:
-        value = name
-        if name in limits:
-            value = f"CASE WHEN {is_exact} THEN rating ELSE coalesce({name}, {limits[name]}) END"
-        measures_sql += f", ({value})::FLOAT AS {name}"
-    any_group = ""
+    further = "".join(f", ({_measure(name)})::FLOAT AS {name}" for name in measures)
     if grouped:
         fields = f"replace(group_id, {BETWEEN}, {_FIELD_END})"
         seeded = _hash(f"'{seed}'", "'group'", fields)
-        measures_sql += f", {seeded} AS group_key"
-        any_group = ", min(group_key) AS group_key"
-    numbered = (
+        further += f", {seeded} AS group_key"
+    return (
         f"SELECT r.k::INTEGER AS row, c.k::INTEGER AS col, rating::FLOAT AS value, time, {key} AS"
-        f" key, test{measures_sql}, {_MOMENT} AS moment FROM raw"
+        f" key, test{further}, {_MOMENT} AS moment FROM raw"
         f" JOIN {rows}s r ON r.id = raw.{rows}_id JOIN {cols}s c ON c.id = raw.{cols}_id"
     )
-    before = scalar(db, f"CREATE TABLE cells AS SELECT * EXCLUDE (moment) FROM ({numbered})")
-    repeated = "SELECT key FROM cells GROUP BY key HAVING count(*) > 1"
-    if not scalar(db, f"SELECT count(*) FROM ({repeated})"):
-        return Repeated(bounded=_count_bounded(db, measures), measures=measures)
+
+
+def _measure(name: str) -> str:
+    """Return SQL of a further column of a rating; an exact rating is its own bounds."""
+    limits = {"lower": "'-inf'", "upper": "'inf'"}
+    if name not in limits:
+        return name
+    is_exact = "lower IS NULL AND upper IS NULL"
+    return f"CASE WHEN {is_exact} THEN rating ELSE coalesce({name}, {limits[name]}) END"
+
+
+def _refuse_repeated(
+    db: Session, sides: Mapping[Side, str], duplicates: str, measures: Sequence[str]
+) -> None:
+    """Raise InputError if pairs that are repeated in ``cells`` cannot be treated as asked."""
     _refuse_pairs(
         db,
         sides,
@@ -266,29 +288,37 @@ def merge_ratings(
             condition="count(*) > 1",
             fault=f"rated more than once (to merge them: {advice})",
         )
-    if duplicates == "keep":
-        db.execute(
-            "CREATE OR REPLACE TABLE cells AS SELECT *, max(time) OVER (PARTITION BY row, col) AS"
-            " latest FROM cells"
-        )
-        pairs = scalar(db, "SELECT count(*) FROM (SELECT DISTINCT row, col FROM cells)")
-        return Repeated(
-            kept=int(before - pairs), bounded=_count_bounded(db, measures), measures=measures
-        )
     if duplicates == "mean" and measures:
         raise InputError(
             f"{named('duplicates')} mean: means have no {joined(measures)}: keep all ratings by"
             f" {named('duplicates')} keep"
         )
+
+
+def _keep_repeated(db: Session) -> int:
+    """Add to ``cells`` the time of the latest rating of each pair; return the number of pairs."""
+    db.execute(
+        "CREATE OR REPLACE TABLE cells AS SELECT *, max(time) OVER (PARTITION BY row, col) AS"
+        " latest FROM cells"
+    )
+    return int(scalar(db, "SELECT count(*) FROM (SELECT DISTINCT row, col FROM cells)"))
+
+
+def _merge_repeated(
+    db: Session, numbered: str, duplicates: str, *, measures: Sequence[str], grouped: bool
+) -> int:
+    """Make ``cells`` with one rating of each pair, from SQL of all; return their number."""
     value, time = _MERGED[duplicates]
     merged = "".join(f", {value.format(name)} AS {name}" for name in ("value", *measures))
-    after = scalar(
-        db,
-        f"CREATE OR REPLACE TABLE cells AS SELECT row, col{merged}, {time} AS time,"
-        f" any_value(key) AS key, test{any_group} FROM ({numbered}) GROUP BY row, col, test",
-    )
-    return Repeated(
-        removed=int(before - after), bounded=_count_bounded(db, measures), measures=measures
+    any_group = ""
+    if grouped:
+        any_group = ", min(group_key) AS group_key"
+    return int(
+        scalar(
+            db,
+            f"CREATE OR REPLACE TABLE cells AS SELECT row, col{merged}, {time} AS time,"
+            f" any_value(key) AS key, test{any_group} FROM ({numbered}) GROUP BY row, col, test",
+        )
     )
 
 
