@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import Split
+from dsgmcmc.data.ratings_format import RowRatings, Split
 
 N = 30
 M = 20
@@ -85,15 +85,21 @@ TEXTS = {
 }
 
 
-def rated_pairs(ratings: Ratings, part: Split) -> dict[tuple, float]:
-    """Return {(user, item): rating} of a part of a ratings file."""
-    slab = ratings.slab(part, 0, ratings.n_rows)
+def pairs_of(ratings: Ratings, slab: RowRatings) -> list[tuple]:
+    """Return (user, item) of every rating of a slab that begins with the first row."""
     names = [
         ratings.ids("rows")[slab.rows].tolist(),
         ratings.ids("cols")[slab.indices].tolist(),
     ]
-    users, items = reversed(names) if ratings.transposed else names
-    return dict(zip(zip(users, items, strict=True), slab.values.tolist(), strict=True))
+    if ratings.transposed:
+        names.reverse()
+    return list(zip(*names, strict=True))
+
+
+def rated_pairs(ratings: Ratings, part: Split) -> dict[tuple, float]:
+    """Return {(user, item): rating} of a part of a ratings file."""
+    slab = ratings.slab(part, 0, ratings.n_rows)
+    return dict(zip(pairs_of(ratings, slab), slab.values.tolist(), strict=True))
 
 
 def write_cases(folder: Path) -> None:

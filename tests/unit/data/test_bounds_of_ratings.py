@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from cases import pairs_of
 from ingest_cases import prepare
 
 from dsgmcmc import BPMF
@@ -28,12 +29,9 @@ def bounds_of(path) -> dict[tuple, tuple]:
     with Ratings(path) as ratings:
         ratings.verify()
         slab = ratings.slab("train", 0, ratings.n_rows)
-        names = [ratings.ids("rows")[slab.rows], ratings.ids("cols")[slab.indices]]
-        if ratings.transposed:
-            names.reverse()
+        pairs = pairs_of(ratings, slab)
         assert slab.bounds is not None
         numbers = [array.tolist() for array in (slab.values, *slab.bounds)]
-    pairs = zip(*(ids.tolist() for ids in names), strict=True)
     return dict(zip(pairs, zip(*numbers, strict=True), strict=True))
 
 

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from cases import pairs_of
 from ingest_cases import prepare
 from support import typed
 
@@ -27,12 +28,10 @@ def weights_of(path) -> dict[tuple, float]:
     with Ratings(path) as ratings:
         ratings.verify()
         slab = ratings.slab("train", 0, ratings.n_rows)
-        names = [ratings.ids("rows")[slab.rows], ratings.ids("cols")[slab.indices]]
-        if ratings.transposed:
-            names.reverse()
+        pairs = pairs_of(ratings, slab)
         stored = ratings.stored_weights("train", 0, ratings.n_rows).tolist()
         assert slab.weights.mean() == pytest.approx(1)
-    return dict(zip(zip(*(ids.tolist() for ids in names), strict=True), stored, strict=True))
+    return dict(zip(pairs, stored, strict=True))
 
 
 def test_weights_go_with_their_ratings(tmp_path):
