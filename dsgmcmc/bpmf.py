@@ -67,6 +67,18 @@ def _for_users() -> Iterator[None]:
             raise InputError(str(error)) from error.__cause__
 
 
+@contextmanager
+def _naming_warm_start() -> Iterator[None]:
+    """Context in which an interruption says how to continue."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        error.add_note(
+            "The chains are kept up to their last checkpoint: `fit` with warm_start=True continues."
+        )
+        raise
+
+
 def _brief(value: Any) -> str:
     """Return the representation of a value; for data, only the name of the class."""
     if isinstance(value, os.PathLike):
@@ -372,9 +384,18 @@ class BPMF(Estimator, FittedModel):
         data = self._prepare(
             X, y, ratings_file, run=RunDirectory(out), seed=settings["seed"], test=test
         )
-        self._sample(
-            data, out, settings, earlier_run=earlier_run, processes=processes, command=command
-        )
+        with _naming_warm_start():
+            if processes > 1:
+                self._sample_by_mpirun(
+                    data,
+                    out,
+                    settings,
+                    earlier_run=earlier_run,
+                    processes=processes,
+                    command=command,
+                )
+            else:
+                self._sample_here(data, out, settings, earlier_run=earlier_run, command=command)
         self._training = self._training_data(X, y)
         self._library = library_of(X)
         self.data_ = self._reading
@@ -395,10 +416,7 @@ class BPMF(Estimator, FittedModel):
         form = self._form()
         if is_wide(X, y, form) or hasattr(X, "tocoo"):
             return TrainingData(X, form)
-        library = type(X).__module__.partition(".")[0]
-        if library in ("pandas", "polars"):
-            return TrainingData(form=form, library=library)
-        return TrainingData(form=form)
+        return TrainingData(form=form, library=library_of(X))
 
     @_for_users()
     def fit_transform(self, X: Any, y: Any = None) -> Any:
@@ -456,36 +474,6 @@ class BPMF(Estimator, FittedModel):
         if self.comm is not None:
             return 1
         return number_of_processes(self.n_jobs)
-
-    def _sample(
-        self,
-        data: Path,
-        out: Path,
-        settings: dict[str, Any],
-        *,
-        earlier_run: Path | None,
-        processes: int,
-        command: str,
-    ) -> None:
-        """Sample a run, with so many processes, or those of `comm`."""
-        try:
-            if processes > 1:
-                self._sample_by_mpirun(
-                    data,
-                    out,
-                    settings,
-                    earlier_run=earlier_run,
-                    processes=processes,
-                    command=command,
-                )
-            else:
-                self._sample_here(data, out, settings, earlier_run=earlier_run, command=command)
-        except KeyboardInterrupt as error:
-            error.add_note(
-                "The chains are kept up to their last checkpoint: `fit` with warm_start=True"
-                " continues."
-            )
-            raise
 
     def _sample_by_mpirun(
         self,

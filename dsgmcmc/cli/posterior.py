@@ -261,11 +261,11 @@ def _named_users(run: Run, names: list[str]) -> tuple[Int32, FoldIn | None]:
     Raises InputError if a user is unknown.
     """
     from dsgmcmc.posterior.names import refuse_unknown
-    from dsgmcmc.posterior.newcomers import fold_in_parts, rows_of_users
+    from dsgmcmc.posterior.newcomers import fold_in_parts, index_with
 
     typed = list(dict.fromkeys(run.users.typed(names).tolist()))
     newcomers = fold_in_parts(run, typed)
-    rows = rows_of_users(run, typed, newcomers)
+    rows = index_with(run.users, typed, newcomers)
     refuse_unknown(
         run.users, [name for name, row in zip(typed, rows.tolist(), strict=True) if row < 0]
     )

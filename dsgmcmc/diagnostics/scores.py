@@ -30,12 +30,11 @@ from numpy.typing import ArrayLike
 
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.predictive.base import Predictive, nearest_level
+from dsgmcmc.posterior.evaluation import LEVELS
 from dsgmcmc.posterior.heldout import TestPredictions, predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32, Int64, Mask
 
-#: Nominal levels of the predictive intervals that a run reports.
-LEVELS = (0.5, 0.8, 0.9, 0.95)
 #: Number of bins in the histogram of the PIT.
 BINS = 20
 #: Number of groups of test ratings, by the number of training ratings of the user or item.

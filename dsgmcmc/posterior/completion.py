@@ -22,6 +22,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.limits import UNLIMITED
 from dsgmcmc.model.predictive.base import PredictorDraws
 from dsgmcmc.posterior.matrix_draws import MatrixDraws
+from dsgmcmc.posterior.moments import Moments
 from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.run import Run
@@ -39,6 +40,23 @@ class Cells(NamedTuple):
 
     mean: Array
     sd: Array
+
+
+class ImputedBlock(NamedTuple):
+    """Drawn cells of some rows of a matrix.
+
+    Attributes
+    ----------
+    number : int
+        Number of the imputation, from 0.
+    rows : slice
+        Rows of the matrix.
+    cells : (n, J) float array
+    """
+
+    number: int
+    rows: slice
+    cells: Array
 
 
 @dataclass(frozen=True)
@@ -155,33 +173,27 @@ class Completion:
         """Return the variance of a rating at noise scales of 1, at a draw."""
         run = self.run
         draw = run.draw(position)
-        parameters = run.config.law.shape_of(draw.shared)
         one_rating = PredictorDraws(
             eta=np.zeros((1, 1), np.float32),
             noise=np.full((1, 1), 1 / draw.tau, np.float32),
             spread=np.zeros((1, 1), np.float32),
             weights=np.ones(1),
-            shape=None if parameters is None else np.asarray(parameters)[np.newaxis, np.newaxis],
+            shape=draw.shape(run.config.law),
         )
         return float(run.config.law.predictive(one_rating).sd[0]) ** 2
 
     def _moments_by_draw(self, users: Int32) -> Cells:
         """Return moments from the predictive distributions at every draw."""
         run = self.run
-        start = np.zeros(0)
-        mean = np.zeros(len(users) * len(self.items))
-        square = np.zeros_like(mean)
+        moments = None
         for position, weight in enumerate(run.draw_weights.tolist()):
             at_draw = self._cells_at_draw(self._draws.expected(position, users))
-            if not len(start):
-                start = at_draw.mean
-            # differences from the first draw are small, so that variances keep their digits
-            difference = at_draw.mean - start
-            mean += weight * difference
-            square += weight * (np.square(difference) + np.square(at_draw.sd))
-        variance = np.maximum(square - np.square(mean), 0.0)
+            moments = moments or Moments(at_draw.mean)
+            moments.add(at_draw.mean, weight, np.square(at_draw.sd))
+        assert moments is not None
+        mean, sd = moments.estimates()
         shape = (len(users), len(self.items))
-        return Cells(self._clipped((start + mean).reshape(shape)), np.sqrt(variance).reshape(shape))
+        return Cells(self._clipped(mean.reshape(shape)), sd.reshape(shape))
 
     def _cells_at_draw(self, draws: PredictorDraws) -> Cells:
         """Return the moments of cells at one draw, (q,) each."""
@@ -241,6 +253,15 @@ class Completion:
         drawn = predictive.quantile(uniforms.reshape(-1)).reshape(uniforms.shape)
         return self._clipped(drawn)
 
+    def imputed_blocks(self, users: Int32, imputations: int) -> Iterator[ImputedBlock]:
+        """Yield the blocks of all imputations, matrix after matrix."""
+        for number, position in enumerate(self.positions(imputations)):
+            for rows in self.blocks(users, by_draws=True):
+                drawn = self.imputed(
+                    users[rows], first=rows.start, number=number, position=position
+                )
+                yield ImputedBlock(number, rows, drawn)
+
 
 @dataclass(frozen=True)
 class MatrixTarget:
@@ -296,16 +317,10 @@ def impute(
 ) -> list[Any]:
     """Return matrices whose holes, or all cells if `fitted`, are draws of new ratings."""
     completion.need_distribution()
-    matrices = []
-    for number, position in enumerate(completion.positions(imputations)):
-        values = target.values.copy()
-        for rows in completion.blocks(target.users, by_draws=True):
-            drawn = completion.imputed(
-                target.users[rows], first=rows.start, number=number, position=position
-            )
-            _fill(values[rows], drawn, fitted=fitted)
-        matrices.append(target.build(values))
-    return matrices
+    matrices = [target.values.copy() for _ in range(imputations)]
+    for number, rows, drawn in completion.imputed_blocks(target.users, imputations):
+        _fill(matrices[number][rows], drawn, fitted=fitted)
+    return [target.build(values) for values in matrices]
 
 
 def _fill(values: Float64, predicted: Array, *, fitted: bool) -> None:

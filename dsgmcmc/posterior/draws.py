@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dsgmcmc.model.likelihoods.base import Law
 from dsgmcmc.model.likelihoods.row_thresholds import CUTS
 from dsgmcmc.model.parts import PARTS, RowPriors
 from dsgmcmc.model.quantity import WEIGHT
@@ -84,6 +85,13 @@ class Draw:
         The last column is the bias, if the model has biases.
         """
         return {entity: rows["theta"] for entity, rows in self.rows.items()}
+
+    def shape(self, law: type[Law]) -> Float64 | None:
+        """Return the parameters of a law's shape, (1, 1, m), as `PredictorDraws.shape` has them."""
+        parameters = law.shape_of(self.shared)
+        if parameters is None:
+            return None
+        return np.asarray(parameters, np.float64)[np.newaxis, np.newaxis]
 
     @property
     def tau(self) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.types import Float64, Int32
 
-#: Probabilities of the intervals whose coverage is measured.
+#: Nominal levels of the predictive intervals whose coverage is measured, here and of a run.
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 
 
@@ -25,8 +25,7 @@ def evaluate_ratings(
         ``coverage``, the share of ratings inside central intervals, by level; and the mean
         ``log_predictive_density`` or, of levels, ``log_probability``.
     """
-    prediction = predictor(users, items)
-    error = ratings - prediction.mean
+    error = np.empty(len(ratings))
     inside = {level: np.zeros(len(ratings), bool) for level in LEVELS}
     logs: dict[str, float] = {}
     limits = predictor.run.limits
@@ -34,9 +33,10 @@ def evaluate_ratings(
         part = ratings[rows].astype(np.float32)
         for level in LEVELS:
             tail = (1 - level) / 2
-            _, _, low, high = predictive.summary(tail, 1 - tail)
+            point, _, low, high = predictive.summary(tail, 1 - tail)
             above = part >= limits.clip(low).astype(np.float32)
             inside[level][rows] = above & (part <= limits.clip(high).astype(np.float32))
+        error[rows] = ratings[rows] - predictor.limits.clip(point).astype(np.float32)
         for name, mean in predictive.log_scores(ratings[rows]).items():
             if mean is not None:
                 logs[name] = logs.get(name, 0.0) + mean * len(rows) / len(ratings)

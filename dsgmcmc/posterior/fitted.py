@@ -33,7 +33,7 @@ from dsgmcmc.posterior.loadings import Loadings, loadings
 from dsgmcmc.posterior.matrix_target import TrainingData, other_matrix, training_matrix
 from dsgmcmc.posterior.names import refuse_unknown, unknown_names
 from dsgmcmc.posterior.new_ratings import NewRatings
-from dsgmcmc.posterior.newcomers import FoldIn, fold_in, fold_in_parts, rows_of_users
+from dsgmcmc.posterior.newcomers import FoldIn, fold_in, fold_in_parts, index_with
 from dsgmcmc.posterior.pair_ranking import best_pairs
 from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.rank import (
@@ -634,9 +634,7 @@ class FittedModel:
             include_rated=include_rated,
             among=among,
         )
-        needs_rated = not include_rated or by in PATTERN_RULES
-        if needs_rated and self._rated is None:
-            self._rated = run.rated(self._data)
+        rated = self._needed_ratings(by, include_rated=include_rated)
         for note in (*notes, *warn_of_few(run, by, at_least)):
             warn(note)
         if self._newcomers is not None and self._newcomers.entity == "item":
@@ -650,15 +648,20 @@ class FittedModel:
             listed = run.users.typed(list_names(users, "user", run.users.parts))
             names = list(dict.fromkeys(listed.tolist()))
         newcomers = fold_in_parts(run, names, self._new, self._data) or self._newcomers
-        rows = rows_of_users(run, names, newcomers)
+        rows = index_with(run.users, names, newcomers)
         unknown = [name for name, row in zip(names, rows.tolist(), strict=True) if row < 0]
         refuse_unknown(run.users, unknown)
-        rated = None
-        if needs_rated:
-            rated = self._rated
         blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers))
         columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
         return self._table(columns, users)
+
+    def _needed_ratings(self, by: By, *, include_rated: bool) -> Rated | None:
+        """Return the items that users rated, if a ranking needs them; they are read once."""
+        if include_rated and by not in PATTERN_RULES:
+            return None
+        if self._rated is None:
+            self._rated = self._fitted().rated(self._data)
+        return self._rated
 
     @renewing
     def recommend_pairs(
@@ -700,11 +703,7 @@ class FittedModel:
             include_rated=include_rated,
             among=among,
         )
-        rated = None
-        if not include_rated or by in PATTERN_RULES:
-            if self._rated is None:
-                self._rated = run.rated(self._data)
-            rated = self._rated
+        rated = self._needed_ratings(by, include_rated=include_rated)
         return self._table(best_pairs(run, ranking, rated))
 
     @renewing

@@ -193,7 +193,6 @@ class MatrixDraws:
                 shape
             )
             effects = np.broadcast_to(np.asarray(variance, np.float32), eta.size).reshape(-1, 1)
-        parameters = run.config.law.shape_of(draw.shared)
         thresholds = None
         owner = None
         if draw.thresholds is not None:
@@ -211,7 +210,7 @@ class MatrixDraws:
             thresholds=thresholds,
             owner=owner,
             effects=effects,
-            shape=None if parameters is None else np.asarray(parameters)[np.newaxis, np.newaxis],
+            shape=draw.shape(run.config.law),
         )
 
     def _products(self, of_users: RowsAtDraw, of_items: RowsAtDraw) -> Float32:

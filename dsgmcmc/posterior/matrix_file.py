@@ -152,12 +152,8 @@ class MatrixFile:
                 means = completion.means(self.users[rows])
                 yield Block(0, rows, self._filled(cells, rows, means))
             return
-        for number, position in enumerate(completion.positions(self.imputations)):
-            for rows in completion.blocks(self.users, by_draws=True):
-                drawn = completion.imputed(
-                    self.users[rows], first=rows.start, number=number, position=position
-                )
-                yield Block(number, rows, self._filled(cells, rows, drawn))
+        for number, rows, drawn in completion.imputed_blocks(self.users, self.imputations):
+            yield Block(number, rows, self._filled(cells, rows, drawn))
 
     def _filled(self, cells: KnownCells, rows: slice, predicted: Array) -> Float32:
         """Return the known cells of some rows, and predictions in their holes."""

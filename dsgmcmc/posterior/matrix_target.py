@@ -23,9 +23,9 @@ from dsgmcmc.posterior.completion import MatrixTarget
 from dsgmcmc.posterior.known_cells import KnownCells, as_written
 from dsgmcmc.posterior.names import Vocabulary, listed
 from dsgmcmc.posterior.new_ratings import NewRatings
-from dsgmcmc.posterior.newcomers import FoldIn
+from dsgmcmc.posterior.newcomers import FoldIn, index_with
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Array, Float64, Int32
+from dsgmcmc.types import Array, Float64
 
 
 class TrainingData(NamedTuple):
@@ -37,13 +37,13 @@ class TrainingData(NamedTuple):
         The matrix of ratings; None if the ratings had another form.
     form : InputForm
         How the matrix was read.
-    library : str
+    library : str or None
         Library of the data frame, if the ratings were one with a row for each rating.
     """
 
     matrix: Any = None
     form: InputForm = ANY_FORM
-    library: str = ""
+    library: str | None = None
 
     def read(self) -> Matrix | None:
         """Read the matrix; None without one."""
@@ -75,8 +75,8 @@ class NamedMatrix(NamedTuple):
     def target(self, run: Run, newcomers: FoldIn | None) -> MatrixTarget:
         """Return the matrix by the indices of users and items, which follow those of the run."""
         return MatrixTarget(
-            users=_index_of(run.users, self.names, newcomers),
-            items=_index_of(run.items, self.labels, newcomers),
+            users=index_with(run.users, self.names, newcomers),
+            items=index_with(run.items, self.labels, newcomers),
             values=self.values,
             build=self.build,
         )
@@ -144,7 +144,7 @@ def training_matrix(run: Run, training: TrainingData, known: KnownCells) -> Name
     return NamedMatrix(names, labels, values, partial(_build, training.matrix, matrix.position))
 
 
-def _by_names(run: Run, library: str, known: KnownCells) -> NamedMatrix:
+def _by_names(run: Run, library: str | None, known: KnownCells) -> NamedMatrix:
     """Return the matrix of all users and items of a run, in the order of their names.
 
     Raises InputError if an item has the name of the column of users.
@@ -165,7 +165,9 @@ def _by_names(run: Run, library: str, known: KnownCells) -> NamedMatrix:
 
     def build(values: Float64) -> Any:
         table = Table(columns_of(names, labels, values))
-        return table.frame_of(library) if library else table
+        if library is None:
+            return table
+        return table.frame_of(library)
 
     return NamedMatrix(names, labels, values, build)
 
@@ -266,12 +268,3 @@ def _build(X: Any, position: int | None, values: Float64) -> Any:
     if hasattr(X, "tocoo"):
         return values
     return fill_in(X, position, values)
-
-
-def _index_of(vocabulary: Vocabulary, names: Array, newcomers: FoldIn | None) -> Int32:
-    """Return indices of users or items; those that were folded in follow those of the run."""
-    index = vocabulary.index_of(names)
-    if newcomers is not None and newcomers.entity == vocabulary.entity:
-        new = newcomers.vocabulary.index_of(names)
-        index = np.where(new >= 0, new + np.int32(len(vocabulary)), index)
-    return index

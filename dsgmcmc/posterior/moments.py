@@ -32,11 +32,14 @@ class Moments:
         self._mean = np.zeros_like(start)
         self._square = np.zeros_like(start)
 
-    def add(self, values: Float64, weight: float) -> None:
-        """Add an array with its weight; all weights sum to 1."""
+    def add(self, values: Float64, weight: float, variance: Float64 | float = 0.0) -> None:
+        """Add an array with its weight; all weights sum to 1.
+
+        If its elements are means of distributions, `variance` has their variances.
+        """
         difference = values - self._start
         self._mean += weight * difference
-        self._square += weight * np.square(difference)
+        self._square += weight * (np.square(difference) + variance)
 
     def estimates(self) -> Estimates:
         """Return the moments of all arrays."""

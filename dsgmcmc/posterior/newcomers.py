@@ -188,13 +188,16 @@ def fold_in_parts(
     return fold_in(run, described, data)[0]
 
 
-def rows_of_users(run: Run, users: list[Any], newcomers: FoldIn | None) -> Int32:
-    """Return the rows of users by name, those of `newcomers` after those of the run; else -1."""
-    rows = run.users.index_of(users)
-    if newcomers is not None and newcomers.entity == "user":
-        new = newcomers.vocabulary.index_of(users)
-        rows = np.where(new >= 0, new + np.int32(len(run.users)), rows)
-    return rows
+def index_with(vocabulary: Vocabulary, names: Any, newcomers: FoldIn | None) -> Int32:
+    """Return the rows of users or items by name, (n,); -1 for names that nothing knows.
+
+    Rows that were folded in follow those of the run, and come before them for names of both.
+    """
+    index = vocabulary.index_of(names)
+    if newcomers is not None and newcomers.entity == vocabulary.entity:
+        new = newcomers.vocabulary.index_of(names)
+        index = np.where(new >= 0, new + np.int32(len(vocabulary)), index)
+    return index
 
 
 def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRows:

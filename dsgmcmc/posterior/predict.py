@@ -28,7 +28,7 @@ from dsgmcmc.kernels.prediction import cells_kernel
 from dsgmcmc.model.limits import UNLIMITED
 from dsgmcmc.model.predictive.base import Prediction, Predictive, PredictorDraws
 from dsgmcmc.posterior.draws import ENTITIES, RowDistributions
-from dsgmcmc.posterior.newcomers import FoldIn
+from dsgmcmc.posterior.newcomers import FoldIn, index_with
 from dsgmcmc.posterior.part_rows import PartRows, part_features_of
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
@@ -97,9 +97,9 @@ class Predictor:
         self._probabilities = self._probability_columns()
         self.names += self._probabilities
         self._cells = cells_kernel(run.config.rank, run.config.biases)
-        self._limits = UNLIMITED
+        self.limits = UNLIMITED
         if options.clip:
-            self._limits = run.limits
+            self.limits = run.limits
 
     def _summary_columns(self) -> tuple[str, str | None, str, str]:
         """Return the names of mean, sd and quantiles; None for an sd that does not exist."""
@@ -159,7 +159,7 @@ class Predictor:
                 if name == "sd":
                     columns[name][rows] = values
                 elif name:
-                    columns[name][rows] = self._limits.clip(values)
+                    columns[name][rows] = self.limits.clip(values)
             probabilities = self._probabilities_of(predictive)
             for name, probability in zip(self._probabilities, probabilities, strict=True):
                 columns[name][rows] = probability
@@ -189,10 +189,7 @@ class Predictor:
         """
         vocabulary = self.run.vocabulary(entity)
         names = vocabulary.typed(names)
-        index = vocabulary.index_of(names)
-        if self.newcomers and self.newcomers.entity == entity:
-            new = self.newcomers.vocabulary.index_of(names)
-            index = np.where(new >= 0, new + np.int32(len(vocabulary)), index)
+        index = index_with(vocabulary, names, self.newcomers)
         missing = np.flatnonzero(index < 0)
         if entity in self._part_rows and len(missing):
             positions = self._part_rows[entity].index_of(names[missing])

@@ -247,16 +247,13 @@ class TableAverage(Average):
             thresholds = draw.thresholds
             if thresholds is not None:
                 thresholds = thresholds[np.newaxis, np.newaxis]
-            shape = law.shape_of(draw.shared)
-            if shape is not None:
-                shape = np.asarray(shape, np.float64)[np.newaxis, np.newaxis]
             draws = PredictorDraws(
                 eta=grid.astype(np.float32)[:, np.newaxis],
                 noise=np.full((len(grid), 1), 1 / draw.tau, np.float32),
                 spread=np.zeros((len(grid), 1), np.float32),
                 weights=np.ones(1),
                 thresholds=thresholds,
-                shape=shape,
+                shape=draw.shape(law),
             )
             table = function(draws)
             # an interval of half the length has a quarter of this error
