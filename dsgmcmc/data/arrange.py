@@ -1,7 +1,7 @@
 """Turns the DuckDB table ``raw`` of ratings into slabs of a ratings file.
 
-Users and items get numbers, repeated ratings are merged, test ratings are split off, and ratings
-are sorted by row and column. All randomness comes from MD5 hashes of the seed and the original
+Users and items get numbers, repeated ratings are merged (`dsgmcmc.data.merging`), and test ratings
+are split off. All randomness comes from MD5 hashes of the seed and the original
 names, so the result depends neither on the order of the lines nor on versions of libraries.
 """
 
@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import NAMED_ROLES, clicks_advice, find_doubts, joined
+from dsgmcmc.data.columns import NAMED_ROLES, clicks_advice, find_doubts
 from dsgmcmc.data.descriptions import DescriptionTable
-from dsgmcmc.data.parts import BETWEEN, part_sql, split_name
+from dsgmcmc.data.parts import BETWEEN, part_sql
 from dsgmcmc.data.precision import find_bad_scale, find_coarseness
 from dsgmcmc.data.ratings_format import (
     AGES,
@@ -29,24 +29,15 @@ from dsgmcmc.data.ratings_format import (
 )
 from dsgmcmc.data.ratings_writer import Slab
 from dsgmcmc.data.session import Session, is_integer
-from dsgmcmc.data.tables import SHOWN, scalar
+from dsgmcmc.data.tables import scalar
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Int64
 
-_FIELD_END = "chr(31)"  # between the fields of a hash
+FIELD_END = "chr(31)"  # between the fields of a hash
 _SLAB = 1_000_000  # ratings in NumPy arrays at a time
 _NAME_BYTES = 1 << 26  # bytes of names in NumPy arrays at a time
 
-#: SQL of the value and the time of a merged rating, by --duplicates; ``moment`` orders ratings by
-#: time, then by input line.
-_MERGED = {
-    "first": ("arg_min({0}, moment)", "min(time)"),
-    "last": ("arg_max({0}, moment)", "max(time)"),
-    "mean": ("avg({0} ORDER BY {0})::FLOAT", "max(time)"),
-}
-_MEASURED = ("weight", "lower", "upper")  # columns of ``sorted`` that say more of a rating
-_MOMENT = "{'time': coalesce(time, '-infinity'::DOUBLE), 'line': raw.rowid}"
 
 # place: rank by time within a row, with ties in order of column (or within a column, with ties in
 # order of row); page: rank of a rating's second among the distinct seconds; both are ranks among
@@ -66,17 +57,17 @@ def _times(replicated: bool, measures: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _hash(*fields: str) -> str:
+def hash_sql(*fields: str) -> str:
     """Return SQL for the first 64 bits of the MD5 hash of text fields."""
-    joined = f", {_FIELD_END}, ".join(fields)
+    joined = f", {FIELD_END}, ".join(fields)
     return f"('0x' || left(md5(concat({joined})), 16))::UBIGINT"
 
 
-def _fields_of(name: str, n_parts: int) -> str:
-    """Return SQL of a name for `_hash`: each part of a name is a field."""
+def fields_of(name: str, n_parts: int) -> str:
+    """Return SQL of a name for `hash_sql`: each part of a name is a field."""
     if n_parts < 2:
         return name
-    return f"replace({name}, {BETWEEN}, {_FIELD_END})"
+    return f"replace({name}, {BETWEEN}, {FIELD_END})"
 
 
 # ---------------------------------------------------------------------------------------- numbering
@@ -151,7 +142,7 @@ def _number_entity(
     ids = f"SELECT DISTINCT {entity}_id AS id FROM raw"
     if described is not None:
         ids += f" UNION SELECT id FROM {described.name}"
-    order = _hash(f"'{seed}'", f"'{entity}'", _fields_of("id", n_parts))
+    order = hash_sql(f"'{seed}'", f"'{entity}'", fields_of("id", n_parts))
     db.execute(
         f"CREATE TABLE {entity}s AS SELECT id, (row_number() OVER (ORDER BY {order}, id) -"
         f" 1)::BIGINT AS k FROM ({ids})"
@@ -182,170 +173,6 @@ def refuse_scale(db: Session) -> None:
         raise InputError("; ".join([fault, *find_doubts({}, n=0, first=[], low=low, high=high)]))
 
 
-# ------------------------------------------------------------------------------------------ merging
-
-
-class Repeated(NamedTuple):
-    """What `merge_ratings` makes of ratings of the same user and item.
-
-    Attributes
-    ----------
-    removed, kept : int
-        Numbers of ratings beyond the first of their pair that were left out or merged, and kept.
-    bounded : int
-        Number of ratings in ``cells`` that are known to lie within bounds.
-    measures : tuple of str
-        Columns of ``cells`` that say more of a rating: its weight, its lower and upper bound.
-    """
-
-    removed: int = 0
-    kept: int = 0
-    bounded: int = 0
-    measures: Sequence[str] = ()
-
-
-def merge_ratings(
-    db: Session,
-    seed: int,
-    duplicates: str,
-    entities: Entities,
-    *,
-    measures: Sequence[str] = (),
-    grouped: bool = False,
-) -> Repeated:
-    """Turn ``raw`` into the table ``cells`` (row, col, value, time, key, test).
-
-    `measures` are further columns of both (`dsgmcmc.data.columns.MEASURES`). ``key`` is the seeded
-    hash of the names of the user and the item. If ratings are `grouped`, ``raw`` has ``group_id``,
-    and ``cells`` its seeded hash, ``group_key``. Ratings of the same user and item are merged or
-    kept as `duplicates` says; if some are kept, ``cells`` also has ``latest``, the time of the
-    latest of a pair. Raises InputError if a pair is both in the training and in the test ratings,
-    or if a pair is repeated and `duplicates` is "error", or "mean" for ratings with further
-    columns.
-    """
-    sides = entities.sides
-    numbered = _numbered(seed, entities, measures=measures, grouped=grouped)
-    before = scalar(db, f"CREATE TABLE cells AS SELECT * EXCLUDE (moment) FROM ({numbered})")
-    repeated = "SELECT key FROM cells GROUP BY key HAVING count(*) > 1"
-    removed = 0
-    kept = 0
-    if scalar(db, f"SELECT count(*) FROM ({repeated})"):
-        _refuse_repeated(db, sides, duplicates, measures)
-        if duplicates == "keep":
-            kept = int(before - _keep_repeated(db))
-        else:
-            merged = _merge_repeated(db, numbered, duplicates, measures=measures, grouped=grouped)
-            removed = int(before - merged)
-    bounded = _count_bounded(db, measures)
-    return Repeated(removed=removed, kept=kept, bounded=bounded, measures=measures)
-
-
-def _numbered(
-    seed: int, entities: Entities, *, measures: Sequence[str] = (), grouped: bool = False
-) -> str:
-    """Return SQL of all ratings in ``raw`` by row and column, with ``moment``, their order."""
-    rows = entities.sides["rows"]
-    cols = entities.sides["cols"]
-    user = _fields_of("raw.user_id", entities.n_parts("user"))
-    item = _fields_of("raw.item_id", entities.n_parts("item"))
-    key = _hash(f"'{seed}'", "'pair'", user, item)
-    further = "".join(f", ({_measure(name)})::FLOAT AS {name}" for name in measures)
-    if grouped:
-        fields = f"replace(group_id, {BETWEEN}, {_FIELD_END})"
-        seeded = _hash(f"'{seed}'", "'group'", fields)
-        further += f", {seeded} AS group_key"
-    return (
-        f"SELECT r.k::INTEGER AS row, c.k::INTEGER AS col, rating::FLOAT AS value, time, {key} AS"
-        f" key, test{further}, {_MOMENT} AS moment FROM raw"
-        f" JOIN {rows}s r ON r.id = raw.{rows}_id JOIN {cols}s c ON c.id = raw.{cols}_id"
-    )
-
-
-def _measure(name: str) -> str:
-    """Return SQL of a further column of a rating; an exact rating is its own bounds."""
-    limits = {"lower": "'-inf'", "upper": "'inf'"}
-    if name not in limits:
-        return name
-    is_exact = "lower IS NULL AND upper IS NULL"
-    return f"CASE WHEN {is_exact} THEN rating ELSE coalesce({name}, {limits[name]}) END"
-
-
-def _refuse_repeated(
-    db: Session, sides: Mapping[Side, str], duplicates: str, measures: Sequence[str]
-) -> None:
-    """Raise InputError if pairs that are repeated in ``cells`` cannot be treated as asked."""
-    _refuse_pairs(
-        db,
-        sides,
-        condition="bool_or(test) AND NOT bool_and(test)",
-        fault="in both the training and the test files",
-    )
-    if duplicates == "error":
-        advice = f"{named('duplicates')} first, last or mean; to keep all: keep"
-        _refuse_pairs(
-            db,
-            sides,
-            condition="count(*) > 1",
-            fault=f"rated more than once (to merge them: {advice})",
-        )
-    if duplicates == "mean" and measures:
-        raise InputError(
-            f"{named('duplicates')} mean: means have no {joined(measures)}: keep all ratings by"
-            f" {named('duplicates')} keep"
-        )
-
-
-def _keep_repeated(db: Session) -> int:
-    """Add to ``cells`` the time of the latest rating of each pair; return the number of pairs."""
-    db.execute(
-        "CREATE OR REPLACE TABLE cells AS SELECT *, max(time) OVER (PARTITION BY row, col) AS"
-        " latest FROM cells"
-    )
-    return int(scalar(db, "SELECT count(*) FROM (SELECT DISTINCT row, col FROM cells)"))
-
-
-def _merge_repeated(
-    db: Session, numbered: str, duplicates: str, *, measures: Sequence[str], grouped: bool
-) -> int:
-    """Make ``cells`` with one rating of each pair, from SQL of all; return their number."""
-    value, time = _MERGED[duplicates]
-    merged = "".join(f", {value.format(name)} AS {name}" for name in ("value", *measures))
-    any_group = ""
-    if grouped:
-        any_group = ", min(group_key) AS group_key"
-    return int(
-        scalar(
-            db,
-            f"CREATE OR REPLACE TABLE cells AS SELECT row, col{merged}, {time} AS time,"
-            f" any_value(key) AS key, test{any_group} FROM ({numbered}) GROUP BY row, col, test",
-        )
-    )
-
-
-def _count_bounded(db: Session, measures: Sequence[str]) -> int:
-    """Return the number of ratings in ``cells`` that are known only by bounds."""
-    if "lower" not in measures:
-        return 0
-    return int(scalar(db, "SELECT count(*) FROM cells WHERE lower < upper"))
-
-
-def _refuse_pairs(db: Session, sides: Mapping[Side, str], *, condition: str, fault: str) -> None:
-    """Raise InputError, with the first pairs, if pairs in ``cells`` meet a condition."""
-    pairs = db.execute(
-        "SELECT users.id, items.id, ratings, count(*) OVER () FROM (SELECT row, col, list(value"
-        f" ORDER BY test, value)[:{SHOWN}] AS ratings FROM cells GROUP BY row, col HAVING"
-        f" {condition}) JOIN {sides['rows']}s ON {sides['rows']}s.k = row JOIN {sides['cols']}s ON"
-        f" {sides['cols']}s.k = col ORDER BY ALL LIMIT {SHOWN}"
-    ).fetchall()
-    if not pairs:
-        return
-    message = f"{pairs[0][-1]} pair(s) of a user and an item are {fault}:"
-    for user, item, values, _ in pairs:
-        shown = ", ".join(f"{value:g}" for value in values)
-        message += f"\n  user {split_name(user)}, item {split_name(item)}: rated {shown}"
-    raise InputError(message)
-
-
 # ---------------------------------------------------------------------------- splitting and sorting
 
 
@@ -360,11 +187,7 @@ def held_out(
     Pairs with `bounded` ratings are never held out, because errors need exact ratings.
     """
     total = scalar(db, "SELECT count(*) FROM cells")
-    exact = "true"
-    if bounded and replicated:
-        exact = "key NOT IN (SELECT key FROM cells WHERE lower < upper)"
-    elif bounded:
-        exact = "NOT lower < upper"
+    exact = _exact_sql(bounded=bounded, replicated=replicated)
     n_test = int(fraction * total + 0.5)
     if n_test == 0:
         return "false"
@@ -372,19 +195,51 @@ def held_out(
         n_test = min(n_test, scalar(db, f"SELECT count(*) FROM cells WHERE {exact}"))
     if n_test >= total:
         raise _no_training_ratings(fraction, total)
-    time = "latest" if replicated else "time"
-    order = f"{time} DESC, key" if temporal else "key"
-    last, key = db.execute(
-        f"SELECT {time}, key FROM cells WHERE {exact} ORDER BY {order} LIMIT 1 OFFSET {n_test - 1}"
-    ).fetchall()[0]
-    condition = f"key <= {key}::UBIGINT"
     if temporal:
-        condition = f"({time} > {last!r}::DOUBLE OR ({time} = {last!r}::DOUBLE AND {condition}))"
+        time = "latest" if replicated else "time"
+        last, key = db.execute(
+            f"SELECT {time}, key FROM cells WHERE {exact} ORDER BY {time} DESC, key"
+            f" LIMIT 1 OFFSET {n_test - 1}"
+        ).fetchall()[0]
+        last = f"{last!r}::DOUBLE"
+        condition = f"({time} > {last} OR ({time} = {last} AND key <= {key}::UBIGINT))"
+    else:
+        condition = f"key <= {_nth_key(db, n_test, exact)}::UBIGINT"
     if bounded:
         condition = f"({exact} AND {condition})"
     if replicated and not scalar(db, f"SELECT count(*) FROM cells WHERE NOT {condition}"):
         raise _no_training_ratings(fraction, total)
     return condition
+
+
+def _exact_sql(*, bounded: bool, replicated: bool) -> str:
+    """Return SQL that is true for ratings in ``cells`` of pairs without `bounded` ratings."""
+    if not bounded:
+        return "true"
+    if not replicated:
+        return "NOT lower < upper"
+    return "(row, col) NOT IN (SELECT (row, col) FROM cells WHERE lower < upper)"
+
+
+def _nth_key(db: Session, n: int, condition: str) -> int:
+    """Return the n-th smallest key, from 1, of the ratings in ``cells`` that meet a condition.
+
+    Only the keys with the same first 16 bits are sorted.
+    """
+    shares = db.execute(
+        f"SELECT key >> 48 AS first, count(*) AS n FROM cells WHERE {condition}"
+        " GROUP BY first ORDER BY first"
+    ).fetchnumpy()
+    upto = np.cumsum(shares["n"])
+    k = int(np.searchsorted(upto, n))
+    smaller = int(upto[k] - shares["n"][k])
+    return int(
+        scalar(
+            db,
+            f"SELECT key FROM cells WHERE {condition} AND key >> 48 = {shares['first'][k]}"
+            f" ORDER BY key LIMIT 1 OFFSET {n - smaller - 1}",
+        )
+    )
 
 
 def refuse_bounded_tests(db: Session) -> None:
@@ -403,7 +258,9 @@ def _no_training_ratings(fraction: float, total: int) -> InputError:
     )
 
 
-def held_out_groups(db: Session, fraction: float, *, bounded: bool = False) -> str:
+def held_out_groups(
+    db: Session, fraction: float, *, replicated: bool, bounded: bool = False
+) -> str:
     """Return SQL that is true for the ratings in ``cells`` of groups that are held out.
 
     They are the groups with the smallest hashes; their share of the ratings is as close as possible
@@ -421,7 +278,8 @@ def held_out_groups(db: Session, fraction: float, *, bounded: bool = False) -> s
     last = int(np.argmin(np.abs(upto[:-1] - fraction * upto[-1])))
     condition = f"group_key <= {groups['group_key'][last]}::UBIGINT"
     if bounded:
-        return f"({condition} AND NOT pinned)"
+        exact = _exact_sql(bounded=True, replicated=replicated)
+        return f"({condition} AND {exact})"
     return condition
 
 
@@ -474,6 +332,7 @@ def sort_ratings(
     if temporal:
         columns += f", {_age(test_condition, replicated)} AS age"
     source = "cells"
+    is_sorted = not (timestamps or temporal or grouped)  # functions and joins change the order
     if grouped:
         columns += ", number AS group_number"
         numbers = (
@@ -481,7 +340,10 @@ def sort_ratings(
             " FROM (SELECT DISTINCT group_key FROM cells)"
         )
         source = f"cells JOIN ({numbers}) USING (group_key)"
-    db.execute(f"CREATE TABLE sorted AS SELECT {columns} FROM {source} ORDER BY row, col")
+    order = ""
+    if not is_sorted:
+        order = "ORDER BY row, col"
+    db.execute(f"CREATE TABLE sorted AS SELECT {columns} FROM {source} {order}")
     db.execute("DROP TABLE cells")
     counts = db.execute("SELECT row, count(*) AS n FROM sorted GROUP BY row").fetchnumpy()
     indptr = np.zeros(n_rows + 1, dtype=np.int64)
@@ -511,10 +373,13 @@ def slabs(db: Session, indptr: Int64, *, replicated: bool) -> Iterator[Slab]:
 
     If pairs are `replicated`, their measurements are in an order that no line changes.
     """
-    order = "ALL" if replicated else "row, col"
+    order = ""
+    if replicated:
+        order = "ORDER BY ALL"
     for start, stop in row_slabs(indptr, _SLAB):
         cells = db.execute(
-            f"SELECT * FROM sorted WHERE row >= {start} AND row < {stop} ORDER BY {order}"
+            f"SELECT * FROM sorted WHERE rowid >= {indptr[start]} AND rowid < {indptr[stop]}"
+            f" {order}"
         ).fetchnumpy()
         for part in SPLITS:
             mask = cells["test"] if part == "test" else ~cells["test"]

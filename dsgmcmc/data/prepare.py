@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from dsgmcmc.data import arrange, read, values
-from dsgmcmc.data.arrange import Entities, Repeated, SortedRatings
+from dsgmcmc.data.arrange import Entities, SortedRatings
 from dsgmcmc.data.codes import Codes
 from dsgmcmc.data.columns import NAMED_ROLES, find_doubts, parse_columns
 from dsgmcmc.data.descriptions import (
@@ -27,6 +27,7 @@ from dsgmcmc.data.descriptions import (
 from dsgmcmc.data.features import FeaturesReport, encode
 from dsgmcmc.data.holes import describe_holes
 from dsgmcmc.data.item_levels import describe_item_levels
+from dsgmcmc.data.merging import Merging, Repeated, merge_ratings
 from dsgmcmc.data.part_features import encode_parts, joined_features, joined_reports
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import Features
@@ -225,6 +226,11 @@ class RawRatings(NamedTuple):
     notes: list[str]
     in_order: bool
 
+    @property
+    def has_tests(self) -> bool:
+        """Whether one of the tables has the test ratings."""
+        return any(table.test for table in self.tables)
+
 
 class Findings(NamedTuple):
     """What `Ingest.examine` finds: values that mean "not rated", and doubts about columns."""
@@ -292,7 +298,7 @@ class Ingest:
         entities = self.number(described, labels)
         findings = self.examine(raw, entities)
         encoded = self.encode(described, entities)
-        repeated = self.merge(entities)
+        repeated = self.merge(raw, entities)
         holes = self.find_holes(entities, repeated)
         test_condition = self.split(raw, repeated)
         ordered = self.sort(raw, entities, test_condition, repeated)
@@ -467,30 +473,33 @@ class Ingest:
             return ""
         return describe_holes(self.db, entities, replicates=repeated.kept)
 
-    def merge(self, entities: Entities) -> Repeated:
+    def merge(self, raw: RawRatings, entities: Entities) -> Repeated:
         """Merge or keep repeated ratings, from ``raw`` to ``cells``."""
         self.report("matching names")
-        repeated = arrange.merge_ratings(
-            self.db,
-            self.settings.seed,
-            self.settings.duplicates,
-            entities,
+        is_random = not (raw.has_tests or self.parsed.groups) and self.settings.fraction > 0
+        merging = Merging(
+            seed=self.settings.seed,
+            duplicates=self.settings.duplicates,
             measures=read.measures_of(self.db),
             grouped=bool(self.parsed.groups),
+            timed=raw.in_order or self.settings.temporal,
+            keyed=is_random or self.settings.temporal,
         )
-        self.db.execute("DROP TABLE raw")
-        return repeated
+        return merge_ratings(self.db, entities, merging)
 
     def split(self, raw: RawRatings, repeated: Repeated) -> str:
         """Return SQL that is true for test ratings."""
         self.report("splitting")
-        if any(table.test for table in raw.tables):
+        if raw.has_tests:
             if repeated.bounded:
                 arrange.refuse_bounded_tests(self.db)
             return "test"
         if self.parsed.groups:
             return arrange.held_out_groups(
-                self.db, self.settings.fraction, bounded=repeated.bounded > 0
+                self.db,
+                self.settings.fraction,
+                replicated=repeated.kept > 0,
+                bounded=repeated.bounded > 0,
             )
         return arrange.held_out(
             self.db,

@@ -124,6 +124,35 @@ def test_ratings_within_bounds_are_never_held_out(tmp_path, options):
         assert inner.slab("train", 0, inner.n_rows).bounds.bounded.sum() == summary.bounded
 
 
+@pytest.mark.parametrize("duplicates", ["last", "keep"])
+def test_ratings_within_bounds_stay_when_groups_are_held_out(tmp_path, duplicates):
+    """No pair with a bound is held out with its group; the exact ratings of the group are."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for user in range(20):
+        for item in range(15):
+            value = round(rng.normal(), 2)
+            text = f"<{value}" if rng.random() < 0.3 else value
+            rows += [(f"u{user}", f"i{item}", text)] * (2 if rng.random() < 0.2 else 1)
+    summary = prepare(
+        tmp_path,
+        table("user,item,rating", *rows),
+        test_fraction=0.3,
+        duplicates=duplicates,
+        hold_out_by="item",
+    )
+    assert summary.test > 0
+    assert summary.bounded > 0
+    with Ratings(tmp_path / "out.h5") as ratings:
+        bounded = {
+            pair for pair, (_, low, high) in bounds_of(tmp_path / "out.h5").items() if low < high
+        }
+        held_out = set(pairs_of(ratings, ratings.slab("test", 0, ratings.n_rows)))
+        assert ratings.count_bounded() == summary.bounded
+    assert not held_out & bounded
+    assert {item for _, item in held_out} & {item for _, item in bounded}
+
+
 def test_a_test_file_has_exact_ratings(tmp_path):
     """A stand-in would count as a rating in errors."""
     (tmp_path / "test.csv").write_text("user,item,rating\nc,y,<1\n")

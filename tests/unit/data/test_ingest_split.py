@@ -185,6 +185,28 @@ def test_duplicates(tmp_path, choice, timed, expected, split):
         assert set(read_back(tmp_path / "out.h5")["test"]) == {(2, 1)}
 
 
+@pytest.mark.parametrize(
+    ("choice", "merged"),
+    [("first", lambda values: values[0]), ("last", lambda values: values[-1]), ("mean", np.mean)],
+)
+def test_many_repeated_ratings_are_merged(tmp_path, choice, merged):
+    """Ratings of a pair that lie far apart in a file become one, in a table of many vectors."""
+    rng = np.random.default_rng(0)
+    users = rng.integers(0, 300, 20_000)
+    items = rng.integers(0, 40, 20_000)
+    values = rng.integers(1, 11, 20_000) / 2
+    rows = list(zip(users.tolist(), items.tolist(), values.tolist(), strict=True))
+    expected = {}
+    for user, item, value in rows:
+        expected.setdefault((user, item), []).append(value)
+    summary = prepare(tmp_path, lines(ratings=rows), duplicates=choice)
+    assert summary.duplicates == len(rows) - len(expected)
+    assert summary.test == round(0.1 * len(expected))
+    assert everything(tmp_path / "out.h5") == {
+        pair: np.float32(merged(values)) for pair, values in expected.items()
+    }
+
+
 def test_zeros_are_left_out(tmp_path):
     """A hint names the option, which leaves out zeros, and the users and items that have no other
     ratings.
