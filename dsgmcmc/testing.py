@@ -28,6 +28,7 @@ from dsgmcmc.densities.density import Density, DoubleWell, Gaussian
 from dsgmcmc.densities.sample import DensityConfig, sample, vector_target
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
 from dsgmcmc.model.parts import PARTS, Part
+from dsgmcmc.model.parts.base import FileFacts
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.alone import Alone, Comm
@@ -338,7 +339,7 @@ def _check_gradient(config: RunConfig, path: Path) -> None:
 
 
 def check_part(
-    part_type: type[Part],
+    part_type: type[Part[Any]],
     *,
     comm: Comm = ALONE,
     ratings: Path | None = None,
@@ -375,7 +376,7 @@ def check_part(
 
 
 def _check_quantities(
-    part_type: type[Part], config: RunConfig, path: Path, fixed: Collection[str]
+    part_type: type[Part[Any]], config: RunConfig, path: Path, fixed: Collection[str]
 ) -> None:
     """Check that a chain keeps the quantities of a part, and draws all that belong to a draw."""
     target, sampler = _start(config, path, 0.3)
@@ -385,9 +386,9 @@ def _check_quantities(
         f"a run with these settings does not have the part {part_type.__name__}",
     )
     with Ratings(path) as ratings:
-        declared = part_type.quantities_of(
-            config.resolved(), ratings.transposed, feature_sizes(ratings)
-        )
+        resolved = config.resolved()
+        file = FileFacts(ratings.transposed, feature_sizes(ratings))
+        declared = part_type.quantities_of(resolved, resolved.facts, file)
     _require(
         present.quantities == declared,
         f"{part_type.__name__}: quantities_of and the attribute quantities differ",
@@ -409,7 +410,7 @@ def _check_quantities(
         _require(not still, f"{quantity.name} was not drawn in {PART_ITERATIONS} iterations")
 
 
-def _state(target: FactorTarget, part: Part) -> dict[str, Array]:
+def _state(target: FactorTarget, part: Part[Any]) -> dict[str, Array]:
     """Return copies of the fields of all blocks, and of the small state of a part, by name."""
     fields = {
         f"{block.factor.name}.{block.index}.{name}": block[name]

@@ -45,6 +45,7 @@ from dsgmcmc.kernels.formula import Batch, Formula, RowPrior
 from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import Law, Levels
+from dsgmcmc.model.likelihoods.background import Background
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.parts import Noise, Part, RowPriors
 from dsgmcmc.model.target import FactorTarget, SamplerFields
@@ -356,9 +357,10 @@ def factor_target(  # noqa: PLR0913  # each varies in some test
         model.biases,
         model.heteroscedastic,
         levels,
-        background=background,
         cut_by=cut_by,
     )
+    if background is not None:
+        law.background = Background(background)
     m = len(sampler.positions)
     target = FactorTarget(
         ring,

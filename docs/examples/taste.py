@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel
@@ -30,7 +30,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import predictor_kernel
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, ModelFacts, Part
+from dsgmcmc.model.parts.base import ChainFacts, DrawContext, FileFacts, ModelFacts, Part
 from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named, setting
@@ -67,56 +67,57 @@ class TasteSettings(BaseModel):
     )
 
 
-class Tastes(Part):
+class Tastes(Part[TasteSettings]):
     """The tastes of all users."""
 
     Settings = TasteSettings
     has_effects = True
     parameters: TastePrecision
 
-    def __init__(self, traits: Float32, model: ModelFacts) -> None:
+    def __init__(self, traits: Float32, chain: ChainFacts) -> None:
         self._traits = traits
-        self._original = model.ratings.train  # the training ratings with tastes
-        self.ratings = copy(model.ratings)  # its training ratings are those without tastes
+        self._original = chain.ratings.train  # the training ratings with tastes
+        self.ratings = copy(chain.ratings)  # its training ratings are those without tastes
         self.test = {}
         self._applied = False
         self.parameters = TastePrecision(np.ones(1))
         self.quantities = (TASTE, TRAITS, *TastePrecision.about(()))
-        self._residuals = predictor_kernel(model.config.rank, model.config.biases, "-")
+        self._residuals = predictor_kernel(chain.model.rank, chain.model.biases, "-")
 
     # ------------------------------------------------------------------ settings and ratings files
 
     @classmethod
-    def check(cls, config: Any) -> None:
+    def check(cls, settings: TasteSettings, model: ModelFacts) -> None:
         """Refuse likelihoods under which tastes are not normal given everything else."""
-        if config.tastes == "yes" and (config.likelihood != "gaussian" or config.noise != "shared"):
+        is_suited = model.likelihood == "gaussian" and model.noise == "shared"
+        if settings.tastes == "yes" and not is_suited:
             raise InputError(
                 f"{named('tastes')} needs Gaussian ratings with one noise level for all"
             )
 
     @classmethod
-    def check_ratings(cls, config: Any, ratings: Ratings) -> None:
+    def check_ratings(cls, settings: TasteSettings, model: ModelFacts, ratings: Ratings) -> None:
         """Refuse a ratings file without features of the items."""
-        if config.tastes == "yes" and ("cols" not in ratings.features or ratings.transposed):
+        if settings.tastes == "yes" and ("cols" not in ratings.features or ratings.transposed):
             raise InputError(
                 f"{ratings.path}: tastes need features of items, and more users than items"
             )
 
     @classmethod
     def quantities_of(
-        cls, config: Any, transposed: bool, features: FeatureSizes
+        cls, settings: TasteSettings, model: ModelFacts, file: FileFacts
     ) -> tuple[Quantity, ...]:
         """All quantities, or none if a run has no tastes."""
-        if config.tastes == "no":
+        if settings.tastes == "no":
             return ()
         return (TASTE, TRAITS, *TastePrecision.about(()))
 
     @classmethod
     def read(
-        cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring
+        cls, settings: TasteSettings, ratings: Ratings, blocks: RatingBlocks, ring: Ring
     ) -> Float32 | None:
         """Read z of all items, (J, F): F is small, so every process has all of it. Collective."""
-        if config.tastes == "no":
+        if settings.tastes == "no":
             return None
         stored = ring.agree(lambda: ratings.feature_slab("cols", 0, ratings.n_cols))
         z = np.zeros((ratings.n_cols, len(stored.names)), np.float32)
@@ -125,11 +126,13 @@ class Tastes(Part):
         return z
 
     @classmethod
-    def create(cls, model: ModelFacts, data: Float32 | None) -> Self | None:
+    def create(
+        cls, settings: TasteSettings, chain: ChainFacts, data: Float32 | None
+    ) -> Self | None:
         """Make a chain's instance."""
         if data is None:
             return None
-        return cls(data, model)
+        return cls(data, chain)
 
     # ------------------------------------------------------------------ the state of a chain
 

@@ -20,7 +20,8 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import SIDES
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law, LikelihoodSettings
-from dsgmcmc.model.parts import PARTS, PartSettings
+from dsgmcmc.model.parts import PARTS, Part, PartSettings
+from dsgmcmc.model.parts.base import FileFacts, ModelFacts, SamplerFacts
 from dsgmcmc.model.quantity import Quantities, sizes_of
 from dsgmcmc.model.scale import Scale, on_scale
 from dsgmcmc.samplers import SAMPLERS
@@ -162,7 +163,7 @@ class RunConfig(ModelConfig, ChainConfig):
 
         Parameters and errors are as for `ChainConfig.plain`.
         """
-        self.law.check(self)
+        self._refuse_unused()
         self._refuse_unsupported_sampler()
         rank = MAX_AUTOMATIC_RANK if self.rank == "auto" else self.rank
         config = ResolvedConfig.from_settings({**self.plain(processes, finest), "rank": rank})
@@ -172,9 +173,19 @@ class RunConfig(ModelConfig, ChainConfig):
                 f" own parameters of the {self.likelihood} likelihood: use another"
                 f" {named('sampler')}"
             )
-        for part in PARTS.values():
-            part.check(config)
+        config.check()
         return config
+
+    def _refuse_unused(self) -> None:
+        """Refuse settings that the likelihood does not use, unless they have neutral values."""
+        unused = self.law.unused_settings()
+        wrong = [name for name, value in unused.items() if getattr(self, name) != value]
+        if not self.law.has_noise and self.noise_precision == "sampled":
+            wrong.append("noise_precision")
+        if wrong:
+            raise InputError(
+                f"the {self.likelihood} likelihood has no use for {named(wrong[0])}: leave it out"
+            )
 
     def _refuse_unsupported_sampler(self) -> None:
         """Refuse a sampler that cannot sample the likelihood, or not with the chosen gradient."""
@@ -222,6 +233,65 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         return len(self.make_sampler().positions) > 1
 
     @property
+    def facts(self) -> ModelFacts:
+        """What parts of the model know of the run besides their own settings."""
+        section = self.sampler
+        sampler = self.make_sampler()
+        return ModelFacts(
+            rank=self.rank,
+            biases=self.biases,
+            likelihood=self.likelihood,
+            law=self.law,
+            noise=self.noise,
+            prior_precision=self.prior_precision,
+            sampler=SamplerFacts(
+                name=section.name,
+                interleaved=len(sampler.positions) > 1,
+                keeps_gradients=section.algorithm.estimator(section.config).fixed_likelihood,
+                draws_conditionals=section.algorithm.draws_conditionals,
+                moves_parts=sampler.moves_from is not None,
+            ),
+        )
+
+    @property
+    def part_types(self) -> tuple[type[Part[Any]], ...]:
+        """The classes of the likelihood and of all other parts."""
+        return (self.law, *PARTS.values())
+
+    def check(self) -> None:
+        """Refuse settings that cannot be combined.
+
+        Raises
+        ------
+        InputError
+            The message names the setting to change.
+        """
+        facts = self.facts
+        for part in self.part_types:
+            part.check(self, facts)
+        if self.implicit_features != "no" and self.prior == "normal-wishart":
+            raise InputError(
+                f"implicit features need a diagonal prior: {named('prior')} normal-gamma or fixed"
+            )
+
+    def check_ratings(self, ratings: Ratings) -> None:
+        """Refuse a ratings file that lacks the data of a part.
+
+        Raises
+        ------
+        InputError
+            The message names the data, or the setting to change.
+        """
+        facts = self.facts
+        for part in self.part_types:
+            part.check_ratings(self, facts, ratings)
+        if ratings.has_bounds and self.time_levels != "no":
+            raise InputError(
+                f"{ratings.path} has ratings that are known to lie within bounds, with which"
+                f" effects of time cannot be combined: leave out {named('time_levels')}"
+            )
+
+    @property
     @override
     def unused(self) -> set[str]:
         """Settings that are neither stored nor hashed where a run does not use them.
@@ -253,13 +323,6 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
             if not registered.__module__.startswith("dsgmcmc.")
         ]
 
-    @property
-    def times(self) -> tuple[str, ...]:
-        """Names of the time levels."""
-        if self.time_levels == "no":
-            return ()
-        return tuple(self.time_levels.split(","))
-
     def quantities_for(self, ratings: Ratings) -> Quantities:
         """Return the quantities of the model for a ratings file."""
         levels = self.law.levels_of(ratings)
@@ -281,11 +344,12 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         levels : int
             Number of levels of the ratings; 0 without levels.
         """
-        parts = (self.law, *PARTS.values())
+        facts = self.facts
+        file = FileFacts(transposed, features)
         union = dict.fromkeys(
             quantity
-            for part in parts
-            for quantity in part.quantities_of(self, transposed, features)
+            for part in self.part_types
+            for quantity in part.quantities_of(self, facts, file)
         )
         sizes = sizes_of(self.dimension, levels, features, {"time_level": len(self.times)})
         return Quantities(tuple(union), sizes)

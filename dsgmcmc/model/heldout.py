@@ -71,7 +71,7 @@ class HeldOut:
     circulation: Circulation
     likelihood: Law
     noise_precision: Callable[[], float]
-    effects: Part | None = None
+    effects: Part[Any] | None = None
 
     def __post_init__(self) -> None:
         likelihood = self.likelihood

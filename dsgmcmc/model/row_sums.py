@@ -26,6 +26,7 @@ from dsgmcmc.kernels.normal_rows import add_outer_products, statistics_width
 from dsgmcmc.kernels.products import inner
 from dsgmcmc.model.circulation import OTHER, Circulation, RatingsCell
 from dsgmcmc.model.likelihoods import Law
+from dsgmcmc.model.likelihoods.background import CommonPrecision
 from dsgmcmc.targets.base import REACH, Information, curvature_bound
 from dsgmcmc.targets.state import ParameterBlock, Rows
 from dsgmcmc.types import Array, Factor, Finish, Float32, Float64, Named, Shapes
@@ -119,9 +120,9 @@ class RowSums:
         for cell in self._statistics_tour(factor, position):
             with self._timers("gradient"):
                 self._add_statistics(cell, factor, position)
-        gram_of_all = likelihood.gram_of_all(circulation, position, factor)
-        if gram_of_all is not None:
-            common = gram_of_all[np.tril_indices(len(gram_of_all))]
+        if likelihood.background is not None:
+            gram = likelihood.background.gram(circulation, position, factor)
+            common = gram[np.tril_indices(len(gram))]
             for block in blocks:
                 block.arrays[STATISTICS][:, : len(common)] += common
         return {block: block.arrays.pop(STATISTICS) for block in blocks}
@@ -205,22 +206,23 @@ class RowSums:
         for rows in circulation.rows_by_factor():
             prior = self._prior(rows.blocks[0])
             prior_precision[rows.factor] = prior.precision.astype(np.float64)
-        common, curvature = self._likelihood.common_precision(
-            circulation, position, prior_precision, tau
-        )
+        common = CommonPrecision(prior_precision, dict.fromkeys(prior_precision, 1.0))
+        background = self._likelihood.background
+        if background is not None:
+            common = background.common_precision(circulation, position, prior_precision, tau)
         information = Information(
             c=mean_squares.c,
-            lambda_={factor: diagonal(precision) for factor, precision in common.items()},
+            lambda_={factor: diagonal(array) for factor, array in common.precision.items()},
             tau=tau,
             n=n,
             squares=squares,
             bound=None,
-            common=common,
+            common=common.precision,
             sizes=mean_squares.sizes,
         )
         if not (bound or mean_squares.grown):
             return information
-        return information._replace(bound=self._bounds(information, curvature))
+        return information._replace(bound=self._bounds(information, common.curvature))
 
     def _bounds(
         self, information: Information, curvature: Mapping[Factor, float]

@@ -30,6 +30,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import SPLITS, Bounds, RowRatings, Split
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.base import Law
+from dsgmcmc.model.parts.base import ModelFacts
 from dsgmcmc.model.predictive.base import SMALLEST, Moments, Prediction, Predictive, PredictorDraws
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64
@@ -76,8 +77,8 @@ class OnLogarithms(Law):
 
     @classmethod
     @override
-    def check_ratings(cls, config: Any, ratings: Ratings) -> None:
-        cls.law.check_ratings(config, ratings)
+    def check_ratings(cls, settings: Any, model: ModelFacts, ratings: Ratings) -> None:
+        cls.law.check_ratings(settings, model, ratings)
         if cls.shift and ratings.has_bounds:
             raise InputError(
                 f"{ratings.path}: {named('scale')} log1p is for counts, which are exact, and some"

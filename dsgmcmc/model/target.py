@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import BaseModel
 from typing_extensions import override
 
 from dsgmcmc.data.ratings import Ratings
@@ -26,7 +27,7 @@ from dsgmcmc.model.divergence import divergent_parameters, divergent_rows
 from dsgmcmc.model.heldout import HeldOut
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.parts import PARTS, Noise, Part, RowPriors
-from dsgmcmc.model.parts.base import DrawContext, ModelFacts, PrecisionTerms
+from dsgmcmc.model.parts.base import ChainFacts, DrawContext, PrecisionTerms
 from dsgmcmc.model.quantity import SHIFT, THETA, Quantities, Sampled, Sizes, sizes_of
 from dsgmcmc.model.rounding import precision_limit
 from dsgmcmc.model.row_sums import RowSums
@@ -55,19 +56,25 @@ MAX_MEAN_SQUARE = 1e4
 KNOWN = "known"
 
 #: The parts of a chain's model, in the order in which they are drawn.
-Parts = tuple[Law, Noise, RowPriors, *tuple[Part, ...]]
+Parts = tuple[Law, Noise, RowPriors, *tuple[Part[Any], ...]]
 
 
-def read_parts(config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> list[Any]:
-    """Read the parts' data from the ratings file, once for all chains of a run. Collective."""
-    return [part.read(config, ratings, blocks, ring) for part in (config.law, *PARTS.values())]
+def read_parts(
+    law: type[Law], settings: BaseModel, *, ratings: Ratings, blocks: RatingBlocks, ring: Ring
+) -> list[Any]:
+    """Read the parts' data from the ratings file, once for all chains of a run. Collective.
+
+    `settings` has the settings of the likelihood `law` and of all other parts.
+    """
+    return [part.read(settings, ratings, blocks, ring) for part in (law, *PARTS.values())]
 
 
-def make_parts(model: ModelFacts, data: list[Any]) -> Parts:
+def make_parts(settings: BaseModel, chain: ChainFacts, data: list[Any]) -> Parts:
     """Make the parts of a chain's model from the result of `read_parts`. Collective."""
-    part_types = (model.config.law, *PARTS.values())
+    part_types = (chain.model.law, *PARTS.values())
     parts = [
-        part_type.create(model, read) for part_type, read in zip(part_types, data, strict=True)
+        part_type.create(settings, chain, read)
+        for part_type, read in zip(part_types, data, strict=True)
     ]
     likelihood, noise, rows, *others = (part for part in parts if part)
     return likelihood, noise, rows, *others
@@ -179,7 +186,9 @@ class FactorTarget(Target):
             self.sweep_length = self.grid
             probability = schedule.probability
         self.curvature_bound = self.ratings.curvature_bound(probability)
-        self.curvature_bound += self.likelihood.curvature_of_all(self.ratings.shape)
+        background = self.likelihood.background
+        if background is not None:
+            self.curvature_bound += background.curvature(self.ratings.shape)
 
     def _initial_centres(self) -> dict[Factor, Array | None]:
         """Points about which initial rows are drawn, (D,) float32; None for 0."""
@@ -263,7 +272,8 @@ class FactorTarget(Target):
             for cell in cells:
                 error = likelihood.add_gradient(cell, position, out, scale=1.0, share=share)
                 self.noise.add_error(cell.row.index, error * share)
-        likelihood.add_gradient_of_all(self.circulation, position, out)
+        if likelihood.background is not None:
+            likelihood.background.add_gradient(self.circulation, position, out)
 
     @override
     def all_data_seen(self) -> None:

@@ -27,6 +27,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.limits import limits_from
 from dsgmcmc.model.limits import Limits
 from dsgmcmc.model.parts import PARTS
+from dsgmcmc.model.parts.base import FileFacts
 from dsgmcmc.model.quantity import THETA, Quantity
 from dsgmcmc.posterior.draws import ENTITIES, Draw, PosteriorMoments
 from dsgmcmc.posterior.exposure import Exposure, Rated
@@ -169,9 +170,10 @@ class Run:
     @cached_property
     def has_effects(self) -> bool:
         """Whether a part of the model adds effects to the predictors of ratings."""
-        sizes = self.index.feature_sizes()
+        facts = self.config.facts
+        file = FileFacts(self.index.transposed, self.index.feature_sizes())
         return any(
-            part.has_effects and part.quantities_of(self.config, self.index.transposed, sizes)
+            part.has_effects and part.quantities_of(self.config, facts, file)
             for part in PARTS.values()
         )
 

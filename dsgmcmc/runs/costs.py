@@ -13,6 +13,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.normal_rows import statistics_width
 from dsgmcmc.kernels.stored import index_type
 from dsgmcmc.model.likelihoods.logit_moves import WINDOW_WIDTH
+from dsgmcmc.model.parts.base import FileFacts
 from dsgmcmc.model.parts.time_groups import costs_of, time_levels_of
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.parallel.partition import owner
@@ -192,7 +193,7 @@ def _sent_on_tours(config: ResolvedConfig, quantities: Quantities) -> int:
     rank = config.dimension
     noise = sum(
         quantity.width(quantities.sizes)
-        for quantity in config.law.quantities_of(config, False, {})
+        for quantity in config.law.quantities_of(config, config.facts, FileFacts(False, {}))
         if quantity.of_rows
     )
     if config.sampler.algorithm.draws_conditionals:

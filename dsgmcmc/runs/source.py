@@ -24,8 +24,7 @@ from dsgmcmc.model.likelihoods.limits import RESOLUTION_FACT as RESOLUTION
 from dsgmcmc.model.likelihoods.limits import limits_of, resolution_of
 from dsgmcmc.model.likelihoods.ordinal import recognised_levels
 from dsgmcmc.model.limits import Limits
-from dsgmcmc.model.parts import PARTS
-from dsgmcmc.model.parts.base import ModelFacts
+from dsgmcmc.model.parts.base import ChainFacts
 from dsgmcmc.model.parts.rows import start_precision
 from dsgmcmc.model.scale import on_scale
 from dsgmcmc.model.target import FactorTarget, SamplerFields, make_parts, read_parts
@@ -166,7 +165,7 @@ class RatingsSource:
         try:
             defaults = build(*layers)
             config = build(*layers, exact).resolved()
-            config.law.check_ratings(config, ratings)
+            config.check_ratings(ratings)
         except InputError:
             return {}
         is_measured = config.law.is_sum_over_ratings and config.implicit_features == "no"
@@ -232,8 +231,7 @@ class RatingsSource:
         `processes` is the number of processes per chain.
         """
         ratings = self.ratings
-        for part in PARTS.values():
-            part.check_ratings(config, ratings)
+        config.check_ratings(ratings)
         if config.grid > ratings.n_cols:
             raise InputError(
                 f"{named('grid')} {config.grid} is more than the {ratings.n_cols} columns of"
@@ -243,7 +241,7 @@ class RatingsSource:
         if self._earlier is not None:
             self._earlier.check(config, config.law.levels_of(ratings))
             self._earlier.match_rows(ratings)
-        check_values(ratings, config)
+        check_values(ratings)
         if config.until and not ratings.nnz_test:
             raise InputError(
                 f"until {config.until} needs predictions of test ratings, and {self.path} has none:"
@@ -489,14 +487,15 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
         limits=on_root(ring.comm, partial(limits_of, ratings, config.law)),
         resolution=on_root(ring.comm, partial(_noise_resolution, config, ratings)),
     )
-    data = read_parts(config, scaled, blocks, ring)
+    data = read_parts(config.law, config, ratings=scaled, blocks=blocks, ring=ring)
+    facts = config.facts
     sizes = config.quantities_for(ratings).sizes
 
     def make(chain: int, sampler: Sampler[Any, Any]) -> FactorTarget:
         by_parts = sampler.gradient.by_parts
         of_chain = blocks.for_chain()
-        model = ModelFacts(
-            config=config,
+        chain_facts = ChainFacts(
+            model=facts,
             transposed=ratings.transposed,
             ratings=of_chain,
             ring=ring,
@@ -512,7 +511,7 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
         return FactorTarget(
             ring,
             of_chain,
-            make_parts(model, data),
+            make_parts(config, chain_facts, data),
             SamplerFields(sampler.kept, sampler.working, sampler.positions),
             stream=RandomStream(config.seed, chain),
             schedule=schedule,
@@ -543,9 +542,8 @@ def warnings_for_data(config: ResolvedConfig, ratings: Ratings) -> list[str]:
     return warnings
 
 
-def check_values(ratings: Ratings, config: ResolvedConfig) -> None:
-    """Refuse ratings that the likelihood does not accept, or whose squares overflow float32."""
-    config.law.check_ratings(config, ratings)
+def check_values(ratings: Ratings) -> None:
+    """Refuse ratings whose squares overflow float32."""
     low = ratings.minimum
     high = ratings.maximum
     for values in ratings.values("test"):

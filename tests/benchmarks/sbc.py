@@ -26,7 +26,7 @@ from dsgmcmc.config.run import ResolvedConfig, build
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts import RowPriors
-from dsgmcmc.model.parts.base import ModelFacts
+from dsgmcmc.model.parts.base import ChainFacts
 from dsgmcmc.model.parts.implicit_systems import PRIOR
 from dsgmcmc.model.target import FactorTarget, SamplerFields, make_parts, read_parts
 from dsgmcmc.parallel.ring import Ring
@@ -98,8 +98,8 @@ def make(path: Path, config: ResolvedConfig, sampler: Sampler[Any, Any]) -> Fact
         blocks = RatingBlocks(
             ratings, ring, 0.0, codes=lambda values: config.law.codes(values, None)
         )
-        model = ModelFacts(
-            config=config,
+        chain = ChainFacts(
+            model=config.facts,
             transposed=ratings.transposed,
             ratings=blocks,
             ring=ring,
@@ -107,13 +107,14 @@ def make(path: Path, config: ResolvedConfig, sampler: Sampler[Any, Any]) -> Fact
             by_parts=False,
             moves_from=sampler.moves_from,
         )
+        data = read_parts(config.law, config, ratings=ratings, blocks=blocks, ring=ring)
         return FactorTarget(
             ring,
             blocks,
-            make_parts(model, read_parts(config, ratings, blocks, ring)),
+            make_parts(config, chain, data),
             SamplerFields(sampler.kept, sampler.working, sampler.positions),
             stream=RandomStream(config.seed, 0),
-            sizes=model.sizes,
+            sizes=chain.sizes,
             hyper_start=config.hyper_start,
         )
 

@@ -31,10 +31,12 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score, formula_score
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
 from dsgmcmc.model.circulation import Circulation, RatingsCell
+from dsgmcmc.model.likelihoods.background import Background
 from dsgmcmc.model.likelihoods.logit_weights import NormalRatings
 from dsgmcmc.model.parts.base import (
+    ChainFacts,
     DrawContext,
-    FeatureSizes,
+    FileFacts,
     Intercept,
     ModelFacts,
     Part,
@@ -161,7 +163,7 @@ class State(NamedTuple):
     probability: Float32
 
 
-class Law(Part):
+class Law(Part[Any]):
     """Distribution of a rating given its predictor, and the predictions from it.
 
     Parameters
@@ -174,9 +176,6 @@ class Law(Part):
         Factors whose rows each have a noise scale.
     levels : Levels, optional
         Possible ratings, if they are ordered levels.
-    background : float, optional
-        Weight a0 of the squared predictor of every pair of a user and an item, if the energy has a
-        sum over all pairs.
     cut_by : Factor, optional
         Factor whose rows each have a set of thresholds, if ratings are ordered levels; None if all
         rows share one set.
@@ -216,6 +215,8 @@ class Law(Part):
     scale_bound: ClassVar[float] = 2.0
     #: Whether its `draw_shared` draws the precision tau.
     draws_precision: ClassVar[bool] = False
+    #: The energy's sum over all pairs of a user and an item, if it has one.
+    background: Background | None = None
     #: Parameters of the chain's noise; the model sets this attribute.
     noise_parameters: NoiseParameters
     #: Number of levels, whose probabilities are recorded for held-out ratings; 0 if ratings are not
@@ -244,14 +245,12 @@ class Law(Part):
         factors: tuple[Factor, ...] = (),
         levels: Levels | None = None,
         *,
-        background: float | None = None,
         cut_by: Factor | None = None,
     ) -> None:
         self.rank = rank
         self.biases = biases
         self.factors = factors
         self.heteroscedastic = bool(factors)
-        self.background = 0.0 if background is None else background
         self.cut_by = cut_by
         self.quantities = self.quantities_with(factors, cut_by)
         row_quantities = [quantity for quantity in self.quantities if quantity.of_rows]
@@ -285,29 +284,35 @@ class Law(Part):
     @classmethod
     @override
     def quantities_of(
-        cls, config: Any, transposed: bool, features: FeatureSizes
+        cls, settings: BaseModel, model: ModelFacts, file: FileFacts
     ) -> tuple[Quantity, ...]:
-        factors = chosen_factors(config.noise, transposed)
-        return cls.quantities_with(factors, cls._cut_by(config, transposed))
+        factors = chosen_factors(model.noise, file.transposed)
+        return cls.quantities_with(factors, cls.cut_factor(settings, file.transposed))
 
     @classmethod
     @override
-    def create(cls, model: ModelFacts, data: Levels | None) -> Self:
-        config = model.config
+    def create(cls, settings: Any, chain: ChainFacts, data: Levels | None) -> Self:
+        model = chain.model
         return cls(
-            config.rank,
-            config.biases,
-            chosen_factors(config.noise, model.transposed),
+            model.rank,
+            model.biases,
+            chosen_factors(model.noise, chain.transposed),
             data,
-            background=config.zero_weight,
-            cut_by=cls._cut_by(config, model.transposed),
+            cut_by=cls.cut_factor(settings, chain.transposed),
         )
 
-    @staticmethod
-    def _cut_by(config: Any, transposed: bool) -> Factor | None:
-        """Factor whose rows each have a set of thresholds, if the run has such thresholds."""
-        factors = chosen_factors(config.thresholds, transposed)
-        return factors[0] if factors else None
+    @classmethod
+    def cut_factor(cls, settings: Any, transposed: bool) -> Factor | None:
+        """Factor whose rows each have a set of thresholds; None without such thresholds.
+
+        Parameters
+        ----------
+        settings : BaseModel
+            The likelihood's settings.
+        transposed : bool
+            Whether the rows of W are items.
+        """
+        return None
 
     @property
     def intercept(self) -> Intercept | None:
@@ -331,12 +336,8 @@ class Law(Part):
     # ------------------------------------------------------------------ settings and ratings files
 
     @classmethod
-    @override
-    def check(cls, config: Any) -> None:
-        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that do not suit the part.
-
-        Here: settings that the likelihood does not use, unless they have their neutral values.
-        """
+    def unused_settings(cls) -> dict[str, Any]:
+        """Settings of a run that the likelihood does not use, and their neutral values."""
         unused: dict[str, Any] = {"zero_weight": None, "thresholds": "shared"}
         for name in cls.Settings.model_fields:
             unused.pop(name, None)
@@ -349,15 +350,11 @@ class Law(Part):
             unused["center"] = True
         if not cls.is_linear:
             unused["scale"] = "identity"
-        wrong = [name for name, value in unused.items() if getattr(config, name) != value]
-        if wrong:
-            raise InputError(
-                f"the {config.likelihood} likelihood has no use for {named(wrong[0])}: leave it out"
-            )
+        return unused
 
     @classmethod
     @override
-    def check_ratings(cls, config: Any, ratings: Ratings) -> None:
+    def check_ratings(cls, settings: Any, model: ModelFacts, ratings: Ratings) -> None:
         """Refuse a ratings file that lacks the part's data. Called before anything is allocated.
 
         Here: weights and bounds, unless the likelihood takes them.
@@ -365,13 +362,13 @@ class Law(Part):
         if ratings.mean_weight is not None and not cls.takes_weights:
             raise InputError(
                 f"{ratings.path} has weights, the relative precisions of its ratings, and"
-                f" {named('likelihood')} {config.likelihood} has no precision of a rating: use"
+                f" {named('likelihood')} {model.likelihood} has no precision of a rating: use"
                 " gaussian or student-t, or prepare the ratings without weights"
             )
         if ratings.has_bounds and not cls.takes_bounds:
             raise InputError(
                 f"{ratings.path} has measurements that are known to lie within bounds, and"
-                f" {named('likelihood')} {config.likelihood} is not for measurements: use gaussian"
+                f" {named('likelihood')} {model.likelihood} is not for measurements: use gaussian"
                 " or student-t"
             )
 
@@ -704,57 +701,6 @@ class Law(Part):
             Thresholds between levels, either the same for all ratings or one row for each rating.
             For likelihoods without levels, the draw's `shape_of`.
         """
-
-    # ------------------------------------------------------------------ all pairs, rated or not
-
-    def add_gradient_of_all(self, circulation: Circulation, position: str, out: str) -> None:
-        """Add the gradient of the energy's sum over all pairs, at noise precision 1, to all `out`.
-
-        Collective.
-
-        Here: there is no such sum.
-        """
-
-    def curvature_of_all(self, shape: tuple[int, int]) -> float:
-        """Bound on a row's curvature from the sum over all pairs.
-
-        It is in units of the mean square of the covariates. `shape` is the number of rows and of
-        columns of the rating matrix.
-        """
-        return 0.0
-
-    def gram_of_all(
-        self, circulation: Circulation, position: str, factor: Factor
-    ) -> Float32 | None:
-        """Precision (D, D) of a factor's rows from the sum over all pairs, at noise precision 1.
-
-        Collective.
-        """
-        return None
-
-    def common_precision(
-        self, circulation: Circulation, position: str, prior: dict[Factor, Float64], tau: float
-    ) -> tuple[dict[Factor, Float64], dict[Factor, float]]:
-        """Precision that all rows of a factor share. Collective.
-
-        Parameters
-        ----------
-        circulation : Circulation
-            The blocks of both factors.
-        position : str
-            Field with the state.
-        prior : dict of Factor to (D,) or (D, D) float64
-            Precision of the prior of rows.
-        tau : float
-            Precision of the noise.
-
-        Returns
-        -------
-        precision : dict of Factor to (D,) or (D, D) float64
-        curvature : dict of Factor to float
-            Largest eigenvalue of the precision scaled to a diagonal of 1, at least 1.
-        """
-        return prior, dict.fromkeys(prior, 1.0)
 
     # ------------------------------------------------------------------ new ratings
 

@@ -32,6 +32,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.random import Generator
+from pydantic import BaseModel
 from typing_extensions import override
 
 from dsgmcmc.data.ratings import Ratings
@@ -63,7 +64,7 @@ from dsgmcmc.model.likelihoods.dispersion import (
     Dispersion,
     draw_dispersion,
 )
-from dsgmcmc.model.parts.base import DrawContext
+from dsgmcmc.model.parts.base import DrawContext, ModelFacts
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.predictive.mixture import LawOfMoments
 from dsgmcmc.model.quantity import Quantity
@@ -172,7 +173,9 @@ class NegativeBinomial(Likelihood):
 
     @classmethod
     @override
-    def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Levels:
+    def read(
+        cls, settings: BaseModel, ratings: Ratings, blocks: RatingBlocks, ring: Ring
+    ) -> Levels:
         """Read the part's data from the ratings file, once for all chains of a run. Collective.
 
         Here: the distinct training counts, and the number of ratings at each.
@@ -199,29 +202,29 @@ class NegativeBinomial(Likelihood):
 
     @classmethod
     @override
-    def check(cls, config: Any) -> None:
-        super().check(config)
-        if not config.biases:
+    def check(cls, settings: BaseModel, model: ModelFacts) -> None:
+        """Refuse a model without biases."""
+        if not model.biases:
             raise InputError(
-                f"{config.likelihood} has biases instead of a mean: leave out {named('no_biases')}"
+                f"{model.likelihood} has biases instead of a mean: leave out {named('no_biases')}"
             )
 
     @classmethod
     @override
-    def check_ratings(cls, config: Any, ratings: Ratings) -> None:
-        super().check_ratings(config, ratings)
+    def check_ratings(cls, settings: Any, model: ModelFacts, ratings: Ratings) -> None:
+        super().check_ratings(settings, model, ratings)
         for split in SPLITS:
             for values in ratings.values(split):
                 wrong = not_counts(values)
                 if len(wrong):
                     raise InputError(
                         f"{ratings.path} has a {split} rating of {wrong[0]:g}, but"
-                        f" {config.likelihood} is for counts (0, 1, 2, ...): use"
+                        f" {model.likelihood} is for counts (0, 1, 2, ...): use"
                         f" {named('likelihood')} gaussian or ordinal-logit, or prepare counts"
                     )
         if ratings.maximum == 0:
             raise InputError(
-                f"{ratings.path}: all training ratings are 0, and {config.likelihood} needs"
+                f"{ratings.path}: all training ratings are 0, and {model.likelihood} needs"
                 " positive ones"
             )
 

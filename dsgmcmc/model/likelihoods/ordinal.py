@@ -55,7 +55,7 @@ from dsgmcmc.model.likelihoods.row_thresholds import (
 )
 from dsgmcmc.model.likelihoods.scales import SCALE_PRIOR, ScaledRows, ScalePrecision
 from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, Thresholds
-from dsgmcmc.model.parts.base import DrawContext, Intercept
+from dsgmcmc.model.parts.base import DrawContext, Intercept, ModelFacts, chosen_factors
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws, nearest_level
 from dsgmcmc.model.predictive.levels import LevelDistribution, log_probability
 from dsgmcmc.model.predictive.mixture import ExpectationMixture
@@ -150,6 +150,12 @@ class Ordinal(ScaledRows):
             momenta["gaps"] = GAP_DRIFT
         return momenta
 
+    @classmethod
+    @override
+    def cut_factor(cls, settings: ThresholdSettings, transposed: bool) -> Factor | None:
+        factors = chosen_factors(settings.thresholds, transposed)
+        return factors[0] if factors else None
+
     @property
     @override
     def intercept(self) -> Intercept:
@@ -173,7 +179,9 @@ class Ordinal(ScaledRows):
 
     @classmethod
     @override
-    def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Levels:
+    def read(
+        cls, settings: BaseModel, ratings: Ratings, blocks: RatingBlocks, ring: Ring
+    ) -> Levels:
         """Read the part's data from the ratings file, once for all chains of a run. Collective.
 
         Here: the levels, and the number of training ratings at each level: at least 1, because a
@@ -196,12 +204,12 @@ class Ordinal(ScaledRows):
 
     @classmethod
     @override
-    def check(cls, config: Any) -> None:
-        super().check(config)
-        if config.sampler.algorithm.draws_conditionals and config.noise != "shared":
+    def check(cls, settings: BaseModel, model: ModelFacts) -> None:
+        """Refuse scales of users and items with samplers that draw rows."""
+        if model.sampler.draws_conditionals and model.noise != "shared":
             raise InputError(
-                f"{named('sampler')} {config.sampler.name} cannot draw the scales of users and"
-                f" items that {config.likelihood} has with {named('noise')}: leave out"
+                f"{named('sampler')} {model.sampler.name} cannot draw the scales of users and"
+                f" items that {model.likelihood} has with {named('noise')}: leave out"
                 f" {named('noise')}, or use {named('sampler')} baoab"
             )
 
@@ -212,27 +220,29 @@ class Ordinal(ScaledRows):
 
     @classmethod
     @override
-    def check_ratings(cls, config: Any, ratings: Ratings) -> None:
-        super().check_ratings(config, ratings)
+    def check_ratings(
+        cls, settings: ThresholdSettings, model: ModelFacts, ratings: Ratings
+    ) -> None:
+        super().check_ratings(settings, model, ratings)
         levels = cls.levels_of(ratings)
         if levels is None:
             raise InputError(
                 f"{ratings.path} has more than {MAX_THRESHOLDS} different training ratings, too"
-                f" many levels for {config.likelihood}: use {named('likelihood')} gaussian, or"
+                f" many levels for {model.likelihood}: use {named('likelihood')} gaussian, or"
                 " round the ratings and prepare them again"
             )
         if len(levels) < 2:
             raise InputError(
-                f"{ratings.path}: all training ratings are {levels[0]:g}; {config.likelihood} needs"
+                f"{ratings.path}: all training ratings are {levels[0]:g}; {model.likelihood} needs"
                 " two levels"
             )
-        if config.sampler.algorithm.draws_conditionals and len(levels) > 2:
+        if model.sampler.draws_conditionals and len(levels) > 2:
             raise InputError(
                 f"{ratings.path} has {len(levels)} levels, and {named('sampler')}"
-                f" {config.sampler.name} can draw rows of {config.likelihood} only with two: use"
+                f" {model.sampler.name} can draw rows of {model.likelihood} only with two: use"
                 f" {named('sampler')} baoab"
             )
-        if config.thresholds != "shared" and len(levels) < LEAST_LEVELS:
+        if settings.thresholds != "shared" and len(levels) < LEAST_LEVELS:
             raise InputError(
                 f"{ratings.path} has only the ratings {levels[0]:g} and {levels[1]:g}, and a user's"
                 " bias already moves the one threshold between them: leave out"

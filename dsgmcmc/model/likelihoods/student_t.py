@@ -33,10 +33,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import exp, inf, lgamma, log, pi, sqrt
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.random import Generator
+from pydantic import BaseModel
 from typing_extensions import override
 
 from dsgmcmc.data.ratings import Ratings
@@ -138,7 +139,9 @@ class StudentT(ScaledRows, Likelihood):
 
     @classmethod
     @override
-    def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Levels | None:
+    def read(
+        cls, settings: BaseModel, ratings: Ratings, blocks: RatingBlocks, ring: Ring
+    ) -> Levels | None:
         """Read the part's data from the ratings file, once for all chains of a run. Collective.
 
         Here: the distinct training ratings in units of their sd, if they are few.

@@ -1,5 +1,7 @@
 """All parts of a model other than its likelihood, and their settings."""
 
+from typing import Any
+
 from dsgmcmc.model.parts.base import Part
 from dsgmcmc.model.parts.bounds import BoundedRatings
 from dsgmcmc.model.parts.features import FeatureEffects, FeatureSettings
@@ -10,7 +12,7 @@ from dsgmcmc.model.parts.time import TimeEffects, TimeSettings
 
 #: The parts in the order of their draws, except that Gibbs sampling draws effects on ratings first.
 #: Every model has the first two.
-PARTS: dict[str, type[Part]] = {
+PARTS: dict[str, type[Part[Any]]] = {
     "noise": Noise,
     "rows": RowPriors,
     "implicit": ImplicitFeatures,

@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from pydantic import BaseModel
@@ -174,14 +174,87 @@ class DrawContext(NamedTuple):
         return is_due(self.hyper_sweep, every, first) and self.factor != Factor.H
 
 
-@dataclass(frozen=True)
-class ModelFacts:
-    """Settings, ratings and processes of a chain: the facts from which its parts are made.
+class SamplerFacts(NamedTuple):
+    """What parts of the model know of the sampler of a run.
 
     Attributes
     ----------
-    config : ResolvedConfig
-        Settings of the run (`dsgmcmc.config.run`).
+    name : str
+    interleaved : bool
+        Whether a chain has several states, which the sampler advances in turns.
+    keeps_gradients : bool
+        Whether gradients of the likelihood are used again in later iterations.
+    draws_conditionals : bool
+        Whether rows are drawn from their conditional distributions.
+    moves_parts : bool
+        Whether the sampler moves parts at the same time as rows (`Part.moving`).
+    """
+
+    name: str
+    interleaved: bool
+    keeps_gradients: bool
+    draws_conditionals: bool
+    moves_parts: bool
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a part of the model knows of a run besides its own settings.
+
+    Attributes
+    ----------
+    rank : int
+        Number K of latent dimensions.
+    biases : bool
+        Whether the last column of a factor is the bias.
+    likelihood : str
+        Name of the likelihood.
+    law : type of Law
+        Class of the likelihood (`dsgmcmc.model.likelihoods.base`).
+    noise : NoiseName
+        Whose rows have noise scales.
+    prior_precision : float
+        Initial precision of the rows' priors.
+    sampler : SamplerFacts
+    """
+
+    rank: int
+    biases: bool
+    likelihood: str
+    law: type[Any]
+    noise: NoiseName
+    prior_precision: float
+    sampler: SamplerFacts
+
+    @property
+    def dimension(self) -> int:
+        """Number D of columns of a factor, with the column of the biases."""
+        return self.rank + int(self.biases)
+
+
+class FileFacts(NamedTuple):
+    """What the quantities of a model depend on in a ratings file.
+
+    Attributes
+    ----------
+    transposed : bool
+        Whether the rows of W are items.
+    features : dict of Factor to (int, int)
+        Number of features and number of groups of features, for every factor whose rows have
+        features.
+    """
+
+    transposed: bool
+    features: FeatureSizes
+
+
+@dataclass(frozen=True)
+class ChainFacts:
+    """Model, ratings and processes of a chain: the facts from which its parts are made.
+
+    Attributes
+    ----------
+    model : ModelFacts
     transposed : bool
         Whether the rows of W are items.
     ratings : RatingBlocks
@@ -199,7 +272,7 @@ class ModelFacts:
         None: it never does.
     """
 
-    config: Any
+    model: ModelFacts
     transposed: bool
     ratings: RatingBlocks
     ring: Ring
@@ -209,8 +282,12 @@ class ModelFacts:
     moves_from: int | None = None
 
 
-class Part(ABC):
-    """A part of the model that a run may have.
+#: The settings of a part.
+S = TypeVar("S", bound=BaseModel)
+
+
+class Part(ABC, Generic[S]):
+    """A part of the model that a run may have, with settings `S`.
 
     A part that changes its contribution to the rows' prior means adds the difference to the field
     ``shift`` of blocks, which the gradient of the prior and the draws of (m, Lambda) use.
@@ -250,11 +327,15 @@ class Part(ABC):
 
     # ------------------------------------------------------------------ settings and ratings files
 
-    @classmethod  # noqa: B027 (some parts refuse nothing)
-    def check(cls, config: Any) -> None:
-        """Refuse settings that the part cannot be combined with.
+    @classmethod
+    def check(cls, settings: S, model: ModelFacts) -> None:
+        """Refuse settings with which the part cannot be combined.
 
-        `config` is a `dsgmcmc.config.run.ResolvedConfig`.
+        Parameters
+        ----------
+        settings : BaseModel
+            The part's settings, an instance of `Settings`.
+        model : ModelFacts
 
         Raises
         ------
@@ -262,8 +343,8 @@ class Part(ABC):
             If settings cannot be combined; the message names the setting to change.
         """
 
-    @classmethod  # noqa: B027 (likewise)
-    def check_ratings(cls, config: Any, ratings: Ratings) -> None:
+    @classmethod
+    def check_ratings(cls, settings: S, model: ModelFacts, ratings: Ratings) -> None:
         """Refuse a ratings file that lacks the part's data. Called before anything is allocated.
 
         Raises
@@ -274,33 +355,32 @@ class Part(ABC):
 
     @classmethod
     @abstractmethod
-    def quantities_of(
-        cls, config: Any, transposed: bool, features: FeatureSizes
-    ) -> tuple[Quantity, ...]:
+    def quantities_of(cls, settings: S, model: ModelFacts, file: FileFacts) -> tuple[Quantity, ...]:
         """The part's quantities; none if the run does not use the part.
 
         Parameters
         ----------
-        config : ResolvedConfig
-        transposed : bool
-            Whether the rows of W are items.
-        features : dict of Factor to (int, int)
-            Number of features and number of groups of features, from the ratings file.
+        settings : BaseModel
+            The part's settings.
+        model : ModelFacts
+        file : FileFacts
         """
 
     @classmethod
-    def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Any:
+    def read(cls, settings: S, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Any:
         """Read the part's data from the ratings file, once for all chains of a run. Collective."""
         return None
 
     @classmethod
     @abstractmethod
-    def create(cls, model: ModelFacts, data: Any) -> Self | None:
+    def create(cls, settings: S, chain: ChainFacts, data: Any) -> Self | None:
         """Make a chain's instance of the part; None if the run does not use the part. Collective.
 
         Parameters
         ----------
-        model : ModelFacts
+        settings : BaseModel
+            The part's settings.
+        chain : ChainFacts
         data : object
             Result of `read`.
         """
@@ -314,13 +394,13 @@ class Part(ABC):
             return ()
         return (self.parameters,)
 
-    def start(self, blocks: Iterable[ParameterBlock]) -> None:  # noqa: B027 (some parts have no state)
+    def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set the part's fields in blocks and its shared parameters to their initial values."""
 
-    def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:  # noqa: B027 (likewise)
+    def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
         """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective."""
 
-    def move(self, context: DrawContext) -> None:  # noqa: B027 (likewise)
+    def move(self, context: DrawContext) -> None:
         """Move the state without changing the likelihood, before a sweep, if due. Collective.
 
         Here `DrawContext.hyper_sweep` is that of the last sweep.
@@ -333,7 +413,7 @@ class Part(ABC):
         """
         yield from ()
 
-    def loaded(self) -> None:  # noqa: B027 (likewise)
+    def loaded(self) -> None:
         """Update derived state, after a checkpoint was loaded into fields and `replicated`."""
 
     # ------------------------------------------------------------------ draws
@@ -367,7 +447,7 @@ class Part(ABC):
         """
         return None
 
-    def draw_shared(  # noqa: B027 (most parts share no parameters)
+    def draw_shared(
         self,
         subchain: int,
         sums: Mapping[str, Float64],
@@ -387,7 +467,7 @@ class Part(ABC):
             Source of randomness, used by one part after another.
         """
 
-    def draw(self, context: DrawContext) -> None:  # noqa: B027 (some parts have no other parameters)
+    def draw(self, context: DrawContext) -> None:
         """Draw the parameters that `draw_shared` does not draw, if they are due. Collective.
 
         `DrawContext.is_due` says whether they are.

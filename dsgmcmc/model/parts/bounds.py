@@ -15,7 +15,7 @@ among the measurements of the pair.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from pydantic import BaseModel
@@ -26,7 +26,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.by_pair import uniforms
 from dsgmcmc.kernels.prediction import predict_kernel
 from dsgmcmc.model.circulation import RatingsCell
-from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, ModelFacts, Part, is_due
+from dsgmcmc.model.parts.base import ChainFacts, DrawContext, FileFacts, ModelFacts, Part, is_due
 from dsgmcmc.model.quantity import Quantity
 from dsgmcmc.settings import named
 from dsgmcmc.storage.store import Key
@@ -41,25 +41,25 @@ class NoSettings(BaseModel):
     """The part has no settings: a run has it if its ratings have bounds."""
 
 
-class BoundedRatings(Part):
+class BoundedRatings(Part[NoSettings]):
     """The values of the ratings that are known to lie within bounds.
 
     Parameters
     ----------
-    model : ModelFacts
-        Settings, ratings and processes of the chain, whose ratings' values are changed.
+    chain : ChainFacts
+        Model, ratings and processes of the chain, whose ratings' values are changed.
     """
 
     Settings = NoSettings
     draws_ratings: ClassVar[bool] = True
 
-    def __init__(self, model: ModelFacts) -> None:
+    def __init__(self, chain: ChainFacts) -> None:
         self._cells = {
-            cell: ratings for cell, ratings in model.ratings.train.items() if ratings.bounds
+            cell: ratings for cell, ratings in chain.ratings.train.items() if ratings.bounds
         }
-        self._every = 1 if model.by_parts else DRAW_EVERY
+        self._every = 1 if chain.by_parts else DRAW_EVERY
         self._values: dict[int, Float32] = {}
-        for b in model.ring.blocks:
+        for b in chain.ring.blocks:
             pieces = [self._cells[cell].bounded_values() for cell in self._in_row(b)]
             self._values[b] = np.concatenate([np.zeros(0, np.float32), *pieces])
         self._first = {b: values.copy() for b, values in self._values.items()}
@@ -70,36 +70,31 @@ class BoundedRatings(Part):
 
     @classmethod
     @override
-    def check_ratings(cls, config: Any, ratings: Ratings) -> None:
+    def check_ratings(cls, settings: NoSettings, model: ModelFacts, ratings: Ratings) -> None:
         """Refuse samplers that store gradients, which draws of values would change."""
         if not ratings.has_bounds:
             return
-        what = f"{ratings.path} has ratings that are known to lie within bounds"
-        sampler = config.sampler
-        if config.interleaved or sampler.algorithm.estimator(sampler.config).fixed_likelihood:
+        sampler = model.sampler
+        if sampler.interleaved or sampler.keeps_gradients:
             raise InputError(
-                f"{what}, and {sampler.name} keeps gradients, which draws of their values would"
+                f"{ratings.path} has ratings that are known to lie within bounds, and"
+                f" {sampler.name} keeps gradients, which draws of their values would"
                 f" change: use another {named('sampler')} or sampler.gradient"
-            )
-        if config.time_levels != "no":
-            raise InputError(
-                f"{what}, with which effects of time cannot be combined: leave out"
-                f" {named('time_levels')}"
             )
 
     @classmethod
     @override
     def quantities_of(
-        cls, config: Any, transposed: bool, features: FeatureSizes
+        cls, settings: NoSettings, model: ModelFacts, file: FileFacts
     ) -> tuple[Quantity, ...]:
         return ()
 
     @classmethod
     @override
-    def create(cls, model: ModelFacts, data: None) -> Self | None:
-        if not model.ratings.bounded:
+    def create(cls, settings: NoSettings, chain: ChainFacts, data: None) -> Self | None:
+        if not chain.ratings.bounded:
             return None
-        return cls(model)
+        return cls(chain)
 
     # ------------------------------------------------------------------ the state of a chain
 

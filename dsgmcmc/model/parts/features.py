@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -34,8 +34,9 @@ from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.parts.base import (
     DESCRIBED,
+    ChainFacts,
     DrawContext,
-    FeatureSizes,
+    FileFacts,
     ModelFacts,
     Part,
     PrecisionTerms,
@@ -199,7 +200,7 @@ class FeatureSettings(BaseModel):
     )
 
 
-class FeatureEffects(Part):
+class FeatureEffects(Part[FeatureSettings]):
     """Features of the rows of one factor or both.
 
     Parameters
@@ -224,9 +225,9 @@ class FeatureEffects(Part):
 
     @classmethod
     @override
-    def check_ratings(cls, config: Any, ratings: Ratings) -> None:
+    def check_ratings(cls, settings: FeatureSettings, model: ModelFacts, ratings: Ratings) -> None:
         """Refuse a file without required features or with too many, and interleaved chains."""
-        for factor in featured_factors(config.features, ratings):
+        for factor in featured_factors(settings.features, ratings):
             number = len(ratings.features[SIDES[factor]].names)
             # the Cholesky factor of A, F^2 numbers, takes about a second at the limit
             if number > MAX_SAMPLED_FEATURES:
@@ -235,29 +236,29 @@ class FeatureEffects(Part):
                     f" {MAX_SAMPLED_FEATURES:,} are allowed: use `dsgmcmc prepare --feature-kinds"
                     f" COLUMN=skip`, or {named('features')} no"
                 )
-            if config.interleaved:
+            if model.sampler.interleaved:
                 raise InputError(
-                    f"{config.sampler.name} interleaves chains, which features do not allow:"
+                    f"{model.sampler.name} interleaves chains, which features do not allow:"
                     f" use another {named('sampler')}, or {named('features')} no"
                 )
 
     @classmethod
     @override
     def quantities_of(
-        cls, config: Any, transposed: bool, features: FeatureSizes
+        cls, settings: FeatureSettings, model: ModelFacts, file: FileFacts
     ) -> tuple[Quantity, ...]:
-        return feature_quantities(used_factors(config.features, features, transposed))
+        return feature_quantities(used_factors(settings.features, file.features, file.transposed))
 
     @classmethod
     @override
     def read(
-        cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring
+        cls, settings: FeatureSettings, ratings: Ratings, blocks: RatingBlocks, ring: Ring
     ) -> dict[Factor, Design]:
         """Read the features of the blocks whose home is this process. Collective."""
 
         def slabs() -> dict[Factor, dict[int, Features]]:
             read: dict[Factor, dict[int, Features]] = {}
-            for factor in featured_factors(config.features, ratings):
+            for factor in featured_factors(settings.features, ratings):
                 read[factor] = {}
                 for b in ring.blocks:
                     start, stop = blocks.bounds(factor, b)
@@ -269,10 +270,12 @@ class FeatureEffects(Part):
 
     @classmethod
     @override
-    def create(cls, model: ModelFacts, data: Mapping[Factor, Design]) -> Self | None:
+    def create(
+        cls, settings: FeatureSettings, chain: ChainFacts, data: Mapping[Factor, Design]
+    ) -> Self | None:
         if not data:
             return None
-        return cls(data, model.config.dimension)
+        return cls(data, chain.model.dimension)
 
     @override
     def start(self, blocks: Iterable[ParameterBlock]) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from pydantic import BaseModel
@@ -27,7 +27,14 @@ from typing_extensions import override
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.circulation import OTHER
-from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, ModelFacts, Part, chosen_factors
+from dsgmcmc.model.parts.base import (
+    ChainFacts,
+    DrawContext,
+    FileFacts,
+    ModelFacts,
+    Part,
+    chosen_factors,
+)
 from dsgmcmc.model.parts.implicit_systems import (
     IMPLICIT,
     MOMENTUM,
@@ -68,7 +75,7 @@ class ImplicitSettings(BaseModel):
     )
 
 
-class ImplicitFeatures(Part):
+class ImplicitFeatures(Part[ImplicitSettings]):
     """Implicit features of the users, the items, or both.
 
     Field ``implicit`` of a block is the y of its rows, which shift the prior means of the other
@@ -114,37 +121,31 @@ class ImplicitFeatures(Part):
 
     @classmethod
     @override
-    def check(cls, config: Any) -> None:
-        """Refuse dense priors and interleaved chains."""
-        if config.implicit_features == "no":
-            return
-        if config.prior == "normal-wishart":
-            raise InputError(
-                f"implicit features need a diagonal prior: {named('prior')} normal-gamma or fixed"
-            )
-        if config.interleaved:
+    def check(cls, settings: ImplicitSettings, model: ModelFacts) -> None:
+        """Refuse interleaved chains."""
+        if settings.implicit_features != "no" and model.sampler.interleaved:
             leave = f"use another {named('sampler')}, or {named('implicit_features')} no"
             raise InputError(
-                f"{config.sampler.name} interleaves chains, which implicit features do not allow:"
+                f"{model.sampler.name} interleaves chains, which implicit features do not allow:"
                 f" {leave}"
             )
 
     @classmethod
     @override
     def quantities_of(
-        cls, config: Any, transposed: bool, features: FeatureSizes
+        cls, settings: ImplicitSettings, model: ModelFacts, file: FileFacts
     ) -> tuple[Quantity, ...]:
-        factors = sorted(chosen_factors(config.implicit_features, transposed))
-        return implicit_quantities(factors, config.make_sampler().moves_from is not None)
+        factors = sorted(chosen_factors(settings.implicit_features, file.transposed))
+        return implicit_quantities(factors, model.sampler.moves_parts)
 
     @classmethod
     @override
-    def create(cls, model: ModelFacts, data: None) -> Self | None:
-        config = model.config
-        factors = tuple(sorted(chosen_factors(config.implicit_features, model.transposed)))
+    def create(cls, settings: ImplicitSettings, chain: ChainFacts, data: None) -> Self | None:
+        factors = tuple(sorted(chosen_factors(settings.implicit_features, chain.transposed)))
         if not factors:
             return None
-        return cls(factors, config.dimension, config.prior_precision, model.moves_from)
+        model = chain.model
+        return cls(factors, model.dimension, model.prior_precision, chain.moves_from)
 
     @override
     def start(self, blocks: Iterable[ParameterBlock]) -> None:

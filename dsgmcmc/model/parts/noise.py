@@ -29,8 +29,9 @@ from typing_extensions import override
 
 from dsgmcmc.kernels.philox import gammas
 from dsgmcmc.model.parts.base import (
+    ChainFacts,
     DrawContext,
-    FeatureSizes,
+    FileFacts,
     ModelFacts,
     Part,
     chosen_factors,
@@ -53,14 +54,14 @@ LOG_SMALL_SHARE = -600.0
 NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4: 1 / g has a finite variance above 4
 
 
-def drawn_factors(config: Any, transposed: bool) -> tuple[Factor, ...]:
+def drawn_factors(law: type[Any], noise: NoiseName, transposed: bool) -> tuple[Factor, ...]:
     """Factors whose rows' noise scales this part draws.
 
-    There are none if the likelihood has no noise, or draws it itself.
+    There are none if the likelihood `law` has no noise, or draws it itself.
     """
-    if config.law.draws_precision or not config.law.has_noise:
+    if law.draws_precision or not law.has_noise:
         return ()
-    return chosen_factors(config.noise, transposed)
+    return chosen_factors(noise, transposed)
 
 
 @dataclass
@@ -114,7 +115,7 @@ class NoiseSettings(BaseModel):
 
 
 @dataclass(eq=False)
-class Noise(Part):
+class Noise(Part[NoiseSettings]):
     """Precision of the noise, and noise scales of rows.
 
     Parameters
@@ -158,24 +159,23 @@ class Noise(Part):
     @classmethod
     @override
     def quantities_of(
-        cls, config: Any, transposed: bool, features: FeatureSizes
+        cls, settings: NoiseSettings, model: ModelFacts, file: FileFacts
     ) -> tuple[Quantity, ...]:
-        return NoiseParameters.about(drawn_factors(config, transposed))
+        return NoiseParameters.about(drawn_factors(model.law, settings.noise, file.transposed))
 
     @classmethod
     @override
-    def create(cls, model: ModelFacts, data: None) -> Self:
-        config = model.config
+    def create(cls, settings: NoiseSettings, chain: ChainFacts, data: None) -> Self:
         precision = None
-        if config.noise_precision != "sampled":
-            precision = float(config.noise_precision)
+        if settings.noise_precision != "sampled":
+            precision = float(settings.noise_precision)
         return cls(
-            model.ring.blocks,
+            chain.ring.blocks,
             precision,
-            drawn_factors(config, model.transposed),
-            every=1 if model.by_parts else NOISE_EVERY,
-            scale=model.ratings.scale,
-            subchains=model.subchains,
+            drawn_factors(chain.model.law, settings.noise, chain.transposed),
+            every=1 if chain.by_parts else NOISE_EVERY,
+            scale=chain.ratings.scale,
+            subchains=chain.subchains,
         )
 
     @override

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from math import sqrt
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -32,8 +32,9 @@ from dsgmcmc.model import conjugate
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts.base import (
     NO_TERMS,
+    ChainFacts,
     DrawContext,
-    FeatureSizes,
+    FileFacts,
     ModelFacts,
     Part,
     PrecisionTerms,
@@ -138,7 +139,7 @@ class RowSettings(BaseModel):
 
 
 @dataclass(eq=False)
-class RowPriors(Part):
+class RowPriors(Part[RowSettings]):
     """Priors of the rows of both factors.
 
     If ratings are standardised, or the likelihood has no noise and so no unit, the normal-gamma
@@ -207,31 +208,34 @@ class RowPriors(Part):
     @classmethod
     @override
     def quantities_of(
-        cls, config: Any, transposed: bool, features: FeatureSizes
+        cls, settings: RowSettings, model: ModelFacts, file: FileFacts
     ) -> tuple[Quantity, ...]:
-        return row_quantities(config.prior)
+        return row_quantities(settings.prior)
 
     @classmethod
     @override
-    def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> float:
-        """Prior mean of the biases, computed from the mean of the ratings."""
-        return float(config.law.bias_mean(ratings.mean))
+    def read(
+        cls, settings: RowSettings, ratings: Ratings, blocks: RatingBlocks, ring: Ring
+    ) -> float:
+        """Mean of the training ratings."""
+        return ratings.mean
 
     @classmethod
     @override
-    def create(cls, model: ModelFacts, data: float) -> Self:
-        config = model.config
+    def create(cls, settings: RowSettings, chain: ChainFacts, data: float) -> Self:
+        model = chain.model
+        law = model.law
         return cls(
-            config.rank,
-            config.biases,
-            config.prior,
-            config.prior_precision,
-            subchains=model.subchains,
-            scale=model.ratings.scale,
-            standardised=config.standardise or not config.law.has_noise,
-            width=config.law.width,
-            bias_mean=data,
-            exchanges=model.subchains == 1 and not model.by_parts,
+            model.rank,
+            model.biases,
+            settings.prior,
+            settings.prior_precision,
+            subchains=chain.subchains,
+            scale=chain.ratings.scale,
+            standardised=settings.standardise or not law.has_noise,
+            width=law.width,
+            bias_mean=law.bias_mean(data),
+            exchanges=chain.subchains == 1 and not chain.by_parts,
         )
 
     @classmethod

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel
@@ -27,7 +27,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels import effects as passes
 from dsgmcmc.model.blocks import CellRatings, RatingBlocks
-from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, ModelFacts, Part, is_due
+from dsgmcmc.model.parts.base import ChainFacts, DrawContext, FileFacts, ModelFacts, Part, is_due
 from dsgmcmc.model.parts.time_draws import ByCell, MetropolisDraw, NormalDraw
 from dsgmcmc.model.parts.time_groups import (
     PAGE,
@@ -94,6 +94,13 @@ class TimeSettings(BaseModel):
         metavar="user|user:page,user:8,...",
     )
 
+    @property
+    def times(self) -> tuple[str, ...]:
+        """Names of the time levels."""
+        if self.time_levels == "no":
+            return ()
+        return tuple(self.time_levels.split(","))
+
 
 @dataclass
 class TimeParameters(Sampled):
@@ -113,15 +120,15 @@ class TimeParameters(Sampled):
     precision: Float64
 
 
-class TimeEffects(Part):
+class TimeEffects(Part[TimeSettings]):
     """The effects of all levels of time, and the ratings without them or with them as offsets.
 
     Parameters
     ----------
     groups : RatingGroups
         The group of every rating at every level.
-    model : ModelFacts
-        Settings, ratings and processes of the chain; its ratings are not changed.
+    chain : ChainFacts
+        Model, ratings and processes of the chain; its ratings are not changed.
 
     Attributes
     ----------
@@ -135,15 +142,15 @@ class TimeEffects(Part):
     has_effects = True
     parameters: TimeParameters
 
-    def __init__(self, groups: RatingGroups, model: ModelFacts) -> None:
-        law = model.config.law
+    def __init__(self, groups: RatingGroups, chain: ChainFacts) -> None:
+        law = chain.model.law
         self.groups = groups
-        self.original = model.ratings.train
-        self.ratings = copy(model.ratings)
+        self.original = chain.ratings.train
+        self.ratings = copy(chain.ratings)
         self.quantities = TimeParameters.about(())
         self.test: dict[int, Float32] = {}
         self._start_precision = START_PRECISION / law.width**2
-        self._effects = GroupEffects(groups, model.ring, self.original)
+        self._effects = GroupEffects(groups, chain.ring, self.original)
         self.values = self._effects.values
         self._is_normal = law.is_conditionally_gaussian()
         self._draw_type: type[NormalDraw | MetropolisDraw] = MetropolisDraw
@@ -153,61 +160,62 @@ class TimeEffects(Part):
 
     @classmethod
     @override
-    def check(cls, config: Any) -> None:
+    def check(cls, settings: TimeSettings, model: ModelFacts) -> None:
         """Refuse likelihoods without scores, and samplers that store gradients.
 
         Effects change stored gradients.
         """
-        if config.time_levels == "no":
+        if settings.time_levels == "no":
             return
+        law = model.law
+        sampler = model.sampler
         leave = f"leave out {named('time_levels')}"
-        has_score = config.law.is_conditionally_gaussian() or config.law.has_score()
-        if not (has_score and config.law.is_sum_over_ratings):
+        has_score = law.is_conditionally_gaussian() or law.has_score()
+        if not (has_score and law.is_sum_over_ratings):
             raise InputError(
-                f"effects of time need {config.law.__name__}.scores, the score of every rating:"
-                f" {leave}"
+                f"effects of time need {law.__name__}.scores, the score of every rating: {leave}"
             )
-        sampler = config.sampler
-        if config.interleaved or sampler.algorithm.estimator(sampler.config).fixed_likelihood:
+        if sampler.interleaved or sampler.keeps_gradients:
             change = f"use another {named('sampler')} or sampler.gradient, or {leave}"
             raise InputError(
-                f"{config.sampler.name} keeps gradients, which effects of time would change:"
-                f" {change}"
+                f"{sampler.name} keeps gradients, which effects of time would change: {change}"
             )
 
     @classmethod
     @override
-    def check_ratings(cls, config: Any, ratings: Ratings) -> None:
+    def check_ratings(cls, settings: TimeSettings, model: ModelFacts, ratings: Ratings) -> None:
         """Refuse a ratings file without times."""
-        if config.time_levels != "no":
+        if settings.time_levels != "no":
             counted_times(ratings, Factor.W)
 
     @classmethod
     @override
     def quantities_of(
-        cls, config: Any, transposed: bool, features: FeatureSizes
+        cls, settings: TimeSettings, model: ModelFacts, file: FileFacts
     ) -> tuple[Quantity, ...]:
-        if config.time_levels == "no":
+        if settings.time_levels == "no":
             return ()
         return TimeParameters.about(())
 
     @classmethod
     @override
     def read(
-        cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring
+        cls, settings: TimeSettings, ratings: Ratings, blocks: RatingBlocks, ring: Ring
     ) -> RatingGroups | None:
         """Read the groups of ratings, once for all chains of a run. Collective."""
-        levels = time_levels_of(config.times, ratings.transposed)
+        levels = time_levels_of(settings.times, ratings.transposed)
         if not levels:
             return None
         return read_groups(levels, ratings, blocks, ring)
 
     @classmethod
     @override
-    def create(cls, model: ModelFacts, data: RatingGroups | None) -> Self | None:
+    def create(
+        cls, settings: TimeSettings, chain: ChainFacts, data: RatingGroups | None
+    ) -> Self | None:
         if data is None:
             return None
-        return cls(data, model)
+        return cls(data, chain)
 
     # ------------------------------------------------------------------ the state of a chain
 

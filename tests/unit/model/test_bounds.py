@@ -14,7 +14,6 @@ from dsgmcmc.kernels.by_pair import uniforms
 from dsgmcmc.kernels.philox import NoiseKey
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.likelihoods.student_t import StudentT
-from dsgmcmc.model.parts import BoundedRatings
 
 KEY = NoiseKey(first=0, seed=3, chain=1, purpose=15, iteration=7, factor=0)
 INF = np.inf
@@ -64,7 +63,7 @@ def test_other_likelihoods_refuse_bounds(tmp_path: Path, likelihood: str) -> Non
     path = write_measured(tmp_path / "r.h5", bounded=True)
     config = build({"likelihood": likelihood}).resolved()
     with Ratings(path) as ratings, pytest.raises(InputError, match="lie within bounds"):
-        config.law.check_ratings(config, ratings)
+        config.check_ratings(ratings)
 
 
 @pytest.mark.parametrize(
@@ -81,4 +80,4 @@ def test_what_draws_of_values_would_change_is_refused(
     path = write_measured(tmp_path / "r.h5", bounded=True)
     config = build(settings).resolved()
     with Ratings(path) as ratings, pytest.raises(InputError, match=message):
-        BoundedRatings.check_ratings(config, ratings)
+        config.check_ratings(ratings)

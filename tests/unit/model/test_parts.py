@@ -88,4 +88,4 @@ def test_a_part_says_what_ratings_lack(data: Path) -> None:
                 if settings.keys() <= part.Settings.model_fields.keys()
             )
             with pytest.raises(InputError, match=what):
-                part.check_ratings(config, ratings)
+                part.check_ratings(config, config.facts, ratings)

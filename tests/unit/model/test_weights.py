@@ -138,4 +138,4 @@ def test_other_likelihoods_refuse_weights(tmp_path: Path, likelihood: str) -> No
     path = write_measured(tmp_path / "r.h5", weighted=True)
     config = build({"likelihood": likelihood}).resolved()
     with Ratings(path) as ratings, pytest.raises(InputError, match="has weights"):
-        config.law.check_ratings(config, ratings)
+        config.check_ratings(ratings)

@@ -72,7 +72,7 @@ def test_clicks_are_refused(run: Run, tmp_path: Path) -> None:
     config = build({"likelihood": "all-cells"}).resolved()
     path = write_measured(tmp_path / "r.h5", replicated=True)
     with Ratings(path) as ratings, pytest.raises(InputError, match="--duplicates last"):
-        config.law.check_ratings(config, ratings)
+        config.check_ratings(ratings)
 
 
 def test_a_known_cell_is_the_mean_of_its_measurements(run: Run) -> None:
