@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.model.likelihoods.base import Levels
+from dsgmcmc.model.likelihoods.levels import Levels
 from dsgmcmc.model.likelihoods.limits import reaches_top, top_of
 from dsgmcmc.model.likelihoods.ordinal import MAX_LEVELS
 from dsgmcmc.posterior.run import Run

@@ -1,8 +1,10 @@
 """Distributions of a rating given its predictor; a new likelihood must be listed here."""
 
 from dsgmcmc.model.likelihoods.all_cells import AllCells, ClickSettings
-from dsgmcmc.model.likelihoods.base import Law, Levels, Likelihood
+from dsgmcmc.model.likelihoods.base import Law
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
+from dsgmcmc.model.likelihoods.levels import Levels
+from dsgmcmc.model.likelihoods.likelihood import Likelihood
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.model.likelihoods.ordinal import Ordinal, ThresholdSettings
 from dsgmcmc.model.likelihoods.student_t import StudentT

@@ -24,8 +24,8 @@ from typing_extensions import override
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.background import Background
-from dsgmcmc.model.likelihoods.base import Levels
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
+from dsgmcmc.model.likelihoods.levels import Levels
 from dsgmcmc.model.parts.base import ChainFacts, ModelFacts
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
 from dsgmcmc.settings import named, setting

@@ -1,14 +1,13 @@
-"""The interface of likelihoods: distributions of a rating x given eta = a_i + b_j + W_i . H_j.
+"""Likelihoods as chains see them: distributions of a rating x given eta = a_i + b_j + W_i . H_j.
 
-A likelihood is one file. It states the *score*, the derivative of the log density with respect to
-the predictor eta, as a formula that is compiled into the kernels. Its other methods are for
-held-out ratings, predictions, calibration and synthetic ratings. With the setting ``center``, the
-training mean is subtracted from ratings and predictors.
+`Law` is the interface that all likelihoods share. It is an `Observation`, which has distributions
+of ratings given their predictors, and a `Part` of the model, with parameters in the chain and the
+gradient of the energy. With the setting ``center``, the training mean is subtracted from ratings
+and predictors.
 
-`Law` is the interface that all likelihoods share: accepted settings and ratings, gradients, and
-predictions. A `Likelihood` is a distribution that its mean, its variance, and a few parameters of
-all ratings (`shape`) determine; derive new classes from it if possible. Ordered levels
-have a probability for each level instead (`dsgmcmc.model.likelihoods.ordinal`).
+Most likelihoods are determined by their mean, their variance and a few parameters of all ratings:
+they are a `dsgmcmc.model.likelihoods.likelihood.Likelihood`. Ordered levels have a probability for
+each level instead (`dsgmcmc.model.likelihoods.ordinal`).
 
 A *link* is the transformation between eta and the expected rating or the levels' probabilities.
 *Rows* are the rows of W and H: users and items.
@@ -17,22 +16,22 @@ A *link* is the transformation between eta and the expected rating or the levels
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import exp, log, log1p, sqrt
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.random import Generator
 from pydantic import BaseModel
 from typing_extensions import override
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.effects import Score, formula_score
-from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
+from dsgmcmc.kernels.effects import Score
+from dsgmcmc.kernels.gradient import weigh_kernel
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods.background import Background
+from dsgmcmc.model.likelihoods.levels import Levels
 from dsgmcmc.model.likelihoods.logit_weights import NormalRatings
+from dsgmcmc.model.likelihoods.observation import Observation
 from dsgmcmc.model.parts.base import (
     ChainFacts,
     DrawContext,
@@ -43,16 +42,12 @@ from dsgmcmc.model.parts.base import (
     chosen_factors,
 )
 from dsgmcmc.model.parts.noise import NoiseParameters
-from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
-from dsgmcmc.model.predictive.mixture import ExpectationMixture, LawOfMoments, Mixture
 from dsgmcmc.model.quantity import WEIGHT, Quantity
 from dsgmcmc.settings import named
 from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import ParameterBlock, Rows
-from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
+from dsgmcmc.types import Array, Factor, Float32, Float64, Int32
 
-#: Number of Metropolis steps in one draw.
-METROPOLIS_STEPS = 64
 #: `Law.width` of likelihoods whose predictors are on the scale of a link.
 LINK_WIDTH = 4.0
 
@@ -88,62 +83,9 @@ def _taken(blocks: Iterable[ParameterBlock]) -> RatingWeights:
     return RatingWeights(sums, squares)
 
 
-class Levels(NamedTuple):
-    """The distinct values of the training ratings.
-
-    Attributes
-    ----------
-    values : (R,) float64
-        Distinct values, ascending.
-    counts : (R,) int64
-        Number of training ratings with each value; zeros if the likelihood does not need these
-        numbers.
-    """
-
-    values: Float64
-    counts: Int64
-
-    @classmethod
-    def from_ratings(cls, ratings: Ratings) -> Self:
-        """Count the training ratings of an open file at each distinct value."""
-        values = np.zeros(0)
-        counts = np.zeros(0, np.int64)
-        for slab in ratings.values("train"):
-            slab_values, slab_counts = np.unique(slab.astype(np.float64), return_counts=True)
-            values, index = np.unique(np.concatenate([values, slab_values]), return_inverse=True)
-            sums = np.bincount(index, np.concatenate([counts, slab_counts]), len(values))
-            counts = sums.astype(np.int64)
-        return cls(values, counts)
-
-
 def score_terms(*terms: Array | float) -> Float32:
     """Stack the arguments of a score, (terms, nnz) float32; each is (nnz,), or a number for all."""
     return np.stack(np.broadcast_arrays(*(np.asarray(term, np.float32) for term in terms)))
-
-
-def metropolis(
-    log_density: Callable[[Float64], float], start: Sequence[float], n: float, rng: Generator
-) -> Float64:
-    """Make `METROPOLIS_STEPS` Metropolis steps from the parameters `start`; return the last, (m,).
-
-    The parameters belong to the distribution of n ratings; `log_density` is the logarithm of their
-    posterior density, up to a constant. The sd of a step is random, log-uniform from 0.3 / sqrt(n)
-    to 100 / sqrt(n).
-    """
-    current = np.array(start)
-    density = log_density(current)
-    log_least = log(0.3 / sqrt(n))
-    log_largest = log(100 / sqrt(n))
-    normals = rng.standard_normal((METROPOLIS_STEPS, len(current)))
-    uniforms = rng.random((METROPOLIS_STEPS, 2)).tolist()
-    for normal, (size, chance) in zip(normals, uniforms, strict=True):
-        sd = exp(log_least + size * (log_largest - log_least))
-        proposed = current + sd * normal
-        proposed_density = log_density(proposed)
-        if log1p(-chance) < proposed_density - density:
-            current = proposed
-            density = proposed_density
-    return current
 
 
 class State(NamedTuple):
@@ -163,8 +105,8 @@ class State(NamedTuple):
     probability: Float32
 
 
-class Law(Part[Any]):
-    """Distribution of a rating given its predictor, and the predictions from it.
+class Law(Observation, Part[Any]):
+    """A likelihood: the distribution of a rating, and its parameters in a chain.
 
     Parameters
     ----------
@@ -189,23 +131,9 @@ class Law(Part[Any]):
     #: Whether minus the log likelihood is a sum over the ratings, so that a minibatch of them can
     #: estimate it.
     is_sum_over_ratings: ClassVar[bool] = True
-    #: Whether predictions can be compared with ratings; if not, only the order of predictions
-    #: matters.
-    can_be_evaluated: ClassVar[bool] = True
-    #: Whether the expected rating is the predictor. Only then may ratings have another scale
-    #: (`dsgmcmc.model.scale`).
-    is_linear: ClassVar[bool] = False
-    #: Whether the exponential of a rating has an expectation.
-    exponential_has_mean: ClassVar[bool] = True
-    #: Setting ``scale``, and what predictions are: the mean of a distribution or, if it has none,
-    #: its median.
-    scale: ClassVar[str] = "identity"
-    point_name: ClassVar[str] = "mean"
     #: Whether the likelihood has parameters in place of the training mean, which is then not
     #: subtracted from ratings.
     replaces_mean: ClassVar[bool] = False
-    #: Whether ratings are counts, which have no largest value.
-    of_counts: ClassVar[bool] = False
     #: Settings that only this likelihood has.
     Settings: ClassVar[type[BaseModel]] = BaseModel
     #: Factor by which priors of factors and biases are wider than with Gaussian ratings of sd 1.
@@ -222,10 +150,6 @@ class Law(Part[Any]):
     #: Number of levels, whose probabilities are recorded for held-out ratings; 0 if ratings are not
     #: levels.
     n_levels: int = 0
-    #: Whether ratings may have weights, which multiply the precision of their noise.
-    takes_weights: ClassVar[bool] = False
-    #: Whether ratings may be known only to lie within bounds: `quantile_between` is defined.
-    takes_bounds: ClassVar[bool] = False
     #: Names of the parameters in `shape`, and the values that they have if neither data nor draws
     #: provide others.
     starts: ClassVar[Mapping[str, float]] = {}
@@ -373,10 +297,6 @@ class Law(Part[Any]):
             )
 
     @classmethod
-    def check_new(cls, values: Array, minimum: float) -> None:
-        """Raise `InputError` for impossible ratings; `minimum` is the lowest training rating."""
-
-    @classmethod
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
         """Yield warnings if this likelihood may not suit the values in a ratings file."""
         if ratings.minimum == ratings.maximum:
@@ -385,45 +305,9 @@ class Law(Part[Any]):
                 f" {named('likelihood')} all-cells"
             )
 
-    @classmethod
-    def levels_of(cls, ratings: Ratings) -> Float64 | None:
-        """Levels of the training ratings, (R,) float64; None without thresholds between levels."""
-        return None
-
-    @classmethod
-    def codes(cls, values: Array, levels: Float64 | None) -> Array:
-        """Ratings as this likelihood encodes them.
-
-        That is the index of the nearest level, 1 for clicks, else the value.
-        """
-        return values
-
     # ----------------------------------------------------------------- the scale, here the identity
 
-    @classmethod
-    def scaled(cls, values: Array) -> Array:
-        """Ratings on the scale on which this likelihood models them."""
-        return values
-
-    @classmethod
-    def view(cls, ratings: Ratings) -> Ratings:
-        """An open file whose ratings are on the likelihood's scale."""
-        return ratings
-
-    @classmethod
-    def point(cls, mean: Array, variance: Array | float) -> Array:
-        """Predictions, given means and variances of predictive distributions on the scale."""
-        return mean
-
     # ------------------------------------------------------------------ properties
-
-    @classmethod
-    def is_conditionally_gaussian(cls) -> bool:
-        """Whether a row is normal given the other factor and the ratings.
-
-        Here: whether `statistics` is overridden.
-        """
-        return cls.statistics is not Law.statistics
 
     @classmethod
     def has_normal_rows(cls) -> bool:
@@ -458,17 +342,6 @@ class Law(Part[Any]):
         if values is None:
             return ()
         return tuple(values.tolist())
-
-    @classmethod
-    def shape_of(cls, shared: Mapping[str, Float64]) -> Float64 | None:
-        """A draw's parameters, (m,), that predictions need besides mean and variance; or None.
-
-        Parameters
-        ----------
-        shared : dict of str to float64 array
-            Quantities of the draw that all rows share (`SavedDraw.shared`).
-        """
-        return None
 
     # ------------------------------------------------------------------ the state of a chain
 
@@ -652,56 +525,6 @@ class Law(Part[Any]):
             weigh_kernel()(*ratings.pattern, row_scale, column_scale, row["sums"], column["sums"])
         return _taken(blocks)
 
-    @staticmethod
-    def statistics(
-        covariates: Float64, x: Float64, precision: Float64
-    ) -> tuple[Float64, Float64] | None:
-        """Sufficient statistics of a row's ratings given the other factor.
-
-        None if rows are not Gaussian given the other factor.
-
-        Parameters
-        ----------
-        covariates : (n, D) float64
-            Covariates phi_j = (H_j, 1) of the row's n ratings, by which their predictors multiply
-            the row.
-        x : (n,) float64
-            Ratings, less the other terms of their predictors.
-        precision : (n,) float64
-            Precisions of the ratings' noise.
-
-        Returns
-        -------
-        gram : (D, D) float64
-            sum_j precision_j phi_j phi_j^T
-        moment : (D,) float64
-            sum_j precision_j x_j phi_j
-        """
-        return None
-
-    @classmethod
-    @abstractmethod
-    def log_likelihood_at(
-        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
-    ) -> Float64:
-        """Log density of ratings given their predictors, (n,) float64.
-
-        For likelihoods that are not Gaussian.
-
-        Parameters
-        ----------
-        x : (n,) float64
-            Ratings; for ordered levels, their indices.
-        eta : (n,) float64
-            Predictors.
-        scale : (n,) float64
-            Product of the row's scale, the column's scale (1 for rows without scales) and the noise
-            precision.
-        thresholds : (R - 1,) or (n, R - 1) float, or None
-            Thresholds between levels, either the same for all ratings or one row for each rating.
-            For likelihoods without levels, the draw's `shape_of`.
-        """
-
     # ------------------------------------------------------------------ new ratings
 
     @property
@@ -732,189 +555,3 @@ class Law(Part[Any]):
 
         All ratings may share one variance, (1,).
         """
-
-    @classmethod
-    @abstractmethod
-    def predictive(
-        cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
-    ) -> Predictive:
-        """Posterior predictive distributions of ratings: mixtures over draws of their predictors.
-
-        Parameters
-        ----------
-        draws : PredictorDraws
-        centre : float
-            Number that was subtracted from the ratings, and is added to predictions.
-        levels : (R,) float64, optional
-            Possible ratings, if known.
-        """
-
-    @classmethod
-    @abstractmethod
-    def expectation(
-        cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
-    ) -> Predictive:
-        """Posterior distributions of expected ratings, without noise; parameters: `predictive`."""
-
-    @classmethod
-    @abstractmethod
-    def predictive_of_moments(cls, moments: Moments) -> Predictive:
-        """Posterior predictive distributions, approximated from moments over draws."""
-
-
-class Likelihood(Law):
-    """Distribution of a rating that is determined by its mean, its variance and `shape`."""
-
-    #: d log density / d eta at noise precision 1: a formula in x and eta
-    #: (`dsgmcmc.kernels.formula`).
-    score: ClassVar[str]
-    #: Class of the predictive distributions, mixtures over draws.
-    mixture: ClassVar[type[Mixture]] = Mixture
-
-    @override
-    def add_gradient(
-        self, cell: RatingsCell, position: str, out: str, *, scale: float, share: float
-    ) -> float:
-        """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
-        kernel = gradient_kernel(
-            self.rank,
-            self.biases,
-            score=self.score,
-            offset=cell.ratings.offsets is not None,
-            by_rating=cell.ratings.weights is not None,
-        )
-        return float(kernel(*cell.arguments(position, out), np.float32(scale)))
-
-    @classmethod
-    @override
-    def has_score(cls) -> bool:
-        """Whether effects of groups can use the scores of single ratings.
-
-        True if `scores` is overridden. Also true if `add_gradient` is not overridden: the gradient
-        then follows the formula `score`.
-        """
-        return cls.scores is not Likelihood.scores or cls.add_gradient is Likelihood.add_gradient
-
-    @override
-    def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
-        """Score at noise precision 1, and its argument: the formula `score`, and the rating."""
-        return formula_score(self.score), cell.ratings.values[None]
-
-    # ------------------------------------------------------------------ new ratings
-
-    @staticmethod
-    def mean(eta: Array, *shape: Array | float) -> Array:
-        """Expected rating given its predictor, elementwise; here: the predictor."""
-        return eta
-
-    @staticmethod
-    @abstractmethod
-    def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
-        """Variance of a rating given its predictor and its `noise`, 1 / (tau g g'), elementwise."""
-
-    @staticmethod
-    @abstractmethod
-    def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:
-        """Log density of ratings with these means and variances, in nats, elementwise."""
-
-    @staticmethod
-    def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
-        """Probability that a rating is at most `x`, elementwise.
-
-        Not needed if `components` returns another class.
-        """
-        raise NotImplementedError
-
-    @staticmethod
-    def quantile_between(
-        p: Float64,
-        mean: Float64,
-        variance: Float64,
-        bounds: tuple[Float64, Float64],
-        *shape: Array | float,
-    ) -> Float64:
-        """Quantiles, at p in (0, 1), of ratings given that they lie between bounds, elementwise.
-
-        Not needed unless `takes_bounds`.
-        """
-        raise NotImplementedError
-
-    @override
-    def state(
-        self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, *, tau: float
-    ) -> State:
-        noise: Float32 | float = 1 / tau
-        if self.heteroscedastic:
-            row_scale = self.row_scale(cell.row)[rows]
-            column_scale = self.row_scale(cell.column)[columns]
-            precision = np.float32(tau) * row_scale * column_scale
-            noise = np.reciprocal(precision, dtype=np.float32)
-        shape = self.shape
-        return State(
-            mean=self.mean(eta, *shape),
-            variance=self.variance(eta, noise, *shape),
-            probability=np.zeros((len(eta), 0), np.float32),
-        )
-
-    @override
-    def log_likelihood(self, x: Float32, state: State) -> float:
-        logs = self.log_density(x, state.mean, np.asarray(state.variance), *self.shape)
-        return float(logs.sum(dtype=np.float64))
-
-    @classmethod
-    @override
-    def predictive(
-        cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
-    ) -> Predictive:
-        nodes = draws.over_effects()
-        eta = np.concatenate([node.eta for _, node in nodes], axis=1)
-        noise = np.concatenate([node.noise for _, node in nodes], axis=1)
-        weights = np.concatenate([share * node.weights for share, node in nodes])
-        shapes = cls._shapes([node for _, node in nodes])
-        law, mean, variance, shape = cls.components(eta.astype(np.float64), noise, shapes)
-        return cls.mixture(law, mean, variance, weights, centre, levels, shape)
-
-    @classmethod
-    @override
-    def log_likelihood_at(
-        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
-    ) -> Float64:
-        shape: Sequence[Any] | Array = () if thresholds is None else thresholds
-        variance = np.asarray(cls.variance(eta, 1 / np.asarray(scale), *shape), np.float64)
-        return np.asarray(cls.log_density(x, cls.mean(eta, *shape), variance, *shape), np.float64)
-
-    @classmethod
-    def components(
-        cls, eta: Float64, noise: Array, shape: Sequence[Array]
-    ) -> tuple[type[LawOfMoments], Array, Array, Sequence[Array]]:
-        """Components of a mixture over draws: their class, means, variances, further parameters."""
-        return cls, cls.mean(eta, *shape), np.asarray(cls.variance(eta, noise, *shape)), shape
-
-    @classmethod
-    def _shapes(cls, nodes: Sequence[PredictorDraws]) -> list[Float64]:
-        """Each parameter in `shape` at all quadrature nodes, (q or 1, nodes times draws).
-
-        If draws have none of these parameters: their values in `starts`, (1, 1).
-        """
-        shapes = [node.shape for node in nodes if node.shape is not None]
-        if not shapes:
-            return [np.full((1, 1), start) for start in cls.starts.values()]
-        return list(np.moveaxis(np.concatenate(shapes, axis=1), 2, 0))
-
-    @classmethod
-    @override
-    def expectation(
-        cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
-    ) -> Predictive:
-        known = draws.known()
-        mean = np.zeros_like(known.eta)
-        for share, node in draws.over_effects():
-            mean += np.float32(share) * cls.mean(node.eta, *cls._shapes([node]))
-        return ExpectationMixture(mean, known.spread, known.weights, centre)
-
-    @classmethod
-    @override
-    def predictive_of_moments(cls, moments: Moments) -> Predictive:
-        mean = np.asarray(moments.mean, np.float64)[:, None]
-        variance = np.asarray(moments.variance, np.float64)[:, None]
-        return cls.mixture(cls, mean, variance, np.ones(1), levels=moments.levels)

@@ -23,7 +23,8 @@ from typing_extensions import override
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.model.circulation import RatingsCell
-from dsgmcmc.model.likelihoods.base import Likelihood, State
+from dsgmcmc.model.likelihoods.base import State
+from dsgmcmc.model.likelihoods.likelihood import Likelihood
 from dsgmcmc.model.likelihoods.logit_weights import NormalRatings
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
 from dsgmcmc.model.predictive.mixture import ExpectationMixture, Normal, NormalMixture

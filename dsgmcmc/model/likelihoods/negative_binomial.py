@@ -42,14 +42,7 @@ from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
-from dsgmcmc.model.likelihoods.base import (
-    LINK_WIDTH,
-    Levels,
-    Likelihood,
-    RatingWeights,
-    State,
-    score_terms,
-)
+from dsgmcmc.model.likelihoods.base import LINK_WIDTH, RatingWeights, State, score_terms
 from dsgmcmc.model.likelihoods.counts import (
     NegativeBinomialLaw,
     NegativeBinomialMixture,
@@ -64,6 +57,8 @@ from dsgmcmc.model.likelihoods.dispersion import (
     Dispersion,
     draw_dispersion,
 )
+from dsgmcmc.model.likelihoods.levels import Levels
+from dsgmcmc.model.likelihoods.likelihood import Likelihood
 from dsgmcmc.model.parts.base import DrawContext, ModelFacts
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.predictive.mixture import LawOfMoments

@@ -36,7 +36,8 @@ from dsgmcmc.kernels.ordinal import (
 )
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
-from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Levels, RatingWeights, State
+from dsgmcmc.model.likelihoods.base import LINK_WIDTH, RatingWeights, State
+from dsgmcmc.model.likelihoods.levels import Levels
 from dsgmcmc.model.likelihoods.logit_moves import move_elements
 from dsgmcmc.model.likelihoods.logit_weights import LogitWeights, NormalRatings, draw_threshold
 from dsgmcmc.model.likelihoods.row_thresholds import (

@@ -45,13 +45,10 @@ from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
-from dsgmcmc.model.likelihoods.base import (
-    Levels,
-    Likelihood,
-    RatingWeights,
-    metropolis,
-    score_terms,
-)
+from dsgmcmc.model.likelihoods.base import RatingWeights, score_terms
+from dsgmcmc.model.likelihoods.levels import Levels
+from dsgmcmc.model.likelihoods.likelihood import Likelihood
+from dsgmcmc.model.likelihoods.metropolis import metropolis
 from dsgmcmc.model.likelihoods.scales import SCALE_PRIOR, ScaledRows, ScalePrecision
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.predictive.base import Moments, Predictive

@@ -1,0 +1,38 @@
+"""The distinct values of the training ratings."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.types import Float64, Int64
+
+
+class Levels(NamedTuple):
+    """The distinct values of the training ratings.
+
+    Attributes
+    ----------
+    values : (R,) float64
+        Distinct values, ascending.
+    counts : (R,) int64
+        Number of training ratings with each value; zeros if the likelihood does not need these
+        numbers.
+    """
+
+    values: Float64
+    counts: Int64
+
+    @classmethod
+    def from_ratings(cls, ratings: Ratings) -> Self:
+        """Count the training ratings of an open file at each distinct value."""
+        values = np.zeros(0)
+        counts = np.zeros(0, np.int64)
+        for slab in ratings.values("train"):
+            slab_values, slab_counts = np.unique(slab.astype(np.float64), return_counts=True)
+            values, index = np.unique(np.concatenate([values, slab_values]), return_inverse=True)
+            sums = np.bincount(index, np.concatenate([counts, slab_counts]), len(values))
+            counts = sums.astype(np.int64)
+        return cls(values, counts)

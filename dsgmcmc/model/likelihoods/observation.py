@@ -1,0 +1,176 @@
+"""A rating's law given its predictor eta = a_i + b_j + W_i . H_j, apart from any chain.
+
+`Observation` has what predictions, new rows and comparisons need of a likelihood: which ratings are
+possible, how they are encoded, and distributions of ratings given draws of their predictors. Its
+methods belong to the class; `dsgmcmc.model.likelihoods.base.Law` adds what a chain needs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
+from dsgmcmc.types import Array, Float64
+
+
+class Observation(ABC):
+    """Distribution of a rating given its predictor, and predictions from draws of predictors."""
+
+    #: Whether predictions can be compared with ratings; if not, only the order of predictions
+    #: matters.
+    can_be_evaluated: ClassVar[bool] = True
+    #: Whether the expected rating is the predictor. Only then may ratings have another scale
+    #: (`dsgmcmc.model.scale`).
+    is_linear: ClassVar[bool] = False
+    #: Whether the exponential of a rating has an expectation.
+    exponential_has_mean: ClassVar[bool] = True
+    #: Setting ``scale``, and what predictions are: the mean of a distribution or, if it has none,
+    #: its median.
+    scale: ClassVar[str] = "identity"
+    point_name: ClassVar[str] = "mean"
+    #: Whether ratings are counts, which have no largest value.
+    of_counts: ClassVar[bool] = False
+    #: Whether ratings may have weights, which multiply the precision of their noise.
+    takes_weights: ClassVar[bool] = False
+    #: Whether ratings may be known only to lie within bounds: `quantile_between` is defined.
+    takes_bounds: ClassVar[bool] = False
+
+    # ------------------------------------------------------------------ possible ratings
+
+    @classmethod  # noqa: B027 (some refuse nothing)
+    def check_new(cls, values: Array, minimum: float) -> None:
+        """Raise `InputError` for impossible ratings; `minimum` is the lowest training rating."""
+
+    @classmethod
+    def levels_of(cls, ratings: Ratings) -> Float64 | None:
+        """Levels of the training ratings, (R,) float64; None without thresholds between levels."""
+        return None
+
+    @classmethod
+    def codes(cls, values: Array, levels: Float64 | None) -> Array:
+        """Ratings as this likelihood encodes them.
+
+        That is the index of the nearest level, 1 for clicks, else the value.
+        """
+        return values
+
+    # ----------------------------------------------------------------- the scale, here the identity
+
+    @classmethod
+    def scaled(cls, values: Array) -> Array:
+        """Ratings on the scale on which this likelihood models them."""
+        return values
+
+    @classmethod
+    def view(cls, ratings: Ratings) -> Ratings:
+        """An open file whose ratings are on the likelihood's scale."""
+        return ratings
+
+    @classmethod
+    def point(cls, mean: Array, variance: Array | float) -> Array:
+        """Predictions, given means and variances of predictive distributions on the scale."""
+        return mean
+
+    # ------------------------------------------------------------------ rows without a chain
+
+    @classmethod
+    def is_conditionally_gaussian(cls) -> bool:
+        """Whether a row is normal given the other factor and the ratings.
+
+        Here: whether `statistics` is overridden.
+        """
+        return cls.statistics is not Observation.statistics
+
+    @staticmethod
+    def statistics(
+        covariates: Float64, x: Float64, precision: Float64
+    ) -> tuple[Float64, Float64] | None:
+        """Sufficient statistics of a row's ratings given the other factor.
+
+        None if rows are not Gaussian given the other factor.
+
+        Parameters
+        ----------
+        covariates : (n, D) float64
+            Covariates phi_j = (H_j, 1) of the row's n ratings, by which their predictors multiply
+            the row.
+        x : (n,) float64
+            Ratings, less the other terms of their predictors.
+        precision : (n,) float64
+            Precisions of the ratings' noise.
+
+        Returns
+        -------
+        gram : (D, D) float64
+            sum_j precision_j phi_j phi_j^T
+        moment : (D,) float64
+            sum_j precision_j x_j phi_j
+        """
+        return None
+
+    @classmethod
+    def shape_of(cls, shared: Mapping[str, Float64]) -> Float64 | None:
+        """A draw's parameters, (m,), that predictions need besides mean and variance; or None.
+
+        Parameters
+        ----------
+        shared : dict of str to float64 array
+            Quantities of the draw that all rows share (`SavedDraw.shared`).
+        """
+        return None
+
+    @classmethod
+    @abstractmethod
+    def log_likelihood_at(
+        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
+    ) -> Float64:
+        """Log density of ratings given their predictors, (n,) float64.
+
+        For likelihoods that are not Gaussian.
+
+        Parameters
+        ----------
+        x : (n,) float64
+            Ratings; for ordered levels, their indices.
+        eta : (n,) float64
+            Predictors.
+        scale : (n,) float64
+            Product of the row's scale, the column's scale (1 for rows without scales) and the noise
+            precision.
+        thresholds : (R - 1,) or (n, R - 1) float, or None
+            Thresholds between levels, either the same for all ratings or one row for each rating.
+            For likelihoods without levels, the draw's `shape_of`.
+        """
+
+    # ------------------------------------------------------------------ predictions
+
+    @classmethod
+    @abstractmethod
+    def predictive(
+        cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
+    ) -> Predictive:
+        """Posterior predictive distributions of ratings: mixtures over draws of their predictors.
+
+        Parameters
+        ----------
+        draws : PredictorDraws
+        centre : float
+            Number that was subtracted from the ratings, and is added to predictions.
+        levels : (R,) float64, optional
+            Possible ratings, if known.
+        """
+
+    @classmethod
+    @abstractmethod
+    def expectation(
+        cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
+    ) -> Predictive:
+        """Posterior distributions of expected ratings, without noise; parameters: `predictive`."""
+
+    @classmethod
+    @abstractmethod
+    def predictive_of_moments(cls, moments: Moments) -> Predictive:
+        """Posterior predictive distributions, approximated from moments over draws."""
