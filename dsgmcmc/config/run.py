@@ -23,7 +23,8 @@ from dsgmcmc.model.likelihoods import LIKELIHOODS, Law, LikelihoodSettings
 from dsgmcmc.model.parts import PARTS, Part, PartSettings
 from dsgmcmc.model.parts.base import FileFacts, ModelFacts, SamplerFacts
 from dsgmcmc.model.quantity import Quantities, sizes_of
-from dsgmcmc.model.scale import Scale, on_scale
+from dsgmcmc.model.scale import on_scale
+from dsgmcmc.model.transform import Scale
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.settings import named, setting
 from dsgmcmc.storage.files import read_toml

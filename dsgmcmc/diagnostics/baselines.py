@@ -84,7 +84,7 @@ class BiasesOnly(NamedTuple):
 
 def fit_biases_only(ratings: Ratings, law: type[Law] = GaussianRatings) -> BiasesOnly:
     """Fit biases only to the training ratings, on the scale of `law`."""
-    ratings = law.view(ratings)
+    ratings = law.transform.view(ratings)
     n = ratings.nnz
     counts = (np.diff(ratings.row_indptr), ratings.column_counts)
     squares = sum(

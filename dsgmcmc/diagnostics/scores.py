@@ -201,7 +201,7 @@ def score_batch(test: TestPredictions, law: type[Law], levels: Float64 | None) -
         ratings=len(test.rating),
         squared_error=rmse(test.rating, point) ** 2,
         absolute_error=mae(test.rating, point),
-        squared_error_on_scale=rmse(law.scaled(test.rating), test.mean) ** 2,
+        squared_error_on_scale=rmse(law.transform.scaled(test.rating), test.mean) ** 2,
         predictive_sd=float(np.sqrt(test.variance).mean()),
         log_density=_nan_if_none(logs["log_predictive_density"]),
         log_probability=_nan_if_none(logs["log_probability"]),
@@ -222,11 +222,11 @@ def combine(batches: Sequence[BatchScores], law: type[Law]) -> dict[str, Any]:
         "rmse": float(np.sqrt(_average([batch.squared_error for batch in batches], sizes))),
         "mae": _average([batch.absolute_error for batch in batches], sizes),
     }
-    has_logarithms = law.scale != "identity"
+    has_logarithms = law.transform.name != "identity"
     if has_logarithms:
         squared_error = _average([batch.squared_error_on_scale for batch in batches], sizes)
         scores["rmse_log"] = float(np.sqrt(squared_error))
-        scores["point"] = law.point_name
+        scores["point"] = law.transform.point_name
     two_levels = [batch.two_levels for batch in batches if batch.two_levels is not None]
     if two_levels:
         probability = np.concatenate([batch.probability for batch in two_levels])

@@ -124,7 +124,7 @@ class HeldOut:
         limits = self._ratings.limits
         squares = [rows.squared_errors(self._unit, weight, limits) for rows in self._rows.values()]
         sums = self.circulation.ring.total(np.array(squares))
-        factor = self._unit.scale if self.likelihood.scale == "identity" else 1.0
+        factor = self._unit.scale if self.likelihood.transform.name == "identity" else 1.0
         rmse, rmse_mean = (factor * np.sqrt(sums / self._ratings.n_test)).tolist()
         metrics["rmse"] = rmse
         if any(rows.log_likelihoods for rows in self._rows.values()):
@@ -281,8 +281,8 @@ class HeldOutRows:
             ratings = self.rows.recorded
             square = np.float32(unit.scale**2)
             spread = self.mean_noise + self.m2 / np.float32(weight or 1.0)
-            last = self.likelihood.point(unit.rating(last), square * self.noise)
-            average = self.likelihood.point(unit.rating(average), square * spread)
+            last = self.likelihood.transform.point(unit.rating(last), square * self.noise)
+            average = self.likelihood.transform.point(unit.rating(average), square * spread)
         return (
             np.square(limits.clip(last) - ratings).sum(dtype=np.float64),
             np.square(limits.clip(average) - ratings).sum(dtype=np.float64),
@@ -356,9 +356,9 @@ class HeldOutRows:
         predictions = unit.rating(self.trace())
         likelihoods = self._log_likelihood_trace(unit)
         if self.rows.recorded is not None:
-            logarithms = self.likelihood.scaled(self.rows.recorded)
+            logarithms = self.likelihood.transform.scaled(self.rows.recorded)
             likelihoods -= logarithms.sum(dtype=np.float64)  # the slope of log x is 1 / x
-            predictions = self.likelihood.point(predictions, 0.0)
+            predictions = self.likelihood.transform.point(predictions, 0.0)
         yield from self._traces(predictions, likelihoods)
 
     def _traces(self, predictions: Array, likelihoods: Float64) -> Iterator[tuple[Key, Array]]:

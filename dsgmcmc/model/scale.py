@@ -1,8 +1,8 @@
 r"""The scale of ratings: a change of variables beside the law of measurements (setting ``scale``).
 
 With ``scale=log`` a likelihood models y = log x of positive ratings x. Ratings enter through a view
-of their file (`OnLogarithms.view`), and predictive distributions leave through `Exponential`. With
-F and f the distribution function and the density of y,
+of their file (`dsgmcmc.model.transform`), and predictive distributions leave through `Exponential`.
+With F and f the distribution function and the density of y,
 
     P(X <= x) = F(log x),    quantile_p(X) = exp(quantile_p(Y)),    density(x) = f(log x) / x
 
@@ -19,25 +19,21 @@ less 1 for counts, but at least 0. Numbers above exp(88), near the largest of fl
 
 from __future__ import annotations
 
-from copy import copy
 from functools import cache, cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from typing_extensions import override
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SPLITS, Bounds, RowRatings, Split
+from dsgmcmc.data.ratings_format import SPLITS
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.base import Law
 from dsgmcmc.model.parts.base import ModelFacts
 from dsgmcmc.model.predictive.base import SMALLEST, Moments, Prediction, Predictive, PredictorDraws
+from dsgmcmc.model.transform import LARGEST, Logarithm, Scale, exponential
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64
-
-Scale = Literal["identity", "log", "log1p"]
-
-LARGEST = 88.0  # largest logarithm whose exponential float32 represents, rounded down
 
 
 @cache
@@ -45,41 +41,26 @@ def on_scale(law: type[Law], scale: Scale) -> type[Law]:
     """Return the law of ratings whose values on a scale have the law `law`."""
     if scale == "identity":
         return law
+    shift = 1.0 if scale == "log1p" else 0.0
     attributes: dict[str, Any] = {
         "law": law,
-        "scale": scale,
-        "point_name": "mean" if law.exponential_has_mean else "median",
+        "transform": Logarithm(shift, law.exponential_has_mean),
         "__module__": law.__module__,
     }
-    if scale == "log1p":
-        attributes["shift"] = 1.0
-        attributes["possible"] = "whole numbers from 0 on"
     return type(law.__name__, (OnLogarithms, law), attributes)
 
 
 class OnLogarithms(Law):
-    """Ratings whose logarithms have the law `law`; `on_scale` makes a class of both.
-
-    The number `shift` is added to ratings before their logarithms are taken; if it is not 0,
-    ratings are counts.
-    """
+    """Ratings whose logarithms have the law `law`; `on_scale` makes a class of both."""
 
     law: ClassVar[type[Law]]
-    shift: ClassVar[float] = 0.0
-    possible: ClassVar[str] = "above 0"
-
-    @classmethod
-    def excluded(cls, values: Array) -> Array:
-        """Which ratings are not `possible`."""
-        if cls.shift:
-            return np.asarray((values < 0) | (values % 1 != 0))
-        return np.asarray(values <= 0)
+    transform: ClassVar[Logarithm]
 
     @classmethod
     @override
     def check_ratings(cls, settings: Any, model: ModelFacts, ratings: Ratings) -> None:
         cls.law.check_ratings(settings, model, ratings)
-        if cls.shift and ratings.has_bounds:
+        if cls.transform.shift and ratings.has_bounds:
             raise InputError(
                 f"{ratings.path}: {named('scale')} log1p is for counts, which are exact, and some"
                 f" ratings are bounds: use {named('scale')} log, or leave it out"
@@ -87,70 +68,27 @@ class OnLogarithms(Law):
         excluded = 0
         for split in SPLITS:
             for values in ratings.values(split):
-                excluded += int(cls.excluded(values).sum())
+                excluded += int(cls.transform.excluded(values).sum())
         if not excluded:
             return
         advice = f"leave out {named('scale')}, or prepare the ratings without them"
-        if not cls.shift:
+        if not cls.transform.shift:
             advice += f"; counts with zeros suit {named('scale')} log1p"
         raise InputError(
             f"{ratings.path}: {excluded:,} of {ratings.nnz + ratings.nnz_test:,} ratings are not"
-            f" {cls.possible}: {advice}"
+            f" {cls.transform.possible}: {advice}"
         )
 
     @classmethod
     @override
     def check_new(cls, values: Array, minimum: float) -> None:
-        excluded = values[cls.excluded(values)]
+        excluded = values[cls.transform.excluded(values)]
         if len(excluded):
             raise InputError(
                 f"a rating of {excluded[0]:g}: the run models logarithms, so ratings must be"
-                f" {cls.possible}"
+                f" {cls.transform.possible}"
             )
         cls.law.check_new(values, minimum)
-
-    # ------------------------------------------------------------------ the change of variables
-
-    @classmethod
-    @override
-    def scaled(cls, values: Array) -> Array:
-        """Logarithms of ratings, in the type of the ratings."""
-        return np.log(np.asarray(values, np.float64) + cls.shift).astype(values.dtype)
-
-    @classmethod
-    @override
-    def view(cls, ratings: Ratings) -> Ratings:
-        """An open file whose ratings are logarithms: a copy of `ratings` with other values."""
-
-        def slab(split: Split, start: int, stop: int) -> RowRatings:
-            rows = ratings.slab(split, start, stop)
-            bounds = rows.bounds
-            if bounds is not None:
-                with np.errstate(divide="ignore"):
-                    bounds = Bounds(*(cls.scaled(np.maximum(limit, 0)) for limit in bounds))
-            return rows._replace(values=cls.scaled(rows.values), bounds=bounds)
-
-        def levels(limit: int) -> Float64 | None:
-            values = ratings.levels(limit)
-            if values is None:
-                return None
-            return cls.scaled(values)
-
-        minimum, maximum = cls.scaled(np.array([ratings.minimum, ratings.maximum])).tolist()
-        view = copy(ratings)
-        vars(view).update(
-            slab=slab, levels=levels, minimum=minimum, maximum=maximum, recorded=ratings
-        )
-        total = sum(float(values.sum(dtype=np.float64)) for values in view.values("train"))
-        view.mean = total / ratings.nnz
-        return view
-
-    @classmethod
-    @override
-    def point(cls, mean: Array, variance: Array | float) -> Array:
-        if cls.exponential_has_mean:
-            mean = mean + variance / 2
-        return _rating(mean, cls.shift)
 
     # ------------------------------------------------------------------ new ratings
 
@@ -159,7 +97,7 @@ class OnLogarithms(Law):
     def predictive(
         cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
     ) -> Predictive:
-        return Exponential(cls.law.predictive(draws, centre), cls, levels)
+        return Exponential(cls.law.predictive(draws, centre), cls.transform, levels)
 
     @classmethod
     @override
@@ -167,13 +105,13 @@ class OnLogarithms(Law):
         cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
     ) -> Predictive:
         """Posterior distributions of the median ratings."""
-        return Exponential(cls.law.expectation(draws, centre), cls, noise=False)
+        return Exponential(cls.law.expectation(draws, centre), cls.transform, noise=False)
 
     @classmethod
     @override
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
         logs = cls.law.predictive_of_moments(moments._replace(levels=None))
-        return Exponential(logs, cls, moments.levels)
+        return Exponential(logs, cls.transform, moments.levels)
 
 
 class Exponential(Predictive):
@@ -186,8 +124,8 @@ class Exponential(Predictive):
     ----------
     logs : Predictive
         Distributions of y.
-    law : type of OnLogarithms
-        Likelihood of the ratings.
+    transform : Logarithm
+        The change of variables.
     levels : (R,) float64, optional
         Possible ratings, if known.
     noise : bool
@@ -197,15 +135,15 @@ class Exponential(Predictive):
     def __init__(
         self,
         logs: Predictive,
-        law: type[OnLogarithms],
+        transform: Logarithm,
         levels: Float64 | None = None,
         noise: bool = True,
     ) -> None:
         self._logs = logs
         self.levels = levels
-        self._shift = law.shift
-        self._has_mean = law.exponential_has_mean or not noise
-        self.has_counts = law.shift > 0 and noise
+        self._shift = transform.shift
+        self._has_mean = transform.has_mean or not noise
+        self.has_counts = self._shift > 0 and noise
 
     @cached_property
     @override
@@ -215,7 +153,7 @@ class Exponential(Predictive):
             y = self._logs.mean + np.square(self._logs.sd) / 2
         else:
             y = self._logs.quantile(0.5)
-        return _rating(y, self._shift)
+        return exponential(y, self._shift)
 
     @property
     @override
@@ -224,7 +162,7 @@ class Exponential(Predictive):
         if not self._has_mean:
             return np.full_like(self._logs.mean, np.nan)
         variance = np.minimum(np.square(self._logs.sd), LARGEST)
-        sd = _rating(self._logs.mean + variance / 2) * np.sqrt(np.expm1(variance))
+        sd = exponential(self._logs.mean + variance / 2) * np.sqrt(np.expm1(variance))
         return np.asarray(np.minimum(sd, np.exp(LARGEST)))
 
     def _up_to(self, x: Array | float) -> Float64:
@@ -286,10 +224,5 @@ class Exponential(Predictive):
     def _recorded(self, y: Array) -> Array:
         """Return the ratings whose logarithms are y; of counts, the smallest that reach y."""
         if self.has_counts:
-            return np.ceil(_rating(y, self._shift + 0.5))
-        return _rating(y, self._shift)
-
-
-def _rating(y: Array, shift: float = 0.0) -> Array:
-    """The rating whose logarithm is y, at least 0."""
-    return np.asarray(np.maximum(np.exp(np.minimum(y, y.dtype.type(LARGEST))) - shift, 0.0))
+            return np.ceil(exponential(y, self._shift + 0.5))
+        return exponential(y, self._shift)

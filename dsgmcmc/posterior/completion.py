@@ -91,7 +91,7 @@ class Completion:
     def _stack(self) -> Stack | None:
         """Rows of all items at all draws; None if means cannot be computed from them."""
         run = self.run
-        if run.has_effects or run.config.law.scale != "identity":
+        if run.has_effects or run.config.law.transform.name != "identity":
             return None
         if Stack.nbytes(run) > STACK_BYTES or not self._are_known(self.items, len(run.items)):
             return None
@@ -145,7 +145,7 @@ class Completion:
 
         The standard deviations include the noise.
         """
-        if self.run.config.law.scale != "identity":
+        if self.run.config.law.transform.name != "identity":
             return self._moments_of_pairs(users)
         known_rows = self._are_known(users, len(self.run.users))
         if self._average is not None and known_rows and self.run.config.law.is_linear:

@@ -307,7 +307,7 @@ class FittedModel:
 
     def _need_sd(self) -> None:
         """Raise InputError if ratings have no standard deviation."""
-        if self._fitted().config.law.point_name != "mean":
+        if self._fitted().config.law.transform.point_name != "mean":
             raise InputError(
                 "under student-t, ratings on a log scale have no standard deviation: use"
                 " predict_interval"

@@ -59,9 +59,9 @@ class TestPredictions(NamedTuple):
     def point(self, law: type[Law]) -> Float64:
         """Return the predictions of the ratings, in their units, as `predict` returns them.
 
-        `Law.point_name` says of what they are.
+        `Transform.point_name` says of what they are.
         """
-        return self.limits.clip(law.point(self.mean, self.variance + self.noise_variance))
+        return self.limits.clip(law.transform.point(self.mean, self.variance + self.noise_variance))
 
     def transforms(self, predictive: Predictive) -> tuple[Float64, Float64]:
         """Return the bounds of the PIT of every rating, from which coverage is computed.

@@ -312,7 +312,7 @@ class FoldIn:
         law = run.config.law
         law.check_new(ratings.values, float(run.facts["minimum"]))
         order = np.argsort(ratings.rows, kind="stable")
-        values = law.scaled(ratings.values[order].astype(np.float64))
+        values = law.transform.scaled(ratings.values[order].astype(np.float64))
         self._values = law.codes(values, run.levels)
         self._others = ratings.others[order]
         self._weights = ratings.weights[order]

@@ -103,7 +103,7 @@ class Predictor:
 
     def _summary_columns(self) -> tuple[str, str | None, str, str]:
         """Return the names of mean, sd and quantiles; None for an sd that does not exist."""
-        if self.options.of_mean or self.run.config.law.point_name == "mean":
+        if self.options.of_mean or self.run.config.law.transform.point_name == "mean":
             return self.options.predicted_columns
         _, _, low, high = self.options.predicted_columns
         return "median", None, low, high

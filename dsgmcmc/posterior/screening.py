@@ -335,12 +335,12 @@ class Screen:
         """Return bounds of expected ratings under a law whose predictor is the expected rating."""
         run = self.stack.run
         law = run.config.law
-        if law.scale == "identity" and not self.sds:
+        if law.transform.name == "identity" and not self.sds:
             mean = self.stack.mean(users)
             return _around(mean + run.mean, ERROR * _largest(mean))
         mean, variance = self.stack.moments(users, self.average)
         errors = ERROR * _largest(mean)
-        if law.scale == "identity":
+        if law.transform.name == "identity":
             errors = (1 + abs(self.sds)) * errors
             return _around(mean + run.mean + self.sds * np.sqrt(variance), errors)
         # one draw with the means and variances over the draws gives the same expected ratings

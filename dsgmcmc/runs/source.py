@@ -274,7 +274,7 @@ class RatingsSource:
         ratings = self.ratings
         facts = {
             "data": str(self.path.absolute()),
-            "mean": _centre(config, config.law.view(ratings)),
+            "mean": _centre(config, config.law.transform.view(ratings)),
             "minimum": ratings.minimum,
             "maximum": ratings.maximum,
             "transposed": ratings.transposed,
@@ -476,7 +476,7 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
     Collective.
     """
     levels = ring.agree(partial(config.law.levels_of, ratings))
-    scaled = ring.agree(partial(config.law.view, ratings))
+    scaled = ring.agree(partial(config.law.transform.view, ratings))
     codes = partial(config.law.codes, levels=levels)
     blocks = RatingBlocks(
         scaled,

@@ -55,10 +55,10 @@ def limits_of(ratings: Ratings, law: type[Law]) -> Limits:
     """Return the limits of the ratings of a file under a likelihood."""
     if not law.can_be_evaluated:  # predictions are scores
         return UNLIMITED
-    if law.scale == "log":
+    if law.transform.name == "log":
         return Limits(low=0.0)
     possible = law.levels_of(ratings)
-    if possible is None and law.scale == "identity" and not law.of_counts:
+    if possible is None and law.transform.name == "identity" and not law.of_counts:
         possible = _scale_of(ratings)
     if possible is not None:
         return Limits(float(possible[0]), float(possible[-1]))

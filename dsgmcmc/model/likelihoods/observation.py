@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
+from dsgmcmc.model.transform import Transform
 from dsgmcmc.types import Array, Float64
 
 
@@ -27,10 +28,8 @@ class Observation(ABC):
     is_linear: ClassVar[bool] = False
     #: Whether the exponential of a rating has an expectation.
     exponential_has_mean: ClassVar[bool] = True
-    #: Setting ``scale``, and what predictions are: the mean of a distribution or, if it has none,
-    #: its median.
-    scale: ClassVar[str] = "identity"
-    point_name: ClassVar[str] = "mean"
+    #: The change of variables between ratings and what the likelihood models.
+    transform: ClassVar[Transform] = Transform()
     #: Whether ratings are counts, which have no largest value.
     of_counts: ClassVar[bool] = False
     #: Whether ratings may have weights, which multiply the precision of their noise.
@@ -56,23 +55,6 @@ class Observation(ABC):
         That is the index of the nearest level, 1 for clicks, else the value.
         """
         return values
-
-    # ----------------------------------------------------------------- the scale, here the identity
-
-    @classmethod
-    def scaled(cls, values: Array) -> Array:
-        """Ratings on the scale on which this likelihood models them."""
-        return values
-
-    @classmethod
-    def view(cls, ratings: Ratings) -> Ratings:
-        """An open file whose ratings are on the likelihood's scale."""
-        return ratings
-
-    @classmethod
-    def point(cls, mean: Array, variance: Array | float) -> Array:
-        """Predictions, given means and variances of predictive distributions on the scale."""
-        return mean
 
     # ------------------------------------------------------------------ rows without a chain
 

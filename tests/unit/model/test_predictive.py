@@ -13,7 +13,8 @@ from dsgmcmc.model.likelihoods.ordinal import Ordinal
 from dsgmcmc.model.likelihoods.student_t import StudentT
 from dsgmcmc.model.predictive.base import Moments, PredictorDraws
 from dsgmcmc.model.predictive.mixture import NormalMixture
-from dsgmcmc.model.scale import Scale, on_scale
+from dsgmcmc.model.scale import on_scale
+from dsgmcmc.model.transform import Scale
 
 WEIGHTS = np.array([0.5, 0.3, 0.15, 0.05])
 LEVELS = np.arange(1.0, 6.0)

@@ -66,7 +66,7 @@ def test_cells_are_the_predictions_of_pairs(made, unknown, monkeypatch):
     np.testing.assert_allclose(cells.means(users), expected.mean.reshape(shape), **tolerance)
     mean, sd = cells.moments(users)
     np.testing.assert_allclose(mean, expected.mean.reshape(shape), **tolerance)
-    if run.config.law.point_name == "mean":
+    if run.config.law.transform.point_name == "mean":
         np.testing.assert_allclose(sd, expected.sd.reshape(shape), **tolerance)
 
 
