@@ -19,6 +19,7 @@ tails.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -29,7 +30,7 @@ from dsgmcmc.kernels.formula_parser import functions, parse_score
 from dsgmcmc.kernels.jit import indented
 from dsgmcmc.kernels.ordinal import DERIVATIVES, LANES
 from dsgmcmc.kernels.records import PATTERN, Record, by_rows, compile_passes
-from dsgmcmc.kernels.shaped import FUNCTIONS
+from dsgmcmc.kernels.shaped import FUNCTIONS, Shaped
 from dsgmcmc.types import Float32, Float64, Int32
 
 STEP = 0.1  # H, the step of the difference quotient i(x)
@@ -59,6 +60,17 @@ class Score(NamedTuple):
 def formula_score(score: str) -> Score:
     """Make a score from an expression of x and eta, in the language of formulas."""
     return Score("formula", f"e = {parse_score(score)}")
+
+
+def shaped_score(law: Shaped) -> Score:
+    """Make the score of a likelihood with shape parameters.
+
+    Its terms are the rating, the product of the scales if the score depends on it, and those
+    parameters on which it depends.
+    """
+    names = set(re.findall(r"[a-z]\w*", law.lines))
+    terms = ("x", *(name for name in ("s", *law.parameters) if name in names))
+    return Score(law.name, law.lines, terms)
 
 
 def level_score(scaled: bool) -> Score:

@@ -75,6 +75,8 @@ class Shaped(NamedTuple):
         Names of the parameters.
     tallies : tuple of str
         Expressions to be summed over ratings.
+    tally_lines : str
+        Further lines, for the tallies alone.
     slope : str
         The derivative of log p with respect to log s, if rows have scales.
     """
@@ -83,6 +85,7 @@ class Shaped(NamedTuple):
     lines: str
     parameters: tuple[str, ...]
     tallies: tuple[str, ...]
+    tally_lines: str = ""
     slope: str = "float32(0)"
 
 
@@ -151,7 +154,7 @@ def _scores(law: Shaped, scaled: bool, *, offset: bool, by_rating: bool) -> list
         rating += ["s = float32(1)"]
     if by_rating:
         rating += ["s *= weights[base + t]"]
-    rating += [*law.lines.splitlines(), "errors[t] = scale * e"]
+    rating += [*law.lines.splitlines(), "errors[t] = scale * e", *law.tally_lines.splitlines()]
     if scaled:
         rating += [f"slopes[t] = {law.slope}"]
     rating += [f"tally{k} += {expression}" for k, expression in enumerate(law.tallies)]

@@ -38,7 +38,7 @@ from typing_extensions import override
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import SPLITS
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.effects import Score
+from dsgmcmc.kernels.effects import Score, shaped_score
 from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
@@ -92,31 +92,29 @@ def _source(truncated: bool) -> Shaped:
     nodes = range(len(NODES))
     parameters = ("one_over_top", *(f"r{k}" for k in nodes))
     slope = "(float32(1) - m * one_over_top) * r2 / (r2 + m)"
-    lines = [_EXPECTED, *(f"rise{k} = log1p32(m / r{k})" for k in nodes)]
+    rises = [f"rise{k} = log1p32(m / r{k})" for k in nodes]
     if not truncated:
-        lines.append(f"e = (x - m) * {slope}")
-        tallies = tuple(f"-(x + r{k}) * rise{k}" for k in nodes)
-        return Shaped("negative_binomial", "\n".join(lines), parameters, tallies)
-    lines += [f"above{k} = positive32(r{k} * rise{k})" for k in nodes]
-    lines.append(f"e = (x - m / above2) * {slope}")
-    tallies = tuple(f"-(x + r{k}) * rise{k} - log32(above{k})" for k in nodes)
-    return Shaped("negative_binomial_above", "\n".join(lines), parameters, tallies)
+        return Shaped(
+            "negative_binomial",
+            f"{_EXPECTED}\ne = (x - m) * {slope}",
+            parameters,
+            tallies=tuple(f"-(x + r{k}) * rise{k}" for k in nodes),
+            tally_lines="\n".join(rises),
+        )
+    above = [f"above{k} = positive32(r{k} * rise{k})" for k in nodes if k != 2]
+    expected = "above2 = positive32(r2 * log1p32(m / r2))"
+    return Shaped(
+        "negative_binomial_above",
+        f"{_EXPECTED}\n{expected}\ne = (x - m / above2) * {slope}",
+        parameters,
+        tallies=tuple(f"-(x + r{k}) * rise{k} - log32(above{k})" for k in nodes),
+        tally_lines="\n".join([*rises, *above]),
+    )
 
 
 SOURCES = {truncated: _source(truncated) for truncated in (False, True)}
-
-
-def _score(name: str, expected: str) -> Score:
-    """Score for effects of groups, given the expression for the expected count."""
-    slope = "(float32(1) - m * one_over_top) * r / (r + m)"
-    return Score(name, f"{_EXPECTED}\ne = (x - {expected}) * {slope}", ("x", "one_over_top", "r"))
-
-
 #: Scores for effects of groups, by whether the distribution is truncated.
-EFFECTS = {
-    False: _score("negative_binomial", "m"),
-    True: _score("negative_binomial_above", "m / positive32(r * log1p32(m / r))"),
-}
+SCORES = {truncated: shaped_score(source) for truncated, source in SOURCES.items()}
 
 
 # ---------------------------------------------------------------------- the likelihood
@@ -286,7 +284,7 @@ class NegativeBinomial(Likelihood):
     def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
         """Score at noise precision 1, and its arguments: the count, 1 / M and r."""
         terms = score_terms(cell.ratings.values, 1 / self._ceiling, self.dispersion)
-        return EFFECTS[self._truncated], terms
+        return SCORES[self._truncated], terms
 
     @override
     def noise_scale(self, block: ParameterBlock) -> Float32:

@@ -41,7 +41,7 @@ from pydantic import BaseModel
 from typing_extensions import override
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.kernels.effects import Score
+from dsgmcmc.kernels.effects import Score, shaped_score
 from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
@@ -78,8 +78,6 @@ RATINGS = Shaped(
 error = x - eta
 away = min(ratio * s * error * error, float32(1e30))
 near = float32(1) / (float32(1) + away)
-far = away * near
-both = far * near
 e = weight * s * error * near
 """,
     parameters=("ratio", "weight", "half"),
@@ -90,15 +88,12 @@ e = weight * s * error * near
         "both * (near - far)",
         "both * (float32(1) - float32(6) * both)",
     ),
+    tally_lines="far = away * near\nboth = far * near",
     slope="float32(0.5) - half * far",
 )
 
 #: Score for effects of groups, which multiply it by tau.
-EFFECTS = Score(
-    "student_t",
-    "d = x - eta\ne = (nu + float32(1)) * s * d / (nu + tau * s * d * d)",
-    ("x", "s", "nu", "tau"),
-)
+SCORE = shaped_score(RATINGS)
 
 
 @dataclass
@@ -178,6 +173,12 @@ class StudentT(ScaledRows, Likelihood):
 
     # ------------------------------------------------------------------ training ratings
 
+    @property
+    def _parameters(self) -> tuple[float, float, float]:
+        """Values of the parameters of `RATINGS`."""
+        nu = self.nu
+        return self._tau / nu, (nu + 1) / nu, (nu + 1) / 2
+
     @override
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         self.tails = Tails(np.full(1, START_NU))
@@ -187,8 +188,7 @@ class StudentT(ScaledRows, Likelihood):
     def add_gradient(
         self, cell: RatingsCell, position: str, out: str, *, scale: float, share: float
     ) -> float:
-        nu = self.nu
-        parameters = np.array([self._tau / nu, (nu + 1) / nu, (nu + 1) / 2], np.float32)
+        parameters = np.array(self._parameters, np.float32)
         sums = np.zeros(len(RATINGS.tallies))
         blocks = (cell.row, cell.column) if self.heteroscedastic else ()
         scales = [self.row_scale(block) for block in blocks]
@@ -210,9 +210,10 @@ class StudentT(ScaledRows, Likelihood):
 
     @override
     def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
-        """Score at noise precision 1, and its arguments: the rating, its scale, nu and tau."""
+        """Score at noise precision 1, and its arguments: the rating, its scale, and parameters."""
         scales = self.rating_precisions(cell)
-        return EFFECTS, score_terms(cell.ratings.values, scales, self.nu, self._tau)
+        ratio, weight, _ = self._parameters
+        return SCORE, score_terms(cell.ratings.values, scales, ratio, weight)
 
     @override
     def noise_scale(self, block: ParameterBlock) -> Float32:
