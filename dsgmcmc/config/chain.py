@@ -52,7 +52,10 @@ DEFAULT_LENGTH = "700sweeps"
 #: Default maximum with a target accuracy.
 DEFAULT_LIMIT = "5000sweeps"
 
-#: The default sampler.
+#: Name of the choice by a rule on settings and ratings (`dsgmcmc.runs.sampler_choice`). A section
+#: without a name leaves the choice to the rule, too.
+AUTO = "auto"
+#: The sampler that suits most ratings.
 DEFAULT_SAMPLER = "baoab"
 
 Length = int | str  # iterations, or for example "500sweeps"
@@ -126,14 +129,16 @@ def _algorithm_named(name: Any, for_density: bool) -> type[Sampler[Any, Any]]:
         If it is not known, or samples only densities and `for_density` is False.
     """
     allowed = for_ratings()
+    choices = [AUTO, *allowed]
     if for_density:
         allowed = list(SAMPLERS)
+        choices = allowed
     if isinstance(name, str) and name in allowed:
         return SAMPLERS[name]
     problem = "is not known"
     if isinstance(name, str) and name in SAMPLERS:
         problem = "samples only densities"
-    raise ValueError(f"sampler {short_repr(name)} {problem}; choose one of {', '.join(allowed)}")
+    raise ValueError(f"sampler {short_repr(name)} {problem}; choose one of {', '.join(choices)}")
 
 
 def section_of(sampler: Any) -> dict[str, Any]:
@@ -168,10 +173,10 @@ class ChainConfig(Checked):
     sampler: SamplerSection = setting(
         "Sampling algorithm; its settings are named sampler.NAME.",
         shown=(
-            "baoab; gibbs if a fifth of all pairs is rated; psgld without biases or centring, or if"
-            " the prior is fixed"
+            "auto: baoab; gibbs where it is expected to be faster; psgld without biases or"
+            " centring, or if the prior is fixed"
         ),
-        metavar="|".join(for_ratings()),
+        metavar="|".join([AUTO, *for_ratings()]),
     )
     grid: int | None = setting(
         "Number B of blocks of rows, and also of columns.",

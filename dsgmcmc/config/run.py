@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 from pydantic import BaseModel, Field, ValidationInfo, create_model, field_validator
 from typing_extensions import override
 
-from dsgmcmc.config.chain import DEFAULT_SAMPLER, ChainConfig, ResolvedChain, section_of
+from dsgmcmc.config.chain import AUTO, DEFAULT_SAMPLER, ChainConfig, ResolvedChain, section_of
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import SIDES
 from dsgmcmc.errors import InputError
@@ -389,12 +389,16 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
     A layer that names a different sampler drops the sampler settings of earlier layers. Sampler
     settings in a layer belong to the sampler that the layer or an earlier one names, or else to the
-    default sampler.
+    default sampler. The result has no name if the last name is ``auto``.
     """
     result: dict[str, Any] = {}
     for layer in layers:
         section = section_of(layer.get("sampler") or {})
         earlier = result.get("sampler", {})
+        if section.get("name") == AUTO:
+            del section["name"]
+            if "name" in earlier:
+                earlier = {}
         name = earlier.get("name", DEFAULT_SAMPLER)
         if section.get("name", name) == name:
             section = earlier | section

@@ -168,6 +168,13 @@ def baselines(ratings: Ratings, biases: BiasesOnly, limits: Limits = UNLIMITED) 
     }
 
 
+def errors_of(ratings: Ratings, biases: BiasesOnly) -> Iterator[tuple[Int64, Int32, Float64]]:
+    """Yield row, column and error of biases only, of the training ratings, on the biases' scale."""
+    ratings = biases.law.view(ratings)
+    for rows, columns, deviations in _deviations(ratings, "train", ratings.row_indptr):
+        yield rows, columns, deviations - biases.means[0][rows] - biases.means[1][columns]
+
+
 def _deviations(
     ratings: Ratings, part: Split, indptr: Int64
 ) -> Iterator[tuple[Int64, Int32, Float64]]:

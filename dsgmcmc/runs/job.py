@@ -20,6 +20,7 @@ from typing import Any, Self
 import tomli_w
 from threadpoolctl import threadpool_limits
 
+from dsgmcmc.config.chain import AUTO
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.errors import Exit, WriteError, failed_file
@@ -130,12 +131,16 @@ class Job:
 
     def describe(self) -> int:
         """Print the settings, and the costs in memory, disk and messages; return 0. Collective."""
-        config, _ = self.resolve()
+        config, given_of_sampler = self.resolve()
         if self._at_root:
+            asked = []
+            if "name" not in given_of_sampler:
+                asked = [f"# {named('sampler')} {AUTO} has chosen {config.sampler.name}", ""]
             costs = Costs.estimate(config, self.source.ratings, self.comm.size)._asdict()
             files = costs.pop("files_per_checkpoint")
             say(
                 *tomli_w.dumps(config.table()).split("\n"),
+                *asked,
                 "[costs]  # bytes, and a number of files",
                 *(f"{name} = {cost}  # {cost / 1e6:,.1f} MB" for name, cost in costs.items()),
                 f"files_per_checkpoint = {files}",

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from rich.filesize import decimal
 
-from dsgmcmc.config.chain import CHANGEABLE, section_of
-from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.config.chain import AUTO, CHANGEABLE
+from dsgmcmc.config.run import ResolvedConfig, merged
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.alone import Comm
 from dsgmcmc.parallel.comm import on_root
@@ -98,7 +98,7 @@ class RunOpening:
         if saved:
             return config, run.read_settings()[1].get("given_of_sampler", [])
         _check_disk(run, Costs.estimate(config, self._source.ratings, processes))
-        return config, sorted(section_of(self._settings.get("sampler") or {}))
+        return config, sorted(merged(self._settings)["sampler"])
 
     def _saved_settings(self) -> dict[str, Any]:
         """Check the data of a run to be resumed, and return its settings; empty for a new run."""
@@ -149,6 +149,7 @@ class RunOpening:
         about: Facts = {
             "versions": self._first_versions(),
             "given_of_sampler": given_of_sampler,
+            "requested_sampler": config.sampler.name if "name" in given_of_sampler else AUTO,
         }
         if config.registered:
             about["registered"] = config.registered

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.config.chain import DEFAULT_LENGTH, DEFAULT_SAMPLER, SamplerSection
+from dsgmcmc.config.chain import AUTO, DEFAULT_LENGTH, DEFAULT_SAMPLER, SamplerSection
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, build, merged
 from dsgmcmc.data.precision import find_bad_scale
 from dsgmcmc.data.ratings import Ratings
@@ -37,6 +37,7 @@ from dsgmcmc.posterior.liked import liked_facts
 from dsgmcmc.posterior.live import newest_states
 from dsgmcmc.posterior.names import write_index
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.runs.choices import are_dense, kurtosis
 from dsgmcmc.runs.warm_start import WarmStart, start_digest
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.settings import named
@@ -48,11 +49,8 @@ from dsgmcmc.terminal import log
 #: With more elements of the factors per rating, even exact Gibbs sampling mistakes noise for
 #: structure.
 MAX_ELEMENTS_PER_RATING = 3
-#: Gibbs sampling is the default from so many training ratings, and so large a share of all pairs,
-#: on. Rows with ratings of most others have narrow, correlated laws: BAOAB then needs many more
-#: sweeps, or diverges. With fewer ratings, neither takes long. docs/samplers.md has the times.
-GIBBS_RATINGS = 10_000
-GIBBS_SHARE = 0.2
+#: Settings of which any chooses the noise, or leaves none to choose.
+NOISE_SETTINGS = {"noise", "noise_precision", "prior"}
 #: Scores of a run without test ratings, and of a run on clicks.
 NO_SCORES: dict[str, Any] = {"rmse_mean": None, "mae_mean": None}
 #: Makes the target of a chain in its state before the first iteration, given the chain number for
@@ -122,9 +120,12 @@ class RatingsSource:
         if self.start is not None and not saved:
             self._earlier = WarmStart(self.start)
             saved = self._earlier.model()
+        # the sampler "auto" of a layer must not take back the one that is chosen here
+        layers = tuple(map(merged, layers))
         likelihood = self._default_likelihood(saved, *layers)
-        sampler = self._default_sampler(saved, likelihood, *layers)
-        requested = build(saved, likelihood, sampler, *layers)
+        noise = self._default_noise(saved, likelihood, *layers)
+        sampler = self._default_sampler(saved, likelihood, noise, *layers)
+        requested = build(saved, likelihood, noise, sampler, *layers)
         ratings = self.ratings
         entities = ratings.n_rows + ratings.n_cols
         rank = requested.rank
@@ -157,9 +158,7 @@ class RatingsSource:
         Empty otherwise, also if the model does not admit it.
         """
         ratings = self.ratings
-        share = ratings.nnz / (ratings.n_rows * ratings.n_cols)
-        is_suited = ratings.nnz >= GIBBS_RATINGS and share >= GIBBS_SHARE
-        if not is_suited or merged(*layers)["sampler"]:
+        if not are_dense(ratings) or merged(*layers)["sampler"]:
             return {}
         exact = {"sampler": {"name": "gibbs"}}
         try:
@@ -172,12 +171,39 @@ class RatingsSource:
         if defaults.sampler.name != DEFAULT_SAMPLER or not is_measured:
             return {}
         log.info(
-            "%.0f %% of all pairs are rated, so Gibbs sampling is faster than %s: choose by %s",
-            100 * share,
-            DEFAULT_SAMPLER,
+            "%s %s: gibbs, as %.0f %% of all pairs are rated",
             named("sampler"),
+            AUTO,
+            100 * ratings.nnz / (ratings.n_rows * ratings.n_cols),
         )
         return exact
+
+    def _default_noise(self, *layers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the setting of own noise levels if the rows need them and no noise is chosen.
+
+        Empty otherwise, also if the other settings do not admit it.
+        """
+        own = {"noise": "both"}
+        ratings = self.ratings
+        if not are_dense(ratings) or not NOISE_SETTINGS.isdisjoint(merged(*layers)):
+            return {}
+        try:
+            config = build(*layers, own).resolved()
+        except InputError:
+            return {}
+        is_normal = config.likelihood == "gaussian" and config.scale == "identity"
+        if not is_normal or recognised_levels(ratings) is not None:
+            return {}
+        found = kurtosis(ratings, self.biases_only(config))
+        if not found.needs_own_noise:
+            return {}
+        log.info(
+            "%s %s: users and items differ in the scale of their ratings, so each has a noise level"
+            " of its own",
+            named("noise"),
+            own["noise"],
+        )
+        return own
 
     def _default_likelihood(
         self, saved: Mapping[str, Any], *layers: Mapping[str, Any]

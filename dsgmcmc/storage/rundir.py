@@ -81,6 +81,7 @@ class FactsModel(BaseModel):
 
     data: str = ""
     given_of_sampler: list[str] = []
+    requested_sampler: str = ""
     registered: list[str] = []
     cautions: list[str] = []
     versions: dict[str, str] = {}

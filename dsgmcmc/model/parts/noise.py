@@ -104,7 +104,9 @@ class NoiseSettings(BaseModel):
     """Settings of the noise."""
 
     noise: NoiseName = setting(
-        "One noise level for all ratings, or one per user, per item, or both.", "shared"
+        "One noise level for all ratings, or one per user, per item, or both.",
+        "shared",
+        shown="shared; both for dense measurements of users or items of unequal scale",
     )
     noise_precision: Annotated[float, Field(gt=0)] | Literal["sampled"] = setting(
         "Precision tau of the noise; sampled: inferred from the ratings.",

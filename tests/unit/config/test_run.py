@@ -52,6 +52,15 @@ def test_another_sampler_discards_the_section_of_the_one_before() -> None:
     assert config.sampler == build({"sampler": "sgld"}).sampler
 
 
+def test_auto_takes_back_the_sampler_of_an_earlier_layer() -> None:
+    """--sampler auto with a file that names a sampler; a step then belongs to the default one."""
+    config = build({"sampler": {"name": "psgld", "alpha": 0.5}}, {"sampler": "auto"})
+    assert config.sampler == build({}).sampler
+    config = build({"sampler": {"name": "auto", "step_size": 0.125}})
+    assert config.sampler.name == "baoab"
+    assert config.sampler.config.step_size == 0.125
+
+
 def test_the_noise_precision_is_one_with_a_fixed_prior_and_sampled_elsewhere() -> None:
     """Given values win in either case."""
     assert build({"prior": "fixed"}).noise_precision == 1.0

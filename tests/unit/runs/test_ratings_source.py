@@ -16,9 +16,10 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.errors import AgreedError, InputError
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.runs import source
+from dsgmcmc.runs import choices
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
+from dsgmcmc.storage.rundir import RunDirectory
 
 
 def write(
@@ -282,6 +283,8 @@ def test_the_default_grid_fits_tiny_data(tmp_path: Path) -> None:
     ("settings", "sampler"),
     [
         ({}, "gibbs"),
+        ({"sampler": "auto"}, "gibbs"),
+        ({"sampler": {"name": "auto", "step_size": 0.1}}, "baoab"),
         ({"noise": "both"}, "gibbs"),
         ({"sampler": "baoab"}, "baoab"),
         ({"sampler": {"step_size": 0.1}}, "baoab"),
@@ -294,7 +297,7 @@ def test_gibbs_is_the_default_for_nearly_full_matrices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], sampler: str
 ) -> None:
     """Where it can draw the model, and no sampler or setting of one is chosen."""
-    monkeypatch.setattr(source, "GIBBS_RATINGS", 100)
+    monkeypatch.setattr(choices, "DENSE_RATINGS", 100)
     data = write_planted(tmp_path / "r.h5")
     assert RatingsSource(data).resolve(1, {}, settings).sampler.name == sampler
 
@@ -303,8 +306,53 @@ def test_few_or_sparse_ratings_have_baoab(tmp_path: Path, monkeypatch: pytest.Mo
     """A resumed run keeps its sampler, whatever the ratings are."""
     data = write_planted(tmp_path / "r.h5")
     assert RatingsSource(data).resolve(1, {}, {}).sampler.name == "baoab"
-    monkeypatch.setattr(source, "GIBBS_RATINGS", 100)
+    monkeypatch.setattr(choices, "DENSE_RATINGS", 100)
     saved = RatingsSource(data).resolve(1, {}, {"sampler": "baoab"}).table()
     assert RatingsSource(data).resolve(1, saved, {}).sampler.name == "baoab"
     sparse = write_planted(tmp_path / "s.h5", 60, 60, share=0.15)
     assert RatingsSource(sparse).resolve(1, {}, {}).sampler.name == "baoab"
+
+
+def test_a_run_stores_the_sampler_that_was_asked_and_the_one_that_was_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``auto`` leaves the sampler of a resumed run as it is; another name is refused."""
+    monkeypatch.setattr(choices, "DENSE_RATINGS", 100)
+    data = write_planted(tmp_path / "r.h5")
+    for asked, taken in (("auto", "gibbs"), ("baoab", "baoab")):
+        out = tmp_path / asked
+        settings = {"rank": 2, "sampler": asked, "iterations": 20, "burn_in": 4, "thin": 4}
+        assert sample(MPI.COMM_SELF, data, out, **settings) == 0
+        stored, facts = RunDirectory(out).read_settings()
+        assert stored["sampler"]["name"] == taken
+        assert facts["requested_sampler"] == asked
+        config, _ = ask(data, out, resume=True, sampler="auto", iterations=30)
+        assert config.sampler.name == taken
+    with pytest.raises(AgreedError, match=r"gibbs.* in the run, .*psgld.* requested"):
+        ask(data, tmp_path / "auto", resume=True, sampler="psgld")
+
+
+def test_dense_measurements_of_unequal_rows_get_noise_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of large values would otherwise rule the common noise level, and the factors."""
+    monkeypatch.setattr(choices, "DENSE_RATINGS", 100)
+    i, j, x = planted(40, 30, 0.9, 0)
+    held = np.arange(len(i)) % 5 == 0
+    equal = write_cells(tmp_path / "equal.h5", (40, 30), i, j, x, held)
+    size = np.where(i < 4, np.float32(30), np.float32(1))
+    unequal = write_cells(tmp_path / "unequal.h5", (40, 30), i, j, x * size, held)
+    tails = np.where(np.arange(len(i)) % 11 == 0, x * 30, x)
+    single = write_cells(tmp_path / "single.h5", (40, 30), i, j, tails, held)
+
+    def noise_of(data: Path, **settings: Any) -> str:
+        return RatingsSource(data).resolve(1, {}, settings).noise
+
+    assert noise_of(equal) == "shared"
+    assert noise_of(single) == "shared"
+    assert noise_of(unequal) == "both"
+    assert noise_of(unequal, sampler="baoab") == "both"
+    for chosen in ({"noise": "shared"}, {"noise_precision": 1.0}, {"likelihood": "student-t"}):
+        assert noise_of(unequal, **chosen) == "shared"
+    monkeypatch.setattr(choices, "DENSE_SHARE", 1.1)
+    assert noise_of(unequal) == "shared"

@@ -1,0 +1,78 @@
+"""Settings that a run takes by its ratings, where the user has chosen none.
+
+All rules depend on ratings and settings alone, never on the machine.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.diagnostics.baselines import BiasesOnly, errors_of
+from dsgmcmc.types import Array
+
+#: Smallest squared scale, which the scale of rows without errors is.
+TINY = 1e-300
+
+#: Ratings are dense from so many training ratings, and so large a share of all pairs, on. Rows with
+#: ratings of most others have narrow, correlated laws: BAOAB then needs many more sweeps than Gibbs
+#: sampling, or diverges. With fewer ratings, neither takes long. docs/samplers.md has the times.
+DENSE_RATINGS = 10_000
+DENSE_SHARE = 0.2
+#: Rows get noise levels of their own if the kurtosis of the errors of biases only is at least so
+#: many times that of the errors divided by the scales of their rows and columns, and the latter is
+#: about 3, that of a normal distribution. A few rows then have most of the squared errors, and
+#: under a common noise level the factors fit their noise. Where single ratings make the tails,
+#: noise levels of rows predict worse. docs/evidence/robust.md has the errors.
+LEAST_KURTOSIS_RATIO = 2.5
+LARGEST_KURTOSIS = 4.0
+#: Passes over rows, then columns, that estimate their scales.
+SCALE_PASSES = 2
+
+
+def are_dense(ratings: Ratings) -> bool:
+    """Whether so many, and so large a share, of all pairs are rated."""
+    share = ratings.nnz / (ratings.n_rows * ratings.n_cols)
+    return bool(ratings.nnz >= DENSE_RATINGS and share >= DENSE_SHARE)
+
+
+class Kurtosis(NamedTuple):
+    """Kurtosis of errors, and of errors divided by the scales of their rows and columns."""
+
+    of_errors: float
+    of_scaled: float
+
+    @property
+    def needs_own_noise(self) -> bool:
+        """Whether rows of different scales, and not single ratings, make the tails."""
+        is_explained = self.of_errors >= LEAST_KURTOSIS_RATIO * self.of_scaled
+        return is_explained and self.of_scaled <= LARGEST_KURTOSIS
+
+
+def kurtosis(ratings: Ratings, biases: BiasesOnly) -> Kurtosis:
+    """Return the kurtosis of the errors of biases only on the training ratings.
+
+    The squared scales of rows and columns multiply. Each is the mean square of its errors over the
+    other scales, which are 1 at first.
+    """
+    scales = (np.ones(ratings.n_rows), np.ones(ratings.n_cols))
+    counts = (np.diff(ratings.row_indptr), ratings.column_counts)
+    for side in SCALE_PASSES * (0, 1):
+        sums = np.zeros_like(scales[side])
+        for rows, columns, errors in errors_of(ratings, biases):
+            owners: tuple[Array, Array] = (rows, columns)
+            others = scales[1 - side][owners[1 - side]]
+            sums += np.bincount(owners[side], np.square(errors) / others, len(sums))
+        scales[side][:] = np.maximum(sums / np.maximum(counts[side], 1), TINY)
+    moments = np.zeros((2, 2))  # sums of squares and of fourth powers, of both kinds of errors
+    for rows, columns, errors in errors_of(ratings, biases):
+        square = np.square(errors)
+        scaled = square / (scales[0][rows] * scales[1][columns])
+        moments[0] += [square.sum(), square @ square]
+        moments[1] += [scaled.sum(), scaled @ scaled]
+    if not np.all(moments > 0):
+        return Kurtosis(1.0, 1.0)
+    of_errors, of_scaled = ratings.nnz * moments[:, 1] / np.square(moments[:, 0])
+    return Kurtosis(float(of_errors), float(of_scaled))
