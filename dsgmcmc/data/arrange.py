@@ -176,59 +176,40 @@ def refuse_scale(db: Session) -> None:
 # ---------------------------------------------------------------------------- splitting and sorting
 
 
-def held_out(
-    db: Session, fraction: float, *, temporal: bool, replicated: bool, bounded: bool = False
-) -> str:
+def held_out(db: Session, fraction: float, *, temporal: bool, replicated: bool) -> str:
     """Return SQL that is true for exactly round(fraction * N) of the N ratings in ``cells``.
 
     In a random split, these have the smallest hashes; in a temporal split, they are the latest
     ratings, with ties broken by hash. If pairs are `replicated`, a split never divides the
     measurements of a pair, which share a hash and the time of the latest: there may be a few more.
-    Pairs with `bounded` ratings are never held out, because errors need exact ratings.
     """
     total = scalar(db, "SELECT count(*) FROM cells")
-    exact = _exact_sql(bounded=bounded, replicated=replicated)
     n_test = int(fraction * total + 0.5)
     if n_test == 0:
         return "false"
-    if bounded:
-        n_test = min(n_test, scalar(db, f"SELECT count(*) FROM cells WHERE {exact}"))
     if n_test >= total:
         raise _no_training_ratings(fraction, total)
     if temporal:
         time = "latest" if replicated else "time"
         last, key = db.execute(
-            f"SELECT {time}, key FROM cells WHERE {exact} ORDER BY {time} DESC, key"
-            f" LIMIT 1 OFFSET {n_test - 1}"
+            f"SELECT {time}, key FROM cells ORDER BY {time} DESC, key LIMIT 1 OFFSET {n_test - 1}"
         ).fetchall()[0]
         last = f"{last!r}::DOUBLE"
         condition = f"({time} > {last} OR ({time} = {last} AND key <= {key}::UBIGINT))"
     else:
-        condition = f"key <= {_nth_key(db, n_test, exact)}::UBIGINT"
-    if bounded:
-        condition = f"({exact} AND {condition})"
+        condition = f"key <= {_nth_key(db, n_test)}::UBIGINT"
     if replicated and not scalar(db, f"SELECT count(*) FROM cells WHERE NOT {condition}"):
         raise _no_training_ratings(fraction, total)
     return condition
 
 
-def _exact_sql(*, bounded: bool, replicated: bool) -> str:
-    """Return SQL that is true for ratings in ``cells`` of pairs without `bounded` ratings."""
-    if not bounded:
-        return "true"
-    if not replicated:
-        return "NOT lower < upper"
-    return "(row, col) NOT IN (SELECT (row, col) FROM cells WHERE lower < upper)"
-
-
-def _nth_key(db: Session, n: int, condition: str) -> int:
-    """Return the n-th smallest key, from 1, of the ratings in ``cells`` that meet a condition.
+def _nth_key(db: Session, n: int) -> int:
+    """Return the n-th smallest key, from 1, of the ratings in ``cells``.
 
     Only the keys with the same first 16 bits are sorted.
     """
     shares = db.execute(
-        f"SELECT key >> 48 AS first, count(*) AS n FROM cells WHERE {condition}"
-        " GROUP BY first ORDER BY first"
+        "SELECT key >> 48 AS first, count(*) AS n FROM cells GROUP BY first ORDER BY first"
     ).fetchnumpy()
     upto = np.cumsum(shares["n"])
     k = int(np.searchsorted(upto, n))
@@ -236,20 +217,10 @@ def _nth_key(db: Session, n: int, condition: str) -> int:
     return int(
         scalar(
             db,
-            f"SELECT key FROM cells WHERE {condition} AND key >> 48 = {shares['first'][k]}"
+            f"SELECT key FROM cells WHERE key >> 48 = {shares['first'][k]}"
             f" ORDER BY key LIMIT 1 OFFSET {n - smaller - 1}",
         )
     )
-
-
-def refuse_bounded_tests(db: Session) -> None:
-    """Raise InputError if a test rating in ``cells`` is known only by bounds."""
-    number = scalar(db, "SELECT count(*) FROM cells WHERE test AND lower < upper")
-    if number:
-        raise InputError(
-            f"{number:,} test rating(s) are known only by bounds, and errors are of exact ratings:"
-            f" move them to the training files, or leave out {named('test')}"
-        )
 
 
 def _no_training_ratings(fraction: float, total: int) -> InputError:
@@ -258,14 +229,11 @@ def _no_training_ratings(fraction: float, total: int) -> InputError:
     )
 
 
-def held_out_groups(
-    db: Session, fraction: float, *, replicated: bool, bounded: bool = False
-) -> str:
+def held_out_groups(db: Session, fraction: float) -> str:
     """Return SQL that is true for the ratings in ``cells`` of groups that are held out.
 
     They are the groups with the smallest hashes; their share of the ratings is as close as possible
-    to the fraction. Pairs with `bounded` ratings stay training ratings. Raises InputError if there
-    are fewer than two groups.
+    to the fraction. Raises InputError if there are fewer than two groups.
     """
     groups = db.execute(
         "SELECT group_key, count(*) AS n FROM cells GROUP BY group_key ORDER BY group_key"
@@ -276,11 +244,7 @@ def held_out_groups(
     if not fraction:
         return "false"
     last = int(np.argmin(np.abs(upto[:-1] - fraction * upto[-1])))
-    condition = f"group_key <= {groups['group_key'][last]}::UBIGINT"
-    if bounded:
-        exact = _exact_sql(bounded=True, replicated=replicated)
-        return f"({condition} AND {exact})"
-    return condition
+    return f"group_key <= {groups['group_key'][last]}::UBIGINT"
 
 
 class SortedRatings(NamedTuple):

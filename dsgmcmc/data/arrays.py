@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from typing_extensions import override
 
-from dsgmcmc.data.bounds import read_text_bounds
+from dsgmcmc.data.bounds import MemoryBounds, read_text_bounds
 from dsgmcmc.data.columns import (
     MEASURES,
     NAMED_ROLES,
@@ -188,7 +188,9 @@ class RatingArrays(NamedTuple):
     columns : dict of str to (n,) array
         By role: "user" and "item" of integers or str, "rating" of float64, left out for clicks
         (`assign_columns`), and, if asked for, "timestamp", of numbers or text (`_times`), and
-        "weight" of float64. Further parts of names have roles of their own (`dsgmcmc.data.parts`).
+        "weight" of float64. If ratings are known only by bounds, "lower" and "upper", of float64,
+        infinite on an open side and NaN for exact ratings. Further parts of names have roles of
+        their own (`dsgmcmc.data.parts`).
     labels : dict of str to str
         Labels of columns of a data frame by role.
     about : str
@@ -272,26 +274,51 @@ def read_ratings(
 
 
 def _convert_measures(columns: dict[str, Array]) -> None:
-    """Convert times, weights and bounds to numbers, and relations to texts, if there are any.
+    """Convert times and weights to numbers, and all that says of bounds to columns of bounds.
 
-    Times may also become text; ratings such as ``<0.1`` become their bounds.
+    Times may also become text.
     """
     if "timestamp" in columns:
         columns["timestamp"] = _times(columns["timestamp"])
-    for role in ("lower", "upper"):
-        if role in columns:
-            columns[role] = read_numbers(columns[role], "bounds must be numbers")
-    if "relation" in columns:
-        texts = [None if is_missing(word) else str(word) for word in columns["relation"].tolist()]
-        columns["relation"] = np.array(texts, object)
-    if "rating" in columns and columns["rating"].dtype == object:
-        columns |= read_text_bounds(columns["rating"])
+    _convert_bounds(columns)
     if "weight" in columns:
         columns["weight"] = read_numbers(columns["weight"], "weights must be numbers")
         with np.errstate(over="ignore", under="ignore"):
             stored = columns["weight"].astype(np.float32)
         is_positive = (stored > 0) & np.isfinite(stored)
         _refuse_rows(~is_positive, "weight", "missing or not a number above 0 in float32")
+
+
+def _convert_bounds(columns: dict[str, Array]) -> None:
+    """Combine ratings such as ``<0.1``, relations and bounds, if there are any.
+
+    They become columns "lower" and "upper", which are NaN for exact ratings, and "rating" has a
+    value between the bounds of others.
+    """
+    n = len(columns["user"])
+    unknown = np.full(n, np.nan)
+    rating = columns.get("rating", unknown)
+    of_text = None
+    if rating.dtype.kind in "OU":
+        of_text = read_text_bounds(rating.astype(object))
+    if of_text is None and set(OF_BOUNDS).isdisjoint(columns):
+        return
+    if of_text is None:
+        of_text = (rating, unknown, unknown)
+    relation = columns.pop("relation", None)
+    if relation is not None:
+        words = [None if is_missing(word) else str(word) for word in relation.tolist()]
+        relation = np.array(words, object)
+    rule = "bounds must be numbers"
+    known = MemoryBounds(
+        rating=read_numbers(of_text[0], "ratings must be numbers"),
+        text_lower=of_text[1],
+        text_upper=of_text[2],
+        lower=read_numbers(columns.get("lower", unknown), rule),
+        upper=read_numbers(columns.get("upper", unknown), rule),
+        relation=relation,
+    )
+    columns |= known.combined()
 
 
 def _leave_out(found: RatingArrays, words: Sequence[str], *, timed: bool) -> RatingArrays:

@@ -7,13 +7,15 @@ NULL for both. Its ``rating`` is the bound, or the middle of two.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from dsgmcmc.data.session import Session, as_number
 from dsgmcmc.data.tables import TableFile, first_column, scalar
 from dsgmcmc.errors import InputError
-from dsgmcmc.types import Array
+from dsgmcmc.types import Array, Float64, Mask
 
 _NUMBER = r"[-+]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][-+]?[0-9]+)?"
 _BELOW = rf"^\s*(?:<=?|≤)\s*({_NUMBER})\s*$"
@@ -31,9 +33,14 @@ def _extracted(text: str, pattern: str, group: int = 1) -> str:
 
 def bounds_of_text(text: str) -> tuple[str, str]:
     """Return SQL of the lower and the upper bound that a text such as ``<0.1`` gives, or NULL."""
-    lower = f"coalesce({_extracted(text, _ABOVE)}, {_extracted(text, _BETWEEN)})"
-    upper = f"coalesce({_extracted(text, _BELOW)}, {_extracted(text, _BETWEEN, 2)})"
-    return lower, upper
+    first = f"left(ltrim({text}), 1)"  # much faster than a regular expression
+    between = f"{first} IN ('[', '(')"
+    bounds = [
+        f"CASE WHEN {first} IN ({signs}) THEN {_extracted(text, pattern)}"
+        f" WHEN {between} THEN {_extracted(text, _BETWEEN, group)} END"
+        for signs, pattern, group in (("'>', '≥'", _ABOVE, 1), ("'<', '≤'", _BELOW, 2))
+    ]
+    return bounds[0], bounds[1]
 
 
 def is_bound(text: str) -> bool:
@@ -84,40 +91,78 @@ def listed(words: tuple[str, ...]) -> str:
 class BoundSql:
     """SQL of a rating and its bounds, from its text and the columns that users name.
 
+    Every value is computed once, in a subquery with columns of its own.
+
     Parameters
     ----------
     rating : str or None
         SQL of the text of the rating.
     lower, upper, relation : str or None
         SQL of the texts of these columns.
+
+    Attributes
+    ----------
+    rating, lower, upper : str
+        SQL of the rating, or of the bound or the middle of two bounds, and of the bounds, in the
+        table `source`.
     """
+
+    rating = "coalesce(number, (lower + upper) / 2, lower, upper)"
+    lower = "lower"
+    upper = "upper"
 
     def __init__(
         self, rating: str | None, lower: str | None, upper: str | None, relation: str | None
     ) -> None:
-        self._number = "NULL::DOUBLE" if rating is None else as_number(rating)
-        self.lower = "NULL::DOUBLE"
-        self.upper = "NULL::DOUBLE"
-        if rating is not None:  # most ratings are numbers, which are read faster
-            case = f"CASE WHEN {self._number} IS NULL THEN {{}} END"
-            self.lower, self.upper = map(case.format, bounds_of_text(rating))
-        if relation is not None:
-            word = f"coalesce(trim({relation}), '')"
-            case = "CASE WHEN {} IN ({}) THEN {} END"
-            above = case.format(word, listed(ABOVE), self._number)
-            below = case.format(word, listed(BELOW), self._number)
-            self.lower = f"coalesce({self.lower}, {above})"
-            self.upper = f"coalesce({self.upper}, {below})"
-        if lower is not None:
-            self.lower = f"coalesce({self.lower}, {_finite(lower)})"
-        if upper is not None:
-            self.upper = f"coalesce({self.upper}, {_finite(upper)})"
+        self._rating = rating
+        self._columns = {"lower": lower, "upper": upper}
+        self._relation = relation
 
-    @property
-    def rating(self) -> str:
-        """SQL of the rating: its number, or the bound, or the middle of two bounds."""
-        middle = f"({self.lower} + {self.upper}) / 2"
-        return f"coalesce({self._number}, {middle}, {self.lower}, {self.upper})"
+    def source(self, table: str) -> str:
+        """Return SQL of a table with these columns, given that of the table that was read."""
+        number = "NULL::DOUBLE"
+        of_text = {"lower": "NULL::DOUBLE", "upper": "NULL::DOUBLE"}
+        if self._rating is not None:  # most ratings are numbers, which are read faster
+            number = as_number(self._rating)
+            for side, bound in zip(of_text, bounds_of_text(self._rating), strict=True):
+                of_text[side] = f"CASE WHEN number IS NULL THEN {bound} END"
+        word = "''"
+        if self._relation is not None:
+            word = f"coalesce(trim({self._relation}), '')"
+        read = (
+            f"SELECT *, {of_text['lower']} AS text_lower, {of_text['upper']} AS text_upper,"
+            f" {word} AS word FROM (SELECT *, {number} AS number FROM {table})"
+        )
+        both = ", ".join(f"{self._bound(side)} AS {side}" for side in of_text)
+        return f"(SELECT *, {both} FROM ({read}))"
+
+    def _bound(self, side: str) -> str:
+        """SQL of a bound: of the text, the relation and the column, which must not contradict."""
+        words = listed(ABOVE if side == "lower" else BELOW)
+        opposite = {"lower": "text_upper", "upper": "text_lower"}[side]
+        related = (
+            f"CASE WHEN word IN ({words}) THEN"
+            f" CASE WHEN {opposite} IS NULL THEN number ELSE 'nan'::DOUBLE END END"
+        )
+        sources = []
+        if self._rating is not None:
+            sources.append(f"text_{side}")
+        if self._relation is not None:
+            sources.append(related)
+        column = self._columns[side]
+        if column is not None:
+            sources.append(_finite(column))
+        return _only(sources)
+
+
+def _only(bounds: list[str]) -> str:
+    """SQL of the bound that several sources give; NaN if they give different bounds."""
+    if len(bounds) < 2:
+        return "".join(bounds) or "NULL::DOUBLE"
+    listed_bounds = ", ".join(bounds)
+    lowest = f"least({listed_bounds})"  # NULL counts for nothing, NaN for more than any number
+    highest = f"greatest({listed_bounds})"
+    return f"CASE WHEN {lowest} < {highest} THEN 'nan'::DOUBLE ELSE {highest} END"
 
 
 def _finite(text: str) -> str:
@@ -128,35 +173,129 @@ def _finite(text: str) -> str:
 
 #: Faults of bounds in ``raw``, by condition in SQL.
 FAULTS = {
+    "it has two different bounds on one side": "isnan(lower) OR isnan(upper)",
     "the lower bound is above the upper bound": "lower > upper",
     "the rating is outside its bounds": "rating < lower OR rating > upper",
 }
 
 
-def read_text_bounds(ratings: Array) -> dict[str, Array]:
-    """Return columns "rating", "lower" and "upper" of ratings of which some are texts of bounds.
+# ------------------------------------------------------------------------------- bounds in memory
 
-    Bounds that are not known are NaN. An empty dict if no rating is a bound.
+
+def bound_of(text: str) -> tuple[float, float] | None:
+    """Return the bounds that a text gives, infinite on an open side; None if it gives none."""
+    between = re.match(_BETWEEN, text)
+    if between:
+        return float(between[1]), float(between[2])
+    below = re.match(_BELOW, text)
+    if below:
+        return -np.inf, float(below[1])
+    above = re.match(_ABOVE, text)
+    if above:
+        return float(above[1]), np.inf
+    return None
+
+
+def stand_in(lower: Array, upper: Array) -> Array:
+    """Return the middle of two bounds, or the finite one of them."""
+    with np.errstate(invalid="ignore"):
+        middle = (lower + upper) / 2
+    return np.where(np.isfinite(middle), middle, np.where(np.isfinite(lower), lower, upper))
+
+
+def read_text_bounds(ratings: Array) -> tuple[Array, Float64, Float64] | None:
+    """Return ratings without those that are texts of bounds, and their lower and upper bounds.
+
+    These ratings become NaN, and other ratings have NaN for bounds. None if no rating is a bound.
     """
     numbers = ratings.copy()
-    lower = np.full(len(ratings), np.nan)
-    upper = np.full(len(ratings), np.nan)
+    limits = np.full((2, len(ratings)), np.nan)
     for k, value in enumerate(ratings.tolist()):
-        if not isinstance(value, str):
-            continue
-        between = re.match(_BETWEEN, value)
-        below = re.match(_BELOW, value)
-        above = re.match(_ABOVE, value)
-        if between:
-            lower[k] = float(between[1])
-            upper[k] = float(between[2])
-            numbers[k] = (lower[k] + upper[k]) / 2
-        elif below:
-            upper[k] = float(below[1])
-            numbers[k] = upper[k]
-        elif above:
-            lower[k] = float(above[1])
-            numbers[k] = lower[k]
-    if np.isnan(lower).all() and np.isnan(upper).all():
-        return {}
-    return {"rating": numbers, "lower": lower, "upper": upper}
+        found = bound_of(value) if isinstance(value, str) else None
+        if found is not None:
+            numbers[k] = np.nan
+            limits[:, k] = np.where(np.isfinite(found), found, np.nan)
+    if np.isnan(limits).all():
+        return None
+    return numbers, limits[0], limits[1]
+
+
+class MemoryBounds(NamedTuple):
+    """What is known of ratings in memory, (n,) each; NaN where it is not known.
+
+    Attributes
+    ----------
+    rating : float64
+        Exact ratings, or what a relation refers to.
+    text_lower, text_upper : float64
+        Bounds in texts of ratings.
+    lower, upper : float64
+        Columns of bounds.
+    relation : object, optional
+        Words for the relation of ratings to their numbers, or None.
+    """
+
+    rating: Float64
+    text_lower: Float64
+    text_upper: Float64
+    lower: Float64
+    upper: Float64
+    relation: Array | None = None
+
+    def combined(self) -> dict[str, Array]:
+        """Return columns "rating", "lower" and "upper", of which the last are NaN if exact.
+
+        Raises InputError, with the first row, if what is known of a rating is contradictory.
+        """
+        related = (np.full(len(self.rating), np.nan), np.full(len(self.rating), np.nan))
+        if self.relation is not None:
+            words = np.array([str(word or "").strip() for word in self.relation.tolist()], object)
+            known = np.isin(words, [*BELOW, *ABOVE, *EQUAL])
+            _refuse_row(~known, "its relation is none of " + " ".join((*BELOW, *ABOVE, *EQUAL[1:])))
+            is_above = np.isin(words, ABOVE)
+            is_below = np.isin(words, BELOW)
+            opposite = (is_above & ~np.isnan(self.text_upper)) | (
+                is_below & ~np.isnan(self.text_lower)
+            )
+            _refuse_row(opposite, next(iter(FAULTS)))
+            related = (
+                np.where(is_above, self.rating, np.nan),
+                np.where(is_below, self.rating, np.nan),
+            )
+        lower = _agreed([self.text_lower, related[0], _finite_of(self.lower)])
+        upper = _agreed([self.text_upper, related[1], _finite_of(self.upper)])
+        _refuse_row(lower > upper, "the lower bound is above the upper bound")
+        _refuse_row(
+            (self.rating < lower) | (self.rating > upper), "the rating is outside its bounds"
+        )
+        bounded = ~(np.isnan(lower) & np.isnan(upper))
+        open_lower = np.where(bounded & np.isnan(lower), -np.inf, lower)
+        open_upper = np.where(bounded & np.isnan(upper), np.inf, upper)
+        rating = np.where(
+            np.isnan(self.rating) & bounded, stand_in(open_lower, open_upper), self.rating
+        )
+        return {"rating": rating, "lower": open_lower, "upper": open_upper}
+
+
+def _finite_of(bounds: Float64) -> Float64:
+    return np.where(np.isfinite(bounds), bounds, np.nan)
+
+
+def _agreed(sources: Sequence[Float64]) -> Float64:
+    """Return the bound of each rating that several sources give; they must not differ."""
+    agreed = sources[0]
+    for source in sources[1:]:
+        _refuse_row(
+            agreed != np.where(np.isnan(source), agreed, source), next(iter(FAULTS)), agreed
+        )
+        agreed = np.where(np.isnan(agreed), source, agreed)
+    return agreed
+
+
+def _refuse_row(bad: Mask, fault: str, known: Float64 | None = None) -> None:
+    """Raise InputError with the first row that has a fault, if any; `known` is not NaN there."""
+    if known is not None:
+        bad = bad & ~np.isnan(known)
+    rows = np.flatnonzero(bad)
+    if len(rows):
+        raise InputError(f"row {rows[0]} (the first is row 0): {fault}")

@@ -110,8 +110,6 @@ class InnerSplit(Ratings):
         else:
             cells = (rows * self.n_cols + columns).astype(np.uint64)
             held_out = _scramble(cells + self._seed_hash) < self._held_out_below
-        if self._whole.has_bounds:
-            held_out &= ~self._whole.pinned(start, stop)
         used = _scramble(rows.astype(np.uint64) ^ self._seed_hash) <= self._used_up_to
         return used & (held_out if part == "test" else ~held_out)
 

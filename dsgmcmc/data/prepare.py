@@ -491,22 +491,14 @@ class Ingest:
         """Return SQL that is true for test ratings."""
         self.report("splitting")
         if raw.has_tests:
-            if repeated.bounded:
-                arrange.refuse_bounded_tests(self.db)
             return "test"
         if self.parsed.groups:
-            return arrange.held_out_groups(
-                self.db,
-                self.settings.fraction,
-                replicated=repeated.kept > 0,
-                bounded=repeated.bounded > 0,
-            )
+            return arrange.held_out_groups(self.db, self.settings.fraction)
         return arrange.held_out(
             self.db,
             self.settings.fraction,
             temporal=self.settings.temporal,
             replicated=repeated.kept > 0,
-            bounded=repeated.bounded > 0,
         )
 
     def sort(

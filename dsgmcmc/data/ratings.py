@@ -53,7 +53,7 @@ from dsgmcmc.data.resolution import SAMPLE, find_resolution
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.kernels.stored import Numbering
 from dsgmcmc.storage.hdf5 import checked_dataset
-from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, Mask, UInt8
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt8
 
 _PIECE = 1_000_000  # entries in memory at a time when a whole file is read
 _MAKE_ONE = "make a ratings file with `dsgmcmc prepare`"
@@ -144,7 +144,7 @@ class Ratings(AbstractContextManager["Ratings"]):
     mean_weight : float or None
         Mean weight of the training ratings, if ratings have weights.
     has_bounds : bool
-        Whether training ratings may be known only to lie within bounds.
+        Whether ratings may be known only to lie within bounds.
     mean, minimum, maximum : float
         Mean and range of the training ratings.
     transposed : bool
@@ -254,36 +254,29 @@ class Ratings(AbstractContextManager["Ratings"]):
             stored = self.stored_weights(part, start, stop)
             weights = (stored / self.mean_weight).astype(np.float32)
         bounds = None
-        if part == "train" and self.has_bounds:
-            bounds = self._bounds(start, stop, matrix[2])
+        if f"{part}/lower" in self._data:
+            bounds = self._bounds(part, start, stop, matrix[2])
         return RowRatings(*matrix, weights, bounds)
 
-    def _bounds(self, start: int, stop: int, values: Float32) -> Bounds:
-        """Read the bounds of training ratings in rows `start` to `stop`, which have these values.
+    def _bounds(self, part: Split, start: int, stop: int, values: Float32) -> Bounds:
+        """Read the bounds of a part's ratings in rows `start` to `stop`, which have these values.
 
         Raises InputError if a rating is outside its bounds.
         """
-        entries = _entries(self.row_indptr, start, stop)
-        bounds = Bounds(self._read("train/lower", *entries), self._read("train/upper", *entries))
+        entries = _entries(self._indptr[part], start, stop)
+        bounds = Bounds(
+            self._read(f"{part}/lower", *entries), self._read(f"{part}/upper", *entries)
+        )
         if not ((bounds.lower <= values) & (values <= bounds.upper)).all():
-            raise self._wrong("/train/values has ratings outside their bounds")
+            raise self._wrong(f"/{part}/values has ratings outside their bounds")
         return bounds
 
-    def pinned(self, start: int, stop: int) -> Mask:
-        """Return which training ratings in rows `start` to `stop` have pairs with bounds, (n,)."""
-        slab = self.slab("train", start, stop)
-        if slab.bounds is None:
-            return np.zeros(len(slab.indices), bool)
-        bounded = slab.bounds.bounded
-        pairs = slab.rows * self.n_cols + slab.indices
-        return np.isin(pairs, pairs[bounded])
-
-    def count_bounded(self) -> int:
-        """Return the number of training ratings that are known to lie within bounds."""
+    def count_bounded(self, part: Split) -> int:
+        """Return the number of a part's ratings that are known only to lie within bounds."""
         number = 0
         if self.has_bounds:
-            for start, stop in row_slabs(self.row_indptr, SLAB):
-                bounds = self.slab("train", start, stop).bounds
+            for start, stop in row_slabs(self._indptr[part], SLAB):
+                bounds = self.slab(part, start, stop).bounds
                 if bounds is not None:
                     number += int(np.count_nonzero(bounds.bounded))
         return number
@@ -345,13 +338,15 @@ class Ratings(AbstractContextManager["Ratings"]):
             users, items = items, users
         total = self.nnz + self.nnz_test
         test = f"{self.nnz_test:,} ({self.nnz_test / total:.1%})"
+        if bounded := self.count_bounded("test"):
+            test += f"; {bounded:,} known only by bounds"
         if untrained := describe_untrained(self.untrained()):
             test += f"; {untrained}"
         training = f"{self.nnz:,}, from {self.minimum:g} to {self.maximum:g}, mean {self.mean:.5g}"
         if self.resolution is not None:
             training += f", in steps of {self.resolution:g}"
         if self.has_bounds:
-            training += f"; {self.count_bounded():,} known only by bounds"
+            training += f"; {self.count_bounded('train'):,} known only by bounds"
         of_parts = dict(zip(self.entities, map(self._describe_parts, SIDES), strict=True))
         return {
             "users": f"{users:,}{of_parts['user']}",
@@ -504,8 +499,8 @@ class Ratings(AbstractContextManager["Ratings"]):
             if self.mean_weight is not None:
                 content.update(f"{part}/weight", self.stored_weights(part, start, stop))
             if slab.bounds is not None:
-                content.update("train/lower", slab.bounds.lower)
-                content.update("train/upper", slab.bounds.upper)
+                content.update(f"{part}/lower", slab.bounds.lower)
+                content.update(f"{part}/upper", slab.bounds.upper)
             column_counts += np.bincount(slab.indices, minlength=self.n_cols)
             for side in self.times or ():
                 times = self.times_slab(part, side, start, stop)
@@ -607,10 +602,10 @@ class Ratings(AbstractContextManager["Ratings"]):
             indptr: Int64 = self._read(f"{part}/indptr", 0, self.n_rows + 1)
             self._check_indptr(part, indptr, nnz)
             self._indptr[part] = indptr
-        self.has_bounds = "train/lower" in self._file
-        if self.has_bounds:
-            self._dataset("train/lower", self.nnz, np.float32)
-            self._dataset("train/upper", self.nnz, np.float32)
+            if f"{part}/lower" in self._file:  # in earlier files test ratings were exact
+                self._dataset(f"{part}/lower", nnz, np.float32)
+                self._dataset(f"{part}/upper", nnz, np.float32)
+        self.has_bounds = "train/lower" in self._data
         self.row_indptr = self._indptr["train"]
         self.test_indptr = self._indptr["test"]
         self.column_counts = self._check_column_counts()

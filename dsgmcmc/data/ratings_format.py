@@ -37,6 +37,9 @@ attributes                ``replicates``             number of ratings beyond th
                                                      pair; columns may recur in a row
 ..                        ``mean_weight``            mean weight of the training ratings
 ``/train``, ``/test``     ``weight``                 (nnz,) float32, above 0: relative precisions
+..                        ``lower upper``            (nnz,) float32: bounds of the ratings, infinite
+                                                     without one, and both ``values`` of exact
+                                                     ratings; ``values`` are then within them
 ``/train``                ``group``                  (nnz,) int32, if groups are held out: group of
                                                      each rating
 ``/rows/parts``           ``labels``                 (p,) UTF-8: columns of the parts of names, if

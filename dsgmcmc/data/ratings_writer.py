@@ -219,9 +219,9 @@ class _Content:
         self.append(f"{part}/values", values, length)
         if slab.weight is not None:
             self._add_weights(slab, slab.weight, length)
-        if slab.part == "train" and slab.lower is not None and slab.upper is not None:
-            self.append("train/lower", slab.lower, length)
-            self.append("train/upper", slab.upper, length)
+        if slab.lower is not None and slab.upper is not None:
+            self.append(f"{part}/lower", slab.lower, length)
+            self.append(f"{part}/upper", slab.upper, length)
         if slab.ages is not None:
             self.append(f"{part}/age", slab.ages, length)
         if slab.groups is not None:

@@ -370,9 +370,11 @@ def _load_long(
         values["group_id"] = join_sql([f"coalesce({file.name(k)}, '')" for k in table.groups])
     if "weight" in table.columns:
         values["weight"] = as_number(f"c{table.columns['weight']}::VARCHAR")
+    source = "{table}"
     if bounded:
         sql = BoundSql(*(table.text(role) for role in ("rating", "lower", "upper", "relation")))
         values |= {"rating": sql.rating, "lower": sql.lower, "upper": sql.upper}
+        source = sql.source(source)
     for name in ("weight", "lower", "upper"):
         if name in values:
             db.execute(f"ALTER TABLE raw ADD COLUMN IF NOT EXISTS {name} DOUBLE")
@@ -384,7 +386,7 @@ def _load_long(
         values = {role: f"CASE WHEN NOT ({unknown}) THEN {sql} END" for role, sql in values.items()}
     selected = ", ".join(values.values())
     columns = ", ".join(values)
-    file.create(db, f"INSERT INTO raw ({columns}) SELECT {selected} FROM {{table}}", number)
+    file.create(db, f"INSERT INTO raw ({columns}) SELECT {selected} FROM {source}", number)
 
 
 def _has_truth(db: Session, file: TableFile, k: int) -> bool:
@@ -483,7 +485,7 @@ def _refuse_bad_rows(db: Session, table: RatingsTable, *, timed: bool, first: in
         "a name contains a NUL byte": f"{of_users.has_nul} OR {of_items.has_nul}",
     }
     if "lower" in measures_of(db):
-        faults |= FAULTS
+        faults = FAULTS | faults
     if "weight" in table.measures:
         stored = "coalesce(try_cast(weight AS FLOAT), 0)"
         faults["the weight is missing or not a number above 0 in float32"] = (

@@ -12,7 +12,10 @@ alone]:
     tau = (1 + N / 2) / (v + sum_ij [(x_ij - mu - m_i - m_j)^2 + s_i + s_j] / 2)
 
 where row i has n_i of the N training ratings. The prediction of a rating is N(mu + m_i + m_j, 1 /
-tau + s_i + s_j).
+tau + s_i + s_j). A rating of weight w has the precision w tau: n_i is then a sum of weights, and
+every term of a rating in a sum is multiplied by w. A rating that is known only by bounds has an
+unknown value, with q = N(mu + m_i + m_j, 1 / tau) truncated to the bounds: x_ij is the mean of q,
+and its variance is added to the squared residual.
 
 A sweep reads the training ratings once. It computes the means of the rows from the means of the
 columns, and in the same pass the sums for the next means of the columns.
@@ -28,14 +31,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import Split, row_slabs
-from dsgmcmc.diagnostics.scores import difference_of_sums
+from dsgmcmc.data.ratings_format import Bounds, Split, row_slabs
+from dsgmcmc.diagnostics.scores import Difference, difference_of_sums
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.limits import UNLIMITED, Limits
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.posterior.heldout import TestPredictions
-from dsgmcmc.types import Float64, Int32, Int64
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 #: Prior of lambda_a and lambda_b: its shape, and its rate divided by the variance of the ratings.
 PRECISION_SHAPE = 4.0
@@ -71,12 +74,18 @@ class BiasesOnly(NamedTuple):
         """Return the expected ratings of pairs, (q,), on the scale of `law`."""
         return self.mean + self.means[0][rows] + self.means[1][columns]
 
-    def predictive(self, rows: Int64, columns: Int32, levels: Float64 | None = None) -> Predictive:
+    def predictive(
+        self,
+        rows: Int64,
+        columns: Int32,
+        levels: Float64 | None = None,
+        weights: Array | float = 1.0,
+    ) -> Predictive:
         """Return the predictive distributions of the ratings of pairs.
 
-        `levels` are the levels of the ratings, if known.
+        `levels` are the levels of the ratings, if known, and `weights` their relative precisions.
         """
-        variance = self.noise + self.variances[0][rows] + self.variances[1][columns]
+        variance = self.noise / weights + self.variances[0][rows] + self.variances[1][columns]
         return self.law.predictive_of_moments(
             Moments(self.predict(rows, columns), variance, levels=levels)
         )
@@ -86,10 +95,11 @@ def fit_biases_only(ratings: Ratings, law: type[Law] = GaussianRatings) -> Biase
     """Fit biases only to the training ratings, on the scale of `law`."""
     ratings = law.transform.view(ratings)
     n = ratings.nnz
-    counts = (np.diff(ratings.row_indptr), ratings.column_counts)
     squares = sum(
-        float(np.square(x).sum()) for _, _, x in _deviations(ratings, "train", ratings.row_indptr)
+        float(np.square(batch.values).sum())
+        for batch in _deviations(ratings, "train", ratings.row_indptr)
     )
+    counts = _counts(ratings)
     variance = squares / n
     if variance == 0:
         variance = 1.0
@@ -97,7 +107,7 @@ def fit_biases_only(ratings: Ratings, law: type[Law] = GaussianRatings) -> Biase
     tau = 2 / variance
     strengths = [4 / variance, 4 / variance]  # lambda_a and lambda_b
     for _ in range(MAX_SWEEPS):
-        sums, squares = _sweep(ratings, means, tau, strengths[0])
+        sums, squares = _sweep(ratings, means, counts[0], tau=tau, strength=strengths[0])
         variances = [
             1 / (tau * number + strength)
             for number, strength in zip(counts, strengths, strict=True)
@@ -125,67 +135,185 @@ def fit_biases_only(ratings: Ratings, law: type[Law] = GaussianRatings) -> Biase
     )
 
 
+def _counts(ratings: Ratings) -> tuple[Array, Array]:
+    """Return the sums of the weights of the training ratings of rows and of columns, or numbers."""
+    if ratings.mean_weight is None:
+        return np.diff(ratings.row_indptr), ratings.column_counts
+    of_rows = np.zeros(ratings.n_rows)
+    of_columns = np.zeros(ratings.n_cols)
+    for batch in _deviations(ratings, "train", ratings.row_indptr):
+        of_rows += np.bincount(batch.rows, batch.weights, len(of_rows))
+        of_columns += np.bincount(batch.columns, batch.weights, len(of_columns))
+    return of_rows, of_columns
+
+
 def _sweep(
-    ratings: Ratings, means: tuple[Float64, Float64], tau: float, strength: float
+    ratings: Ratings,
+    means: tuple[Float64, Float64],
+    row_counts: Array,
+    *,
+    tau: float,
+    strength: float,
 ) -> tuple[Float64, float]:
     """Set the means of the rows in place, given the means of the columns; `strength` is lambda_a.
+
+    `row_counts` are those of `_counts`.
 
     Returns
     -------
     sums : (J,) float64
-        Sums by column of the residuals: rating - mean - mean of the row's bias.
+        Weighted sums by column of the residuals: rating - mean - mean of the row's bias.
     squares : float
-        Sum of all squared residuals.
+        Weighted sum of all squared residuals, and of the variances of ratings within bounds.
     """
     sums = np.zeros(ratings.n_cols)
     squares = 0.0
-    for rows, columns, residuals in _deviations(ratings, "train", ratings.row_indptr):
+    for batch in _deviations(ratings, "train", ratings.row_indptr):
+        rows = batch.rows
+        columns = batch.columns
+        if batch.bounds is not None:
+            squares += _expect_bounded(batch, means[0][rows] + means[1][columns], tau)
         span = slice(int(rows[0]), int(rows[-1]) + 1)
-        counts = np.diff(ratings.row_indptr[span.start : span.stop + 1])
-        row_sums = np.bincount(rows - span.start, residuals - means[1][columns])
-        means[0][span] = tau * row_sums / (tau * counts + strength)
+        residuals = batch.values
+        row_sums = np.bincount(rows - span.start, batch.weighted(residuals - means[1][columns]))
+        means[0][span] = tau * row_sums / (tau * row_counts[span] + strength)
         residuals -= means[0][rows]
-        sums += np.bincount(columns, residuals, minlength=len(sums))
-        squares += float(residuals @ residuals)
+        weighted = batch.weighted(residuals)
+        sums += np.bincount(columns, weighted, minlength=len(sums))
+        squares += float(residuals @ weighted)
     return sums, squares
 
 
-def baselines(ratings: Ratings, biases: BiasesOnly, limits: Limits = UNLIMITED) -> dict[str, float]:
-    """Return the RMSE of ``mean_only`` and of ``biases_only`` on the test ratings.
+def _expect_bounded(batch: _Deviations, predicted: Float64, tau: float) -> float:
+    """Set the values of ratings within bounds to their means; return the sum of their variances.
 
-    Predictions are clipped to `limits`, as those of a run are.
+    They are truncated normal variables about the `predicted` deviations. Each variance is
+    multiplied by its rating's weight.
+    """
+    assert batch.bounds is not None
+    bounded = batch.bounds.bounded
+    weights = np.ones(np.count_nonzero(bounded), np.float32)
+    if batch.weights is not None:
+        weights = batch.weights[bounded]
+    mean, variance = truncated_moments(
+        predicted[bounded],
+        1 / np.sqrt(tau * weights, dtype=np.float64),
+        batch.bounds.lower[bounded],
+        batch.bounds.upper[bounded],
+    )
+    batch.values[bounded] = mean
+    return float((weights * variance).sum())
+
+
+def truncated_moments(
+    mean: Float64, sd: Float64, lower: Array, upper: Array
+) -> tuple[Float64, Float64]:
+    """Return means and variances of normal variables given that they lie between bounds, (q,).
+
+    Of `mean` m and `sd` s, with l = (lower - m) / s, u = (upper - m) / s, the normal density f and
+    Z = P(l <= z <= u), they are m + s r and s^2 (1 + [l f(l) - u f(u)] / Z - r^2), where
+    r = [f(l) - f(u)] / Z.
+    """
+    from scipy.special import log_ndtr  # slow to import
+
+    low = (lower - mean) / sd
+    high = (upper - mean) / sd
+    # logarithms of small probabilities are precise in the left tail
+    sign = np.where(low > 0, -1.0, 1.0)
+    left = np.where(sign > 0, low, -high)
+    right = np.where(sign > 0, high, -low)
+    log_right = log_ndtr(right)
+    log_mass = log_right + np.log(-np.expm1(log_ndtr(left) - log_right))
+    at_left, at_right = (
+        np.exp(-np.square(end) / 2 - np.log(2 * np.pi) / 2 - log_mass) for end in (left, right)
+    )
+    shift = at_left - at_right
+    slope = np.where(np.isfinite(left), left, 0.0) * at_left
+    slope -= np.where(np.isfinite(right), right, 0.0) * at_right
+    variance = np.clip(1 + slope - np.square(shift), 0.0, 1.0)
+    moved = mean + sd * sign * np.clip(shift, left, right)
+    return np.clip(moved, lower, upper), np.square(sd) * variance
+
+
+def baselines(
+    ratings: Ratings, biases: BiasesOnly, limits: Limits = UNLIMITED
+) -> dict[str, float] | None:
+    """Return the RMSE of ``mean_only`` and of ``biases_only`` on the exact test ratings.
+
+    Predictions are clipped to `limits`, as those of a run are. None if no test rating is exact.
     """
     of_mean = 0.0
     of_biases = 0.0
-    for rows, columns, deviations in _deviations(ratings, "test", ratings.test_indptr):
-        predicted = limits.clip(biases.predictive(rows, columns).mean)
-        errors = deviations + ratings.mean - predicted
+    n_exact = 0
+    for batch in _deviations(ratings, "test", ratings.test_indptr):
+        predicted = limits.clip(biases.predictive(batch.rows, batch.columns).mean)
+        exact = slice(None) if batch.bounds is None else ~batch.bounds.bounded
+        deviations = batch.values[exact]
+        errors = deviations + ratings.mean - predicted[exact]
         of_mean += float(deviations @ deviations)
         of_biases += float(np.square(errors).sum())
+        n_exact += len(errors)
+    if not n_exact:
+        return None
     return {
-        "mean_only": float(np.sqrt(of_mean / ratings.nnz_test)),
-        "biases_only": float(np.sqrt(of_biases / ratings.nnz_test)),
+        "mean_only": float(np.sqrt(of_mean / n_exact)),
+        "biases_only": float(np.sqrt(of_biases / n_exact)),
     }
 
 
 def errors_of(ratings: Ratings, biases: BiasesOnly) -> Iterator[tuple[Int64, Int32, Float64]]:
-    """Yield row, column and error of biases only, of the training ratings, on the biases' scale."""
-    ratings = biases.law.view(ratings)
-    for rows, columns, deviations in _deviations(ratings, "train", ratings.row_indptr):
-        yield rows, columns, deviations - biases.means[0][rows] - biases.means[1][columns]
+    """Yield row, column and error of biases only, of the exact training ratings, on their scale."""
+    ratings = biases.law.transform.view(ratings)
+    for batch in _deviations(ratings, "train", ratings.row_indptr):
+        exact = slice(None) if batch.bounds is None else ~batch.bounds.bounded
+        rows = batch.rows[exact]
+        columns = batch.columns[exact]
+        yield rows, columns, batch.values[exact] - biases.means[0][rows] - biases.means[1][columns]
 
 
-def _deviations(
-    ratings: Ratings, part: Split, indptr: Int64
-) -> Iterator[tuple[Int64, Int32, Float64]]:
-    """Yield row, column, and value minus training mean, of training or test ratings.
+class _Deviations(NamedTuple):
+    """Ratings of a part less the training mean.
 
-    Some rows at a time, to limit memory.
+    Attributes
+    ----------
+    rows, columns : (n,) int
+    values : (n,) float64
+    weights : (n,) float32 or None
+        Relative precisions of the ratings.
+    bounds : Bounds or None
+        Bounds of the ratings less the training mean.
     """
+
+    rows: Int64
+    columns: Int32
+    values: Float64
+    weights: Float32 | None
+    bounds: Bounds | None
+
+    def weighted(self, numbers: Float64) -> Float64:
+        """Return numbers of the ratings times their weights."""
+        if self.weights is None:
+            return numbers
+        return numbers * self.weights
+
+
+def _deviations(ratings: Ratings, part: Split, indptr: Int64) -> Iterator[_Deviations]:
+    """Yield training or test ratings less the training mean, some rows at a time."""
     for start, stop in row_slabs(indptr, _SLAB):
         slab = ratings.slab(part, start, stop)
-        if len(slab.indices):
-            yield start + slab.rows, slab.indices, slab.values.astype(np.float64) - ratings.mean
+        if not len(slab.indices):
+            continue
+        bounds = None
+        if slab.bounds is not None:
+            lower, upper = (limit - np.float32(ratings.mean) for limit in slab.bounds)
+            bounds = Bounds(lower, upper)
+        yield _Deviations(
+            rows=start + slab.rows,
+            columns=slab.indices,
+            values=slab.values.astype(np.float64) - ratings.mean,
+            weights=slab.weights,
+            bounds=bounds,
+        )
 
 
 # ---------------------------------------------------------------------- comparison with a model
@@ -222,26 +350,28 @@ def advantage(
         ``biases_only`` is the mean of this measure for biases only. ``gain`` is the mean for the
         model minus this mean, and ``gain_error`` is the standard error of the difference
         (`dsgmcmc.diagnostics.scores`). ``square`` and ``square_error`` are the reduction of the
-        mean squared error and its standard error. None if all test ratings are by one user, because
-        then no standard error is known, or if one has probability 0.
+        mean squared error of exact ratings and its standard error. None if all test ratings are by
+        one user, because then no standard error is known, or if one has probability 0.
     """
     gains = _SumsByUser(ratings)
     reductions = _SumsByUser(ratings)
     total = 0.0
     start = 0
     for test in parts:
-        rows, columns = _pairs(ratings, start, start + len(test.rating))
+        rows, columns, weights = _pairs(ratings, start, start + len(test.rating))
         start += len(test.rating)
         model = test.predictive(law, levels)
-        simple = biases.predictive(rows, columns, levels)
+        simple = biases.predictive(rows, columns, levels, weights)
         simple.resolution = model.resolution
-        simple_logs = _log_scores(simple, test.rating)
+        simple_logs = _log_scores(simple, test)
         users = rows
         if ratings.transposed:
             users = columns.astype(np.int64)
-        gains.add(users, _log_scores(model, test.rating) - simple_logs)
+        gains.add(users, _log_scores(model, test) - simple_logs)
         simple_errors = test.rating - test.limits.clip(simple.mean)
-        reductions.add(users, np.square(simple_errors) - np.square(test.rating - test.point(law)))
+        squares = np.square(simple_errors) - np.square(test.rating - test.point(law))
+        exact = ~test.bounded
+        reductions.add(users[exact], squares[exact])
         total += float(simple_logs.sum())
     if np.count_nonzero(gains.counts) < 2 or not np.isfinite(gains.sums).all():
         return None
@@ -249,7 +379,9 @@ def advantage(
     if model.is_discrete:
         measure = "log_probability"
     gain = difference_of_sums(gains.sums, gains.counts)
-    square = difference_of_sums(reductions.sums, reductions.counts)
+    square = Difference(0.0, 0.0)
+    if np.count_nonzero(reductions.counts) > 1:
+        square = difference_of_sums(reductions.sums, reductions.counts)
     return {
         "measure": measure,
         "biases_only": total / start,
@@ -276,19 +408,26 @@ class _SumsByUser:
         np.add.at(self.sums, users, differences)
 
 
-def _log_scores(predictive: Predictive, x: Float64) -> Float64:
-    """Return log probabilities of recorded values, or log densities if they have none."""
+def _log_scores(predictive: Predictive, test: TestPredictions) -> Float64:
+    """Return log probabilities of recorded values, or log densities if they have none.
+
+    Ratings that are known only by bounds have the log probability between them.
+    """
     if predictive.is_discrete:
-        return predictive.log_probability(x)
-    return predictive.log_density(x)
+        logs = predictive.log_probability(test.rating)
+    else:
+        logs = predictive.log_density(test.rating)
+    return predictive.with_bounds(logs, test.bounds)
 
 
-def _pairs(ratings: Ratings, start: int, stop: int) -> tuple[Int64, Int32]:
-    """Return rows and columns of the test ratings `start` to `stop`, in the order of the file."""
+def _pairs(ratings: Ratings, start: int, stop: int) -> tuple[Int64, Int32, Array | float]:
+    """Return rows, columns and weights of the test ratings `start` to `stop` of the file."""
     indptr = ratings.test_indptr
     first = int(np.searchsorted(indptr, start, side="right")) - 1
     last = int(np.searchsorted(indptr, stop))
-    columns = ratings.slab("test", first, last).indices
+    slab = ratings.slab("test", first, last)
     rows = np.repeat(np.arange(first, last), np.diff(indptr[first : last + 1]))
     cut = slice(start - int(indptr[first]), stop - int(indptr[first]))
-    return rows[cut], columns[cut]
+    if slab.weights is None:
+        return rows[cut], slab.indices[cut], 1.0
+    return rows[cut], slab.indices[cut], slab.weights[cut]

@@ -302,7 +302,10 @@ def score_tables(scored: Mapping[str, Any] | None) -> list[TextTable]:
     """Make tables of the scores of `calibration`: of all test ratings, and by group."""
     if scored is None:
         return []
-    return [_total_scores(scored), _group_scores(scored)]
+    tables = [_total_scores(scored)]
+    if scored["by_activity"]:
+        tables.append(_group_scores(scored))
+    return tables
 
 
 def _total_scores(scored: Mapping[str, Any]) -> TextTable:
@@ -317,7 +320,10 @@ def _total_scores(scored: Mapping[str, Any]) -> TextTable:
             rows.append([label, written(scored[name])])
     for level, share in scored["coverage"].items():
         rows.append([f"inside {level:.0%} intervals", f"{share:.1%}"])
-    return TextTable(f"{scored['ratings']:,} test ratings", ("score", "value"), rows)
+    title = f"{scored['ratings']:,} test ratings"
+    if scored.get("bounded"):
+        title += f", {scored['bounded']:,} of which count in log scores alone: they are bounds"
+    return TextTable(title, ("score", "value"), rows)
 
 
 def _group_scores(scored: Mapping[str, Any]) -> TextTable:

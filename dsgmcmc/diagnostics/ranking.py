@@ -102,7 +102,7 @@ def evaluate(
         rated = run.rated()
     if liked is None:
         liked = liked_from(run)
-    chosen = predict_test(run).rating >= liked
+    chosen = predict_test(run).least >= liked
     if not chosen.any():
         raise InputError(
             f"no test rating of {run.path} is {liked:g} or more: give another {named('liked')}"

@@ -156,7 +156,11 @@ def _traces(run: Run) -> str:
 
 def _test_sections(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
     """Yield the sections about the test ratings."""
-    test = predict_test(run)
+    tables = score_tables(scored)
+    if not scored["pit"]:  # no rating is exact
+        yield _section("Scores", _table(tables[0]))
+        return
+    test = predict_test(run).exact()
     predictive = test.predictive(run.config.law, run.levels)
     errors = partial(_draw_errors, metrics=_metrics(run))
     note = "Strong lines: all draws. Faint lines: current draw."
@@ -164,7 +168,7 @@ def _test_sections(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
     intervals = partial(
         _draw_calibration, transforms=test.transforms(predictive), counts=scored["pit"]
     )
-    scores, groups = score_tables(scored)
+    scores, groups = tables
     yield _section("Calibration", _figure(2, intervals) + _table(scores))
     yield _section("Errors by group", _table(groups))
 

@@ -101,21 +101,26 @@ def calibration(run: Run) -> dict[str, Any] | None:
     dict or None
         The entries of `held_out_scores`; ``pit`` (20 counts of the PIT, flat if calibrated);
         ``by_activity`` and ``by_popularity`` (groups of test ratings by the number of training
-        ratings of the user, or of the item: ``from, to, ratings, rmse, coverage_90``). None without
-        test ratings, for clicks, and before the run has ended.
+        ratings of the user, or of the item: ``from, to, ratings, rmse, coverage_90``). They are of
+        exact ratings, and empty without any. None without test ratings, for clicks, and before the
+        run has ended.
     """
     users, items = run.test_pairs()
     if not len(users) or not run.config.law.can_be_evaluated or run.unfinished:
         return None
     law = run.config.law
-    test = predict_test(run)
+    scores = held_out_scores([predict_test(run)], law, run.levels) or {}
+    exact = ~predict_test(run).bounded
+    if not exact.any():
+        return {**scores, "pit": [], "by_activity": [], "by_popularity": []}
+    test = predict_test(run).exact()
     predictive = test.predictive(law, run.levels)
     transforms = test.transforms(predictive)
     points = test.point(law)
-    activity = run.counts("user")[users]
-    popularity = run.counts("item")[items]
+    activity = run.counts("user")[users[exact]]
+    popularity = run.counts("item")[items[exact]]
     return {
-        **(held_out_scores([test], law, run.levels) or {}),
+        **scores,
         "pit": pit_counts(predictive.pit(test.rating)),
         "by_activity": _groups(transforms, test.rating, points, activity),
         "by_popularity": _groups(transforms, test.rating, points, popularity),
@@ -136,18 +141,19 @@ class BatchScores:
 
     Attributes
     ----------
-    ratings : int
-        Number of ratings, with which the averages below are weighted.
-    squared_error, absolute_error : float
-        Mean errors of the predictions, in units of the ratings.
-    squared_error_on_scale : float
-        Mean squared error of the predictor, on the scale of the likelihood.
+    ratings, exact : int
+        Numbers of ratings, and of those that are not known only by bounds. Means of the first are
+        weighted with `ratings`, those of the others with `exact`.
     predictive_sd : float
         Mean standard deviation of the predictor.
     log_density, log_probability : float
         Mean log scores; NaN if they are not defined.
+    squared_error, absolute_error : float
+        Mean errors of the predictions of exact ratings, in units of the ratings.
+    squared_error_on_scale : float
+        Mean squared error of their predictor, on the scale of the likelihood.
     coverage : dict of float to float
-        Share of ratings inside central intervals, by level.
+        Share of exact ratings inside central intervals, by level.
     narrow : int
         Number of ratings whose 90 % interval is narrower than the distance between two levels.
     impossible : int
@@ -157,12 +163,13 @@ class BatchScores:
     """
 
     ratings: int
-    squared_error: float
-    absolute_error: float
-    squared_error_on_scale: float
+    exact: int
     predictive_sd: float
     log_density: float
     log_probability: float
+    squared_error: float
+    absolute_error: float
+    squared_error_on_scale: float
     coverage: dict[float, float]
     narrow: int
     impossible: int
@@ -180,11 +187,14 @@ def held_out_scores(
         ``ratings`` (their number), ``rmse``, ``mae``, ``predictive_sd`` (mean sd of the expected
         rating), ``coverage`` (of central intervals, by level); ``log_predictive_density``, or None
         if ratings are ordinal; ``log_probability`` of the ratings' levels, or None if ratings have
-        no levels; ``impossible``, the number of ratings with probability 0, which make log scores
-        minus infinity; ``narrower_than_levels``, whether most 90 % intervals are narrower than the
-        distance between two levels; with two levels, the entries of `two_level_scores`; with scale
-        log, ``point`` ("mean" or "median": the prediction whose errors these are), ``rmse_log`` (of
-        logarithms), and None for ``predictive_sd``. None without test ratings.
+        no levels; ``bounded``, if any are, the number of ratings that are known only by bounds:
+        log scores have their log probability between the bounds, errors and coverage leave them
+        out, and are None or empty if no rating is exact; ``impossible``, the number of ratings with
+        probability 0, which make log scores minus infinity; ``narrower_than_levels``, whether most
+        90 % intervals are narrower than the distance between two levels; with two levels, the
+        entries of `two_level_scores`; with scale log, ``point`` ("mean" or "median": the prediction
+        whose errors these are), ``rmse_log`` (of logarithms), and None for ``predictive_sd``. None
+        without test ratings.
     """
     batches = [score_batch(test, law, levels) for test in parts]
     if not batches:
@@ -195,19 +205,34 @@ def held_out_scores(
 def score_batch(test: TestPredictions, law: type[Law], levels: Float64 | None) -> BatchScores:
     """Score a batch of test ratings."""
     predictive = test.predictive(law, levels)
-    point = test.point(law)
-    logs = predictive.log_scores(test.rating)
+    logs = predictive.log_scores(test.rating, test.bounds)
+    exact = test.exact()
+    of_exact = predictive
+    if exact is not test:
+        of_exact = exact.predictive(law, levels)
+    point = exact.point(law)
+    n_exact = len(exact.rating)
+    errors = [0.0, 0.0, 0.0]  # weighted with 0
+    covered = dict.fromkeys(LEVELS, 0.0)
+    if n_exact:
+        covered = coverage(exact.transforms(of_exact))
+        errors = [
+            rmse(exact.rating, point) ** 2,
+            mae(exact.rating, point),
+            rmse(law.transform.scaled(exact.rating), exact.mean) ** 2,
+        ]
     return BatchScores(
         ratings=len(test.rating),
-        squared_error=rmse(test.rating, point) ** 2,
-        absolute_error=mae(test.rating, point),
-        squared_error_on_scale=rmse(law.transform.scaled(test.rating), test.mean) ** 2,
+        exact=n_exact,
         predictive_sd=float(np.sqrt(test.variance).mean()),
         log_density=_nan_if_none(logs["log_predictive_density"]),
         log_probability=_nan_if_none(logs["log_probability"]),
-        coverage=coverage(test.transforms(predictive)),
+        squared_error=errors[0],
+        absolute_error=errors[1],
+        squared_error_on_scale=errors[2],
+        coverage=covered,
         narrow=_count_narrow(predictive, levels),
-        impossible=_count_impossible(predictive, test.rating, logs),
+        impossible=_count_impossible(of_exact, exact.rating, logs),
         two_levels=_two_levels(predictive, test.rating, levels),
     )
 
@@ -215,17 +240,20 @@ def score_batch(test: TestPredictions, law: type[Law], levels: Float64 | None) -
 def combine(batches: Sequence[BatchScores], law: type[Law]) -> dict[str, Any]:
     """Combine scores of batches to the entries of `held_out_scores`."""
     sizes = [batch.ratings for batch in batches]
+    exact = [batch.exact for batch in batches]
     log_density = _average([batch.log_density for batch in batches], sizes)
     log_probability = _average([batch.log_probability for batch in batches], sizes)
     scores: dict[str, Any] = {
         "ratings": sum(sizes),
-        "rmse": float(np.sqrt(_average([batch.squared_error for batch in batches], sizes))),
-        "mae": _average([batch.absolute_error for batch in batches], sizes),
+        "rmse": _root(_average([batch.squared_error for batch in batches], exact)),
+        "mae": _none_if_nan(_average([batch.absolute_error for batch in batches], exact)),
     }
+    if sum(exact) < sum(sizes):
+        scores["bounded"] = sum(sizes) - sum(exact)
     has_logarithms = law.transform.name != "identity"
     if has_logarithms:
-        squared_error = _average([batch.squared_error_on_scale for batch in batches], sizes)
-        scores["rmse_log"] = float(np.sqrt(squared_error))
+        squared_error = _average([batch.squared_error_on_scale for batch in batches], exact)
+        scores["rmse_log"] = _root(squared_error)
         scores["point"] = law.transform.point_name
     two_levels = [batch.two_levels for batch in batches if batch.two_levels is not None]
     if two_levels:
@@ -235,9 +263,11 @@ def combine(batches: Sequence[BatchScores], law: type[Law]) -> dict[str, Any]:
     scores["predictive_sd"] = None
     if not has_logarithms:
         scores["predictive_sd"] = _average([batch.predictive_sd for batch in batches], sizes)
-    scores["coverage"] = {
-        level: _average([batch.coverage[level] for batch in batches], sizes) for level in LEVELS
-    }
+    scores["coverage"] = {}
+    if sum(exact):
+        scores["coverage"] = {
+            level: _average([batch.coverage[level] for batch in batches], exact) for level in LEVELS
+        }
     scores["log_predictive_density"] = _none_if_nan(log_density)
     scores["log_probability"] = _none_if_nan(log_probability)
     scores["impossible"] = sum(batch.impossible for batch in batches)
@@ -246,11 +276,18 @@ def combine(batches: Sequence[BatchScores], law: type[Law]) -> dict[str, Any]:
 
 
 def _average(values: Sequence[float], sizes: Sequence[int]) -> float:
-    """Return the average of values of batches, weighted with the sizes of the batches."""
+    """Return the average of values of batches, weighted with their sizes; NaN if all are 0."""
+    if not sum(sizes):
+        return np.nan
     total = 0.0
     for value, size in zip(values, sizes, strict=True):
         total += value * size
     return total / sum(sizes)
+
+
+def _root(mean_square: float) -> float | None:
+    """Return the root of a mean square; None if there is none."""
+    return _none_if_nan(float(np.sqrt(mean_square)))
 
 
 def _nan_if_none(value: float | None) -> float:

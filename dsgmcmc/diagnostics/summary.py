@@ -126,7 +126,9 @@ def _scores(summary: Summary) -> list[str]:
     if summary.get("rankings"):
         return _ranking_lines(summary["rankings"])
     if summary.get("rmse_mean") is None:
-        return [_why_unscored(summary)]
+        if not summary.get("bounded"):
+            return [_why_unscored(summary)]
+        return [_why_unscored(summary), *_log_score(summary)]
     coverage = ", ".join(
         f"{float(level):.0%}: {share:.1%}" for level, share in summary["coverage"].items()
     )
@@ -136,6 +138,12 @@ def _scores(summary: Summary) -> list[str]:
         *_two_levels(summary),
         f"ratings inside their predictive intervals: {coverage}",
     ]
+    if summary.get("bounded"):
+        lines.append(
+            f"test ratings: {summary['bounded']:,} of {summary['test_ratings']:,} are known only by"
+            " bounds; log scores have the probability between them, errors and intervals leave them"
+            " out"
+        )
     untrained = describe_untrained(summary.get("untrained", {}))
     if untrained:
         lines.append(f"test ratings: {untrained}")
@@ -148,6 +156,8 @@ def _why_unscored(summary: Summary) -> str:
     """Say why a run has no scores."""
     if not summary["draws"]:
         return "no RMSE: there is no draw yet"
+    if summary.get("bounded"):
+        return f"no RMSE: all {summary['bounded']:,} test ratings are known only by bounds"
     if summary.get("test_ratings"):  # clicks, which have no RMSE
         return f"no rankings: they need saved draws, and there are none ({named('save_draws')} 0)"
     return "no RMSE: no ratings were held out"
@@ -447,7 +457,8 @@ def _miscalibrated(summary: Summary) -> list[str]:
     # intervals are rounded to levels, which adds to coverage, but not to the width
     if covered > 0.9 and summary.get("narrower_than_levels"):
         return []
-    chance = 3 * sqrt(0.9 * 0.1 / summary.get("test_ratings", 10**6))
+    number = summary.get("test_ratings", 10**6) - summary.get("bounded", 0)
+    chance = 3 * sqrt(0.9 * 0.1 / number)
     if abs(covered - 0.9) <= max(COVERAGE_OFF, chance):
         return []
     size = "too narrow"

@@ -31,7 +31,7 @@ from dsgmcmc.model.limits import UNLIMITED, Limits
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named
-from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
+from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64, Mask
 
 #: Variance of rounding errors, in squared steps to which ratings were recorded.
 ROUNDING_VARIANCE = 1 / 12
@@ -221,12 +221,25 @@ class TestRows(NamedTuple):
         The ratings as they were recorded; None if they are `centre` + `scale` times `values`.
     weights : (q,) float32 or None
         Relative precisions of the ratings.
+    bounds : Bounds or None
+        Bounds of the ratings in the unit of the values, if some are known only by bounds.
+    recorded_bounds : Bounds or None
+        The bounds as they were recorded, as `recorded`.
     """
 
     values: Float32
     by_column: list[TestCell]
     recorded: Float32 | None = None
     weights: Float32 | None = None
+    bounds: Bounds | None = None
+    recorded_bounds: Bounds | None = None
+
+    @property
+    def exact(self) -> Mask | slice:
+        """Which ratings are not known only by bounds, as an index."""
+        if self.bounds is None:
+            return slice(None)
+        return ~self.bounds.bounded
 
 
 class RatingBlocks:
@@ -397,7 +410,9 @@ class RatingBlocks:
             self.test[b] = self._cut_test(ratings.slab("test", start, stop))
             if ratings.recorded is not None:
                 recorded = ratings.recorded.slab("test", start, stop)
-                self.test[b] = self.test[b]._replace(recorded=recorded.values)
+                self.test[b] = self.test[b]._replace(
+                    recorded=recorded.values, recorded_bounds=recorded.bounds
+                )
 
     def _read_train(self, ratings: Ratings, start: int, stop: int) -> list[CellRatings]:
         """Read the cells of a range of rows.
@@ -420,10 +435,8 @@ class RatingBlocks:
         for first, last in slabs:
             slab = ratings.slab("train", first, last)
             coded = self._codes(slab.values - np.float32(self.centre))
-            if slab.bounds is not None:
-                lower, upper = (limit - np.float32(self.centre) for limit in slab.bounds)
-                slab = slab._replace(bounds=Bounds(lower, upper))
-            if not cells.add(first - start, slab._replace(values=coded)):
+            slab = slab._replace(values=coded, bounds=self._centred(slab.bounds))
+            if not cells.add(first - start, slab):
                 raise InputError(f"{ratings.path} has changed while it was read: start again")
         return cells.finished()
 
@@ -441,7 +454,15 @@ class RatingBlocks:
             values=(ratings.values - np.float32(self.centre)).astype(np.float32),
             by_column=by_column,
             weights=ratings.weights,
+            bounds=self._centred(ratings.bounds),
         )
+
+    def _centred(self, bounds: Bounds | None) -> Bounds | None:
+        """Bounds less the centre; None without any."""
+        if bounds is None:
+            return None
+        lower, upper = (limit - np.float32(self.centre) for limit in bounds)
+        return Bounds(lower, upper)
 
     def _standardise(self, ring: Ring) -> float:
         """Divide all ratings by the root mean square of the training ratings. Collective.
@@ -465,7 +486,8 @@ class RatingBlocks:
                 np.divide(block.bounds.lower, scale, out=block.bounds.lower)
                 np.divide(block.bounds.upper, scale, out=block.bounds.upper)
         for rows in self.test.values():
-            np.divide(rows.values, scale, out=rows.values)
+            for numbers in (rows.values, *(rows.bounds or ())):
+                np.divide(numbers, scale, out=numbers)
         return scale
 
     def _count_pairs(self, ring: Ring) -> None:

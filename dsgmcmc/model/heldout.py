@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dsgmcmc.data.ratings_format import Bounds
 from dsgmcmc.kernels.formula import Batch
 from dsgmcmc.kernels.prediction import predict_kernel
 from dsgmcmc.model.blocks import TestRows
@@ -114,7 +115,7 @@ class HeldOut:
         Collective.
 
         `weight` is the total weight of all draws. The values are in the ratings' own unit. An RMSE
-        is None without test ratings, and for clicks.
+        is that of exact ratings, and None without any, and for clicks.
         """
         metrics: dict[str, float | None] = {"rmse": None, "rmse_mean": None}
         if self.likelihood.has_noise:
@@ -123,9 +124,11 @@ class HeldOut:
             return metrics
         limits = self._ratings.limits
         squares = [rows.squared_errors(self._unit, weight, limits) for rows in self._rows.values()]
-        sums = self.circulation.ring.total(np.array(squares))
+        *sums, n_exact = self.circulation.ring.total(np.array(squares))
+        if not n_exact:
+            return metrics
         factor = self._unit.scale if self.likelihood.transform.name == "identity" else 1.0
-        rmse, rmse_mean = (factor * np.sqrt(sums / self._ratings.n_test)).tolist()
+        rmse, rmse_mean = (factor * np.sqrt(np.array(sums) / n_exact)).tolist()
         metrics["rmse"] = rmse
         if any(rows.log_likelihoods for rows in self._rows.values()):
             metrics["rmse_mean"] = rmse_mean
@@ -265,8 +268,10 @@ class HeldOutRows:
 
     def squared_errors(
         self, unit: RatingUnit, weight: float, limits: Limits
-    ) -> tuple[Float64, Float64]:
+    ) -> tuple[Float64, Float64, int]:
         """Sums of squared errors of the last recorded state, and of the average over draws.
+
+        The third number is that of exact ratings, whose errors they are.
 
         The errors are those of standardised ratings or, if a likelihood has another scale, of the
         recorded ratings (`dsgmcmc.model.scale`). `weight` is the total weight of all draws;
@@ -283,9 +288,12 @@ class HeldOutRows:
             spread = self.mean_noise + self.m2 / np.float32(weight or 1.0)
             last = self.likelihood.transform.point(unit.rating(last), square * self.noise)
             average = self.likelihood.transform.point(unit.rating(average), square * spread)
+        exact = self.rows.exact
+        ratings = ratings[exact]
         return (
-            np.square(limits.clip(last) - ratings).sum(dtype=np.float64),
-            np.square(limits.clip(average) - ratings).sum(dtype=np.float64),
+            np.square(limits.clip(last)[exact] - ratings).sum(dtype=np.float64),
+            np.square(limits.clip(average)[exact] - ratings).sum(dtype=np.float64),
+            len(ratings),
         )
 
     def count(self, draw: DrawInfo) -> None:
@@ -295,8 +303,25 @@ class HeldOutRows:
         self.mean_probability += draw.share * (self.probability - self.mean_probability)
         self.mean_shape += np.float32(draw.share) * (shape - self.mean_shape)
         self.monitored_predictions.append(self.prediction[self.monitored])
+        self.log_likelihoods.append(self._log_likelihood())
+
+    def _log_likelihood(self) -> float:
+        """Log likelihood of the ratings at the last recorded state.
+
+        A rating that is known only by bounds has the log probability between them.
+        """
         state = State(self.prediction, self.noise, self.probability)
-        self.log_likelihoods.append(self.likelihood.log_likelihood(self.rows.values, state))
+        bounds = self.rows.bounds
+        if bounds is None:
+            return self.likelihood.log_likelihood(self.rows.values, state)
+        of_exact = self.likelihood.log_likelihood(
+            self.rows.values[self.rows.exact], state.at(self.rows.exact)
+        )
+        bounded = bounds.bounded
+        logs = self.likelihood.log_between(
+            (bounds.lower[bounded], bounds.upper[bounded]), state.at(bounded)
+        )
+        return of_exact + float(logs.sum(dtype=np.float64))
 
     # ------------------------------------------------------------------ saving
 
@@ -330,6 +355,7 @@ class HeldOutRows:
         if self.rows.recorded is not None:
             ratings = self.rows.recorded
         yield self._key("rating"), ratings
+        yield from self._recorded_bounds(unit)
         yield self._key("mean"), partial(unit.rating, self.mean)
         yield self._key("variance"), lambda: self.m2 / np.float32(weight) * square
         yield self._key("noise_variance"), np.broadcast_to(self.mean_noise * square, (q,))
@@ -338,6 +364,16 @@ class HeldOutRows:
             yield self._key("probability"), self.mean_probability
         if self.likelihood.shape:
             yield self._key("shape"), np.broadcast_to(self.mean_shape, (q, len(self.mean_shape)))
+
+    def _recorded_bounds(self, unit: RatingUnit) -> Iterator[tuple[Key, Lazy]]:
+        """Yield the bounds of the ratings as they were recorded, if some are no exact ratings."""
+        if self.rows.bounds is None:
+            return
+        bounds = self.rows.recorded_bounds
+        if bounds is None:
+            bounds = Bounds(*map(unit.rating, self.rows.bounds))
+        yield self._key("lower"), bounds.lower
+        yield self._key("upper"), bounds.upper
 
     # ------------------------------------------------------------------ traces
 
@@ -349,14 +385,15 @@ class HeldOutRows:
     def _log_likelihood_trace(self, unit: RatingUnit) -> Float64:
         """Log likelihoods of the ratings in this unit at every draw, (draws,) float64."""
         likelihoods = np.array(self.log_likelihoods, np.float64)
-        return np.asarray(likelihoods - len(self.rows.values) * np.log(unit.scale))
+        n_exact = len(self.rows.values[self.rows.exact])
+        return np.asarray(likelihoods - n_exact * np.log(unit.scale))
 
     def _recorded_traces(self, unit: RatingUnit) -> Iterator[tuple[Key, Array]]:
         """Yield the traces of the ratings as they were recorded."""
         predictions = unit.rating(self.trace())
         likelihoods = self._log_likelihood_trace(unit)
         if self.rows.recorded is not None:
-            logarithms = self.likelihood.transform.scaled(self.rows.recorded)
+            logarithms = self.likelihood.transform.scaled(self.rows.recorded[self.rows.exact])
             likelihoods -= logarithms.sum(dtype=np.float64)  # the slope of log x is 1 / x
             predictions = self.likelihood.transform.point(predictions, 0.0)
         yield from self._traces(predictions, likelihoods)

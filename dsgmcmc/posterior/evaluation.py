@@ -6,30 +6,35 @@ from typing import Any
 
 import numpy as np
 
+from dsgmcmc.posterior.new_ratings import Observed
 from dsgmcmc.posterior.predict import Predictor
-from dsgmcmc.types import Float64, Int32
+from dsgmcmc.types import Int32
 
 #: Nominal levels of the predictive intervals whose coverage is measured, here and of a run.
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 
 
 def evaluate_ratings(
-    predictor: Predictor, users: Int32, items: Int32, ratings: Float64
+    predictor: Predictor, users: Int32, items: Int32, observed: Observed
 ) -> dict[str, Any]:
-    """Score the predictions of ratings, (q,) float64, of pairs that are given by index.
+    """Score the predictions of ratings of pairs that are given by index.
 
     Returns
     -------
     dict
         ``ratings`` (their number), ``rmse`` and ``mae`` of the predictions that `predict` returns;
         ``coverage``, the share of ratings inside central intervals, by level; and the mean
-        ``log_predictive_density`` or, of levels, ``log_probability``.
+        ``log_predictive_density`` or, of levels, ``log_probability``. Intervals and densities are
+        those of ratings of the given weights. If some ratings are known only by bounds, ``bounded``
+        is their number; the log score has their log probability between the bounds, and the others
+        are of exact ratings, and None if there are none.
     """
+    ratings = observed.values
     error = np.empty(len(ratings))
     inside = {level: np.zeros(len(ratings), bool) for level in LEVELS}
     logs: dict[str, float] = {}
     limits = predictor.run.limits
-    for rows, predictive in predictor.distributions(users, items):
+    for rows, predictive in predictor.distributions(users, items, weights=observed.weights):
         part = ratings[rows].astype(np.float32)
         for level in LEVELS:
             tail = (1 - level) / 2
@@ -37,13 +42,19 @@ def evaluate_ratings(
             above = part >= limits.clip(low).astype(np.float32)
             inside[level][rows] = above & (part <= limits.clip(high).astype(np.float32))
         error[rows] = ratings[rows] - predictor.limits.clip(point).astype(np.float32)
-        for name, mean in predictive.log_scores(ratings[rows]).items():
+        scores = predictive.log_scores(ratings[rows], observed.bounds_at(rows))
+        for name, mean in scores.items():
             if mean is not None:
                 logs[name] = logs.get(name, 0.0) + mean * len(rows) / len(ratings)
-    return {
-        "ratings": len(ratings),
-        "rmse": float(np.sqrt(np.mean(error**2))),
-        "mae": float(np.mean(np.abs(error))),
-        "coverage": {level: float(hits.mean()) for level, hits in inside.items()},
-        **logs,
-    }
+    exact = observed.exact
+    scores_of_exact: dict[str, Any] = {"rmse": None, "mae": None, "coverage": {}}
+    if exact.any():
+        scores_of_exact = {
+            "rmse": float(np.sqrt(np.mean(error[exact] ** 2))),
+            "mae": float(np.mean(np.abs(error[exact]))),
+            "coverage": {level: float(hits[exact].mean()) for level, hits in inside.items()},
+        }
+    counts = {"ratings": len(ratings)}
+    if not exact.all():
+        counts["bounded"] = int(np.count_nonzero(~exact))
+    return {**counts, **scores_of_exact, **logs}

@@ -230,7 +230,7 @@ def to_datatree(run: Run) -> Any:
     observed = np.zeros(0)
     if len(index):
         posterior["prediction"] = values
-        observed = predict_test(run).rating[index]
+        observed = predict_test(run).exact_or_nan()[index]
         users, items = run.test_pairs()
         names = _names_of(run.users, users[index]) | _names_of(run.items, items[index])
         groups["constant_data"] = names

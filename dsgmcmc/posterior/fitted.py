@@ -32,7 +32,7 @@ from dsgmcmc.posterior.liked import warn_of_few
 from dsgmcmc.posterior.loadings import Loadings, loadings
 from dsgmcmc.posterior.matrix_target import TrainingData, other_matrix, training_matrix
 from dsgmcmc.posterior.names import refuse_unknown, unknown_names
-from dsgmcmc.posterior.new_ratings import NewRatings
+from dsgmcmc.posterior.new_ratings import NewRatings, observed_of
 from dsgmcmc.posterior.newcomers import FoldIn, fold_in, fold_in_parts, index_with
 from dsgmcmc.posterior.pair_ranking import best_pairs
 from dsgmcmc.posterior.predict import Predictor
@@ -150,13 +150,15 @@ class FittedModel:
     @property
     @renewing
     def rmse_(self) -> float | None:
-        """RMSE on the test ratings; None without any, for clicks, and before the run has ended."""
+        """RMSE on exact test ratings; None without any, for clicks, and before the run ends."""
         run = self._fitted()
         if run.unfinished or not run.config.law.can_be_evaluated:
             return None
         if not len(run.test_pairs()[0]):
             return None
-        test = predict_test(run)
+        test = predict_test(run).exact()
+        if not len(test.rating):
+            return None
         return float(np.sqrt(np.mean((test.rating - test.point(run.config.law)) ** 2)))
 
     def _columns(self) -> str | Columns | None:
@@ -347,12 +349,16 @@ class FittedModel:
     def score(self, X: Any, y: Any = None) -> float:
         """Return the coefficient of determination R^2 of the predictions, as scikit-learn does.
 
-        Without `y`, the ratings are in X, in a form that `BPMF.fit` reads.
+        Without `y`, the ratings are in X, in a form that `BPMF.fit` reads; those that are known
+        only by bounds are left out.
         """
         if y is None:
-            rated = read_ratings(X, None, self._form()).columns
-            y = rated["rating"]
-            X = _pairs_of(rated)
+            rated = read_ratings(X, None, self._form())
+            rated = rated.select(observed_of(self._fitted(), rated.columns).exact)
+            y = rated.columns["rating"]
+            if not len(y):
+                raise InputError("no rating is exact: R^2 needs exact ratings; see evaluate")
+            X = _pairs_of(rated.columns)
         truth = np.asarray(y, np.float64)
         residual = float(((truth - self.predict(X)) ** 2).sum())
         total = float(((truth - truth.mean()) ** 2).sum())
@@ -388,7 +394,7 @@ class FittedModel:
         rated = read_ratings(X, y, self._form()).columns
         pairs = _pairs_of(rated)
         predictor, users, items = self._predictor(pairs, PredictOptions(clip=self.clip))
-        return evaluate_ratings(predictor, users, items, rated["rating"])
+        return evaluate_ratings(predictor, users, items, observed_of(run, rated))
 
     # ------------------------------------------------------------------ matrices
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -12,16 +12,18 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.limits import limits_from, resolution_from
 from dsgmcmc.model.limits import UNLIMITED, Limits
-from dsgmcmc.model.predictive.base import Moments, Predictive
+from dsgmcmc.model.predictive.base import Moments, Predictive, is_bounded
 from dsgmcmc.posterior.live import newest_states
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import Facts, RunDirectory
 from dsgmcmc.storage.store import Key, Snapshot
-from dsgmcmc.types import Float64
+from dsgmcmc.types import Float64, Mask
 
 #: Number of test ratings in a part of `test_parts`.
 PART = 20_000
+#: Fields that are the same in all chains.
+FIXED = frozenset({"rating", "lower", "upper"})
 
 
 class TestPredictions(NamedTuple):
@@ -30,7 +32,7 @@ class TestPredictions(NamedTuple):
     Attributes
     ----------
     rating : float64
-        Observed ratings.
+        Observed ratings; of those that are known only by bounds, a value between the bounds.
     mean, variance : float64
         Mean and variance of the predictor over the draws of all chains, on the scale of the
         likelihood (`dsgmcmc.model.scale`), as are the noise variance and `shape`.
@@ -45,6 +47,8 @@ class TestPredictions(NamedTuple):
         Range to which predictions are clipped.
     resolution : float or None
         Step to which ratings without levels were recorded.
+    lower, upper : float64 or None
+        Bounds of the ratings, equal if they are exact; None if all are.
     """
 
     rating: Float64
@@ -55,6 +59,45 @@ class TestPredictions(NamedTuple):
     shape: Float64 | None = None
     limits: Limits = UNLIMITED
     resolution: float | None = None
+    lower: Float64 | None = None
+    upper: Float64 | None = None
+
+    @property
+    def bounds(self) -> tuple[Float64, Float64] | None:
+        """Bounds of the ratings; None if all are exact."""
+        if self.lower is None or self.upper is None:
+            return None
+        return self.lower, self.upper
+
+    @property
+    def bounded(self) -> Mask:
+        """Which ratings are known only by bounds, (q,)."""
+        if self.bounds is None:
+            return np.zeros(len(self.rating), bool)
+        return is_bounded(self.bounds)
+
+    @property
+    def least(self) -> Float64:
+        """The ratings, or the lower bounds of those that are known only by bounds."""
+        if self.lower is None:
+            return self.rating
+        return self.lower
+
+    def exact_or_nan(self) -> Float64:
+        """Return the ratings, with NaN for those that are known only by bounds."""
+        return np.where(self.bounded, np.nan, self.rating)
+
+    def exact(self) -> TestPredictions:
+        """Return the predictions of the ratings that are not known only by bounds."""
+        chosen = ~self.bounded
+        if chosen.all():
+            return self
+        arrays: dict[str, Any] = {
+            name: value[chosen]
+            for name, value in self._asdict().items()
+            if isinstance(value, np.ndarray)
+        }
+        return self._replace(**arrays)
 
     def point(self, law: type[Law]) -> Float64:
         """Return the predictions of the ratings, in their units, as `predict` returns them.
@@ -128,7 +171,8 @@ def _pooled(posteriors: Sequence[Snapshot], facts: Facts) -> Iterator[TestPredic
                 for field, arrays in by_field.items()
             }
             pooled = {field: values.mean(axis=0) for field, values in stacked.items()}
-            pooled["rating"] = stacked["rating"][0]
+            for field in FIXED & stacked.keys():
+                pooled[field] = stacked[field][0]
             pooled["variance"] += stacked["mean"].var(axis=0)
             yield TestPredictions(**pooled, limits=limits, resolution=resolution)
 

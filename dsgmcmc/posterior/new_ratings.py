@@ -11,11 +11,12 @@ from dsgmcmc.data.parts import array_of
 from dsgmcmc.data.precision import find_bad_scale
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS
+from dsgmcmc.model.predictive.base import is_bounded
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.part_rows import part_features_of
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Array, Float64
+from dsgmcmc.types import Array, Float64, Mask
 
 if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
@@ -80,7 +81,7 @@ class NewRatings(NamedTuple):
             names=names,
             others=read.names(OTHER[entity]),
             values=values,
-            weights=_weights(run, read.columns),
+            weights=weights_of(run, read.columns),
             described=described,
         )
 
@@ -129,7 +130,7 @@ class NewRatings(NamedTuple):
         )
 
 
-def _weights(run: Run, ratings: Mapping[str, Array]) -> Float64:
+def weights_of(run: Run, ratings: Mapping[str, Array]) -> Float64:
     """Return the weights of new ratings, with the mean of the training ratings as 1.
 
     Raises InputError if there are weights, and the run has none.
@@ -140,6 +141,59 @@ def _weights(run: Run, ratings: Mapping[str, Array]) -> Float64:
     if run.facts.get("mean_weight") is None:
         raise InputError(f"{run.path} was sampled without weights: leave out the column of weights")
     return np.asarray(weights / run.facts["mean_weight"])
+
+
+class Observed(NamedTuple):
+    """Ratings that are compared with predictions, (q,) float64 each.
+
+    Attributes
+    ----------
+    values : float64
+        The ratings; of those that are known only by bounds, values between the bounds.
+    weights : float64
+        Their relative precisions, where the mean of the training ratings is 1.
+    bounds : tuple of float64 arrays, or None
+        Their bounds, equal if they are exact; None if all are.
+    """
+
+    values: Float64
+    weights: Float64
+    bounds: tuple[Float64, Float64] | None = None
+
+    @property
+    def exact(self) -> Mask:
+        """Which ratings are not known only by bounds, (q,)."""
+        if self.bounds is None:
+            return np.ones(len(self.values), bool)
+        return ~is_bounded(self.bounds)
+
+    def bounds_at(self, rows: Array) -> tuple[Float64, Float64] | None:
+        """Return the bounds of some ratings, if any are known only by bounds."""
+        if self.bounds is None:
+            return None
+        lower, upper = self.bounds
+        return lower[rows], upper[rows]
+
+
+def observed_of(run: Run, ratings: Mapping[str, Array]) -> Observed:
+    """Return ratings by role as they are compared with predictions.
+
+    Raises InputError if a run without measurements is given bounds, or one without weights weights.
+    """
+    values = ratings["rating"]
+    bounds = None
+    if "lower" in ratings:
+        if not run.config.law.takes_bounds:
+            raise InputError(
+                f"{run.path}: {run.config.likelihood} is not for measurements, and some ratings are"
+                " known only by bounds: leave them out"
+            )
+        is_exact = np.isnan(ratings["lower"])
+        bounds = (
+            np.where(is_exact, values, ratings["lower"]),
+            np.where(is_exact, values, ratings["upper"]),
+        )
+    return Observed(values, weights_of(run, ratings), bounds)
 
 
 def _refuse_known_rows(vocabulary: Vocabulary, names: Array) -> None:

@@ -205,11 +205,16 @@ class Predictor:
         return first
 
     def distributions(
-        self, users: Int32, items: Int32, positions: Sequence[int] | None = None
+        self,
+        users: Int32,
+        items: Int32,
+        positions: Sequence[int] | None = None,
+        weights: Float64 | None = None,
     ) -> Iterator[tuple[Array, Predictive]]:
         """Yield row numbers of pairs and their predictive distributions, in batches.
 
-        Parameters are as for `draws`.
+        `weights`, (q,), are the relative precisions of the ratings, by default those of average
+        ratings. Other parameters are as for `draws`.
         """
         users = np.ascontiguousarray(users, np.int32)
         items = np.ascontiguousarray(items, np.int32)
@@ -221,7 +226,11 @@ class Predictor:
             order = np.argsort(by_entity[self.newcomers.entity], kind="stable")
         for start in range(0, len(users), BLOCK):
             part = order[start : start + BLOCK]
-            for rows, draws in self.draws(users[part], items[part], positions).by_certainty():
+            of_pairs = self.draws(users[part], items[part], positions)
+            if weights is not None:
+                inverse: Float32 = (1 / weights[part, None]).astype(np.float32)
+                of_pairs = of_pairs._replace(noise=of_pairs.noise * inverse)
+            for rows, draws in of_pairs.by_certainty():
                 yield part[rows], make(draws, self.run.mean, self.run.levels)
 
     # ------------------------------------------------------------------ draws of the predictors

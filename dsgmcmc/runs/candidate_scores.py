@@ -28,6 +28,7 @@ from dsgmcmc.posterior.liked import liked_from
 from dsgmcmc.posterior.rank import Ranking
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.settings import Metric
+from dsgmcmc.settings import named
 from dsgmcmc.types import Float64, Int32
 
 #: Number of ranked items per user for the NDCG.
@@ -53,7 +54,8 @@ class CandidateScores(NamedTuple):
     error_without_outliers : float or None
         The same for scores `without_outliers`; None if it is the same.
     squares : (n,) float64 or None
-        Squared error of every held-out rating, if the metric is a log score.
+        Squared error of every held-out rating, if the metric is a log score; NaN for those that are
+        known only by bounds.
     """
 
     values: Float64
@@ -65,7 +67,9 @@ class CandidateScores(NamedTuple):
     @property
     def mean_square(self) -> float:
         """Mean squared error; NaN if squared errors are not known."""
-        return float("nan") if self.squares is None else float(self.squares.mean())
+        if self.squares is None or np.isnan(self.squares).all():
+            return float("nan")
+        return float(np.nanmean(self.squares))
 
     def compared_with(self, first: Float64) -> CandidateScores:
         """Return these scores with their Monte Carlo error.
@@ -129,18 +133,29 @@ def are_discrete(ratings: Ratings) -> bool:
 
 
 def scores_of(run: Run, metric: Metric) -> CandidateScores:
-    """Score every test rating of a run by a metric other than ``ndcg``."""
+    """Score every test rating of a run by a metric other than ``ndcg``.
+
+    Errors are those of exact ratings. Raises InputError if the metric is ``rmse``, and none is.
+    """
     law = run.config.law
     users, _ = run.test_pairs()
     test = predict_test(run)
+    bounded = test.bounded
     squares = np.square(test.rating - test.point(law))
     if metric == "rmse":
-        return CandidateScores(-squares, users)
+        if bounded.all():
+            raise InputError(
+                "all held-out ratings are known only by bounds, and have no errors: choose another"
+                f" {named('metric')}"
+            )
+        return CandidateScores(-squares[~bounded], users[~bounded])
+    squares[bounded] = np.nan
     predictive = test.predictive(law, run.levels)
     if metric == "log-probability":
         scores = predictive.log_probability(test.rating)
     else:
         scores = predictive.log_density(test.rating)
+    scores = predictive.with_bounds(scores, test.bounds)
     finite = np.nan_to_num(scores, nan=np.nan, neginf=np.log(SMALLEST))
     return CandidateScores(finite, users, squares=squares)
 
@@ -151,7 +166,7 @@ def ranking_scores(run: Run, rated: Rated, max_users: int = ranking.MAX_USERS) -
     Items are ranked by the default rule, ``likely``, with the exposure estimated from `rated`.
     """
     run.exposure = Exposure.of_ratings(rated, run.counts("item") / len(run.users))
-    is_liked = predict_test(run).rating >= liked_from(run)
+    is_liked = predict_test(run).least >= liked_from(run)
     test_users, test_items = run.test_pairs()
     users_who_like = test_users[is_liked]
     liked_items = test_items[is_liked]
@@ -172,7 +187,10 @@ def has_larger_error(candidate: CandidateScores, simpler: CandidateScores) -> bo
     """Whether a candidate's mean squared error is clearly larger than that of a simpler one."""
     if candidate.squares is None or simpler.squares is None:
         return False
-    gap = difference(candidate.squares, simpler.squares, candidate.users)
+    known = ~np.isnan(candidate.squares)
+    if not known.any():
+        return False
+    gap = difference(candidate.squares[known], simpler.squares[known], candidate.users[known])
     return gap.mean > CLEAR * gap.error
 
 

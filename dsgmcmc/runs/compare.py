@@ -523,9 +523,10 @@ class Comparing:
         run = Run(self._path(number))
         figures: dict[str, Any] = {}
         if run.config.law.can_be_evaluated:
-            test = predict_test(run)
+            test = predict_test(run).exact()
             point = test.point(run.config.law)
-            figures = {"rmse": rmse(test.rating, point), "mae": mae(test.rating, point)}
+            if len(point):
+                figures = {"rmse": rmse(test.rating, point), "mae": mae(test.rating, point)}
         criterion = float(scores[number].values.mean())
         unit = 1.0
         if self._plan.metric == "rmse" and figures:

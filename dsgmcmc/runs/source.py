@@ -323,7 +323,9 @@ class RatingsSource:
         if warnings:
             facts["cautions"] = warnings
         if ratings.nnz_test and config.law.can_be_evaluated:
-            facts["baselines"] = self._baselines(config, saved, limits)
+            simple = self._baselines(config, saved, limits)
+            if simple is not None:
+                facts["baselines"] = simple
         write_index(run, ratings, config.hash(), made_with(facts))
         start = saved.get("start")
         if self._earlier is not None:
@@ -492,7 +494,7 @@ def _facts_of_measurements(ratings: Ratings) -> dict[str, Any]:
     if ratings.mean_weight is not None:
         facts["mean_weight"] = ratings.mean_weight
     if ratings.has_bounds:
-        facts["bounded"] = ratings.count_bounded()
+        facts["bounded"] = ratings.count_bounded("train")
     return facts
 
 

@@ -46,7 +46,7 @@ from dsgmcmc.model.quantity import WEIGHT, Quantity
 from dsgmcmc.settings import named
 from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import ParameterBlock, Rows
-from dsgmcmc.types import Array, Factor, Float32, Float64, Int32
+from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Mask
 
 #: `Law.width` of likelihoods whose predictors are on the scale of a link.
 LINK_WIDTH = 4.0
@@ -103,6 +103,13 @@ class State(NamedTuple):
     mean: Float32
     variance: Float32 | float
     probability: Float32
+
+    def at(self, chosen: Mask | slice) -> State:
+        """The distributions of some ratings; a variance of all, (1,), stays as it is."""
+        variance = np.atleast_1d(np.asarray(self.variance))
+        if len(variance) == len(self.mean):
+            variance = variance[chosen]
+        return State(self.mean[chosen], variance, self.probability[chosen])
 
 
 class Law(Observation, Part[Any]):
@@ -555,3 +562,10 @@ class Law(Observation, Part[Any]):
 
         All ratings may share one variance, (1,).
         """
+
+    def log_between(self, bounds: tuple[Array, Array], state: State) -> Float64:
+        """Log probabilities that ratings lie between bounds, (q,), given their distributions.
+
+        Not needed unless `takes_bounds`.
+        """
+        raise NotImplementedError

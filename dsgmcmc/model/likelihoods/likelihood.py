@@ -122,6 +122,14 @@ class Likelihood(Law):
         logs = self.log_density(x, state.mean, np.asarray(state.variance), *self.shape)
         return float(logs.sum(dtype=np.float64))
 
+    @override
+    def log_between(self, bounds: tuple[Array, Array], state: State) -> Float64:
+        mean = np.asarray(state.mean, np.float64)[:, None]
+        variance = np.broadcast_to(np.asarray(state.variance, np.float64), len(mean))[:, None]
+        shape = [np.full((1, 1), parameter) for parameter in self.shape]
+        distributions = self.mixture(type(self), mean, variance, np.ones(1), shape=shape)
+        return distributions.log_between(*bounds)
+
     @classmethod
     @override
     def predictive(

@@ -62,7 +62,7 @@ def limits_of(ratings: Ratings, law: type[Law]) -> Limits:
         possible = _scale_of(ratings)
     if possible is not None:
         return Limits(float(possible[0]), float(possible[-1]))
-    if ratings.minimum >= 0 and _are_whole(ratings):
+    if not ratings.has_bounds and ratings.minimum >= 0 and _are_whole(ratings):
         return Limits(low=0.0)
     return UNLIMITED
 

@@ -88,11 +88,11 @@ def recognised_levels(ratings: Ratings) -> Float64 | None:
     """Distinct training ratings, ascending, if they look like levels, not like measurements.
 
     Ratings count as measurements if they have more than `MAX_LEVELS` distinct values, or if a value
-    occurs less than twice on average and some values are neither whole nor half numbers. None is
-    returned for them.
+    occurs less than twice on average and some values are neither whole nor half numbers, or if some
+    are known only by bounds. None is returned for them.
     """
     values = ratings.levels(MAX_LEVELS)
-    if values is None:
+    if values is None or ratings.has_bounds:
         return None
     values_recur = 2 * len(values) <= ratings.nnz
     if values_recur or np.all(2 * values % 1 == 0):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, Mask
 
 #: Smaller probabilities are raised to this value before their logarithm is taken; float32 can
 #: represent it.
@@ -226,6 +226,13 @@ class Predictive(ABC):
         """Probability of a rating of at least `low` and below `high`."""
         return self.below(high) - self.below(low)
 
+    def log_between(self, low: Array | float, high: Array | float) -> Float64:
+        """Logarithm of `between`, in nats.
+
+        Probabilities below the smallest normal float64 count as that number.
+        """
+        return np.asarray(np.log(np.maximum(self.between(low, high), TINY)))
+
     def quantile(self, p: Array | float) -> Float64:
         """Quantile at probability `p`: for discrete ratings, the smallest x with F(x) >= p."""
         return solve(self, np.asarray(p, np.float64))
@@ -311,18 +318,38 @@ class Predictive(ABC):
         """
         return self.below(x), self.cdf(x)
 
-    def log_scores(self, x: Array) -> dict[str, float | None]:
+    def log_scores(
+        self, x: Array, bounds: tuple[Array, Array] | None = None
+    ) -> dict[str, float | None]:
         """Means of the log scores that are defined; None for the others.
 
         They are the ``log_predictive_density`` of ratings and the ``log_probability`` of recorded
-        values, if these are levels or multiples of a step.
+        values, if these are levels or multiples of a step. Ratings that are known only by `bounds`
+        have the log probability between them in both.
         """
         scores: dict[str, float | None] = {"log_predictive_density": None, "log_probability": None}
         if self.has_density:
-            scores["log_predictive_density"] = float(self.log_density(x).mean())
+            density = self.with_bounds(self.log_density(x), bounds)
+            scores["log_predictive_density"] = float(density.mean())
         if self.is_discrete:
-            scores["log_probability"] = float(self.log_probability(x).mean())
+            probability = self.with_bounds(self.log_probability(x), bounds)
+            scores["log_probability"] = float(probability.mean())
         return scores
+
+    def with_bounds(self, logs: Float64, bounds: tuple[Array, Array] | None) -> Float64:
+        """Log scores `logs`, (q,); those of ratings with bounds are log probabilities between them.
+
+        An exact rating is both its bounds. Without `bounds` all ratings are exact.
+        """
+        if bounds is None:
+            return logs
+        return np.where(is_bounded(bounds), self.log_between(*bounds), logs)
+
+
+def is_bounded(bounds: tuple[Array, Array]) -> Mask:
+    """Which ratings are known only by bounds, which differ."""
+    lower, upper = bounds
+    return np.asarray(lower < upper)
 
 
 def nearest_level(x: Array, levels: Float64) -> Int64:

@@ -103,10 +103,8 @@ def test_what_could_mean_two_things_is_refused(tmp_path, header, row, columns, m
 
 
 @pytest.mark.parametrize("options", [{}, {"duplicates": "keep"}])
-def test_ratings_within_bounds_are_never_held_out(tmp_path, options):
-    """Errors are those of exact ratings: neither a split of the file nor one of its training
-    ratings holds out a pair with a bound.
-    """
+def test_ratings_within_bounds_are_held_out_as_others(tmp_path, options):
+    """They keep their bounds in a split of the file, and in one of its training ratings."""
     rng = np.random.default_rng(0)
     rows = []
     for user in range(20):
@@ -116,49 +114,58 @@ def test_ratings_within_bounds_are_never_held_out(tmp_path, options):
             rows += [(f"u{user}", f"i{item}", text)] * (2 if rng.random() < 0.2 else 1)
     summary = prepare(tmp_path, table("user,item,rating", *rows), test_fraction=0.3, **options)
     with Ratings(tmp_path / "out.h5") as ratings:
-        assert 0 < summary.bounded == ratings.count_bounded()
-        assert "known only by bounds" in ratings.describe()["training"]
+        ratings.verify()
+        numbers = [ratings.count_bounded(part) for part in ("train", "test")]
+        assert sum(numbers) == summary.bounded
+        assert abs(numbers[1] / summary.bounded - 0.3) < 0.15  # three sds of a random split
+        described = ratings.describe()
+        for part, number in zip(("training", "test"), numbers, strict=True):
+            assert f"{number} known only by bounds" in described[part]
         inner = InnerSplit(ratings, 0.3, seed=1)
-        assert inner.nnz_test > 0
-        assert not inner.slab("test", 0, inner.n_rows).bounds.bounded.any()
-        assert inner.slab("train", 0, inner.n_rows).bounds.bounded.sum() == summary.bounded
+        of_inner = [inner.count_bounded(part) for part in ("train", "test")]
+        assert sum(of_inner) == numbers[0]
+        assert of_inner[1] > 0
 
 
-@pytest.mark.parametrize("duplicates", ["last", "keep"])
-def test_ratings_within_bounds_stay_when_groups_are_held_out(tmp_path, duplicates):
-    """No pair with a bound is held out with its group; the exact ratings of the group are."""
-    rng = np.random.default_rng(0)
-    rows = []
-    for user in range(20):
-        for item in range(15):
-            value = round(rng.normal(), 2)
-            text = f"<{value}" if rng.random() < 0.3 else value
-            rows += [(f"u{user}", f"i{item}", text)] * (2 if rng.random() < 0.2 else 1)
-    summary = prepare(
-        tmp_path,
-        table("user,item,rating", *rows),
-        test_fraction=0.3,
-        duplicates=duplicates,
-        hold_out_by="item",
-    )
-    assert summary.test > 0
-    assert summary.bounded > 0
+def test_a_test_file_may_have_bounds(tmp_path):
+    """They are stored with the test ratings; a file of earlier versions had none there."""
+    (tmp_path / "test.csv").write_text("user,item,rating\nc,y,<1\nc,x,3\n")
+    text = table("user,item,rating", ("d", "x", "<2"))
+    prepare(tmp_path, text, test=str(tmp_path / "test.csv"))
     with Ratings(tmp_path / "out.h5") as ratings:
-        bounded = {
-            pair for pair, (_, low, high) in bounds_of(tmp_path / "out.h5").items() if low < high
-        }
-        held_out = set(pairs_of(ratings, ratings.slab("test", 0, ratings.n_rows)))
-        assert ratings.count_bounded() == summary.bounded
-    assert not held_out & bounded
-    assert {item for _, item in held_out} & {item for _, item in bounded}
+        ratings.verify()
+        slab = ratings.slab("test", 0, ratings.n_rows)
+        assert sorted(zip(*map(np.ndarray.tolist, slab.bounds), strict=True)) == [(-INF, 1), (3, 3)]
 
 
-def test_a_test_file_has_exact_ratings(tmp_path):
-    """A stand-in would count as a rating in errors."""
-    (tmp_path / "test.csv").write_text("user,item,rating\nc,y,<1\n")
-    text = table("user,item,rating", ("c", "x", "<2"))
-    with pytest.raises(InputError, match="test rating"):
-        prepare(tmp_path, text, test=str(tmp_path / "test.csv"))
+@pytest.mark.parametrize(
+    ("header", "row", "columns"),
+    [
+        ("user,item,rating,to", ("c", "x", "<0.1", 5), "upper=to"),
+        ("user,item,rating,rel", ("c", "x", "<0.1", ">"), "relation=rel"),
+        ("user,item,rating,rel,to", ("c", "x", 7, "<", 5), "relation=rel,upper=to"),
+    ],
+)
+def test_contradicting_bounds_are_refused(tmp_path, header, row, columns):
+    """A bound that one source gives would hide the other."""
+    message = "line 6: it has two different bounds on one side"
+    with pytest.raises(InputError, match=message):
+        prepare(tmp_path, table(header, row), columns=columns)
+
+
+def test_sources_of_bounds_complete_each_other(tmp_path):
+    """A text may have one bound, and a column the other; the same bound may come twice."""
+    rows = [("c", "x", "<5", 1.0, "<"), ("c", "y", 7, "", ">="), ("d", "x", "<5", "", "")]
+    prepare(
+        tmp_path,
+        table("user,item,rating,from,rel", *rows),
+        columns="lower=from,relation=rel",
+        test_fraction=0,
+    )
+    found = bounds_of(tmp_path / "out.h5")
+    assert found["c", "x"] == (3, 1, 5)
+    assert found["c", "y"] == (7, 7, INF)
+    assert found["d", "x"] == (5, -INF, 5)
 
 
 def test_an_empty_bound_is_no_missing_rating(tmp_path):

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from measurements import write_measured
+from scipy.stats import norm, truncnorm
 from support import cells_of, planted, write_cells, write_planted
 
 from dsgmcmc.data.ratings import Ratings
@@ -15,6 +16,7 @@ from dsgmcmc.diagnostics.baselines import (
     PRECISION_SHAPE,
     advantage,
     fit_biases_only,
+    truncated_moments,
 )
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
@@ -123,3 +125,54 @@ def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, scale:
         error = np.sqrt(len(users) / (len(users) - 1) * np.sum(np.square(sums))) / len(x)
         assert result[name] == pytest.approx(gains.mean())
         assert result[f"{name}_error"] == pytest.approx(error)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(-np.inf, 0.3), (0.3, np.inf), (-1, 0.5), (4, 5), (-np.inf, -20), (30, np.inf), (-40, -39)],
+)
+def test_moments_between_bounds(low: float, high: float) -> None:
+    """Those of SciPy, also far in either tail."""
+    one = np.ones(1)
+    mean, variance = truncated_moments(0.2 * one, 2 * one, low * one, high * one)
+    law = truncnorm((low - 0.2) / 2, (high - 0.2) / 2, loc=0.2, scale=2)
+    assert mean[0] == pytest.approx(law.mean(), rel=1e-6)
+    assert variance[0] == pytest.approx(law.var(), rel=1e-3)
+
+
+def test_the_fit_uses_weights_and_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values within bounds are means of truncated normal laws; each term has its weight."""
+    monkeypatch.setattr(baselines, "CONVERGED_BELOW", 0.0)
+    monkeypatch.setattr(baselines, "MAX_SWEEPS", 400)
+    path = write_measured(tmp_path / "r.h5", replicated=True, weighted=True, bounded=True)
+    with Ratings(path) as ratings:
+        fitted = fit_biases_only(ratings)
+        slab = ratings.slab("train", 0, ratings.n_rows)
+        shape = (ratings.n_rows, ratings.n_cols)
+    n = len(slab.values)
+    design = np.zeros((n, sum(shape)))
+    design[np.arange(n), slab.rows] = design[np.arange(n), shape[0] + slab.indices] = 1
+    tau = 1 / fitted.noise
+    means = np.concatenate(fitted.means)
+    law = norm(fitted.mean + design @ means, 1 / np.sqrt(tau * slab.weights))
+    bounded = slab.bounds.bounded
+    inside = truncnorm(
+        *((limit[bounded] - law.mean()[bounded]) / law.std()[bounded] for limit in slab.bounds),
+        loc=law.mean()[bounded],
+        scale=law.std()[bounded],
+    )
+    x = slab.values.astype(float)
+    variance = np.mean((x - fitted.mean) ** 2)
+    x[bounded] = inside.mean()
+    weighted = design.T * slab.weights
+    spreads = np.concatenate(fitted.variances)
+    known = 1 / spreads - tau * weighted.sum(axis=1)
+    precision = np.diag(known) + tau * weighted @ design
+    expected = np.linalg.solve(precision, tau * weighted @ (x - fitted.mean))
+    np.testing.assert_allclose(means, expected, atol=1e-5)
+    for part in np.split(known, [shape[0]]):
+        np.testing.assert_allclose(part, part[0], rtol=1e-6)
+    squares = (x - fitted.mean - design @ means) ** 2 + design @ spreads
+    squares[bounded] += inside.var()
+    total = slab.weights @ squares
+    assert tau == pytest.approx((1 + n / 2) / (variance + total / 2), rel=1e-5)
