@@ -38,9 +38,9 @@ JOB = """These settings are given only as options. The draws do not depend on th
 
 SAMPLER = """## Samplers
 
-`--sampler NAME` chooses a sampler ([which one](samplers.md); default `auto`), and `--set sampler.SETTING=VALUE`
-gives one of its settings; `--step-size` is short for `--set sampler.step_size`. Without settings:
-{without}.
+`--sampler NAME` chooses a sampler ([which one](samplers.md); default `auto`), and
+`--set sampler.SETTING=VALUE` gives one of its settings; `--step-size` is short for
+`--set sampler.step_size`. Without settings: {without}.
 
 ### Settings that several samplers share
 """

@@ -29,7 +29,7 @@ ScheduleName = Literal["shuffled", "cyclic", "random"]
 PriorName = Literal["fixed", "normal-gamma", "normal-wishart"]
 NoiseName = Literal["shared", "by-user", "by-item", "both"]
 ImplicitName = Literal["no", "user", "item", "both"]
-ThresholdsName = Literal["shared", "user"]
+ThresholdsName = Literal["shared", "user", "item"]
 FeaturesName = Literal["yes", "no", "user", "item"]
 
 

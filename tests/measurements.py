@@ -1,10 +1,10 @@
-"""Ratings files of measurements: replicates and weights."""
+"""Ratings files of measurements, with replicates and weights, and of answers to items."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from support import csr, planted
+from support import csr, planted, write_cells
 
 from dsgmcmc.data.ratings_writer import Origin, Sizes, Slab, write_slabs
 
@@ -66,3 +66,20 @@ def write_measures(
     ids = {"rows": [np.arange(shape[0])], "cols": [np.arange(shape[1])]}
     write_slabs(path, sizes, ids, slabs, origin=Origin(replicates=replicates))
     return path
+
+
+def write_answers(path: Path, transposed: bool = False) -> Path:
+    """Write answers of 0 to 3 of 48 users to 48 items, of which every second has only 0 and 1.
+
+    A tenth of the answers are the test part; if `transposed`, the rows are the items.
+    """
+    rng = np.random.default_rng(4)
+    shape = (48, 48)
+    eta = rng.normal(size=(48, 1)) + rng.logistic(size=shape)
+    answers = np.digitize(eta, [-1.0, 0.5, 1.5]).astype(np.float32)
+    answers[:, ::2] = eta[:, ::2] > 0
+    if transposed:
+        answers = answers.T
+    i, j = np.nonzero(rng.random(shape) < 0.9)
+    held = rng.random(len(i)) < 0.1
+    return write_cells(path, shape, i, j, answers[i, j], held, transposed=transposed)

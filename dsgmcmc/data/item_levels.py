@@ -2,78 +2,47 @@
 
 A rare level may be missing by chance, or because an item is bad. Towards the end of a tail the
 ratio of the counts of neighbouring levels does not rise, so it tells how many ratings the level
-beyond an item's last one would have. If none of many expected ratings is there, the item has no
-such level.
+beyond an item's last one would have. Between two of its levels, an absent one would have as many
+ratings as the rarer of both, or its share of all ratings tells. If none of many expected ratings is
+there, the item has no such level; if several items lack the same levels, fewer do for another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 import numpy as np
 
-from dsgmcmc.data.columns import shortened
-from dsgmcmc.data.parts import split_name
-from dsgmcmc.data.session import Session
-from dsgmcmc.data.tables import scalar
-from dsgmcmc.types import Array, Mask
+from dsgmcmc.types import Array, Float64, Mask
 
-MOST_LEVELS = 25  # of a scale
 _EXPECTED = 12  # ratings that a level would have if the item had it
+_EXPECTED_OF_KIND = 3  # the same if several items have the same levels
 _SHARE = 0.1  # of the items, which have fewer levels
-_SAMPLE = 200_000  # ratings that show the levels of items
 
 
-class _ItemLevels(NamedTuple):
-    """Numbers of ratings of items (I, R) at levels (R,)."""
+def levels_of_items(counts: Array) -> Mask:
+    """Return which levels items have, (I, R), given their numbers of ratings, (I, R).
 
-    items: Array
-    levels: Array
-    counts: Array
-
-
-def describe_item_levels(db: Session, codes: Sequence[float]) -> str:
-    """Say which items have fewer levels than others in the table ``raw``.
-
-    Returns an empty text if few have, or ratings are no levels; `codes` are none.
+    An item has all levels, but for those of which many ratings were expected, and none is there.
     """
-    found = _count_levels(db, codes)
-    if found is None:
-        return ""
-    lacking = _lacks_highest(found.counts) | _lacks_highest(found.counts[:, ::-1])
-    names = [split_name(str(name)) for name in found.items[lacking]]
-    if len(names) < 2 or len(names) < _SHARE * len(found.items):
-        return ""
-    first = found.counts[np.flatnonzero(lacking)[0]] > 0
-    some = ", ".join(f"{level:g}" for level in found.levels[first])
-    return (
-        f"{len(names):,} of {len(found.items):,} items have other levels than the rest"
-        f" ({shortened(names)}), as {names[0]} has {some}: a model gives all items all levels from"
-        f" {found.levels[0]:g} to {found.levels[-1]:g}; bring the items to one scale, or fit them"
-        " apart"
-    )
+    expected = np.maximum(_expected_above(counts), _expected_above(counts[:, ::-1])[:, ::-1])
+    expected = np.maximum(expected, _expected_between(counts))
+    has = expected < _EXPECTED
+    kinds, kind, sizes = np.unique(has, axis=0, return_inverse=True, return_counts=True)
+    seen = counts > 0
+    for k in np.flatnonzero((sizes > 1) & ~kinds.all(axis=1)).tolist():
+        alike = (seen == kinds[k]).all(axis=1) & (kind.reshape(-1) != k)
+        alike &= (seen | (expected >= _EXPECTED_OF_KIND)).all(axis=1)
+        has[alike] = kinds[k]
+    return has
 
 
-def _count_levels(db: Session, codes: Sequence[float]) -> _ItemLevels | None:
-    """Count a sample of the ratings by item and level; None if there are more than 25 levels."""
-    step = 1 + scalar(db, "SELECT count(*) FROM raw") // _SAMPLE
-    others = "".join(f" AND rating != {code!r}" for code in codes)
-    sample = f"FROM raw WHERE hash(rowid) % {step} = 0{others}"
-    if scalar(db, f"SELECT approx_count_distinct(rating) {sample}") > 2 * MOST_LEVELS:
-        return None
-    cells = db.execute(f"SELECT item_id, rating, count(*) AS n {sample} GROUP BY ALL").fetchnumpy()
-    levels, column = np.unique(cells["rating"], return_inverse=True)
-    if not 2 < len(levels) <= MOST_LEVELS:
-        return None
-    items, row = np.unique(cells["item_id"].astype(str), return_inverse=True)
-    counts = np.zeros((len(items), len(levels)))
-    counts[row, column] = cells["n"]
-    return _ItemLevels(items, levels, counts)
+def items_differ(has: Mask) -> bool:
+    """Whether at least two items, and a tenth of all, lack an end of the scale, given (I, R)."""
+    lacking = int(np.count_nonzero(~(has[:, 0] & has[:, -1])))
+    return lacking >= 2 and lacking >= _SHARE * len(has)
 
 
-def _lacks_highest(counts: Array) -> Mask:
-    """Return a mask of items that cannot have the highest level, given counts (I, R)."""
+def _expected_above(counts: Array) -> Float64:
+    """Ratings expected at levels above an item's last one, (I, R), given counts; 0 elsewhere."""
     n_levels = counts.shape[1]
     last = n_levels - 1 - np.argmax(counts[:, ::-1] > 0, axis=1)
     row = np.arange(len(counts))
@@ -85,5 +54,25 @@ def _lacks_highest(counts: Array) -> Mask:
     three = (last > 1) & (before > 0) & (earlier > 0)
     falls[three] = (ratio * earlier)[three] / before[three]
     expected = at_last * np.minimum(1, ratio) * np.minimum(1, falls)
-    lacks: Mask = (last > 0) & (last < n_levels - 1) & (before > 0) & (expected >= _EXPECTED)
-    return lacks
+    expected[(last == 0) | (before == 0)] = 0
+    above = np.arange(n_levels) > last[:, np.newaxis]
+    return np.where(above, expected[:, np.newaxis], 0.0)
+
+
+def _expected_between(counts: Array) -> Float64:
+    """Ratings expected at absent levels between two that an item has, (I, R); 0 elsewhere."""
+    n_levels = counts.shape[1]
+    number = np.arange(n_levels)
+    seen = counts > 0
+    below = np.maximum.accumulate(np.where(seen, number, -1), axis=1)
+    above = np.minimum.accumulate(np.where(seen, number, n_levels)[:, ::-1], axis=1)[:, ::-1]
+    inside = ~seen & (below >= 0) & (above < n_levels)
+    row, column = np.nonzero(inside)
+    total = counts.sum(axis=0)
+    expected = np.zeros(counts.shape)
+    of_neighbours = [
+        counts[row, neighbour] * np.minimum(1, total[column] / total[neighbour])
+        for neighbour in (below[row, column], above[row, column])
+    ]
+    expected[row, column] = np.minimum(*of_neighbours)
+    return expected

@@ -26,7 +26,6 @@ from dsgmcmc.data.descriptions import (
 )
 from dsgmcmc.data.features import FeaturesReport, encode
 from dsgmcmc.data.holes import describe_holes
-from dsgmcmc.data.item_levels import describe_item_levels
 from dsgmcmc.data.merging import Merging, Repeated, merge_ratings
 from dsgmcmc.data.part_features import encode_parts, joined_features, joined_reports
 from dsgmcmc.data.ratings import Ratings
@@ -233,9 +232,13 @@ class RawRatings(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What `Ingest.examine` finds: values that mean "not rated", and doubts about columns."""
+    """What `Ingest.examine` finds: values that mean "not rated", and doubts about columns.
+
+    `item_levels` says which items have fewer levels than others.
+    """
 
     codes: Codes
+    item_levels: str
     doubts: list[str]
 
 
@@ -302,9 +305,22 @@ class Ingest:
         holes = self.find_holes(entities, repeated)
         test_condition = self.split(raw, repeated)
         ordered = self.sort(raw, entities, test_condition, repeated)
-        attributes = self.write(raw, entities, encoded, ordered, repeated=repeated)
+        attributes = self.write(
+            raw,
+            entities,
+            encoded,
+            ordered,
+            repeated=repeated,
+            item_levels=bool(findings.item_levels),
+        )
         columns, others = self._describe(raw.tables)
         doubts = list(findings.doubts)
+        if findings.item_levels:
+            doubts.append(
+                f"{findings.item_levels}: by default every item has its own levels"
+                f" ({named('likelihood')} ordinal-logit, {named('thresholds')} item); other"
+                " likelihoods predict beyond them"
+            )
         with Ratings(self.out) as written:
             doubts += written.doubts()
         doubts += raw.notes
@@ -446,10 +462,10 @@ class Ingest:
         doubts = [
             str(codes),
             values.find_far_ratings(self.db, codes.values),
-            describe_item_levels(self.db, codes.values),
         ]
         doubts += find_doubts(entities.sizes, n=n, first=first, low=low, high=high)
-        return Findings(codes, [doubt for doubt in doubts if doubt])
+        item_levels = values.describe_item_levels(self.db, codes.values)
+        return Findings(codes, item_levels, [doubt for doubt in doubts if doubt])
 
     def encode(
         self, described: Mapping[str, DescriptionTable], entities: Entities
@@ -525,6 +541,7 @@ class Ingest:
         ordered: SortedRatings,
         *,
         repeated: Repeated,
+        item_levels: bool,
     ) -> dict[str, Any]:
         """Write the ratings file; return its attributes."""
         self.report(f"writing {self.out.name}")
@@ -557,6 +574,7 @@ class Ingest:
                 transposed=entities.transposed,
                 source=", ".join(table.file.path.name for table in raw.tables),
                 replicates=repeated.kept,
+                item_levels=item_levels,
             ),
             force=self.settings.force,
         )

@@ -28,6 +28,7 @@ from dsgmcmc.data.ratings_format import (
     ATTRIBUTES,
     CHUNK,
     FORMAT,
+    ITEM_LEVELS,
     MAX_FEATURES,
     MAX_ID_BYTES,
     MAX_PARTS,
@@ -38,6 +39,7 @@ from dsgmcmc.data.ratings_format import (
     SIDES,
     SLAB,
     SPLITS,
+    STORED_TYPES,
     VERSIONS,
     Bounds,
     ContentHash,
@@ -59,14 +61,6 @@ _PIECE = 1_000_000  # entries in memory at a time when a whole file is read
 _MAKE_ONE = "make a ratings file with `dsgmcmc prepare`"
 
 
-_STORED_TYPES: dict[type, type] = {
-    str: np.bytes_,
-    bool: np.bool_,
-    int: np.integer,
-    float: np.floating,
-}
-
-
 def _read_attribute(attributes: Any, name: str, expected: type) -> Any:
     """Read an attribute that must be a scalar of a type; text has a fixed length and is UTF-8.
 
@@ -75,7 +69,7 @@ def _read_attribute(attributes: Any, name: str, expected: type) -> Any:
     if name not in attributes:
         raise ValueError(f"it has no attribute {name!r}")
     attribute = attributes.get_id(name)
-    if attribute.shape != () or not np.issubdtype(attribute.dtype, _STORED_TYPES[expected]):
+    if attribute.shape != () or not np.issubdtype(attribute.dtype, STORED_TYPES[expected]):
         raise ValueError(f"attribute {name!r} is not one {expected.__name__}")
     value = attributes[name]
     if expected is str:
@@ -345,6 +339,8 @@ class Ratings(AbstractContextManager["Ratings"]):
         training = f"{self.nnz:,}, from {self.minimum:g} to {self.maximum:g}, mean {self.mean:.5g}"
         if self.resolution is not None:
             training += f", in steps of {self.resolution:g}"
+        if self.item_levels:
+            training += "; items differ in their levels"
         if self.has_bounds:
             training += f"; {self.count_bounded('train'):,} known only by bounds"
         of_parts = dict(zip(self.entities, map(self._describe_parts, SIDES), strict=True))
@@ -570,6 +566,8 @@ class Ratings(AbstractContextManager["Ratings"]):
         self.digest: str = attributes["content_sha256"]
         self.transposed: bool = attributes["transposed"]
         self.entities = ("item", "user") if self.transposed else ("user", "item")
+        #: Whether items clearly differ in their levels (`dsgmcmc.data.item_levels`).
+        self.item_levels = ITEM_LEVELS in self._file.attrs
         self._stored_resolution: float | None = None
         if RESOLUTION in self._file.attrs:
             self._stored_resolution = _read_attribute(self._file.attrs, RESOLUTION, float)

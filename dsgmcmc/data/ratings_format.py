@@ -26,6 +26,8 @@ attributes                ``format version``         text is UTF-8 of fixed leng
 ..                        ``source``                 names of the input files
 ..                        ``resolution``             step to which the ratings were recorded
                                                      (`dsgmcmc.data.resolution`); none without one
+..                        ``item_levels``            items clearly differ in their levels
+                                                     (`dsgmcmc.data.item_levels`); or none
 ..                        ``content_sha256``         identifies the data: hash of the arrays without
                                                      encoding and counts
 ========================  =========================  ===========================================
@@ -90,6 +92,8 @@ SIDES: tuple[Side, Side] = ("rows", "cols")
 
 #: Name of the attribute that only files of ratings with a resolution have, a float.
 RESOLUTION = "resolution"
+#: Name of the attribute that only files have whose items clearly differ in their levels, a bool.
+ITEM_LEVELS = "item_levels"
 #: Names and types of the attributes that every file has, which are scalars.
 ATTRIBUTES: dict[str, type] = {
     "format": str,
@@ -105,6 +109,15 @@ ATTRIBUTES: dict[str, type] = {
     "transposed": bool,
     "source": str,
     "content_sha256": str,
+}
+
+
+#: Types of NumPy that attributes have in a file.
+STORED_TYPES: dict[type, type] = {
+    str: np.bytes_,
+    bool: np.bool_,
+    int: np.integer,
+    float: np.floating,
 }
 
 

@@ -17,6 +17,7 @@ from dsgmcmc.data.ratings_format import (
     CHUNK,
     EXTENDED,
     FORMAT,
+    ITEM_LEVELS,
     MEAN_WEIGHT,
     REPLICATES,
     RESOLUTION,
@@ -86,6 +87,7 @@ class Origin(NamedTuple):
     transposed: bool = False
     source: str = ""
     replicates: int = 0
+    item_levels: bool = False
 
 
 def write_slabs(
@@ -288,6 +290,8 @@ class _Content:
             self._write_attribute(name, expected(attributes[name]))
         if origin.replicates:
             self._write_attribute(REPLICATES, origin.replicates)
+        if origin.item_levels:
+            self._write_attribute(ITEM_LEVELS, True)
         if self._weight_sums:
             total = math.fsum(itertools.chain.from_iterable(self._weight_sums))
             self._write_attribute(MEAN_WEIGHT, total / sizes.train)

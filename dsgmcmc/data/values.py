@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
 
 from dsgmcmc.data.codes import Codes, find_codes
+from dsgmcmc.data.columns import shortened
+from dsgmcmc.data.item_levels import items_differ, levels_of_items
 from dsgmcmc.data.parts import split_name
 from dsgmcmc.data.session import Session
 from dsgmcmc.data.tables import SHOWN, is_number, scalar
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
+from dsgmcmc.types import Array
 
 #: Parts of the range of ratings. Values in one part count as one in the search for codes.
 _BINS = 1 << 20
 _WIDE_RANGE = 1e4  # ratio of the largest and the least positive rating from which parts are ratios
 _TYPICAL = 100_000  # ratings that show the quartiles of all
+_MOST_LEVELS = 25  # of a scale
+_SHOWING_LEVELS = 200_000  # ratings that show the levels of items
 _REACH = 1000  # interquartile ranges from the median, beyond which a rating is in doubt
 
 
@@ -84,3 +92,49 @@ def find_far_ratings(db: Session, codes: Sequence[float]) -> str:
         f" range, {upper - lower:g}: {shown}; correct what is in another unit or a slip, as a model"
         " would follow it"
     )
+
+
+class _ItemLevels(NamedTuple):
+    """Numbers of ratings of items (I, R) at levels (R,)."""
+
+    items: Array
+    levels: Array
+    counts: Array
+
+
+def describe_item_levels(db: Session, codes: Sequence[float]) -> str:
+    """Say which items have fewer levels than others in the table ``raw``.
+
+    Returns an empty text if few have, or ratings are no levels; `codes` are none.
+    """
+    found = _count_levels(db, codes)
+    if found is None:
+        return ""
+    has = levels_of_items(found.counts)
+    if not items_differ(has):
+        return ""
+    lacking = ~has.all(axis=1)
+    names = [split_name(str(name)) for name in found.items[lacking]]
+    first = has[np.flatnonzero(lacking)[0]]
+    some = ", ".join(f"{level:g}" for level in found.levels[first])
+    return (
+        f"{len(names):,} of {len(found.items):,} items have other levels than the rest"
+        f" ({shortened(names)}), as {names[0]} has {some}"
+    )
+
+
+def _count_levels(db: Session, codes: Sequence[float]) -> _ItemLevels | None:
+    """Count a sample of the ratings by item and level; None if there are more than 25 levels."""
+    step = 1 + scalar(db, "SELECT count(*) FROM raw") // _SHOWING_LEVELS
+    others = "".join(f" AND rating != {code!r}" for code in codes)
+    sample = f"FROM raw WHERE hash(rowid) % {step} = 0{others}"
+    if scalar(db, f"SELECT approx_count_distinct(rating) {sample}") > 2 * _MOST_LEVELS:
+        return None
+    cells = db.execute(f"SELECT item_id, rating, count(*) AS n {sample} GROUP BY ALL").fetchnumpy()
+    levels, column = np.unique(cells["rating"], return_inverse=True)
+    if not 2 < len(levels) <= _MOST_LEVELS:
+        return None
+    items, row = np.unique(cells["item_id"].astype(str), return_inverse=True)
+    counts = np.zeros((len(items), len(levels)))
+    counts[row, column] = cells["n"]
+    return _ItemLevels(items, levels, counts)

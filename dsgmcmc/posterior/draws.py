@@ -39,7 +39,7 @@ class RowDistributions(NamedTuple):
     noise : (q,) float64
         1 / g for each row; for ordinal ratings 1 / s, where s is the scale of the row.
     cuts : (q, R - 1) float64 or None
-        Thresholds of each row, if users have individual thresholds.
+        Thresholds of each row, if users, or items, have individual thresholds.
     """
 
     mean: Float64
@@ -149,10 +149,13 @@ class Draw:
         """Thresholds between levels, (R - 1,); None if ratings are not ordinal."""
         return self.shared.get("thresholds")
 
-    @property
-    def user_thresholds(self) -> Float32 | None:
-        """Thresholds of every user, (users, R - 1); None if all users share thresholds or none."""
-        return self.rows["user"].get(CUTS)
+    def thresholds_of(self, entity: str) -> Float32 | None:
+        """Return the thresholds of every user (or item), (n, R - 1); None if they have none.
+
+        Below the lowest level of an item, and above its highest, they are -+`END`; below and above
+        a level that it lacks they are equal.
+        """
+        return self.rows[entity].get(CUTS)
 
     @property
     def nbytes(self) -> int:

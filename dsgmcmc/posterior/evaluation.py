@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dsgmcmc.posterior.absent_levels import refuse_absent_levels
 from dsgmcmc.posterior.new_ratings import Observed
 from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.types import Int32
@@ -28,8 +29,14 @@ def evaluate_ratings(
         those of ratings of the given weights. If some ratings are known only by bounds, ``bounded``
         is their number; the log score has their log probability between the bounds, and the others
         are of exact ratings, and None if there are none.
+
+    Raises
+    ------
+    InputError
+        If a rating is at a level that its item does not have.
     """
     ratings = observed.values
+    refuse_absent_levels(predictor.run, items, ratings)
     error = np.empty(len(ratings))
     inside = {level: np.zeros(len(ratings), bool) for level in LEVELS}
     logs: dict[str, float] = {}

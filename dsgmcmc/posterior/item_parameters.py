@@ -16,7 +16,8 @@ users and over items. At every draw,
   an average item. Divided by the sd of the abilities they are in the unit of a standard normal
   ability, and discriminations are multiplied by it.
 
-Gaps between thresholds are equal for all items. If users have thresholds of their own, beta_jk
+Gaps between thresholds are equal for all items, unless items have thresholds of their own; an item
+that lacks a level has no threshold below it (NaN). If users have thresholds of their own, beta_jk
 belongs to the shared ones.
 
 **Fit of items.** z_ij is a rating's residual in units of its sd at a draw. *Outfit* is the mean of
@@ -36,6 +37,7 @@ import numpy as np
 
 from dsgmcmc.data.arrays import Table
 from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.ordinal import END
 from dsgmcmc.model.predictive.base import nearest_level
 from dsgmcmc.posterior.draws import ENTITIES, Draw
 from dsgmcmc.posterior.heldout import predict_test
@@ -110,12 +112,33 @@ def parameters_at(run: Run, draw: Draw) -> Parameters:
         logarithms = np.log(draw.noise_scale[entity].astype(np.float64))
         unit *= np.exp(logarithms.mean())
         discrimination[entity] = np.exp(logarithms - logarithms.mean())
-    assert draw.thresholds is not None
     return Parameters(
         ability=unit * (ability - ability.mean()),
-        thresholds=unit * (draw.thresholds - ease[:, np.newaxis]),
+        thresholds=unit * (_thresholds(draw) - ease[:, np.newaxis]),
         discrimination=discrimination,
     )
+
+
+def _thresholds(draw: Draw) -> Float64:
+    """Return the thresholds of items, (items, R - 1), or those of all, (1, R - 1), at a draw.
+
+    Those below levels that an item lacks, and below its lowest level, are NaN.
+    """
+    assert draw.thresholds is not None
+    of_items = draw.thresholds_of("item")
+    if of_items is None:
+        return draw.thresholds[np.newaxis]
+    above = np.pad(of_items[:, 1:], ((0, 0), (0, 1)), constant_values=np.float32(END))
+    has_threshold = (of_items > -END) & (of_items < above)
+    return np.asarray(np.where(has_threshold, of_items, np.nan), np.float64)
+
+
+def _difficulties(thresholds: Float64) -> Float64:
+    """Return the means of the thresholds of items, (items,); NaN without any."""
+    number = np.count_nonzero(~np.isnan(thresholds), axis=1)
+    total = np.nansum(thresholds, axis=1)
+    means: Float64 = np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)
+    return means
 
 
 def user_parameters(run: Run) -> Table:
@@ -178,7 +201,7 @@ def item_parameters(run: Run, ratings: RatedPairs | None = None) -> Table:
     discrimination = None
     for position, weight in enumerate(run.draw_weights.tolist()):
         at_draw = parameters_at(run, run.draw(position))
-        mean = at_draw.thresholds.mean(axis=1)
+        mean = _difficulties(at_draw.thresholds)
         thresholds = thresholds or Moments(at_draw.thresholds)
         difficulty = difficulty or Moments(mean)
         discrimination = discrimination or Moments(at_draw.discrimination["item"])

@@ -31,7 +31,9 @@ def liked_facts(ratings: Ratings) -> dict[str, float]:
         values = np.sort(np.concatenate([*ratings.values("train")]))
         counts = np.ones(len(values), np.int64)
     else:  # reading in pieces saves memory
-        values, counts = Levels.from_ratings(ratings)
+        found = Levels.from_ratings(ratings)
+        values = found.values
+        counts = found.counts
     # share of the ratings that are at least each value
     reached = np.cumsum(counts[::-1])[::-1] / ratings.nnz
     if levels is not None and reaches_top(ratings, levels):

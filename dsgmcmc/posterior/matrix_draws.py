@@ -38,7 +38,7 @@ class RowsAtDraw(NamedTuple):
     covariance : (m, D, D) float64
         Covariances of these rows.
     cuts : (n, R - 1) float64 or None
-        Thresholds of each row, if users have individual thresholds.
+        Thresholds of each row, if rows have individual thresholds.
     """
 
     mean: Float32
@@ -169,9 +169,9 @@ class MatrixDraws:
         return RowsAtDraw(mean, noise, uncertain, covariance, cuts)
 
     def _cuts(self, position: int, entity: str, rows: Array) -> Float64 | None:
-        """Return the thresholds of known users at a draw, if users have individual ones."""
-        cuts = self.run.draw(position).user_thresholds
-        if entity == "item" or cuts is None:
+        """Return the thresholds of known rows at a draw, if rows have individual ones."""
+        cuts = self.run.draw(position).thresholds_of(entity)
+        if cuts is None:
             return None
         return cuts[rows].astype(np.float64)
 
@@ -201,6 +201,9 @@ class MatrixDraws:
         if of_users.cuts is not None:
             thresholds = of_users.cuts[np.newaxis]
             owner = np.repeat(np.arange(shape[0], dtype=np.int32), shape[1])
+        if of_items.cuts is not None:
+            thresholds = of_items.cuts[np.newaxis]
+            owner = np.tile(np.arange(shape[1], dtype=np.int32), shape[0])
         noise = np.outer(of_users.noise / np.float32(draw.tau), of_items.noise)
         return PredictorDraws(
             eta=eta.reshape(-1, 1),

@@ -32,6 +32,7 @@ from dsgmcmc.data.ratings_format import SLAB, row_slabs
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.parts import PARTS
+from dsgmcmc.posterior.absent_levels import refuse_absent_levels
 from dsgmcmc.posterior.drawn_rows import RatedRow, RatedRows, Spread, draw_rows
 from dsgmcmc.posterior.draws import OTHER, Draw, RowDistributions
 from dsgmcmc.posterior.names import SIDE_OF, Vocabulary, unknown_names
@@ -293,7 +294,7 @@ class FoldIn:
     Raises
     ------
     InputError
-        If the run has no draws, or its likelihood excludes a rating.
+        If the run has no draws, or its likelihood, or the levels of an item, exclude a rating.
     """
 
     def __init__(
@@ -308,9 +309,11 @@ class FoldIn:
         self.entity = names.entity
         self.vocabulary = names
         self._features = features
-        self._has_cuts = names.entity == "user" and run.config.thresholds != "shared"
+        self._has_cuts = names.entity == run.config.thresholds
         law = run.config.law
         law.check_new(ratings.values, float(run.facts["minimum"]))
+        if names.entity == "user":
+            refuse_absent_levels(run, ratings.others, ratings.values)
         order = np.argsort(ratings.rows, kind="stable")
         values = law.transform.scaled(ratings.values[order].astype(np.float64))
         self._values = law.codes(values, run.levels)
@@ -532,9 +535,10 @@ class FoldIn:
         """Return thresholds, or other parameters of the likelihood, for `RatedRow.thresholds`."""
         if draw.thresholds is None:
             return self.run.config.law.shape_of(draw.shared)
-        if draw.user_thresholds is None or self._has_cuts:
+        of_others = draw.thresholds_of(OTHER[self.entity])
+        if of_others is None:
             return draw.thresholds
-        return draw.user_thresholds[rated]
+        return of_others[rated]
 
 
 def normal_row(

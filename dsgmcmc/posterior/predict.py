@@ -259,7 +259,7 @@ class Predictor:
         noise = np.empty_like(eta)
         spread = np.zeros_like(eta)
         effects = np.zeros_like(eta) if run.has_effects else None
-        owners, owner = self._owners_of_thresholds(users)
+        owners, owner = self._owners_of_thresholds(users, items)
         folded = self._folded(users, items)
         thresholds = []
         shapes = []
@@ -304,14 +304,15 @@ class Predictor:
             shape=None if shapes[0] is None else np.array(shapes)[None],
         )
 
-    def _owners_of_thresholds(self, users: Int32) -> tuple[Int32, Int32]:
-        """Return the users who may have different thresholds, (m,), and the one of each pair, (q,).
+    def _owners_of_thresholds(self, users: Int32, items: Int32) -> tuple[Int32, Int32]:
+        """Return users (or items) with thresholds of their own, (m,), and that of each pair, (q,).
 
-        If all users share thresholds, one stands for all.
+        If all share thresholds, one stands for all.
         """
         if self.run.config.thresholds == "shared":
             return np.zeros(1, np.int32), np.zeros(len(users), np.int32)
-        owners, owner = np.unique(users, return_inverse=True)
+        rows = {"user": users, "item": items}[self.run.config.thresholds]
+        owners, owner = np.unique(rows, return_inverse=True)
         return owners, owner.astype(np.int32)
 
     def _folded(self, users: Int32, items: Int32) -> Int64:
@@ -351,23 +352,27 @@ class Predictor:
         assert new is not None
         return new.at(np.array([first - len(theta)]))
 
-    def _thresholds(self, position: int, users: Int32, new: NewRows | None) -> Float64 | None:
-        """Return the thresholds of users at a draw, (m, R - 1); None if ratings are not ordinal.
+    def _thresholds(self, position: int, owners: Int32, new: NewRows | None) -> Float64 | None:
+        """Return the thresholds of users (or items) at a draw, (m, R - 1).
 
-        Unknown users get the shared thresholds; so do all users if the model has no thresholds per
-        user.
+        None if ratings are not ordinal. Unknown rows get the shared thresholds; so do all if the
+        model has no others.
         """
         draw = self.run.draw(position)
         if draw.thresholds is None:
             return None
-        thresholds = np.tile(draw.thresholds, (len(users), 1))
-        if draw.user_thresholds is not None:
-            first = len(draw.user_thresholds)
-            known = (users >= 0) & (users < first)
-            thresholds[known] = draw.user_thresholds[users[known]]
-            folded = (users >= first) & (users < self._first_part_row("user"))
-            if new is not None and folded.any():
-                thresholds[folded] = new.at(users[folded].astype(np.int64) - first).cuts
+        thresholds = np.tile(draw.thresholds, (len(owners), 1))
+        if self.run.config.thresholds == "shared":
+            return thresholds
+        entity = self.run.config.thresholds
+        own = draw.thresholds_of(entity)
+        assert own is not None
+        first = len(own)
+        known = (owners >= 0) & (owners < first)
+        thresholds[known] = own[owners[known]]
+        folded = (owners >= first) & (owners < self._first_part_row(entity))
+        if new is not None and folded.any():
+            thresholds[folded] = new.at(owners[folded].astype(np.int64) - first).cuts
         return thresholds
 
     def _join(self, user: RowDistributions, item: RowDistributions) -> tuple[Float64, Float64]:

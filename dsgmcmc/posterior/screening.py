@@ -373,6 +373,8 @@ def expectation(stack: Stack) -> Average | None:
     law = run.config.law
     if law.is_linear:
         return Average()
+    if run.config.thresholds == "item":
+        return None
     if _inherits(law, Ordinal, "expectation"):
         assert run.levels is not None
         return Steps(
@@ -394,6 +396,8 @@ def _probability(stack: Stack, bound: float) -> Average | None:
     """Return the probability of at least `bound` as a function of predictors, or None."""
     run = stack.run
     law = run.config.law
+    if run.config.thresholds == "item":
+        return None
     if _inherits(law, Ordinal, "predictive"):
         assert run.levels is not None
         level = int(np.count_nonzero(run.levels < bound - 1e-9))
@@ -426,8 +430,9 @@ def _probability(stack: Stack, bound: float) -> Average | None:
 
 def _thresholds(draw: Draw, users: Int32) -> Array:
     """Return the thresholds between levels of users, or those of all users, at a draw."""
-    if draw.user_thresholds is not None:
-        return draw.user_thresholds[users]
+    of_users = draw.thresholds_of("user")
+    if of_users is not None:
+        return of_users[users]
     assert draw.thresholds is not None
     return draw.thresholds
 

@@ -24,6 +24,9 @@ MANY_RATINGS = 200_000
 #: Name of the model without factors, which has no additions.
 BIASES_ONLY = "biases only"
 
+#: Name of the model for items that differ in their levels.
+ITEM_LEVELS = "item levels"
+
 #: Settings of each likelihood for ratings, the simplest first.
 CANDIDATE_LIKELIHOODS: dict[str, dict[str, Any]] = {
     BIASES_ONLY: {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared", "rank": 0},
@@ -63,6 +66,7 @@ CANDIDATE_LIKELIHOODS: dict[str, dict[str, Any]] = {
     },
     "counts": {"likelihood": "negative-binomial", "noise": "shared", "thresholds": "shared"},
     "ordinal": {"likelihood": "ordinal-logit", "noise": "by-item", "thresholds": "user"},
+    ITEM_LEVELS: {"likelihood": "ordinal-logit", "noise": "by-item", "thresholds": "item"},
 }
 
 #: Logarithms are tried if the largest rating is at least this number of medians.
@@ -119,7 +123,7 @@ class Candidate(NamedTuple):
         return settings
 
 
-def likelihoods_for(ratings: Levels) -> list[str]:
+def likelihoods_for(ratings: Levels, *, items_differ: bool = False) -> list[str]:
     """List the likelihoods that suit training ratings, the simplest first.
 
     Biases only, ``plain`` and ``noise`` suit all ratings. Student-t suits ratings with more than 25
@@ -127,14 +131,17 @@ def likelihoods_for(ratings: Levels) -> list[str]:
     are positive and `skewed`. The negative binomial suits nonnegative integers with a maximum above
     10 and a variance above their mean. Logarithms of counts plus 1 suit those of them that have
     zeros and more than 25 distinct values, and are `skewed` with 1 added. The ordinal likelihood
-    suits 3 to 25 distinct values.
+    suits 3 to 25 distinct values, with levels of every item if these differ.
 
     Parameters
     ----------
     ratings : Levels
         Distinct values, ascending, and their counts.
+    items_differ : bool
+        Whether items clearly differ in their levels.
     """
-    values, counts = ratings
+    values = ratings.values
+    counts = ratings.counts
     has_many_values = len(values) > MAX_THRESHOLDS
     has_counts = _are_overdispersed_counts(values, counts)
     logarithms_suit = {
@@ -145,6 +152,7 @@ def likelihoods_for(ratings: Levels) -> list[str]:
         "tails": has_many_values,
         "counts": has_counts,
         "ordinal": LEAST_LEVELS <= len(values) <= MAX_THRESHOLDS,
+        ITEM_LEVELS: items_differ and LEAST_LEVELS <= len(values) <= MAX_THRESHOLDS,
     }
     for name, settings in CANDIDATE_LIKELIHOODS.items():
         if "scale" in settings:

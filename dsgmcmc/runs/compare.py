@@ -258,12 +258,12 @@ class Comparing:
             runs=[hashlib.sha256(identity.encode()).hexdigest() for identity in identities],
             fixed=fixed,
             sweeps=sweeps,
-            note=str(find_codes(*levels)),
+            note=str(find_codes(levels.values, levels.counts)),
         )
 
     def _candidates(self, ratings: Ratings, levels: Levels) -> list[Candidate]:
         """List the candidates that suit the ratings, the simplest first."""
-        likelihoods = likelihoods_for(levels)
+        likelihoods = likelihoods_for(levels, items_differ=self.source.ratings.item_levels)
         if self.settings.get("rank", "auto") != "auto":
             likelihoods.remove(BIASES_ONLY)
         models = candidates(

@@ -208,10 +208,13 @@ class RatingsSource:
     def _default_likelihood(
         self, saved: Mapping[str, Any], *layers: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the setting of a logistic likelihood if there are two values and none is chosen.
+        """Return settings of levels if there are two values, or items have levels of their own.
 
-        Empty otherwise, also if the other settings do not admit it.
+        Empty otherwise, also if another likelihood is chosen, or the other settings do not admit
+        them.
         """
+        if self.ratings.item_levels:
+            return self._default_of_item_levels(saved, *layers)
         values = self.ratings.levels(2)
         logistic = {"likelihood": "ordinal-logit"}
         if (
@@ -232,6 +235,29 @@ class RatingsSource:
             named("likelihood"),
         )
         return logistic
+
+    def _default_of_item_levels(
+        self, saved: Mapping[str, Any], *layers: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the settings of items with levels of their own, as `_default_likelihood` does."""
+        own_levels = {"likelihood": "ordinal-logit", "thresholds": "item"}
+        requested = merged(saved, *layers)
+        if "thresholds" in requested or requested.get("likelihood", "ordinal-logit") != (
+            "ordinal-logit"
+        ):
+            return {}
+        try:
+            config = build(saved, own_levels, *layers).resolved()
+            config.check_ratings(self.ratings)
+        except InputError:
+            return {}
+        log.info(
+            "items differ in their levels, so that each gets its own: likelihood ordinal-logit with"
+            " thresholds of every item; choose others by %s and %s",
+            named("likelihood"),
+            named("thresholds"),
+        )
+        return own_levels
 
     def resolve(
         self, processes: int, saved: Mapping[str, Any], *layers: Mapping[str, Any]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measurements import write_measured
+from measurements import write_answers, write_measured
 from mpi4py import MPI
 from support import rest, write_planted
 
@@ -74,7 +74,7 @@ MEASURED: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="session")
 def files(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The paths of `FILES` and `MEASURED`."""
+    """The paths of `FILES` and `MEASURED`, and of answers whose items differ in their levels."""
     folder = tmp_path_factory.mktemp("data")
     paths: dict[str, Path] = {}
     if comm.rank == 0:
@@ -82,6 +82,8 @@ def files(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
             paths[name] = write_planted(folder / f"{name}.h5", **how)
         for name, how in MEASURED.items():
             paths[name] = write_measured(folder / f"{name}.h5", **how)
+        paths["answers"] = write_answers(folder / "answers.h5")
+        paths["turned answers"] = write_answers(folder / "turned answers.h5", transposed=True)
     return comm.bcast(paths, root=0)
 
 

@@ -192,6 +192,9 @@ CASES = {
     ),
     # thresholds of users who are columns travel, and their sums come home
     "turned levels, psgld": case("psgld", "turned stars", thresholds="user", **ORDINAL, **BOTH),
+    # items lack levels, which they get from the training and test ratings of all processes
+    "levels of items": case("baoab", "answers", thresholds="item", **ORDINAL),
+    "turned levels of items": case("psgld", "turned answers", thresholds="item", **ORDINAL, **BOTH),
     # the weight of a count in the metric follows from the totals of its row and column, wherever
     # these are
     "counts": case("baoab", "stars", likelihood="negative-binomial"),

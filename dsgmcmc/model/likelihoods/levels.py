@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.types import Float64, Int64
+from dsgmcmc.types import Float64, Int64, Mask
 
 
 class Levels(NamedTuple):
@@ -20,10 +20,17 @@ class Levels(NamedTuple):
     counts : (R,) int64
         Number of training ratings with each value; zeros if the likelihood does not need these
         numbers.
+    of_rows : (n, R) bool, optional
+        Levels that each row of the factor with thresholds has, if some rows lack levels.
+    spans : (R, R) float64, optional
+        Number of training ratings at a level that stands for levels k to l, if some rows lack
+        levels.
     """
 
     values: Float64
     counts: Int64
+    of_rows: Mask | None = None
+    spans: Float64 | None = None
 
     @classmethod
     def from_ratings(cls, ratings: Ratings) -> Self:

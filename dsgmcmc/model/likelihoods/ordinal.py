@@ -24,6 +24,7 @@ import numpy as np
 from pydantic import BaseModel
 from typing_extensions import override
 
+from dsgmcmc.data.item_levels import levels_of_items
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score, level_score
@@ -40,6 +41,7 @@ from dsgmcmc.model.likelihoods.base import LINK_WIDTH, RatingWeights, State
 from dsgmcmc.model.likelihoods.levels import Levels
 from dsgmcmc.model.likelihoods.logit_moves import move_elements
 from dsgmcmc.model.likelihoods.logit_weights import LogitWeights, NormalRatings, draw_threshold
+from dsgmcmc.model.likelihoods.own_levels import OwnLevels, count_levels
 from dsgmcmc.model.likelihoods.row_thresholds import (
     CUT_SLOPE,
     CUTS,
@@ -80,7 +82,10 @@ class ThresholdSettings(BaseModel):
     """Settings of thresholds."""
 
     thresholds: ThresholdsName = setting(
-        "Thresholds of ordinal likelihoods: one set, or one per user.", "shared"
+        "Thresholds of ordinal likelihoods: one set, or one per user or item, whose levels may"
+        " differ.",
+        "shared",
+        shown="shared; item if items clearly differ in their levels",
     )
 
 
@@ -116,7 +121,10 @@ class Ordinal(ScaledRows):
         assert levels is not None
         self.values = levels.values
         self.n_levels = len(levels.values)
-        self.model = ThresholdModel(levels.counts)
+        self.model = ThresholdModel(levels.counts, levels.spans)
+        self._own_levels = None
+        if levels.of_rows is not None:
+            self._own_levels = OwnLevels(levels.of_rows)
         if self.cut_by is not None:
             self._gap_information = self.model.gap_information()
         else:
@@ -181,16 +189,26 @@ class Ordinal(ScaledRows):
     @classmethod
     @override
     def read(
-        cls, settings: BaseModel, ratings: Ratings, blocks: RatingBlocks, ring: Ring
+        cls, settings: ThresholdSettings, ratings: Ratings, blocks: RatingBlocks, ring: Ring
     ) -> Levels:
         """Read the part's data from the ratings file, once for all chains of a run. Collective.
 
         Here: the levels, and the number of training ratings at each level: at least 1, because a
-        comparison may hold out all ratings of a rare level.
+        comparison may hold out all ratings of a rare level. If items have thresholds, those of
+        every item: a level with a test rating is one of the item, so that no test rating has
+        probability 0.
         """
         values = cls.levels_of(ratings)
         assert values is not None
-        return Levels(values, np.maximum(blocks.level_counts(ring, len(values)), 1))
+        levels = Levels(values, np.maximum(blocks.level_counts(ring, len(values)), 1))
+        if settings.thresholds != "item":
+            return levels
+        items = Factor.W if ratings.transposed else Factor.H
+        counts = count_levels(blocks, ring, items, values)
+        has = levels_of_items(counts.train) | (counts.test > 0)
+        if has.all():
+            return levels
+        return levels._replace(of_rows=has, spans=OwnLevels(has).spans(counts.train))
 
     # ------------------------------------------------------------------ settings and ratings files
 
@@ -245,9 +263,9 @@ class Ordinal(ScaledRows):
             )
         if settings.thresholds != "shared" and len(levels) < LEAST_LEVELS:
             raise InputError(
-                f"{ratings.path} has only the ratings {levels[0]:g} and {levels[1]:g}, and a user's"
-                " bias already moves the one threshold between them: leave out"
-                f" {named('thresholds')}"
+                f"{ratings.path} has only the ratings {levels[0]:g} and {levels[1]:g}, and the"
+                f" bias of a {settings.thresholds} already moves the one threshold between them:"
+                f" leave out {named('thresholds')}"
             )
 
     @classmethod
@@ -276,6 +294,8 @@ class Ordinal(ScaledRows):
         if rows.factor != self.cut_by:
             return
         cuts = cuts_of(self.thresholds.position, rows.joined(GAPS, np.float64))
+        if self._own_levels is not None:
+            cuts = self._own_levels.cuts(rows, cuts)
         for block, block_cuts in rows.by_block(cuts):
             block[CUTS][:] = block_cuts
 
@@ -365,7 +385,7 @@ class Ordinal(ScaledRows):
             return
 
         rows = next(rows for rows in circulation.rows_by_factor() if rows.factor == self.cut_by)
-        slopes = slopes_of(rows)
+        slopes = slopes_of(rows, self.thresholds.position, self._own_levels)
         sums["slopes"] = np.array([part.sum(axis=0) for _, part in rows.by_block(slopes)])
         squares = [np.square(block[GAPS], dtype=np.float64) for block in rows.blocks]
         sums[GAPS] = np.array([square.sum(axis=0) for square in squares])

@@ -11,6 +11,8 @@ lambda_k is drawn from Gamma(1 + n / 2, 0.1 + sum_i d_ik^2 / 2). The d are moved
 BAOAB in the diagonal metric a_k n_i + lambda_k, where a_k is the largest Fisher information of a
 rating on log gap k at the initial thresholds, over all predictors.
 
+Rows may lack levels (`dsgmcmc.model.likelihoods.own_levels`).
+
 Fields of a block: ``cuts`` holds the thresholds, which are saved with draws; ``cut_slope``
 accumulates the derivatives of the log likelihood with respect to them; ``gaps`` is d, and
 ``gap_drift`` its momentum. Blocks of the other factor have these fields, too, with value 0.
@@ -27,6 +29,7 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.ordinal import END
 from dsgmcmc.model.conjugate import GammaPrior
+from dsgmcmc.model.likelihoods.own_levels import OwnLevels
 from dsgmcmc.model.likelihoods.scales import MOVE, STEP
 from dsgmcmc.model.likelihoods.thresholds import values_of
 from dsgmcmc.model.quantity import Quantity, Sampled
@@ -108,10 +111,19 @@ def cut_table(block: ParameterBlock) -> Float32:
     return table
 
 
-def slopes_of(rows: Rows) -> Float64:
-    """Derivatives of the log likelihood with respect to the rows' coordinates, (n, R - 1)."""
+def slopes_of(
+    rows: Rows, position: Float64 | None = None, levels: OwnLevels | None = None
+) -> Float64:
+    """Derivatives of the log likelihood with respect to the rows' coordinates, (n, R - 1).
+
+    Rows that lack levels need these, and the `position` of the shared thresholds.
+    """
     cuts = rows.joined(CUTS, np.float64)
     slopes = rows.joined(CUT_SLOPE, np.float64)
+    if levels is not None:
+        assert position is not None
+        cuts = cuts_of(position, rows.joined(GAPS, np.float64))
+        slopes = levels.slopes(rows, slopes)
     middle = cuts.shape[1] // 2
     widths = np.diff(cuts, axis=1)
     below = np.cumsum(slopes[:, :middle], axis=1)

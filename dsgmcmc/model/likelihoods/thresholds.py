@@ -27,6 +27,9 @@ prior:
 
 With h^2 = 2 eps / l, eps = 0.35 and l = 2, curvatures of up to 11 are stable. Kicks are clipped
 at 3.
+
+[Dempster, Laird & Rubin 1977] Maximum likelihood from incomplete data via the EM algorithm. JRSS B
+39.
 """
 
 from __future__ import annotations
@@ -45,6 +48,8 @@ from dsgmcmc.types import Float64, Int64
 # sds of the priors of the middle threshold and of the log gaps
 MIDDLE_SD = 5.0
 GAP_SD = 3.0
+#: Steps to the shares of levels, if some ratings may stand for several.
+EM_STEPS = 200
 
 
 @dataclass
@@ -75,6 +80,9 @@ class ThresholdModel:
     ----------
     counts : (R,) int
         Training ratings of each level, each at least 1.
+    spans : (R, R) float64, optional
+        Training ratings of the levels of items that have fewer: element k, l has those at a level
+        that stands for levels k to l. The numbers of ratings of these are then estimated.
 
     Attributes
     ----------
@@ -88,13 +96,17 @@ class ThresholdModel:
         Precisions of the prior of the coordinates.
     """
 
-    def __init__(self, counts: Int64) -> None:
+    def __init__(self, counts: Int64, spans: Float64 | None = None) -> None:
         from scipy.special import logit  # slow to import
 
         shares = counts / counts.sum()
+        if spans is not None:
+            shares = _shares_within(spans)
         cumulated = np.cumsum(shares)[:-1]
         thresholds = logit(cumulated)
         fisher = _fisher_information(thresholds, shares)
+        if spans is not None:
+            fisher = _fisher_information_of_spans(thresholds, shares, spans)
         self.position = coordinates_of(thresholds)
         self.information = float(fisher.sum())
         self.anchor = int(np.argmin(np.abs(cumulated - 0.5)))
@@ -263,3 +275,37 @@ def _fisher_information(distance: Float64, shares: Float64) -> Float64:
     slopes[np.arange(size), np.arange(size)] = density
     slopes[np.arange(size) + 1, np.arange(size)] = -density
     return np.asarray(slopes.T @ (slopes / shares[:, None]))
+
+
+def _shares_within(spans: Float64) -> Float64:
+    """Shares of the levels, (R,), whose sums fit best [Dempster, Laird & Rubin 1977].
+
+    `spans` (R, R) has the numbers of ratings at levels k to l. No share is below that of a rating.
+    """
+    n_levels = len(spans)
+    total = spans.sum()
+    first, last = np.nonzero(spans)
+    within = np.arange(n_levels) >= first[:, np.newaxis]
+    within &= np.arange(n_levels) <= last[:, np.newaxis]
+    number = spans[first, last]
+    shares = np.full(n_levels, 1 / n_levels)
+    for _ in range(EM_STEPS):
+        shares = shares * (within.T @ (number / (within @ shares))) / total
+    shares = np.maximum(shares, 1 / total)
+    return np.asarray(shares / shares.sum())
+
+
+def _fisher_information_of_spans(distance: Float64, shares: Float64, spans: Float64) -> Float64:
+    """Average Fisher information of ratings that may stand for several levels, (R - 1, R - 1)."""
+    from scipy.special import expit
+
+    density = np.concatenate([[0.0], expit(distance) * expit(-distance), [0.0]])
+    cumulated = np.concatenate([[0.0], np.cumsum(shares)])
+    information = np.zeros((len(shares) + 1, len(shares) + 1))
+    for first, last in zip(*np.nonzero(spans), strict=True):
+        slopes = np.zeros(len(information))
+        slopes[last + 1] = density[last + 1]
+        slopes[first] = -density[first]
+        probability = cumulated[last + 1] - cumulated[first]
+        information += spans[first, last] * np.outer(slopes, slopes) / probability**2
+    return np.asarray(information[1:-1, 1:-1] / spans.sum())

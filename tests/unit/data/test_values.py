@@ -92,7 +92,7 @@ def answers(highest: list[int]) -> pd.DataFrame:
 
 @pytest.mark.parametrize("form", ["wide", "long"])
 def test_items_with_fewer_levels_are_said(tmp_path, form):
-    """By command and in Python: a model would give levels 2 and 3 to items of 0 and 1."""
+    """By command and in Python: without levels of their own, items of 0 and 1 would get 2 and 3."""
     frame = answers([3, 3, 3, 3, 1, 1, 1, 1])
     if form == "long":
         frame = frame.rename_axis("user").reset_index().melt("user", var_name="item")
@@ -100,7 +100,7 @@ def test_items_with_fewer_levels_are_said(tmp_path, form):
     frame.to_csv(tmp_path / "r.csv", index=False)
     options = ["--matrix"] if form == "wide" else []
     done = typed("prepare", tmp_path / "r.csv", tmp_path / "o.h5", *options).expect(0)
-    said = "4 of 8 items have other levels than the rest (q4, q5, q6, q7), as q4 has 0, 1: a model"
+    said = "4 of 8 items have other levels than the rest (q4, q5, q6, q7), as q4 has 0, 1: by"
     assert said in " ".join(done.err.split())
     with pytest.warns(UserWarning, match="4 of 8 items have other levels"):
         BPMF(**SHORT).fit(frame)

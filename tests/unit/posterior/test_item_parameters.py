@@ -95,6 +95,28 @@ def test_2pl_parameters_are_recovered(ability, difficulty, slopes):
     assert np.corrcoef(items["discrimination"], slopes)[0, 1] > 0.9
 
 
+def test_items_have_thresholds_of_their_own(ability, difficulty):
+    """Gaps that differ between items, of which a third has only two levels: thresholds that the
+    model does not have are none, and the errors of the others are those that their sds say.
+    """
+    gaps = np.random.default_rng(5).normal(0, 0.4, (ITEMS, 1))
+    thresholds = difficulty[:, None] + CUTS * np.exp(gaps)
+    thresholds[::3, 1:] = np.inf
+    answers = draw(ability, thresholds, np.ones(ITEMS))
+    with pytest.warns(UserWarning, match="7 of 20 items have other levels than the rest"):
+        model = BPMF(rank=0, iterations=1500, burn_in=500).fit(answers)
+    assert model.run_.config.thresholds == "item"
+    items = model.item_parameters(fit=False)
+    has = np.isfinite(thresholds)
+    for k in range(3):
+        name = f"threshold_{k + 1}"
+        np.testing.assert_array_equal(np.isfinite(items[name]), has[:, k])
+        known = has[:, k]
+        assert_close(items[name][known], items[f"{name}_sd"][known], thresholds[known, k])
+    difficulties = [row[row < np.inf].mean() for row in thresholds]
+    assert_close(items["difficulty"], items["difficulty_sd"], np.array(difficulties))
+
+
 def test_graded_response_parameters_are_recovered(ability, difficulty, slopes):
     """Four levels, whose thresholds have the same gaps for all items."""
     thresholds = difficulty[:, None] + CUTS

@@ -74,7 +74,7 @@ def test_candidates_in_the_order_of_their_complexity():
         | {
             "features": "yes",
             "implicit_features": "both",
-            "thresholds": "user",
+            "thresholds": "item",
             "time_levels": "user",
         }
         == last

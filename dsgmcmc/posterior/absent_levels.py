@@ -1,0 +1,53 @@
+"""New ratings at levels that their items do not have."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.ordinal import END
+from dsgmcmc.model.predictive.base import nearest_level
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.types import Array, Int32, Mask
+
+
+def levels_of_items(run: Run) -> Mask | None:
+    """Return which levels the items of a run have, (items, R); None if all have all levels."""
+    if run.config.thresholds != "item":
+        return None
+    cuts = run.draw(0).thresholds_of("item")
+    assert cuts is not None
+    bounds = np.pad(cuts, ((0, 0), (1, 1)), constant_values=np.float32(END))
+    bounds[:, 0] = -END
+    has: Mask = bounds[:, 1:] > bounds[:, :-1]
+    if has.all():
+        return None
+    return has
+
+
+def refuse_absent_levels(run: Run, items: Int32, ratings: Array) -> None:
+    """Raise InputError if a rating is at a level that its item does not have.
+
+    Parameters
+    ----------
+    run : Run
+        A run with saved draws.
+    items : (q,) int32
+        Rows of the items; those that the run does not know have all levels.
+    ratings : (q,) float
+        Those that are no levels count as the nearest one.
+    """
+    has = levels_of_items(run)
+    if has is None:
+        return
+    assert run.levels is not None
+    known = np.flatnonzero((items >= 0) & (items < len(has)))
+    absent = known[~has[items[known], nearest_level(ratings[known], run.levels)]]
+    if len(absent):
+        first = absent[0]
+        levels = ", ".join(f"{level:g}" for level in run.levels[has[items[first]]])
+        raise InputError(
+            f"item {run.items.ids[items[first]]} has a rating of {ratings[first]:g}, and in the"
+            f" ratings of {run.path} it has only the levels {levels}: correct the rating, or fit"
+            " with it"
+        )
