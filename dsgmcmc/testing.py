@@ -387,7 +387,7 @@ def _check_quantities(
     )
     with Ratings(path) as ratings:
         resolved = config.resolved()
-        file = FileFacts(ratings.transposed, feature_sizes(ratings))
+        file = FileFacts(ratings.orientation, feature_sizes(ratings))
         declared = part_type.quantities_of(resolved, resolved.facts, file)
     _require(
         present.quantities == declared,

@@ -91,7 +91,7 @@ def pairs_of(ratings: Ratings, slab: RowRatings) -> list[tuple]:
         ratings.ids("rows")[slab.rows].tolist(),
         ratings.ids("cols")[slab.indices].tolist(),
     ]
-    if ratings.transposed:
+    if ratings.orientation.transposed:
         names.reverse()
     return list(zip(*names, strict=True))
 

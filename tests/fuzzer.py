@@ -67,7 +67,7 @@ def _ratings(path: Path) -> Any:
         return [
             ratings.n_rows,
             ratings.n_cols,
-            ratings.transposed,
+            ratings.orientation.transposed,
             ratings.mean,
             ratings.digest,
             ids,

@@ -98,7 +98,8 @@ class Tastes(Part[TasteSettings]):
     @classmethod
     def check_ratings(cls, settings: TasteSettings, model: ModelFacts, ratings: Ratings) -> None:
         """Refuse a ratings file without features of the items."""
-        if settings.tastes == "yes" and ("cols" not in ratings.features or ratings.transposed):
+        has_features = ratings.entities[1] == "item" and "cols" in ratings.features
+        if settings.tastes == "yes" and not has_features:
             raise InputError(
                 f"{ratings.path}: tastes need features of items, and more users than items"
             )

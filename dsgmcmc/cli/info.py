@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dsgmcmc.cli import JsonOption, RunArgument
+from dsgmcmc.data.ratings_format import SIDES
 from dsgmcmc.errors import Exit, InputError, retry_if_gone
 from dsgmcmc.terminal import pass_on, say, say_json, show_facts, show_table
 
@@ -111,19 +112,19 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         "minimum",
         "maximum",
         "resolution",
-        "transposed",
         "seed",
         "source",
         "digest",
     )
     with Ratings(path) as ratings:
         facts: dict[str, Any] = {name: getattr(ratings, name) for name in (*sizes, *others)}
+        facts["transposed"] = ratings.orientation.transposed
         facts["untrained"] = ratings.untrained()
         labelled: dict[str, Any] = {**ratings.describe()}
         if ratings.mean_weight is not None:
             labelled["weights"] = f"mean {ratings.mean_weight:.5g}"
         for side, stored in ratings.features.items():
-            entity = "user" if (side == "rows") != ratings.transposed else "item"
+            entity = ratings.entities[SIDES.index(side)]
             groups = {group: stored.groups.count(group) for group in dict.fromkeys(stored.groups)}
             facts[f"{entity}_features"] = groups
             labelled[f"{entity} features"] = groups

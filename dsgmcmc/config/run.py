@@ -25,6 +25,7 @@ from dsgmcmc.model.parts.base import FileFacts, ModelFacts, SamplerFacts
 from dsgmcmc.model.quantity import Quantities, sizes_of
 from dsgmcmc.model.scale import on_scale
 from dsgmcmc.model.transform import Scale
+from dsgmcmc.orientation import Orientation
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.settings import named, setting
 from dsgmcmc.storage.files import read_toml
@@ -328,17 +329,17 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         """Return the quantities of the model for a ratings file."""
         levels = self.law.levels_of(ratings)
         n_levels = 0 if levels is None else len(levels)
-        return self.quantities(ratings.transposed, feature_sizes(ratings), n_levels)
+        return self.quantities(ratings.orientation, feature_sizes(ratings), n_levels)
 
     def quantities(
-        self, transposed: bool, features: Mapping[Factor, tuple[int, int]], levels: int
+        self, orientation: Orientation, features: Mapping[Factor, tuple[int, int]], levels: int
     ) -> Quantities:
         """Return the quantities of the model: all arrays that it keeps.
 
         Parameters
         ----------
-        transposed : bool
-            Whether the rows of W are items.
+        orientation : Orientation
+            Which factor's rows stand for users.
         features : dict of Factor to (int, int)
             Number of features and number of groups of features, for every factor whose rows have
             features.
@@ -346,7 +347,7 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
             Number of levels of the ratings; 0 without levels.
         """
         facts = self.facts
-        file = FileFacts(transposed, features)
+        file = FileFacts(orientation, features)
         union = dict.fromkeys(
             quantity
             for part in self.part_types

@@ -54,8 +54,9 @@ from dsgmcmc.data.ratings_format import (
 from dsgmcmc.data.resolution import SAMPLE, find_resolution
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.kernels.stored import Numbering
+from dsgmcmc.orientation import Orientation
 from dsgmcmc.storage.hdf5 import checked_dataset
-from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt8
+from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64, UInt8
 
 _PIECE = 1_000_000  # entries in memory at a time when a whole file is read
 _MAKE_ONE = "make a ratings file with `dsgmcmc prepare`"
@@ -141,8 +142,8 @@ class Ratings(AbstractContextManager["Ratings"]):
         Whether ratings may be known only to lie within bounds.
     mean, minimum, maximum : float
         Mean and range of the training ratings.
-    transposed : bool
-        Whether the rows are items (if there are more items than users).
+    orientation : Orientation
+        Whether the rows are users or, if there are more items than users, items.
     entities : (str, str)
         What the rows and the columns are: user or item.
     seed : int
@@ -326,10 +327,7 @@ class Ratings(AbstractContextManager["Ratings"]):
 
     def describe(self) -> dict[str, str]:
         """Describe the sizes and the scale, by labels for people."""
-        users = self.n_rows
-        items = self.n_cols
-        if self.transposed:
-            users, items = items, users
+        users, items = self.orientation.users_and_items(self.n_rows, self.n_cols)
         total = self.nnz + self.nnz_test
         test = f"{self.nnz_test:,} ({self.nnz_test / total:.1%})"
         if bounded := self.count_bounded("test"):
@@ -471,7 +469,7 @@ class Ratings(AbstractContextManager["Ratings"]):
             features = self.feature_slab(side, 0, len(stored.indptr) - 1)
             for name, array in features.datasets(side).items():
                 content.update(name, array)
-        if content.hexdigest(self.n_rows, self.n_cols, self.transposed) != self.digest:
+        if content.hexdigest(self.n_rows, self.n_cols, self.orientation.transposed) != self.digest:
             raise self._wrong("its content does not match its content_sha256: prepare it again")
 
     def _name_datasets(self, side: Side) -> list[str]:
@@ -564,8 +562,11 @@ class Ratings(AbstractContextManager["Ratings"]):
         self.seed: int = attributes["seed"]
         self.source: str = attributes["source"]
         self.digest: str = attributes["content_sha256"]
-        self.transposed: bool = attributes["transposed"]
-        self.entities = ("item", "user") if self.transposed else ("user", "item")
+        self.orientation = Orientation(attributes["transposed"])
+        self.entities = (
+            self.orientation.entity_of(Factor.W),
+            self.orientation.entity_of(Factor.H),
+        )
         #: Whether items clearly differ in their levels (`dsgmcmc.data.item_levels`).
         self.item_levels = ITEM_LEVELS in self._file.attrs
         self._stored_resolution: float | None = None

@@ -364,9 +364,7 @@ def advantage(
         simple = biases.predictive(rows, columns, levels, weights)
         simple.resolution = model.resolution
         simple_logs = _log_scores(simple, test)
-        users = rows
-        if ratings.transposed:
-            users = columns.astype(np.int64)
+        users, _ = ratings.orientation.users_and_items(rows, columns.astype(np.int64))
         gains.add(users, _log_scores(model, test) - simple_logs)
         simple_errors = test.rating - test.limits.clip(simple.mean)
         squares = np.square(simple_errors) - np.square(test.rating - test.point(law))
@@ -396,9 +394,7 @@ class _SumsByUser:
     """Sums of differences by user, (users,) float64, and their numbers, (users,) int64."""
 
     def __init__(self, ratings: Ratings) -> None:
-        users = ratings.n_rows
-        if ratings.transposed:
-            users = ratings.n_cols
+        users, _ = ratings.orientation.users_and_items(ratings.n_rows, ratings.n_cols)
         self.sums = np.zeros(users)
         self.counts = np.zeros(users, np.int64)
 

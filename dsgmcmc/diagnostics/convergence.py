@@ -22,11 +22,12 @@ import numpy as np
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.config.units import ESS_PER_CHAIN, LEAST_DRAWS
 from dsgmcmc.diagnostics import mixing
+from dsgmcmc.orientation import Orientation
 from dsgmcmc.posterior import traces
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.types import Float64
+from dsgmcmc.types import Factor, Float64
 
 #: If two chains agree, the square of R-hat is about 1 + x / E, with x ~ chi^2_3 / 3 and E the ESS
 #: of half a chain. At the default end of a run (E = 50), R-hat is 1.01 on average, and above 1.05
@@ -278,7 +279,7 @@ def _with_low_ess(diagnosis: dict[str, Any]) -> list[str]:
     return labels
 
 
-def temperatures(run: RunDirectory, transposed: bool) -> dict[str, dict[str, float]]:
+def temperatures(run: RunDirectory, orientation: Orientation) -> dict[str, dict[str, float]]:
     """Return the temperatures of fields with momenta, and their errors, from the newest metrics.
 
     If chains differ, each field gets the values of the chain in which its temperature is highest.
@@ -286,8 +287,8 @@ def temperatures(run: RunDirectory, transposed: bool) -> dict[str, dict[str, flo
     Parameters
     ----------
     run : RunDirectory
-    transposed : bool
-        Whether the rows of W are items.
+    orientation : Orientation
+        Which factor's rows stand for users.
 
     Returns
     -------
@@ -303,10 +304,7 @@ def temperatures(run: RunDirectory, transposed: bool) -> dict[str, dict[str, flo
                 continue
             name = column.removeprefix("temperature.")
             factor, _, field = name.partition(".")
-            entity = "user"
-            if (factor == "W") == transposed:
-                entity = "item"
-            label = f"{entity} {field}"
+            label = f"{orientation.entity_of(Factor[factor])} {field}"
             measured = {"value": value, "error": line[f"temperature_error.{name}"]}
             highest[label] = max(highest.get(label, measured), measured, key=itemgetter("value"))
     return highest

@@ -63,7 +63,7 @@ class Rated:
 
         self._first = 0
         stop = ratings.n_rows
-        if users is not None and len(users) and not ratings.transposed:
+        if users is not None and len(users) and not ratings.orientation.transposed:
             self._first = int(users.min())
             stop = int(users.max()) + 1
         slab = ratings.slab("train", self._first, stop)
@@ -72,7 +72,7 @@ class Rated:
         if ratings.replicates:  # a pair counts once
             self.pattern.sum_duplicates()
             self.pattern.data[:] = 1.0
-        if ratings.transposed:
+        if ratings.orientation.transposed:
             self.pattern = self.pattern.T.tocsr()
 
     def items_of(self, user: int) -> Int32:

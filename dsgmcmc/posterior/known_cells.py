@@ -67,7 +67,7 @@ class KnownCells:
         with run.open_ratings(data) as ratings:
             for split in SPLITS:
                 part = _matrix_of(ratings, split)
-                if ratings.transposed:
+                if ratings.orientation.transposed:
                     part = part.T.tocsr()
                 self._parts.append(part)
 

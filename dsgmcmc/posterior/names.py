@@ -43,6 +43,7 @@ from dsgmcmc.data.ratings_format import Side
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import Quantities
+from dsgmcmc.orientation import Orientation
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import INDEX, Facts, RunDirectory, check_made_with, header
 from dsgmcmc.storage.store import Key, is_intact, read_manifest, write_snapshot
@@ -415,11 +416,11 @@ class Index:
 
     def __init__(self, run: RunDirectory, facts: Facts) -> None:
         self._snapshot = run.open_index(facts)
-        self.transposed = bool(facts["transposed"])
+        self.orientation = Orientation(bool(facts["transposed"]))
         #: Factor names by "user" and "item".
-        self.factors = {"user": "W", "item": "H"}
-        if self.transposed:
-            self.factors = {"user": "H", "item": "W"}
+        self.factors = {
+            entity: self.orientation.factor_of(entity).name for entity in ("user", "item")
+        }
 
     def vocabulary(self, entity: str) -> Vocabulary:
         """Return the names of the users or of the items."""
@@ -449,7 +450,7 @@ class Index:
 
     def quantities(self, config: ResolvedConfig, levels: int) -> Quantities:
         """Return all quantities of the run's model, given the number of levels of the ratings."""
-        return config.quantities(self.transposed, self.feature_sizes(), levels)
+        return config.quantities(self.orientation, self.feature_sizes(), levels)
 
     def encoding(self, entity: str) -> tuple[str, Float64]:
         """Return the encoding of the features as JSON, and the features' means.
@@ -524,6 +525,4 @@ class Index:
         """
         rows = self._snapshot.read(Key("test", "W", 0, "rows"))
         columns = self._snapshot.read(Key("test", "W", 0, "columns"))
-        if self.transposed:
-            return columns, rows
-        return rows, columns
+        return self.orientation.users_and_items(rows, columns)

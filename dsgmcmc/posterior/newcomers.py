@@ -39,7 +39,7 @@ from dsgmcmc.posterior.names import SIDE_OF, Vocabulary, unknown_names
 from dsgmcmc.posterior.new_ratings import NewRatings
 from dsgmcmc.posterior.part_rows import part_features_of
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Array, Float64, Int32, Int64
+from dsgmcmc.types import Array, Factor, Float64, Int32, Int64
 
 if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
@@ -209,7 +209,7 @@ def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRow
     for start, stop in row_slabs(ratings.row_indptr, SLAB):
         slab = ratings.slab("train", start, stop)
         rows = (start + slab.rows).astype(np.int32)
-        if (entity == "user") != ratings.transposed:
+        if ratings.orientation.factor_of(entity) == Factor.W:
             raters = rows
             rated = slab.indices
         else:

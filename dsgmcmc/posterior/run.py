@@ -171,7 +171,7 @@ class Run:
     def has_effects(self) -> bool:
         """Whether a part of the model adds effects to the predictors of ratings."""
         facts = self.config.facts
-        file = FileFacts(self.index.transposed, self.index.feature_sizes())
+        file = FileFacts(self.index.orientation, self.index.feature_sizes())
         return any(
             part.has_effects and part.quantities_of(self.config, facts, file)
             for part in PARTS.values()
@@ -179,9 +179,7 @@ class Run:
 
     def entity_of(self, factor: Factor) -> str:
         """Return what the rows of a factor stand for, "user" or "item"."""
-        if factor.name == self.index.factors["user"]:
-            return "user"
-        return "item"
+        return self.index.orientation.entity_of(factor)
 
     def name_of(self, quantity: str) -> str:
         """Return a quantity's name on disk, with ``user`` or ``item`` in place of the factor."""

@@ -16,6 +16,7 @@ from dsgmcmc.model.likelihoods.logit_moves import WINDOW_WIDTH
 from dsgmcmc.model.parts.base import FileFacts
 from dsgmcmc.model.parts.time_groups import costs_of, time_levels_of
 from dsgmcmc.model.quantity import Quantities
+from dsgmcmc.orientation import Orientation
 from dsgmcmc.parallel.partition import owner
 from dsgmcmc.runs.checkpoint import MIN_DRAW_BYTES
 from dsgmcmc.storage.store import MAX_WRITERS
@@ -77,7 +78,7 @@ class Costs(NamedTuple):
         moments = MOMENTS * draw_bytes
         test_bytes = ratings.nnz_test * (TEST_SAVED_BYTES + noise_bytes)
         normal = config.law.is_conditionally_gaussian()
-        time_levels = time_levels_of(config.times, ratings.transposed)
+        time_levels = time_levels_of(config.times, ratings.orientation)
         grouped, effects = costs_of(time_levels, ratings, normal)
         width = row_width(config, quantities)
         checkpoint = (rows + columns) * width * 4 + moments + test_bytes + effects
@@ -191,9 +192,10 @@ def _sent_on_tours(config: ResolvedConfig, quantities: Quantities) -> int:
     They are those of all steps of its tours.
     """
     rank = config.dimension
+    file = FileFacts(Orientation(transposed=False), {})
     noise = sum(
         quantity.width(quantities.sizes)
-        for quantity in config.law.quantities_of(config, config.facts, FileFacts(False, {}))
+        for quantity in config.law.quantities_of(config, config.facts, file)
         if quantity.of_rows
     )
     if config.sampler.algorithm.draws_conditionals:

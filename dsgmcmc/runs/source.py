@@ -283,7 +283,6 @@ class RatingsSource:
         `processes` is the number of processes per chain.
         """
         ratings = self.ratings
-        config.check_ratings(ratings)
         if config.grid > ratings.n_cols:
             raise InputError(
                 f"{named('grid')} {config.grid} is more than the {ratings.n_cols} columns of"
@@ -293,6 +292,7 @@ class RatingsSource:
         if self._earlier is not None:
             self._earlier.check(config, config.law.levels_of(ratings))
             self._earlier.match_rows(ratings)
+        config.check_ratings(ratings)
         check_values(ratings)
         if config.until and not ratings.nnz_test:
             raise InputError(
@@ -329,7 +329,7 @@ class RatingsSource:
             "mean": _centre(config, config.law.transform.view(ratings)),
             "minimum": ratings.minimum,
             "maximum": ratings.maximum,
-            "transposed": ratings.transposed,
+            "transposed": ratings.orientation.transposed,
         }
         levels = config.law.levels_of(ratings)
         if levels is None:
@@ -434,7 +434,7 @@ class RatingsSource:
             "tau": tau,
             "rank": config.rank,
             "draws": draws,
-            "temperatures": temperatures(run, self.ratings.transposed),
+            "temperatures": temperatures(run, self.ratings.orientation),
         }
         if draws:
             diagnosis = diagnose(Run(run.path))
@@ -550,7 +550,7 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
         of_chain = blocks.for_chain()
         chain_facts = ChainFacts(
             model=facts,
-            transposed=ratings.transposed,
+            orientation=ratings.orientation,
             ratings=of_chain,
             ring=ring,
             sizes=sizes,

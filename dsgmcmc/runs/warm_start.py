@@ -178,10 +178,11 @@ class WarmStart:
 
     def _earlier_factors(self, ratings: Ratings) -> dict[str, str]:
         """Return, for each new factor, the earlier factor with the same users or items."""
-        was_transposed = self.index.factors["item"] == "W"
-        if ratings.transposed == was_transposed:
-            return {"W": "W", "H": "H"}
-        return {"W": "H", "H": "W"}
+        earlier_factors = {}
+        for factor in Factor:
+            entity = ratings.orientation.entity_of(factor)
+            earlier_factors[factor.name] = self.index.factors[entity]
+        return earlier_factors
 
     def _blocks(
         self,

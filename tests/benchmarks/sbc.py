@@ -100,7 +100,7 @@ def make(path: Path, config: ResolvedConfig, sampler: Sampler[Any, Any]) -> Fact
         )
         chain = ChainFacts(
             model=config.facts,
-            transposed=ratings.transposed,
+            orientation=ratings.orientation,
             ratings=blocks,
             ring=ring,
             sizes=config.quantities_for(ratings).sizes,

@@ -226,7 +226,7 @@ def _triples(path: Path) -> Triples:
             numbers = np.repeat(np.arange(ratings.n_rows), counts)
             for row, column, value in zip(numbers, slab.indices, slab.values, strict=True):
                 pair = (str(rows[row]), str(columns[column]))
-                if ratings.transposed:
+                if ratings.orientation.transposed:
                     pair = pair[::-1]
                 triples[pair] = float(value)
     return triples

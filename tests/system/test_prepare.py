@@ -27,7 +27,7 @@ def test_movielens_1m(datasets, tmp_path):
             900188,
             100021,
         )
-        assert (ratings.minimum, ratings.maximum, ratings.transposed) == (1, 5, False)
+        assert (ratings.minimum, ratings.maximum, ratings.orientation.transposed) == (1, 5, False)
         assert sorted(ratings.ids("rows")) == list(range(1, 6041))
         assert abs(ratings.row_indptr[3020] - ratings.nnz / 2) < 0.05 * ratings.nnz
         assert ratings.source == "ratings.dat"

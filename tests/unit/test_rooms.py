@@ -18,7 +18,7 @@ FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("
 #: The rooms, one way only: a file imports from its own room and from what stands to the left of it.
 ORDER = (
     "errors types terminal _version",
-    "settings",
+    "settings orientation",
     "kernels parallel",
     "storage",
     "data",

@@ -39,10 +39,10 @@ from dsgmcmc.model.parts.base import (
     Intercept,
     ModelFacts,
     Part,
-    chosen_factors,
 )
 from dsgmcmc.model.parts.noise import NoiseParameters
 from dsgmcmc.model.quantity import WEIGHT, Quantity
+from dsgmcmc.orientation import Orientation
 from dsgmcmc.settings import named
 from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import ParameterBlock, Rows
@@ -217,8 +217,8 @@ class Law(Observation, Part[Any]):
     def quantities_of(
         cls, settings: BaseModel, model: ModelFacts, file: FileFacts
     ) -> tuple[Quantity, ...]:
-        factors = chosen_factors(model.noise, file.transposed)
-        return cls.quantities_with(factors, cls.cut_factor(settings, file.transposed))
+        factors = file.orientation.factors_of(model.noise)
+        return cls.quantities_with(factors, cls.cut_factor(settings, file.orientation))
 
     @classmethod
     @override
@@ -227,21 +227,21 @@ class Law(Observation, Part[Any]):
         return cls(
             model.rank,
             model.biases,
-            chosen_factors(model.noise, chain.transposed),
+            chain.orientation.factors_of(model.noise),
             data,
-            cut_by=cls.cut_factor(settings, chain.transposed),
+            cut_by=cls.cut_factor(settings, chain.orientation),
         )
 
     @classmethod
-    def cut_factor(cls, settings: Any, transposed: bool) -> Factor | None:
+    def cut_factor(cls, settings: Any, orientation: Orientation) -> Factor | None:
         """Factor whose rows each have a set of thresholds; None without such thresholds.
 
         Parameters
         ----------
         settings : BaseModel
             The likelihood's settings.
-        transposed : bool
-            Whether the rows of W are items.
+        orientation : Orientation
+            Which factor's rows stand for users.
         """
         return None
 

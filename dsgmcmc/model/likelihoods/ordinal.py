@@ -58,11 +58,12 @@ from dsgmcmc.model.likelihoods.row_thresholds import (
 )
 from dsgmcmc.model.likelihoods.scales import SCALE_PRIOR, ScaledRows, ScalePrecision
 from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, Thresholds
-from dsgmcmc.model.parts.base import DrawContext, Intercept, ModelFacts, chosen_factors
+from dsgmcmc.model.parts.base import DrawContext, Intercept, ModelFacts
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws, nearest_level
 from dsgmcmc.model.predictive.levels import LevelDistribution, log_probability
 from dsgmcmc.model.predictive.mixture import ExpectationMixture
 from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.orientation import Orientation
 from dsgmcmc.parallel.ring import Ring, shapes_of
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock, RandomStream, Rows, arrays_of, take_all
@@ -161,8 +162,8 @@ class Ordinal(ScaledRows):
 
     @classmethod
     @override
-    def cut_factor(cls, settings: ThresholdSettings, transposed: bool) -> Factor | None:
-        factors = chosen_factors(settings.thresholds, transposed)
+    def cut_factor(cls, settings: ThresholdSettings, orientation: Orientation) -> Factor | None:
+        factors = orientation.factors_of(settings.thresholds)
         return factors[0] if factors else None
 
     @property

@@ -32,6 +32,7 @@ from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw, Sizes
+from dsgmcmc.orientation import Orientation
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.base import RowStep
@@ -41,28 +42,13 @@ from dsgmcmc.types import (
     Factor,
     Float32,
     Float64,
-    ImplicitName,
     Int32,
     Named,
     NoiseName,
-    ThresholdsName,
 )
 
 #: Contribution of a row's features to the row's shift.
 DESCRIBED = Quantity("described", ("column",), of_rows=True, drawn=False)
-
-
-def chosen_factors(
-    entity: ImplicitName | NoiseName | ThresholdsName, transposed: bool
-) -> tuple[Factor, ...]:
-    """Factors that a setting names: users, items, both or neither.
-
-    `transposed` says that the rows of W are items.
-    """
-    users = Factor.H if transposed else Factor.W
-    items = Factor(1 - users)
-    named = {"no": (), "shared": (), "user": (users,), "item": (items,), "both": (users, items)}
-    return named[entity.removeprefix("by-")]
 
 
 def is_due(sweep: int, every: int, first: int = 1) -> bool:
@@ -237,14 +223,14 @@ class FileFacts(NamedTuple):
 
     Attributes
     ----------
-    transposed : bool
-        Whether the rows of W are items.
+    orientation : Orientation
+        Which factor's rows stand for users.
     features : dict of Factor to (int, int)
         Number of features and number of groups of features, for every factor whose rows have
         features.
     """
 
-    transposed: bool
+    orientation: Orientation
     features: FeatureSizes
 
 
@@ -255,8 +241,8 @@ class ChainFacts:
     Attributes
     ----------
     model : ModelFacts
-    transposed : bool
-        Whether the rows of W are items.
+    orientation : Orientation
+        Which factor's rows stand for users.
     ratings : RatingBlocks
         This process's ratings.
     ring : Ring
@@ -273,7 +259,7 @@ class ChainFacts:
     """
 
     model: ModelFacts
-    transposed: bool
+    orientation: Orientation
     ratings: RatingBlocks
     ring: Ring
     sizes: Sizes

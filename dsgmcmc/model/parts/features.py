@@ -40,9 +40,9 @@ from dsgmcmc.model.parts.base import (
     ModelFacts,
     Part,
     PrecisionTerms,
-    chosen_factors,
 )
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
+from dsgmcmc.orientation import Orientation
 from dsgmcmc.parallel.ring import Ring, shapes_of, stacked
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
@@ -56,16 +56,16 @@ _SLICE = 1 << 20  # elements of the Gram matrix that are added over the processe
 
 
 def used_factors(
-    features: FeaturesName, available: Collection[Factor], transposed: bool
+    features: FeaturesName, available: Collection[Factor], orientation: Orientation
 ) -> tuple[Factor, ...]:
     """Factors whose features are used, among the `available` ones.
 
-    `transposed` says that the rows of W are items.
+    `orientation` says which factor's rows stand for users.
     """
     if features == "yes":
-        selected = chosen_factors("both", transposed)
+        selected = orientation.factors_of("both")
     else:
-        selected = chosen_factors(features, transposed)
+        selected = orientation.factors_of(features)
     return tuple(factor for factor in sorted(available) if factor in selected)
 
 
@@ -78,7 +78,7 @@ def featured_factors(features: FeaturesName, ratings: Ratings) -> tuple[Factor, 
         If the ratings file lacks features that the setting requires.
     """
     stored = {Factor(SIDES.index(side)) for side in ratings.features}
-    used = used_factors(features, stored, ratings.transposed)
+    used = used_factors(features, stored, ratings.orientation)
     if features in ("user", "item") and not used:
         raise InputError(
             f"{ratings.path} has no features of {features}s: give them to `dsgmcmc prepare`"
@@ -247,7 +247,7 @@ class FeatureEffects(Part[FeatureSettings]):
     def quantities_of(
         cls, settings: FeatureSettings, model: ModelFacts, file: FileFacts
     ) -> tuple[Quantity, ...]:
-        return feature_quantities(used_factors(settings.features, file.features, file.transposed))
+        return feature_quantities(used_factors(settings.features, file.features, file.orientation))
 
     @classmethod
     @override

@@ -33,7 +33,6 @@ from dsgmcmc.model.parts.base import (
     FileFacts,
     ModelFacts,
     Part,
-    chosen_factors,
 )
 from dsgmcmc.model.parts.implicit_systems import (
     IMPLICIT,
@@ -135,13 +134,13 @@ class ImplicitFeatures(Part[ImplicitSettings]):
     def quantities_of(
         cls, settings: ImplicitSettings, model: ModelFacts, file: FileFacts
     ) -> tuple[Quantity, ...]:
-        factors = sorted(chosen_factors(settings.implicit_features, file.transposed))
+        factors = sorted(file.orientation.factors_of(settings.implicit_features))
         return implicit_quantities(factors, model.sampler.moves_parts)
 
     @classmethod
     @override
     def create(cls, settings: ImplicitSettings, chain: ChainFacts, data: None) -> Self | None:
-        factors = tuple(sorted(chosen_factors(settings.implicit_features, chain.transposed)))
+        factors = tuple(sorted(chain.orientation.factors_of(settings.implicit_features)))
         if not factors:
             return None
         model = chain.model

@@ -34,12 +34,12 @@ from dsgmcmc.model.parts.base import (
     FileFacts,
     ModelFacts,
     Part,
-    chosen_factors,
     is_due,
 )
 from dsgmcmc.model.predictive.base import TINY
 from dsgmcmc.model.quantity import Quantity, Sampled, hyperparameter
 from dsgmcmc.model.rounding import precision_limit, truncated_gamma
+from dsgmcmc.orientation import Orientation
 from dsgmcmc.settings import setting
 from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import ParameterBlock
@@ -54,14 +54,14 @@ LOG_SMALL_SHARE = -600.0
 NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4: 1 / g has a finite variance above 4
 
 
-def drawn_factors(law: type[Any], noise: NoiseName, transposed: bool) -> tuple[Factor, ...]:
+def drawn_factors(law: type[Any], noise: NoiseName, orientation: Orientation) -> tuple[Factor, ...]:
     """Factors whose rows' noise scales this part draws.
 
     There are none if the likelihood `law` has no noise, or draws it itself.
     """
     if law.draws_precision or not law.has_noise:
         return ()
-    return chosen_factors(noise, transposed)
+    return orientation.factors_of(noise)
 
 
 @dataclass
@@ -163,7 +163,7 @@ class Noise(Part[NoiseSettings]):
     def quantities_of(
         cls, settings: NoiseSettings, model: ModelFacts, file: FileFacts
     ) -> tuple[Quantity, ...]:
-        return NoiseParameters.about(drawn_factors(model.law, settings.noise, file.transposed))
+        return NoiseParameters.about(drawn_factors(model.law, settings.noise, file.orientation))
 
     @classmethod
     @override
@@ -174,7 +174,7 @@ class Noise(Part[NoiseSettings]):
         return cls(
             chain.ring.blocks,
             precision,
-            drawn_factors(chain.model.law, settings.noise, chain.transposed),
+            drawn_factors(chain.model.law, settings.noise, chain.orientation),
             every=1 if chain.by_parts else NOISE_EVERY,
             scale=chain.ratings.scale,
             subchains=chain.subchains,

@@ -203,7 +203,7 @@ class TimeEffects(Part[TimeSettings]):
         cls, settings: TimeSettings, ratings: Ratings, blocks: RatingBlocks, ring: Ring
     ) -> RatingGroups | None:
         """Read the groups of ratings, once for all chains of a run. Collective."""
-        levels = time_levels_of(settings.times, ratings.transposed)
+        levels = time_levels_of(settings.times, ratings.orientation)
         if not levels:
             return None
         return read_groups(levels, ratings, blocks, ring)

@@ -22,6 +22,7 @@ from dsgmcmc.data.ratings_format import SIDES, SLAB, Split, Times, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.orientation import Orientation
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named
 from dsgmcmc.targets.state import RandomStream
@@ -86,13 +87,13 @@ class TimeLevel(NamedTuple):
         return times.place // np.int32(self.run)
 
 
-def time_levels_of(names: Iterable[str], transposed: bool) -> tuple[TimeLevel, ...]:
-    """Levels of canonical names; `transposed` says that the rows of W are items."""
+def time_levels_of(names: Iterable[str], orientation: Orientation) -> tuple[TimeLevel, ...]:
+    """Levels of canonical names; `orientation` says which factor's rows stand for users."""
     levels = []
     for name in names:
         entity, _, size = name.partition(":")
-        factor = Factor.W if (entity == "item") == transposed else Factor.H
-        levels.append(TimeLevel(name, factor, 0 if size == PAGE else int(size)))
+        run = 0 if size == PAGE else int(size)
+        levels.append(TimeLevel(name, orientation.factor_of(entity), run))
     return tuple(levels)
 
 

@@ -62,7 +62,7 @@ def features_of(path: Path, entity: str = "user") -> dict[object, dict[str, floa
     """Return {name of a user or item: {feature: value}} of a ratings file."""
     with Ratings(path) as ratings:
         ratings.verify()
-        side = "rows" if (entity == "item") == ratings.transposed else "cols"
+        side = "rows" if (entity == "item") == ratings.orientation.transposed else "cols"
         ids = ratings.ids(side).tolist()
         features = ratings.feature_slab(side, 0, len(ids))
     ends = features.indptr

@@ -110,9 +110,9 @@ def test_a_temporal_split_holds_out_the_latest(tmp_path, tall):
 
     def when(ratings, part):
         named = [(int(rows[i]), int(columns[j])) for i, j in cells(ratings, part)]
-        return [time_of[pair[::-1] if file.transposed else pair] for pair in named]
+        return [time_of[pair[::-1] if file.orientation.transposed else pair] for pair in named]
 
-    assert file.transposed == tall
+    assert file.orientation.transposed == tall
     assert max(when(inner, "train")) < min(when(inner, "test"))
     assert max(when(inner, "test")) < min(when(file, "test"))
     # ten of a hundred parts, each rounded up

@@ -49,7 +49,7 @@ def test_round_trip(file):
     with Ratings(file) as ratings:
         assert (ratings.n_rows, ratings.n_cols, ratings.nnz, ratings.nnz_test) == (4, 3, 6, 2)
         assert (ratings.minimum, ratings.maximum, ratings.mean) == (0.5, 5.0, 16 / 6)
-        assert (ratings.seed, ratings.transposed, ratings.source) == (5, True, "x.csv")
+        assert (ratings.seed, ratings.orientation.transposed, ratings.source) == (5, True, "x.csv")
         assert ratings.ids("rows").tolist() == ROW_IDS.tolist()
         assert ratings.ids("rows").dtype == np.int64
         assert ratings.ids("cols").tolist() == ["a b", "Amélie", "七人の侍"]

@@ -33,7 +33,7 @@ def measurements(ratings: Ratings, part: str) -> Counter:
     """Number of each (user, item, value) of a part."""
     slab = ratings.slab(part, 0, ratings.n_rows)
     names = [ratings.ids("rows")[slab.rows], ratings.ids("cols")[slab.indices]]
-    if ratings.transposed:
+    if ratings.orientation.transposed:
         names.reverse()
     users, items = names
     values = slab.values.astype(np.float64).round(2)

@@ -40,7 +40,7 @@ def groups_of(path: Path, name: str) -> dict[tuple[str, str], int]:
     ring = Ring(MPI.COMM_SELF, 1)
     with Ratings(path) as ratings:
         blocks = RatingBlocks(ratings, ring, 0.0)
-        groups = read_groups(time_levels_of([name], ratings.transposed), ratings, blocks, ring)
+        groups = read_groups(time_levels_of([name], ratings.orientation), ratings, blocks, ring)
         rows = ratings.ids("rows")
         cols = ratings.ids("cols")
         for part, members in (("train", groups.train[0][0, 0]), ("test", groups.test[0][0])):
@@ -49,7 +49,7 @@ def groups_of(path: Path, name: str) -> dict[tuple[str, str], int]:
                 np.repeat(np.arange(len(rows)), np.diff(indptr)), j, members, strict=True
             ):
                 pair = (rows[i], cols[column])
-                by_pair[pair[::-1] if ratings.transposed else pair] = int(group)
+                by_pair[pair[::-1] if ratings.orientation.transposed else pair] = int(group)
     return by_pair
 
 

@@ -155,7 +155,9 @@ def test_a_known_row_keeps_old_ratings_and_features(run, tmp_path, new):
     line = (run.path.parent / "users.csv").read_text().splitlines()[8].split(",")
     described = described_by(run, "user", tmp_path, f"user,job,age,likes\n7,{line[1]},,rock\n")
     with run.open_ratings() as ratings:
-        stored = ratings.feature_slab("rows" if not ratings.transposed else "cols", row, row + 1)
+        stored = ratings.feature_slab(
+            "rows" if not ratings.orientation.transposed else "cols", row, row + 1
+        )
     x = np.array([line[1] == "a", line[1] == "b", 0, 0, 0, 1.0])
     if "features" not in new:
         described = {}

@@ -15,6 +15,7 @@ from support import sample, write_planted
 from dsgmcmc.config.run import ResolvedConfig, build
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.orientation import Orientation
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.costs import INTERPRETER_BYTES, Costs
 from dsgmcmc.runs.recorder import DrawRecorder
@@ -110,7 +111,7 @@ class Numbers(Ratings):
         self.row_indptr = self._indptr["train"]
         self.test_indptr = self._indptr["test"]
         self.features = {}
-        self.transposed = False
+        self.orientation = Orientation(transposed=False)
 
 
 def test_positions_of_test_ratings_have_32_bits() -> None:
