@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dsgmcmc.cli import JsonOption, RunArgument
-from dsgmcmc.data.ratings_format import SIDES
 from dsgmcmc.errors import Exit, InputError, retry_if_gone
 from dsgmcmc.terminal import pass_on, say, say_json, show_facts, show_table
 
@@ -103,6 +102,7 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     The labels are those of `prepare`.
     """
     from dsgmcmc.data.ratings import Ratings
+    from dsgmcmc.data.ratings_format import SIDES
 
     sizes = ("n_rows", "n_cols", "nnz", "nnz_test")
     others = (
