@@ -204,7 +204,7 @@ class Ordinal(ScaledRows):
         levels = Levels(values, np.maximum(blocks.level_counts(ring, len(values)), 1))
         if settings.thresholds != "item":
             return levels
-        items = Factor.W if ratings.transposed else Factor.H
+        items = ratings.orientation.factor_of("item")
         counts = count_levels(blocks, ring, items, values)
         has = levels_of_items(counts.train) | (counts.test > 0)
         if has.all():
