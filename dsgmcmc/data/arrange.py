@@ -29,12 +29,18 @@ from dsgmcmc.data.ratings_format import (
 )
 from dsgmcmc.data.ratings_writer import Slab
 from dsgmcmc.data.session import Session, is_integer
-from dsgmcmc.data.tables import scalar
+from dsgmcmc.data.tables import distinct_names, scalar
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Int64
 
 FIELD_END = "chr(31)"  # between the fields of a hash
+#: Masks and shifts that reverse the bytes of 64 bits.
+_SWAPS = (
+    (0x00FF00FF00FF00FF, 8),
+    (0x0000FFFF0000FFFF, 16),
+    (0x00000000FFFFFFFF, 32),
+)
 _SLAB = 1_000_000  # ratings in NumPy arrays at a time
 _NAME_BYTES = 1 << 26  # bytes of names in NumPy arrays at a time
 
@@ -46,9 +52,15 @@ _PLACE = "(row_number() OVER (PARTITION BY {0} ORDER BY time, {1}) - 1)::INTEGER
 _PAGE = "(dense_rank() OVER (PARTITION BY {0} ORDER BY floor(time)) - 1)::INTEGER"
 
 
-def _times(replicated: bool, measures: Sequence[str]) -> dict[str, str]:
-    """Return SQL of the places and pages of a rating, by column of ``sorted``."""
-    last = "".join(f", {name}" for name in ("value", *measures)) if replicated else ""
+def _times(replicated: bool, told_apart_by: Sequence[str]) -> dict[str, str]:
+    """Return SQL of the places and pages of a rating, by column of ``sorted``.
+
+    Measurements of a pair are `told_apart_by` their columns. Equal ones have the same order in
+    their row as in their column, that of their lines.
+    """
+    last = ""
+    if replicated:
+        last = "".join(f", {name}" for name in (*told_apart_by, "line"))
     return {
         "rows_place": _PLACE.format("row", f"col{last}"),
         "rows_page": _PAGE.format("row"),
@@ -58,9 +70,16 @@ def _times(replicated: bool, measures: Sequence[str]) -> dict[str, str]:
 
 
 def hash_sql(*fields: str) -> str:
-    """Return SQL for the first 64 bits of the MD5 hash of text fields."""
+    """Return SQL for the first 64 bits of the MD5 hash of text fields.
+
+    DuckDB's number has the first byte of the hash last.
+    """
     joined = f", {FIELD_END}, ".join(fields)
-    return f"('0x' || left(md5(concat({joined})), 16))::UBIGINT"
+    number = f"(md5_number(concat({joined})) & {2**64 - 1}::UHUGEINT)::UBIGINT"
+    for mask, shift in _SWAPS:
+        low = f"{mask}::UBIGINT"
+        number = f"((({number} & {low}) << {shift}) | (({number} >> {shift}) & {low}))"
+    return number
 
 
 def fields_of(name: str, n_parts: int) -> str:
@@ -139,7 +158,7 @@ def _number_entity(
     db: Session, seed: int, entity: str, described: DescriptionTable | None, *, n_parts: int
 ) -> int:
     """Make the table of users or items; return its length."""
-    ids = f"SELECT DISTINCT {entity}_id AS id FROM raw"
+    ids = f"SELECT id FROM {distinct_names(entity)}"
     if described is not None:
         ids += f" UNION SELECT id FROM {described.name}"
     order = hash_sql(f"'{seed}'", f"'{entity}'", fields_of("id", n_parts))
@@ -290,9 +309,11 @@ def sort_ratings(
     """
     columns = ", ".join(["row, col, value", *measures, f"{test_condition} AS test"])
     if timestamps:
-        columns += "".join(
-            f", {formula} AS {name}" for name, formula in _times(replicated, measures).items()
-        )
+        told_apart_by = ["value", *measures]
+        if grouped:
+            told_apart_by.append("group_key")
+        times = _times(replicated, told_apart_by)
+        columns += "".join(f", {formula} AS {name}" for name, formula in times.items())
     if temporal:
         columns += f", {_age(test_condition, replicated)} AS age"
     source = "cells"

@@ -23,7 +23,15 @@ from dsgmcmc.data.precision import find_coarseness
 from dsgmcmc.data.ratings_format import MAX_FEATURES
 from dsgmcmc.data.session import Session, is_integer, is_rounded, literal
 from dsgmcmc.data.table_format import open_table
-from dsgmcmc.data.tables import SHOWN, TableFile, first_column, read_matrix, scalar, trim_names
+from dsgmcmc.data.tables import (
+    SHOWN,
+    TableFile,
+    distinct_names,
+    first_column,
+    read_matrix,
+    scalar,
+    trim_names,
+)
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array
@@ -296,7 +304,7 @@ def load_description(db: Session, entity: str, description: Description) -> Desc
     Raises InputError as `read_description` does, and if no described user or item has ratings.
     """
     described = read_description(db, entity, description)
-    rated = f"(SELECT DISTINCT {entity}_id AS id FROM raw)"
+    rated = distinct_names(entity)
     if not scalar(db, f"SELECT count(*) FROM {described.name} JOIN {rated} USING (id)"):
         theirs = _first_names(db, described.name)
         ours = _first_names(db, rated)

@@ -44,7 +44,7 @@ from dsgmcmc.data.ratings_format import (
     Features,
 )
 from dsgmcmc.data.session import Session, literal
-from dsgmcmc.data.tables import SHOWN, first_column, scalar
+from dsgmcmc.data.tables import SHOWN, distinct_names, first_column, scalar
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64, Int64
@@ -188,7 +188,7 @@ class _Match(NamedTuple):
 
 def _count_matches(db: Session, described: DescriptionTable) -> _Match:
     """Count the users (or items) with a row in the description, with ratings, and with both."""
-    rated = f"(SELECT DISTINCT {described.entity}_id AS id FROM raw)"
+    rated = distinct_names(described.entity)
     query = (
         f"SELECT count(d.id), count(r.id), count(*) FROM {described.name} d"
         f" FULL JOIN {rated} r ON d.id = r.id"

@@ -14,7 +14,7 @@ from dsgmcmc.data.arrange import FIELD_END, Entities, fields_of, hash_sql
 from dsgmcmc.data.columns import joined
 from dsgmcmc.data.parts import BETWEEN, split_name
 from dsgmcmc.data.ratings_format import Side
-from dsgmcmc.data.session import Session
+from dsgmcmc.data.session import Session, is_integer
 from dsgmcmc.data.tables import SHOWN, scalar
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
@@ -41,6 +41,8 @@ class Merging(NamedTuple):
         Whether the order in time is kept or decides about the split; then every rating has a time.
     keyed : bool
         Whether pairs are split by their hashes.
+    tested : bool
+        Whether some ratings are test ratings.
     """
 
     seed: int
@@ -49,6 +51,7 @@ class Merging(NamedTuple):
     grouped: bool = False
     timed: bool = False
     keyed: bool = True
+    tested: bool = False
 
 
 class Repeated(NamedTuple):
@@ -71,15 +74,15 @@ class Repeated(NamedTuple):
 
 
 def merge_ratings(db: Session, entities: Entities, merging: Merging) -> Repeated:
-    """Turn ``raw`` into the table ``cells`` (row, col, value, test), sorted by row and column.
+    """Turn ``raw`` into the table ``cells`` (row, col, value), sorted by row and column.
 
-    ``cells`` also has the columns `merging.measures`; ``key``, the seeded hash of the names of the
-    user and the item, if `merging.keyed`; ``time``, if `merging.timed`; and ``group_key``, the
-    seeded hash of the group, if `merging.grouped`. Ratings of the same user and item are merged or
-    kept as `merging.duplicates` says; if some are kept, and `merging.timed`, ``cells`` also has
-    ``latest``, the time of the latest of a pair, and is not sorted. Raises InputError if a pair is
-    both in the training and in the test ratings, or if a pair is repeated and `duplicates` is
-    "error", or "mean" for ratings with further columns.
+    ``cells`` also has the columns `merging.measures`; ``test``, if `merging.tested`; ``key``, the
+    seeded hash of the names of the user and the item, if `merging.keyed`; ``time``, if
+    `merging.timed`; and ``group_key``, the seeded hash of the group, if `merging.grouped`. Ratings
+    of the same user and item are merged or kept as `merging.duplicates` says; if some are kept, and
+    `merging.timed`, ``cells`` also has ``latest``, the time of the latest of a pair, and is not
+    sorted. Raises InputError if a pair is both in the training and in the test ratings, or if a
+    pair is repeated and `duplicates` is "error", or "mean" for ratings with further columns.
     """
     _sort_lines(db, entities, merging)
     db.execute("DROP TABLE raw")
@@ -109,9 +112,10 @@ def _sort_lines(db: Session, entities: Entities, merging: Merging) -> None:
         "row": "r.k::INTEGER",
         "col": "c.k::INTEGER",
         "value": "rating::FLOAT",
-        "test": "test",
         "line": "raw.rowid",
     }
+    if merging.tested:
+        columns["test"] = "test"
     columns |= {name: f"({_measure(name)})::FLOAT" for name in merging.measures}
     order = "row, col, line"
     if has_times:
@@ -126,9 +130,18 @@ def _sort_lines(db: Session, entities: Entities, merging: Merging) -> None:
         columns["group_key"] = hash_sql(f"'{merging.seed}'", "'group'", fields)
     selected = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
     db.execute(
-        f"CREATE TABLE lines AS SELECT {selected} FROM raw JOIN {rows}s r ON r.id = raw.{rows}_id"
-        f" JOIN {cols}s c ON c.id = raw.{cols}_id ORDER BY {order}"
+        f"CREATE TABLE lines AS SELECT {selected} FROM raw"
+        f" JOIN {_numbers(db, rows)} r ON r.id = raw.{rows}_id"
+        f" JOIN {_numbers(db, cols)} c ON c.id = raw.{cols}_id ORDER BY {order}"
     )
+
+
+def _numbers(db: Session, entity: str) -> str:
+    """Return SQL for the numbers of users or items by their names, as ``raw`` has these."""
+    if scalar(db, f"SELECT typeof({entity}_id) FROM raw LIMIT 1") == "VARCHAR":
+        return f"{entity}s"
+    # users and items of a description may have other names
+    return f"(SELECT try_cast(id AS BIGINT) AS id, k FROM {entity}s WHERE {is_integer()})"
 
 
 def _measure(name: str) -> str:
@@ -148,11 +161,12 @@ def _count_neighbours(db: Session, condition: str) -> int:
 def _refuse_repeated(db: Session, sides: Mapping[Side, str], merging: Merging) -> None:
     """Raise InputError if pairs that are repeated in ``lines`` cannot be treated as asked."""
     duplicates = merging.duplicates
-    if scalar(db, "SELECT bool_or(test) FROM lines"):
+    if merging.tested:
         _refuse_pairs(
             db,
             sides,
             condition="bool_or(test) AND NOT bool_and(test)",
+            order="test, value",
             fault="in both the training and the test files",
         )
     if duplicates == "error":
@@ -161,6 +175,7 @@ def _refuse_repeated(db: Session, sides: Mapping[Side, str], merging: Merging) -
             db,
             sides,
             condition="count(*) > 1",
+            order="value",
             fault=f"rated more than once (to merge them: {advice})",
         )
     if duplicates == "mean" and merging.measures:
@@ -188,7 +203,7 @@ def _merge_repeated(db: Session, merging: Merging) -> None:
     if merging.duplicates == "first":
         neighbour = "lag"
     db.execute(
-        "CREATE TABLE cells AS SELECT * EXCLUDE (near_row, near_col)"
+        "CREATE TABLE cells AS SELECT * EXCLUDE (line, near_row, near_col)"
         f" FROM {_NEIGHBOURS.format(neighbour)} WHERE {_IS_REPEATED} IS NOT TRUE"
     )
     merged = {}
@@ -214,12 +229,17 @@ def _count_bounded(db: Session, measures: Sequence[str]) -> int:
     return int(scalar(db, "SELECT count(*) FROM cells WHERE lower < upper"))
 
 
-def _refuse_pairs(db: Session, sides: Mapping[Side, str], *, condition: str, fault: str) -> None:
-    """Raise InputError, with the first pairs, if pairs in ``lines`` meet a condition."""
+def _refuse_pairs(
+    db: Session, sides: Mapping[Side, str], *, condition: str, order: str, fault: str
+) -> None:
+    """Raise InputError, with the first pairs, if pairs in ``lines`` meet a condition.
+
+    Ratings of a pair are shown in an `order`.
+    """
     found = f"SELECT row, col FROM lines GROUP BY row, col HAVING {condition}"
     pairs = db.execute(
         "SELECT users.id, items.id, ratings, count(*) OVER () FROM (SELECT row, col, list(value"
-        f" ORDER BY test, value)[:{SHOWN}] AS ratings FROM lines SEMI JOIN ({found}) USING (row,"
+        f" ORDER BY {order})[:{SHOWN}] AS ratings FROM lines SEMI JOIN ({found}) USING (row,"
         f" col) GROUP BY row, col) JOIN {sides['rows']}s ON {sides['rows']}s.k = row JOIN"
         f" {sides['cols']}s ON {sides['cols']}s.k = col ORDER BY ALL LIMIT {SHOWN}"
     ).fetchall()

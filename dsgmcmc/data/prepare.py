@@ -411,6 +411,7 @@ class Ingest:
     def read(self, tables: list[RatingsTable]) -> RawRatings:
         """Read all tables into ``raw``, without the ratings that mean "not rated"."""
         loaded = []
+        read.create_raw(self.db, tables)
         for table in tables:
             self.report(f"reading {table.file.path.name}")
             part = read.load(
@@ -500,6 +501,7 @@ class Ingest:
             grouped=bool(self.parsed.groups),
             timed=raw.in_order or self.settings.temporal,
             keyed=is_random or self.settings.temporal,
+            tested=raw.has_tests,
         )
         return merge_ratings(self.db, entities, merging)
 

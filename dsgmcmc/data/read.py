@@ -106,6 +106,11 @@ class RatingsTable(NamedTuple):
             return bool(np.any(self.file.arrays["value"] != 1))
         return self.is_wide or "rating" in self.columns or self.has_bounds
 
+    def has_integers(self, role: str) -> bool:
+        """Whether the names of a role are integers by the type of their column."""
+        positions = of_parts(self.columns, role)
+        return len(positions) == 1 and self.file.has_integers(positions[0])
+
     def parts(self, role: str) -> tuple[str, ...]:
         """Return the columns of the parts of a role's names; none if the names have one part."""
         positions = of_parts(self.columns, role)
@@ -265,6 +270,23 @@ class LoadedTable(NamedTuple):
     dates: str = ""
 
 
+def create_raw(db: Session, tables: Sequence[RatingsTable]) -> None:
+    """Create the table ``raw`` for the ratings of some tables.
+
+    Names are integers in it if the columns of all tables have integers by their type, else text.
+    """
+    columns = {}
+    for role in NAMED_ROLES:
+        columns[f"{role}_id"] = "TEXT"
+        if all(table.has_integers(role) for table in tables):
+            columns[f"{role}_id"] = "BIGINT"
+    columns |= {"rating": "DOUBLE", "time": "DOUBLE", "test": "BOOLEAN"}
+    if tables[0].groups:
+        columns["group_id"] = "TEXT"
+    declared = ", ".join(f"{name} {sql_type}" for name, sql_type in columns.items())
+    db.execute(f"CREATE TABLE raw ({declared})")
+
+
 def load(
     db: Session,
     table: RatingsTable,
@@ -280,10 +302,6 @@ def load(
     InputError if the file cannot be read, has no ratings, or has other rows with missing,
     non-numeric, infinite or NaN values. The error gives the number of bad rows and the first five.
     """
-    db.execute(
-        "CREATE TABLE IF NOT EXISTS raw (user_id TEXT, item_id TEXT, rating DOUBLE, time DOUBLE,"
-        f" test BOOLEAN{', group_id TEXT' if table.groups else ''})"
-    )
     first = scalar(db, "SELECT count(*) FROM raw")
     dates = DateReading()
     left_out = table.left_out
@@ -305,7 +323,8 @@ def load(
     if not number:
         raise InputError(f"{table.file.path} has no ratings")
     for role in NAMED_ROLES:
-        trim_names(db, "raw", f"{role}_id", first, n_parts=len(table.parts(role)) or 1)
+        if not table.has_integers(role):
+            trim_names(db, "raw", f"{role}_id", first, n_parts=len(table.parts(role)) or 1)
     unit = _scale_times(db, table.file, first)
     return LoadedTable(
         number=number,
@@ -360,8 +379,8 @@ def _load_long(
     if file.format == "text" and not words and not has_truth and not bounded:
         number = k
     values = {
-        "user_id": join_sql([file.name(k) for k in of_parts(table.columns, "user")]),
-        "item_id": join_sql([file.name(k) for k in of_parts(table.columns, "item")]),
+        "user_id": _name_sql(table, "user"),
+        "item_id": _name_sql(table, "item"),
         "rating": _rating_sql(table, has_truth=has_truth, from_number=number is not None),
         "time": _time_sql(table),
         "test": str(table.test),
@@ -387,6 +406,14 @@ def _load_long(
     selected = ", ".join(values.values())
     columns = ", ".join(values)
     file.create(db, f"INSERT INTO raw ({columns}) SELECT {selected} FROM {source}", number)
+
+
+def _name_sql(table: RatingsTable, role: str) -> str:
+    """Return SQL of the names of a role: as integers if their type says so, else as text."""
+    positions = of_parts(table.columns, role)
+    if table.has_integers(role):
+        return f"c{positions[0]}"
+    return join_sql([table.file.name(k) for k in positions])
 
 
 def _has_truth(db: Session, file: TableFile, k: int) -> bool:
@@ -451,6 +478,8 @@ class _NameFaults(NamedTuple):
     def of_role(cls, table: RatingsTable, role: str) -> _NameFaults:
         """Return the conditions for a role of a table."""
         name = f"{role}_id"
+        if table.has_integers(role):
+            return cls(missing=f"{name} IS NULL", rounded="false", has_nul="false")
         n_parts = len(of_parts(table.columns, role)) or 1
         parts = [part_sql(name, k, n_parts) for k in range(n_parts)]
         # to trim all names would take longer

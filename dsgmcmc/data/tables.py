@@ -31,6 +31,8 @@ from dsgmcmc.types import Array
 SHOWN = 5  # bad lines that a message lists
 #: Option without which DuckDB derives columns from folders named COLUMN=VALUE.
 _AS_STORED = "hive_partitioning = false"
+#: Types of integers that an int64 holds.
+_INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
 NO_DELIMITER = "\1"  # of a file whose lines are read whole
 SAMPLE_BYTES = 1 << 16  # bytes from which delimiter and header are detected
 BLOCK_BYTES = 1 << 20
@@ -49,6 +51,11 @@ def scalar(db: Session, query: str) -> Any:
 def first_column(db: Session, query: str) -> list[Any]:
     """Return the first value of each row of a query."""
     return [row[0] for row in db.execute(query).fetchall()]
+
+
+def distinct_names(entity: str) -> str:
+    """Return SQL for the names of users or items in the table ``raw``, as texts ``id``."""
+    return f"(SELECT id::VARCHAR AS id FROM (SELECT DISTINCT {entity}_id AS id FROM raw))"
 
 
 def _quoted(path: Path) -> str:
@@ -143,6 +150,13 @@ class TableFile(NamedTuple):
             return f"entry {row + 1}"
         return f"row {row + 1}"
 
+    def has_integers(self, k: int) -> bool:
+        """Whether a column has integers by its type, that of int64 or a smaller one."""
+        if self.arrays is not None:
+            dtype = list(self.arrays.values())[k].dtype
+            return dtype.kind in "iu" and np.can_cast(dtype, np.int64)
+        return self.format == "parquet" and self.types[k] in _INTEGERS
+
     def name(self, k: int) -> str:
         """Return SQL for a column of names as text.
 
@@ -178,7 +192,7 @@ class TableFile(NamedTuple):
             db.execute("DROP TABLE lines")
         if self.format == "text":
             self._refuse_rejected(db)
-        if number is not None:
+        if number is not None and self._has_underscores():
             self._refuse_underscores(db, number)
 
     def _execute(self, db: Session, query: str, number: int | None) -> None:
@@ -346,6 +360,16 @@ class TableFile(NamedTuple):
             reason = error.splitlines()[0].replace(f'"{column}"', f'"{name}"')
             message += f"\n  line {line}: {reason} ({str(content).strip()[:60]!r})"
         raise InputError(message)
+
+    def _has_underscores(self) -> bool:
+        """Whether a text file has underscores below its header."""
+        with opened(self.path) as file:
+            for _ in range(self.first_line - 1):
+                file.readline()
+            while block := file.read(BLOCK_BYTES):
+                if b"_" in block:
+                    return True
+        return False
 
     def _refuse_underscores(self, db: Session, number: int) -> None:
         """Raise InputError if a column of numbers has underscores, which DuckDB reads over."""

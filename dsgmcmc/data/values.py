@@ -77,7 +77,7 @@ def find_far_ratings(db: Session, codes: Sequence[float]) -> str:
     others = "".join(f" AND rating != {code!r}" for code in codes)
     rows = db.execute(
         f"SELECT user_id, item_id, rating, count(*) OVER () FROM raw WHERE {is_far}{others}"
-        f" ORDER BY {distance} DESC, user_id, item_id LIMIT {SHOWN}"
+        f" ORDER BY {distance} DESC, user_id::VARCHAR, item_id::VARCHAR LIMIT {SHOWN}"
     ).fetchall()
     if not rows:
         return ""

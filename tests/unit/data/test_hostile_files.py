@@ -13,7 +13,7 @@ import scipy.sparse
 
 from dsgmcmc.data.descriptions import Description, read_description
 from dsgmcmc.data.pairs import load_pairs
-from dsgmcmc.data.read import load, open_ratings
+from dsgmcmc.data.read import create_raw, load, open_ratings
 from dsgmcmc.data.session import MIN_MEMORY, open_session
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
@@ -21,10 +21,15 @@ from dsgmcmc.errors import InputError
 Read = Callable[[duckdb.DuckDBPyConnection, Path], object]
 
 
+def read_ratings(db: duckdb.DuckDBPyConnection, path: Path) -> object:
+    """Read a file of ratings as `prepare` does."""
+    table = open_ratings(db, path, columns={}, timed=False)
+    create_raw(db, [table])
+    return load(db, table, timed=False)
+
+
 READERS: dict[str, Read] = {
-    "ratings": lambda db, path: load(
-        db, open_ratings(db, path, columns={}, timed=False), timed=False
-    ),
+    "ratings": read_ratings,
     "features": lambda db, path: read_description(db, "user", Description(path)),
     "pairs": lambda db, path: load_pairs(db, path, {}),
     "titles": lambda db, path: read_titles(path),

@@ -90,6 +90,19 @@ def test_the_order_of_lines_does_not_matter(tmp_path, options):
     assert len(digests) == 1
 
 
+def test_equal_measurements_are_in_one_order(tmp_path):
+    """Measurements that differ in nothing have places in the rows and columns of the file, which
+    no line and no thread changes.
+    """
+    rows = [(user, item, 1.0 + user % 2, 7) for user in range(40) for item in range(30)] * 20
+    digests = set()
+    for k in range(3):
+        random.Random(k).shuffle(rows)
+        summary = prepare(tmp_path, text_of(rows), duplicates="keep", timestamps=True)
+        digests.add(summary.content_sha256)
+    assert len(digests) == 1
+
+
 def test_files_without_replicates_are_what_they_were(tmp_path):
     """Without repeated pairs, the choice changes no byte."""
     rows = list({row[:2]: row for row in measured()}.values())
