@@ -24,6 +24,8 @@ from dsgmcmc.data.arrays import has_time_column, is_wide, library_of, ratings_so
 from dsgmcmc.data.columns import NO_COLUMN, Columns, parse_columns
 from dsgmcmc.data.descriptions import Description, describe
 from dsgmcmc.data.feature_arrays import read_features
+from dsgmcmc.data.labelled import refuse_unstored, refuse_variable
+from dsgmcmc.data.objects import data_array_of, is_annotated, is_dataset
 from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.data.reading import DataReading
 from dsgmcmc.data.settings import Duplicates
@@ -232,6 +234,12 @@ class BPMF(Estimator, FittedModel):
         Values that mean *not rated*, such as 99 or ``[0, 99]``: ratings of these values are left
         out. A word such as ``"NULL"``, or ``""`` for what is missing, also leaves out rows without
         a user or an item. `fit` warns of values that probably mean *not rated*.
+    variable : str, optional
+        Which matrix or table, where a file or an object has several: ``"X"`` or a layer of AnnData,
+        a variable of ``.mat``, netCDF or a Dataset, an object of ``.rda``.
+    unstored : {"missing", "zero"}, optional
+        What cells mean that a sparse matrix does not store: not rated, or ratings of 0, as counts
+        are. AnnData, and files of 10x, MATLAB and R, need to say so; elsewhere they are not rated.
     clip : bool
         Clip predictions to the range of the levels, if ratings are levels, and of counts at 0;
         default True, as in ``dsgmcmc predict``.
@@ -305,6 +313,8 @@ class BPMF(Estimator, FittedModel):
     part_features: bool = True
     matrix: bool | None = None
     missing: Any = None
+    variable: str | None = None
+    unstored: Literal["missing", "zero"] | None = None
     clip: bool = True
     unknown: Literal["prior", "refuse"] = "prior"
     random_state: Any = 0
@@ -332,7 +342,8 @@ class BPMF(Estimator, FittedModel):
         X : ratings or pairs, one of
             - a path: a ratings file made by ``dsgmcmc prepare``, or any file that it reads;
             - a SciPy sparse matrix, users x items, whose stored values are the ratings and whose
-              indices are the names;
+              indices are the names (see `unstored`);
+            - AnnData, users are observations; a DataArray or Dataset of xarray (see `variable`);
             - an array (n, 3): user, item, rating; or a data frame with columns of these names, or
               of the names in `columns`, in any order;
             - an array or data frame (I, J) with a row for each user and a column for each item (see
@@ -415,7 +426,7 @@ class BPMF(Estimator, FittedModel):
         """Return what `complete` has to know of the ratings."""
         form = self._form()
         if is_wide(X, y, form) or hasattr(X, "tocoo"):
-            return TrainingData(X, form)
+            return TrainingData(data_array_of(X, form.choice), form)
         return TrainingData(form=form, library=library_of(X))
 
     @_for_users()
@@ -618,6 +629,7 @@ class BPMF(Estimator, FittedModel):
         """Write the ratings as `_prepare` does; on process 0."""
         features = self._features()
         form = self._form()
+        self._check_choice(X)
         needs_times = self.time_levels not in (None, "no")
         # times that can be read are kept for models with time effects, which are compared
         try_times = not needs_times and (run is None or self.model == "auto")
@@ -642,6 +654,8 @@ class BPMF(Estimator, FittedModel):
             options["columns"] = self._columns()
             options["matrix"] = bool(self.matrix)
             options["missing"] = self.missing
+            options["variable"] = self.variable
+            options["unstored"] = self.unstored
         sources = [source]
         if test is not None:
             if self.test_fraction:
@@ -662,6 +676,16 @@ class BPMF(Estimator, FittedModel):
         self._reading = DataReading(summary)
         self._tell(summary)
         return path.resolve()
+
+    def _check_choice(self, X: Any) -> None:
+        """Raise InputError if `variable` or `unstored` says nothing of X."""
+        if isinstance(X, str | os.PathLike):
+            return
+        choice = self._form().choice
+        if not (is_annotated(X) or is_dataset(X)):
+            refuse_variable("X", choice)
+        if not (is_annotated(X) or hasattr(X, "tocoo")):
+            refuse_unstored("X", choice)
 
     def _features(self) -> dict[str, Description]:
         """Return the descriptions of users and items that have features."""

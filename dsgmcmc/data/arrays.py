@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -28,8 +28,16 @@ from dsgmcmc.data.columns import (
     refuse_rounded,
     shortened,
 )
-from dsgmcmc.data.frames import as_frame, is_data_array
+from dsgmcmc.data.frames import as_frame
+from dsgmcmc.data.labelled import Choice
 from dsgmcmc.data.matrices import are_words, is_missing, read_matrix, read_numbers
+from dsgmcmc.data.objects import (
+    cells_of,
+    data_array_of,
+    is_annotated,
+    is_labelled,
+    refuse_modalities,
+)
 from dsgmcmc.data.parts import main_role, names_of, part_role
 from dsgmcmc.data.read import RatingsTable
 from dsgmcmc.data.tables import TableFile
@@ -170,11 +178,22 @@ class InputForm(NamedTuple):
         Whether the ratings are a matrix with a row for each user; None if their form tells.
     missing : optional
         Values that mean "not rated".
+    variable : str, optional
+        Which matrix of an object with several.
+    unstored : {"missing", "zero"}, optional
+        What cells mean that a sparse matrix does not store.
     """
 
     columns: str | Columns | None = None
     matrix: bool | None = None
     missing: Any = None
+    variable: str | None = None
+    unstored: Literal["missing", "zero"] | None = None
+
+    @property
+    def choice(self) -> Choice:
+        """What the user chooses in objects that can be read in several ways."""
+        return Choice(self.variable, self.unstored)
 
 
 ANY_FORM = InputForm()
@@ -230,8 +249,8 @@ def read_ratings(
     Parameters
     ----------
     X
-        SciPy sparse matrix; data frame or array (n, 3) or, as a matrix, (I, J); with `y`, data
-        frame or array (n, 2).
+        SciPy sparse matrix; AnnData; DataArray or Dataset; data frame or array (n, 3) or, as a
+        matrix, (I, J); with `y`, data frame or array (n, 2).
     y : (n,) array, optional
         The ratings, if `X` has only users and items.
     timed : bool
@@ -243,7 +262,7 @@ def read_ratings(
 
     missing = Missing.parse(form.missing)
     wide = is_wide(X, y, form)
-    X = as_frame(X)
+    X = as_frame(data_array_of(X, form.choice))
     if wide or scipy.sparse.issparse(X):
         if timed:
             raise InputError(
@@ -252,10 +271,12 @@ def read_ratings(
             )
         if y is not None:
             raise InputError("X is a matrix of ratings, so y must be left out")
-    if wide:
+    if is_annotated(X):
+        found = _read_annotated(X, form.choice)
+    elif wide:
         found = _read_wide(X, form.columns, missing)
     elif scipy.sparse.issparse(X):
-        found = _read_sparse(X)
+        found = _read_sparse(X, form.choice)
     else:
         found = _read_long(X, y, parse_columns(form.columns), timed=timed, ordered=ordered)
         found = _leave_out(found, missing.words, timed=timed)
@@ -335,8 +356,20 @@ def _leave_out(found: RatingArrays, words: Sequence[str], *, timed: bool) -> Rat
     return found.select(is_known)
 
 
-def _read_sparse(X: Any) -> RatingArrays:
-    """Return user, item and rating of the entries of a sparse matrix."""
+def _read_annotated(X: Any, choice: Choice) -> RatingArrays:
+    """Return user, item and rating of the known cells of an AnnData object."""
+    matrix, (row, col, values) = cells_of(X, choice)
+    columns = {"user": matrix.users[row], "item": matrix.items[col], "rating": values}
+    return RatingArrays(columns, labels={}, about=matrix.about)
+
+
+def _read_sparse(X: Any, choice: Choice) -> RatingArrays:
+    """Return user, item and rating of the entries of a sparse matrix, or of all its cells."""
+    if choice.unstored == "zero":
+        dense = X.toarray()
+        row, col = np.nonzero(~np.isnan(dense))
+        columns = {"user": row, "item": col, "rating": dense[row, col]}
+        return RatingArrays(columns, labels={})
     entries = X.tocoo()
     columns = {
         "user": entries.row.astype(np.int64),
@@ -385,13 +418,14 @@ def _read_wide(X: Any, columns: str | Columns | None, missing: Missing) -> Ratin
 def is_wide(X: Any, y: Any, form: InputForm) -> bool:
     """Whether the input of `BPMF.fit` is a matrix, in an array or a data frame.
 
-    A DataArray of xarray is one. By default others are if they have five columns or more, or NaN
-    and one, two or four columns; a data frame also needs columns that are all numbers, and none of
-    them may have a usual name of a user, an item, a rating or a time.
+    A DataArray or Dataset of xarray is one, and AnnData. By default others are if they have five
+    columns or more, or NaN and one, two or four columns; a data frame also needs columns that are
+    all numbers, and none of them may have a usual name of a user, an item, a rating or a time.
     """
     if y is not None or isinstance(X, str | os.PathLike) or hasattr(X, "tocoo"):
         return False
-    if is_data_array(X):
+    refuse_modalities(X)
+    if is_labelled(X):
         return True
     X = as_frame(X)
     if form.matrix is not None:

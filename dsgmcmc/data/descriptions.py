@@ -18,6 +18,7 @@ import numpy as np
 from dsgmcmc.data.cells import batches, select_cells
 from dsgmcmc.data.columns import NAMES, find_column, refuse_repeated, shortened, simplified
 from dsgmcmc.data.encoding import KINDS, Kind, as_kind
+from dsgmcmc.data.labelled import Choice
 from dsgmcmc.data.parts import join_sql, part_sql, split_name
 from dsgmcmc.data.precision import find_coarseness
 from dsgmcmc.data.ratings_format import MAX_FEATURES
@@ -379,6 +380,11 @@ def _read_table(
     if isinstance(source, Path):
         known = _MOVIELENS.get(source.name.removesuffix(".gz"), {})
         source = _open_description(db, source, entity, n_known=len(known))
+    if source.axes is not None:
+        raise InputError(
+            f"{source.path} has a matrix, and no table of features: give it in Python, as"
+            f" {entity}_features=(names, matrix)"
+        )
     if source.format == "matrix":
         entries, first = read_matrix(db, source)
         return _read_matrix(db, source.path, entries, entity=entity, first=first)
@@ -435,7 +441,7 @@ def _open_description(db: Session, path: Path, entity: str, n_known: int) -> Tab
     def is_header(fields: list[str]) -> bool:
         return len(fields) != n_known or simplified(fields[0]) in NAMES[entity]
 
-    return open_table(db, path, is_header, latin1=True)
+    return open_table(db, path, is_header, latin1=True, choice=Choice(entity=entity))
 
 
 def _check_header(source: TableFile, names: list[str]) -> None:

@@ -207,6 +207,9 @@ def fill_in(X: Any, position: int | None, values: Float64) -> Any:
     values : (n, J) float64
         The values. Columns with the values of X keep their type.
     """
+    if hasattr(X, "obs_names"):  # AnnData
+        pandas = import_module("pandas")
+        return pandas.DataFrame(values, index=X.obs_names, columns=X.var_names)
     if is_data_array(X):
         return X.copy(data=values.astype(_float_type(X.dtype)))
     frame = as_frame(X)

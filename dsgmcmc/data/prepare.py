@@ -26,6 +26,7 @@ from dsgmcmc.data.descriptions import (
 )
 from dsgmcmc.data.features import FeaturesReport, encode
 from dsgmcmc.data.holes import describe_holes
+from dsgmcmc.data.labelled import Choice
 from dsgmcmc.data.merging import Merging, Repeated, merge_ratings
 from dsgmcmc.data.part_features import encode_parts, joined_features, joined_reports
 from dsgmcmc.data.ratings import Ratings
@@ -384,6 +385,7 @@ class Ingest:
                 columns=self.parsed.columns,
                 timed=self.settings.timed,
                 missing=self.parsed.missing if self.settings.matrix else None,
+                choice=Choice(self.settings.variable, self.settings.unstored),
             )
         if self.parsed.groups:
             return read.find_groups(table, self.parsed.groups)

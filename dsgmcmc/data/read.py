@@ -27,12 +27,13 @@ from dsgmcmc.data.columns import (
     names_recur,
 )
 from dsgmcmc.data.dates import DateReading, UnreadTimes, doubtful, read_dates, time_sql
+from dsgmcmc.data.labelled import ANY_CHOICE, Choice
 from dsgmcmc.data.layouts import CLICK
 from dsgmcmc.data.parts import BETWEEN, join_sql, main_role, of_parts, part_sql, split_name
 from dsgmcmc.data.session import Session, as_number, is_rounded
 from dsgmcmc.data.table_format import open_table
 from dsgmcmc.data.tables import SHOWN, TableFile, first_column, is_number, scalar, trim_names
-from dsgmcmc.data.wide import describe_wide, inspect_wide, load_wide
+from dsgmcmc.data.wide import ENTRIES, describe_wide, inspect_wide, load_wide
 from dsgmcmc.data.words import EMPTY, TRUTH, is_word, missing_words, truth_sql
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
@@ -148,6 +149,7 @@ def open_ratings(
     timed: bool,
     missing: Sequence[str] | None = None,
     test: bool = False,
+    choice: Choice = ANY_CHOICE,
 ) -> RatingsTable:
     """Return the table in a file, and the positions of its columns by role.
 
@@ -161,12 +163,18 @@ def open_ratings(
         Whether a column of times is required.
     missing : sequence of str, optional
         Codes for "not rated" in a matrix; if they are given, the file is a matrix.
+    choice : Choice
+        What the user chooses in files that can be read in several ways.
     """
+    choice = choice._replace(columns=columns)
     if missing is not None:
-        wide = inspect_wide(db, path, columns, missing)
+        wide = inspect_wide(db, path, columns, missing, choice=choice)
         if wide is not None:
-            return RatingsTable(*wide, test)
-    file = _open_long(db, path, columns)
+            file, positions = wide
+            return RatingsTable(file, positions, test, about=file.about)
+    file = _open_long(db, path, columns, choice)
+    if file.axes is not None and not timed:
+        return RatingsTable(file, ENTRIES, test, about=file.about)
     if file.format == "matrix" and (columns or timed):
         needless = []
         if columns:
@@ -230,9 +238,9 @@ def refuse_differences(tables: Sequence[RatingsTable]) -> None:
     )
 
 
-def _open_long(db: Session, path: Path, columns: Columns) -> TableFile:
+def _open_long(db: Session, path: Path, columns: Columns, choice: Choice) -> TableFile:
     """Open a file with a row for each rating; a first line that recurs below is no header."""
-    file = open_table(db, path, lambda fields: not any(map(is_number, fields)))
+    file = open_table(db, path, lambda fields: not any(map(is_number, fields)), choice=choice)
     names_columns = bool(set(expand_parts(columns, file.names).values()) & set(file.names))
     if file.header and not names_columns and names_recur(file.names, file.sample):
         return open_table(db, path, lambda fields: False)

@@ -13,11 +13,22 @@ import gzip
 import itertools
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from dsgmcmc.data.columns import find_column
+from dsgmcmc.data.labelled import (
+    ANY_CHOICE,
+    Choice,
+    LabelledMatrix,
+    as_table,
+    as_texts,
+    refuse_unstored,
+    refuse_variable,
+)
 from dsgmcmc.data.layouts import Layout, blank_separated, find_layout, read_smurff
+from dsgmcmc.data.science import open_folder, open_scientific
 from dsgmcmc.data.session import Session, memory_of, reading
 from dsgmcmc.data.tables import (
     BLOCK_BYTES,
@@ -29,6 +40,7 @@ from dsgmcmc.data.tables import (
     first_column,
     objects_of_json,
     opened,
+    read_matrix,
 )
 from dsgmcmc.errors import InputError
 
@@ -43,10 +55,18 @@ _SAMPLE_ROWS = 50
 IsHeader = Callable[[list[str]], bool]
 
 
-def open_table(db: Session, path: Path, is_header: IsHeader, *, latin1: bool = False) -> TableFile:
+def open_table(
+    db: Session,
+    path: Path,
+    is_header: IsHeader,
+    *,
+    latin1: bool = False,
+    choice: Choice = ANY_CHOICE,
+) -> TableFile:
     """Detect the format and the columns of a file from its beginning.
 
-    Raises InputError if the file cannot be read, or is text with fewer than two columns.
+    Raises InputError if the file cannot be read, is text with fewer than two columns, or cannot be
+    what the user has chosen.
 
     Parameters
     ----------
@@ -54,11 +74,47 @@ def open_table(db: Session, path: Path, is_header: IsHeader, *, latin1: bool = F
         Returns whether the fields in the first line of a text file are column names.
     latin1 : bool
         Read text as Latin-1 if any part of the file is not UTF-8.
+    choice : Choice
+        What the user chooses in files that can be read in several ways.
     """
     if not path.exists():
         raise InputError(f"{path} does not exist")
+    if path.is_dir():
+        read_market = partial(_read_market, db)
+        return open_folder(path, read_market, choice, memory_of(db))
     if not path.is_file():
         raise InputError(f"{path} is not a file")
+    with opened(path) as file:
+        head = _read_head(file)
+    if path.suffix.lower() != ".npz":
+        found = open_scientific(path, head, choice, memory_of(db))
+        if found is not None:
+            return found
+    table = _open_other(db, path, is_header, latin1=latin1)
+    refuse_variable(path, choice)
+    if choice.unstored == "zero" and table.format == "matrix":
+        return _with_zeros(db, table, choice)
+    if table.format != "matrix":
+        refuse_unstored(path, choice)
+    return table
+
+
+def _read_market(db: Session, path: Path) -> Any:
+    """Return the matrix in a MatrixMarket file."""
+    matrix, _ = read_matrix(db, _open_other(db, path, lambda fields: False, latin1=False))
+    return matrix
+
+
+def _with_zeros(db: Session, table: TableFile, choice: Choice) -> TableFile:
+    """Return a sparse matrix with ratings of 0 in the cells that it does not store."""
+    matrix, first = read_matrix(db, table)
+    users, items = (as_texts(range(first, first + n)) for n in matrix.shape)
+    about = "user row, item column"
+    return as_table(table.path, LabelledMatrix(users, items, matrix, about), choice, memory_of(db))
+
+
+def _open_other(db: Session, path: Path, is_header: IsHeader, *, latin1: bool) -> TableFile:
+    """Return the table in a file of text, JSON, Parquet, NumPy or SMURFF."""
     if path.suffix.lower() == ".npz":
         return _matrix(path)
     with opened(path) as file:

@@ -112,6 +112,10 @@ class TableFile(NamedTuple):
         Rows and columns of a matrix, otherwise 0; unknown, and 0, for .npz.
     sample : sequence of list of str
         The first rows of a text file.
+    axes : tuple of (n,) and (m,) object, optional
+        Names of the rows and the columns of a matrix whose `arrays` have positions from 0.
+    about : str
+        What rows, columns and values of a matrix are.
     """
 
     path: Path
@@ -128,6 +132,8 @@ class TableFile(NamedTuple):
     layout: Layout | None = None
     shape: tuple[int, int] = (0, 0)
     sample: Sequence[list[str]] = ()
+    axes: tuple[Array, Array] | None = None
+    about: str = ""
 
     @classmethod
     def of_arrays(cls, path: Path, arrays: Mapping[str, Array]) -> TableFile:
@@ -182,7 +188,7 @@ class TableFile(NamedTuple):
         if self.layout:
             self._parse(db, self.layout)
         elif self.arrays is not None:
-            _register(db, list(self.arrays.values()))
+            _register(db, self._columns_in_memory(self.arrays))
         elif self.format == "matrix":
             matrix = _read_npz(db, self.path)
             _register(db, [matrix.row, matrix.col, matrix.data])
@@ -215,12 +221,24 @@ class TableFile(NamedTuple):
         if self.format == "text":
             yield from self._rows_of_text()
             return
+        if self.arrays is not None:
+            yield from _rows_of_columns(list(self.arrays.values()))
+            return
         cells = ", ".join(f"c{k}::VARCHAR" for k in range(self.width))
         cursor = db.cursor()  # other queries run between two fetches
         with reading(self.path):
             cursor.execute(f"SELECT {cells} FROM {self._sql(cells, None)}")
             while rows := cursor.fetchmany(max(1, SAMPLE_BYTES // self.width)):
                 yield from rows
+
+    def _columns_in_memory(self, arrays: Mapping[str, Array]) -> list[Array]:
+        """Return the columns of arrays, with names in place of positions in a labelled matrix."""
+        columns = list(arrays.values())
+        if self.axes is not None:
+            rows, cols = self.axes
+            columns[0] = rows[columns[0]]
+            columns[1] = cols[columns[1]]
+        return columns
 
     def _rows_of_text(self) -> Iterator[Sequence[str]]:
         """Yield the fields of each row of a text file."""
@@ -382,6 +400,13 @@ class TableFile(NamedTuple):
             raise InputError(
                 f"{self.path}: {self.names[number]} in {self.where(row)} is not a number: {text!r}"
             )
+
+
+def _rows_of_columns(columns: Sequence[Array]) -> Iterator[list[str | None]]:
+    """Yield the rows of columns in memory as texts; what is missing is None."""
+    lists = [column.tolist() for column in columns]
+    for row in zip(*lists, strict=True):
+        yield [None if cell is None else str(cell) for cell in row]
 
 
 def _register(db: Session, columns: Sequence[Array]) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from dsgmcmc.data.columns import Columns, Heading, find_column, locate
+from dsgmcmc.data.labelled import Choice
 from dsgmcmc.data.session import Session, memory_of
 from dsgmcmc.data.table_format import open_table
 from dsgmcmc.data.tables import SHOWN, TableFile, is_number
@@ -24,6 +25,8 @@ from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64
 
 Reporter = Callable[[str], None]
+#: Columns of the entries of a matrix, by role.
+ENTRIES = {"user": 0, "item": 1, "rating": 2}
 #: Columns in which R and pandas write the names of rows.
 _NAMELESS = ("", "Unnamed: 0", "__index_level_0__")
 _SAMPLE = 100  # rows from which the first column is judged
@@ -64,7 +67,7 @@ class _Numbers(dict[str | None, float]):
 
 
 def inspect_wide(
-    db: Session, path: Path, columns: Columns, missing: Sequence[str]
+    db: Session, path: Path, columns: Columns, missing: Sequence[str], *, choice: Choice
 ) -> tuple[TableFile, dict[str, int]] | None:
     """Return the table in a file, and the positions of its columns that are no items, by role.
 
@@ -75,10 +78,12 @@ def inspect_wide(
     numbers. Raises InputError if the file is no table, or the first column may have names or
     ratings.
     """
-    table = open_table(db, path, lambda fields: _is_header(fields, missing))
+    table = open_table(db, path, lambda fields: _is_header(fields, missing), choice=choice)
+    if table.axes is not None:
+        return table, ENTRIES
     if table.format == "matrix":
         dense = _read_dense(db, path)
-        return None if dense is None else (dense, {"user": 0, "item": 1, "rating": 2})
+        return None if dense is None else (dense, ENTRIES)
     if table.format == "lines" or table.delimiter == "::":
         raise InputError(f"{path} has a line for each rating: leave out {named('matrix')}")
     if columns:

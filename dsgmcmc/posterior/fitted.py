@@ -97,6 +97,8 @@ class FittedModel:
     columns: str | None = None
     matrix: bool | None = None
     missing: Any = None
+    variable: str | None = None
+    unstored: Literal["missing", "zero"] | None = None
 
     def __init__(self, path: str | PathLike[str], data: str | PathLike[str] | None = None) -> None:
         self._adopt(Run(path), data)
@@ -172,7 +174,13 @@ class FittedModel:
 
     def _form(self) -> InputForm:
         """Return how ratings in memory are read."""
-        return InputForm(self._columns(), self.matrix, self.missing)
+        return InputForm(
+            columns=self._columns(),
+            matrix=self.matrix,
+            missing=self.missing,
+            variable=self.variable,
+            unstored=self.unstored,
+        )
 
     def _renew(self) -> None:
         """Reopen the run in its current state, and fold in the new ratings again."""

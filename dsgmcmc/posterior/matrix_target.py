@@ -17,6 +17,7 @@ import numpy as np
 from dsgmcmc.data.arrays import ANY_FORM, InputForm, Table
 from dsgmcmc.data.columns import Columns, expand_parts, parse_columns
 from dsgmcmc.data.matrices import Matrix, fill_in, read_matrix
+from dsgmcmc.data.objects import data_array_of, filled_of, is_annotated
 from dsgmcmc.data.words import Missing
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.completion import MatrixTarget
@@ -110,7 +111,14 @@ def read(X: Any, form: InputForm) -> Matrix:
     Raises InputError if it is no matrix, if two columns have one label or two rows have one name,
     or if a cell is infinite.
     """
-    if hasattr(X, "tocoo"):
+    if is_annotated(X):
+        labelled, values = filled_of(X, form.choice)
+        labels = labelled.items.tolist()
+        matrix = Matrix(labelled.users, labels, values, None, labelled.about)
+    elif hasattr(X, "tocoo") and form.unstored == "zero":
+        values = np.asarray(X.toarray(), np.float64)
+        matrix = Matrix(None, list(range(values.shape[1])), values, None, "numbered")
+    elif hasattr(X, "tocoo"):
         entries = X.tocoo()
         values = np.full(entries.shape, np.nan)
         values[entries.row, entries.col] = entries.data
@@ -197,6 +205,7 @@ def other_matrix(run: Run, training: TrainingData, X: Any, form: InputForm) -> N
     trained = training.read()
     if trained is None:
         form = form._replace(columns=_column_of_users(X, form.columns))
+    X = data_array_of(X, form.choice)
     matrix = read(X, form)
     build = partial(_build, X, matrix.position)
     if matrix.names is None and not hasattr(X, "columns"):

@@ -1,0 +1,35 @@
+"""Reads matrices of MATLAB's files before version 7.3, by SciPy."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from dsgmcmc.data.hdf5_files import NUMBERS, matlab_table
+from dsgmcmc.data.labelled import Choice, refuse_cells, refuse_type, select
+from dsgmcmc.data.tables import TableFile
+from dsgmcmc.errors import InputError, refusing
+
+_CLASSES = (*NUMBERS, "sparse")
+
+
+def read_matlab(path: Path, choice: Choice, limit: int) -> TableFile:
+    """Return a matrix; cells, structs, texts and objects are not read."""
+    from scipy.io import loadmat, whosmat  # slow to import
+
+    # SciPy raises errors of many types for damaged files
+    with refusing(f"{path} cannot be read", Exception):
+        found = whosmat(path)
+    shapes = {name: shape for name, shape, kind in found if kind in _CLASSES and len(shape) == 2}
+    candidates = [name for name, shape in shapes.items() if min(shape) > 1]
+    others = [name for name in shapes if name not in candidates]
+    name = select(path, candidates, choice, others=others)
+    kinds = {name: kind for name, _, kind in found}
+    if kinds[name] != "sparse":
+        refuse_cells(path, math.prod(shapes[name]), limit)
+    with refusing(f"{path} cannot be read", Exception):
+        values = loadmat(path, variable_names=[name])[name]
+    if 0 in values.shape:
+        raise InputError(f"{path}: {name} is empty")
+    refuse_type(path, values.dtype)
+    return matlab_table(path, values, choice, limit)
