@@ -648,6 +648,7 @@ class BPMF(Estimator, FittedModel):
             "user_features": features.get("user"),
             "item_features": features.get("item"),
             "part_features": self.part_features,
+            "unstored": self.unstored,
             "force": True,
         }
         if isinstance(source, Path):  # arrays have been read in this form
@@ -655,7 +656,6 @@ class BPMF(Estimator, FittedModel):
             options["matrix"] = bool(self.matrix)
             options["missing"] = self.missing
             options["variable"] = self.variable
-            options["unstored"] = self.unstored
         sources = [source]
         if test is not None:
             if self.test_fraction:

@@ -10,6 +10,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+import pandas
+import pyreadstat
+import scipy.io
+import scipy.sparse
+import xarray
+from science_files import R, r_frame, write_h5ad, write_rds, write_tenx
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import RowRatings, Split
@@ -102,6 +108,39 @@ def rated_pairs(ratings: Ratings, part: Split) -> dict[tuple, float]:
     return dict(zip(pairs_of(ratings, slab), slab.values.tolist(), strict=True))
 
 
+def _write_science(folder: Path) -> None:
+    """Write the files of the sciences; pyreadstat writes those of surveys."""
+    holes = np.where(RATED, STARS, np.nan)
+    users = [f"u{u}" for u in range(N)]
+    items = [f"i{i}" for i in range(M)]
+    with write_h5ad(folder / "cells.h5ad", users, items) as file:
+        file["X"] = holes
+    market = [f"{M} {N} {len(ROWS)}", *_lines("{j} {v} {r}")]
+    write_tenx(
+        folder / "filtered_feature_bc_matrix",
+        ["%%MatrixMarket matrix coordinate integer general", *market],
+        barcodes=users,
+        features=[f"{item}\t{item}\tGene Expression" for item in items],
+    )
+    stored = scipy.sparse.csc_matrix(np.where(RATED, STARS.astype(float), 0))
+    scipy.io.savemat(folder / "ratings.mat", {"R": stored})
+    columns = {
+        "user": R([u for u, *_ in ROWS]),
+        "item": R([f"i{i}" for _, i, *_ in ROWS]),
+        "rating": R([float(r) for *_, r, _ in ROWS]),
+    }
+    write_rds(folder / "ratings.rds", r_frame(columns))
+    survey = pandas.DataFrame({"user": users, **dict(zip(items, holes.T, strict=True))})
+    pyreadstat.write_sav(survey, str(folder / "survey.sav"))
+    pyreadstat.write_dta(survey, str(folder / "survey.dta"))
+    variable = (("station", "day"), holes)
+    xarray.Dataset({"level": variable}, {"station": users}).to_netcdf(folder / "levels.nc")
+    cells = np.where(RATED, STARS.astype(str), "NaN")
+    rows = ["\t".join([item, "", *column]) for item, column in zip(items, cells.T, strict=True)]
+    header = ["#1.2", f"{M}\t{N}", "\t".join(["Name", "Description", *users])]
+    (folder / "genes.gct").write_text("\n".join([*header, *rows]) + "\n", encoding="utf-8")
+
+
 def write_cases(folder: Path) -> None:
     """Write all files to a folder."""
     for name, lines in TEXTS.items():
@@ -111,4 +150,5 @@ def write_cases(folder: Path) -> None:
     sizes = np.array([N, M, len(ROWS)], np.int64)
     (folder / "ratings.sdm").write_bytes(sizes.tobytes() + pairs + stars.tobytes())
     (folder / "clicks.sbm").write_bytes(sizes.tobytes() + pairs)
+    _write_science(folder)
     (folder / "dense.ddm").write_bytes(sizes[:2].tobytes() + STARS.astype(float).tobytes(order="F"))

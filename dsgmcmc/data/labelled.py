@@ -218,10 +218,11 @@ def select(
         if others:
             text += f"; it has {shortened(others)}"
         raise InputError(text)
+    shown = [repr(name) for name in candidates[:_SHOWN]]
+    if len(candidates) > _SHOWN:
+        shown.append("others")
     raise InputError(
-        f"{where} has {joined([*map(repr, candidates[:_SHOWN])])}"
-        f"{', ...' if len(candidates) > _SHOWN else ''}: which of them has the ratings? Give"
-        f" {named('variable')} NAME"
+        f"{where} has {joined(shown)}: which of them has the ratings? Give {named('variable')} NAME"
     )
 
 
@@ -231,7 +232,7 @@ def library(name: str, path: object) -> Any:
         return import_module(name)
     except ModuleNotFoundError as error:
         raise InputError(
-            f"{path} is read by {name}, which is not installed: pip install 'dsgmcmc[science]'"
+            f'{path} is read by {name}, which is not installed: pip install "dsgmcmc[science]"'
         ) from error
 
 

@@ -456,6 +456,8 @@ class Ingest:
     def examine(self, raw: RawRatings, entities: Entities) -> Findings:
         """Look for values that mean "not rated" or are slips, and for columns taken by mistake."""
         codes = values.codes_of_ratings(self.db)
+        if self.settings.unstored == "zero" and codes.values == [0]:  # the user has said so
+            codes = Codes([], ratings=0, share=0.0)
         n, low, high = self.db.execute(
             "SELECT count(*), min(rating), max(rating) FROM raw"
         ).fetchall()[0]

@@ -19,8 +19,10 @@ LONGER: dict[str, str] = {}
 #: also be a table with a line for each rating; and --matrix, --draws and --data of predict, because
 #: a completed matrix has no file of pairs; --pairs of recommend, which pairs to measure next; and
 #: --hold-out-by and --no-part-features, because only users know which cells will be missing, and
-#: whether a day like no other says anything of the next one.
-PARAMETERS = 116
+#: whether a day like no other says anything of the next one; and --variable and --unstored of
+#: prepare, because only they know which matrix of a file has the ratings, and whether a count that
+#: is not stored is a 0.
+PARAMETERS = 118
 PARAMETERS_OF_SAMPLE = 34
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 BLANK = {

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 from ingest_cases import everything
-from science_cases import read, refused, write_h5ad, write_sparse, write_texts
+from science_cases import read, refused
+from science_files import write_h5ad, write_sparse, write_texts
 from support import typed
 
 from dsgmcmc.data.arrays import InputForm, read_ratings

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import scipy.sparse
-from science_cases import R, r_frame, read, refused, write_rds
+from science_cases import read, refused
+from science_files import R, r_frame, write_rds
 
 from dsgmcmc.data.arrays import InputForm, read_ratings
 from dsgmcmc.data.prepare import prepare_ratings
@@ -45,7 +46,7 @@ def test_a_library_that_is_not_installed_is_named(
     pytest.importorskip("rdata")
     monkeypatch.setitem(sys.modules, "rdata", None)
     path = write_rds(tmp_path / "d.rds", r_frame({"user": R([1]), "item": R([1])}))
-    assert "is read by rdata, which is not installed: pip install 'dsgmcmc[science]'" in refused(
+    assert 'is read by rdata, which is not installed: pip install "dsgmcmc[science]"' in refused(
         path
     )
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from ingest_cases import everything
 from science_cases import read, refused
+from science_files import write_tenx
 from support import typed
 
 GCT = {
@@ -76,24 +77,13 @@ FEATURES = ["ENSG1\tA\tGene Expression", "ENSG2\tB\tGene Expression", "ENSG3\tC\
 COUNTS = {("AAC-1", "ENSG1"): 5, ("AAC-1", "ENSG3"): 1, ("CCA-1", "ENSG2"): 7}
 
 
-def write_tenx(path: Path, features: list[str] = FEATURES, *, old: bool = False) -> Path:
-    """A folder as Cell Ranger writes it; before version 3 if `old`."""
-    path.mkdir()
-    files = {"matrix.mtx": MARKET, "barcodes.tsv": ["AAC-1", "CCA-1"], "features.tsv": features}
-    if old:
-        files["genes.tsv"] = [line.rpartition("\t")[0] for line in files.pop("features.tsv")]
-    for name, lines in files.items():
-        content = ("\n".join(lines) + "\n").encode()
-        if old:
-            (path / name).write_bytes(content)
-        else:
-            (path / f"{name}.gz").write_bytes(gzip.compress(content))
-    return path
+def folder(path: Path, features: list[str] = FEATURES, *, old: bool = False) -> Path:
+    return write_tenx(path, MARKET, barcodes=["AAC-1", "CCA-1"], features=features, old=old)
 
 
 @pytest.mark.parametrize("old", [False, True])
 def test_cells_are_users_and_genes_are_items(tmp_path: Path, old: bool) -> None:
-    path = write_tenx(tmp_path / "filtered", old=old)
+    path = folder(tmp_path / "filtered", old=old)
     assert "does not store 3 of them" in refused(path)
     command = ("prepare", path, tmp_path / "out.h5", "--unstored", "missing")
     shown = typed(*command, "--test-fraction", "0").expect(0)
@@ -106,14 +96,14 @@ def test_cells_are_users_and_genes_are_items(tmp_path: Path, old: bool) -> None:
 
 def test_one_of_several_types_of_features_is_chosen(tmp_path: Path) -> None:
     features = [*FEATURES[:2], "CD3\tCD3\tAntibody Capture"]
-    path = write_tenx(tmp_path / "filtered", features)
+    path = folder(tmp_path / "filtered", features)
     assert "types Gene Expression and Antibody Capture" in refused(path, "--unstored", "zero")
     found = read(path, unstored="missing", variable="Gene Expression")
     assert found == {("AAC-1", "ENSG1"): 5, ("CCA-1", "ENSG2"): 7}
 
 
 def test_names_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    path = write_tenx(tmp_path / "filtered", FEATURES[:2])
+    path = folder(tmp_path / "filtered", FEATURES[:2])
     assert "3 rows and 2 columns, but there are 2 features" in refused(path)
     (path / "barcodes.tsv.gz").unlink()
     assert "has no barcodes.tsv" in refused(path)

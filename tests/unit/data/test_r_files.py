@@ -8,18 +8,8 @@ from pathlib import Path
 
 import pytest
 from ingest_cases import everything
-from science_cases import (
-    NA_INT,
-    NA_REAL,
-    R,
-    r_frame,
-    r_matrix,
-    r_sparse,
-    read,
-    refused,
-    write_rda,
-    write_rds,
-)
+from science_cases import read, refused
+from science_files import NA_INT, NA_REAL, R, r_frame, r_matrix, r_sparse, write_rda, write_rds
 from support import typed
 
 pytest.importorskip("rdata", reason="rdata reads files of R")
