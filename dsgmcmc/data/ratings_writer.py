@@ -234,7 +234,7 @@ class _Content:
             self._column_counts += np.bincount(indices, minlength=self._sizes.cols)
             self._minimum = min(self._minimum, float(values.min()))
             self._maximum = max(self._maximum, float(values.max()))
-            self._keep_first(values)
+            self._keep_first(slab)
             # `finish` adds the row sums exactly, so that the mean does not depend on the slabs
             self._row_sums.append(_sums_of_rows(slab.indptr, values))
 
@@ -244,8 +244,11 @@ class _Content:
         if slab.part == "train" and len(weights):
             self._weight_sums.append(_sums_of_rows(slab.indptr, weights))
 
-    def _keep_first(self, values: Float32) -> None:
-        """Keep training ratings up to the first `SAMPLE`, which show the resolution."""
+    def _keep_first(self, slab: Slab) -> None:
+        """Keep exact training ratings up to the first `SAMPLE`, which show the resolution."""
+        values = slab.values.astype(np.float32, copy=False)
+        if slab.lower is not None and slab.upper is not None:
+            values = values[slab.lower >= slab.upper]
         missing = SAMPLE - sum(map(len, self._first_ratings))
         if missing > 0:
             self._first_ratings.append(values[:missing])

@@ -1,8 +1,8 @@
 """The resolution of ratings: the step to which their values were recorded.
 
-A step is 1, 0.5, 0.1, 0.05, 0.01, ...: the largest of which nearly all values are multiples, if
-many values recur. Zeros are multiples of every step, so they do not count. Whole numbers have
-step 1.
+A step is 1, 0.5, 0.25, 0.1, 0.05, 0.025, 0.01, ...: the largest of which nearly all values are
+multiples, if many values recur. Zeros are multiples of every step, so they do not count. Whole
+numbers have step 1.
 """
 
 from __future__ import annotations
@@ -40,12 +40,15 @@ def find_resolution(values: Float32) -> float | None:
 
 
 def _steps(values: Float32) -> Iterator[float]:
-    """Yield 1, 0.5, 0.1, 0.05, ..., down to the smallest step that float32 can tell from none."""
+    """Yield 1, 0.5, 0.25, 0.1, ..., down to the smallest step that float32 can tell from none."""
     smallest = LEAST_SPACINGS * float(np.spacing(np.median(np.abs(values))))
     decimals = 0
     while 10.0**-decimals >= smallest:
         yield 10.0**-decimals
         yield 5 * 10.0 ** -(decimals + 1)
+        quarter = 10.0**-decimals / 4
+        if quarter >= smallest:
+            yield quarter
         decimals += 1
 
 

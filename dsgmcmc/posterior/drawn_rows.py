@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import log, pi
+from math import inf, log, pi
 from typing import NamedTuple
 
 import numpy as np
@@ -105,11 +105,14 @@ class Spread(NamedTuple):
     gaps : (R - 2,) or (0,) float64
     bound : float
         Limit of |log s|.
+    most : float
+        Largest s, which is that of all coordinates beyond it.
     """
 
     scale: Float64
     gaps: Float64
     bound: float
+    most: float = inf
 
     @classmethod
     def from_precisions(
@@ -128,6 +131,8 @@ class Spread(NamedTuple):
         """Return the parameters of rows at z, (rows, len(z)), given the shared thresholds."""
         n = len(self.scale)
         scale = np.exp(log_scale(self.scale * z[:, :n], self.bound)).prod(axis=1)
+        if n:
+            scale = np.minimum(scale, self.most)
         if not len(self.gaps) or thresholds is None:
             return OwnParameters(scale, None)
         cuts = cuts_of(coordinates_of(thresholds), self.gaps * z[:, n:])

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,8 +31,11 @@ from dsgmcmc.data.parts import array_of
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import SLAB, row_slabs
 from dsgmcmc.errors import InputError, refusing
+from dsgmcmc.model.blocks import ROUNDING_VARIANCE
 from dsgmcmc.model.likelihoods import Law
+from dsgmcmc.model.likelihoods.limits import resolution_from
 from dsgmcmc.model.parts import PARTS
+from dsgmcmc.model.rounding import is_bounded, truncated_gamma
 from dsgmcmc.posterior.absent_levels import refuse_absent_levels
 from dsgmcmc.posterior.drawn_rows import RatedRow, RatedRows, Spread, draw_rows
 from dsgmcmc.posterior.draws import OTHER, Draw, RowDistributions
@@ -393,7 +397,8 @@ class FoldIn:
         if self.run.config.law.is_conditionally_gaussian():
             nu = draw.shared.get(f"{self.entity}.nu")
             of_all_pairs = self._prior(position).of_all_pairs
-            self._set_normal(rows, batches, of_all_pairs=of_all_pairs, nu=nu, rng=rng)
+            noise = NoiseOfRow(nu, self._largest_scale(draw))
+            self._set_normal(rows, batches, of_all_pairs=of_all_pairs, noise=noise, rng=rng)
         else:
             self._set_drawn(rows, draw, batches, rng)
         return rows
@@ -445,14 +450,14 @@ class FoldIn:
         batches: RatedBatches,
         *,
         of_all_pairs: Float64,
-        nu: Array | None,
+        noise: NoiseOfRow,
         rng: Generator,
     ) -> None:
         """Set the distributions of rows with ratings, which are normal given their noise scales."""
         for indices, rated in batches:
             for k, row in zip(indices.tolist(), rated, strict=True):
                 rows.mean[k], rows.covariance[k], rows.noise[k] = normal_row(
-                    self.run.config.law, row, of_all_pairs=of_all_pairs, nu=nu, rng=rng
+                    self.run.config.law, row, of_all_pairs=of_all_pairs, noise=noise, rng=rng
                 )
 
     def _set_drawn(
@@ -465,7 +470,7 @@ class FoldIn:
             gap_precision = draw.shared["thresholds.precision"]
         spread = Spread.from_precisions(
             law, draw.shared.get(f"{self.entity}.scales"), gap_precision
-        )
+        )._replace(most=self._largest_scale(draw))
         for indices, rated in batches:
             theta, own = draw_rows(RatedRows(law, rated), draw.thresholds, spread, rng)
             rows.mean[indices] = theta
@@ -473,6 +478,18 @@ class FoldIn:
             rows.noise[indices] = 1 / own.scale
             if rows.cuts is not None:
                 rows.cuts[indices] = own.thresholds
+
+    def _largest_scale(self, draw: Draw) -> float:
+        """Return the largest noise scale of a row at a draw, given those of the other side.
+
+        Noise has at least the variance of rounding (`dsgmcmc.model.rounding`).
+        """
+        step = resolution_from(self.run.facts)
+        if step is None or not is_bounded(self.run.config):
+            return inf
+        others = float(draw.noise_scale[OTHER[self.entity]].max(initial=1.0))
+        weight = float(self._weights.max(initial=1.0))
+        return 1 / (step**2 * ROUNDING_VARIANCE * draw.tau * others * weight)
 
     def _rated_rows(self, position: int, chosen: Array) -> RatedBatches:
         """Yield indices among `chosen` of rows with ratings, at most `TOGETHER`, and the rows."""
@@ -541,13 +558,27 @@ class FoldIn:
         return of_others[rated]
 
 
+class NoiseOfRow(NamedTuple):
+    """Prior of the noise scale g of a row.
+
+    Attributes
+    ----------
+    nu : (1,) float64 or None
+        Degrees of freedom; None if noise is shared.
+    most : float
+        Largest g.
+    """
+
+    nu: Array | None
+    most: float = inf
+
+
 def normal_row(
-    law: type[Law], row: RatedRow, *, of_all_pairs: Float64, nu: Array | None, rng: Generator
+    law: type[Law], row: RatedRow, *, of_all_pairs: Float64, noise: NoiseOfRow, rng: Generator
 ) -> tuple[Float64, Float64, float]:
     """Return mean, covariance and 1 / g of a row that is normal given g.
 
-    `of_all_pairs` is the precision from the likelihood term of all pairs, rated or not; `nu` is
-    None if noise is shared.
+    `of_all_pairs` is the precision from the likelihood term of all pairs, rated or not.
     """
     noise_precision = _noise_precision(row)
     target = row.x - row.offset
@@ -556,11 +587,12 @@ def normal_row(
     for sweep in range(GIBBS_SWEEPS + 1):
         inverse = _inverse_root(row.precision + g * gram)
         mean = inverse.T @ (inverse @ (row.precision @ row.centre + g * moment))
-        if nu is None or sweep == GIBBS_SWEEPS:
+        if noise.nu is None or sweep == GIBBS_SWEEPS:
             break
         drawn = mean + inverse.T @ rng.standard_normal(len(mean))
         squares = float(noise_precision @ (target - row.features @ drawn) ** 2)
-        g = rng.gamma((nu.item() + len(target)) / 2) / ((nu.item() + squares) / 2)
+        nu = noise.nu.item()
+        g = truncated_gamma((nu + len(target)) / 2, (nu + squares) / 2, noise.most, rng)
     return mean, inverse.T @ inverse, 1 / g
 
 

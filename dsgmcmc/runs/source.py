@@ -26,6 +26,7 @@ from dsgmcmc.model.likelihoods.ordinal import recognised_levels
 from dsgmcmc.model.limits import Limits
 from dsgmcmc.model.parts.base import ChainFacts
 from dsgmcmc.model.parts.rows import start_precision
+from dsgmcmc.model.rounding import is_bounded
 from dsgmcmc.model.scale import on_scale
 from dsgmcmc.model.target import FactorTarget, SamplerFields, make_parts, read_parts
 from dsgmcmc.parallel.comm import on_root
@@ -500,14 +501,8 @@ def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
 
 
 def _noise_resolution(config: ResolvedConfig, ratings: Ratings) -> float | None:
-    """Return the step whose rounding bounds the noise from below; None without a bound.
-
-    There is none if the noise is fixed or not in the unit of the ratings. That of logarithms is not
-    bounded, because the rounding of a large rating changes its logarithm by almost nothing.
-    """
-    if config.noise_precision != "sampled" or config.scale != "identity":
-        return None
-    if not (config.law.has_noise and config.law.is_linear):
+    """Return the step whose rounding bounds the noise from below; None without a bound."""
+    if not is_bounded(config):
         return None
     return resolution_of(ratings)
 

@@ -21,6 +21,7 @@ CASES = {
     "whole numbers": (np.round(50 * NORMAL), 1.0),
     "whole numbers that do not recur": (np.arange(4000.0) ** 2, 1.0),
     "halves": (np.round(2 * NORMAL) / 2, 0.5),
+    "quarters": (np.floor(NORMAL) + 0.25, 0.25),
     "one decimal": (np.round(NORMAL, 1), 0.1),
     "twentieths": (np.round(NORMAL * 20) / 20, 0.05),
     "four decimals of small values": (np.round(NORMAL / 1000, 4), 1e-4),
@@ -72,6 +73,20 @@ def test_the_step_is_stored_and_said(tmp_path: Path) -> None:
     with Ratings(tmp_path / "none.h5") as ratings:
         assert ratings.resolution is None
         assert "steps" not in ratings.describe()["training"]
+
+
+def test_bounds_do_not_hide_the_step_of_exact_values(tmp_path: Path) -> None:
+    """Half of the ratings lie between limits of many digits, whose middles stand for them."""
+    value = np.round(NORMAL, 1)
+    lines = []
+    for k, exact in enumerate(value):
+        text = f"{exact:.6g}"
+        if k % 2:
+            text = f"[{NORMAL[k]:.6g}, {NORMAL[k] + 0.37:.6g}]"
+        lines.append(f'{k // 50},{k % 50},"{text}"\n')
+    table = tmp_path / "r.csv"
+    table.write_text("user,item,rating\n" + "".join(lines))
+    assert "in steps of 0.1" in typed("prepare", table, tmp_path / "r.h5").expect().out
 
 
 def test_files_of_earlier_versions_have_the_same_step(tmp_path: Path) -> None:

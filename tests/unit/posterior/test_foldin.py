@@ -49,6 +49,24 @@ def check_distribution(run, entity, number, prior_mean):
         np.testing.assert_allclose(rows.covariance[which], covariance, atol=1e-8)
 
 
+@pytest.mark.parametrize("likelihood", ["gaussian", "student-t"])
+def test_the_noise_of_a_new_row_is_at_least_that_of_rounding(tmp_path, likelihood):
+    """A step of 2 has rounding errors of more variance than the noise of these ratings."""
+    run = make_run(tmp_path, iterations=50, noise="both", likelihood=likelihood).open()
+    least = 2.0**2 / 12
+
+    def smallest_variances():
+        folded = fold(run)
+        for number in range(len(run.draws)):
+            draw = run.draw(number)
+            rows = folded.rows(number, np.array([0, 1]))
+            yield rows.noise.min() / (draw.tau * draw.noise_scale["item"].max())
+
+    assert min(smallest_variances()) < least
+    run.facts["resolution"] = 2.0
+    assert min(smallest_variances()) >= least * (1 - 1e-6)
+
+
 @pytest.mark.parametrize("entity", ["user", "item"])
 def test_the_law_of_a_new_row_is_the_conditional_given_a_draw(run, entity):
     """A new row has the joint normal distribution with its ratings, conditioned on these."""
