@@ -158,6 +158,8 @@ class TableFile(NamedTuple):
 
     def has_integers(self, k: int) -> bool:
         """Whether a column has integers by its type, that of int64 or a smaller one."""
+        if self.axes is not None:  # whose positions stand for texts
+            return False
         if self.arrays is not None:
             dtype = list(self.arrays.values())[k].dtype
             return dtype.kind in "iu" and np.can_cast(dtype, np.int64)
