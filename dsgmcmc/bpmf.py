@@ -191,17 +191,19 @@ class BPMF(Estimator, FittedModel):
     model : {"auto"}, optional
         With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and
         samples the recommended model; other parameters restrict the candidates.
-    user_features, item_features : data frame, array (n, 1 + F), SciPy sparse matrix or path,
-    optional
+    user_features, item_features : data frame, array (n, 1 + F), SciPy sparse matrix, path or
+    "names", optional
         Features of users and items, with or without ratings. The users (items) of a data frame are
         named by the column of `columns`, or one with a usual name such as ``user``; else by an
         index that has a name or is text; else by the first column. Those of an array are named by
         its first column, those of a matrix by row numbers from 0, or by names beside it: ``(names,
-        matrix)``. Text and categories become one-hot columns, lists multi-hot columns, columns of 0
-        and 1 stay what they are, and other numbers are standardised, as by ``dsgmcmc prepare``.
+        matrix)``. Text and categories become one-hot columns, lists multi-hot columns, dates
+        functions of time, columns of 0 and 1 stay what they are, and other numbers are
+        standardised, as by ``dsgmcmc prepare``. ``"names"``: the names themselves, which are dates,
+        as the columns or the rows of a matrix may be.
     feature_kinds : dict of str to str, optional
         Kinds of columns of features, in place of those that are found: number, category, list,
-        year, flag or skip; for example ``{"occupation": "category", "fingerprint": "list"}``.
+        year, flag, time or skip; for example ``{"occupation": "category", "fingerprint": "list"}``.
     options : dict, optional
         Any other settings of ``dsgmcmc sample`` by their names, such as ``{"grid": 8,
         "sampler.step_size": 0.2}``.

@@ -163,11 +163,14 @@ def _features(entity: str, features: FeaturesReport) -> str:
     groups = []
     others = "flag" if kinds else "unchanged"  # flags that share a group; the columns of a matrix
     for group, size in features["groups"].items():
+        if group in features["groups_of_times"]:
+            continue
         kind = kinds.get(group, others)
         groups.append(f"{group} ({kind})" if size == 1 else f"{group} ({kind}, {size:,})")
     shown = groups[:_MOST_GROUPS]
     if len(groups) > _MOST_GROUPS:
         shown.append(f"... ({len(groups):,} groups)")
+    shown += [f"{column} (time: {functions})" for column, functions in features["times"].items()]
     text = f"{sum(features['groups'].values()):,}: {', '.join(shown)}"
     if features["parts"]:
         text += f"; {', '.join(features['parts'])} from names (--no-part-features leaves them out)"

@@ -28,7 +28,7 @@ from dsgmcmc.data.columns import (
     refuse_rounded,
     shortened,
 )
-from dsgmcmc.data.frames import as_frame
+from dsgmcmc.data.frames import as_frame, plain_values
 from dsgmcmc.data.labelled import Choice
 from dsgmcmc.data.matrices import are_words, is_missing, read_matrix, read_numbers
 from dsgmcmc.data.objects import (
@@ -216,12 +216,15 @@ class RatingArrays(NamedTuple):
         How a matrix was read.
     left_out : int
         Number of ratings that were left out, because they are not known.
+    unrated : dict of str to list of str
+        Names of the rows and columns of a matrix that have no ratings, by "user" and "item".
     """
 
     columns: dict[str, Array]
     labels: dict[str, str]
     about: str = ""
     left_out: int = 0
+    unrated: Mapping[str, list[str]] = MappingProxyType({})
 
     def names(self, role: str) -> Array:
         """Return the names of users or items, (n,); those of several parts are tuples."""
@@ -412,7 +415,28 @@ def _read_wide(X: Any, columns: str | Columns | None, missing: Missing) -> Ratin
     items = np.array(matrix.labels)
     row, column = np.nonzero(~np.isnan(values))
     cells = {"user": users[row], "item": items[column], "rating": values[row, column]}
-    return RatingArrays(cells, labels={}, about=describe_matrix(matrix.labels, matrix.named_by))
+    is_empty = np.isnan(values)
+    unrated = {
+        "user": _written_names(users[is_empty.all(axis=1)]),
+        "item": _written_names(items[is_empty.all(axis=0)]),
+    }
+    return RatingArrays(
+        cells,
+        labels={},
+        about=describe_matrix(matrix.labels, matrix.named_by),
+        unrated=unrated,
+    )
+
+
+def _written_names(names: Array) -> list[str]:
+    """Return names as texts, as `typed_names` does, without missing ones."""
+    texts = []
+    for name in plain_values(names):
+        if is_missing(name):
+            continue
+        is_whole = isinstance(name, float) and name.is_integer()
+        texts.append(str(int(name) if is_whole else name))
+    return texts
 
 
 def is_wide(X: Any, y: Any, form: InputForm) -> bool:
@@ -610,7 +634,9 @@ def typed_names(column: Array, role: str) -> Array:
             )
     if column.dtype.kind in "if" or (column.dtype.kind == "u" and (column < 2**63).all()):
         return column.astype(np.int64)
-    return np.array([str(value) for value in column.tolist()], dtype=object)
+    if column.dtype.kind == "M":
+        _refuse_rows(np.isnat(column), f"{role} name")
+    return np.array([str(value) for value in plain_values(column)], dtype=object)
 
 
 def ratings_source(
@@ -644,5 +670,9 @@ def ratings_source(
     names = [found.labels.get(role, role) for role in found.columns]
     positions = {role: k for k, role in enumerate(found.columns)}
     return RatingsTable(
-        file._replace(names=names), positions, about=found.about, left_out=found.left_out
+        file._replace(names=names),
+        positions,
+        about=found.about,
+        left_out=found.left_out,
+        unrated=found.unrated,
     )

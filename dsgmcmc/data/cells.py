@@ -16,6 +16,12 @@ from dsgmcmc.data.tables import scalar
 from dsgmcmc.types import Float64, Int64
 
 YEAR_AT_END = r"(1[5-9][0-9][0-9]|20[0-9][0-9])\)?$"
+#: Forms of dates: 2021-03-15, 15.3.2021, 15-Mar-2021 and March 15, 2021, with or without a time.
+_DATE = (
+    "([0-9]{4}[./-][0-9]{1,2}[./-][0-9]{1,2}|[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{4}"
+    "|[0-9]{1,2}[ ./-]*[A-Za-z]{3,9}[ .,/-]*[0-9]{4}|[A-Za-z]{3,9}[ .]+[0-9]{1,2},? +[0-9]{4})"
+    "(,?[T ]+[0-9]{1,2}:.*)?"
+)
 #: Share of values with a separator from which on a column that may be something else has lists.
 _SHARE_OF_LISTS = 0.05
 _COLUMNS = 500  # columns whose cells one query reads
@@ -66,6 +72,8 @@ class ColumnCounts(NamedTuple):
         Values with a separator.
     years, titles : int
         Values without a separator that end with a year, and those that are no numbers.
+    dates : int
+        Values that look like a date with a year of four digits.
     """
 
     filled: int
@@ -76,13 +84,20 @@ class ColumnCounts(NamedTuple):
     lists: int
     years: int
     titles: int
+    dates: int
 
     def guess(self) -> Kind:
-        """Return the kind that most values have.
+        """Return the kind that most values have, or time, if all look like dates.
 
         A list may end with a number that looks like a year, and a list of one number is a number,
         so separators come first.
         """
+        if self.dates == self.filled and not self.lists:
+            return "time"
+        return self.guess_without_dates()
+
+    def guess_without_dates(self) -> Kind:
+        """Return the kind that most values have; dates are texts."""
         if self.flags == self.filled and not self.zero_led:
             return "flag"
         has_titles = self.titles > self.filled / 2
@@ -118,6 +133,7 @@ def count_values(
         f"count(*) FILTER ({is_list})",
         f"count(*) FILTER ({is_year})",
         f"count(*) FILTER ({is_year} AND NOT {is_number('value')})",
+        f"count(*) FILTER (regexp_full_match(value, '{_DATE}'))",
     ]
     n_rows = int(scalar(db, f"SELECT count(*) FROM {table}"))
     counts = {}

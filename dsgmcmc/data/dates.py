@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from dsgmcmc.data.session import Session, as_number
 from dsgmcmc.data.tables import TableFile, scalar
 from dsgmcmc.data.words import EMPTY, is_word
+from dsgmcmc.types import Float64, Int64
 
 #: SQL of times that are NaN or before the year 1019: DuckDB reads 15-03-21 as a day of year 15.
 _STRANGE = "isnan(time) OR time < -3e10"
@@ -29,8 +32,41 @@ _GROUPS = {
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 #: Forms of a date with a time of day that has AM or PM.
 _HALF_DAYS = [f"%Y-%m-%d %I:%M{rest}" for rest in (":%S %p", " %p", ":%S%p", "%p")]
+#: An offset from UTC at the end of a time of day, and words for the time of Greenwich.
+_OFFSET = ":[0-9.]+ ?([+-])([0-9]{2})(?::?([0-9]{2}))?$"
+_GREENWICH = "(?i)[0-9] ?(z|utc|gmt)$"
+#: A word at the end of a time of day that is neither one of these nor AM or PM.
+_OTHER_ZONE = "(?i):.*[0-9] ?[a-z_/]+$"
+_HALVES = "(?i)[ap][.]?m[.]?$"
+_MONTH = "[0-9]{4}-[0-9]{2}"  # as 2019-01
 #: Columns of year, month and day among three numbers a, b, c, by their order.
-_ORDERS = {"day first": "cba", "month first": "cab", "year first": "abc"}
+_ORDERS: dict[str, str] = {"day first": "cba", "month first": "cab", "year first": "abc"}
+
+
+class TimeUnit(NamedTuple):
+    """A unit of times that are numbers, of which a second has `size`."""
+
+    size: float
+    name: str
+
+
+#: Units by the bound of the sizes of times above which these are in a unit.
+_UNITS = {
+    1e17: TimeUnit(1e9, "nanoseconds"),
+    1e14: TimeUnit(1e6, "microseconds"),
+    1e11: TimeUnit(1e3, "milliseconds"),
+}
+
+
+def unit_of_times(median: float) -> TimeUnit:
+    """Return the unit that the median size of times shows.
+
+    Times before the year 5138 are below 10^11 seconds.
+    """
+    for bound, unit in _UNITS.items():
+        if median > bound:
+            return unit
+    return TimeUnit(1.0, "seconds")
 
 
 class UnreadTimes(NamedTuple):
@@ -113,30 +149,156 @@ def read_dates(db: Session, file: TableFile, column: int, first: int) -> DateRea
         f"SELECT raw.rowid AS row, text FROM raw JOIN texts ON raw.rowid = texts.rowid + {first}"
         f" WHERE raw.time IS NULL AND raw.test IS NOT NULL AND NOT {is_word('text', EMPTY)}"
     )
-    times = ", ".join(f"{_time_sql(order)} AS t{k}" for k, order in enumerate(_ORDERS.values()))
+    total = scalar(db, f"SELECT count(*) FROM raw WHERE rowid >= {first}")
+    name = file.names[column]
+    found = _read_orders(db, unread, name, total)
+    if found.unread is None:
+        db.execute("UPDATE raw SET time = dates.time FROM dates WHERE raw.rowid = dates.row")
+    db.execute("DROP TABLE texts; DROP TABLE dates")
+    if found.order:
+        return DateReading(order=f"{name}: {found.order}, as in {found.example}")
+    return DateReading(unread=found.unread)
+
+
+class _Ordered(NamedTuple):
+    """What the table ``dates`` has: dates in an order, or none that could be read.
+
+    Attributes
+    ----------
+    order : str
+        The order of day, month and year, if only one was possible and it was not certain before.
+    example : str
+        The first date.
+    unread : UnreadTimes, optional
+        Dates that cannot be read.
+    """
+
+    order: str
+    example: str
+    unread: UnreadTimes | None = None
+
+
+def _read_orders(db: Session, query: str, column: str, total: int, *, order: str = "") -> _Ordered:
+    """Make the table ``dates`` (row, text, time) of dates that are not in ISO form.
+
+    Parameters
+    ----------
+    query : str
+        SQL of their rows and texts (row, text).
+    column : str
+        Name of the column, for messages.
+    total : int
+        Number of rows of the column.
+    order : str
+        The order of day, month and year, if it is known.
+    """
+    times = ", ".join(f"{_time_sql(columns)} AS t{k}" for k, columns in enumerate(_ORDERS.values()))
     db.execute(
-        f"CREATE OR REPLACE TABLE dates AS SELECT row, text, {times} FROM ({_numbers_sql(unread)})"
+        "CREATE OR REPLACE TABLE dates AS"
+        f" SELECT row, text, NULL::DOUBLE AS time, {times} FROM ({_numbers_sql(query)})"
     )
     failures = [
         scalar(db, f"SELECT count(*) FROM dates WHERE t{k} IS NULL") for k in range(len(_ORDERS))
     ]
     number, example = db.execute("SELECT count(*), min_by(text, row) FROM dates").fetchall()[0]
+    names = list(_ORDERS)
     possible = [k for k, n_failed in enumerate(failures) if not n_failed]
+    if order:
+        possible = [k for k in possible if names[k] == order]
     differ = " OR ".join(f"t{k} != t{possible[0]}" for k in possible[1:])
-    result = DateReading()
-    if possible and not (differ and scalar(db, f"SELECT count(*) FROM dates WHERE {differ}")):
-        db.execute(
-            f"UPDATE raw SET time = dates.t{possible[0]} FROM dates WHERE raw.rowid = dates.row"
-        )
-        if len(possible) == 1 and number:
-            order = list(_ORDERS)[possible[0]]
-            result = DateReading(order=f"{file.names[column]}: {order}, as in {example}")
-    else:
-        total = scalar(db, f"SELECT count(*) FROM raw WHERE rowid >= {first}")
-        orders = [name for k, name in enumerate(_ORDERS) if k in possible]
-        result = DateReading(unread=UnreadTimes(file.names[column], number, total, example, orders))
-    db.execute("DROP TABLE texts; DROP TABLE dates")
+    if not possible or (differ and scalar(db, f"SELECT count(*) FROM dates WHERE {differ}")):
+        orders = [names[k] for k in possible]
+        return _Ordered("", example, UnreadTimes(column, number, total, example, orders))
+    db.execute(f"UPDATE dates SET time = t{possible[0]}")
+    if len(possible) == 1 and number:
+        return _Ordered(names[possible[0]], example)
+    return _Ordered("", example)
+
+
+class DatesRead(NamedTuple):
+    """Dates of a column as times; n of them.
+
+    Attributes
+    ----------
+    row : (n,) int64
+        Their rows, ascending.
+    time, offset : (n,) float64
+        Seconds since 1970 in UTC, and what a clock at the place is ahead of UTC, in seconds.
+    order : str
+        The order of day, month and year, if only one was possible and it was not certain before.
+    example : str
+        A date in this order.
+    """
+
+    row: Int64
+    time: Float64
+    offset: Float64
+    order: str
+    example: str
+
+
+def parse_dates(db: Session, query: str, column: str, order: str = "") -> DatesRead | str:
+    """Read the dates of a column with their offsets from UTC, or say why they cannot be read.
+
+    `query` is SQL of their rows and texts (row, text); `order` is that of day, month and year, if
+    it is known. Time zones other than UTC must be written as offsets. If some times have an offset,
+    all must have one.
+    """
+    db.execute(f"CREATE OR REPLACE TABLE written AS {query}")
+    sign, hours, minutes = (f"regexp_extract(text, '{_OFFSET}', {k})" for k in (1, 2, 3))
+    offset = (
+        f"CASE WHEN {hours} != '' THEN (CASE {sign} WHEN '-' THEN -60 ELSE 60 END)"
+        f" * ({hours}::INTEGER * 60 + coalesce(try_cast({minutes} AS INTEGER), 0)) ELSE 0 END"
+    )
+    is_other = (
+        f"regexp_matches(text, '{_OTHER_ZONE}') AND NOT regexp_matches(text, '{_GREENWICH}')"
+        f" AND NOT regexp_matches(text, '{_HALVES}')"
+    )
+    db.execute(
+        f"CREATE OR REPLACE TABLE times AS SELECT row, text, {offset} AS ahead,"
+        f" {hours} != '' OR regexp_matches(text, '{_GREENWICH}') AS has_offset,"
+        f" {is_other} AS other_zone, epoch(try_cast(CASE WHEN regexp_full_match(text, '{_MONTH}')"
+        " THEN text || '-01' ELSE text END AS TIMESTAMPTZ)) AS time FROM written"
+    )
+    db.execute(f"UPDATE times SET time = NULL WHERE {_STRANGE} OR NOT isfinite(time)")
+    unread = "SELECT row, text FROM times WHERE time IS NULL"
+    result: DatesRead | str = _zone_fault(db)
+    if not result:
+        total = scalar(db, "SELECT count(*) FROM times")
+        ordered = _read_orders(db, unread, column, total, order=order)
+        result = str(ordered.unread or "")
+        if not result:
+            found = db.execute(
+                "SELECT row, coalesce(times.time, dates.time) AS time, ahead::DOUBLE AS ahead"
+                " FROM times LEFT JOIN dates USING (row) ORDER BY row"
+            ).fetchnumpy()
+            result = DatesRead(
+                row=np.asarray(found["row"]),
+                time=np.asarray(found["time"]),
+                offset=np.asarray(found["ahead"]),
+                order=ordered.order,
+                example=ordered.example,
+            )
+        db.execute("DROP TABLE dates")
+    db.execute("DROP TABLE written; DROP TABLE times")
     return result
+
+
+def _zone_fault(db: Session) -> str:
+    """Say which times have a time zone that is unknown, or if some have an offset alone."""
+    others = db.execute("SELECT text FROM times WHERE other_zone ORDER BY row LIMIT 1").fetchall()
+    if others:
+        return (
+            f"{others[0][0]!r} has a time zone: write its offset, as in 2021-03-15 10:30:00+01:00"
+        )
+    total, number = db.execute(
+        "SELECT count(*), count(*) FILTER (has_offset) FROM times"
+    ).fetchall()[0]
+    if 0 < number < total:
+        return (
+            f"{number:,} of {total:,} times have an offset from UTC: write it for all or for none"
+        )
+    return ""
 
 
 def _numbers_sql(query: str) -> str:

@@ -91,12 +91,16 @@ _MOVIELENS: dict[str, dict[str, str]] = {
 }
 
 
+#: In place of a file: the names of users or items are their description.
+OF_NAMES = "names"
+
+
 class Description(NamedTuple):
     """A file, table or matrix that describes users or items.
 
     Attributes
     ----------
-    source : Path, TableFile or scipy.sparse matrix
+    source : Path, TableFile, scipy.sparse matrix or `OF_NAMES`
         A file is text, JSON, Parquet, or a matrix. Names are in the column `label` or with a usual
         name, or else in the first column; for a matrix, names are `names`, or row numbers.
     kinds : dict of str to Kind
@@ -198,7 +202,9 @@ def describe(
         if source is None:
             continue
         description = source
-        if not isinstance(source, Description):
+        if is_of_names(source) and not isinstance(source, Description):
+            description = described_by_names(entity)
+        elif not isinstance(source, Description):
             description = Description(Path(source), separator=separator)
         descriptions[entity] = description._replace(kinds={**description.kinds, **chosen})
     if chosen and not descriptions:
@@ -239,6 +245,27 @@ def _split_kinds(text: str) -> dict[str, str]:
             )
         words[column] = word
     return words
+
+
+def is_of_names(source: Any) -> bool:
+    """Whether a source, or the source of a description, are the names themselves."""
+    if isinstance(source, Description):
+        source = source.source
+    return isinstance(source, str) and source == OF_NAMES
+
+
+def described_by_names(entity: str) -> Description:
+    """Return the description of users or items by their own names.
+
+    Raises InputError if there is a file of this name.
+    """
+    if Path(OF_NAMES).exists():
+        option = named(f"{entity}_features")
+        raise InputError(
+            f"{option} {OF_NAMES} may be the names of {entity}s, or the file {OF_NAMES}: write"
+            f" ./{OF_NAMES} for the file, or rename it"
+        )
+    return Description(OF_NAMES)
 
 
 def check_kinds(

@@ -6,16 +6,19 @@ the same features.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import pydantic
 from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
+from dsgmcmc.data.time_basis import Family
+
 #: number: standardised. category: one feature per value. list: values with separators,
 #: one feature per value. year: a year, or a text that ends with a year, as in `Heat (1995)`; one
 #: feature per decade. flag: 0 or 1, or true or false, unchanged; `genres=Comedy` is a feature of
-#: the group genres. skip: left out.
-Kind = Literal["number", "category", "list", "year", "flag", "skip"]
+#: the group genres. time: a date, or a number of seconds; functions of time
+#: (`dsgmcmc.data.time_basis`). skip: left out.
+Kind = Literal["number", "category", "list", "year", "flag", "time", "skip"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -37,9 +40,13 @@ class ColumnEncoding:
         Categories in the order of their features, one feature each.
     mean, sd : float
         Mean and standard deviation by which numbers are standardised; the mean of a flag stands for
-        missing values.
+        missing values, and `sd` of times that are numbers is how many of their unit a second has.
     group : str
         Group of the features, if it is not that of the column's own name.
+    families : tuple of Family
+        Functions of a time, which are the groups of the column.
+    order : str
+        The order of day, month and year in dates, where it is not certain.
     """
 
     name: str
@@ -48,13 +55,31 @@ class ColumnEncoding:
     mean: FiniteFloat = 0.0
     sd: Annotated[FiniteFloat, Field(gt=0)] = 1.0
     group: str = ""
+    families: tuple[Family, ...] = ()
+    order: str = ""
 
     @property
     def features(self) -> list[str]:
         """Names of the column's features."""
         if self.kind in ("number", "flag"):
             return [self.name]
+        if self.kind == "time":
+            return [
+                f"{self.name} {family.name}={feature}"
+                for family in self.families
+                for feature in family.features
+            ]
         return [f"{self.name}={atom}" for atom in self.atoms]
+
+    @property
+    def groups(self) -> list[str]:
+        """Group of each feature: that of the column, or the column's name up to an equals sign."""
+        if self.kind == "time":
+            return [
+                f"{self.name} {family.name}" for family in self.families for _ in family.features
+            ]
+        group = self.group or self.name.partition("=")[0]
+        return [group] * len(self.features)
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -69,11 +94,14 @@ class Encoding:
         Separator between the values of a list.
     width : int
         Number of columns of a matrix, which serve as features unchanged; 0 for a table.
+    of_names : bool
+        Whether the names are the only column, so that new names have features, too.
     """
 
     columns: tuple[ColumnEncoding, ...] = ()
     separator: Annotated[str, Field(min_length=1)] = "|"
     width: NonNegativeInt = 0
+    of_names: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -85,19 +113,20 @@ class Encoding:
 
     @property
     def groups(self) -> list[str]:
-        """Group of each feature: that of its column, or the column's name up to an equals sign.
-
-        All features of a matrix are in the group ``features``.
-        """
+        """Group of each feature; all features of a matrix are in the group ``features``."""
         groups = ["features"] * self.width
         for column in self.columns:
-            group = column.group or column.name.partition("=")[0]
-            groups += [group] * len(column.features)
+            groups += column.groups
         return groups
 
     def dump(self) -> str:
-        """Return the encoding as JSON."""
-        return _ENCODING.dump_json(self).decode()
+        """Return the encoding as JSON; without times it has no fields of times."""
+        no_time = {"families", "order"}
+        without = {k: no_time for k, column in enumerate(self.columns) if not column.families}
+        excluded: dict[str, Any] = {"columns": without}
+        if not self.of_names:
+            excluded["of_names"] = True
+        return _ENCODING.dump_json(self, exclude=excluded).decode()
 
     @classmethod
     def parse(cls, text: str) -> Encoding:

@@ -18,9 +18,9 @@ from dsgmcmc.data.columns import (
     refuse_repeated,
     shortened,
 )
-from dsgmcmc.data.descriptions import Description
+from dsgmcmc.data.descriptions import Description, described_by_names, is_of_names
 from dsgmcmc.data.encoding import Kind
-from dsgmcmc.data.frames import as_frame
+from dsgmcmc.data.frames import as_frame, plain_values
 from dsgmcmc.data.matrices import is_missing
 from dsgmcmc.data.tables import TableFile, is_number
 from dsgmcmc.errors import InputError
@@ -39,15 +39,18 @@ def read_features(
 ) -> Description:
     """Make a description of users or items from features in any form.
 
-    `features` may be the path of a file for ``prepare --user-features``; a SciPy sparse matrix,
-    whose row numbers are the names; names and such a matrix; a data frame (`_feature_columns`); or
-    an array (n, 1 + F), names first. `entity` is "user" or "item"; `separator` joins the values of
-    a list; `columns` are the columns of the ratings, as in `BPMF`; `parts` are the columns of the
-    names, if these have several parts. Raises InputError if features have another form.
+    `features` may be the word ``names``; the path of a file for ``prepare --user-features``; a
+    SciPy sparse matrix, whose row numbers are the names; names and such a matrix; a data frame
+    (`_feature_columns`); or an array (n, 1 + F), names first. `entity` is "user" or "item";
+    `separator` joins the values of a list; `columns` are the columns of the ratings, as in `BPMF`;
+    `parts` are the columns of the names, if these have several parts. Raises InputError if features
+    have another form.
     """
     import scipy.sparse  # slow to import
 
     features = as_frame(features)
+    if is_of_names(features):
+        return described_by_names(entity)
     own = parts or _columns_of_names(features, entity, columns)
     label = own[0] if len(own) == 1 else ""
     if isinstance(features, str | os.PathLike):
@@ -168,7 +171,8 @@ def _can_name(column: Array) -> bool:
 
 def _texts(column: Array, separator: str) -> Array:
     """Convert values to text, lists to text with a separator, and missing values to None."""
-    return np.array([_text(value, separator) for value in column.tolist()], dtype=object)
+    values = plain_values(column)
+    return np.array([_text(value, separator) for value in values], dtype=object)
 
 
 def _text(value: Any, separator: str) -> str | None:

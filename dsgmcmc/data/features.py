@@ -31,6 +31,7 @@ from dsgmcmc.data.descriptions import (
     DescriptionTable,
     count_missing_words,
     is_missing,
+    is_of_names,
     kind_option,
     names_advice,
     read_description,
@@ -45,6 +46,8 @@ from dsgmcmc.data.ratings_format import (
 )
 from dsgmcmc.data.session import Session, literal
 from dsgmcmc.data.tables import SHOWN, distinct_names, first_column, scalar
+from dsgmcmc.data.time_basis import describe_families
+from dsgmcmc.data.time_features import learn_time_column, time_entries
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64, Int64
@@ -68,6 +71,10 @@ class FeaturesReport(TypedDict):
         Number of users (or items) without features.
     unrated : int
         Number of users (or items) with a row and no ratings.
+    times : dict of str to str
+        Functions of time, by column.
+    groups_of_times : list of str
+        Groups of these functions.
     parts : list of str
         Parts of the names that are features.
     notes, doubts : list of str
@@ -78,6 +85,8 @@ class FeaturesReport(TypedDict):
     kinds: dict[str, Kind]
     unknown: int
     unrated: int
+    times: dict[str, str]
+    groups_of_times: list[str]
     parts: list[str]
     notes: list[str]
     doubts: list[str]
@@ -120,11 +129,14 @@ def describe_encoded(
     if features is not None:
         groups = dict(Counter(features.groups))
         unknown = int((np.diff(features.indptr) == 0).sum())
+    times = [column for column in encoding.columns if column.kind == "time"]
     return FeaturesReport(
         groups=groups,
         kinds={column.name: column.kind for column in encoding.columns if column.features},
         unknown=unknown,
         unrated=0,
+        times={column.name: describe_families(column.families) for column in times},
+        groups_of_times=[group for column in times for group in dict.fromkeys(column.groups)],
         parts=[],
         notes=notes,
         doubts=[],
@@ -207,6 +219,7 @@ def encode_new(
     invalid or lacks columns of the encoding.
     """
     with duckdb.connect() as db:
+        db.execute("SET TimeZone = 'UTC'")
         learnt = description._replace(
             separator=encoding.separator,
             categories={column.name: column.atoms for column in encoding.columns},
@@ -267,8 +280,16 @@ def learn(
     encodings: dict[str, ColumnEncoding] = {}
     numeric: dict[str, Kind] = {}
     left_out: dict[str, list[str]] = {}
+    of_times: list[str] = []
     for name in described.columns:
         kind, reason = _choose_kind(described, name, counts.get(name))
+        if kind == "time":
+            learnt, notes = learn_time_column(db, described, name)
+            of_times += notes
+            if learnt is not None:
+                encodings[name] = learnt
+                continue
+            kind = counts[name].guess_without_dates()
         if kind in ("number", "flag"):
             if not counts[name].fits(kind):
                 raise _wrong_values(db, described, name, kind)
@@ -282,8 +303,13 @@ def learn(
     for name, numbers in _read_numbers(db, described, numeric):
         encodings[name] = _learn_numbers(described, name, numeric[name], numbers.value)
     columns = [encodings.get(name, ColumnEncoding(name, "skip")) for name in described.columns]
-    notes = _describe_left_out(described.path.name, left_out)
-    return Encoding(_share_group(described, columns), description.separator), notes
+    notes = of_times + _describe_left_out(described.path.name, left_out)
+    encoding = Encoding(
+        _share_group(described, columns),
+        description.separator,
+        of_names=is_of_names(description),
+    )
+    return encoding, notes
 
 
 def _count_values(
@@ -487,7 +513,11 @@ def apply(db: Session, described: DescriptionTable, encoding: Encoding, n: int) 
         if columns[name].kind == "flag":
             flags.append(_Flag(first[name], columns[name].mean, numbers.row))
     for name, column in columns.items():
-        if column.kind not in ("number", "flag"):
+        if column.kind == "time":
+            of_time = time_entries(db, described, column)
+            feature = of_time.feature + first[name]
+            pieces.append(_Entries(of_time.position, feature, of_time.value))
+        elif column.kind not in ("number", "flag"):
             k, feature = _categories(db, described, column, encoding.separator)
             pieces.append(_Entries(k, feature + first[name], np.ones(len(k))))
     described_rows = np.unique(np.concatenate([piece.row for piece in pieces]))

@@ -94,3 +94,17 @@ def _as_array(column: Any) -> Array:
     if column.null_count:
         return np.array(column.to_pylist(), object)
     return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def plain_values(column: Array) -> list[Any]:
+    """List the values of a column: dates of NumPy as objects whose text is ISO; NaT becomes None.
+
+    Dates of NumPy in nanoseconds would be listed as integers.
+    """
+    if column.dtype.kind != "M":
+        listed: list[Any] = column.tolist()
+        return listed
+    if np.datetime_data(column.dtype)[0] in ("ns", "ps", "fs", "as"):
+        column = column.astype("datetime64[us]")
+    dates: list[Any] = column.tolist()
+    return dates

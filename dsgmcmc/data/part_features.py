@@ -82,6 +82,8 @@ def joined_reports(described: FeaturesReport, of_parts: FeaturesReport) -> Featu
         kinds=described["kinds"] | of_parts["kinds"],
         unknown=0 if of_parts["parts"] else described["unknown"],
         unrated=described["unrated"],
+        times=described["times"],
+        groups_of_times=described["groups_of_times"],
         parts=of_parts["parts"],
         notes=described["notes"] + of_parts["notes"],
         doubts=described["doubts"] + of_parts["doubts"],

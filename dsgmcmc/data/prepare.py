@@ -22,12 +22,14 @@ from dsgmcmc.data.descriptions import (
     DescriptionTable,
     check_kinds,
     describe,
+    is_of_names,
     load_description,
 )
 from dsgmcmc.data.features import FeaturesReport, encode
 from dsgmcmc.data.holes import describe_holes
 from dsgmcmc.data.labelled import Choice
 from dsgmcmc.data.merging import Merging, Repeated, merge_ratings
+from dsgmcmc.data.name_features import describe_names
 from dsgmcmc.data.part_features import encode_parts, joined_features, joined_reports
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import Features
@@ -440,6 +442,9 @@ class Ingest:
         self.report("numbering users and items")
         described = {}
         for entity, description in self.parsed.descriptions.items():
+            if is_of_names(description):
+                described[entity] = describe_names(self.db, entity, labels[entity], description)
+                continue
             if len(labels[entity]) > 1:
                 description = description._replace(parts=labels[entity])
             described[entity] = load_description(self.db, entity, description)

@@ -6,8 +6,9 @@ rows. A table has a row for each rating, or is a matrix (`dsgmcmc.data.wide`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -26,14 +27,27 @@ from dsgmcmc.data.columns import (
     joined,
     names_recur,
 )
-from dsgmcmc.data.dates import DateReading, UnreadTimes, doubtful, read_dates, time_sql
+from dsgmcmc.data.dates import (
+    DateReading,
+    UnreadTimes,
+    doubtful,
+    read_dates,
+    time_sql,
+    unit_of_times,
+)
 from dsgmcmc.data.labelled import ANY_CHOICE, Choice
 from dsgmcmc.data.layouts import CLICK
 from dsgmcmc.data.parts import BETWEEN, join_sql, main_role, of_parts, part_sql, split_name
 from dsgmcmc.data.session import Session, as_number, is_rounded
 from dsgmcmc.data.table_format import open_table
 from dsgmcmc.data.tables import SHOWN, TableFile, first_column, is_number, scalar, trim_names
-from dsgmcmc.data.wide import ENTRIES, describe_wide, inspect_wide, load_wide
+from dsgmcmc.data.wide import (
+    ENTRIES,
+    describe_wide,
+    insert_unrated,
+    inspect_wide,
+    load_wide,
+)
 from dsgmcmc.data.words import EMPTY, TRUTH, is_word, missing_words, truth_sql
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
@@ -41,12 +55,6 @@ from dsgmcmc.settings import named
 _SAMPLE = 1000  # ratings that show whether all are true or false
 _FEW = 10  # ratings that may be equal by chance
 _TYPICAL = 100_000  # times that show the unit of all times of a file
-#: Times above a bound are in a unit, of which a second has so many: bound, number, name.
-_UNITS = (
-    (1e17, 1e9, "nanoseconds"),
-    (1e14, 1e6, "microseconds"),
-    (1e11, 1e3, "milliseconds"),
-)
 
 
 class RatingsTable(NamedTuple):
@@ -68,6 +76,9 @@ class RatingsTable(NamedTuple):
         How a matrix in memory was read.
     left_out : int
         Number of ratings that were left out of a table in memory, because they are not known.
+    unrated : dict of str to list of str
+        Names of the rows and columns of a matrix in memory that have no ratings, by "user" and
+        "item".
     """
 
     file: TableFile
@@ -76,6 +87,7 @@ class RatingsTable(NamedTuple):
     groups: tuple[int, ...] = ()
     about: str = ""
     left_out: int = 0
+    unrated: Mapping[str, list[str]] = MappingProxyType({})
 
     @property
     def is_wide(self) -> bool:
@@ -279,7 +291,7 @@ class LoadedTable(NamedTuple):
 
 
 def create_raw(db: Session, tables: Sequence[RatingsTable]) -> None:
-    """Create the table ``raw`` for the ratings of some tables.
+    """Create the tables ``raw`` and ``unrated`` for the ratings of some tables.
 
     Names are integers in it if the columns of all tables have integers by their type, else text.
     """
@@ -293,6 +305,7 @@ def create_raw(db: Session, tables: Sequence[RatingsTable]) -> None:
         columns["group_id"] = "TEXT"
     declared = ", ".join(f"{name} {sql_type}" for name, sql_type in columns.items())
     db.execute(f"CREATE TABLE raw ({declared})")
+    db.execute("CREATE TABLE unrated (entity TEXT, id TEXT)")
 
 
 def load(
@@ -305,11 +318,14 @@ def load(
 ) -> LoadedTable:
     """Append the ratings of a table to ``raw``, in its order; times are in seconds, or NULL.
 
-    Rows that have one of the words in `missing` in place of a user, an item, a rating or, if
-    `timed`, a time have NULL for ``test`` (`dsgmcmc.data.values.leave_out` deletes them). Raises
-    InputError if the file cannot be read, has no ratings, or has other rows with missing,
-    non-numeric, infinite or NaN values. The error gives the number of bad rows and the first five.
+    Rows and columns of a matrix without ratings are in the table ``unrated`` (entity, id). Rows
+    that have one of the words in `missing` in place of a user, an item, a rating or, if `timed`, a
+    time have NULL for ``test`` (`dsgmcmc.data.values.leave_out` deletes them). Raises InputError if
+    the file cannot be read, has no ratings, or has other rows with missing, non-numeric, infinite
+    or NaN values. The error gives the number of bad rows and the first five.
     """
+    for entity, names in table.unrated.items():
+        insert_unrated(db, entity, names)
     first = scalar(db, "SELECT count(*) FROM raw")
     dates = DateReading()
     left_out = table.left_out
@@ -560,8 +576,8 @@ def _refuse_bad_rows(db: Session, table: RatingsTable, *, timed: bool, first: in
 def _scale_times(db: Session, file: TableFile, first: int) -> str:
     """Convert a file's times to seconds if their size shows a smaller unit.
 
-    Returns a note that says so, or an empty text. Times before the year 5138 are below 10^11
-    seconds. The median decides, so that a few strange times do not.
+    Returns a note that says so, or an empty text. The median decides, so that a few strange times
+    do not.
     """
     step = 1 + (scalar(db, "SELECT count(*) FROM raw") - first) // _TYPICAL
     median = scalar(
@@ -569,11 +585,11 @@ def _scale_times(db: Session, file: TableFile, first: int) -> str:
         "SELECT approx_quantile(abs(time), 0.5) FROM raw WHERE"
         f" rowid >= {first} AND rowid % {step} = 0 AND isfinite(time) AND time != 0",
     )
-    for bound, size, unit in _UNITS:
-        if median is not None and median > bound:
-            db.execute(f"UPDATE raw SET time = time / {size} WHERE rowid >= {first}")
-            return f"the times of {file.path.name} are taken for {unit}, by their size"
-    return ""
+    unit = unit_of_times(median or 0.0)
+    if unit.size == 1:
+        return ""
+    db.execute(f"UPDATE raw SET time = time / {unit.size} WHERE rowid >= {first}")
+    return f"the times of {file.path.name} are taken for {unit.name}, by their size"
 
 
 def find_constant(tables: Sequence[RatingsTable], loaded: Sequence[LoadedTable]) -> list[str]:

@@ -41,6 +41,7 @@ class DataReading(NamedTuple):
             if len(kinds) > _SHOWN:
                 shown += f", ... ({len(kinds):,} columns)"
             lines.append(f"{entity} features: {shown}")
+            lines += [f"{column}: {functions}" for column, functions in features["times"].items()]
             lines += features["notes"]
         lines += [f"doubt: {doubt}" for doubt in summary.doubts]
         return lines

@@ -93,13 +93,14 @@ class PrepareSettings(Checked):
     user_features: Any = setting(
         "Features of users: text with a header, JSON, Parquet, or a matrix, with the names in the"
         " column of --columns, in a column user, or in the first column. Text becomes categories,"
-        " text with separators becomes lists, and numbers are standardised.",
+        " text with separators becomes lists, dates become functions of time, and numbers are"
+        " standardised. names: the names of users, which are dates.",
         None,
         metavar="FILE",
     )
     item_features: Any = setting("Features of items, likewise.", None, metavar="FILE")
     feature_kinds: Any = setting(
-        "Kinds of columns that are not detected: number, category, list, year, flag, skip.",
+        "Kinds of columns that are not detected: number, category, list, year, flag, time, skip.",
         None,
         metavar="COLUMN=KIND,...",
     )

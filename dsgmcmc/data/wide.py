@@ -233,6 +233,8 @@ def load_wide(
 ) -> int:
     """Append the filled cells of a table to the table ``raw``; `roles` as from `inspect_wide`.
 
+    Names of rows and columns without any are appended to the table ``unrated``.
+
     Rows without names have the numbers 1, 2, ..., and so have items without names. Cells of users
     and items whose names are words in `missing` are left out; their number is returned. Raises
     InputError if cells have text or infinity, or names are missing. The error gives their number,
@@ -250,6 +252,7 @@ def load_wide(
     n_bad = 0
     n_left_out = 0
     shown = ""
+    is_rated = np.zeros(len(items), bool)
     while piece := list(islice(rows, max(1, _CELLS // table.width))):
         cells = numbers.table(piece, table.width)[:, others]
         users = np.array(_user_names(piece, roles, n_read), object)
@@ -262,6 +265,9 @@ def load_wide(
             where = table.where(n_read + k)
             shown += f"\n  {where}, item {items[j]}: {piece[k][others[j]]!r} (user {users[k]})"
         n_bad += int(bad.sum())
+        is_rated |= filled.any(axis=0)
+        silent = ~(filled.any(axis=1) | _nameless(users) | _are_words(users, words))
+        insert_unrated(db, "user", users[silent].tolist())
         row, col = np.nonzero(filled)
         db.register("arrays", {"u": users[row], "i": items[col], "x": cells[row, col]})
         db.execute(
@@ -276,7 +282,16 @@ def load_wide(
             f" correct them, or give {named('missing')} VALUE,... if they mean not rated ('' for an"
             f" empty name){shown}"
         )
+    silent = ~(is_rated | items_without_name | left_out_items)
+    insert_unrated(db, "item", items[silent].tolist())
     return n_left_out
+
+
+def insert_unrated(db: Session, entity: str, names: Sequence[str]) -> None:
+    """Append names of users or items without ratings to the table ``unrated``."""
+    if names:
+        db.register("silent", {"id": np.array(names, object)})
+        db.execute(f"INSERT INTO unrated SELECT '{entity}', trim(id) FROM silent")
 
 
 def _item_names(table: TableFile, columns: Sequence[int]) -> list[str]:

@@ -37,6 +37,7 @@ import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.columns import refuse_rounded
+from dsgmcmc.data.frames import plain_values
 from dsgmcmc.data.parts import array_of, columns_of, tuples_of
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import Side
@@ -226,6 +227,9 @@ class Vocabulary:
         if self.parts:
             return array_of(map(self._typed_parts, names))
         array = np.asarray(names)
+        if array.dtype.kind == "M":
+            names = plain_values(array)
+            array = array_of(names)
         if array.dtype.kind == "f":
             refuse_rounded(array, self.entity)
         if array.dtype.kind == "O":

@@ -14,7 +14,7 @@ from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS
 from dsgmcmc.model.predictive.base import is_bounded
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.names import Vocabulary
-from dsgmcmc.posterior.part_rows import part_features_of
+from dsgmcmc.posterior.part_rows import name_features_of
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Float64, Mask
 
@@ -235,9 +235,9 @@ def describe_new(
     with refusing(f"{run.path} cannot be used for new features of {entity}s", ValueError):
         encoding = Encoding.parse(run.index.encoding(entity)[0])
     vocabulary = run.vocabulary(entity)
-    of_parts = part_features_of(run, entity)
-    if of_parts is not None:
-        encoding = of_parts.without_parts(encoding)
+    of_names = name_features_of(run, entity)
+    if of_names is not None:
+        encoding = of_names.without_names(encoding)
     description = features
     if not isinstance(features, Description):
         description = read_features(
@@ -253,6 +253,6 @@ def describe_new(
     if encoding.width and description.names is None:
         _refuse_known_rows(vocabulary, names)
     matrix = encoded.matrix()
-    if of_parts is not None:
-        matrix = of_parts.with_parts(matrix, names.tolist())
+    if of_names is not None:
+        matrix = of_names.with_names(matrix, names.tolist())
     return dict(zip(names.tolist(), matrix, strict=True))

@@ -41,7 +41,7 @@ from dsgmcmc.posterior.drawn_rows import RatedRow, RatedRows, Spread, draw_rows
 from dsgmcmc.posterior.draws import OTHER, Draw, RowDistributions
 from dsgmcmc.posterior.names import SIDE_OF, Vocabulary, unknown_names
 from dsgmcmc.posterior.new_ratings import NewRatings
-from dsgmcmc.posterior.part_rows import part_features_of
+from dsgmcmc.posterior.part_rows import name_features_of
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Factor, Float64, Int32, Int64
 
@@ -140,9 +140,9 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
         weights=new.weights[used],
     )
     described = new.described
-    of_parts = part_features_of(run, new.entity)
-    if of_parts is not None:
-        described = of_parts.by_name(ids.tolist()) | described
+    of_names = name_features_of(run, new.entity)
+    if of_names is not None:
+        described = of_names.by_name(ids.tolist()) | described
     rows_in_run = vocabulary.index_of(ids)
     known = np.flatnonzero(rows_in_run >= 0)
     if len(known):
@@ -171,12 +171,12 @@ def fold_in_parts(
     They are folded in with the ratings and features in `new`. Returns None if there are no such
     users.
     """
-    of_parts = part_features_of(run, "user")
-    if of_parts is None:
+    of_names = name_features_of(run, "user")
+    if of_names is None:
         return None
     names = array_of(users)
     unseen = names[run.users.index_of(names) < 0]
-    known = unseen[of_parts.are_known(unseen)].tolist()
+    known = unseen[of_names.are_known(unseen)].tolist()
     if not known:
         return None
     no_names = np.zeros(0, object)
@@ -186,7 +186,7 @@ def fold_in_parts(
         others=no_names,
         values=np.zeros(0),
         weights=np.zeros(0),
-        described=of_parts.by_name(known),
+        described=of_names.by_name(known),
     )
     if new is not None:
         described = described.updated(new)

@@ -1,19 +1,22 @@
-"""Rows of users or items that a run has not seen, from the parts of their names.
+"""Rows of users or items that a run has not seen, from their names.
 
 A run with the names (s1, d1) and (s2, d2) knows the station s1 and the day d2, so that it can
 predict (s1, d2): the parts of names are features, and the row has the distribution of a new row
-with features (`dsgmcmc.posterior.newcomers`).
+with features (`dsgmcmc.posterior.newcomers`). Names that are times are features, too.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from typing_extensions import override
 
 from dsgmcmc.data.encoding import Encoding
+from dsgmcmc.data.parts import array_of
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.posterior.draws import RowDistributions
 from dsgmcmc.posterior.run import Run
@@ -23,14 +26,84 @@ if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
 
 
-class PartFeatures:
+class NameFeatures(ABC):
+    """Features of users (or items) of a run from their names."""
+
+    @abstractmethod
+    def are_known(self, names: Array) -> Mask:
+        """Return a mask of names that have features, (n,)."""
+
+    @abstractmethod
+    def matrix(self, names: Sequence[Any]) -> csr_matrix:
+        """Return the features of names, (n, F) float64."""
+
+    @abstractmethod
+    def without_names(self, encoding: Encoding) -> Encoding:
+        """Return the encoding of the other features; raise InputError if there are none."""
+
+    @abstractmethod
+    def with_names(self, others: csr_matrix, names: Sequence[Any]) -> csr_matrix:
+        """Return other features (n, F'), followed by those of names."""
+
+    def by_name(self, names: Sequence[Any]) -> dict[Any, csr_matrix]:
+        """Return the features of names, (1, F) each."""
+        return dict(zip(names, self.matrix(names), strict=True))
+
+
+class TimeFeatures(NameFeatures):
+    """Features of users (or items) of a run whose names are times.
+
+    Parameters
+    ----------
+    entity : {"user", "item"}
+    encoding : Encoding
+        Encoding of all features of the entity.
+    """
+
+    def __init__(self, entity: str, encoding: Encoding) -> None:
+        self._entity = entity
+        self._encoding = encoding
+
+    @override
+    def are_known(self, names: Array) -> Mask:
+        """Return a mask of names that are times; if one cannot be read, none is known."""
+        is_time = True
+        try:
+            self.matrix(names.tolist())
+        except InputError:
+            is_time = False
+        return np.full(len(names), is_time)
+
+    @override
+    def matrix(self, names: Sequence[Any]) -> csr_matrix:
+        from scipy.sparse import csr_matrix  # slow to import
+
+        from dsgmcmc.data.name_features import encode_names  # loads DuckDB
+
+        if not len(names):
+            return csr_matrix((0, len(self._encoding.names)))
+        return encode_names(self._entity, array_of(names), self._encoding).matrix()
+
+    @override
+    def without_names(self, encoding: Encoding) -> Encoding:
+        raise InputError(
+            f"features of {self._entity}s are given, but the run has only those of their names,"
+            " which are times: leave them out"
+        )
+
+    @override
+    def with_names(self, others: csr_matrix, names: Sequence[Any]) -> csr_matrix:
+        return self.matrix(names)  # there are no others
+
+
+class PartFeatures(NameFeatures):
     """Features of users (or items) of a run from the parts of their names.
 
     Parameters
     ----------
     run : Run
     entity : {"user", "item"}
-        It has features from the parts of its names (`part_features_of`).
+        It has features from the parts of its names (`name_features_of`).
     encoding : Encoding
         Encoding of all features of the entity.
     """
@@ -51,6 +124,7 @@ class PartFeatures:
                 self._flags[first] = column.mean  # not known of these rows
             first += len(column.features)
 
+    @override
     def are_known(self, names: Array) -> Mask:
         """Return a mask of names of which the run knows every part, (n,)."""
         return np.array(
@@ -61,8 +135,8 @@ class PartFeatures:
             bool,
         )
 
+    @override
     def matrix(self, names: Sequence[tuple[Any, ...]]) -> csr_matrix:
-        """Return the features of names, (n, F) float64."""
         from scipy.sparse import csr_matrix  # slow to import
 
         rows: list[int] = []
@@ -78,8 +152,8 @@ class PartFeatures:
             values += found.values()
         return csr_matrix((values, (rows, columns)), shape=(len(names), self._width))
 
-    def without_parts(self, encoding: Encoding) -> Encoding:
-        """Return the encoding of the other features; raise InputError if there are none."""
+    @override
+    def without_names(self, encoding: Encoding) -> Encoding:
         others = tuple(
             column for column in encoding.columns if column.name not in self.vocabulary.parts
         )
@@ -91,36 +165,37 @@ class PartFeatures:
             )
         return replace(encoding, columns=others)
 
-    def with_parts(self, others: csr_matrix, names: Sequence[tuple[Any, ...]]) -> csr_matrix:
-        """Return other features (n, F'), followed by those of the parts of names."""
+    @override
+    def with_names(self, others: csr_matrix, names: Sequence[tuple[Any, ...]]) -> csr_matrix:
         from scipy.sparse import hstack  # slow to import
 
         return hstack([others, self.matrix(names)[:, others.shape[1] :]], "csr")
 
-    def by_name(self, names: Sequence[tuple[Any, ...]]) -> dict[Any, csr_matrix]:
-        """Return the features of names, (1, F) each."""
-        return dict(zip(names, self.matrix(names), strict=True))
 
-
-def part_features_of(run: Run, entity: str) -> PartFeatures | None:
-    """Return the features from the parts of names; None if the model has none."""
+def name_features_of(run: Run, entity: str) -> NameFeatures | None:
+    """Return the features from names, or from their parts; None if the model has none."""
     vocabulary = run.vocabulary(entity)
-    if not vocabulary.parts or not run.feature_names(entity):
+    if not run.feature_names(entity):
+        return None
+    stored = run.index.encoding(entity)[0]
+    if not stored:
         return None
     with refusing(f"{run.path} has features of {entity}s that cannot be read", ValueError):
-        encoding = Encoding.parse(run.index.encoding(entity)[0])
+        encoding = Encoding.parse(stored)
+    if encoding.of_names:
+        return TimeFeatures(entity, encoding)
     if not any(column.name in vocabulary.parts for column in encoding.columns if column.features):
         return None
     return PartFeatures(run, entity, encoding)
 
 
 class PartRows:
-    """Users (or items) that the run has not seen, but of whose names it knows all parts.
+    """Users (or items) that the run has not seen, but whose names are features.
 
     Names get positions, from 0, when they are first looked up.
     """
 
-    def __init__(self, run: Run, entity: str, features: PartFeatures) -> None:
+    def __init__(self, run: Run, entity: str, features: NameFeatures) -> None:
         self._run = run
         self._entity = entity
         self._features = features
@@ -128,7 +203,7 @@ class PartRows:
         self._matrix = features.matrix([])
 
     def index_of(self, names: Array) -> Int32:
-        """Return positions of names that the run has not seen, (n,); -1 for an unknown part."""
+        """Return positions of names that the run has not seen, (n,); -1 without features."""
         from scipy.sparse import vstack  # slow to import
 
         known = names[self._features.are_known(names)]

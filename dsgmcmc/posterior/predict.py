@@ -29,7 +29,7 @@ from dsgmcmc.model.limits import UNLIMITED
 from dsgmcmc.model.predictive.base import Prediction, Predictive, PredictorDraws
 from dsgmcmc.posterior.draws import ENTITIES, RowDistributions
 from dsgmcmc.posterior.newcomers import FoldIn, index_with
-from dsgmcmc.posterior.part_rows import PartRows, part_features_of
+from dsgmcmc.posterior.part_rows import PartRows, name_features_of
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
@@ -89,7 +89,7 @@ class Predictor:
         self.newcomers = newcomers
         self._part_rows: dict[str, PartRows] = {}
         for entity in ENTITIES:
-            features = part_features_of(run, entity)
+            features = name_features_of(run, entity)
             if features is not None:
                 self._part_rows[entity] = PartRows(run, entity, features)
         self._summary = self._summary_columns()

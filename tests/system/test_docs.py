@@ -169,6 +169,7 @@ def made(tmp_path_factory) -> Path:
         (u, i, 0.95 if u % 2 == kind[i] else 0.05) for u in users for i in items if (u + i) % 3
     ]
     rated = [(u, i, 1 + int(rng.binomial(4, share))) for u, i, share in liked]
+    hours = [(day, hour) for day in range(1, 17) for hour in range(0, 24, 6)]
     files = {
         "ml-1m/ratings.dat": "".join(f"{u}::{i}::{r}::0\n" for u, i, r in rated),
         "ml-1m/movies.dat": "1::One (1995)::Drama\n2::Two (1996)::Drama\n3::Three (1997)::Comedy\n",
@@ -194,6 +195,14 @@ def made(tmp_path_factory) -> Path:
         "trips.csv": (
             "station,day,hour,passengers\n"
             + "".join(f"s{u % 4},d{u // 4},h{i},{r * 10.5}\n" for u, i, r in rated)
+        ),
+        "passengers.csv": (
+            ",".join(["station", *(f"2021-03-{d:02d} {h:02d}:00" for d, h in hours)])
+            + "\n"
+            + "".join(
+                ",".join([f"s{s}", *(str(s + h + d % 7) for d, h in hours)]) + "\n"
+                for s in range(4)
+            )
         ),
     }
     for name, text in files.items():

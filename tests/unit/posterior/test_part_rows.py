@@ -14,7 +14,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.new_ratings import NewRatings
 from dsgmcmc.posterior.newcomers import fold_in
-from dsgmcmc.posterior.part_rows import part_features_of
+from dsgmcmc.posterior.part_rows import name_features_of
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 
 PARTS = ("station", "day")
@@ -69,7 +69,7 @@ def test_a_pair_is_predicted_as_a_new_user_with_features_is(fitted):
     """The moments are those of `fold_in` with the features of the parts."""
     run = fitted.run_
     names = [("s0", 0), ("s4", 4)]
-    described = part_features_of(run, "user").by_name(names)
+    described = name_features_of(run, "user").by_name(names)
     none = np.zeros(0, object)
     new = NewRatings("user", none, none, np.zeros(0), np.zeros(0), described)
     newcomers, _ = fold_in(run, new)

@@ -1,0 +1,84 @@
+"""Features of users or items from their own names, which are times.
+
+The columns of a matrix, or its rows, are often times. A name that is not in the ratings then has
+features, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+from dsgmcmc.data.cells import is_number
+from dsgmcmc.data.descriptions import Description, DescriptionTable, kind_option
+from dsgmcmc.data.encoding import Encoding
+from dsgmcmc.data.features import apply
+from dsgmcmc.data.ratings_format import Features
+from dsgmcmc.data.session import Session, literal
+from dsgmcmc.data.tables import distinct_names, scalar
+from dsgmcmc.errors import InputError
+from dsgmcmc.settings import named
+from dsgmcmc.types import Array
+
+
+def describe_names(
+    db: Session, entity: str, labels: Sequence[str], description: Description
+) -> DescriptionTable:
+    """Make a description of users or items from their names, with and without ratings.
+
+    `db` has the tables ``raw`` and ``unrated``; `labels` are the columns of the names. Raises
+    InputError if names have several parts, or are numbers and users did not say that these are
+    times.
+    """
+    option = f"{named(f'{entity}_features')} names"
+    if len(labels) > 1:
+        raise InputError(
+            f"{option}: names of {entity}s have several parts, which are features by themselves:"
+            " leave it out"
+        )
+    label = labels[0]
+    described = _table(entity, label)
+    db.execute(
+        f"CREATE TABLE {described.name} AS SELECT id, id AS c0 FROM (FROM {distinct_names(entity)}"
+        f" UNION SELECT id FROM unrated WHERE entity = {literal(entity)})"
+    )
+    kind = description.kinds.get(label, "time")
+    if kind != "time":
+        raise InputError(f"{option} are times, not {kind}: leave one of the two out")
+    are_numbers = f"SELECT bool_and({is_number('id')}) FROM {described.name}"
+    if label not in description.kinds and scalar(db, are_numbers):
+        raise InputError(
+            f"{option}: the names are numbers, not dates; if they are times, in seconds or another"
+            f" unit, give {kind_option(label, 'time')}"
+        )
+    return described
+
+
+def encode_names(entity: str, names: Array, encoding: Encoding) -> Features:
+    """Make features of users or items from their names, by an encoding that was learnt.
+
+    Raises InputError if names are no times.
+    """
+    (column,) = encoding.columns
+    described = _table(entity, column.name)
+    texts = np.array([str(name) for name in names.tolist()], object)
+    with duckdb.connect() as db:
+        db.execute("SET TimeZone = 'UTC'")
+        db.register("new_names", {"id": texts, "k": np.arange(len(texts))})
+        db.execute(f"CREATE TABLE {entity}s AS SELECT id::VARCHAR AS id, k FROM new_names")
+        db.execute(f"CREATE TABLE {described.name} AS SELECT id, id AS c0 FROM {entity}s")
+        return apply(db, described, encoding, len(texts))
+
+
+def _table(entity: str, label: str) -> DescriptionTable:
+    """Return the table that describes users or items by their names, the column `label`."""
+    return DescriptionTable(
+        Path(f"{entity} names"),
+        entity,
+        columns={label: "c0"},
+        kinds={label: "time"},
+        words={label: []},
+    )
