@@ -51,7 +51,7 @@ def annotated_matrix(X: Any, choice: Choice) -> LabelledMatrix:
 
     Raises InputError if there are several, and none is chosen.
     """
-    layers = [str(name) for name in X.layers]
+    layers = [str(name) for name in X.layers if name is not None]  # AnnData 0.13 lists X as None
     candidates = layers
     if X.X is not None:
         candidates = ["X", *layers]

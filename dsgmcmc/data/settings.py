@@ -73,16 +73,14 @@ class PrepareSettings(Checked):
         False,
     )
     variable: str | None = setting(
-        "Matrix or table to read, of a file that has several: X or a layer of .h5ad, a variable of"
-        " .mat or netCDF, an object of .rda, a type of features of 10x.",
+        "Matrix or table of a file that has several: layer, variable, R object, type of features.",
         None,
         metavar="NAME",
     )
     unstored: Literal["missing", "zero"] | None = setting(
-        "Cells that a sparse matrix does not store: not rated, or ratings of 0, as counts are."
-        " Files of AnnData, 10x, MATLAB and R need to say so.",
+        "Cells that a sparse matrix does not store: not rated, or ratings of 0, as counts are.",
         None,
-        shown="missing in .mtx and .npz",
+        shown="none; missing in .mtx and .npz",
     )
     missing: Any = setting(
         "Values that mean not rated: such ratings are left out. A word, or '' for an empty field,"

@@ -185,6 +185,9 @@ def test_an_object_is_read_as_its_file_is() -> None:
     assert rated(Annotated(sparse, log=DENSE), variable="log") == RATINGS
     assert rated(Annotated(sparse), unstored="missing") == STORED
     assert len(rated(Annotated(sparse), unstored="zero")) == 6
+    recent = Annotated(DENSE)
+    recent.layers = {None: DENSE}  # AnnData 0.13 lists X among the layers
+    assert rated(recent) == RATINGS
     with pytest.raises(InputError, match="does not store 3 of them"):
         rated(Annotated(sparse))
     with pytest.raises(InputError, match="'X' and 'counts': which of them"):
