@@ -21,7 +21,7 @@ from typing_extensions import override
 from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import RunConfig, nested
 from dsgmcmc.data.arrays import has_time_column, is_wide, library_of, ratings_source
-from dsgmcmc.data.columns import NO_COLUMN, Columns, parse_columns
+from dsgmcmc.data.columns import CONTEXT, NO_COLUMN, Columns, parse_columns
 from dsgmcmc.data.descriptions import Description, describe
 from dsgmcmc.data.feature_arrays import read_features
 from dsgmcmc.data.labelled import refuse_unstored, refuse_variable
@@ -223,6 +223,10 @@ class BPMF(Estimator, FittedModel):
         ``user=["station", "day"]``. Parts are features, unless `part_features` is False, so that a
         name that is not in the ratings is predicted from its parts. Names are then tuples, such as
         ``("s3", "d4")``.
+    context : str, optional
+        A third column, beside those of `user` and `item`, whose side is open: `fit` compares models
+        in all three arrangements, as with `model="auto"`, and samples the best. Pairs, names and
+        results have the three columns in any arrangement.
     part_features : bool
         Whether the parts of names are features.
     matrix : bool, optional
@@ -312,6 +316,7 @@ class BPMF(Estimator, FittedModel):
     columns: str | None = None
     user: str | Sequence[str] | None = None
     item: str | Sequence[str] | None = None
+    context: str | None = None
     part_features: bool = True
     matrix: bool | None = None
     missing: Any = None
@@ -464,18 +469,22 @@ class BPMF(Estimator, FittedModel):
 
     @override
     def _columns(self) -> str | Columns | None:
-        """Return the columns in `columns`, `user` and `item`.
+        """Return the columns in `columns`, `user`, `item` and `context`.
 
         Raises InputError if `columns` names one of the others again.
         """
         columns = parse_columns(self.columns)
-        for role, given in (("user", self.user), ("item", self.item)):
+        for role, given in (("user", self.user), ("item", self.item), (CONTEXT, self.context)):
             if given is None:
                 continue
             if role in columns:
                 raise InputError(f"columns={self.columns!r} and {role}={given!r}: give one of them")
             columns[role] = (given,) if isinstance(given, str) else tuple(map(str, given))
         return columns or None
+
+    def _compares(self) -> bool:
+        """Whether `fit` compares models: a context needs a comparison."""
+        return self.model is not None or CONTEXT in parse_columns(self._columns())
 
     def _shows_progress(self) -> bool:
         if self.verbose is None:
@@ -504,8 +513,8 @@ class BPMF(Estimator, FittedModel):
             options.append("--resume")
         if earlier_run is not None:
             options += ["--from", str(earlier_run)]
-        if self.model is not None:
-            options += ["--model", self.model]
+        if self._compares():
+            options += ["--model", "auto"]
         run_sample(
             data,
             out,
@@ -546,7 +555,7 @@ class BPMF(Estimator, FittedModel):
             command=command,
             quiet=not self._shows_progress(),
         )
-        status = job.run() if self.model is None else sample_recommended(job)
+        status = sample_recommended(job) if self._compares() else job.run()
         if status:
             raise StoppedError("stopped at a checkpoint before the end: go on with warm_start=True")
 
@@ -634,7 +643,8 @@ class BPMF(Estimator, FittedModel):
         self._check_choice(X)
         needs_times = self.time_levels not in (None, "no")
         # times that can be read are kept for models with time effects, which are compared
-        try_times = not needs_times and (run is None or self.model == "auto")
+        has_context = CONTEXT in parse_columns(self._columns())
+        try_times = not needs_times and not has_context and (run is None or self.model == "auto")
         timed = needs_times or (try_times and has_time_column(X, y, form))
         source = ratings_source(X, y, form, timed=timed, has_features=bool(features))
         if isinstance(source, Path) and source.suffix == ".h5":
@@ -653,6 +663,8 @@ class BPMF(Estimator, FittedModel):
             "unstored": self.unstored,
             "force": True,
         }
+        if has_context:
+            options["columns"] = self._columns()
         if isinstance(source, Path):  # arrays have been read in this form
             options["columns"] = self._columns()
             options["matrix"] = bool(self.matrix)

@@ -16,6 +16,7 @@ from dsgmcmc.parallel.comm import on_root, processes, run_parallel
 from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
+    from dsgmcmc.data.ratings import Ratings
     from dsgmcmc.diagnostics.comparison import Comparison, Model
 
 #: Heading of the column with the criterion.
@@ -63,8 +64,10 @@ def compare(
     The command, which also runs under mpirun, does not use the test ratings. It samples each model
     briefly, scores it on training ratings that it holds out, and recommends the simplest model
     within one standard error of the best. The recommendation does not depend on the speed of the
-    machine or the number of processes. FILE.toml also has the settings that you give for all
-    models; those for the length of a run have no effect on the comparison.
+    machine or the number of processes. Of a table of three directions (`prepare --columns
+    ...,context=C`) the arrangements are compared, too, and FILE.h5 has the best one. FILE.toml
+    also has the settings that you give for all models; those for the length of a run have no
+    effect on the comparison.
 
     \b
     Examples:
@@ -78,12 +81,17 @@ def compare(
     from dsgmcmc.runs.compare import Comparing
     from dsgmcmc.runs.settings import CompareSettings
     from dsgmcmc.runs.source import RatingsSource
-    from dsgmcmc.storage.files import check_target, write_file
+    from dsgmcmc.storage.files import check_target
 
     chosen = CompareSettings.from_settings(options)
 
+    source = RatingsSource(data)
+    arranged = out.with_suffix(".h5")
+
     def read() -> dict[str, Any]:
         check_target(out, chosen.force)
+        if _is_open(source.ratings):
+            check_target(arranged, chosen.force)
         of_models = chosen.model_dump(include={"seed"}, exclude_none=True)
         return read_settings(of_models, config, assign or ())
 
@@ -91,7 +99,7 @@ def compare(
         settings = on_root(comm, read)
         comparing = Comparing(
             comm,
-            RatingsSource(data),
+            source,
             out.with_name(f"{out.name}.compare"),
             settings,
             metric=chosen.metric,
@@ -104,12 +112,28 @@ def compare(
             return stopped.status
         common = {name: value for name, value in settings.items() if value not in ({}, "auto")}
         comparison = comparison.including(common)
-        on_root(comm, lambda: write_file(out, comparison.toml()))
+        on_root(comm, lambda: _write(comparison, source.ratings, out, arranged))
         if comm.rank == 0:
-            _show(comparison, data, out, as_json)
+            sampled = arranged if _is_open(source.ratings) else data
+            _show(comparison, sampled, out, as_json)
         return 0
 
     run_parallel(comm, work)
+
+
+def _is_open(ratings: Ratings) -> bool:
+    """Whether ratings have three directions, whose arrangement the comparison chooses."""
+    return ratings.directions is not None and ratings.directions.is_open
+
+
+def _write(comparison: Comparison, ratings: Ratings, out: Path, arranged: Path) -> None:
+    """Write the settings of the recommended model, and the ratings if it has an arrangement."""
+    from dsgmcmc.data.arrangement import arrange_ratings
+    from dsgmcmc.storage.files import write_file
+
+    if ratings.directions is not None and ratings.directions.is_open:
+        arrange_ratings(ratings, comparison.arrangement(ratings.directions), arranged)
+    write_file(out, comparison.toml())
 
 
 def _show(comparison: Comparison, data: Path, out: Path, as_json: bool) -> None:

@@ -16,6 +16,7 @@ from dsgmcmc.errors import InputError, retry_if_gone
 from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
+    from dsgmcmc.posterior.exposure import Rated
     from dsgmcmc.posterior.newcomers import FoldIn
     from dsgmcmc.posterior.rank import Ranking
     from dsgmcmc.posterior.run import Run
@@ -195,12 +196,13 @@ def recommend(
     chosen = settings.model_dump(include=set(RankingOptions.model_fields))
     ranking = Ranking(**chosen, among=allowed)
     uses_pattern = ranking.by in PATTERN_RULES
-    users, newcomers = _named_users(opened, user) if user else (_everyone(opened), None)
-    rated = None
-    if uses_pattern or not ranking.include_rated:
-        rated = opened.rated(settings.data, users[users < len(opened.users)])
     for note in (*notes, *warn_of_few(opened, ranking.by, ranking.at_least)):
         say(f"warning: {note}", file=sys.stderr)
+    if user and opened.directions:
+        _recommend_cells(opened, user, ranking, settings, out=out, as_json=as_json)
+        return
+    users, newcomers = _named_users(opened, user) if user else (_everyone(opened), None)
+    rated = _needed_ratings(opened, ranking, settings.data, users[users < len(opened.users)])
     if uses_pattern and sys.stderr.isatty() and not opened.exposure_file.exists():
         say("estimating exposure; the run directory keeps the result", file=sys.stderr)
     blocks: Iterable[dict[str, Any]]
@@ -212,6 +214,76 @@ def recommend(
         write_blocks(blocks, out)
     else:
         _show_recommendations(opened, blocks, ranking, as_json=as_json, of_pairs=pairs)
+
+
+def _needed_ratings(
+    run: Run, ranking: Ranking, data: Path | None, users: Int32 | None = None
+) -> Rated | None:
+    """Return the items that some users rated (default all), if a ranking needs them."""
+    from dsgmcmc.posterior.rank import PATTERN_RULES
+
+    if ranking.include_rated and ranking.by not in PATTERN_RULES:
+        return None
+    return run.rated(data, users)
+
+
+def _recommend_cells(
+    run: Run,
+    names: list[str],
+    ranking: Ranking,
+    settings: RecommendSettings,
+    *,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Recommend cells of slices of a table of three directions, as `recommend` does."""
+    from dsgmcmc.posterior.names import item_titles
+    from dsgmcmc.posterior.slices import Slices
+
+    slices = Slices(run)
+    titles = None
+    if settings.items is not None:
+        titles = item_titles(run.items, settings.items)
+    rated = _needed_ratings(run, ranking, settings.data)
+    tables = {}
+    for chosen in slices.read(names):
+        tables[str(chosen)] = slices.best_cells(slices.rows(chosen), ranking, rated, titles)
+    if out is not None:
+        from dsgmcmc.data.results import write_blocks  # loads DuckDB
+
+        write_blocks(tables.values(), out)
+    elif as_json:
+        say_json([line for table in tables.values() for line in _lines_of(table)])
+    else:
+        _show_cells(run, tables, ranking)
+
+
+def _show_cells(run: Run, tables: dict[str, dict[str, Any]], ranking: Ranking) -> None:
+    """Print the best cells of every slice as a table."""
+    headings = _headings(ranking)
+    for title, table in tables.items():
+        rows = [
+            _row_of(line, ", ".join(str(line[column]) for column in run.directions))
+            for line in _lines_of(table)
+        ]
+        if rows:
+            show_table(headings[: len(rows[0])], rows, title, left=("name",))
+        else:
+            say(f"{title}: nothing to recommend: every cell is rated or excluded", file=sys.stderr)
+
+
+def _lines_of(table: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a table as dicts."""
+    columns = (column.tolist() for column in table.values())
+    return [dict(zip(table, line, strict=True)) for line in zip(*columns, strict=True)]
+
+
+def _headings(ranking: Ranking) -> list[str]:
+    """Return the headings of a table of recommendations; the last one is of names, if known."""
+    uncertainty = ["sd of mean", "mean, 90 %"]
+    if ranking.score_name == "mean":
+        uncertainty = ["sd", "90 % interval"]
+    return ["rank", ranking.score_name, *uncertainty, "ratings", "item", "name"]
 
 
 def _check_choice(user: list[str] | None, *, everyone: bool, pairs: bool, is_printed: bool) -> None:
@@ -281,18 +353,11 @@ def _show_recommendations(
     of_pairs: bool,
 ) -> None:
     """Print recommendations as JSON, as a table for each user, or as one table of pairs."""
-    lines = [
-        dict(zip(block, line, strict=True))
-        for block in blocks
-        for line in zip(*(column.tolist() for column in block.values()), strict=True)
-    ]
+    lines = [line for block in blocks for line in _lines_of(block)]
     if as_json:
         say_json(lines)
         return
-    uncertainty = ["sd of mean", "mean, 90 %"]
-    if ranking.score_name == "mean":
-        uncertainty = ["sd", "90 % interval"]
-    headings = ["rank", ranking.score_name, *uncertainty, "ratings", "item", "name"]
+    headings = _headings(ranking)
     tables: dict[str, list[list[str]]] = {}
     for line in lines:
         user = ", ".join(str(line[column]) for column in run.users.columns)

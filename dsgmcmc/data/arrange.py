@@ -23,11 +23,12 @@ from dsgmcmc.data.ratings_format import (
     MAX_SIDE,
     SIDES,
     SPLITS,
+    Directions,
     Side,
     Times,
     row_slabs,
 )
-from dsgmcmc.data.ratings_writer import Slab
+from dsgmcmc.data.ratings_writer import NameParts, Slab
 from dsgmcmc.data.session import Session, is_integer
 from dsgmcmc.data.tables import distinct_names, scalar
 from dsgmcmc.errors import InputError
@@ -266,6 +267,25 @@ def held_out_groups(db: Session, fraction: float) -> str:
     return f"group_key <= {groups['group_key'][last]}::UBIGINT"
 
 
+def group_by_parts(
+    db: Session, seed: int, entities: Entities, parts: Sequence[tuple[str, int]]
+) -> None:
+    """Add ``group_key`` to ``cells``, as of ratings that are grouped by some parts of names.
+
+    A part is "user" or "item", and its number.
+    """
+    fields = f", {FIELD_END}, ".join(
+        part_sql(f"{entity}s.id", part, entities.n_parts(entity)) for entity, part in parts
+    )
+    key = hash_sql(f"'{seed}'", "'group'", f"concat({fields})")
+    sides = entities.sides
+    db.execute(
+        f"CREATE OR REPLACE TABLE cells AS SELECT cells.*, {key} AS group_key FROM cells"
+        f" JOIN {sides['rows']}s ON {sides['rows']}s.k = row"
+        f" JOIN {sides['cols']}s ON {sides['cols']}s.k = col"
+    )
+
+
 class SortedRatings(NamedTuple):
     """The table ``sorted`` (row, col, value, test), ordered by row and column.
 
@@ -422,3 +442,16 @@ def name_parts(db: Session, entity: str, labels: Sequence[str]) -> dict[str, Ite
     """Return the arrays of `names` for each part of the names of users or items, by its column."""
     n_parts = len(labels)
     return {label: names(db, entity, part, n_parts) for part, label in enumerate(labels)}
+
+
+def all_name_parts(
+    db: Session, entities: Entities, directions: Directions | None
+) -> NameParts | None:
+    """Return the parts of the names of both sides; None if no name has several."""
+    if not entities.parts:
+        return None
+    by_side = {
+        side: name_parts(db, entity, entities.labels[entity])
+        for side, entity in entities.sides.items()
+    }
+    return NameParts(by_side, directions)

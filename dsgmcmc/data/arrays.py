@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from dsgmcmc.data.bounds import MemoryBounds, read_text_bounds
 from dsgmcmc.data.columns import (
+    CONTEXT,
     MEASURES,
     NAMED_ROLES,
     OF_BOUNDS,
@@ -508,13 +509,16 @@ def read_pairs(
     X: Any,
     columns: str | Columns | None = None,
     labels: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    directions: Sequence[str] = (),
 ) -> list[Array]:
     """Read users and items, (n,) each, from an (n, 2) array or a data frame.
 
     `columns` is the argument of `BPMF`. If the data frame lacks a column of `columns`, as a data
     frame of recommendations does, the column is found by its usual names. `labels` are the columns
     of the run's names by role, if known: names of several parts are tuples, and an array has a
-    column for each part. Raises InputError if `X` has another form, or if a name is missing.
+    column for each part. An array of a table of three directions has these columns, in whatever
+    arrangement the run has them. Raises InputError if `X` has another form, or if a name is
+    missing.
     """
     X = as_frame(X)
     found_in = [str(label) for label in getattr(X, "columns", ())]
@@ -531,6 +535,10 @@ def read_pairs(
         roles = [
             part_role(role, k) for role in roles for k in range(len(labels.get(role, ())) or 1)
         ]
+    if directions and not found_in:
+        parts = [label for role in NAMED_ROLES for label in labels[role]]
+        role_of = dict(zip(parts, roles, strict=True))
+        roles = [role_of[column] for column in directions]
     found = _columns(X, roles, known)
     _convert_names(found.columns)
     return [found.names(role) for role in NAMED_ROLES]
@@ -575,7 +583,7 @@ def _frame_columns(
     """Return the columns of a data frame by role."""
     labels = X.columns
     possible = [*roles, *optional]
-    columns = {role: name for role, name in columns.items() if role in possible}
+    columns = {role: name for role, name in columns.items() if role in (*possible, CONTEXT)}
     names: list[str] | None = [str(label) for label in labels]
     if not columns and all(isinstance(label, int | np.integer) for label in labels):
         names = None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.parts import main_role, part_role
+from dsgmcmc.data.parts import main_role, of_parts, part_role
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array
@@ -55,6 +55,8 @@ Rows = Sequence[Sequence[str]]  # fields of rows
 Columns = Mapping[str, str | tuple[str, ...]]
 #: Roles whose names may have several parts, each in a column of its own.
 NAMED_ROLES = ("user", "item")
+#: Role of a third direction, whose side is left open (`dsgmcmc.data.arrangement`).
+CONTEXT = "context"
 
 
 class Heading(NamedTuple):
@@ -132,7 +134,7 @@ def refuse_rounded(floats: Array | list[float], role: str) -> None:
 
 
 def parse_columns(
-    text: str | Columns | None, roles: Sequence[str] = (*ROLES, *MEASURES)
+    text: str | Columns | None, roles: Sequence[str] = (*ROLES, CONTEXT, *MEASURES)
 ) -> dict[str, str | tuple[str, ...]]:
     """Parse text such as ``user=U,item=I`` into columns by role; no text gives an empty dict.
 
@@ -147,11 +149,6 @@ def parse_columns(
     columns: dict[str, str | tuple[str, ...]] = {}
     for part in text.split(","):
         role, _, name = (field.strip() for field in part.partition("="))
-        if role == "context" and name and "item" in roles:
-            raise InputError(
-                f"{named('columns')} {text}: say on which side context is: user=U+{name},item=I or"
-                f" user=U,item=I+{name} (docs/three-way.md)"
-            )
         if not name or role not in roles or role in columns:
             expected = ",".join(f"{role}=NAME" for role in roles)
             raise InputError(f"{named('columns')} {text}: expected one or more of {expected}")
@@ -163,14 +160,36 @@ def expand_parts(columns: Columns, names: Sequence[str] | None) -> dict[str, str
     """Return a column for each part of the users and items (`dsgmcmc.data.parts`), by role.
 
     A text ``A+B`` is one column if `names` has it. Raises InputError if it may be one column or
-    two.
+    two. The context is the second part of items.
     """
     expanded = {}
     for role, column in columns.items():
+        if role == CONTEXT:
+            continue
         parts = _parts_of(role, column, names or ())
         for k, part in enumerate(parts):
             expanded[part_role(role, k)] = part
+    if CONTEXT in columns:
+        context = _parts_of("item", columns[CONTEXT], names or ())
+        _refuse_four_directions(context, expanded)
+        expanded[part_role("item", 1)] = context[0]
     return expanded
+
+
+def _refuse_four_directions(context: Sequence[str], expanded: Mapping[str, str]) -> None:
+    """Raise InputError if user, item and context are more than three columns."""
+    users = of_parts(expanded, "user") or ["U"]
+    items = of_parts(expanded, "item") or ["I"]
+    if len(context) == len(users) == len(items) == 1:
+        return
+    on_users = "+".join([*users, *context])
+    on_items = "+".join([*items, *context])
+    raise InputError(
+        f"{named('columns')} context={'+'.join(context)}: the sides of one context are compared,"
+        f" with one column of users and one of items: say where each column is:"
+        f" user={on_users},item={'+'.join(items)} or user={'+'.join(users)},item={on_items}"
+        " (docs/three-way.md)"
+    )
 
 
 def _parts_of(role: str, column: str | tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:

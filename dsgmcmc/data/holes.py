@@ -51,36 +51,74 @@ class Direction(NamedTuple):
         return f"{self.entity}s_coded.d{self.part}"
 
 
-def describe_holes(db: Session, entities: Entities, replicates: int = 0) -> str:
-    """Say that most cells that are missing from ``cells`` miss with a whole group, and which.
+class Holes(NamedTuple):
+    """How most of the missing cells of a table miss.
 
-    `replicates` is the number of ratings beyond the first of their pair. Returns an empty text if
-    cells do not miss so, or if the table has two directions.
+    Attributes
+    ----------
+    group : tuple of Direction
+        Directions of the groups of cells that miss as a whole.
+    share : float
+        Share of the missing cells that miss with their whole group.
+    """
+
+    group: tuple[Direction, ...]
+    share: float
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns of the groups."""
+        return [direction.label for direction in self.group]
+
+    def __str__(self) -> str:
+        """Say how cells are missing."""
+        return (
+            f"of the cells that are missing, {100 * self.share:.0f} % miss with their whole"
+            f" ({', '.join(self.columns)})"
+        )
+
+    def advice(self) -> str:
+        """Return what to write so that test ratings are held out in the same way."""
+        return f"{self}: use {named('hold_out_by')} {'+'.join(self.columns)}"
+
+    def note(self) -> str:
+        """Say that ratings are held out in the same way."""
+        return f"{self}: so models are compared by whole ({', '.join(self.columns)})"
+
+
+def find_holes(
+    db: Session, entities: Entities, *, replicates: int = 0, has_tests: bool = False
+) -> Holes | None:
+    """Find the groups with which most cells that are missing from ``cells`` miss as a whole.
+
+    If ``cells`` `has_tests`, test ratings count as missing. `replicates` is the number of ratings
+    beyond the first of their pair. Returns None if cells do not miss so, or if the table has two
+    directions.
     """
     labels = entities.labels
     if not 2 < sum(map(len, labels.values())) <= _MOST_DIRECTIONS:
-        return ""
+        return None
     directions = list(_directions(db, labels))
     n_cells = prod(direction.size for direction in directions)
-    n_missing = n_cells - int(scalar(db, "SELECT count(*) FROM cells")) + replicates
+    known = "cells"
+    if has_tests:
+        known = "(FROM cells WHERE NOT test)"
+    n_known = int(scalar(db, f"SELECT count(*) FROM {known}"))
+    n_missing = n_cells - n_known + replicates
     share_missing = n_missing / n_cells
     if not 0 < share_missing <= _SPARSEST:
-        return ""
+        return None
     for group in _groups(directions):
         n_groups = prod(direction.size for direction in group)
         cells_of_group = n_cells // n_groups
         by_chance = share_missing ** (cells_of_group - 1)
         if by_chance >= _BY_CHANCE * _MOST:
             continue
-        n_empty = n_groups - _count_groups(db, entities, group)
+        n_empty = n_groups - _count_groups(db, entities, group, known)
         share = n_empty * cells_of_group / n_missing
         if share >= _MOST and by_chance < _BY_CHANCE * share:
-            columns = [direction.label for direction in group]
-            return (
-                f"of the cells that are missing, {100 * share:.0f} % miss with their whole"
-                f" ({', '.join(columns)}): use {named('hold_out_by')} {'+'.join(columns)}"
-            )
-    return ""
+            return Holes(group, share)
+    return None
 
 
 def _directions(db: Session, labels: Mapping[str, tuple[str, ...]]) -> Iterator[Direction]:
@@ -99,15 +137,15 @@ def _groups(directions: Sequence[Direction]) -> Iterator[tuple[Direction, ...]]:
         yield from combinations(directions, number)
 
 
-def _count_groups(db: Session, entities: Entities, group: Sequence[Direction]) -> int:
-    """Count the groups of cells that have a cell."""
+def _count_groups(db: Session, entities: Entities, group: Sequence[Direction], known: str) -> int:
+    """Count the groups of cells that have a known cell, given SQL of these."""
     codes = ", ".join(direction.code for direction in group)
     joins = []
     for side, entity in zip(("row", "col"), entities.sides.values(), strict=True):
         if any(direction.entity == entity for direction in group):
             coded = _coded(entity, entities.n_parts(entity))
             joins.append(f"JOIN ({coded}) {entity}s_coded ON {entity}s_coded.k = {side}")
-    query = f"SELECT DISTINCT {codes} FROM cells {' '.join(joins)}"
+    query = f"SELECT DISTINCT {codes} FROM {known} {' '.join(joins)}"
     return int(scalar(db, f"SELECT count(*) FROM ({query})"))
 
 

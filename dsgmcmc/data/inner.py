@@ -19,7 +19,7 @@ from typing_extensions import override
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import AGES, SPLITS, RowRatings, Side, Split, Times, row_slabs
 from dsgmcmc.errors import InputError
-from dsgmcmc.types import Int32, Mask, UInt64
+from dsgmcmc.types import Float32, Int32, Mask, UInt64
 
 _SLAB_ENTRIES = 4_000_000  # ratings that are read at a time
 
@@ -122,6 +122,11 @@ class InnerSplit(Ratings):
         if chosen.weights is None:
             return chosen
         return chosen._replace(weights=chosen.weights / self._mean_weight)
+
+    @override
+    def stored_weights(self, part: Split, start: int, stop: int) -> Float32:
+        stored = self._whole.stored_weights("train", start, stop)
+        return stored[self._mask(part, start, stop, self._whole.columns("train", start, stop))]
 
     @override
     def columns(self, part: Split, start: int, stop: int) -> Int32:

@@ -66,13 +66,16 @@ def load_pairs(
     path: Path,
     chosen: Columns,
     labels: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    *,
+    directions: Sequence[str] = (),
 ) -> PairsTable:
     """Read a file of pairs, in any format that `open_table` detects, into the table ``pairs``.
 
     `chosen` maps roles to columns, as `parse_columns` returns them. By default, users and items are
     in columns with the names of `labels`, which the run's names had, or with usual names; without a
-    header they are the first columns. Raises InputError if the file is missing, empty or not a
-    table, lacks a part, or has lines with a wrong number of columns.
+    header they are the first columns, or the `directions` of a table of three directions. Raises
+    InputError if the file is missing, empty or not a table, lacks a part, or has lines with a wrong
+    number of columns.
     """
     parts = {role: of_role for role, of_role in labels.items() if len(of_role) > 1}
 
@@ -96,7 +99,7 @@ def load_pairs(
             if role in parts or set(of_role) & set(names):
                 wanted.setdefault(role, of_role)
     else:
-        first = [part for role in ROLES for part in labels.get(role) or (role,)]
+        first = directions or [part for role in ROLES for part in labels.get(role) or (role,)]
         names = [*first, *[""] * (file.width - len(first))][: file.width]
         for role in ROLES:
             wanted.setdefault(role, labels.get(role) or (role,))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 from dsgmcmc.data import arrange, read, values
 from dsgmcmc.data.arrange import Entities, SortedRatings
 from dsgmcmc.data.codes import Codes
-from dsgmcmc.data.columns import NAMED_ROLES, find_doubts, parse_columns
+from dsgmcmc.data.columns import CONTEXT, NAMED_ROLES, find_doubts, joined, parse_columns
 from dsgmcmc.data.descriptions import (
     Description,
     DescriptionTable,
@@ -26,13 +26,13 @@ from dsgmcmc.data.descriptions import (
     load_description,
 )
 from dsgmcmc.data.features import FeaturesReport, encode
-from dsgmcmc.data.holes import describe_holes
+from dsgmcmc.data.holes import Holes, find_holes
 from dsgmcmc.data.labelled import Choice
 from dsgmcmc.data.merging import Merging, Repeated, merge_ratings
 from dsgmcmc.data.name_features import describe_names
 from dsgmcmc.data.part_features import encode_parts, joined_features, joined_reports
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import Features
+from dsgmcmc.data.ratings_format import SIDES, Directions, Features
 from dsgmcmc.data.ratings_writer import Origin, Sizes, write_slabs
 from dsgmcmc.data.read import LoadedTable, RatingsTable
 from dsgmcmc.data.session import Session, interruptible, open_session
@@ -74,6 +74,8 @@ class ParsedSettings(NamedTuple):
             columns = parse_columns(settings.columns, ("user",))
         else:
             columns = parse_columns(settings.columns)
+        if CONTEXT in columns:
+            _refuse_context(settings)
         described = describe(
             {"user": settings.user_features, "item": settings.item_features},
             settings.feature_kinds,
@@ -94,6 +96,21 @@ class ParsedSettings(NamedTuple):
                 f"{named('hold_out_by')} {settings.hold_out_by}: expected COLUMN+COLUMN"
             )
         return cls(columns, parse_missing(settings.missing), descriptions, groups)
+
+
+def _refuse_context(settings: PrepareSettings) -> None:
+    """Raise InputError if a context does not go with other settings."""
+    others = {
+        "user_features": settings.user_features,
+        "item_features": settings.item_features,
+        "timestamps": settings.timestamps,
+    }
+    found = [named(name) for name, value in others.items() if value]
+    if found:
+        raise InputError(
+            f"{named('columns')} context=... does not go with {joined(found)}: say on which side"
+            " the third column is: user=U+C,item=I or user=U,item=I+C (docs/three-way.md)"
+        )
 
 
 class Summary(NamedTuple):
@@ -129,7 +146,8 @@ class Summary(NamedTuple):
     dates : list of str
         The order of day, month and year in columns of dates, if their values show it.
     holes : str
-        How the cells that are missing lie, if a random split would mislead; otherwise empty.
+        How the cells that are missing lie, if a random split would mislead, and what follows;
+        otherwise empty.
     doubts : list of str
         What speaks against the columns that were taken for users, items and ratings, against their
         names, and for another unit of time than seconds.
@@ -295,6 +313,8 @@ class Ingest:
         self.inputs = inputs
         self.out = out
         self.report = report
+        self.has_context = CONTEXT in parsed.columns
+        self.is_grouped = bool(parsed.groups)  # whether ratings have groups that are held out
 
     def run(self) -> Summary:
         """Make the file; return its summary."""
@@ -305,7 +325,7 @@ class Ingest:
         findings = self.examine(raw, entities)
         encoded = self.encode(described, entities)
         repeated = self.merge(raw, entities)
-        holes = self.find_holes(entities, repeated)
+        holes = self.hold_out_as_missing(raw, entities, repeated)
         test_condition = self.split(raw, repeated)
         ordered = self.sort(raw, entities, test_condition, repeated)
         attributes = self.write(
@@ -493,11 +513,29 @@ class Ingest:
                 encoded.add(entity, found, report)
         return encoded
 
-    def find_holes(self, entities: Entities, repeated: Repeated) -> str:
-        """Say if cells are missing in groups, and test ratings are not held out in groups."""
-        if self.settings.test or self.parsed.groups or not self.settings.fraction:
+    def hold_out_as_missing(self, raw: RawRatings, entities: Entities, repeated: Repeated) -> str:
+        """Say if cells are missing in groups, and ratings are not held out in groups.
+
+        With a context, whose side depends on what is held out, the ratings get these groups.
+        """
+        is_random = not raw.has_tests and self.settings.fraction > 0
+        if self.is_grouped or not (is_random or self.has_context):
             return ""
-        return describe_holes(self.db, entities, replicates=repeated.kept)
+        holes = find_holes(self.db, entities, replicates=repeated.kept, has_tests=raw.has_tests)
+        if holes is None:
+            return ""
+        if not self.has_context:
+            return holes.advice()
+        if self.settings.temporal:
+            return ""
+        self._group(entities, holes)
+        return holes.note()
+
+    def _group(self, entities: Entities, holes: Holes) -> None:
+        """Give ratings the groups with which cells are missing."""
+        parts = [(direction.entity, direction.part) for direction in holes.group]
+        arrange.group_by_parts(self.db, self.settings.seed, entities, parts)
+        self.is_grouped = True
 
     def merge(self, raw: RawRatings, entities: Entities) -> Repeated:
         """Merge or keep repeated ratings, from ``raw`` to ``cells``."""
@@ -507,7 +545,7 @@ class Ingest:
             seed=self.settings.seed,
             duplicates=self.settings.duplicates,
             measures=read.measures_of(self.db),
-            grouped=bool(self.parsed.groups),
+            grouped=self.is_grouped,
             timed=raw.in_order or self.settings.temporal,
             keyed=is_random or self.settings.temporal,
             tested=raw.has_tests,
@@ -519,7 +557,7 @@ class Ingest:
         self.report("splitting")
         if raw.has_tests:
             return "test"
-        if self.parsed.groups:
+        if self.is_grouped:
             return arrange.held_out_groups(self.db, self.settings.fraction)
         return arrange.held_out(
             self.db,
@@ -541,8 +579,16 @@ class Ingest:
             temporal=self.settings.temporal,
             replicated=repeated.kept > 0,
             measures=repeated.measures,
-            grouped=bool(self.parsed.groups),
+            grouped=self.is_grouped,
         )
+
+    def _directions(self, entities: Entities) -> Directions | None:
+        """Return the directions of a table with a context."""
+        if not self.has_context:
+            return None
+        (user,) = entities.labels["user"]
+        item, context = entities.labels["item"]
+        return Directions((user, item, context), is_open=True)
 
     def write(
         self,
@@ -557,12 +603,7 @@ class Ingest:
         """Write the ratings file; return its attributes."""
         self.report(f"writing {self.out.name}")
         sides = entities.sides
-        parts = {}
-        if entities.parts:
-            parts = {
-                side: arrange.name_parts(self.db, entity, entities.labels[entity])
-                for side, entity in sides.items()
-            }
+        parts = arrange.all_name_parts(self.db, entities, self._directions(entities))
         sizes = Sizes(
             rows=entities.sizes[sides["rows"]],
             cols=entities.sizes[sides["cols"]],
@@ -572,7 +613,7 @@ class Ingest:
         return write_slabs(
             self.out,
             sizes,
-            {side: arrange.names(self.db, entity) for side, entity in sides.items() if not parts},
+            {} if parts else {side: arrange.names(self.db, sides[side]) for side in SIDES},
             arrange.slabs(self.db, ordered.indptr, replicated=repeated.kept > 0),
             parts=parts,
             features={

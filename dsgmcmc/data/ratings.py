@@ -27,7 +27,9 @@ from dsgmcmc.data.parts import tuples_of
 from dsgmcmc.data.ratings_format import (
     ATTRIBUTES,
     CHUNK,
+    DIRECTIONS,
     FORMAT,
+    IS_OPEN,
     ITEM_LEVELS,
     MAX_FEATURES,
     MAX_ID_BYTES,
@@ -39,10 +41,10 @@ from dsgmcmc.data.ratings_format import (
     SIDES,
     SLAB,
     SPLITS,
-    STORED_TYPES,
     VERSIONS,
     Bounds,
     ContentHash,
+    Directions,
     Features,
     RowRatings,
     Side,
@@ -52,6 +54,7 @@ from dsgmcmc.data.ratings_format import (
     row_slabs,
 )
 from dsgmcmc.data.resolution import SAMPLE, find_resolution
+from dsgmcmc.data.stored_values import find_bad_cells, read_attribute
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.kernels.stored import Numbering
 from dsgmcmc.orientation import Orientation
@@ -60,42 +63,6 @@ from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64, UInt8
 
 _PIECE = 1_000_000  # entries in memory at a time when a whole file is read
 _MAKE_ONE = "make a ratings file with `dsgmcmc prepare`"
-
-
-def _read_attribute(attributes: Any, name: str, expected: type) -> Any:
-    """Read an attribute that must be a scalar of a type; text has a fixed length and is UTF-8.
-
-    Raises ValueError if the attribute is missing, or of another type.
-    """
-    if name not in attributes:
-        raise ValueError(f"it has no attribute {name!r}")
-    attribute = attributes.get_id(name)
-    if attribute.shape != () or not np.issubdtype(attribute.dtype, STORED_TYPES[expected]):
-        raise ValueError(f"attribute {name!r} is not one {expected.__name__}")
-    value = attributes[name]
-    if expected is str:
-        return value.decode()
-    return expected(value)
-
-
-def _find_bad_cells(
-    indptr: Int64, indices: Int32, values: Float32, *, n_cols: int, may_recur: bool
-) -> str | None:
-    """Return a description of the first fault in a slab, or None.
-
-    `indptr` starts at 0; `may_recur` allows equal indices in a row.
-    """
-    if len(indices) == 0:
-        return None
-    if int(indices.min()) < 0 or int(indices.max()) >= n_cols:
-        return f"indices outside 0..{n_cols - 1}"
-    least_step = 0 if may_recur else 1
-    descents = 1 + np.flatnonzero(np.diff(indices) < least_step)
-    if not np.isin(descents, indptr).all():  # the first index of a row may have any value
-        return "indices that do not ascend in their row"
-    if not np.isfinite(values).all():
-        return "values that are not finite"
-    return None
 
 
 def describe_untrained(counts: Mapping[str, int]) -> str:
@@ -154,6 +121,8 @@ class Ratings(AbstractContextManager["Ratings"]):
         Columns of the parts of names, for sides whose names have several parts.
     labels : dict of {"rows", "cols"} to tuple of str
         Columns of names, one a part, of both sides, if the names of one have several parts.
+    directions : Directions or None
+        Columns of users, items and context, if the table has three directions.
     features : dict of {"rows", "cols"} to Features
         Features of the sides that have features, without indices and values, which `feature_slab`
         reads.
@@ -342,13 +311,17 @@ class Ratings(AbstractContextManager["Ratings"]):
         if self.has_bounds:
             training += f"; {self.count_bounded('train'):,} known only by bounds"
         of_parts = dict(zip(self.entities, map(self._describe_parts, SIDES), strict=True))
-        return {
+        described = {
             "users": f"{users:,}{of_parts['user']}",
             "items": f"{items:,}{of_parts['item']}",
             "ratings": self._describe_ratings(users * items),
             "training": training,
             "test": test,
         }
+        if self.directions is not None and self.directions.is_open:
+            directions = ", ".join(self.directions.columns)
+            described["directions"] = f"{directions}, in an arrangement that `compare` chooses"
+        return described
 
     def _describe_parts(self, side: Side) -> str:
         """Return the columns of the parts of names, in brackets; "" for names of one part."""
@@ -465,6 +438,8 @@ class Ratings(AbstractContextManager["Ratings"]):
             for name in self._name_datasets(side):
                 for start in range(0, len(self._data[name]), _PIECE):
                     content.update(name, self._read(name, start, start + _PIECE))
+        if self.directions is not None:
+            content.update(DIRECTIONS, self._read(DIRECTIONS, 0, 3))
         for side, stored in self.features.items():
             features = self.feature_slab(side, 0, len(stored.indptr) - 1)
             for name, array in features.datasets(side).items():
@@ -526,7 +501,7 @@ class Ratings(AbstractContextManager["Ratings"]):
         indices = self._read(f"{group}/indices", first, last)
         values = self._read(f"{group}/values", first, last)
         ends = indptr[rows.start : rows.stop + 1] - first
-        if bad := _find_bad_cells(ends, indices, values, n_cols=n_cols, may_recur=may_recur):
+        if bad := find_bad_cells(ends, indices, values, n_cols=n_cols, may_recur=may_recur):
             raise self._wrong(f"/{group} has {bad} in rows {rows.start} to {rows.stop}")
         return ends, indices, values
 
@@ -535,7 +510,7 @@ class Ratings(AbstractContextManager["Ratings"]):
         if "posterior" in self._file:
             raise self._wrong("it is a netCDF export of a run, for ArviZ")
         attributes = {
-            name: _read_attribute(self._file.attrs, name, expected)
+            name: read_attribute(self._file.attrs, name, expected)
             for name, expected in ATTRIBUTES.items()
         }
         if attributes["format"] != FORMAT or attributes["version"] not in VERSIONS:
@@ -546,10 +521,10 @@ class Ratings(AbstractContextManager["Ratings"]):
             )
         self.replicates: int = 0
         if REPLICATES in self._file.attrs:
-            self.replicates = _read_attribute(self._file.attrs, REPLICATES, int)
+            self.replicates = read_attribute(self._file.attrs, REPLICATES, int)
         self.mean_weight: float | None = None
         if MEAN_WEIGHT in self._file.attrs:
-            self.mean_weight = _read_attribute(self._file.attrs, MEAN_WEIGHT, float)
+            self.mean_weight = read_attribute(self._file.attrs, MEAN_WEIGHT, float)
             if not 0 < self.mean_weight < np.inf:
                 raise self._wrong(f"its mean weight is {self.mean_weight}")
         self.n_rows: int = attributes["I"]
@@ -571,7 +546,7 @@ class Ratings(AbstractContextManager["Ratings"]):
         self.item_levels = ITEM_LEVELS in self._file.attrs
         self._stored_resolution: float | None = None
         if RESOLUTION in self._file.attrs:
-            self._stored_resolution = _read_attribute(self._file.attrs, RESOLUTION, float)
+            self._stored_resolution = read_attribute(self._file.attrs, RESOLUTION, float)
             if not 0 < self._stored_resolution <= 1:
                 raise self._wrong(f"its resolution is {self._stored_resolution}")
         if not (
@@ -613,6 +588,7 @@ class Ratings(AbstractContextManager["Ratings"]):
         for side, n in sizes.items():
             self._check_names(side, n)
         self.parts = {side: labels for side, labels in self.labels.items() if len(labels) > 1}
+        self.directions = self._check_directions()
         self.features = {
             side: self._check_features(side, n)
             for side, n in sizes.items()
@@ -642,6 +618,21 @@ class Ratings(AbstractContextManager["Ratings"]):
             return
         for k in range(n_parts):
             self._dataset(parts_dataset(side, k), n, None)
+
+    def _check_directions(self) -> Directions | None:
+        """Read the directions of a table with a context, whose columns are those of the names."""
+        if DIRECTIONS not in self._file:
+            return None
+        stored = self._dataset(DIRECTIONS, 3, None)
+        is_open = read_attribute(self._file.attrs, IS_OPEN, bool)
+        labels = sorted(label for side in SIDES for label in self.labels.get(side, ()))
+        columns = []
+        if stored.dtype.kind == "S":
+            columns = [label.decode() for label in stored[:].tolist()]
+        if sorted(columns) != labels:
+            raise self._wrong(f"its directions {columns} are not the columns {labels} of its names")
+        user, item, context = columns
+        return Directions((user, item, context), is_open)
 
     def _check_column_counts(self) -> Int64:
         """Read the numbers of training ratings of columns."""

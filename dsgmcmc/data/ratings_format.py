@@ -49,6 +49,9 @@ attributes                ``replicates``             number of ratings beyond th
 ..                        ``0 1`` and so on          parts of names of several, like ``ids``, which
                                                      are left out
 ``/cols/parts``                                      the same of columns
+``/directions``                                      (3,) UTF-8: columns of users, items and
+                                                     context, if the table has three directions
+attributes                ``is_open``                whether their arrangement is still open
 ========================  =========================  ===========================================
 
 Rows and columns are in a seeded random order, so that contiguous ranges with equal nnz are
@@ -73,6 +76,8 @@ EXTENDED = 3
 VERSIONS = (VERSION, EXTENDED)
 MEAN_WEIGHT = "mean_weight"  # attribute of a file whose ratings have weights
 REPLICATES = "replicates"  # attribute of a file whose pairs may have several measurements
+DIRECTIONS = "directions"  # data set of a table with a context
+IS_OPEN = "is_open"  # attribute of such a table
 CHUNK = 1 << 16  # entries of a data set that are read and checked together
 #: First text of the hashed content; it does not change with the layout of the file.
 CONTENT = "dsgmcmc-ratings 1"
@@ -169,6 +174,21 @@ class Features(NamedTuple):
         if self.encoding:
             arrays["encoding"] = np.frombuffer(self.encoding.encode(), np.uint8)
         return {f"{side}/features/{name}": array for name, array in arrays.items()}
+
+
+class Directions(NamedTuple):
+    """A table of three directions (`dsgmcmc.data.arrangement`).
+
+    Attributes
+    ----------
+    columns : (str, str, str)
+        Columns of users, items and context.
+    is_open : bool
+        Whether their arrangement is still to be chosen; the file has one of the three.
+    """
+
+    columns: tuple[str, str, str]
+    is_open: bool
 
 
 def as_utf8(texts: tuple[str, ...]) -> Array:

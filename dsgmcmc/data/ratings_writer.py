@@ -15,8 +15,10 @@ import numpy as np
 from dsgmcmc.data.ratings_format import (
     ATTRIBUTES,
     CHUNK,
+    DIRECTIONS,
     EXTENDED,
     FORMAT,
+    IS_OPEN,
     ITEM_LEVELS,
     MEAN_WEIGHT,
     REPLICATES,
@@ -24,6 +26,7 @@ from dsgmcmc.data.ratings_format import (
     SIDES,
     VERSION,
     ContentHash,
+    Directions,
     Features,
     Side,
     Split,
@@ -90,13 +93,28 @@ class Origin(NamedTuple):
     item_levels: bool = False
 
 
+class NameParts(NamedTuple):
+    """Parts of names.
+
+    Attributes
+    ----------
+    by_side : dict of side to dict of str to arrays
+        Each part of names by its column, in pieces like the names of `write_slabs`; of both sides.
+    directions : Directions, optional
+        Of a table with a context.
+    """
+
+    by_side: Mapping[Side, Mapping[str, Iterable[Array]]]
+    directions: Directions | None = None
+
+
 def write_slabs(
     path: str | os.PathLike[str],
     sizes: Sizes,
     ids: Mapping[Side, Iterable[Array]],
     slabs: Iterable[Slab],
     *,
-    parts: Mapping[Side, Mapping[str, Iterable[Array]]] | None = None,
+    parts: NameParts | None = None,
     features: Mapping[Side, Features] | None = None,
     origin: Origin | None = None,
     force: bool = False,
@@ -113,9 +131,8 @@ def write_slabs(
         Original names, in pieces: (n,) int64, or ``S<n>`` with UTF-8; of a side in `parts` none.
     slabs : iterable of Slab
         Slabs of both parts; the slabs of a part are in the order of rows, and cover all rows.
-    parts : dict of side to dict of str to arrays
-        Each part of names by its column, in pieces like `ids`; of both sides, if the names of one
-        have several parts.
+    parts : NameParts, optional
+        Parts of names of both sides, if those of one have several.
     features : dict of side to Features
         Features of rows, columns, or both.
     """
@@ -128,8 +145,11 @@ def write_slabs(
                     content.add_features(side, side_features)
                 for side in SIDES:
                     content.add_names(side, ids.get(side, ()))
-                for side, by_label in (parts or {}).items():
-                    content.add_parts(side, by_label)
+                if parts is not None:
+                    for side, by_label in parts.by_side.items():
+                        content.add_parts(side, by_label)
+                    if parts.directions is not None:
+                        content.add_directions(parts.directions)
                 for slab in slabs:
                     content.add(slab)
                 attributes = content.finish(origin or Origin())
@@ -198,6 +218,12 @@ class _Content:
             dataset = parts_dataset(side, k) if len(labels) > 1 else f"{side}/ids"
             for names in pieces:
                 self.append(dataset, names, getattr(self._sizes, side))
+
+    def add_directions(self, directions: Directions) -> None:
+        """Write the columns of users, items and context."""
+        columns = as_utf8(directions.columns)
+        self.append(DIRECTIONS, columns, len(columns))
+        self._write_attribute(IS_OPEN, directions.is_open)
 
     def add_features(self, side: Side, features: Features) -> None:
         """Write the features of a side."""

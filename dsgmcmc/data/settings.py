@@ -29,7 +29,8 @@ class PrepareSettings(Checked):
 
     columns: Any = setting(
         "Columns that are not detected, by name in the header or by position from 1, e.g."
-        " item=joke. Names may have several parts: user=station+day. With rating=none every line"
+        " item=joke. Names may have several parts: user=station+day; context=day leaves open on"
+        " which side a third column is (docs/three-way.md). With rating=none every line"
         " is a click. weight=W names relative precisions of measurements; lower=L,upper=U or"
         " relation=R, bounds of ratings.",
         None,
@@ -45,7 +46,8 @@ class PrepareSettings(Checked):
         "Test ratings: drawn at random, or the latest by timestamp.", "random"
     )
     hold_out_by: str | None = setting(
-        "Hold out whole groups: all ratings with the same values in these columns.",
+        "Hold out whole groups: all ratings with the same values in these columns. With --test,"
+        " only in comparisons of models.",
         None,
         metavar="COLUMN+...",
     )
@@ -134,10 +136,10 @@ class PrepareSettings(Checked):
                 f"{named('matrix')}: a matrix has no timestamps: leave out {named('timestamps')},"
                 f" and {named('split')} temporal"
             )
-        if self.hold_out_by and (self.test is not None or self.temporal or self.matrix):
+        if self.hold_out_by and (self.temporal or self.matrix):
             raise InputError(
-                f"{named('hold_out_by')} does not go with {named('test')}, {named('matrix')} and"
-                f" {named('split')} temporal: leave them out"
+                f"{named('hold_out_by')} does not go with {named('matrix')} and {named('split')}"
+                " temporal: leave them out"
             )
         if self.test is not None and (self.test_fraction is not None or self.temporal):
             raise InputError(

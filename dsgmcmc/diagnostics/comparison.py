@@ -12,6 +12,8 @@ from typing import Any, Self
 import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from dsgmcmc.data.arrangement import Arrangement, arrangements_of
+from dsgmcmc.data.ratings_format import Directions
 from dsgmcmc.diagnostics.summary import read_summary, save_summary
 from dsgmcmc.errors import refusing
 
@@ -50,6 +52,8 @@ class Model(BaseModel):
     outdone_by : str
         Such a model, if the criterion gains less than the larger error costs, so that this model is
         not recommended (`dsgmcmc.runs.candidate_scores.outdone`); empty if there is none.
+    arrangement : str
+        Name of the arrangement of a table of three directions; empty for a matrix.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -65,6 +69,7 @@ class Model(BaseModel):
     seconds: float | None = None
     larger_error_than: str = ""
     outdone_by: str = ""
+    arrangement: str = ""
 
 
 class Comparison(BaseModel):
@@ -114,6 +119,11 @@ class Comparison(BaseModel):
         """Settings of the recommended model."""
         return self.model(self.recommended).settings
 
+    def arrangement(self, directions: Directions) -> Arrangement:
+        """Return the arrangement of the recommended model, for a table of these directions."""
+        name = self.model(self.recommended).arrangement
+        return next(found for found in arrangements_of(directions) if found.name == name)
+
     def without_recommended(self) -> Self | None:
         """Recommend the best other model after the recommended model diverged.
 
@@ -136,7 +146,23 @@ class Comparison(BaseModel):
 
     def sentence(self) -> str:
         """Write the recommendation, and what speaks against it."""
-        return " ".join([self._recommendation(), *self._reservations()])
+        return " ".join([self._recommendation(), *self._next_arrangement(), *self._reservations()])
+
+    def _next_arrangement(self) -> list[str]:
+        """Name the best other arrangement of a table of three directions, and how far behind."""
+        chosen = self.model(self.recommended).arrangement
+        others = {
+            model.name: model.behind
+            for model in self.models
+            if model.arrangement != chosen and model.behind is not None
+        }
+        if not others:
+            return []
+        best = self.model(min(others, key=others.__getitem__))
+        return [
+            f"The next arrangement is {best.name} ({best.behind:.4f} worse, standard error"
+            f" {best.error:.4f})."
+        ]
 
     def _reservations(self) -> list[str]:
         """Name simpler models with a smaller error, and models that are not recommended for it."""

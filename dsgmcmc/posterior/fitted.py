@@ -12,7 +12,6 @@ import numpy as np
 
 from dsgmcmc.data.arrays import InputForm, Table, frame_like, list_names, read_pairs, read_ratings
 from dsgmcmc.data.columns import Columns
-from dsgmcmc.data.parts import of_parts
 from dsgmcmc.errors import InputError, not_fitted, retry_if_gone, writing
 from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.completion import (
@@ -45,6 +44,7 @@ from dsgmcmc.posterior.rank import (
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import By, PredictOptions
 from dsgmcmc.posterior.similar import similar
+from dsgmcmc.posterior.slices import Slices, arranged_columns, pairs_of
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import Scratch
 from dsgmcmc.terminal import warn
@@ -182,6 +182,17 @@ class FittedModel:
             unstored=self.unstored,
         )
 
+    def _form_of_new(self) -> InputForm:
+        """Return how new ratings in memory are read.
+
+        Those of a table of three directions have its columns, in the arrangement of the run.
+        """
+        run = self._fitted()
+        form = self._form()
+        if not run.directions:
+            return form
+        return form._replace(columns=arranged_columns(run, form.columns))
+
     def _renew(self) -> None:
         """Reopen the run in its current state, and fold in the new ratings again."""
         self.run_ = Run(self._fitted().path)
@@ -242,7 +253,8 @@ class FittedModel:
         predictor = self._predictors[options]
         rows = {}
         labels = {entity: run.vocabulary(entity).labels for entity in ENTITIES}
-        pairs = read_pairs(X, self._columns(), labels)
+        columns = None if run.directions else self._columns()
+        pairs = read_pairs(X, columns, labels, run.directions)
         for entity, names in zip(ENTITIES, pairs, strict=True):
             rows[entity] = predictor.index_of(entity, names)
             unknown = rows[entity] < 0
@@ -361,12 +373,12 @@ class FittedModel:
         only by bounds are left out.
         """
         if y is None:
-            rated = read_ratings(X, None, self._form())
+            rated = read_ratings(X, None, self._form_of_new())
             rated = rated.select(observed_of(self._fitted(), rated.columns).exact)
             y = rated.columns["rating"]
             if not len(y):
                 raise InputError("no rating is exact: R^2 needs exact ratings; see evaluate")
-            X = _pairs_of(rated.columns)
+            X = pairs_of(rated.columns, self._fitted())
         truth = np.asarray(y, np.float64)
         residual = float(((truth - self.predict(X)) ** 2).sum())
         total = float(((truth - truth.mean()) ** 2).sum())
@@ -399,8 +411,8 @@ class FittedModel:
                 f"{run.config.likelihood} predicts scores, not ratings: compare rankings by"
                 " dsgmcmc.diagnostics.ranking.evaluate"
             )
-        rated = read_ratings(X, y, self._form()).columns
-        pairs = _pairs_of(rated)
+        rated = read_ratings(X, y, self._form_of_new()).columns
+        pairs = pairs_of(rated, run)
         predictor, users, items = self._predictor(pairs, PredictOptions(clip=self.clip))
         return evaluate_ratings(predictor, users, items, observed_of(run, rated))
 
@@ -565,7 +577,7 @@ class FittedModel:
     def _add(self, X: Any, y: Any, entity: str, features: Any) -> list[str]:
         """Fold in new ratings and features in addition to earlier ones; return notes."""
         run = self._fitted()
-        form = self._form()
+        form = self._form_of_new()
         new = NewRatings.read(run, entity, form, X=X, y=y, features=features)
         doubts = new.doubts(run)
         if self._new is not None:
@@ -604,7 +616,9 @@ class FittedModel:
         Parameters
         ----------
         users : name, sequence of names, or data frame with a column of names, optional
-            Default: all users of the run, in the order of their names.
+            Default: all users of the run, in the order of their names. Of a table of three
+            directions, values of some columns, such as ``{"station": "s3", "day": "d4"}``: cells
+            with these values are ranked together.
         n : int
             Number of items per user.
         by : {"likely", "exposure", "mean", "ucb", "lcb", "thompson", "sd"}
@@ -656,6 +670,10 @@ class FittedModel:
                 "this model has folded-in items, which cannot be ranked: recommend from the run"
                 " itself"
             )
+        if run.directions and users is not None:
+            slices = Slices(run, self._newcomers)
+            best = slices.best(users, ranking, rated, new=self._new, data=self._data)
+            return self._table(best, users)
         if users is None:
             names = np.sort(run.users.ids).tolist()
         else:
@@ -824,12 +842,6 @@ class FittedModel:
         from dsgmcmc.posterior.export import to_datatree
 
         return to_datatree(self._fitted())
-
-
-def _pairs_of(columns: dict[str, Array]) -> Array:
-    """Return users and items in columns by role as an array, with a column for each part."""
-    parts = [part for entity in ENTITIES for part in of_parts(columns, entity)]
-    return np.column_stack([part.astype(object) for part in parts])
 
 
 def _items(names: Names | None, parts: Sequence[str]) -> list[Any] | None:

@@ -280,7 +280,7 @@ class Vocabulary:
         """
         candidates = []
         for labels in permutations(self.parts):
-            for values in _split_labelled(text, labels):
+            for values in split_labelled(text, labels):
                 by_label = dict(zip(labels, values, strict=True))
                 candidates.append(self._typed_parts(tuple(by_label[part] for part in self.parts)))
         candidates = list(dict.fromkeys(candidates))
@@ -309,7 +309,7 @@ def _result_column(entity: str, part: str) -> str:
     return part
 
 
-def _split_labelled(text: str, labels: Sequence[str]) -> Iterator[list[str]]:
+def split_labelled(text: str, labels: Sequence[str]) -> Iterator[list[str]]:
     """Yield all ways in which a text is LABEL=VALUE,..., with labels in this order: the values."""
     label, *others = labels
     if not text.startswith(f"{label}="):
@@ -321,7 +321,7 @@ def _split_labelled(text: str, labels: Sequence[str]) -> Iterator[list[str]]:
     following = f",{others[0]}="
     end = text.find(following)
     while end >= 0:
-        for values in _split_labelled(text[end + 1 :], others):
+        for values in split_labelled(text[end + 1 :], others):
             yield [text[:end], *values]
         end = text.find(following, end + 1)
 

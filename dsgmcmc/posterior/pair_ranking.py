@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from dsgmcmc.posterior.exposure import Rated
@@ -21,8 +23,16 @@ def best_pairs(
     top = ranking.top
     users = np.arange(len(run.users), dtype=np.int32)
     by_user = ranking.model_copy(update={"top": min(top, len(run.items))})
+    return merged(recommendations(run, users, by_user, rated, titles=titles), top)
+
+
+def merged(blocks: Iterable[Columns], top: int) -> Columns:
+    """Return the best rows of recommendations, ranked together.
+
+    Equal scores are in the order of the blocks.
+    """
     best: Columns = {}
-    for block in recommendations(run, users, by_user, rated, titles=titles):
+    for block in blocks:
         joined = block
         if best:
             joined = {name: np.concatenate([best[name], block[name]]) for name in block}

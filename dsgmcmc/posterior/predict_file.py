@@ -100,7 +100,9 @@ class _PairsFile:
 
         run = self.predictor.run
         labels = {entity: run.vocabulary(entity).labels for entity in ENTITIES}
-        table = load_pairs(self.db, self.path, self.columns, labels)
+        table = load_pairs(
+            self.db, self.path, self.columns, labels, directions=self.predictor.run.directions
+        )
         self._refuse_column_names(table)
         if unknown == "refuse":
             self._refuse_unknown(table)

@@ -141,6 +141,11 @@ class Run:
             return None
         return np.array(self.facts["levels"], np.float64)
 
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """Columns of users, items and context of a table of three directions; else empty."""
+        return tuple(self.facts.get("directions", ()))
+
     @cached_property
     def limits(self) -> Limits:
         """Range to which predictions are clipped: that of the levels, if ratings have levels."""
@@ -465,7 +470,10 @@ class Run:
         if file is None:
             file = self._ratings_file or Path(str(self.facts.get("data", "")))
             beside = self.path.with_name(f"{self.path.name}.ratings.h5")
-            if not file.is_file() and beside.is_file():  # of a run that was saved or moved
+            inside = self.directory.ratings_file
+            if not file.is_file() and inside.is_file():  # of a run that was saved or moved
+                file = inside
+            if not file.is_file() and beside.is_file():
                 file = beside
             if not file.is_file():
                 raise InputError(

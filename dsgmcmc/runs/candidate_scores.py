@@ -16,12 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import Directions
 from dsgmcmc.diagnostics import ranking
 from dsgmcmc.diagnostics.scores import Difference, difference
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.limits import resolution_of
 from dsgmcmc.model.likelihoods.ordinal import recognised_levels
 from dsgmcmc.model.predictive.base import SMALLEST
+from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.liked import liked_from
@@ -192,6 +194,26 @@ def has_larger_error(candidate: CandidateScores, simpler: CandidateScores) -> bo
         return False
     gap = difference(candidate.squares[known], simpler.squares[known], candidate.users[known])
     return gap.mean > CLEAR * gap.error
+
+
+def in_order_of_cells(scores: CandidateScores, run: Run, directions: Directions) -> CandidateScores:
+    """Return scores in the order of the cells of a table of three directions, in any arrangement.
+
+    `run` is the run of the scores. Users are those of the table.
+    """
+    columns: dict[str, list[str]] = {}
+    for entity, rows in zip(ENTITIES, run.test_pairs(), strict=True):
+        vocabulary = run.vocabulary(entity)
+        names = vocabulary.ids[rows].tolist()
+        if not vocabulary.parts:
+            names = [(name,) for name in names]
+        for number, label in enumerate(vocabulary.labels):
+            columns[label] = [str(name[number]) for name in names]
+    codes = [np.unique(columns[column], return_inverse=True)[1] for column in directions.columns]
+    order = np.lexsort(codes[::-1])
+    squares = None if scores.squares is None else scores.squares[order]
+    users = codes[0][order].astype(np.int32)
+    return scores._replace(values=scores.values[order], users=users, squares=squares)
 
 
 def outdone(candidate: CandidateScores, simpler: CandidateScores) -> bool:

@@ -100,16 +100,22 @@ class Candidate(NamedTuple):
     binary : bool
         Whether the ratings have two values: logistic regression then takes the place of Gaussian
         likelihoods, whose predictive intervals would be wrong.
+    arrangement : str
+        Name of the arrangement of a table of three directions; empty for a matrix.
     """
 
     likelihood: str
     added: tuple[str, ...]
     binary: bool = False
+    arrangement: str = ""
 
     @property
     def name(self) -> str:
-        """The likelihood and its additions, joined by plus signs."""
-        return " + ".join((self.likelihood, *self.added))
+        """The likelihood and its additions, joined by plus signs, after the arrangement."""
+        model = " + ".join((self.likelihood, *self.added))
+        if self.arrangement:
+            return f"{self.arrangement}: {model}"
+        return model
 
     @property
     def settings(self) -> Mapping[str, Any]:

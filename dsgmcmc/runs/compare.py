@@ -9,9 +9,11 @@ It depends on the data, the settings and the seed, but not on time.
 3. *The recommended model* is chosen by `dsgmcmc.runs.candidate_scores.recommended`.
 
 All chains have the same length; that of a candidate that is clearly behind the best one ends after
-half of its draws. A candidate whose chain diverges is excluded; only the simplest candidate falls
-back to other samplers. Every chain is a run in a folder that is deleted at the end, named by a hash
-of its ratings and settings, so a comparison that was stopped resumes.
+half of its draws. Of a table of three directions, a likelihood is first chosen in the open file's
+arrangement; with it, alone and with features, the arrangement; then 1 to 3 follow in this one. All
+arrangements have the same held-out cells. A candidate whose chain diverges is excluded; only the
+simplest one falls back to other samplers. Every chain is a run in a folder that is deleted at the
+end, named by a hash of its ratings and settings, so a comparison that was stopped resumes.
 """
 
 from __future__ import annotations
@@ -26,14 +28,15 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
 from time import sleep
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 from typing_extensions import override
 
 from dsgmcmc.config.job import Policy
-from dsgmcmc.config.run import ResolvedConfig, merged
+from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, merged
+from dsgmcmc.data.arrangement import Arrangement, arrange_ratings, arrangements_of
 from dsgmcmc.data.codes import find_codes
 from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.ratings import Ratings
@@ -53,6 +56,7 @@ from dsgmcmc.runs.candidate_scores import (
     are_discrete,
     best_of,
     has_larger_error,
+    in_order_of_cells,
     leading,
     outdone,
     ranking_scores,
@@ -94,7 +98,7 @@ RANKING_DRAWS = 20
 HELD_OUT_SHARE = 0.1
 HELD_OUT_MIN = 1000
 #: Names of the files and folders of a comparison.
-OWN_FILES = re.compile(r"[0-9a-f]{64}(\.npy)?|lock")
+OWN_FILES = re.compile(r"[0-9a-f]{64}(\.npy|\.h5)?|lock")
 
 
 def inner_split_of(ratings: Ratings, seed: int) -> InnerSplit:
@@ -117,6 +121,8 @@ class Plan(NamedTuple):
         Candidates that ratings and settings admit, the simplest first.
     runs : list of str
         Name of each candidate's run.
+    ranks : dict of str to int
+        Rank of the models of each arrangement; the name of a matrix is empty.
     fixed : dict
         Settings of all chains.
     sweeps : int
@@ -129,6 +135,7 @@ class Plan(NamedTuple):
     metric: Metric
     models: list[Candidate]
     runs: list[str]
+    ranks: dict[str, int | Literal["auto"]]
     fixed: dict[str, Any]
     sweeps: int
     note: str
@@ -142,6 +149,20 @@ class Plan(NamedTuple):
     def number_of(self) -> dict[Candidate, int]:
         """Number of each candidate."""
         return {model: number for number, model in enumerate(self.models)}
+
+    def numbers(self, arrangement: str) -> list[int]:
+        """List the numbers of the candidates of an arrangement, the simplest first."""
+        return [
+            number for number, model in enumerate(self.models) if model.arrangement == arrangement
+        ]
+
+
+class Admitted(NamedTuple):
+    """A candidate, its configuration, and the digest of its ratings."""
+
+    model: Candidate
+    config: ResolvedConfig
+    digest: str
 
 
 class CandidateJob(Job):
@@ -213,7 +234,7 @@ class Comparing:
             try:
                 while not on_root(self.comm, lock.attempt):
                     sleep(ATTEMPT_SECONDS)
-                self._inner = self._inner_source(self._plan.seed)
+                self._sources = self._inner_sources(self._plan.seed)
                 chosen, best = self._choose()
                 result = on_root(self.comm, partial(self._result, chosen, best))
                 on_root(self.comm, partial(remove_candidates, self.folder))
@@ -223,17 +244,63 @@ class Comparing:
 
     # ------------------------------------------------------------------ the plan, on process 0
 
-    def _inner_source(self, seed: int) -> RatingsSource:
-        return RatingsSource(self.source.path, view=partial(inner_split_of, seed=seed))
+    def _inner_sources(self, seed: int) -> dict[str, RatingsSource]:
+        """Return the training and held-out ratings in each arrangement, by its name."""
+        view = partial(inner_split_of, seed=seed)
+        directions = self.source.ratings.directions
+        if directions is None or not directions.is_open:
+            return {"": RatingsSource(self.source.path, view=view)}
+        return {
+            arrangement.name: RatingsSource(self._arranged_file(seed, arrangement))
+            for arrangement in arrangements_of(directions)
+        }
+
+    def _arranged_file(self, seed: int, arrangement: Arrangement) -> Path:
+        identity = f"{self.source.ratings.digest} {seed} {arrangement.name}"
+        return self.folder / f"{hashlib.sha256(identity.encode()).hexdigest()}.h5"
+
+    def _arrange(self, seed: int, written: list[Path]) -> None:
+        """Write the ratings of a table of three directions in all arrangements.
+
+        Files that exist are kept; others are appended to `written`.
+        """
+        ratings = self.source.ratings
+        if ratings.directions is None or not ratings.directions.is_open:
+            return
+        if ratings.minimum == ratings.maximum or self.metric == "ndcg":
+            raise InputError(
+                f"{self.source.path}: arrangements of three directions are compared by values, and"
+                " not by rankings of clicks: say on which side the third column is"
+                " (docs/three-way.md)"
+            )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        view = inner_split_of(ratings, seed)
+        for arrangement in arrangements_of(ratings.directions):
+            file = self._arranged_file(seed, arrangement)
+            if not file.is_file():
+                arrange_ratings(view, arrangement, file)
+                written.append(file)
 
     def _make_plan(self) -> Plan:
         """Choose the seed, candidates, metric and number of sweeps."""
         requested = self.source.build({}, self.settings)
-        inner_source = self._inner_source(requested.seed)
-        ratings = inner_source.ratings
+        arranged: list[Path] = []
+        try:
+            self._arrange(requested.seed, arranged)
+            return self._plan_for(requested)
+        except InputError:  # the call can be corrected, and needs an empty folder
+            for file in arranged:
+                file.unlink()
+            with suppress(OSError):
+                self.folder.rmdir()
+            raise
+
+    def _plan_for(self, requested: RunConfig) -> Plan:
+        """Make the plan for settings that are chosen for the ratings."""
+        sources = self._inner_sources(requested.seed)
+        ratings = next(iter(sources.values())).ratings
         levels = Levels.from_ratings(ratings)
         fixed = {
-            "rank": requested.rank,
             "chains": 1,
             "until": "none",
             "burn_in": f"{BURN_IN_SWEEPS}sweeps",
@@ -241,44 +308,60 @@ class Comparing:
             "save_draws": 0,
             "checkpoint_every": "10min",
         }
-        admitted = self._admitted(inner_source, self._candidates(ratings, levels), fixed)
-        configs = list(admitted)
-        models = list(admitted.values())
-        metric = self._criterion(ratings, configs)
+        ranks: dict[str, int | Literal["auto"]] = {}
+        admitted: list[Admitted] = []
+        for name, source in sources.items():
+            ranks[name] = self._rank_of(source, requested.rank)
+            models = self._candidates(source.ratings, levels, arrangement=name)
+            admitted += self._admitted(source, models, merged(fixed, {"rank": ranks[name]}))
+        metric = self._criterion(ratings, [candidate.config for candidate in admitted])
         if metric == "ndcg":
             fixed["save_draws"] = RANKING_DRAWS
-        sweeps = length_of(ratings.nnz, models)
+        models = [candidate.model for candidate in admitted]
+        of_first = [model for model in models if model.arrangement == models[0].arrangement]
+        sweeps = length_of(ratings.nnz, of_first)
         identities = [
-            f"{ratings.digest} {config.hash()} {metric} {sweeps} with errors" for config in configs
+            f"{candidate.digest} {candidate.config.hash()} {metric} {sweeps} with errors"
+            for candidate in admitted
         ]
         return Plan(
             seed=requested.seed,
             metric=metric,
             models=models,
             runs=[hashlib.sha256(identity.encode()).hexdigest() for identity in identities],
+            ranks=ranks,
             fixed=fixed,
             sweeps=sweeps,
             note=str(find_codes(levels.values, levels.counts)),
         )
 
-    def _candidates(self, ratings: Ratings, levels: Levels) -> list[Candidate]:
+    def _rank_of(
+        self, source: RatingsSource, requested: int | Literal["auto"]
+    ) -> int | Literal["auto"]:
+        """Return the rank of models of an arrangement, given that of the open file."""
+        if self.settings.get("rank", "auto") != "auto":
+            return requested
+        ratings = source.ratings
+        return automatic_rank(self.source.ratings.nnz, ratings.n_rows + ratings.n_cols)
+
+    def _candidates(self, ratings: Ratings, levels: Levels, *, arrangement: str) -> list[Candidate]:
         """List the candidates that suit the ratings, the simplest first."""
         likelihoods = likelihoods_for(levels, items_differ=self.source.ratings.item_levels)
         if self.settings.get("rank", "auto") != "auto":
             likelihoods.remove(BIASES_ONLY)
         models = candidates(
             clicks=ratings.minimum == ratings.maximum,
-            features=bool(self.source.ratings.features),
-            times=self.source.ratings.times is not None,
+            features=bool(ratings.features),
+            times=ratings.times is not None,
             likelihoods=likelihoods,
         )
         binary = len(levels.values) == 2
-        return [model._replace(binary=binary) for model in models]
+        return [model._replace(binary=binary, arrangement=arrangement) for model in models]
 
     def _admitted(
         self, source: RatingsSource, models: Sequence[Candidate], fixed: Mapping[str, Any]
-    ) -> dict[ResolvedConfig, Candidate]:
-        """Return the candidates that ratings and settings admit, each by its configuration.
+    ) -> list[Admitted]:
+        """Return the candidates that ratings and settings admit; no two have one configuration.
 
         Raises
         ------
@@ -297,7 +380,8 @@ class Comparing:
                 admitted.setdefault(config, model)
         if not admitted:
             raise refused[0]
-        return admitted
+        digest = source.ratings.digest
+        return [Admitted(model, config, digest) for config, model in admitted.items()]
 
     def _criterion(self, ratings: Ratings, configs: Sequence[ResolvedConfig]) -> Metric:
         """Return the requested metric, or the default for the ratings."""
@@ -334,7 +418,7 @@ class Comparing:
         Collective.
         """
         models = self._plan.models
-        bare = {number for number, model in enumerate(models) if not model.added}
+        bare = self._bare(self._choose_arrangement())
         with_factors = self._race(
             {number for number in bare if models[number].likelihood != BIASES_ONLY}
         )
@@ -347,6 +431,38 @@ class Comparing:
                 f"all compared models diverged: use a smaller {named('step_size')}"
             )
         return recommended(scores), best_of(scores)
+
+    def _bare(self, arrangement: str) -> set[int]:
+        """Return the numbers of the candidates of an arrangement without additions."""
+        numbers = self._plan.numbers(arrangement)
+        return {number for number in numbers if not self._plan.models[number].added}
+
+    def _choose_arrangement(self) -> str:
+        """Return the name of the best arrangement of a table of three directions. Collective.
+
+        The arrangements are compared with the likelihood that is best in the first of them, alone
+        and with features.
+        """
+        models = self._plan.models
+        first, *others = self._plan.ranks
+        if not others:
+            return first
+        with_factors = self._race(
+            {number for number in self._bare(first) if models[number].likelihood != BIASES_ONLY}
+        )
+        if not with_factors:
+            return first
+        likelihood = models[recommended(with_factors)].likelihood
+        scores = self._race(
+            {
+                number
+                for number, model in enumerate(models)
+                if model.likelihood == likelihood and model.added in ((), ("features",))
+            }
+        )
+        if not scores:
+            return first
+        return models[best_of(scores)].arrangement
 
     def _try_additions(self, chosen: Candidate) -> set[int]:
         """Try each addition to a likelihood alone, and combine those that improve it. Collective.
@@ -443,12 +559,17 @@ class Comparing:
         if self.comm.rank == 0 and not self.quiet:
             say(f"{sweeps} sweeps of {model.name}", file=sys.stderr)
         policy = self.policy
-        if number > 0:  # the simplest candidate falls back, so that there is always one
+        # the simplest candidate falls back, so that there is always one
+        if number != self._plan.numbers(model.arrangement)[0]:
             policy = policy.model_copy(update={"on_divergence": "stop"})
-        fixed = {**self._plan.fixed, "iterations": f"{sweeps}sweeps"}
+        fixed = {
+            **self._plan.fixed,
+            "rank": self._plan.ranks[model.arrangement],
+            "iterations": f"{sweeps}sweeps",
+        }
         job = CandidateJob(
             self.comm,
-            self._inner,
+            self._sources[model.arrangement],
             self._path(number),
             self._settings_over(model, fixed),
             resume=True,
@@ -482,15 +603,20 @@ class Comparing:
     def _score(self, number: int) -> CandidateScores:
         """Return the scores from all draws so far."""
         run = Run(self._path(number))
+        arrangement = self._plan.models[number].arrangement
         if self._plan.metric == "ndcg":
-            return ranking_scores(run, Rated(self._inner.ratings))
-        return scores_of(run, self._plan.metric)
+            return ranking_scores(run, Rated(self._sources[arrangement].ratings))
+        scores = scores_of(run, self._plan.metric)
+        if not arrangement:
+            return scores
+        assert self.source.ratings.directions is not None
+        return in_order_of_cells(scores, run, self.source.ratings.directions)
 
     # ------------------------------------------------------------------ the table, on process 0
 
     def _result(self, chosen: int, best: int) -> Comparison:
         models = self._plan.models
-        inner = self._inner.ratings
+        inner = self._sources[models[best].arrangement].ratings
         sampled = sorted(self._half_scores.keys() | self._diverged)
         return Comparison(
             data_hash=self.source.ratings.digest,
@@ -511,7 +637,12 @@ class Comparing:
         """
         candidate = self._plan.models[number]
         full = self._plan.sweeps
-        row = Model(name=candidate.name, settings=dict(candidate.settings), sweeps=full)
+        row = Model(
+            name=candidate.name,
+            settings=dict(candidate.settings),
+            sweeps=full,
+            arrangement=candidate.arrangement,
+        )
         if number in self._diverged:
             return row
         is_full = number in self._full_scores

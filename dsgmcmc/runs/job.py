@@ -106,9 +106,12 @@ class Job:
             resume=self.resume,
         )
 
-    def with_model(self, settings: Mapping[str, Any]) -> Self:
-        """Return a job that makes or resumes the same run, with a model's settings as defaults."""
-        return replace(self, resume=True, defaults=settings)
+    def with_model(self, settings: Mapping[str, Any], source: RatingsSource) -> Self:
+        """Return a job that makes or resumes the same run, with a model's settings as defaults.
+
+        `source` has the ratings in the arrangement of the model.
+        """
+        return replace(self, resume=True, defaults=settings, source=source)
 
     def resolve(self) -> tuple[ResolvedConfig, list[str]]:
         """Resolve the configuration on process 0, and return it on all processes. Collective.

@@ -14,6 +14,7 @@ from rich.filesize import decimal
 
 from dsgmcmc.config.chain import AUTO, CHANGEABLE
 from dsgmcmc.config.run import ResolvedConfig, merged
+from dsgmcmc.data.arrangement import refuse_open
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.alone import Comm
 from dsgmcmc.parallel.comm import on_root
@@ -90,6 +91,7 @@ class RunOpening:
             If settings, ratings file or run directory are wrong.
         """
         run = self.run
+        refuse_open(self._source.ratings)
         saved = self._saved_settings()
         config = self._source.resolve(processes, saved, self._defaults or {}, self._settings)
         if saved:

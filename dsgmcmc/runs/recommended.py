@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from pathlib import Path
 
+from dsgmcmc.data.arrangement import Arrangement, arrange_ratings, arrangement_of
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.errors import DivergenceError, InputError, StoppedError
 from dsgmcmc.parallel.comm import on_root
@@ -12,6 +15,7 @@ from dsgmcmc.parallel.signals import Signals
 from dsgmcmc.runs.compare import Comparing, remove_candidates
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.opening import refuse_taken
+from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
 from dsgmcmc.terminal import say
 
@@ -56,7 +60,7 @@ def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool =
     if at_root and not dry_run:
         remove_candidates(job.run_directory.candidates)  # an earlier job may have left them
     while True:
-        chosen = job.with_model(comparison.settings)
+        chosen = job.with_model(comparison.settings, _source_for(job, comparison))
         try:
             status = chosen.describe() if dry_run else chosen.run(signals)
         except DivergenceError:
@@ -68,6 +72,29 @@ def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool =
             if comparison.note and at_root and not job.quiet:
                 say(comparison.note, file=sys.stderr)
             return status
+
+
+def _source_for(job: Job, comparison: Comparison) -> RatingsSource:
+    """Return the ratings in the arrangement of the recommended model. Collective.
+
+    The ratings of a table of three directions are written into the run directory.
+    """
+    directions = job.source.ratings.directions
+    if directions is None or not directions.is_open:
+        return job.source
+    arrangement = comparison.arrangement(directions)
+    file = job.run_directory.ratings_file
+    on_root(job.comm, partial(_arrange, job.source.ratings, arrangement, file))
+    return RatingsSource(file)
+
+
+def _arrange(ratings: Ratings, arrangement: Arrangement, file: Path) -> None:
+    """Write ratings in an arrangement, unless the file has it; another model had another one."""
+    if file.exists():
+        with Ratings(file) as written:
+            if arrangement_of(written) == arrangement:
+                return
+    arrange_ratings(ratings, arrangement, file)
 
 
 def known_comparison(job: Job, dry_run: bool) -> Comparison | None:

@@ -508,8 +508,10 @@ def _noise_resolution(config: ResolvedConfig, ratings: Ratings) -> float | None:
 
 
 def _facts_of_measurements(ratings: Ratings) -> dict[str, Any]:
-    """Return facts about replicates, weights and bounds, if there are any."""
+    """Return facts about replicates, weights, bounds and directions, if there are any."""
     facts: dict[str, Any] = {}
+    if ratings.directions is not None:
+        facts["directions"] = list(ratings.directions.columns)
     if ratings.replicates:
         facts["replicates"] = ratings.replicates
     if ratings.mean_weight is not None:

@@ -6,6 +6,7 @@
 ``exposure-HASH.npy``      exposure of users to items in the ratings with this hash; written by the
                            first ranking
 ``comparison.json``        models that were compared, if the model was chosen by comparison
+``ratings.h5``             ratings of a table of three directions in the arrangement that was chosen
 ``start/chain-c``          starting states of the chains, if they start from another run (snapshots)
 ``metrics.jsonl``          metrics of chain 0, one object per line; chain c > 0 has
                            ``metrics-chain-c.jsonl``
@@ -186,6 +187,7 @@ class RunDirectory:
         self.summary_file = path / "summary.json"
         self.comparison_file = path / "comparison.json"
         self.candidates = path / "compare"  # while models are compared
+        self.ratings_file = path / "ratings.h5"
         self.lock_file = path / "lock"
         self.listening_file = path / "listening"
         self._events = path / "events.jsonl"

@@ -63,6 +63,7 @@ LONG = {
     "features.md",
     "likelihoods.md",
     "samplers.md",
+    "three-way.md",
     "time.md",
     "which-model.md",
 }
@@ -204,6 +205,7 @@ def made(tmp_path_factory) -> Path:
                 for s in range(4)
             )
         ),
+        "new.csv": "station,day,hour\ns1,d9,h3\ns2,d10,h4\n",
     }
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)

@@ -141,8 +141,6 @@ def test_both_sides_may_have_parts(tmp_path):
     [
         ("user=station+week,item=hour,rating=passengers", "no column 'week' for user"),
         ("user=station+day,item=day,rating=passengers", "one column serves for two"),
-        ("user=station,item=hour,context=day", "user=U[+]day,item=I or user=U,item=I[+]day"),
-        ("user=station,item=hour,context=day+line", "user=U[+]day[+]line,item=I"),
     ],
 )
 def test_refuses_columns_that_are_no_parts(tmp_path, columns, reason):

@@ -1,0 +1,258 @@
+"""Arranges a table of three directions as a matrix, in one of three ways.
+
+A table with the columns station (users), hour (items) and day (context) is a matrix of stations
+and pairs (hour, day), of pairs (station, day) and hours, or of pairs (station, hour) and days.
+`prepare` stores the first one as open. `arrange_ratings` makes the ratings file of any from it:
+training and test ratings stay what they are, and the names of pairs keep their parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from dsgmcmc.data import arrange
+from dsgmcmc.data.arrange import Entities
+from dsgmcmc.data.columns import NAMED_ROLES
+from dsgmcmc.data.merging import Merging, merge_ratings
+from dsgmcmc.data.part_features import encode_parts
+from dsgmcmc.data.parts import join_sql
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_format import (
+    SIDES,
+    SLAB,
+    SPLITS,
+    Directions,
+    Features,
+    Side,
+    Split,
+    row_slabs,
+)
+from dsgmcmc.data.ratings_writer import Origin, Sizes, write_slabs
+from dsgmcmc.data.session import Session, interruptible, open_session
+from dsgmcmc.errors import InputError
+from dsgmcmc.settings import named
+from dsgmcmc.types import Array, Int32
+
+#: Columns of the table ``raw`` of any ratings (`dsgmcmc.data.read`).
+_RAW_COLUMNS = (
+    "user_id TEXT",
+    "item_id TEXT",
+    "rating DOUBLE",
+    "time DOUBLE",
+    "test BOOLEAN",
+)
+
+
+class Arrangement(NamedTuple):
+    """A table of three directions as a matrix: columns of the names of users, and of items."""
+
+    user: tuple[str, ...]
+    item: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The columns, as in ``station+day x hour``."""
+        return f"{'+'.join(self.user)} x {'+'.join(self.item)}"
+
+
+def arrangements_of(directions: Directions) -> list[Arrangement]:
+    """List the arrangements of a table; the first is that of an open file."""
+    user, item, context = directions.columns
+    return [
+        Arrangement((user,), (item, context)),
+        Arrangement((user, context), (item,)),
+        Arrangement((user, item), (context,)),
+    ]
+
+
+def arrangement_of(ratings: Ratings) -> Arrangement:
+    """Return the arrangement of ratings of three directions."""
+    by_entity = {
+        entity: ratings.labels[side] for side, entity in zip(SIDES, ratings.entities, strict=True)
+    }
+    return Arrangement(**by_entity)
+
+
+def refuse_open(ratings: Ratings) -> None:
+    """Raise InputError if the arrangement of the ratings is still open."""
+    if ratings.directions is None or not ratings.directions.is_open:
+        return
+    user, item, context = ratings.directions.columns
+    raise InputError(
+        f"{ratings.path} has three directions ({user}, {item}, {context}), whose arrangement is"
+        f" open: compare models ({named('model')} auto), or say it in `prepare` by"
+        f" {named('columns')} user={user}+{context},item={item}, or"
+        f" user={user},item={item}+{context} (docs/three-way.md)"
+    )
+
+
+def arrange_ratings(ratings: Ratings, arrangement: Arrangement, out: Path) -> None:
+    """Write the ratings of an open file, or of a view of it, in an arrangement.
+
+    Pairs have features of their parts if the open file has such features.
+    """
+    with open_session(out.parent) as db:
+        interruptible(db, lambda: _Arranging(db, ratings, arrangement, out).run())
+
+
+class _Arranging:
+    """Writes ratings in an arrangement, by the steps of `dsgmcmc.data.prepare`."""
+
+    def __init__(self, db: Session, ratings: Ratings, arrangement: Arrangement, out: Path) -> None:
+        self._db = db
+        self._ratings = ratings
+        self._labels = arrangement._asdict()
+        self._out = out
+        self._measures = _measures_of(ratings)
+
+    def run(self) -> None:
+        """Write the file."""
+        ratings = self._ratings
+        seed = ratings.seed
+        self._load()
+        entities = arrange.number_entities(self._db, seed, {}, self._labels)
+        features = self._features(entities)
+        merging = Merging(
+            seed,
+            "keep",
+            measures=self._measures,
+            grouped=ratings.grouped,
+            keyed=False,
+            tested=True,
+        )
+        repeated = merge_ratings(self._db, entities, merging)
+        replicated = repeated.kept > 0
+        sides = entities.sides
+        ordered = arrange.sort_ratings(
+            self._db,
+            "test",
+            n_rows=entities.sizes[sides["rows"]],
+            timestamps=False,
+            temporal=False,
+            replicated=replicated,
+            measures=self._measures,
+            grouped=ratings.grouped,
+        )
+        sizes = Sizes(
+            rows=entities.sizes[sides["rows"]],
+            cols=entities.sizes[sides["cols"]],
+            train=ordered.n - ordered.n_test,
+            test=ordered.n_test,
+        )
+        assert ratings.directions is not None
+        directions = ratings.directions._replace(is_open=False)
+        origin = Origin(
+            seed=seed,
+            transposed=entities.transposed,
+            source=ratings.source,
+            replicates=repeated.kept,
+        )
+        write_slabs(
+            self._out,
+            sizes,
+            {},
+            arrange.slabs(self._db, ordered.indptr, replicated=replicated),
+            parts=arrange.all_name_parts(self._db, entities, directions),
+            features=features,
+            origin=origin,
+            force=True,
+        )
+
+    # ------------------------------------------------------------------ reading
+
+    def _load(self) -> None:
+        """Make the table ``raw`` of all ratings, with their names in the arrangement."""
+        columns = [*_RAW_COLUMNS, *(f"{name} DOUBLE" for name in self._measures)]
+        others = list(self._measures)
+        if self._ratings.grouped:
+            columns.append("group_id TEXT")
+            others.append("group_id")
+        self._db.execute(f"CREATE TABLE raw ({', '.join(columns)})")
+        sql_of_part = {}
+        for side in SIDES:
+            for number, label in enumerate(self._ratings.labels[side]):
+                sql_of_part[label] = f"names_of_{side}.p{number}"
+            self._db.execute(f"CREATE TABLE names_of_{side} AS {self._names(side)}")
+        names = [
+            join_sql([sql_of_part[label] for label in self._labels[entity]])
+            for entity in NAMED_ROLES
+        ]
+        filled = ", ".join(["user_id", "item_id", "rating", "test", *others])
+        found = ", ".join([*names, "rating", "test", *others])
+        query = (
+            f"INSERT INTO raw ({filled}) SELECT {found}"
+            " FROM slab JOIN names_of_rows ON names_of_rows.k = slab.row"
+            " JOIN names_of_cols ON names_of_cols.k = slab.col"
+        )
+        for slab in self._slabs():
+            self._db.register("slab", slab)
+            self._db.execute(query)
+            self._db.unregister("slab")
+
+    def _names(self, side: Side) -> str:
+        """Return SQL of the names of a side: their numbers k, and their parts as text."""
+        ratings = self._ratings
+        parts = [ratings.ids(side)]
+        if side in ratings.parts:
+            parts = ratings.name_parts(side)
+        columns: dict[str, Array] = {"k": np.arange(len(parts[0]))}
+        columns |= {f"p{number}": part for number, part in enumerate(parts)}
+        self._db.register("stored_names", columns)
+        texts = [f"p{number}::VARCHAR AS p{number}" for number in range(len(parts))]
+        return f"SELECT k, {', '.join(texts)} FROM stored_names"
+
+    def _slabs(self) -> Iterator[dict[str, Array]]:
+        """Yield the columns of some ratings at a time."""
+        ratings = self._ratings
+        indptrs = {"train": ratings.row_indptr, "test": ratings.test_indptr}
+        for part in SPLITS:
+            for start, stop in row_slabs(indptrs[part], SLAB):
+                slab = ratings.slab(part, start, stop)
+                columns: dict[str, Array] = {
+                    "row": slab.rows + start,
+                    "col": slab.indices,
+                    "rating": slab.values.astype(np.float64),
+                    "test": np.full(len(slab.values), part == "test"),
+                }
+                if ratings.mean_weight is not None:
+                    columns["weight"] = ratings.stored_weights(part, start, stop)
+                if ratings.has_bounds:
+                    columns["lower"] = slab.values if slab.bounds is None else slab.bounds.lower
+                    columns["upper"] = slab.values if slab.bounds is None else slab.bounds.upper
+                if ratings.grouped:
+                    columns["group_id"] = _groups(ratings, part, start, stop, n=len(slab.values))
+                yield columns
+
+    def _features(self, entities: Entities) -> dict[Side, Features]:
+        """Make the features of pairs from their parts."""
+        features: dict[Side, Features] = {}
+        if not self._ratings.features:
+            return features
+        for side, entity in entities.sides.items():
+            if entity in entities.parts:
+                labels: Sequence[str] = entities.labels[entity]
+                found, _ = encode_parts(self._db, entity, labels, entities.sizes[entity])
+                if found is not None:
+                    features[side] = found
+        return features
+
+
+def _groups(ratings: Ratings, part: Split, start: int, stop: int, *, n: int) -> Int32:
+    """Return the groups of n ratings of a part in some rows; those of test ratings do not count."""
+    if part == "test":
+        return np.zeros(n, np.int32)
+    return ratings.groups(start, stop)
+
+
+def _measures_of(ratings: Ratings) -> list[str]:
+    """Return the columns that say more of a rating: its weight, and its bounds."""
+    measures = []
+    if ratings.mean_weight is not None:
+        measures.append("weight")
+    if ratings.has_bounds:
+        measures += ["lower", "upper"]
+    return measures
