@@ -17,11 +17,38 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.kernels import jit
-from dsgmcmc.types import Array, Float32, Float64
+from dsgmcmc.types import Array, Float32, Float64, Int64
+
+
+class PairedRows(NamedTuple):
+    """Distributions of rows on one side of some pairs.
+
+    Attributes
+    ----------
+    of_pair : (p,) int64
+        Positions of the pairs' rows among the distinct rows.
+    mean : (m, D) float64
+        Means of the distinct rows.
+    across : (m, D) float64
+        What the other row of a pair is multiplied by: the means, and 1 for the bias of that row.
+    covariance : (c, D, D) float64
+    which : (m,) int64
+        Covariance of every distinct row; -1 for a row that is certain.
+    noise : (m,) float64
+        1 / g of every distinct row.
+    """
+
+    of_pair: Int64
+    mean: Float64
+    across: Float64
+    covariance: Float64
+    which: Int64
+    noise: Float64
+
 
 _PAIRS = '''\
-@kernel("void({types})")
-def pairs(rows, cols, theta_w, theta_h, {arguments}):
+@kernel("void(int32[::1], int32[::1], float32[:, ::1], float32[:, ::1], float32[::1])")
+def pairs(rows, cols, theta_w, theta_h, out):
     """Dot products of rank {K}, and biases."""
     for q in range(rows.shape[0]):
         i = rows[q]
@@ -29,8 +56,61 @@ def pairs(rows, cols, theta_w, theta_h, {arguments}):
         dot = float32(0)
         for k in range({K}):
             dot += theta_w[i, k] * theta_h[j, k]
-        {centre} = dot{biases}
-        {more}
+        out[q] = dot{biases}
+'''
+
+_CELLS = '''\
+@kernel("void(int32[::1], int32[::1], float32[:, :, ::1], float32[:, :, ::1], "
+        "float32[:, ::1], float32[:, ::1], float64[::1], int64, "
+        "float32[:, ::1], float32[:, ::1])")
+def cells(rows, cols, theta_w, theta_h, inverse_w, inverse_h, noise, first, centre, variance):
+    """Predictors of rank {K} and noise variances at several draws."""
+    for d in range(theta_w.shape[0]):
+        for q in range(rows.shape[0]):
+            i = rows[q]
+            j = cols[q]
+            dot = float32(0)
+            for k in range({K}):
+                dot += theta_w[d, i, k] * theta_h[d, j, k]
+            centre[q, first + d] = dot{biases}
+            variance[q, first + d] = float32(noise[d]) * inverse_w[d, i] * inverse_h[d, j]
+'''
+
+
+_JOIN = '''\
+@kernel("void(int64[::1], int64[::1], float64[:, ::1], float64[:, ::1], float64[:, ::1], "
+        "float64[:, ::1], float64[:, :, ::1], float64[:, :, ::1], int64[::1], int64[::1], int64, "
+        "float64[::1], float64[::1])")
+def join(rows, cols, m, n, m_across, n_across, S, T, s_of, t_of, K, mean, variance):
+    """Means m . n and variances tr(S T) + n' S n + m' T m of dot products."""
+    D = S.shape[1]
+    for p in range(rows.shape[0]):
+        i = rows[p]
+        j = cols[p]
+        s = s_of[i]
+        t = t_of[j]
+        dot = 0.0
+        for k in range(K):
+            dot += m[i, k] * n[j, k]
+        mean[p] = dot
+        total = 0.0
+        if s >= 0 and t >= 0:
+            for k in range(K):
+                for l in range(K):
+                    total += S[s, k, l] * T[t, k, l]
+        if s >= 0:
+            for k in range(D):
+                part = 0.0
+                for l in range(D):
+                    part += S[s, k, l] * n_across[j, l]
+                total += part * n_across[j, k]
+        if t >= 0:
+            for k in range(D):
+                part = 0.0
+                for l in range(D):
+                    part += T[t, k, l] * m_across[i, l]
+                total += part * m_across[i, k]
+        variance[p] = total
 '''
 
 
@@ -51,71 +131,54 @@ def predict_kernel(K: int, biases: bool) -> Callable[..., None]:
         `rows`, `cols` (q,) int32, `theta_w` (n, D) and `theta_h` (m, D) float32. `out` (q,) float32
         is set to W_i . H_j + a_i + b_j, without the mean of the ratings.
     """
-    pairs = _Pairs(f"predict_{K}", {"out": "float32[::1]"}, centre="out[q]")
-    return pairs.compile(K, biases)
+    added = f" + (theta_w[i, {K}] + theta_h[j, {K}])" if biases else ""
+    source = _PAIRS.format(K=K, biases=added)
+    kernel: Callable[..., None] = jit.compile_source(f"predict_{K}", source).pairs
+    return kernel
 
 
 @functools.cache
 def cells_kernel(K: int, biases: bool) -> Callable[..., None]:
-    """Compile the predictors of pairs, and their noise variances, at one draw.
+    """Compile the predictors of pairs, and their noise variances, at several draws.
+
+    Parameters are as for `predict_kernel`.
 
     Returns
     -------
-    f(rows, cols, theta_w, theta_h, inverse_w, inverse_h, noise, d, centre, variance) -> None
-        `rows`, `cols` (q,) int32; `theta_w` (n, D), `theta_h` (m, D) float32; `inverse_w` (n,),
-        `inverse_h` (m,) float32, 1 / g of every row; `noise` 1 / tau. Column `d` of `centre` and
-        `variance`, (q, draws) float32, is set.
+    f(rows, cols, theta_w, theta_h, inverse_w, inverse_h, noise, first, centre, variance) -> None
+        `rows`, `cols` (q,) int32; `theta_w` (d, n, D), `theta_h` (d, m, D) float32; `inverse_w`
+        (d, n), `inverse_h` (d, m) float32, 1 / g of every row; `noise` (d,) float64, 1 / tau. The d
+        columns of `centre` and `variance`, (q, draws) float32, from column `first` on are set.
     """
-    arguments = {
-        "inverse_w": "float32[::1]",
-        "inverse_h": "float32[::1]",
-        "noise": "float64",
-        "d": "int64",
-        "centre": "float32[:, ::1]",
-        "variance": "float32[:, ::1]",
-    }
-    variance = "variance[q, d] = float32(noise) * inverse_w[i] * inverse_h[j]"
-    pairs = _Pairs(f"cells_{K}", arguments, centre="centre[q, d]", last=variance)
-    return pairs.compile(K, biases)
+    added = f" + (theta_w[d, i, {K}] + theta_h[d, j, {K}])" if biases else ""
+    source = _CELLS.format(K=K, biases=added)
+    kernel: Callable[..., None] = jit.compile_source(f"cells_{K}", source).cells
+    return kernel
 
 
-class _Pairs(NamedTuple):
-    """A kernel over pairs of a row and a column, as source.
+def join_rows(users: PairedRows, items: PairedRows, rank: int) -> tuple[Float64, Float64]:
+    """Return means and variances of the dot products of independent rows, (p,) float64 each.
 
-    Attributes
-    ----------
-    name : str
-        Part of file names.
-    arguments : dict of str to str
-        Types of the arguments after the factors, by name.
-    centre : str
-        Expression that is set to the predictor.
-    last : str
-        Line that runs after it for every pair.
+    Biases add to variances, but not to means.
     """
-
-    name: str
-    arguments: dict[str, str]
-    centre: str
-    last: str = ""
-
-    def compile(self, K: int, biases: bool) -> Callable[..., None]:
-        """Compile the kernel for one rank."""
-        types = ["int32[::1]", "int32[::1]", "float32[:, ::1]", "float32[:, ::1]"]
-        types += self.arguments.values()
-        added = ""
-        if biases:
-            added = f" + (theta_w[i, {K}] + theta_h[j, {K}])"
-        source = _PAIRS.format(
-            types=", ".join(types),
-            arguments=", ".join(self.arguments),
-            K=K,
-            centre=self.centre,
-            biases=added,
-            more=self.last,
-        )
-        kernel: Callable[..., None] = jit.compile_source(self.name, source).pairs
-        return kernel
+    mean = np.empty(len(users.of_pair))
+    variance = np.empty(len(users.of_pair))
+    jit.compile_source("join", _JOIN).join(
+        users.of_pair,
+        items.of_pair,
+        users.mean,
+        items.mean,
+        users.across,
+        items.across,
+        users.covariance,
+        items.covariance,
+        users.which,
+        items.which,
+        rank,
+        mean,
+        variance,
+    )
+    return mean, variance
 
 
 # ---------------------------------------------------------------------- normal distributions

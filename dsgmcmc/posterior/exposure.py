@@ -22,14 +22,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.kernels.row_sums import sum_rows
 from dsgmcmc.storage.store import open_array, write_array
-from dsgmcmc.types import Float32, Float64, Int32
+from dsgmcmc.types import Float32, Float64, Int32, Int64
 
 #: Maximum number of items that take part in the regressions.
 MAX_ITEMS = 4096
@@ -50,39 +53,47 @@ class Rated:
         Open ratings file of the run.
     users : (n,) int32, optional
         Rows of the users that will be needed; default all.
-
-    Attributes
-    ----------
-    pattern : (users, items) sparse matrix
-        Ones for the ratings of the users that were read: all users if `users` are not given, or the
-        file is transposed.
     """
 
     def __init__(self, ratings: Ratings, users: Int32 | None = None) -> None:
-        from scipy.sparse import csr_matrix  # slow to import
-
         self._first = 0
         stop = ratings.n_rows
         if users is not None and len(users) and not ratings.orientation.transposed:
             self._first = int(users.min())
             stop = int(users.max()) + 1
         slab = ratings.slab("train", self._first, stop)
-        shape = (stop - self._first, ratings.n_cols)
-        self.pattern = csr_matrix((np.ones(len(slab.indices)), slab.indices, slab.indptr), shape)
-        if ratings.replicates:  # a pair counts once
-            self.pattern.sum_duplicates()
-            self.pattern.data[:] = 1.0
-        if ratings.orientation.transposed:
-            self.pattern = self.pattern.T.tocsr()
+        self._shape = (stop - self._first, ratings.n_cols)
+        self._indptr = slab.indptr
+        self._items = slab.indices
+        if ratings.replicates or ratings.orientation.transposed:
+            pattern = self.pattern
+            if ratings.replicates:  # a pair counts once
+                pattern.sum_duplicates()
+                pattern.data[:] = 1.0
+            if ratings.orientation.transposed:
+                pattern = pattern.T.tocsr()
+            self.pattern = pattern
+            self._indptr = pattern.indptr
+            self._items = pattern.indices
+
+    @cached_property
+    def pattern(self) -> Any:
+        """Ones for the ratings of the users that were read, (users, items) sparse matrix.
+
+        These are all users if `users` are not given, or the file is transposed.
+        """
+        from scipy.sparse import csr_matrix  # slow to import
+
+        return csr_matrix((np.ones(len(self._items)), self._items, self._indptr), self._shape)
 
     def items_of(self, user: int) -> Int32:
         """Return the rows of the items that a user rated."""
-        start, stop = self.pattern.indptr[user - self._first :][:2]
-        items: Int32 = self.pattern.indices[start:stop]
-        return items
+        start, stop = self._indptr[user - self._first :][:2]
+        return self._items[start:stop]
 
 
-class Exposure(NamedTuple):
+@dataclass(frozen=True)
+class Exposure:
     """Exposure of users to items.
 
     Attributes
@@ -127,15 +138,25 @@ class Exposure(NamedTuple):
 
     def scores(self, rated: Sequence[Int32]) -> Float32:
         """Return exposures, (users, items) float32; `rated` has the items that each user rated."""
-        regressed = _regressed(self.shares)
-        position_of = np.full(len(self.shares), -1)  # among the regressed items
-        position_of[regressed] = np.arange(len(regressed))
+        positions = [self._position_of[items] for items in rated]
+        ends = np.cumsum([0, *map(len, positions)], dtype=np.int64)
+        sums = np.empty((len(rated), len(self.weights)), np.float32)
+        sum_rows(self.weights, np.concatenate(positions), ends, sums)
         exposure = np.tile((FLOOR * self.shares).astype(np.float32), (len(rated), 1))
-        for row, items in zip(exposure, rated, strict=True):
-            positions = position_of[items]
-            score = self.weights[positions[positions >= 0]].sum(axis=0)
-            row[regressed] = np.maximum(row[regressed], score)
+        exposure[:, self._regressed] = np.maximum(exposure[:, self._regressed], sums)
         return np.power(exposure, POWER, dtype=np.float32)
+
+    @cached_property
+    def _regressed(self) -> Int32:
+        """Items that take part in the regressions, ascending."""
+        return _regressed(self.shares)
+
+    @cached_property
+    def _position_of(self) -> Int64:
+        """Position of each item among those that take part in the regressions; -1 for others."""
+        positions = np.full(len(self.shares), -1, np.int64)
+        positions[self._regressed] = np.arange(len(self._regressed))
+        return positions
 
 
 def _regressed(shares: Float64) -> Int32:

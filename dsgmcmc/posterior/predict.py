@@ -19,7 +19,7 @@ over its distribution.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,35 +27,17 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import cells_kernel
 from dsgmcmc.model.limits import UNLIMITED
 from dsgmcmc.model.predictive.base import Prediction, Predictive, PredictorDraws
-from dsgmcmc.posterior.draws import ENTITIES, RowDistributions
+from dsgmcmc.posterior.draw_batch import DrawBatch
+from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.newcomers import FoldIn, index_with
 from dsgmcmc.posterior.part_rows import PartRows, name_features_of
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
+from dsgmcmc.posterior.unseen_pairs import NewRows, RowIndex, UnseenPairs
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 #: Pairs that are predicted at a time, so that the components fit in the cache.
 BLOCK = 8192
-#: Stands for any user or item that the run knows.
-_KNOWN = np.int32(-2)
-
-
-class NewRows(NamedTuple):
-    """Distributions of rows that were folded in, at one draw.
-
-    Attributes
-    ----------
-    positions : (n,) int64
-        Positions of the rows in the vocabulary of `FoldIn`, ascending.
-    rows : RowDistributions
-    """
-
-    positions: Int64
-    rows: RowDistributions
-
-    def at(self, positions: Int64) -> RowDistributions:
-        """Return the distributions of the rows at some positions."""
-        return self.rows.at(np.searchsorted(self.positions, positions))
 
 
 class Predictor:
@@ -87,11 +69,7 @@ class Predictor:
         self.run = run
         self.options = options
         self.newcomers = newcomers
-        self._part_rows: dict[str, PartRows] = {}
-        for entity in ENTITIES:
-            features = name_features_of(run, entity)
-            if features is not None:
-                self._part_rows[entity] = PartRows(run, entity, features)
+        self._index = {entity: self._row_index(entity) for entity in ENTITIES}
         self._summary = self._summary_columns()
         self.names = [name for name in self._summary if name]
         self._probabilities = self._probability_columns()
@@ -100,6 +78,18 @@ class Predictor:
         self.limits = UNLIMITED
         if options.clip:
             self.limits = run.limits
+
+    def _row_index(self, entity: str) -> RowIndex:
+        """Return what the indices of users or items mean."""
+        known = len(self.run.vocabulary(entity))
+        first_part_row = known
+        if self.newcomers is not None and self.newcomers.entity == entity:
+            first_part_row += len(self.newcomers.vocabulary)
+        part_rows = None
+        features = name_features_of(self.run, entity)
+        if features is not None:
+            part_rows = PartRows(self.run, entity, features)
+        return RowIndex(known, first_part_row, part_rows)
 
     def _summary_columns(self) -> tuple[str, str | None, str, str]:
         """Return the names of mean, sd and quantiles; None for an sd that does not exist."""
@@ -191,18 +181,12 @@ class Predictor:
         names = vocabulary.typed(names)
         index = index_with(vocabulary, names, self.newcomers)
         missing = np.flatnonzero(index < 0)
-        if entity in self._part_rows and len(missing):
-            positions = self._part_rows[entity].index_of(names[missing])
-            first = np.int32(self._first_part_row(entity))
+        _, first_part_row, part_rows = self._index[entity]
+        if part_rows is not None and len(missing):
+            positions = part_rows.index_of(names[missing])
+            first = np.int32(first_part_row)
             index[missing] = np.where(positions >= 0, positions + first, positions)
         return index
-
-    def _first_part_row(self, entity: str) -> int:
-        """Return the index of the first row that is known by the parts of its name."""
-        first = len(self.run.vocabulary(entity))
-        if self.newcomers is not None and self.newcomers.entity == entity:
-            first += len(self.newcomers.vocabulary)
-        return first
 
     def distributions(
         self,
@@ -243,18 +227,12 @@ class Predictor:
         At all saved draws, or at `positions` in `Run.draws`.
         """
         run = self.run
+        law = run.config.law
         if positions is None:
             positions = range(len(run.draws))
-        new_user = (users < 0) | (users >= len(run.users))
-        new_item = (items < 0) | (items >= len(run.items))
-        known_users = np.where(new_user, np.int32(-1), users)
-        known_items = np.where(new_item, np.int32(-1), items)
-        # rows that are known by the parts of their names are computed together
-        one_user = np.minimum(users, self._first_part_row("user")).astype(np.int32)
-        one_item = np.minimum(items, self._first_part_row("item")).astype(np.int32)
-        unseen = _grouped(
-            np.where(new_user, one_user, _KNOWN), np.where(new_item, one_item, _KNOWN)
-        )
+        known_users = np.where(self._index["user"].is_new(users), np.int32(-1), users)
+        known_items = np.where(self._index["item"].is_new(items), np.int32(-1), items)
+        unseen = UnseenPairs.create(users, items, index=self._index, rank=run.config.rank)
         eta = np.empty((len(users), len(positions)), np.float32)
         noise = np.empty_like(eta)
         spread = np.zeros_like(eta)
@@ -263,45 +241,50 @@ class Predictor:
         folded = self._folded(users, items)
         thresholds = []
         shapes = []
-        for column, position in enumerate(positions):
-            draw = run.draw(position)
-            new = None
-            if self.newcomers is not None:
-                new = NewRows(folded, self.newcomers.rows(position, folded))
+        column = 0
+        for batch in run.batches(positions):
             self._cells(
                 np.maximum(known_users, 0),
                 np.maximum(known_items, 0),
-                draw.theta["user"],
-                draw.theta["item"],
-                draw.inverse_scale["user"],
-                draw.inverse_scale["item"],
-                1 / draw.tau,
+                batch.theta["user"],
+                batch.theta["item"],
+                batch.inverse_scale["user"],
+                batch.inverse_scale["item"],
+                1 / batch.tau,
                 column,
                 eta,
                 noise,
             )
-            for pairs in unseen:
-                user = self._rows(position, "user", users[pairs], new)
-                item = self._rows(position, "item", items[pairs], new)
-                eta[pairs, column], spread[pairs, column] = self._join(user, item)
-                noise[pairs, column] = user.noise * item.noise / draw.tau
-            if effects is not None:
-                added, effects[:, column] = draw.of_ratings(known_users, known_items)
-                eta[:, column] += np.float32(added)
-            thresholds.append(self._thresholds(position, owners, new))
-            shapes.append(run.config.law.shape_of(draw.shared))
+            of_batch = self._thresholds(batch, owners)
+            shapes += batch.shapes(law)
+            for number in range(len(batch.tau)):
+                position = positions[column]
+                new = self._folded_rows(position, folded)
+                if new is not None and of_batch is not None:
+                    self._set_thresholds(of_batch[number], owners, new)
+                if unseen is not None:
+                    predictors = unseen.at(position, run.draw(position), new)
+                    eta[unseen.pairs, column] = predictors.mean
+                    spread[unseen.pairs, column] = predictors.variance
+                    noise[unseen.pairs, column] = predictors.noise / batch.tau[number]
+                if effects is not None:
+                    draw = run.draw(position)
+                    added, effects[:, column] = draw.of_ratings(known_users, known_items)
+                    eta[:, column] += np.float32(added)
+                column += 1
+            if of_batch is not None:
+                thresholds.append(of_batch)
         weights = run.draw_weights[list(positions)]
-        has_thresholds = thresholds[0] is not None
         has_effects = effects is not None and effects.any()
         return PredictorDraws(
             eta=eta,
             noise=noise,
             spread=spread,
             weights=weights / weights.sum(),
-            thresholds=np.array(thresholds) if has_thresholds else None,
-            owner=owner if has_thresholds else None,
+            thresholds=np.concatenate(thresholds) if thresholds else None,
+            owner=owner if thresholds else None,
             effects=effects if has_effects else None,
-            shape=None if shapes[0] is None else np.array(shapes)[None],
+            shape=np.array(shapes)[None] if shapes else None,
         )
 
     def _owners_of_thresholds(self, users: Int32, items: Int32) -> tuple[Int32, Int32]:
@@ -321,84 +304,41 @@ class Predictor:
             return np.zeros(0, np.int64)
         entity = self.newcomers.entity
         index = np.unique({"user": users, "item": items}[entity]).astype(np.int64)
-        known = len(self.run.vocabulary(entity))
-        return index[(index >= known) & (index < self._first_part_row(entity))] - known
+        known, first_part_row, _ = self._index[entity]
+        return index[(index >= known) & (index < first_part_row)] - known
 
-    def _rows(
-        self, position: int, entity: str, index: Int32, new: NewRows | None
-    ) -> RowDistributions:
-        """Return rows of one entity at a draw; `new` has the new rows.
+    def _folded_rows(self, position: int, folded: Int64) -> NewRows | None:
+        """Return the distributions of rows that were folded in at a draw; None if there are none.
 
-        Either all rows in `index` are known, or known by the parts of their names, and are returned
-        as (q, D); or all are one unknown or new row, whose distribution is returned as (1, D).
+        The draw is at `position` in `Run.draws`.
         """
-        draw = self.run.draw(position)
-        theta = draw.theta[entity]
-        first = int(index[0])
-        if 0 <= first < len(theta):
-            known = theta[index].astype(np.float64)
-            width = known.shape[1]
-            return RowDistributions(
-                mean=known,
-                covariance=np.zeros((1, width, width)),
-                noise=draw.inverse_scale[entity][index].astype(np.float64),
-            )
-        if first < 0:
-            prior = draw.unseen[entity]
-            return RowDistributions(prior.mean[None], prior.covariance[None], np.ones(1))
-        first_part_row = self._first_part_row(entity)
-        if first >= first_part_row:
-            return self._part_rows[entity].rows(position, index - first_part_row)
-        assert new is not None
-        return new.at(np.array([first - len(theta)]))
-
-    def _thresholds(self, position: int, owners: Int32, new: NewRows | None) -> Float64 | None:
-        """Return the thresholds of users (or items) at a draw, (m, R - 1).
-
-        None if ratings are not ordinal. Unknown rows get the shared thresholds; so do all if the
-        model has no others.
-        """
-        draw = self.run.draw(position)
-        if draw.thresholds is None:
+        if self.newcomers is None or not len(folded):
             return None
-        thresholds = np.tile(draw.thresholds, (len(owners), 1))
-        if self.run.config.thresholds == "shared":
-            return thresholds
+        return NewRows(folded, self.newcomers.rows(position, folded))
+
+    def _thresholds(self, batch: DrawBatch, owners: Int32) -> Float64 | None:
+        """Return the thresholds of users (or items), (draws, m, R - 1).
+
+        None if ratings are not ordinal. Rows that were not sampled get the shared thresholds; so do
+        all if the model has no others.
+        """
+        if batch.thresholds is None:
+            return None
+        thresholds = np.repeat(batch.thresholds[:, np.newaxis], len(owners), axis=1)
         entity = self.run.config.thresholds
-        own = draw.thresholds_of(entity)
-        assert own is not None
-        first = len(own)
-        known = (owners >= 0) & (owners < first)
-        thresholds[known] = own[owners[known]]
-        folded = (owners >= first) & (owners < self._first_part_row(entity))
-        if new is not None and folded.any():
-            thresholds[folded] = new.at(owners[folded].astype(np.int64) - first).cuts
+        if entity != "shared":
+            own = batch.thresholds_of(entity)
+            assert own is not None
+            known = ~self._index[entity].is_new(owners)
+            thresholds[:, known] = own[:, owners[known]]
         return thresholds
 
-    def _join(self, user: RowDistributions, item: RowDistributions) -> tuple[Float64, Float64]:
-        """Return the mean and variance of the predictor of pairs whose rows are independent."""
-        k = self.run.config.rank
-        biases = self.run.config.biases
-        centre = (user.mean[:, :k] * item.mean[:, :k]).sum(axis=1)
-        spread = (user.covariance[0, :k, :k] * item.covariance[0, :k, :k]).sum()
-        if biases:
-            centre = centre + user.mean[:, k] + item.mean[:, k]
-        for rows, others in ((user, item), (item, user)):
-            across = others.mean.copy()
-            if biases:
-                across[:, k] = 1.0
-            spread = spread + ((across @ rows.covariance[0]) * across).sum(axis=1)
-        return centre, spread
-
-
-def _grouped(users: Int32, items: Int32) -> list[Array]:
-    """Group pairs with the same user and item; return the positions of the pairs in every group.
-
-    `_KNOWN` replaces every user and item that the run knows; pairs of two of them are in no group.
-    """
-    new = np.flatnonzero((users != _KNOWN) | (items != _KNOWN))
-    if not len(new):
-        return []
-    order = new[np.lexsort((items[new], users[new]))]
-    change = np.any(np.diff([users[order], items[order]]) != 0, axis=0)
-    return np.split(order, np.flatnonzero(change) + 1)
+    def _set_thresholds(self, thresholds: Float64, owners: Int32, new: NewRows) -> None:
+        """Set the thresholds of rows that were folded in, among those of `owners`, (m, R - 1)."""
+        entity = self.run.config.thresholds
+        if entity == "shared":
+            return
+        known, first_part_row, _ = self._index[entity]
+        folded = (owners >= known) & (owners < first_part_row)
+        if folded.any():
+            thresholds[folded] = new.at(owners[folded].astype(np.int64) - known).cuts

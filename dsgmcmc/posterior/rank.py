@@ -280,6 +280,7 @@ def recommend(
             positions, items, values = _best_of_candidates(scorer, block, added)
         else:
             positions, items, values = _best(scorer.scores(block, start) + added, ranking.top)
+        values = _rounded(values)  # the last bits of a pair's score depend on the pairs beside it
         if uses_pattern or (scorer is not None and scorer.at_least is not None):
             values = np.exp(values)  # scores are logarithms
         yield RankedItems(block[positions], items, values.astype(np.float32))
@@ -324,7 +325,6 @@ def _best_of_candidates(scorer: Scorer, users: Int32, added: Array) -> tuple[Arr
     positions, columns = np.nonzero(_may_be_best(scorer, users, added))
     items = columns.astype(np.int32)
     scores = scorer.scores_of_pairs(users[positions], items) + added[positions, items]
-    # the last bits of a pair's score depend on the pairs beside it
     order = np.lexsort((items, -_rounded(scores), positions))
     chosen = order[positions_in_lists(positions[order]) < top]
     return positions[chosen], items[chosen], scores[chosen]
@@ -385,10 +385,15 @@ def _best(scores: Float64, top: int) -> tuple[Array, Int32, Float64]:
     Scores are (users, items); items of minus infinity are left out. Equal scores are in the order
     of rows. Returns positions of users, items and scores, (n,) each.
     """
-    items = np.argsort(-scores, axis=1, kind="stable")[:, :top]
-    values = np.take_along_axis(scores, items, axis=1)
-    positions, ranks = np.nonzero(np.isfinite(values))
-    return positions, items[positions, ranks].astype(np.int32), values[positions, ranks]
+    if 2 * top < scores.shape[1]:
+        chosen = (scores >= _largest(scores, top)) & np.isfinite(scores)
+    else:
+        chosen = np.isfinite(scores)
+    positions, items = np.nonzero(chosen)
+    values = scores[positions, items]
+    order = np.lexsort((items, -values, positions))
+    listed = order[positions_in_lists(positions[order]) < top]
+    return positions[listed], items[listed].astype(np.int32), values[listed]
 
 
 def positions_in_lists(users: Array) -> Int32:

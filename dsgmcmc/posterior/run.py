@@ -13,11 +13,13 @@ read.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +31,7 @@ from dsgmcmc.model.limits import Limits
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.parts.base import FileFacts
 from dsgmcmc.model.quantity import THETA, Quantity
+from dsgmcmc.posterior.draw_batch import DrawBatch
 from dsgmcmc.posterior.draws import ENTITIES, Draw, PosteriorMoments
 from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.live import LiveProgress, newest_states, unfinished
@@ -42,6 +45,14 @@ KEPT_BYTES = 1 << 30  # bytes of draws that stay in memory after they were read
 
 Shape = tuple[int, ...]
 ArrayName = tuple[str, str, str]  # object, factor and field
+
+
+class _OtherDraw(NamedTuple):
+    """A draw that is in memory until another one is read, by its position in `Run.draws`."""
+
+    position: int
+    batch: DrawBatch
+    draw: Draw
 
 
 class Run:
@@ -91,8 +102,11 @@ class Run:
             _ = self.traces  # read now, before a later checkpoint replaces this one
         self._saved: dict[int, SavedDraws] = {}
         self._checked: set[Path] = set()  # snapshots of draws whose shapes have been checked
-        self._kept: dict[int, Draw] = {}  # draws in memory, by position in `draws`
-        self._kept_bytes = 0
+        self._kept: dict[int, Draw] = {}  # draws that `_stack` has, by position in `draws`
+        self._last: _OtherDraw | None = None  # a draw that it has not
+        self._counts: dict[str, Int64] = {}
+        #: Bounds of scores that rankings have used (`dsgmcmc.posterior.screening`).
+        self.screens: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
         config = self.config
@@ -128,7 +142,9 @@ class Run:
 
     def counts(self, entity: str) -> Int64:
         """Return the number of training ratings of every user or item, (n,) int64."""
-        return self.index.counts(entity)
+        if entity not in self._counts:
+            self._counts[entity] = self.index.counts(entity)
+        return self._counts[entity]
 
     def test_pairs(self) -> tuple[Int32, Int32]:
         """Return the rows of users and items of the test ratings, (q,) int32 each."""
@@ -294,13 +310,126 @@ class Run:
         InputError
             If the draw is damaged or gone.
         """
+        if position >= self._n_kept:
+            return self._other(position).draw
         if position not in self._kept:
-            # if the last draw had no room, its memory is freed before this one is read
-            if self._kept_bytes > KEPT_BYTES:
-                self._kept_bytes -= self._kept.popitem()[1].nbytes
-            self._kept[position] = self._read_draw(position)
-            self._kept_bytes += self._kept[position].nbytes
+            self._keep(position)
         return self._kept[position]
+
+    def batches(self, positions: Sequence[int]) -> Iterator[DrawBatch]:
+        """Yield draws side by side, in the order of `positions`: those in memory together."""
+        start = 0
+        while start < len(positions):
+            first = positions[start]
+            if first >= self._n_kept:
+                yield self._other(first).batch
+                start += 1
+                continue
+            stop = start + 1
+            while stop < len(positions) and positions[stop] == first + stop - start < self._n_kept:
+                stop += 1
+            number = stop - start
+            for position in range(first, first + number):
+                if position not in self._kept:
+                    self._keep(position)
+            if number == self._n_kept:
+                yield self._stack
+            else:
+                yield self._stack.at(slice(first, first + number))
+            start = stop
+
+    @cached_property
+    def _n_kept(self) -> int:
+        """Number of draws that stay in memory."""
+        shapes = [shape for shapes in self._row_shapes.values() for shape in shapes.values()]
+        n_bytes = sum(4 * math.prod(shape) for shape in shapes)
+        n_bytes += sum(4 * n for n in self._rows.values())  # noise scales
+        return min(len(self.draws), KEPT_BYTES // n_bytes)
+
+    @cached_property
+    def _stack(self) -> DrawBatch:
+        """The first draws, which stay in memory; `_kept` has those that have been read."""
+        return self._allocate(self._n_kept)
+
+    def _allocate(self, draws: int) -> DrawBatch:
+        """Allocate memory for draws."""
+        shapes = {
+            self.name_of(quantity.name): quantity.shape(self.quantities.sizes)
+            for quantity in self.quantities.shared
+        }
+        return DrawBatch.allocate(draws, shapes, self._row_shapes)
+
+    @cached_property
+    def _row_shapes(self) -> dict[str, dict[str, Shape]]:
+        """Shapes of the quantities of users and items in a draw, by their names."""
+        return {
+            self.entity_of(Factor[factor]): {
+                quantity.name: self._shape_of_rows(factor, quantity)
+                for quantity in self._drawn_quantities(factor)
+            }
+            for factor in self._rows
+        }
+
+    @cached_property
+    def _position_of(self) -> dict[tuple[int, int], int]:
+        """Positions in `draws` by chain and iteration."""
+        return {draw: position for position, draw in enumerate(self.draws)}
+
+    def _keep(self, position: int) -> None:
+        """Read all draws that share a snapshot with this one, and stay in memory.
+
+        The snapshot is checked as a whole, so that all of it is read anyway.
+        """
+        snapshot, _ = self.open_draw(position)
+        numbers = {}
+        for number, iteration in enumerate(snapshot.manifest.saved_draws):
+            other = self._position_of.get((snapshot.manifest.chain, iteration))
+            if other is not None and other < self._n_kept:
+                numbers[number] = other
+        self._read_draws(snapshot, numbers, self._stack)
+        for kept in numbers.values():
+            self._kept[kept] = self._stack.draw(kept, *self.draws[kept])
+
+    def _other(self, position: int) -> _OtherDraw:
+        """Return a draw that does not stay in memory when another one is read."""
+        if self._last is None or self._last.position != position:
+            self._last = None  # its memory is freed before this one is read
+            batch = self._allocate(1)
+            snapshot, number = self.open_draw(position)
+            self._read_draws(snapshot, {number: 0}, batch)
+            self._last = _OtherDraw(position, batch, batch.draw(0, *self.draws[position]))
+        return self._last
+
+    def _read_draws(self, snapshot: Snapshot, numbers: dict[int, int], batch: DrawBatch) -> None:
+        """Read draws of a snapshot into a batch, whose numbers are given by those in the snapshot.
+
+        Raises InputError if the snapshot is damaged or gone.
+        """
+        keys = [Key("draw", "run", 0, quantity.name) for quantity in self.quantities.shared]
+        for key, array in zip(keys, snapshot.read_all(keys), strict=True):
+            for number, target in numbers.items():
+                batch.shared[self.name_of(key.field)][target] = array[number]
+        targets = {}
+        for entity, arrays in batch.rows.items():
+            for name, array in arrays.items():
+                start = 0
+                for key, length in self._row_blocks(snapshot, self.index.factors[entity], name):
+                    rows = slice(start, start + length)
+                    targets[key] = {
+                        number: array[target, rows] for number, target in numbers.items()
+                    }
+                    start += length
+        snapshot.read_entries(targets)
+        batch.set_inverse_scales(list(numbers.values()))
+
+    def _row_blocks(self, snapshot: Snapshot, factor: str, name: str) -> list[tuple[Key, int]]:
+        """Return the blocks of a quantity of rows in a snapshot of draws, and their lengths."""
+        blocks = [
+            (entry.key, entry.shape[1])
+            for entry in snapshot.manifest.blocks
+            if (entry.key.object, entry.key.factor, entry.key.field) == ("draw", factor, name)
+        ]
+        return sorted(blocks)
 
     def open_draw(self, position: int) -> StoredDraw:
         """Find a saved draw by its position in `draws`, and check that its snapshot is complete."""
@@ -324,23 +453,6 @@ class Run:
             snapshot, index = self.open_draw(position)
             effects += snapshot.read_all([key], index)
         return np.array(effects)
-
-    def _read_draw(self, position: int) -> Draw:
-        snapshot, index = self.open_draw(position)
-        names = [quantity.name for quantity in self.quantities.shared]
-        arrays = snapshot.read_all([Key("draw", "run", 0, name) for name in names], index)
-        shared = {self.name_of(name): array for name, array in zip(names, arrays, strict=True)}
-        fields = [
-            (factor, quantity.name)
-            for factor in self._rows
-            for quantity in self._drawn_quantities(factor)
-        ]
-        rows: dict[str, dict[str, Float32]] = {entity: {} for entity in ENTITIES}
-        arrays_of_rows = snapshot.read_fields("draw", fields, index)
-        for (factor, name), array in zip(fields, arrays_of_rows, strict=True):
-            rows[self.entity_of(Factor[factor])][name] = array
-        chain, iteration = self.draws[position]
-        return Draw(chain=chain, iteration=iteration, shared=shared, rows=rows)
 
     # ------------------------------------------------------------------ checks of manifests
 

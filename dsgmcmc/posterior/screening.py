@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from dsgmcmc.model.predictive.base import PredictorDraws
 from dsgmcmc.model.predictive.mixture import Normal, NormalMixture
 from dsgmcmc.model.quantity import WEIGHT
 from dsgmcmc.model.scale import OnLogarithms
+from dsgmcmc.posterior.draw_batch import DrawBatch
 from dsgmcmc.posterior.draws import Draw
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Float32, Float64, Int32
@@ -32,6 +34,8 @@ from dsgmcmc.types import Array, Float32, Float64, Int32
 STACK_BYTES = 1 << 30
 #: Users and items whose predictors are in memory at a time, at all draws.
 USERS = 64
+#: Number of users from which on rows of items are copied for one product.
+MANY_USERS = 16
 ITEMS = 512
 #: Bound on relative errors of products and averages in float32, and on errors of probabilities.
 ERROR = 2e-5
@@ -68,11 +72,11 @@ class UserRows:
 
 
 class Stack:
-    """Rows of all items at all draws of a run, side by side in memory.
+    """Rows of all items at all draws of a run.
 
     Attributes
     ----------
-    items : (items, draws, R) float32
+    items : (draws, items, R) float32
         Rows of the items; the last column is the bias, if the model has biases.
     weights : (draws,) float32
     """
@@ -80,40 +84,53 @@ class Stack:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.weights = run.draw_weights.astype(np.float32)
-        theta = run.draw(0).theta["item"]
-        self.items = np.empty((len(theta), len(run.draws), theta.shape[1]), np.float32)
-        for position in range(len(run.draws)):
-            self.items[:, position] = run.draw(position).theta["item"]
+        of_batches = [batch.theta["item"] for batch in self._batches()]
+        self.items = of_batches[0]
+        if len(of_batches) > 1:
+            self.items = np.concatenate(of_batches)
+
+    def _batches(self) -> Iterator[DrawBatch]:
+        return self.run.batches(range(len(self.run.draws)))
 
     @staticmethod
     def nbytes(run: Run) -> int:
         """Return the number of bytes that a stack of this run takes."""
         return len(run.items) * len(run.draws) * (run.config.rank + run.config.biases) * 4
 
+    @cached_property
+    def side_by_side(self) -> Float32:
+        """Rows of all draws in one row for each item, (items, draws R)."""
+        rows = np.ascontiguousarray(self.items.transpose(1, 0, 2))
+        return rows.reshape(len(rows), -1)
+
     def users(self, index: Int32) -> UserRows:
         """Collect the rows of users."""
-        draws = len(self.run.draws)
-        rows = np.empty((len(index), draws, self.items.shape[2]), np.float32)
-        biases = np.zeros((draws, len(index)), np.float32)
-        for position in range(draws):
-            rows[:, position] = self.run.draw(position).theta["user"][index]
+        of_batches = [batch.theta["user"][:, index] for batch in self._batches()]
+        rows = np.ascontiguousarray(np.concatenate(of_batches).transpose(1, 0, 2))
+        biases = np.zeros((rows.shape[1], len(index)), np.float32)
         if self.run.config.biases:
             biases = np.array(rows[:, :, -1].T, order="C")  # a copy: the column is overwritten
             rows[:, :, -1] = 1.0
         return UserRows(index, rows, biases)
 
     def mean(self, users: UserRows) -> Float32:
-        """Return the mean predictor of users and all items, (users, items), by one product."""
-        weighted = (users.rows * self.weights[:, np.newaxis]).reshape(len(users.index), -1)
+        """Return the mean predictor of users and all items, (users, items).
+
+        For many users, it is one product of the draws side by side.
+        """
+        weighted = users.rows * self.weights[:, np.newaxis]
         biases = self.weights @ users.biases
-        means = np.empty((len(users.index), len(self.items)), np.float32)
-        np.matmul(weighted, self.items.reshape(len(self.items), -1).T, out=means)
+        if len(users.index) < MANY_USERS:
+            of_draws = weighted.transpose(1, 0, 2) @ self.items.transpose(0, 2, 1)
+            means = of_draws.sum(axis=0)
+        else:
+            means = weighted.reshape(len(users.index), -1) @ self.side_by_side.T
         means += biases[:, np.newaxis]
         return means
 
     def moments(self, users: UserRows, average: Average) -> tuple[Float32, Float32]:
         """Return means and variances over draws of a function of predictors, (users, items)."""
-        shape = (len(users.index), len(self.items))
+        shape = (len(users.index), self.items.shape[1])
         means = np.empty(shape, np.float32)
         variances = np.empty(shape, np.float32)
         for first in range(0, len(users.index), USERS):
@@ -121,9 +138,9 @@ class Stack:
             rows = users.rows[block].transpose(1, 0, 2)
             biases = np.ascontiguousarray(users.biases[:, block])
             of_users = average.of_users(users.index[block])
-            for start in range(0, len(self.items), ITEMS):
+            for start in range(0, self.items.shape[1], ITEMS):
                 items = slice(start, start + ITEMS)
-                eta = rows @ self.items[items].transpose(1, 2, 0)
+                eta = rows @ self.items[:, items].transpose(0, 2, 1)
                 arguments = (*of_users, *average.of_items(items))
                 averages = average.function(eta, biases, self.weights, *arguments)
                 means[block, items], variances[block, items] = averages
@@ -307,9 +324,21 @@ class Screen:
 
     @classmethod
     def of_run(cls, run: Run, *, at_least: float | None, sds: float) -> Screen | None:
-        """Return the screen of a run; None if its scores have no bounds, or memory is too small."""
+        """Return the screen of a run; None if its scores have no bounds, or memory is too small.
+
+        A run keeps its screens.
+        """
         if run.has_effects or Stack.nbytes(run) > STACK_BYTES:
             return None
+        key = (at_least, sds)
+        if key not in run.screens:
+            run.screens[key] = cls._create(run, at_least=at_least, sds=sds)
+        screen: Screen | None = run.screens[key]
+        return screen
+
+    @classmethod
+    def _create(cls, run: Run, *, at_least: float | None, sds: float) -> Screen | None:
+        """Return a new screen; None if scores have no bounds."""
         stack = Stack(run)
         if at_least is None:
             average = expectation(stack)

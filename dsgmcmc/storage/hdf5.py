@@ -16,7 +16,7 @@ import io
 import math
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
@@ -159,6 +159,40 @@ class PlainFile:
         if array.size:
             data.read(h5py.h5s.ALL, h5py.h5s.ALL, array)
         return array
+
+    def entries(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        targets: Mapping[int, npt.NDArray[Any]],
+        *,
+        others: npt.NDArray[Any] | None = None,
+    ) -> Iterator[npt.NDArray[Any]]:
+        """Read entries along the first axis of a data set one by one, and yield them.
+
+        Name, shape, type and errors are as in `dataset`.
+
+        Parameters
+        ----------
+        targets : mapping of int to array
+            C-contiguous arrays into which entries are read, by their numbers.
+        others : array, optional
+            Array into which all other entries are read, one after another; default: they are left
+            out.
+        """
+        data = self._checked(name, shape, dtype)
+        space = data.get_space()
+        one = h5py.h5s.create_simple(shape[1:])
+        origin = (0,) * len(shape[1:])
+        for number in range(shape[0]):
+            entry = targets.get(number, others)
+            if entry is None:
+                continue
+            if entry.size:
+                space.select_hyperslab((number, *origin), (1, *shape[1:]))
+                data.read(one, space, entry)
+            yield entry
 
     def dataset(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> h5py.Dataset:
         """Open a data set, and check it so that memory may be allocated for it.

@@ -259,13 +259,18 @@ def block_hash(array: Array) -> str:
 
 def _hash(data: Any) -> str:
     """Return the SHA-256 of an array, or of a data set, which is read piece by piece."""
-    digest = hashlib.sha256(f"{data.dtype.str} {data.shape}\n".encode())
+    digest = _new_digest(data.dtype, data.shape)
     rows = len(data) if data.shape else 1
     step = max(1, _PIECE_BYTES * rows // max(1, data.nbytes))
     for start in range(0, rows, step):
         piece = data[start : start + step] if data.shape else data[...]
         digest.update(piece.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
+
+
+def _new_digest(dtype: np.dtype[Any], shape: tuple[int, ...]) -> hashlib._Hash:
+    """Return the SHA-256 of an array's type and shape, to which its bytes are added."""
+    return hashlib.sha256(f"{dtype.str} {shape}\n".encode())
 
 
 def write_array(path: Path, array: Array) -> None:
@@ -276,11 +281,11 @@ def write_array(path: Path, array: Array) -> None:
 
 
 def open_array(path: Path) -> Array:
-    """Map the array of a file of `write_array` into memory.
+    """Map the array of a file of `write_array` into memory; changes stay in memory.
 
     Raises ValueError if the file is damaged, and OSError if it cannot be read.
     """
-    array: Array = np.lib.format.open_memmap(path, mode="r")
+    array: Array = np.lib.format.open_memmap(path, mode="c")
     if bytes(np.memmap(path, np.uint8, "r")[-64:]) != block_hash(array).encode():
         raise InputError(f"{path} is damaged: it does not match its own checksum")
     return array
@@ -349,6 +354,53 @@ class Snapshot:
         ]
         arrays = iter(self.read_all(keys, index))
         return [np.concatenate([next(arrays) for _ in blocks[factor]]) for factor, _ in fields]
+
+    def read_entries(self, targets: Mapping[Key, Mapping[int, Array]]) -> None:
+        """Read entries along the first axis of blocks into arrays, and check the blocks.
+
+        A block that has not been checked is read entry by entry, so that one entry is in memory
+        besides the arrays. A shard is opened once for consecutive blocks. Raises as `read_all`.
+
+        Parameters
+        ----------
+        targets : mapping of Key to mapping of int to array
+            C-contiguous arrays of the blocks' types, by the numbers of entries.
+        """
+        for shard, entries in groupby(map(self._entry, targets), lambda entry: entry.shard):
+            self._read_targets(self.path / shard, list(entries), targets)
+
+    def _read_targets(
+        self,
+        shard: Path,
+        entries: list[BlockEntry],
+        targets: Mapping[Key, Mapping[int, Array]],
+    ) -> None:
+        """Read entries of the blocks in one shard into arrays, as `read_entries` does."""
+
+        def read() -> None:
+            with PlainFile(shard) as file:
+                for entry in entries:
+                    self._read_target(file, entry, targets[entry.key])
+
+        read_snapshot_file(shard, read)
+
+    def _read_target(
+        self, file: PlainFile, entry: BlockEntry, targets: Mapping[int, Array]
+    ) -> None:
+        """Read entries of a block into arrays; check the block if that has not yet been done."""
+        dtype = np.dtype(entry.dtype)
+        name = entry.key.path
+        if entry.key in self._checked:
+            for _ in file.entries(name, entry.shape, dtype, targets):
+                pass
+            return
+        digest = _new_digest(dtype, entry.shape)
+        others = np.empty(entry.shape[1:], dtype)
+        for array in file.entries(name, entry.shape, dtype, targets, others=others):
+            digest.update(array.reshape(-1).view(np.uint8).data)
+        if digest.hexdigest() != entry.sha256:
+            raise ValueError(f"{name} does not match its checksum")
+        self._checked.add(entry.key)
 
     def _entry(self, key: Key) -> BlockEntry:
         entry = self._entries.get(key)

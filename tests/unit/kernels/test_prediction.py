@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from scipy.special import ndtr as exact
 
-from dsgmcmc.kernels.prediction import EXTENT, PER_UNIT, ndtr, predict_kernel
+from dsgmcmc.kernels.prediction import (
+    EXTENT,
+    PER_UNIT,
+    PairedRows,
+    cells_kernel,
+    join_rows,
+    ndtr,
+    predict_kernel,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,6 +31,61 @@ def test_predictions_equal_numpy(K, biases):
         + h[columns, K:].sum(1)
     )
     np.testing.assert_allclose(out, want, rtol=1e-4, atol=1e-5 * K)
+
+
+@pytest.mark.parametrize(("K", "biases"), [(0, True), (1, False), (33, True)])
+def test_cells_of_several_draws_equal_numpy(K: int, biases: bool) -> None:
+    """Every draw fills its own column, from the first that is given; noise has both scales."""
+    rng = np.random.default_rng(K)
+    w = rng.standard_normal((3, 20, K + biases)).astype(np.float32)
+    h = rng.standard_normal((3, 30, K + biases)).astype(np.float32)
+    of_w = rng.uniform(0.5, 2, (3, 20)).astype(np.float32)
+    of_h = rng.uniform(0.5, 2, (3, 30)).astype(np.float32)
+    noise = np.array([0.5, 1.0, 2.0])
+    rows = rng.integers(0, 20, 50).astype(np.int32)
+    columns = rng.integers(0, 30, 50).astype(np.int32)
+    centre = np.full((50, 5), np.nan, np.float32)
+    variance = centre.copy()
+    cells_kernel(K, biases)(rows, columns, w, h, of_w, of_h, noise, 1, centre, variance)
+    want = np.einsum("dqk,dqk->qd", w[:, rows, :K].astype(float), h[:, columns, :K])
+    want += w[:, rows, K:].sum(axis=2).T + h[:, columns, K:].sum(axis=2).T
+    np.testing.assert_allclose(centre[:, 1:4], want, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        variance[:, 1:4], (noise[:, None] * of_w[:, rows] * of_h[:, columns]).T, rtol=1e-6
+    )
+    assert np.isnan(centre[:, [0, 4]]).all()
+    assert np.isnan(variance[:, [0, 4]]).all()
+
+
+def test_moments_of_dot_products_are_those_of_draws() -> None:
+    """Pairs with one, two and no uncertain rows, against 200,000 draws of both rows and biases.
+
+    The tolerance is five standard errors of the mean and of the variance.
+    """
+    rank = 2
+    rng = np.random.default_rng(3)
+    sides = []
+    drawn = []
+    for _ in range(2):
+        mean = rng.standard_normal((2, rank + 1))
+        root = rng.standard_normal((1, rank + 1, rank + 1))
+        across = mean.copy()
+        across[:, rank] = 1.0
+        covariance = root @ root.transpose(0, 2, 1)
+        of_pair = np.array([[0, 0, 1, 1], [0, 1, 0, 1]][len(sides)])
+        which = np.array([0, -1])
+        sides.append(PairedRows(of_pair, mean, across, covariance, which, np.ones(2)))
+        uncertain = rng.multivariate_normal(mean[0], covariance[0], 200_000)
+        drawn.append([uncertain, np.broadcast_to(mean[1], uncertain.shape)])
+    mean, variance = join_rows(*sides, rank)
+    for pair, (i, j) in enumerate(zip(sides[0].of_pair, sides[1].of_pair, strict=True)):
+        u = drawn[0][i]
+        v = drawn[1][j]
+        dot = (u[:, :rank] * v[:, :rank]).sum(axis=1)
+        biases = u[:, rank] + v[:, rank]
+        assert abs(dot.mean() - mean[pair]) <= 5 * dot.std() / len(dot) ** 0.5 + 1e-9
+        squares = (dot + biases - (dot + biases).mean()) ** 2
+        assert abs(squares.mean() - variance[pair]) <= 5 * squares.std() / len(dot) ** 0.5 + 1e-9
 
 
 def test_between_the_points_of_the_table_and_beyond_it():

@@ -159,6 +159,26 @@ def test_draws_beyond_the_limit_of_memory_are_read_again(finished, monkeypatch):
     assert run.draw(0) is not first
 
 
+def test_some_draws_stay_in_memory_and_the_others_are_read_one_by_one(finished, monkeypatch):
+    """The first draws come side by side, the others alone; all are those of a run in memory."""
+    run = finished.open()
+    everything = range(len(run.draws))
+    (together,) = run.batches(everything)
+    n_bytes = sum(array.nbytes for rows in together.rows.values() for array in rows.values())
+    n_bytes += sum(array.nbytes for array in together.inverse_scale.values())
+    monkeypatch.setattr("dsgmcmc.posterior.run.KEPT_BYTES", 3 * n_bytes // len(run.draws))
+    partly = finished.open()
+    batches = list(partly.batches(everything))
+    assert [len(batch.tau) for batch in batches] == [3] + [1] * (len(run.draws) - 3)
+    for entity in ("user", "item"):
+        np.testing.assert_array_equal(
+            np.concatenate([batch.theta[entity] for batch in batches]), together.theta[entity]
+        )
+    np.testing.assert_array_equal(np.concatenate([batch.tau for batch in batches]), together.tau)
+    for position, batch in zip([4, 1, 0], partly.batches([4, 1, 0]), strict=True):
+        np.testing.assert_array_equal(batch.theta["user"][0], run.draw(position).theta["user"])
+
+
 # ---------------------------------------------------------------------- every likelihood
 
 LEVELS = np.arange(1, 6)

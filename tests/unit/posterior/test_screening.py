@@ -49,6 +49,9 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     for position in range(len(run.draws)):
         for array in run.draw(position).rows["item"].values():
             array[second] = array[first]
+    for batch in run.batches(range(len(run.draws))):
+        scales = batch.inverse_scale["item"]
+        scales[:, second] = scales[:, first]
     run.exposure.shares[second] = run.exposure.shares[first]
     weights = run.exposure.weights
     weights[:, second] = weights[:, first]

@@ -129,11 +129,33 @@ def test_every_damaged_byte_and_every_cut_of_a_shard_is_found(tmp_path: Path) ->
             snapshot = Snapshot(path)
             with pytest.raises(InputError, match="shard-00000"):
                 snapshot.verify()
+            last = np.empty(2, np.float32)
             try:
                 block = Snapshot(path).read(THETA)
+                Snapshot(path).read_entries({THETA: {2: last}})
             except InputError:
                 continue
             assert block.tobytes() == BLOCKS[THETA].tobytes(), at
+            assert last.tobytes() == BLOCKS[THETA][2].tobytes(), at
+
+
+def test_an_entry_is_refused_if_another_entry_of_its_block_is_damaged(tmp_path: Path) -> None:
+    """The whole block is checked when one of its entries is first read, and not again."""
+    path = write(tmp_path)
+    entries = [np.empty(2, np.float32) for _ in range(2)]
+    intact = Snapshot(path)
+    intact.read_entries({THETA: {1: entries[0], 2: entries[1]}})
+    np.testing.assert_array_equal(entries, BLOCKS[THETA][1:])
+    shard = path / SHARD
+    first, *_ = BLOCKS[THETA]
+    place = shard.read_bytes().index(BLOCKS[THETA].tobytes()) + first.nbytes - 1
+    with shard.open("r+b") as file:
+        file.seek(place)
+        file.write(b"A")
+    with pytest.raises(InputError, match="does not match its checksum"):
+        Snapshot(path).read_entries({THETA: {2: entries[0]}})
+    intact.read_entries({THETA: {2: entries[0]}})
+    np.testing.assert_array_equal(entries[0], BLOCKS[THETA][2])
 
 
 def test_what_was_removed_is_gone_and_what_is_missing_is_damage(tmp_path: Path) -> None:

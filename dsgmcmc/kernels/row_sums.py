@@ -1,0 +1,35 @@
+"""Sums of chosen rows of a matrix, for many choices."""
+
+from __future__ import annotations
+
+from dsgmcmc.kernels import jit
+from dsgmcmc.types import Float32, Int64
+
+_SOURCE = '''\
+@kernel("void(float32[:, ::1], int64[::1], int64[::1], float32[:, ::1])", EXACT)
+def sums(matrix, rows, ends, out):
+    """Sums in the order of rows; negative numbers are left out."""
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] = float32(0)
+        for r in range(ends[i], ends[i + 1]):
+            k = rows[r]
+            if k >= 0:
+                for j in range(out.shape[1]):
+                    out[i, j] += matrix[k, j]
+'''
+
+
+def sum_rows(matrix: Float32, rows: Int64, ends: Int64, out: Float32) -> None:
+    """Set every row of a matrix to the sum of chosen rows of another one.
+
+    Parameters
+    ----------
+    matrix : (n, m) float32
+    rows : (k,) int64
+        Rows of `matrix` that are added, in this order; negative numbers are left out.
+    ends : (q + 1,) int64
+        Ends of the choices in `rows`, after a 0.
+    out : (q, m) float32
+    """
+    jit.compile_source("row_sums", _SOURCE).sums(matrix, rows, ends, out)

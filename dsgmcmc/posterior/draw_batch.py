@@ -1,0 +1,121 @@
+"""Saved draws side by side in memory, so that compiled loops run over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dsgmcmc.model.likelihoods.base import Law
+from dsgmcmc.model.likelihoods.row_thresholds import CUTS
+from dsgmcmc.model.quantity import WEIGHT
+from dsgmcmc.posterior.draws import Draw
+from dsgmcmc.types import Array, Float32, Float64
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DrawBatch:
+    """Draws of a run, side by side.
+
+    Attributes
+    ----------
+    shared : dict of str to (draws, ...) float64 array
+        Quantities that all rows share, as in `Draw.shared`.
+    rows : dict of entity to dict of str to (draws, n, ...) float32 array
+        Quantities of every user and item, as in `Draw.rows`.
+    inverse_scale : dict of entity to (draws, n) float32 array
+        Reciprocals of the noise scales, as in `Draw.inverse_scale`.
+    """
+
+    shared: Mapping[str, Float64]
+    rows: Mapping[str, Mapping[str, Float32]]
+    inverse_scale: Mapping[str, Float32]
+
+    @classmethod
+    def allocate(
+        cls,
+        draws: int,
+        shared: Mapping[str, Shape],
+        rows: Mapping[str, Mapping[str, Shape]],
+    ) -> DrawBatch:
+        """Allocate a number of draws, given the shapes of the arrays of one draw."""
+        return cls(
+            shared={name: np.empty((draws, *shape)) for name, shape in shared.items()},
+            rows={
+                entity: {
+                    name: np.empty((draws, *shape), np.float32) for name, shape in shapes.items()
+                }
+                for entity, shapes in rows.items()
+            },
+            inverse_scale={
+                entity: np.ones((draws, shapes["theta"][0]), np.float32)
+                for entity, shapes in rows.items()
+            },
+        )
+
+    @property
+    def theta(self) -> dict[str, Float32]:
+        """Factors of the users and of the items, (draws, n, D)."""
+        return {entity: arrays["theta"] for entity, arrays in self.rows.items()}
+
+    @property
+    def tau(self) -> Float64:
+        """Precisions of the noise, (draws,)."""
+        tau: Float64 = self.shared["tau"].reshape(-1)
+        return tau
+
+    @property
+    def thresholds(self) -> Float64 | None:
+        """Thresholds between levels, (draws, R - 1); None if ratings are not ordinal."""
+        return self.shared.get("thresholds")
+
+    def thresholds_of(self, entity: str) -> Float32 | None:
+        """Return the thresholds of every user (or item), (draws, n, R - 1), or None.
+
+        They are those of `Draw.thresholds_of`.
+        """
+        return self.rows[entity].get(CUTS)
+
+    def shapes(self, law: type[Law]) -> list[Float64]:
+        """Return the parameters of a law's shape at every draw, (m,) each; none if it has none."""
+        shapes = []
+        for number in range(len(self.tau)):
+            shape = law.shape_of({name: array[number] for name, array in self.shared.items()})
+            if shape is None:
+                return []
+            shapes.append(shape)
+        return shapes
+
+    def at(self, part: slice) -> DrawBatch:
+        """Return some of the draws, which share the memory of these."""
+        return DrawBatch(
+            shared={name: array[part] for name, array in self.shared.items()},
+            rows={
+                entity: {name: array[part] for name, array in arrays.items()}
+                for entity, arrays in self.rows.items()
+            },
+            inverse_scale={entity: array[part] for entity, array in self.inverse_scale.items()},
+        )
+
+    def draw(self, number: int, chain: int, iteration: int) -> Draw:
+        """Return one of the draws, which shares the memory of these."""
+        return Draw(
+            chain=chain,
+            iteration=iteration,
+            shared={name: array[number, ...] for name, array in self.shared.items()},
+            rows={
+                entity: {name: array[number] for name, array in arrays.items()}
+                for entity, arrays in self.rows.items()
+            },
+        )
+
+    def set_inverse_scales(self, numbers: list[int]) -> None:
+        """Compute the reciprocals of the noise scales of some draws, whose rows have been read."""
+        for entity, arrays in self.rows.items():
+            if WEIGHT.name in arrays:
+                for number in numbers:
+                    scale: Array = arrays[WEIGHT.name][number, :, 0]
+                    np.reciprocal(scale, out=self.inverse_scale[entity][number])
