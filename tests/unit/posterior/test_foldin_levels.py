@@ -79,8 +79,8 @@ def reference(run: Run, number: int, entity: str) -> tuple[np.ndarray, np.ndarra
             log_weight += stats.t.logpdf(x - run.mean, draw.shared["nu"][0], eta, scale)
             continue
         inner = draw.thresholds
-        if draw.user_thresholds is not None and entity == "item":
-            inner = draw.user_thresholds[j]
+        if draw.thresholds_of("user") is not None and entity == "item":
+            inner = draw.thresholds_of("user")[j]
         cuts = of_gaps(inner, d if d.shape[1] else np.zeros((1, 3)))
         scale = s * draw.noise_scale[other][j]
         p = expit(scale * (cuts[:, int(x)] - eta)) - expit(scale * (cuts[:, int(x) - 1] - eta))
@@ -158,7 +158,7 @@ def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
         )
         draw = run.draw(0)
         used = mixture.thresholds[0][mixture.owner]
-        np.testing.assert_allclose(used, [cuts[1], draw.user_thresholds[3], draw.thresholds])
+        np.testing.assert_allclose(used, [cuts[1], draw.thresholds_of("user")[3], draw.thresholds])
 
 
 def test_a_rating_that_is_no_count_is_refused(run: Run) -> None:

@@ -216,7 +216,7 @@ def expected(run: Run, users: np.ndarray, items: np.ndarray) -> np.ndarray:
             up_to = norm.cdf(away * np.sqrt(draw.tau * scale))
         else:
             thresholds = (
-                draw.thresholds if draw.user_thresholds is None else draw.user_thresholds[users]
+                draw.thresholds if draw.thresholds_of("user") is None else draw.thresholds_of("user")[users]
             )
             up_to = expit(scale * (thresholds - eta[:, None]))
         p += weight * np.diff(

@@ -86,8 +86,8 @@ def probability(run: Run, draw: Draw, bound: float) -> Any:
         return student.cdf(away, draw.shared["nu"][0])
     if draw.thresholds is not None:
         cuts = np.tile(draw.thresholds, (len(eta), 1))
-        if draw.user_thresholds is not None:
-            cuts = draw.user_thresholds.astype(float)
+        if draw.thresholds_of("user") is not None:
+            cuts = draw.thresholds_of("user").astype(float)
         return expit(scale * (eta - cuts[:, int(bound) - 2, None]))
     return norm.cdf(away)
 
