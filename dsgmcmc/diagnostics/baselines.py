@@ -31,8 +31,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import Bounds, Split, row_slabs
+from dsgmcmc.data.ratings_format import Bounds, RowRatings, Split, row_slabs
 from dsgmcmc.diagnostics.scores import Difference, difference_of_sums
+from dsgmcmc.kernels.biases import sweep_rows
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.limits import UNLIMITED, Limits
@@ -47,6 +48,8 @@ PRECISION_RATE = 0.375
 CONVERGED_BELOW = 0.02  # the fit ends if a sweep changes every precision by less than this fraction
 MAX_SWEEPS = 50
 _SLAB = 2_000_000  # ratings read at a time
+#: Ratings that a fit keeps, in eight bytes each, which a chain needs later; more are read again.
+_KEPT = 1 << 27
 
 
 class BiasesOnly(NamedTuple):
@@ -95,11 +98,10 @@ def fit_biases_only(ratings: Ratings, law: type[Law] = GaussianRatings) -> Biase
     """Fit biases only to the training ratings, on the scale of `law`."""
     ratings = law.transform.view(ratings)
     n = ratings.nnz
-    squares = sum(
-        float(np.square(batch.values).sum())
-        for batch in _deviations(ratings, "train", ratings.row_indptr)
-    )
+    slabs = _TrainingSlabs(ratings)
+    squares = sum(float(np.square(batch.values).sum()) for batch in slabs)
     counts = _counts(ratings)
+    numbers = counts[0].astype(np.float64)
     variance = squares / n
     if variance == 0:
         variance = 1.0
@@ -107,7 +109,7 @@ def fit_biases_only(ratings: Ratings, law: type[Law] = GaussianRatings) -> Biase
     tau = 2 / variance
     strengths = [4 / variance, 4 / variance]  # lambda_a and lambda_b
     for _ in range(MAX_SWEEPS):
-        sums, squares = _sweep(ratings, means, counts[0], tau=tau, strength=strengths[0])
+        sums, squares = _sweep(slabs, means, numbers, tau=tau, strength=strengths[0])
         variances = [
             1 / (tau * number + strength)
             for number, strength in zip(counts, strengths, strict=True)
@@ -147,17 +149,39 @@ def _counts(ratings: Ratings) -> tuple[Array, Array]:
     return of_rows, of_columns
 
 
+class _TrainingSlabs:
+    """The training ratings less their mean, for several sweeps.
+
+    At most `_KEPT` ratings are read once.
+    """
+
+    def __init__(self, ratings: Ratings) -> None:
+        self._ratings = ratings
+        self._kept: list[_Rows] | None = None
+        if ratings.nnz <= _KEPT:
+            self._kept = list(_read(ratings, "train", ratings.row_indptr))
+
+    def __iter__(self) -> Iterator[_Deviations]:
+        slabs: Iterable[_Rows]
+        if self._kept is None:
+            slabs = _read(self._ratings, "train", self._ratings.row_indptr)
+        else:
+            slabs = self._kept
+        for slab in slabs:
+            yield slab.deviations(self._ratings.mean)
+
+
 def _sweep(
-    ratings: Ratings,
+    slabs: Iterable[_Deviations],
     means: tuple[Float64, Float64],
-    row_counts: Array,
+    row_numbers: Float64,
     *,
     tau: float,
     strength: float,
 ) -> tuple[Float64, float]:
     """Set the means of the rows in place, given the means of the columns; `strength` is lambda_a.
 
-    `row_counts` are those of `_counts`.
+    `row_numbers` are those of `_counts`.
 
     Returns
     -------
@@ -166,21 +190,25 @@ def _sweep(
     squares : float
         Weighted sum of all squared residuals, and of the variances of ratings within bounds.
     """
-    sums = np.zeros(ratings.n_cols)
+    sums = np.zeros(len(means[1]))
     squares = 0.0
-    for batch in _deviations(ratings, "train", ratings.row_indptr):
-        rows = batch.rows
-        columns = batch.columns
+    for batch in slabs:
         if batch.bounds is not None:
-            squares += _expect_bounded(batch, means[0][rows] + means[1][columns], tau)
-        span = slice(int(rows[0]), int(rows[-1]) + 1)
+            predicted = means[0][batch.rows] + means[1][batch.columns]
+            squares += _expect_bounded(batch, predicted, tau)
+        rows = slice(batch.first, batch.first + len(batch.indptr) - 1)
         residuals = batch.values
-        row_sums = np.bincount(rows - span.start, batch.weighted(residuals - means[1][columns]))
-        means[0][span] = tau * row_sums / (tau * row_counts[span] + strength)
-        residuals -= means[0][rows]
-        weighted = batch.weighted(residuals)
-        sums += np.bincount(columns, weighted, minlength=len(sums))
-        squares += float(residuals @ weighted)
+        sums += sweep_rows(
+            batch.indptr,
+            batch.columns,
+            residuals,
+            batch.weights,
+            numbers=row_numbers[rows],
+            tau=tau,
+            strength=strength,
+            means=(means[0][rows], means[1]),
+        )
+        squares += float(residuals @ batch.weighted(residuals))
     return sums, squares
 
 
@@ -272,11 +300,14 @@ def errors_of(ratings: Ratings, biases: BiasesOnly) -> Iterator[tuple[Int64, Int
 
 
 class _Deviations(NamedTuple):
-    """Ratings of a part less the training mean.
+    """Ratings of a part, in consecutive rows, less the training mean.
 
     Attributes
     ----------
-    rows, columns : (n,) int
+    first : int
+        The first row.
+    indptr : (rows + 1,) int64, starting at 0
+    columns : (n,) int32
     values : (n,) float64
     weights : (n,) float32 or None
         Relative precisions of the ratings.
@@ -284,11 +315,17 @@ class _Deviations(NamedTuple):
         Bounds of the ratings less the training mean.
     """
 
-    rows: Int64
+    first: int
+    indptr: Int64
     columns: Int32
     values: Float64
     weights: Float32 | None
     bounds: Bounds | None
+
+    @property
+    def rows(self) -> Int64:
+        """Row of every rating, (n,) int64; computed at every access."""
+        return self.first + np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
 
     def weighted(self, numbers: Float64) -> Float64:
         """Return numbers of the ratings times their weights."""
@@ -297,23 +334,41 @@ class _Deviations(NamedTuple):
         return numbers * self.weights
 
 
-def _deviations(ratings: Ratings, part: Split, indptr: Int64) -> Iterator[_Deviations]:
-    """Yield training or test ratings less the training mean, some rows at a time."""
-    for start, stop in row_slabs(indptr, _SLAB):
-        slab = ratings.slab(part, start, stop)
-        if not len(slab.indices):
-            continue
+class _Rows(NamedTuple):
+    """Ratings in consecutive rows, from row `first` on."""
+
+    first: int
+    ratings: RowRatings
+
+    def deviations(self, mean: float) -> _Deviations:
+        """Return the ratings less a mean."""
+        ratings = self.ratings
         bounds = None
-        if slab.bounds is not None:
-            lower, upper = (limit - np.float32(ratings.mean) for limit in slab.bounds)
+        if ratings.bounds is not None:
+            lower, upper = (limit - np.float32(mean) for limit in ratings.bounds)
             bounds = Bounds(lower, upper)
-        yield _Deviations(
-            rows=start + slab.rows,
-            columns=slab.indices,
-            values=slab.values.astype(np.float64) - ratings.mean,
-            weights=slab.weights,
+        return _Deviations(
+            first=self.first,
+            indptr=ratings.indptr,
+            columns=ratings.indices,
+            values=ratings.values.astype(np.float64) - mean,
+            weights=ratings.weights,
             bounds=bounds,
         )
+
+
+def _read(ratings: Ratings, part: Split, indptr: Int64) -> Iterator[_Rows]:
+    """Yield training or test ratings, some rows at a time."""
+    for start, stop in row_slabs(indptr, _SLAB):
+        slab = ratings.slab(part, start, stop)
+        if len(slab.indices):
+            yield _Rows(start, slab)
+
+
+def _deviations(ratings: Ratings, part: Split, indptr: Int64) -> Iterator[_Deviations]:
+    """Yield training or test ratings less the training mean, some rows at a time."""
+    for slab in _read(ratings, part, indptr):
+        yield slab.deviations(ratings.mean)
 
 
 # ---------------------------------------------------------------------- comparison with a model

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, Self
 
-import numpy as np
-
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.types import Float64, Int64, Mask
 
@@ -35,11 +33,4 @@ class Levels(NamedTuple):
     @classmethod
     def from_ratings(cls, ratings: Ratings) -> Self:
         """Count the training ratings of an open file at each distinct value."""
-        values = np.zeros(0)
-        counts = np.zeros(0, np.int64)
-        for slab in ratings.values("train"):
-            slab_values, slab_counts = np.unique(slab.astype(np.float64), return_counts=True)
-            values, index = np.unique(np.concatenate([values, slab_values]), return_inverse=True)
-            sums = np.bincount(index, np.concatenate([counts, slab_counts]), len(values))
-            counts = sums.astype(np.int64)
-        return cls(values, counts)
+        return cls(*ratings.level_counts())

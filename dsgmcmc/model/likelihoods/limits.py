@@ -14,6 +14,7 @@ import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.likelihoods.base import Law
+from dsgmcmc.model.likelihoods.levels import Levels
 from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS, recognised_levels
 from dsgmcmc.model.limits import UNLIMITED, Limits
 from dsgmcmc.types import Float64
@@ -83,7 +84,8 @@ def _look_like_counts(ratings: Ratings, values: Float64) -> bool:
     """Whether values are whole numbers from 0 on, of which the largest is rare."""
     if values[0] < 0 or np.any(values % 1):
         return False
-    largest = sum(int(np.count_nonzero(slab == values[-1])) for slab in ratings.values("train"))
+    levels = Levels.from_ratings(ratings)
+    largest = int(levels.counts[levels.values == values[-1]].sum())
     return largest < LEAST_SHARE_OF_LARGEST * ratings.nnz
 
 
@@ -91,8 +93,8 @@ def reaches_top(ratings: Ratings, values: Float64) -> bool:
     """Whether the distinct training ratings may be a scale: few values, whose top is in use."""
     if len(values) > MAX_THRESHOLDS:
         return False
-    top = np.float64(top_of(values))
-    in_top = sum(int(np.count_nonzero(slab >= top)) for slab in ratings.values("train"))
+    levels = Levels.from_ratings(ratings)
+    in_top = int(levels.counts[levels.values >= top_of(values)].sum())
     return in_top >= LEAST_TOP_SHARE * ratings.nnz
 
 
