@@ -140,7 +140,6 @@ class Ratings(AbstractContextManager["Ratings"]):
     """
 
     recorded: Ratings | None = None
-    _level_counts: tuple[Ratings, Float64, Int64] | None = None
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -370,28 +369,6 @@ class Ratings(AbstractContextManager["Ratings"]):
             if numbering.numbers(self._read("train/values", first, first + _PIECE)) is None:
                 return None
         return np.unique(numbering.values).astype(np.float64)
-
-    def level_counts(self) -> tuple[Float64, Int64]:
-        """Return the distinct training ratings, (R,) ascending, and the number of each, (R,).
-
-        The first call reads all training ratings.
-        """
-        # a view has a copy of these fields, but its own ratings
-        if self._level_counts is None or self._level_counts[0] is not self:
-            self._level_counts = (self, *self._count_levels())
-        _, values, counts = self._level_counts
-        return values, counts
-
-    def _count_levels(self) -> tuple[Float64, Int64]:
-        """Count the training ratings at each distinct value."""
-        values = np.zeros(0)
-        counts = np.zeros(0, np.int64)
-        for slab in self.values("train"):
-            slab_values, slab_counts = np.unique(slab.astype(np.float64), return_counts=True)
-            values, index = np.unique(np.concatenate([values, slab_values]), return_inverse=True)
-            sums = np.bincount(index, np.concatenate([counts, slab_counts]), len(values))
-            counts = sums.astype(np.int64)
-        return values, counts
 
     @cached_property
     def resolution(self) -> float | None:

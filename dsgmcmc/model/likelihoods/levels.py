@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from typing import NamedTuple, Self
+from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.types import Float64, Int64, Mask
+
+#: Distinct values of open files, or of views of them, and their numbers of ratings.
+_COUNTED: WeakKeyDictionary[Ratings, tuple[Float64, Int64]] = WeakKeyDictionary()
 
 
 class Levels(NamedTuple):
@@ -33,4 +39,18 @@ class Levels(NamedTuple):
     @classmethod
     def from_ratings(cls, ratings: Ratings) -> Self:
         """Count the training ratings of an open file at each distinct value."""
-        return cls(*ratings.level_counts())
+        if ratings not in _COUNTED:
+            _COUNTED[ratings] = _count(ratings)
+        return cls(*_COUNTED[ratings])
+
+
+def _count(ratings: Ratings) -> tuple[Float64, Int64]:
+    """Return the distinct training ratings, (R,) ascending, and the number of each, (R,)."""
+    values = np.zeros(0)
+    counts = np.zeros(0, np.int64)
+    for slab in ratings.values("train"):
+        slab_values, slab_counts = np.unique(slab.astype(np.float64), return_counts=True)
+        values, index = np.unique(np.concatenate([values, slab_values]), return_inverse=True)
+        sums = np.bincount(index, np.concatenate([counts, slab_counts]), len(values))
+        counts = sums.astype(np.int64)
+    return values, counts
