@@ -215,9 +215,10 @@ def expected(run: Run, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         elif draw.thresholds is None:
             up_to = norm.cdf(away * np.sqrt(draw.tau * scale))
         else:
-            thresholds = (
-                draw.thresholds if draw.thresholds_of("user") is None else draw.thresholds_of("user")[users]
-            )
+            thresholds = draw.thresholds
+            of_users = draw.thresholds_of("user")
+            if of_users is not None:
+                thresholds = of_users[users]
             up_to = expit(scale * (thresholds - eta[:, None]))
         p += weight * np.diff(
             np.column_stack([np.zeros(len(users)), up_to, np.ones(len(users))]), axis=1
