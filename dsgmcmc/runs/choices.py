@@ -52,20 +52,21 @@ class Kurtosis(NamedTuple):
 
 
 def kurtosis(ratings: Ratings, biases: BiasesOnly) -> Kurtosis:
-    """Return the kurtosis of the errors of biases only on the training ratings.
+    """Return the kurtosis of the errors of biases only on the exact training ratings.
 
     The squared scales of rows and columns multiply. Each is the mean square of its errors over the
     other scales, which are 1 at first.
     """
     scales = (np.ones(ratings.n_rows), np.ones(ratings.n_cols))
-    counts = (np.diff(ratings.row_indptr), ratings.column_counts)
     for side in SCALE_PASSES * (0, 1):
         sums = np.zeros_like(scales[side])
+        counts = np.zeros_like(sums)
         for rows, columns, errors in errors_of(ratings, biases):
             owners: tuple[Array, Array] = (rows, columns)
             others = scales[1 - side][owners[1 - side]]
             sums += np.bincount(owners[side], np.square(errors) / others, len(sums))
-        scales[side][:] = np.maximum(sums / np.maximum(counts[side], 1), TINY)
+            counts += np.bincount(owners[side], minlength=len(sums))
+        scales[side][:] = np.maximum(sums / np.maximum(counts, 1), TINY)
     moments = np.zeros((2, 2))  # sums of squares and of fourth powers, of both kinds of errors
     for rows, columns, errors in errors_of(ratings, biases):
         square = np.square(errors)
@@ -74,5 +75,5 @@ def kurtosis(ratings: Ratings, biases: BiasesOnly) -> Kurtosis:
         moments[1] += [scaled.sum(), scaled @ scaled]
     if not np.all(moments > 0):
         return Kurtosis(1.0, 1.0)
-    of_errors, of_scaled = ratings.nnz * moments[:, 1] / np.square(moments[:, 0])
+    of_errors, of_scaled = counts.sum() * moments[:, 1] / np.square(moments[:, 0])
     return Kurtosis(float(of_errors), float(of_scaled))
