@@ -126,7 +126,7 @@ class Stack:
         else:
             means = weighted.reshape(len(users.index), -1) @ self.side_by_side.T
         means += biases[:, np.newaxis]
-        return means
+        return np.asarray(means, np.float32)
 
     def moments(self, users: UserRows, average: Average) -> tuple[Float32, Float32]:
         """Return means and variances over draws of a function of predictors, (users, items)."""
