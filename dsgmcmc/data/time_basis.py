@@ -27,6 +27,10 @@ YEAR = 365.2425 * DAY
 #: Names of the weekdays, Monday first; the first of January 1970 was a Thursday.
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _THURSDAY = 3
+#: Factors by which values have a variance of about 1 over all times, like numbers that are
+#: standardised: chains find strengths of groups sooner from effects that are too large.
+_WAVE_SCALE = 2**0.5
+_BUMP_SCALE = (151 / 315) ** -0.5  # squares of the values at a time add up to 151 / 315 on average
 MIN_TIMES = 8  # different times, of which functions are learnt
 _PERIODS = 2.0  # periods that the times must cover
 _MAX_WAVES = {"hour": 24, "season": 6}  # of the highest frequency a period
@@ -131,7 +135,7 @@ class Waves:
     def entries(self, times: Times) -> Entries:
         """Return the values at times."""
         period = DAY if self.of == "hour" else YEAR
-        return _dense_entries(_waves(times.clock, period, self._frequencies))
+        return _dense_entries(_waves(times.clock, period, self._frequencies) * _WAVE_SCALE)
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -170,7 +174,8 @@ class Weekdays:
         number = number_of[_weekday(times.clock)]
         values = np.ones((len(number), 1))
         if self.waves:
-            values = _waves(times.clock, DAY, range(1, self.waves + 1))
+            values = _waves(times.clock, DAY, range(1, self.waves + 1)) * _WAVE_SCALE
+        values = values * np.sqrt(len(self.days))
         position, wave = np.nonzero(values * (number >= 0)[:, None])
         feature = number[position] * values.shape[1] + wave
         return Entries(position, feature, values[position, wave])
@@ -228,7 +233,8 @@ class Bumps:
         known = np.array(self.positions, np.int64)
         feature = np.minimum(np.searchsorted(known, bumps), len(known) - 1)
         position, which = np.nonzero((known[feature] == bumps) & (values > 0))
-        return Entries(position, feature[position, which], values[position, which])
+        scaled = values[position, which] * (_BUMP_SCALE * np.sqrt(len(known)))
+        return Entries(position, feature[position, which], scaled)
 
 
 Family = Annotated[Waves | Weekdays | Bumps, Field(discriminator="kind")]

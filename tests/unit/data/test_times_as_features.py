@@ -85,15 +85,20 @@ def test_rows_that_are_dates_are_features(tmp_path):
 
 
 def test_functions_have_the_values_that_their_names_say(tmp_path):
-    """Sines and cosines of the hour, flags of weekdays, and bumps around their centres."""
+    """Sines and cosines of the hour, flags of weekdays, and bumps around their centres.
+
+    They are scaled to a variance of about 1: by the square roots of 2, of the number of weekdays,
+    and of the number of bumps over the mean sum of their squares.
+    """
     BPMF(**TINY, item_features="names", out=tmp_path / "run").fit(matrix())
     features = features_of(tmp_path / "run.ratings.h5", "item")["2021-03-03 06:00:00"]
-    assert features["item hour 1-2=sin 1"] == pytest.approx(1)
-    assert features["item hour 1-2=cos 2"] == pytest.approx(-1)
-    assert features["item weekday=Wednesday"] == 1
-    assert features["item hour by weekday=Wednesday sin 1"] == pytest.approx(1)
+    assert features["item hour 1-2=sin 1"] == pytest.approx(2**0.5)
+    assert features["item hour 1-2=cos 2"] == pytest.approx(-(2**0.5))
+    assert features["item weekday=Wednesday"] == pytest.approx(7**0.5)
+    assert features["item hour by weekday=Wednesday sin 1"] == pytest.approx(14**0.5)
     assert not any("Monday" in name for name in features)
-    bumps = {name: value for name, value in features.items() if "bumps 12 hours" in name}
+    scale = (45 * 315 / 151) ** 0.5  # 45 bumps, of which 42 have their centre among the times
+    bumps = {name: value / scale for name, value in features.items() if "bumps 12 hours" in name}
     assert bumps == pytest.approx(
         {
             "item bumps 12 hours=2021-03-02 12:00:00": 1 / 48,
@@ -210,8 +215,8 @@ def test_hours_are_those_of_the_clock(tmp_path):
     features = features_of(tmp_path / "run.ratings.h5", "item")
     winter = features["2021-03-20 06:00:00+01:00"]
     summer = features["2021-03-30 07:00:00+02:00"]
-    assert winter["item hour 1-2=sin 1"] == pytest.approx(1)
-    assert summer["item hour 1-2=sin 1"] == pytest.approx(np.sin(2 * np.pi * 7 / 24))
+    assert winter["item hour 1-2=sin 1"] == pytest.approx(2**0.5)
+    assert summer["item hour 1-2=sin 1"] == pytest.approx(2**0.5 * np.sin(2 * np.pi * 7 / 24))
 
 
 def test_words_that_do_not_go_together_are_refused(tmp_path, monkeypatch):
