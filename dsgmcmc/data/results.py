@@ -88,6 +88,7 @@ def convert_csv(path: Path, types: Mapping[str, str], out: Path) -> None:
         f" columns = {{{columns}}}, max_line_size = {max(longest, 1 << 21)})"
     )
     with open_session(out.parent) as db:
+        db.execute("SET threads = 1")  # every thread has buffers for all columns
         write_query(db, f"SELECT * FROM {read}", out)
 
 

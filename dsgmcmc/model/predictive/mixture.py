@@ -158,11 +158,19 @@ class Normal:
 
 
 class NormalMixture(SymmetricMixture):
-    """Mixtures of normal distributions with given means and variances."""
+    """Mixtures of normal distributions with given means and variances.
+
+    If `law` has another distribution function, quantiles are found from it.
+    """
+
+    @property
+    def _is_normal(self) -> bool:
+        """Whether components are normal: a law may have a distribution function of its own."""
+        return self.law.cdf is Normal.cdf
 
     @override
     def quantile(self, p: Array | float) -> Float64:
-        if self.means.shape[1] > 1:
+        if self.means.shape[1] > 1 or not self._is_normal:
             return super().quantile(p)
         from scipy.special import ndtri  # slow to import
 
@@ -172,6 +180,8 @@ class NormalMixture(SymmetricMixture):
     @override
     def summary(self, low: float, high: float) -> Prediction:
         """Mean, sd, and two quantiles; compiled, with quantiles accurate to 2e-6 in probability."""
+        if not self._is_normal:
+            return super().summary(low, high)
         z = NormalDist().inv_cdf(low), NormalDist().inv_cdf(high)
         means = np.ascontiguousarray(self.means, np.float32)
         variances = np.ascontiguousarray(self.variances, np.float32)

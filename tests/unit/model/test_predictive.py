@@ -55,6 +55,26 @@ def test_the_compiled_summary_is_that_of_the_solver(normals: NormalMixture) -> N
         assert np.abs(normals.cdf(values.astype(float)) - p)[humps].max() < 5e-5
 
 
+class Logistic(GaussianRatings):
+    """A law of a user's own: logistic noise with the variance that is given."""
+
+    @staticmethod
+    def cdf(x: np.ndarray, mean: np.ndarray, variance: np.ndarray, *shape: object) -> np.ndarray:
+        return expit((x - mean) / np.sqrt(3 * variance / np.pi**2))
+
+
+@pytest.mark.parametrize("components", [1, 2])
+def test_a_distribution_function_of_ones_own_has_its_quantiles(components: int) -> None:
+    """Quantiles, also those of summaries, are those of the function, not of a normal one."""
+    means = np.full((1, components), 2.0)
+    mixture = NormalMixture(
+        Logistic, means, np.full_like(means, np.pi**2 / 3), np.full(components, 1 / components)
+    )
+    want = 2 + np.log(0.95 / 0.05)
+    np.testing.assert_allclose(mixture.quantile(0.95), want, rtol=1e-6)
+    np.testing.assert_allclose(mixture.summary(0.05, 0.95).high, want, rtol=1e-6)
+
+
 def test_ratings_that_are_rounded_have_the_probabilities_of_levels(normals: NormalMixture) -> None:
     """All that is nearer to a level than to its neighbours; a bound between levels is the one above
     it.
