@@ -71,6 +71,8 @@ from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Purpose, Thres
 
 #: More distinct ratings count as measurements, not as levels.
 MAX_LEVELS = 100
+#: Ratings times draws whose probabilities are computed together.
+_CELLS = 1 << 14
 #: Largest number of levels between which thresholds can be learnt.
 MAX_THRESHOLDS = 25
 #: Smallest number of levels with a gap between thresholds.
@@ -548,11 +550,27 @@ class Ordinal(ScaledRows):
 
     @classmethod
     def _by_draw(cls, draws: PredictorDraws) -> Iterator[Float32]:
-        """Yield the probabilities of the levels at every draw, (q, R) each."""
+        """Yield the probabilities of the levels at every draw, (q, R) each.
+
+        Few ratings are computed at many draws together.
+        """
         assert draws.thresholds is not None
-        for d, cuts in enumerate(draws.thresholds):
-            scale = np.reciprocal(draws.noise[:, d])
-            yield level_probabilities(draws.eta[:, d], scale, cuts, draws.owner)
+        n_draws, n_sets, _ = draws.thresholds.shape
+        owner: Int32 = np.zeros(len(draws.eta), np.int32)
+        if draws.owner is not None:
+            owner = draws.owner
+        step = max(1, _CELLS // max(len(owner), 1))
+        for first in range(0, n_draws, step):
+            part = slice(first, first + step)
+            thresholds = draws.thresholds[part]
+            numbers = np.arange(len(thresholds), dtype=np.int32)[:, np.newaxis]
+            probability = level_probabilities(
+                draws.eta[:, part].T.reshape(-1),
+                np.reciprocal(draws.noise[:, part]).T.reshape(-1),
+                thresholds.reshape(len(thresholds) * n_sets, -1),
+                (numbers * np.int32(n_sets) + owner).reshape(-1),
+            )
+            yield from probability.reshape(len(thresholds), len(owner), -1)
 
     @classmethod
     @override
