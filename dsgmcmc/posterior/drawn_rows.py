@@ -67,6 +67,8 @@ class RatedRow(NamedTuple):
         Prior precision.
     thresholds : array or None
         Thresholds of `Law.log_likelihood_at`: of each rating if they have two dimensions.
+    bounds : (n, 2) float64 or None
+        Bounds of the ratings, equal if they are exact; None if all are.
     """
 
     features: Float64
@@ -77,6 +79,25 @@ class RatedRow(NamedTuple):
     centre: Float64
     precision: Float64
     thresholds: Array | None
+    bounds: Float64 | None = None
+
+    def with_drawn_values(
+        self, law: type[Law], theta: Float64, precision: Float64, rng: Generator
+    ) -> RatedRow:
+        """Return the row with values drawn between the bounds, given theta, (D,).
+
+        `precision`, (n,), is that of the ratings' noise.
+        """
+        assert self.bounds is not None
+        chosen = self.bounds[:, 0] < self.bounds[:, 1]
+        x = self.x.astype(np.float64)
+        x[chosen] = law.quantile_between(
+            rng.random(np.count_nonzero(chosen)),
+            (self.features @ theta + self.offset)[chosen],
+            1 / precision[chosen],
+            (self.bounds[chosen, 0], self.bounds[chosen, 1]),
+        )
+        return self._replace(x=x)
 
 
 class OwnParameters(NamedTuple):
@@ -180,13 +201,34 @@ class RatedRows:
         scales = np.repeat(own.scale, self.lengths) * scales
         thresholds = self._thresholds(own)
         if not effects.any():
-            return self.law.log_likelihood_at(x, eta, scales, thresholds)
+            logs = self.law.log_likelihood_at(x, eta, scales, thresholds)
+            if not self._has_bounds:
+                return logs
+            bounds = self._bounds
+            bounded = bounds[:, 0] < bounds[:, 1]
+            masses = self.law.log_between_at(bounds.T, eta, scales, thresholds)
+            return np.where(bounded, masses, logs)
         terms = [
             self.law.log_likelihood_at(x, eta + np.sqrt(effects) * node, scales, thresholds)
             + log(share)
             for node, share in EFFECT_NODES
         ]
         return functools.reduce(np.logaddexp, terms)
+
+    @property
+    def _has_bounds(self) -> bool:
+        return any(row.bounds is not None for row in self.rows)
+
+    @property
+    def _bounds(self) -> Float64:
+        """Bounds of all ratings, (n, 2), equal if they are exact."""
+        bounds = []
+        for row in self.rows:
+            if row.bounds is None:
+                bounds.append(np.column_stack([row.x, row.x]))
+            else:
+                bounds.append(row.bounds)
+        return np.concatenate(bounds)
 
     def _thresholds(self, own: OwnParameters) -> Array | None:
         """Return the thresholds of every rating, or those that all share."""

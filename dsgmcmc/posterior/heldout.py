@@ -12,7 +12,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.limits import limits_from, resolution_from
 from dsgmcmc.model.limits import UNLIMITED, Limits
-from dsgmcmc.model.predictive.base import Moments, Predictive, is_bounded
+from dsgmcmc.model.predictive.base import Moments, Predictive, known_by_bounds
 from dsgmcmc.posterior.live import newest_states
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
@@ -74,7 +74,7 @@ class TestPredictions(NamedTuple):
         """Which ratings are known only by bounds, (q,)."""
         if self.bounds is None:
             return np.zeros(len(self.rating), bool)
-        return is_bounded(self.bounds)
+        return known_by_bounds(self.bounds)
 
     @property
     def least(self) -> Float64:

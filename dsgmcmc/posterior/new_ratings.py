@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from dsgmcmc.data.parts import array_of
 from dsgmcmc.data.precision import find_bad_scale
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS
-from dsgmcmc.model.predictive.base import is_bounded
+from dsgmcmc.model.predictive.base import known_by_bounds
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.part_rows import name_features_of
@@ -40,6 +40,9 @@ class NewRatings(NamedTuple):
         ratings is 1.
     described : dict of name to (1, F) sparse matrix
         Features of users (or items) by original name, with or without ratings, from `describe_new`.
+    bounds : (n, 2) float64 or None
+        Lower and upper bounds of the ratings, equal if they are exact; None if all are. `values` of
+        others are between them.
     """
 
     entity: str
@@ -48,6 +51,7 @@ class NewRatings(NamedTuple):
     values: Array
     weights: Array
     described: dict[Any, csr_matrix]
+    bounds: Float64 | None = None
 
     @classmethod
     def read(
@@ -69,13 +73,14 @@ class NewRatings(NamedTuple):
             return cls(entity, no_names, no_names, np.zeros(0), np.zeros(0), described)
         run.vocabulary(entity)  # checks the entity
         read = read_ratings(X, y, form)
-        if not {"lower", "upper", "relation"}.isdisjoint(read.columns):
-            raise InputError("new ratings are exact: leave out those that are known by bounds")
         names = read.names(entity)
         values = read.columns.get("rating", np.ones(len(names)))
         bad_scale = find_bad_scale(values.min(), values.max())
         if bad_scale:
             raise InputError(bad_scale)
+        bounds = None
+        if "lower" in read.columns:
+            bounds = observed_of(run, read.columns).bounds
         return cls(
             entity=entity,
             names=names,
@@ -83,6 +88,7 @@ class NewRatings(NamedTuple):
             values=values,
             weights=weights_of(run, read.columns),
             described=described,
+            bounds=None if bounds is None else np.column_stack(bounds),
         )
 
     def doubts(self, run: Run) -> list[str]:
@@ -127,6 +133,7 @@ class NewRatings(NamedTuple):
             values=np.concatenate([self.values, later.values]),
             weights=np.concatenate([self.weights, later.weights]),
             described=self.described | later.described,
+            bounds=joined_bounds([self, later]),
         )
 
 
@@ -141,6 +148,31 @@ def weights_of(run: Run, ratings: Mapping[str, Array]) -> Float64:
     if run.facts.get("mean_weight") is None:
         raise InputError(f"{run.path} was sampled without weights: leave out the column of weights")
     return np.asarray(weights / run.facts["mean_weight"])
+
+
+class _Bounded(Protocol):
+    """Ratings, some of which may be known only by bounds."""
+
+    @property
+    def values(self) -> Array:
+        """The ratings, (n,)."""
+
+    @property
+    def bounds(self) -> Array | None:
+        """Their bounds, (n, 2); None if all are exact."""
+
+
+def joined_bounds(parts: Sequence[_Bounded]) -> Array | None:
+    """Return the bounds of the ratings of all parts, (n, 2); None if all are exact."""
+    if all(part.bounds is None for part in parts):
+        return None
+    bounds = []
+    for part in parts:
+        if part.bounds is None:
+            bounds.append(np.column_stack([part.values, part.values]))
+        else:
+            bounds.append(part.bounds)
+    return np.concatenate(bounds)
 
 
 class Observed(NamedTuple):
@@ -165,7 +197,7 @@ class Observed(NamedTuple):
         """Which ratings are not known only by bounds, (q,)."""
         if self.bounds is None:
             return np.ones(len(self.values), bool)
-        return ~is_bounded(self.bounds)
+        return ~known_by_bounds(self.bounds)
 
     def bounds_at(self, rows: Array) -> tuple[Float64, Float64] | None:
         """Return the bounds of some ratings, if any are known only by bounds."""

@@ -11,9 +11,10 @@ The mixture over all saved draws is the posterior of the row given its ratings a
 only approximation is that the new ratings do not change other parameters.
 
 If rows have individual noise scales, theta | g and g | theta ~ Gamma((nu + n) / 2, (nu + tau SSE) /
-2) are drawn in turns. Unknown effects of time are independent between ratings. Under likelihoods
-that are not conditionally normal, rows are drawn (`dsgmcmc.posterior.drawn_rows`). docs/serving.md
-says what happens to rows that the run knows.
+2) are drawn in turns, and so are the values of ratings that are known only by bounds. Unknown
+effects of time are independent between ratings. Under likelihoods that are not conditionally
+normal, rows are drawn (`dsgmcmc.posterior.drawn_rows`). docs/serving.md says what happens to rows
+that the run knows.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.limits import resolution_from
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.rounding import is_bounded, truncated_gamma
+from dsgmcmc.model.transform import Transform
 from dsgmcmc.posterior.absent_levels import refuse_absent_levels
 from dsgmcmc.posterior.drawn_rows import RatedRow, RatedRows, Spread, draw_rows
 from dsgmcmc.posterior.draws import OTHER, Draw, RowDistributions
 from dsgmcmc.posterior.names import SIDE_OF, Vocabulary, unknown_names
-from dsgmcmc.posterior.new_ratings import NewRatings
+from dsgmcmc.posterior.new_ratings import NewRatings, joined_bounds
 from dsgmcmc.posterior.part_rows import name_features_of
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Factor, Float64, Int32, Int64
@@ -48,7 +50,7 @@ from dsgmcmc.types import Array, Factor, Float64, Int32, Int64
 if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
 
-#: Draws of g and theta, one given the other.
+#: Draws of theta given g and the values of ratings within bounds, and of these given theta.
 GIBBS_SWEEPS = 10
 #: Rows whose ratings are in memory at a time.
 TOGETHER = 256
@@ -69,12 +71,15 @@ class RatingsOfRows(NamedTuple):
         The ratings.
     weights : float
         Relative precisions of the ratings.
+    bounds : (n, 2) float or None
+        Lower and upper bounds of the ratings, equal if they are exact; None if all are.
     """
 
     rows: Array
     others: Int32
     values: Array
     weights: Array
+    bounds: Array | None = None
 
     def followed_by(self, later: RatingsOfRows) -> RatingsOfRows:
         """Return these ratings and later ones."""
@@ -83,13 +88,25 @@ class RatingsOfRows(NamedTuple):
     @classmethod
     def joined(cls, parts: Sequence[RatingsOfRows]) -> RatingsOfRows:
         """Return the ratings of all parts."""
-        return cls(*map(np.concatenate, zip(*parts, strict=True)))
+        return cls(
+            rows=np.concatenate([part.rows for part in parts]),
+            others=np.concatenate([part.others for part in parts]),
+            values=np.concatenate([part.values for part in parts]),
+            weights=np.concatenate([part.weights for part in parts]),
+            bounds=joined_bounds(parts),
+        )
 
     def last_of_pairs(self, others: int) -> RatingsOfRows:
         """Return the last rating of every pair, given the number of the run's items (or users)."""
         pairs = self.rows.astype(np.int64) * others + self.others
         last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
-        return RatingsOfRows(*(array[last] for array in self))
+        return RatingsOfRows(
+            rows=self.rows[last],
+            others=self.others[last],
+            values=self.values[last],
+            weights=self.weights[last],
+            bounds=None if self.bounds is None else self.bounds[last],
+        )
 
 
 # ---------------------------------------------------------- new ratings with the ratings of the run
@@ -138,6 +155,7 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
         others=others[used],
         values=np.asarray(new.values)[used],
         weights=new.weights[used],
+        bounds=None if new.bounds is None else new.bounds[used],
     )
     described = new.described
     of_names = name_features_of(run, new.entity)
@@ -220,11 +238,6 @@ def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRow
             raters = slab.indices
             rated = rows
         chosen = position_of[raters] >= 0
-        if slab.bounds is not None and slab.bounds.bounded[chosen].any():
-            raise InputError(
-                f"{ratings.path}: a {entity} that the run knows has ratings that are known only by"
-                " bounds, which a fold-in cannot use: sample again"
-            )
         weights = np.ones(len(chosen)) if slab.weights is None else slab.weights
         parts.append(
             RatingsOfRows(
@@ -232,6 +245,7 @@ def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRow
                 others=rated[chosen],
                 values=slab.values[chosen],
                 weights=weights[chosen],
+                bounds=None if slab.bounds is None else np.column_stack(slab.bounds)[chosen],
             )
         )
     return RatingsOfRows.joined(parts)
@@ -323,6 +337,9 @@ class FoldIn:
         self._values = law.codes(values, run.levels)
         self._others = ratings.others[order]
         self._weights = ratings.weights[order]
+        self._bounds: Float64 | None = None
+        if ratings.bounds is not None:
+            self._bounds = scaled_bounds(law.transform, ratings.bounds[order])
         self._ends = np.searchsorted(ratings.rows[order], np.arange(len(names) + 1))
         self._all = np.arange(len(names))
         # both by position of the draw
@@ -386,7 +403,8 @@ class FoldIn:
     def _are_independent(self, position: int) -> bool:
         """Return whether rows are normal at a draw, so that none needs the numbers of another."""
         has_noise_scales = f"{self.entity}.nu" in self.run.draw(position).shared
-        return self.run.config.law.is_conditionally_gaussian() and not has_noise_scales
+        is_normal = self.run.config.law.is_conditionally_gaussian()
+        return is_normal and not has_noise_scales and self._bounds is None
 
     def _solve(self, position: int, chosen: Array) -> RowDistributions:
         """Compute the distributions of some rows at a saved draw."""
@@ -546,7 +564,17 @@ class FoldIn:
             centre=centre,
             precision=precision,
             thresholds=self._thresholds(draw, rated),
+            bounds=self._bounds_of(k),
         )
+
+    def _bounds_of(self, k: int) -> Float64 | None:
+        """Return the bounds of the ratings of row `k`; None if all are exact."""
+        if self._bounds is None:
+            return None
+        bounds = self._bounds[self._ends[k] : self._ends[k + 1]]
+        if np.array_equal(bounds[:, 0], bounds[:, 1]):
+            return None
+        return bounds
 
     def _thresholds(self, draw: Draw, rated: Int32) -> Array | None:
         """Return thresholds, or other parameters of the likelihood, for `RatedRow.thresholds`."""
@@ -576,24 +604,37 @@ class NoiseOfRow(NamedTuple):
 def normal_row(
     law: type[Law], row: RatedRow, *, of_all_pairs: Float64, noise: NoiseOfRow, rng: Generator
 ) -> tuple[Float64, Float64, float]:
-    """Return mean, covariance and 1 / g of a row that is normal given g.
+    """Return mean, covariance and 1 / g of a row that is normal given g and its ratings.
 
+    Ratings that are known only by bounds have drawn values [Tanner & Wong 1987].
     `of_all_pairs` is the precision from the likelihood term of all pairs, rated or not.
     """
     noise_precision = _noise_precision(row)
-    target = row.x - row.offset
     gram, moment = _statistics(law, row, of_all_pairs)
     g = 1.0
     for sweep in range(GIBBS_SWEEPS + 1):
         inverse = _inverse_root(row.precision + g * gram)
         mean = inverse.T @ (inverse @ (row.precision @ row.centre + g * moment))
-        if noise.nu is None or sweep == GIBBS_SWEEPS:
+        if (noise.nu is None and row.bounds is None) or sweep == GIBBS_SWEEPS:
             break
         drawn = mean + inverse.T @ rng.standard_normal(len(mean))
-        squares = float(noise_precision @ (target - row.features @ drawn) ** 2)
-        nu = noise.nu.item()
-        g = truncated_gamma((nu + len(target)) / 2, (nu + squares) / 2, noise.most, rng)
+        if row.bounds is not None:
+            row = row.with_drawn_values(law, drawn, g * noise_precision, rng)
+            _, moment = _statistics(law, row, of_all_pairs)
+        if noise.nu is not None:
+            nu = noise.nu.item()
+            errors = row.x - row.offset - row.features @ drawn
+            squares = float(noise_precision @ errors**2)
+            g = truncated_gamma((nu + len(errors)) / 2, (nu + squares) / 2, noise.most, rng)
     return mean, inverse.T @ inverse, 1 / g
+
+
+def scaled_bounds(transform: Transform, bounds: Array) -> Float64:
+    """Return bounds, (n, 2), on the scale of a likelihood; logarithms are of positive numbers."""
+    if transform.name == "identity":
+        return np.asarray(bounds, np.float64)
+    with np.errstate(divide="ignore"):
+        return np.asarray(transform.scaled(np.maximum(bounds.astype(np.float64), 0.0)))
 
 
 def normal_covariance(law: type[Law], row: RatedRow, *, of_all_pairs: Float64, g: float) -> Float64:

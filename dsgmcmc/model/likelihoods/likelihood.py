@@ -86,20 +86,6 @@ class Likelihood(Law):
         """
         raise NotImplementedError
 
-    @staticmethod
-    def quantile_between(
-        p: Float64,
-        mean: Float64,
-        variance: Float64,
-        bounds: tuple[Float64, Float64],
-        *shape: Array | float,
-    ) -> Float64:
-        """Quantiles, at p in (0, 1), of ratings given that they lie between bounds, elementwise.
-
-        Not needed unless `takes_bounds`.
-        """
-        raise NotImplementedError
-
     @override
     def state(
         self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, *, tau: float
@@ -151,6 +137,18 @@ class Likelihood(Law):
         shape: Sequence[Any] | Array = () if thresholds is None else thresholds
         variance = np.asarray(cls.variance(eta, 1 / np.asarray(scale), *shape), np.float64)
         return np.asarray(cls.log_density(x, cls.mean(eta, *shape), variance, *shape), np.float64)
+
+    @classmethod
+    @override
+    def log_between_at(
+        cls, bounds: Array, eta: Float64, scale: Float64, parameters: Array | None
+    ) -> Float64:
+        given: Sequence[Any] | Array = () if parameters is None else parameters
+        variance = np.asarray(cls.variance(eta, 1 / np.asarray(scale), *given), np.float64)
+        shape = [np.full((1, 1), parameter) for parameter in given]
+        mean = cls.mean(eta, *given)[:, None]
+        distributions = cls.mixture(cls, mean, variance[:, None], np.ones(1), shape=shape)
+        return distributions.log_between(*bounds)
 
     @classmethod
     def components(

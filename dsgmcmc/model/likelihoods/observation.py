@@ -127,6 +127,33 @@ class Observation(ABC):
             For likelihoods without levels, the draw's `shape_of`.
         """
 
+    # ------------------------------------------------------------------ ratings within bounds
+
+    @staticmethod
+    def quantile_between(
+        p: Float64,
+        mean: Float64,
+        variance: Float64,
+        bounds: tuple[Float64, Float64],
+        *shape: Array | float,
+    ) -> Float64:
+        """Quantiles, at p in (0, 1), of ratings given that they lie between bounds, elementwise.
+
+        Not needed unless `takes_bounds`.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def log_between_at(
+        cls, bounds: Array, eta: Float64, scale: Float64, parameters: Array | None
+    ) -> Float64:
+        """Log probability that ratings lie between bounds, (2, n), given their predictors, (n,).
+
+        Not needed unless `takes_bounds`. `scale` is that of `log_likelihood_at`, and `parameters`
+        are the draw's `shape_of`.
+        """
+        raise NotImplementedError
+
     # ------------------------------------------------------------------ predictions
 
     @classmethod

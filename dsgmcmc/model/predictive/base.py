@@ -343,10 +343,10 @@ class Predictive(ABC):
         """
         if bounds is None:
             return logs
-        return np.where(is_bounded(bounds), self.log_between(*bounds), logs)
+        return np.where(known_by_bounds(bounds), self.log_between(*bounds), logs)
 
 
-def is_bounded(bounds: tuple[Array, Array]) -> Mask:
+def known_by_bounds(bounds: tuple[Array, Array]) -> Mask:
     """Which ratings are known only by bounds, which differ."""
     lower, upper = bounds
     return np.asarray(lower < upper)
