@@ -31,7 +31,13 @@ from dsgmcmc.data.columns import (
 )
 from dsgmcmc.data.frames import as_frame, plain_values
 from dsgmcmc.data.labelled import Choice
-from dsgmcmc.data.matrices import are_words, is_missing, read_matrix, read_numbers
+from dsgmcmc.data.matrices import (
+    are_words,
+    count_bounds,
+    is_missing,
+    read_matrix,
+    read_numbers,
+)
 from dsgmcmc.data.objects import (
     cells_of,
     data_array_of,
@@ -416,6 +422,8 @@ def _read_wide(X: Any, columns: str | Columns | None, missing: Missing) -> Ratin
     items = np.array(matrix.labels)
     row, column = np.nonzero(~np.isnan(values))
     cells = {"user": users[row], "item": items[column], "rating": values[row, column]}
+    if matrix.bounds is not None:
+        cells["lower"], cells["upper"] = matrix.bounds[:, row, column]
     is_empty = np.isnan(values)
     unrated = {
         "user": _written_names(users[is_empty.all(axis=1)]),
@@ -445,7 +453,8 @@ def is_wide(X: Any, y: Any, form: InputForm) -> bool:
 
     A DataArray or Dataset of xarray is one, and AnnData. By default others are if they have five
     columns or more, or NaN and one, two or four columns; a data frame also needs columns that are
-    all numbers, and none of them may have a usual name of a user, an item, a rating or a time.
+    all numbers, or numbers and bounds, and none of them may have a usual name of a user, an item, a
+    rating or a time.
     """
     if y is not None or isinstance(X, str | os.PathLike) or hasattr(X, "tocoo"):
         return False
@@ -464,9 +473,27 @@ def is_wide(X: Any, y: Any, form: InputForm) -> bool:
         if form.columns or any(find_column(labels, role) is not None for role in ROLES):
             return False
         values = [np.asarray(X[label]) for label in labels]
-    if X.shape[1] == 3 or not all(column.dtype.kind in "iufb" for column in values):
+    if X.shape[1] == 3 or not _are_cells(values):
         return False
-    return X.shape[1] > 4 or any(bool(np.isnan(column).any()) for column in values)
+    return X.shape[1] > 4 or any(_has_holes(column) for column in values)
+
+
+def _are_cells(columns: Sequence[Array]) -> bool:
+    """Whether columns have numbers alone, or numbers and texts of bounds."""
+    others = [column for column in columns if column.dtype.kind not in "iufb"]
+    bounds = 0
+    for column in others:
+        number = count_bounds(column.ravel()) if column.dtype.kind in "OU" else None
+        if number is None:
+            return False
+        bounds += number
+    return bounds > 0 or not others
+
+
+def _has_holes(column: Array) -> bool:
+    if column.dtype.kind in "iufb":
+        return bool(np.isnan(column).any())
+    return any(map(is_missing, column.flat))
 
 
 def has_time_column(X: Any, y: Any, form: InputForm) -> bool:

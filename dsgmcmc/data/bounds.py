@@ -21,6 +21,8 @@ _NUMBER = r"[-+]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][-+]?[0-9]+)?"
 _BELOW = rf"^\s*(?:<=?|≤)\s*({_NUMBER})\s*$"
 _ABOVE = rf"^\s*(?:>=?|≥)\s*({_NUMBER})\s*$"
 _BETWEEN = rf"^\s*[\[(]\s*({_NUMBER})\s*[,;]\s*({_NUMBER})\s*[\])]\s*$"
+#: What texts of bounds begin with.
+BEGINNINGS = ("<", ">", "≤", "≥", "[", "(")
 #: Relations of a rating to its number, as ChEMBL has them, in SQL; `~` is taken for `=`.
 BELOW = ("<", "<=", "<<", "≤")
 ABOVE = (">", ">=", ">>", "≥")
@@ -194,6 +196,14 @@ def bound_of(text: str) -> tuple[float, float] | None:
     if above:
         return float(above[1]), np.inf
     return None
+
+
+def cell_bound(text: str) -> tuple[float, float] | None:
+    """Return the bounds that the text of a cell gives; None also if they are in the wrong order."""
+    found = bound_of(text)
+    if found is None or found[0] > found[1]:
+        return None
+    return found
 
 
 def stand_in(lower: Array, upper: Array) -> Array:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dsgmcmc.data.bounds import cell_bound, is_bound, stand_in
 from dsgmcmc.data.columns import Columns, Heading, locate, parse_columns
 from dsgmcmc.data.frames import Frame, as_frame, is_data_array
 from dsgmcmc.data.tables import is_number
@@ -32,6 +33,9 @@ class Matrix(NamedTuple):
         Labels of the J columns; numbers if the matrix has none.
     values : (n, J) float64
         NaN where a cell is not rated.
+    bounds : (2, n, J) float64 or None
+        Lower and upper bounds of cells that are known only by bounds, infinite on an open side; NaN
+        in others. None if there are no bounds. `values` are between them.
     position : int or None
         Position, in a data frame, of the column with the names of rows.
     named_by : str
@@ -43,6 +47,7 @@ class Matrix(NamedTuple):
     values: Float64
     position: int | None
     named_by: str
+    bounds: Float64 | None = None
 
 
 def read_matrix(X: Any, columns: str | Columns | None, missing: Missing) -> Matrix:
@@ -73,8 +78,10 @@ def read_matrix(X: Any, columns: str | Columns | None, missing: Missing) -> Matr
             names = _column_of_names(X, table, position)
             table = np.delete(table, position, axis=1)
             del labels[position]
+    bounds = None
     if table.dtype == object:
         table[are_words(table.flat, missing.words).reshape(table.shape)] = np.nan
+        bounds = _take_bounds(table)
         values = _matrix_values(table, labels)
     else:
         values = table.astype(np.float64)
@@ -82,7 +89,9 @@ def read_matrix(X: Any, columns: str | Columns | None, missing: Missing) -> Matr
         values[np.isin(values.astype(np.float32), missing.codes)] = np.nan
     if names is not None and missing.words:
         values[are_words(names, missing.words)] = np.nan
-    return Matrix(names, labels, values, position, named_by)
+    if bounds is not None:
+        bounds[:, np.isnan(values)] = np.nan
+    return Matrix(names, labels, values, position, named_by, bounds)
 
 
 def _plain_labels(labels: Any) -> list[Any]:
@@ -106,6 +115,45 @@ def _matrix_values(table: Array, labels: Sequence[Any]) -> Float64:
         for label, column in zip(labels, table.T, strict=True)
     ]
     return np.column_stack(columns)
+
+
+def _take_bounds(table: Array) -> Float64 | None:
+    """Return the bounds of cells such as ``<0.1``, which become numbers between them.
+
+    None if there are no such cells.
+    """
+    bounds = None
+    for k, value in enumerate(table.flat):
+        found = cell_bound(value) if isinstance(value, str) else None
+        if found is None:
+            continue
+        if bounds is None:
+            bounds = np.full((2, table.size), np.nan)
+        bounds[:, k] = found
+    if bounds is None:
+        return None
+    bounds = bounds.reshape(2, *table.shape)
+    is_bound = ~np.isnan(bounds[0])
+    table[is_bound] = stand_in(bounds[0][is_bound], bounds[1][is_bound])
+    return bounds
+
+
+def count_bounds(column: Array) -> int | None:
+    """Return how many values of a column of objects are bounds.
+
+    None if others are neither numbers, which may be written as text, nor missing.
+    """
+    number = 0
+    for value in column.tolist():
+        if is_missing(value) or isinstance(value, int | float | np.number):
+            continue
+        if not isinstance(value, str):
+            return None
+        if cell_bound(value) is not None:
+            number += 1
+        elif not is_number(value):
+            return None
+    return number
 
 
 def _index_names(frame: Any) -> Array | None:
@@ -138,7 +186,7 @@ def _position_of_names(table: Array, labels: Sequence[Any], columns: Columns) ->
     if table.dtype != object:
         return None
     texts = {value.lower() for value in table[:, 0] if isinstance(value, str)} - TRUTH.keys()
-    return None if all(map(is_number, texts)) else 0
+    return None if all(is_number(text) or is_bound(text) for text in texts) else 0
 
 
 def _column_of_names(X: Any, table: Array, position: int) -> Array:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dsgmcmc.data.bounds import BEGINNINGS, cell_bound, stand_in
 from dsgmcmc.data.columns import Columns, Heading, find_column, locate
 from dsgmcmc.data.labelled import Choice
 from dsgmcmc.data.session import Session, memory_of
@@ -39,7 +40,13 @@ _REMEMBERED = 100_000  # contents of cells whose numbers are remembered
 
 
 class _Numbers(dict[str | None, float]):
-    """The number in a cell, by its text: NaN if it is not rated, infinity if it has no number."""
+    """The number in a cell, by its text: NaN if it is not rated, infinity if it has no number.
+
+    A cell that is known only by bounds has a number between them; `has_bounds` says whether one was
+    found.
+    """
+
+    has_bounds = False
 
     def __init__(self, missing: Sequence[str]) -> None:
         self._empty = {None, *EMPTY, *map(str.lower, missing)}
@@ -56,9 +63,21 @@ class _Numbers(dict[str | None, float]):
         if text is None or word in self._empty:
             return np.nan
         if not is_number(text):
+            bounds = cell_bound(text)
+            if bounds is not None:
+                self.has_bounds = True
+                return float(stand_in(np.array(bounds[0]), np.array(bounds[1])))
             return TRUTH.get(word, np.inf)
         number = float(text)
         return np.nan if number in self._codes else number
+
+    def bounds(self, rows: Sequence[Sequence[str | None]], width: int) -> Float64:
+        """Return the bounds of cells in rows of a table, (2, n, width); NaN for exact numbers."""
+        bounds = np.full((2, len(rows) * width), np.nan)
+        for k, text in enumerate(chain.from_iterable(rows)):
+            if text is not None and text.lstrip()[:1] in BEGINNINGS:
+                bounds[:, k] = cell_bound(text) or np.nan
+        return bounds.reshape(2, len(rows), width)
 
     def table(self, rows: Sequence[Sequence[str | None]], width: int) -> Float64:
         """Return the numbers in rows of a table as an array (n, width)."""
@@ -269,10 +288,11 @@ def load_wide(
         silent = ~(filled.any(axis=1) | _nameless(users) | _are_words(users, words))
         insert_unrated(db, "user", users[silent].tolist())
         row, col = np.nonzero(filled)
-        db.register("arrays", {"u": users[row], "i": items[col], "x": cells[row, col]})
-        db.execute(
-            "INSERT INTO raw (user_id, item_id, rating, time, test)"
-            f" SELECT u, i, x, NULL, {test} FROM arrays"
+        bounds = None
+        if numbers.has_bounds:
+            bounds = numbers.bounds(piece, table.width)[:, :, others][:, row, col]
+        _insert_cells(
+            db, {"u": users[row], "i": items[col], "x": cells[row, col]}, bounds, test=test
         )
         n_read += len(piece)
         report(f"reading {table.path.name}: {n_read:,} rows")
@@ -285,6 +305,23 @@ def load_wide(
     silent = ~(is_rated | items_without_name | left_out_items)
     insert_unrated(db, "item", items[silent].tolist())
     return n_left_out
+
+
+def _insert_cells(
+    db: Session, cells: Mapping[str, Array], bounds: Float64 | None, *, test: bool
+) -> None:
+    """Append cells to ``raw``: arrays u, i and x of users, items and ratings, and (2, q) bounds."""
+    columns = "user_id, item_id, rating, time, test"
+    values = f"u, i, x, NULL, {test}"
+    arrays = dict(cells)
+    if bounds is not None:
+        arrays |= {"l": bounds[0], "h": bounds[1]}
+        columns += ", lower, upper"
+        values += "".join(f", CASE WHEN isfinite({bound}) THEN {bound} END" for bound in "lh")
+        for name in ("lower", "upper"):
+            db.execute(f"ALTER TABLE raw ADD COLUMN IF NOT EXISTS {name} DOUBLE")
+    db.register("arrays", arrays)
+    db.execute(f"INSERT INTO raw ({columns}) SELECT {values} FROM arrays")
 
 
 def insert_unrated(db: Session, entity: str, names: Sequence[str]) -> None:

@@ -101,6 +101,20 @@ class OnLogarithms(Law):
 
     @classmethod
     @override
+    def quantiles_within(
+        cls,
+        p: Float64,
+        draws: PredictorDraws,
+        bounds: tuple[Float64, Float64],
+        centre: float = 0.0,
+    ) -> Float64:
+        with np.errstate(divide="ignore"):
+            lower, upper = (cls.transform.scaled(np.maximum(bound, 0.0)) for bound in bounds)
+        logs = cls.law.quantiles_within(p, draws, (lower, upper), centre)
+        return np.asarray(exponential(logs, cls.transform.shift))
+
+    @classmethod
+    @override
     def expectation(
         cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
     ) -> Predictive:

@@ -21,6 +21,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.limits import UNLIMITED
 from dsgmcmc.model.predictive.base import PredictorDraws
+from dsgmcmc.posterior.known_cells import BoundedCells
 from dsgmcmc.posterior.matrix_draws import MatrixDraws
 from dsgmcmc.posterior.moments import Moments
 from dsgmcmc.posterior.newcomers import FoldIn
@@ -33,6 +34,12 @@ from dsgmcmc.types import Array, Float64, Int32
 #: Cells of a block if products of matrices predict it, and if it is predicted draw by draw.
 CELLS_OF_PRODUCTS = 1 << 19
 CELLS_OF_DRAWS = 1 << 17
+#: Cells within bounds whose quantiles at all draws are in memory together.
+PAIRS_WITHIN = 4096
+#: Gauss-Legendre nodes and weights on (0, 1), by which quantiles are averaged.
+_NODES, _SHARES = np.polynomial.legendre.leggauss(12)
+NODES = ((_NODES + 1) / 2).tolist()
+SHARES = (_SHARES / 2).tolist()
 
 
 class Cells(NamedTuple):
@@ -216,6 +223,47 @@ class Completion:
         limits = self.run.limits if self.clip else UNLIMITED
         return limits.clip(cells)
 
+    # ------------------------------------------------------------------ cells within bounds
+
+    def within(self, users: Int32, bounded: BoundedCells) -> Cells:
+        """Return means and standard deviations of cells that are known to lie within bounds, (q,).
+
+        They are those of the law between the bounds, over the draws.
+
+        Parameters
+        ----------
+        users : (n,) int32
+            Users of the rows in which the cells are.
+        bounded : BoundedCells
+        """
+        predictor = Predictor(self.run, PredictOptions(clip=False), self.newcomers)
+        cells = Cells(np.empty(len(bounded.row)), np.empty(len(bounded.row)))
+        for start in range(0, len(bounded.row), PAIRS_WITHIN):
+            part = bounded.select(slice(start, start + PAIRS_WITHIN))
+            draws = predictor.draws(users[part.row], self.items[part.column])
+            mean = np.zeros(len(part.row))
+            square = np.zeros(len(part.row))
+            for node, share in zip(NODES, SHARES, strict=True):
+                values = self._quantiles_within(np.full(draws.eta.shape, node), draws, part)
+                mean += share * (values @ draws.weights)
+                square += share * (np.square(values) @ draws.weights)
+            rows = slice(start, start + PAIRS_WITHIN)
+            cells.mean[rows] = np.clip(mean, part.lower, part.upper)
+            cells.sd[rows] = np.sqrt(np.maximum(square - np.square(mean), 0.0))
+        return cells
+
+    def _quantiles_within(
+        self, p: Float64, draws: PredictorDraws, bounded: BoundedCells
+    ) -> Float64:
+        """Return quantiles of cells between their bounds at every draw, (q, draws)."""
+        inverse: Array = (1 / bounded.weights[:, None]).astype(np.float32)
+        return self.run.config.law.quantiles_within(
+            p,
+            draws._replace(noise=draws.noise * inverse),
+            (bounded.lower, bounded.upper),
+            self.run.mean,
+        )
+
     # ------------------------------------------------------------------ imputations
 
     def need_distribution(self) -> None:
@@ -233,7 +281,15 @@ class Completion:
         positions: list[int] = np.minimum(np.searchsorted(ends, middles), len(ends) - 1).tolist()
         return positions
 
-    def imputed(self, users: Int32, *, first: int, number: int, position: int) -> Array:
+    def imputed(
+        self,
+        users: Int32,
+        *,
+        first: int,
+        number: int,
+        position: int,
+        bounded: BoundedCells | None = None,
+    ) -> Array:
         """Return new ratings of users drawn at a saved draw, noise included, (n, J).
 
         Parameters
@@ -245,20 +301,34 @@ class Completion:
             Number of the imputation, from 0.
         position : int
             Position of the saved draw.
+        bounded : BoundedCells, optional
+            Cells in these rows that are drawn between their bounds.
         """
         run = self.run
         draws = self._draws.drawn(position, users, first, number)
         uniforms = self._draws.uniforms(users, first, number)
         predictive = run.config.law.predictive(draws, run.mean, run.levels)
-        drawn = predictive.quantile(uniforms.reshape(-1)).reshape(uniforms.shape)
-        return self._clipped(drawn)
+        drawn = self._clipped(predictive.quantile(uniforms.reshape(-1)).reshape(uniforms.shape))
+        if bounded is not None:
+            cells = (bounded.row, bounded.column)
+            chosen = np.ravel_multi_index(cells, uniforms.shape)
+            p = uniforms[cells][:, None]
+            values = self._quantiles_within(p, draws.at(chosen), bounded)[:, 0]
+            drawn[cells] = np.clip(values, bounded.lower, bounded.upper)
+        return drawn
 
-    def imputed_blocks(self, users: Int32, imputations: int) -> Iterator[ImputedBlock]:
+    def imputed_blocks(
+        self, users: Int32, imputations: int, bounded: BoundedCells | None = None
+    ) -> Iterator[ImputedBlock]:
         """Yield the blocks of all imputations, matrix after matrix."""
         for number, position in enumerate(self.positions(imputations)):
             for rows in self.blocks(users, by_draws=True):
                 drawn = self.imputed(
-                    users[rows], first=rows.start, number=number, position=position
+                    users[rows],
+                    first=rows.start,
+                    number=number,
+                    position=position,
+                    bounded=None if bounded is None else bounded.of_rows(rows),
                 )
                 yield ImputedBlock(number, rows, drawn)
 
@@ -277,12 +347,22 @@ class MatrixTarget:
         Known cells; NaN in the others.
     build : callable
         Returns a matrix of the type and with the labels of this one, given its values.
+    bounded : BoundedCells, optional
+        Cells that are known only by bounds, among the holes.
     """
 
     users: Int32
     items: Int32
     values: Float64
     build: Callable[[Float64], Any]
+    bounded: BoundedCells | None = None
+
+    def bounded_in(self, rows: slice) -> BoundedCells | None:
+        """Return the cells in some rows that are known only by bounds; None without any."""
+        if self.bounded is None:
+            return None
+        cells = self.bounded.of_rows(rows)
+        return cells if len(cells.row) else None
 
 
 def complete(completion: Completion, target: MatrixTarget, *, fitted: bool) -> Any:
@@ -292,7 +372,12 @@ def complete(completion: Completion, target: MatrixTarget, *, fitted: bool) -> A
     """
     values = target.values
     for rows in completion.blocks(target.users):
-        _fill(values[rows], completion.means(target.users[rows]), fitted=fitted)
+        users = target.users[rows]
+        means = completion.means(users)
+        bounded = target.bounded_in(rows)
+        if bounded is not None and not fitted:
+            means[bounded.row, bounded.column] = completion.within(users, bounded).mean
+        _fill(values[rows], means, fitted=fitted)
     return target.build(values)
 
 
@@ -306,7 +391,13 @@ def complete_with_sd(
     values = target.values
     sds = np.where(np.isnan(values), np.nan, 0.0)
     for rows in completion.blocks(target.users, by_draws=True):
-        cells = completion.moments(target.users[rows])
+        users = target.users[rows]
+        cells = completion.moments(users)
+        bounded = target.bounded_in(rows)
+        if bounded is not None and not fitted:
+            within = completion.within(users, bounded)
+            cells.mean[bounded.row, bounded.column] = within.mean
+            cells.sd[bounded.row, bounded.column] = within.sd
         _fill(sds[rows], cells.sd, fitted=fitted)
         _fill(values[rows], cells.mean, fitted=fitted)
     return target.build(values), target.build(sds)
@@ -318,7 +409,8 @@ def impute(
     """Return matrices whose holes, or all cells if `fitted`, are draws of new ratings."""
     completion.need_distribution()
     matrices = [target.values.copy() for _ in range(imputations)]
-    for number, rows, drawn in completion.imputed_blocks(target.users, imputations):
+    bounded = None if fitted else target.bounded
+    for number, rows, drawn in completion.imputed_blocks(target.users, imputations, bounded):
         _fill(matrices[number][rows], drawn, fitted=fitted)
     return [target.build(values) for values in matrices]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from dsgmcmc.data.ratings_format import SPLITS, Split
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.new_ratings import NewRatings
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Array, Float32, Float64, Int32
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
@@ -43,6 +43,67 @@ def _matrix_of(ratings: Ratings, split: Split) -> csr_matrix:
     return part
 
 
+class BoundedCells(NamedTuple):
+    """Cells of a matrix that are known only to lie within bounds, (q,) each, row by row.
+
+    Attributes
+    ----------
+    row, column : int64
+        Positions in the matrix, or users and items of the run.
+    lower, upper : float64
+        Infinite on an open side.
+    weights : float64
+        Relative precisions of the ratings.
+    """
+
+    row: Int64
+    column: Int64
+    lower: Float64
+    upper: Float64
+    weights: Float64
+
+    def select(self, chosen: Array | slice) -> BoundedCells:
+        """Return some cells."""
+        return BoundedCells(
+            row=self.row[chosen],
+            column=self.column[chosen],
+            lower=self.lower[chosen],
+            upper=self.upper[chosen],
+            weights=self.weights[chosen],
+        )
+
+    def of_rows(self, rows: slice) -> BoundedCells:
+        """Return the cells in some rows, counted from the first of them."""
+        start, stop = np.searchsorted(self.row, (rows.start, rows.stop))
+        cells = self.select(slice(start, stop))
+        return cells._replace(row=cells.row - rows.start)
+
+
+def _bounded_of(ratings: Ratings, split: Split) -> BoundedCells:
+    """Return the rows and columns of a part that have one rating, which is known only by bounds."""
+    slab = ratings.slab(split, 0, ratings.n_rows)
+    row = slab.rows
+    column = slab.indices.astype(np.int64)
+    if slab.bounds is None:
+        nothing = np.zeros(0)
+        return BoundedCells(row[:0], column[:0], nothing, nothing, nothing)
+    weights = np.ones(len(row)) if slab.weights is None else slab.weights
+    cells = BoundedCells(
+        row,
+        column,
+        slab.bounds.lower.astype(np.float64),
+        slab.bounds.upper.astype(np.float64),
+        np.asarray(weights, np.float64),
+    )
+    _, pair, numbers = np.unique(
+        row * ratings.n_cols + column, return_inverse=True, return_counts=True
+    )
+    cells = cells.select(slab.bounds.bounded & (numbers[pair] == 1))
+    if ratings.transposed:
+        cells = cells._replace(row=cells.column, column=cells.row)
+    return cells
+
+
 class KnownCells:
     """Ratings by user and item: training and test ratings of a run, and later ones.
 
@@ -64,12 +125,15 @@ class KnownCells:
         self._run = run
         self._later = later
         self._parts: list[csr_matrix] = []
+        bounded = []
         with run.open_ratings(data) as ratings:
             for split in SPLITS:
+                bounded.append(_bounded_of(ratings, split))
                 part = _matrix_of(ratings, split)
                 if ratings.orientation.transposed:
                     part = part.T.tocsr()
                 self._parts.append(part)
+        self._bounded = BoundedCells(*map(np.concatenate, zip(*bounded, strict=True)))
 
     @property
     def number(self) -> int:
@@ -97,6 +161,29 @@ class KnownCells:
         self._set_later(cells, users, items)
         return cells
 
+    def bounded(self, users: Int32, items: Int32) -> BoundedCells | None:
+        """Return the cells of a matrix of users and items that are known only by bounds.
+
+        They are in the order of rows. Cells with several measurements, none of which is exact, are
+        left out. None if there are no such cells.
+        """
+        n_users, n_items = self._parts[0].shape
+        positions = []
+        for wanted, number, stored in (
+            (users, n_users, self._bounded.row),
+            (items, n_items, self._bounded.column),
+        ):
+            position_of = np.full(number, -1)
+            inside = (wanted >= 0) & (wanted < number)
+            position_of[wanted[inside]] = np.flatnonzero(inside)
+            positions.append(position_of[stored])
+        row, column = positions
+        chosen = np.flatnonzero((row >= 0) & (column >= 0))
+        if not len(chosen):
+            return None
+        chosen = chosen[np.lexsort((column[chosen], row[chosen]))]
+        return self._bounded.select(chosen)._replace(row=row[chosen], column=column[chosen])
+
     def _set_later(self, cells: Float32, users: Int32, items: Int32) -> None:
         """Set cells of known users and items that were folded in."""
         later = self._later
@@ -111,7 +198,10 @@ class KnownCells:
             position_of[wanted[known]] = np.flatnonzero(known)
             positions[entity] = position_of[vocabulary.index_of(names)]
         inside = (positions["user"] >= 0) & (positions["item"] >= 0)
-        cells[positions["user"][inside], positions["item"][inside]] = later.values[inside]
+        values = later.values.astype(np.float64)
+        if later.bounds is not None:
+            values[later.bounds[:, 0] < later.bounds[:, 1]] = np.nan
+        cells[positions["user"][inside], positions["item"][inside]] = values[inside]
 
 
 def as_written(values: Float32) -> Float64:

@@ -147,12 +147,19 @@ class MatrixFile:
     def _blocks(self, cells: KnownCells) -> Iterator[Block]:
         """Yield all blocks, matrix after matrix."""
         completion = self._completion
+        bounded = cells.bounded(self.users, self.items)
         if not self.imputations:
             for rows in completion.blocks(self.users):
-                means = completion.means(self.users[rows])
+                users = self.users[rows]
+                means = completion.means(users)
+                if bounded is not None:
+                    of_rows = bounded.of_rows(rows)
+                    within = completion.within(users, of_rows)
+                    means[of_rows.row, of_rows.column] = within.mean
                 yield Block(0, rows, self._filled(cells, rows, means))
             return
-        for number, rows, drawn in completion.imputed_blocks(self.users, self.imputations):
+        drawn_blocks = completion.imputed_blocks(self.users, self.imputations, bounded)
+        for number, rows, drawn in drawn_blocks:
             yield Block(number, rows, self._filled(cells, rows, drawn))
 
     def _filled(self, cells: KnownCells, rows: slice, predicted: Array) -> Float32:

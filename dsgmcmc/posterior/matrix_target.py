@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.data.arrays import ANY_FORM, InputForm, Table
+from dsgmcmc.data.bounds import stand_in
 from dsgmcmc.data.columns import Columns, expand_parts, parse_columns
 from dsgmcmc.data.matrices import Matrix, fill_in, read_matrix
 from dsgmcmc.data.objects import data_array_of, filled_of, is_annotated
 from dsgmcmc.data.words import Missing
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.completion import MatrixTarget
-from dsgmcmc.posterior.known_cells import KnownCells, as_written
+from dsgmcmc.posterior.known_cells import BoundedCells, KnownCells, as_written
 from dsgmcmc.posterior.names import Vocabulary, listed
 from dsgmcmc.posterior.new_ratings import NewRatings
 from dsgmcmc.posterior.newcomers import FoldIn, index_with
@@ -66,12 +67,15 @@ class NamedMatrix(NamedTuple):
         Known cells; NaN in the others.
     build : callable
         Returns a matrix of the type and with the labels of this one, given its values.
+    bounded : BoundedCells, optional
+        Cells that are known only by bounds, among the holes.
     """
 
     names: Array
     labels: Array
     values: Float64
     build: Callable[[Float64], Any]
+    bounded: BoundedCells | None = None
 
     def target(self, run: Run, newcomers: FoldIn | None) -> MatrixTarget:
         """Return the matrix by the indices of users and items, which follow those of the run."""
@@ -80,18 +84,27 @@ class NamedMatrix(NamedTuple):
             items=index_with(run.items, self.labels, newcomers),
             values=self.values,
             build=self.build,
+            bounded=self.bounded,
         )
 
     def new_ratings(self, run: Run, known: KnownCells) -> NewRatings | None:
         """Return the cells of items of the run that are not among the known ones; None if none."""
         users = run.users.index_of(self.names)
         items = run.items.index_of(self.labels)
-        is_new = ~np.isnan(self.values)
+        values, bounds = self._with_bounds()
+        is_new = ~np.isnan(values)
         is_new[:, items < 0] = False
         rows = np.flatnonzero(users >= 0)
         if len(rows):
             stored = known.of(users[rows], items)
-            is_new[rows] &= self.values[rows].astype(np.float32) != stored
+            is_new[rows] &= values[rows].astype(np.float32) != stored
+            same = known.bounded(users, items)
+            if same is not None:
+                at = (same.row, same.column)
+                is_same = (bounds[0][at].astype(np.float32) == same.lower) & (
+                    bounds[1][at].astype(np.float32) == same.upper
+                )
+                is_new[at] &= ~is_same
         row, column = np.nonzero(is_new)
         if not len(row):
             return None
@@ -99,10 +112,22 @@ class NamedMatrix(NamedTuple):
             entity="user",
             names=self.names[row],
             others=self.labels[column],
-            values=self.values[row, column],
+            values=values[row, column],
             weights=np.ones(len(row)),
             described={},
+            bounds=None if self.bounded is None else bounds[:, row, column].T,
         )
+
+    def _with_bounds(self) -> tuple[Float64, Float64]:
+        """Return values, between the bounds of cells that have some, and all bounds, (2, n, J)."""
+        values = self.values.copy()
+        bounds = np.stack([values, values])
+        if self.bounded is not None:
+            at = (self.bounded.row, self.bounded.column)
+            bounds[0][at] = self.bounded.lower
+            bounds[1][at] = self.bounded.upper
+            values[at] = stand_in(self.bounded.lower, self.bounded.upper)
+        return values, bounds
 
 
 def read(X: Any, form: InputForm) -> Matrix:
@@ -144,12 +169,15 @@ def training_matrix(run: Run, training: TrainingData, known: KnownCells) -> Name
         return _by_names(run, training.library, known)
     names = _row_names(matrix)
     labels = np.array(matrix.labels)
-    stored = known.of(run.users.index_of(names), run.items.index_of(labels))
+    users = run.users.index_of(names)
+    items = run.items.index_of(labels)
+    stored = known.of(users, items)
     values = matrix.values
     values[np.isnan(stored)] = np.nan
     changed = ~np.isnan(stored) & (values.astype(np.float32) != stored)  # since the fit
     values[changed] = as_written(stored[changed])
-    return NamedMatrix(names, labels, values, partial(_build, training.matrix, matrix.position))
+    build = partial(_build, training.matrix, matrix.position)
+    return NamedMatrix(names, labels, values, build, known.bounded(users, items))
 
 
 def _by_names(run: Run, library: str | None, known: KnownCells) -> NamedMatrix:
@@ -177,7 +205,7 @@ def _by_names(run: Run, library: str | None, known: KnownCells) -> NamedMatrix:
             return table
         return table.frame_of(library)
 
-    return NamedMatrix(names, labels, values, build)
+    return NamedMatrix(names, labels, values, build, known.bounded(users, items))
 
 
 def _wide_table(names: Array, labels: Array, values: Float64) -> dict[str, Array]:
@@ -219,7 +247,14 @@ def other_matrix(run: Run, training: TrainingData, X: Any, form: InputForm) -> N
             names = _row_names(trained)
         else:
             names = _unknown_names(run.users, len(matrix.values))
-    return NamedMatrix(names, labels, matrix.values, build)
+    values = matrix.values
+    bounded = None
+    if matrix.bounds is not None:
+        row, column = np.nonzero(~np.isnan(matrix.bounds[0]))
+        lower, upper = matrix.bounds[:, row, column]
+        bounded = BoundedCells(row, column, lower, upper, np.ones(len(row)))
+        values[row, column] = np.nan
+    return NamedMatrix(names, labels, values, build, bounded)
 
 
 def _column_of_users(X: Any, columns: str | Columns | None) -> Columns | None:

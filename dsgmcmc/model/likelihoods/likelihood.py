@@ -151,6 +151,23 @@ class Likelihood(Law):
         return distributions.log_between(*bounds)
 
     @classmethod
+    @override
+    def quantiles_within(
+        cls,
+        p: Float64,
+        draws: PredictorDraws,
+        bounds: tuple[Float64, Float64],
+        centre: float = 0.0,
+    ) -> Float64:
+        eta = draws.eta.astype(np.float64)
+        noise = draws.noise.astype(np.float64) + draws.spread
+        shape = cls._shapes([draws])
+        variance = np.asarray(cls.variance(eta, noise, *shape), np.float64)
+        mean = cls.mean(eta, *shape) + centre
+        columns = (bounds[0][:, None], bounds[1][:, None])
+        return cls.quantile_between(p, mean, variance, columns, *shape)
+
+    @classmethod
     def components(
         cls, eta: Float64, noise: Array, shape: Sequence[Array]
     ) -> tuple[type[LawOfMoments], Array, Array, Sequence[Array]]:

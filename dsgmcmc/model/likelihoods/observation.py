@@ -154,6 +154,30 @@ class Observation(ABC):
         """
         raise NotImplementedError
 
+    @classmethod
+    def quantiles_within(
+        cls,
+        p: Float64,
+        draws: PredictorDraws,
+        bounds: tuple[Float64, Float64],
+        centre: float = 0.0,
+    ) -> Float64:
+        """Quantiles at every draw, (q, draws), of ratings that are known to lie between bounds.
+
+        Not needed unless `takes_bounds`.
+
+        Parameters
+        ----------
+        p : (q, draws) float64
+            Probabilities in (0, 1).
+        draws : PredictorDraws
+        bounds : tuple of (q,) float64
+            Lower and upper bounds, in the ratings' own unit.
+        centre : float
+            Number that was subtracted from the ratings.
+        """
+        raise NotImplementedError
+
     # ------------------------------------------------------------------ predictions
 
     @classmethod

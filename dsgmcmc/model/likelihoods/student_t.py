@@ -309,7 +309,7 @@ class StudentT(ScaledRows, Likelihood):
     ) -> Float64:
         from scipy.special import stdtr, stdtrit  # slow to import
 
-        inflation = np.float64(shape[0])
+        inflation = np.asarray(shape[0], np.float64)
         nu = 2 * inflation / (inflation - 1)
         scale = np.sqrt(variance / inflation)
         low = (bounds[0] - mean) / scale

@@ -193,7 +193,9 @@ def test_a_known_row_is_worked_out_from_its_old_and_its_new_ratings(run, entity)
     other = OTHER[entity]
     row = 3
     with run.open_ratings() as ratings:
-        _, rated, known, _ = training_ratings(ratings, entity, np.int32([row]))
+        old = training_ratings(ratings, entity, np.int32([row]))
+    rated = old.others
+    known = old.values
     other_one = int(np.setdiff1d(np.arange(len(run.vocabulary(other))), rated)[0])
     names = np.full(3, run.vocabulary(entity).ids[row])
     rated_names = run.vocabulary(other).ids[[rated[0], other_one]]
