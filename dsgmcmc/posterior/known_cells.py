@@ -99,7 +99,7 @@ def _bounded_of(ratings: Ratings, split: Split) -> BoundedCells:
         row * ratings.n_cols + column, return_inverse=True, return_counts=True
     )
     cells = cells.select(slab.bounds.bounded & (numbers[pair] == 1))
-    if ratings.transposed:
+    if ratings.orientation.transposed:
         cells = cells._replace(row=cells.column, column=cells.row)
     return cells
 

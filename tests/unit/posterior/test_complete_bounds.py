@@ -133,7 +133,7 @@ def test_the_matrix_of_a_run_has_values_between_the_bounds(
     run = open_run(tmp_path / "run").run_
     with Ratings(path) as ratings:
         slabs = {part: ratings.slab(part, 0, ratings.n_rows) for part in ("train", "test")}
-        user_side = 1 if ratings.transposed else 0
+        user_side = 1 if ratings.orientation.transposed else 0
     for options in ((), ("--draws", "3")):
         out = tmp_path / f"m{len(options)}.npy"
         typed("predict", tmp_path / "run", "--matrix", "--out", out, *options)
