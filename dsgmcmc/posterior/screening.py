@@ -120,7 +120,7 @@ class Stack:
         """
         weighted = users.rows * self.weights[:, np.newaxis]
         biases = self.weights @ users.biases
-        means: Float32
+        means: Array
         if len(users.index) < MANY_USERS:
             of_draws = weighted.transpose(1, 0, 2) @ self.items.transpose(0, 2, 1)
             means = of_draws.sum(axis=0)
