@@ -32,8 +32,9 @@ from dsgmcmc.data.columns import (
 from dsgmcmc.data.frames import as_frame, plain_values
 from dsgmcmc.data.labelled import Choice
 from dsgmcmc.data.matrices import (
+    are_cells,
     are_words,
-    count_bounds,
+    has_holes,
     is_missing,
     read_matrix,
     read_numbers,
@@ -473,27 +474,9 @@ def is_wide(X: Any, y: Any, form: InputForm) -> bool:
         if form.columns or any(find_column(labels, role) is not None for role in ROLES):
             return False
         values = [np.asarray(X[label]) for label in labels]
-    if X.shape[1] == 3 or not _are_cells(values):
+    if X.shape[1] == 3 or not are_cells(values):
         return False
-    return X.shape[1] > 4 or any(_has_holes(column) for column in values)
-
-
-def _are_cells(columns: Sequence[Array]) -> bool:
-    """Whether columns have numbers alone, or numbers and texts of bounds."""
-    others = [column for column in columns if column.dtype.kind not in "iufb"]
-    bounds = 0
-    for column in others:
-        number = count_bounds(column.ravel()) if column.dtype.kind in "OU" else None
-        if number is None:
-            return False
-        bounds += number
-    return bounds > 0 or not others
-
-
-def _has_holes(column: Array) -> bool:
-    if column.dtype.kind in "iufb":
-        return bool(np.isnan(column).any())
-    return any(map(is_missing, column.flat))
+    return X.shape[1] > 4 or any(map(has_holes, values))
 
 
 def has_time_column(X: Any, y: Any, form: InputForm) -> bool:

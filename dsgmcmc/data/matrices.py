@@ -138,7 +138,7 @@ def _take_bounds(table: Array) -> Float64 | None:
     return bounds
 
 
-def count_bounds(column: Array) -> int | None:
+def _count_bounds(column: Array) -> int | None:
     """Return how many values of a column of objects are bounds.
 
     None if others are neither numbers, which may be written as text, nor missing.
@@ -154,6 +154,25 @@ def count_bounds(column: Array) -> int | None:
         elif not is_number(value):
             return None
     return number
+
+
+def are_cells(columns: Sequence[Array]) -> bool:
+    """Whether columns have numbers alone, or numbers and texts of bounds."""
+    others = [column for column in columns if column.dtype.kind not in "iufb"]
+    bounds = 0
+    for column in others:
+        number = _count_bounds(column.ravel()) if column.dtype.kind in "OU" else None
+        if number is None:
+            return False
+        bounds += number
+    return bounds > 0 or not others
+
+
+def has_holes(column: Array) -> bool:
+    """Whether a value of a column is missing."""
+    if column.dtype.kind in "iufb":
+        return bool(np.isnan(column).any())
+    return any(map(is_missing, column.flat))
 
 
 def _index_names(frame: Any) -> Array | None:
