@@ -133,7 +133,9 @@ def test_rows_that_nobody_wrote_along_an_unlimited_dimension(tmp_path: Path) -> 
     """(2, 2) by h5py, (3, 2) by netCDF4 and h5netcdf."""
     path = tmp_path / "x.nc"
     values = xarray.Variable(("user", "item"), np.arange(6.0).reshape(3, 2))
-    xarray.Dataset({"a": values, "b": values}).to_netcdf(path, unlimited_dims=["user"])
+    xarray.Dataset({"a": values, "b": values}).to_netcdf(
+        path, engine="h5netcdf", unlimited_dims=["user"]
+    )
     with h5py.File(path, "r+") as file:
         file["b"].resize((2, 2))
     assert len(read(path, variable="a")) == 6
