@@ -24,6 +24,7 @@ from dsgmcmc.data.arrays import has_time_column, is_wide, library_of, ratings_so
 from dsgmcmc.data.columns import CONTEXT, NO_COLUMN, Columns, parse_columns
 from dsgmcmc.data.descriptions import Description, describe
 from dsgmcmc.data.feature_arrays import read_features
+from dsgmcmc.data.frames import frame_of_cube, is_cube
 from dsgmcmc.data.labelled import refuse_unstored, refuse_variable
 from dsgmcmc.data.objects import data_array_of, is_annotated, is_dataset
 from dsgmcmc.data.prepare import Summary, prepare_ratings
@@ -227,6 +228,9 @@ class BPMF(Estimator, FittedModel):
         A third column, beside those of `user` and `item`, whose side is open: `fit` compares models
         in all three arrangements, as with `model="auto"`, and samples the best. Pairs, names and
         results have the three columns in any arrangement.
+    hold_out_by : str or sequence of str, optional
+        Columns of a file, or of users, items and context, whose groups `test_fraction` and
+        comparisons of models hold out as a whole, such as ``["station", "day"]``.
     part_features : bool
         Whether the parts of names are features.
     matrix : bool, optional
@@ -317,6 +321,7 @@ class BPMF(Estimator, FittedModel):
     user: str | Sequence[str] | None = None
     item: str | Sequence[str] | None = None
     context: str | None = None
+    hold_out_by: str | Sequence[str] | None = None
     part_features: bool = True
     matrix: bool | None = None
     missing: Any = None
@@ -386,6 +391,8 @@ class BPMF(Estimator, FittedModel):
         """
         if self.matrix:
             y = None
+        self._cube = X if is_cube(X) else None
+        X = self._cells_of(X)
         settings = self._settings()
         inputs = [X] if y is None else [X, y]
         command = f"{self!r}.fit({', '.join(map(_brief, inputs))})"
@@ -422,6 +429,19 @@ class BPMF(Estimator, FittedModel):
             self._warn_of_run()
         return self
 
+    def _cells_of(self, X: Any) -> Any:
+        """Return the known cells of a DataArray of three dimensions; other ratings as they are."""
+        if not is_cube(X):
+            return X
+        columns = parse_columns(self._columns())
+        if CONTEXT not in columns:
+            user, item, context = map(str, X.dims)
+            raise InputError(
+                f"X has three dimensions: give BPMF(user={user!r}, item={item!r},"
+                f" context={context!r})"
+            )
+        return frame_of_cube(X, str(columns.get("rating", "rating")))
+
     def _warn_of_run(self) -> None:
         """Warn as ``dsgmcmc info`` does of a run that has ended."""
         from dsgmcmc.diagnostics.overview import run_warnings  # loads Numba's compiler
@@ -452,7 +472,7 @@ class BPMF(Estimator, FittedModel):
         InputError
             If X need not be a matrix: ``BPMF(matrix=True)`` says that it is one.
         """
-        if not is_wide(X, None, self._form()) and not hasattr(X, "tocoo"):
+        if not is_cube(X) and not is_wide(X, None, self._form()) and not hasattr(X, "tocoo"):
             raise InputError(
                 "fit_transform needs a matrix with a row for each user and a column for each item;"
                 " X may be something else: if it is a matrix, give BPMF(matrix=True)"
@@ -481,6 +501,12 @@ class BPMF(Estimator, FittedModel):
                 raise InputError(f"columns={self.columns!r} and {role}={given!r}: give one of them")
             columns[role] = (given,) if isinstance(given, str) else tuple(map(str, given))
         return columns or None
+
+    def _groups(self) -> str | None:
+        """Return the columns in `hold_out_by` as `prepare` has them."""
+        if self.hold_out_by is None or isinstance(self.hold_out_by, str):
+            return self.hold_out_by
+        return "+".join(map(str, self.hold_out_by))
 
     def _compares(self) -> bool:
         """Whether `fit` compares models: a context needs a comparison."""
@@ -591,6 +617,7 @@ class BPMF(Estimator, FittedModel):
         from dsgmcmc.runs.compare import Comparing
         from dsgmcmc.runs.source import RatingsSource
 
+        X = self._cells_of(X)
         settings = self._settings()
         comm = self.comm or Alone()
         scratch = Scratch()
@@ -660,13 +687,13 @@ class BPMF(Estimator, FittedModel):
             "user_features": features.get("user"),
             "item_features": features.get("item"),
             "part_features": self.part_features,
+            "hold_out_by": self._groups(),
             "unstored": self.unstored,
             "force": True,
         }
-        if has_context:
+        if has_context or isinstance(source, Path):
             options["columns"] = self._columns()
         if isinstance(source, Path):  # arrays have been read in this form
-            options["columns"] = self._columns()
             options["matrix"] = bool(self.matrix)
             options["missing"] = self.missing
             options["variable"] = self.variable

@@ -70,6 +70,29 @@ def is_data_array(X: Any) -> bool:
     return hasattr(X, "dims") and hasattr(X, "coords") and hasattr(X, "to_pandas")
 
 
+def coordinate(X: Any, dimension: Any) -> Any:
+    """Return the names along a dimension of a DataArray, (n,); numbers from 0 if it has none."""
+    if dimension in X.coords:
+        return np.asarray(X.coords[dimension].values)
+    return np.arange(X.sizes[dimension])
+
+
+def frame_of_cube(X: Any, value: str) -> Frame:
+    """Return the known cells of a DataArray as a data frame with a column for each dimension."""
+    values = np.asarray(X.values, np.float64)
+    known = np.nonzero(~np.isnan(values))
+    columns = {
+        str(dimension): coordinate(X, dimension)[codes]
+        for dimension, codes in zip(X.dims, known, strict=True)
+    }
+    return Frame({**columns, value: values[known]})
+
+
+def is_cube(X: Any) -> bool:
+    """Whether this is a DataArray of three dimensions."""
+    return is_data_array(X) and len(X.dims) == 3
+
+
 def _frame_of_data_array(X: Any) -> Any:
     """Return a DataArray of two dimensions as a data frame; the coordinates name rows and columns.
 

@@ -14,6 +14,7 @@ from dsgmcmc.data.arrays import InputForm, Table, frame_like, list_names, read_p
 from dsgmcmc.data.columns import Columns
 from dsgmcmc.errors import InputError, not_fitted, retry_if_gone, writing
 from dsgmcmc.model.predictive.base import Prediction
+from dsgmcmc.posterior.cells import CellCompletion
 from dsgmcmc.posterior.completion import (
     Completion,
     MatrixTarget,
@@ -92,6 +93,7 @@ class FittedModel:
     """
 
     _training: TrainingData = TrainingData()
+    _cube: Any = None  # the DataArray of three dimensions that `fit` was given
     clip: bool = True
     unknown: Literal["prior", "refuse"] = "prior"
     columns: str | None = None
@@ -452,6 +454,8 @@ class FittedModel:
             model was not fitted to a matrix, a `Table` or data frame with a column ``user`` and one
             for each item, in the order of their names; if names have several parts, with a row for
             each pair, and a column for each part.
+            A model of three directions returns a row for each cell, or fills a DataArray with
+            these dimensions.
         std, if `return_std`
             A matrix of the same type.
         list of `draws` matrices, if `draws`
@@ -470,6 +474,11 @@ class FittedModel:
             raise InputError("give either draws or return_std")
         if return_std:
             self._need_sd()
+        if self._fitted().directions:
+            cells = CellCompletion(self.run_, self._newcomers, self._new, self._data, self.clip)
+            both = cells.complete(self._cube if X is None else X, known == "fitted", draws)
+            both = tuple(self._table(cells) if type(cells) is Table else cells for cells in both)
+            return both if return_std else both[0]
         target, newcomers = self._target(X)
         completion = Completion(self._fitted(), target.items, newcomers, self.clip)
         fitted = known == "fitted"

@@ -234,6 +234,21 @@ def test_in_python_a_context_is_a_third_column(tmp_path):
     assert np.sqrt(np.mean(error**2)) < 0.6 * hidden["number"].std()
     scores = model.evaluate(hidden)
     assert scores["rmse"] == pytest.approx(np.sqrt(np.mean(error**2)), rel=1e-3)
+    completed, sd = model.complete(return_std=True)
+    assert len(completed) == len(frame)
+    filled = completed.merge(hidden, on=["place", "hour", "day"])
+    assert np.allclose(filled["rating"], model.predict(filled), atol=1e-5)
+    assert (sd["rating"] > 0).sum() == len(hidden)
+    cube = known.set_index(["place", "day", "hour"])["number"].to_xarray()
+    with_holes, _ = model.complete(cube, return_std=True)
+    assert with_holes.dims == cube.dims
+    assert not np.isnan(with_holes).any()
+    assert np.array_equal(with_holes.values[~np.isnan(cube)], cube.values[~np.isnan(cube)])
+    first = hidden.iloc[[0]]
+    cell = {column: first[column].item() for column in ("place", "day", "hour")}
+    assert with_holes.sel(cell).item() == pytest.approx(model.predict(first)[0], abs=1e-5)
+    with pytest.raises(InputError, match="a DataArray of xarray with the dimensions place, hour"):
+        model.complete(known)
     again = model.set_params(warm_start=True, iterations=150).fit(known)
     assert again.run_.config.iterations == 150
 
@@ -251,3 +266,31 @@ def test_clicks_have_no_arrangement_to_choose(tmp_path):
     assert "say on which side the third column is" in result.err
     with pytest.raises(InputError, match="give one of them"):
         BPMF(user="a", item="b", context="c", columns="context=d").fit(frame)
+
+
+def test_a_data_array_of_three_dimensions_is_filled(tmp_path):
+    """`fit` takes it, whole days are held out as asked, and it comes back without holes."""
+    frame = table("days")
+    cube = frame[~frame["hidden"]].set_index(["place", "day", "hour"])["number"].to_xarray()
+    options = {"likelihood": "gaussian"}
+    few = {"noise": "shared", "implicit_features": "no", "until": "none", "options": options}
+    with pytest.raises(InputError, match="user='place', item='day', context='hour'"):
+        BPMF().fit(cube)
+    model = BPMF(
+        user="place",
+        item="hour",
+        context="day",
+        hold_out_by=["place", "day"],
+        test_fraction=0.1,
+        iterations=120,
+        burn_in=40,
+        **few,
+    )
+    filled = model.fit_transform(cube)
+    assert filled.dims == cube.dims
+    assert not np.isnan(filled).any()
+    with model.run_.open_ratings() as ratings:
+        assert ratings.grouped
+    truth = frame.set_index(["place", "day", "hour"])["number"].to_xarray()
+    error = (filled - truth).values[np.isnan(cube.values)]
+    assert np.sqrt(np.mean(error**2)) < 0.8 * frame["number"].std()
