@@ -71,10 +71,19 @@ class BoundedRatings(Part[NoSettings]):
     @classmethod
     @override
     def check_ratings(cls, settings: NoSettings, model: ModelFacts, ratings: Ratings) -> None:
-        """Refuse samplers that store gradients, which draws of values would change."""
+        """Refuse samplers that store gradients, which draws of values would change, and SGLD.
+
+        SGLD's noise of minibatches raises the error of predictions, of which values and the noise
+        precision are drawn: each raises the other, without end.
+        """
         if not ratings.has_bounds:
             return
         sampler = model.sampler
+        if sampler.name == "sgld":
+            raise InputError(
+                f"{ratings.path} has ratings that are known to lie within bounds, whose values"
+                f" drift away under the noise of sgld: use another {named('sampler')}"
+            )
         if sampler.interleaved or sampler.keeps_gradients:
             raise InputError(
                 f"{ratings.path} has ratings that are known to lie within bounds, and"

@@ -70,13 +70,16 @@ def test_other_likelihoods_refuse_bounds(tmp_path: Path, likelihood: str) -> Non
     ("settings", "message"),
     [
         ({"sampler": "hamcmc"}, "keeps gradients"),
+        ({"sampler": "sgld"}, "drift away"),
         ({"time_levels": "user"}, "time_levels|time-levels"),
     ],
 )
 def test_what_draws_of_values_would_change_is_refused(
     tmp_path: Path, settings: dict, message: str
 ) -> None:
-    """Samplers that keep gradients, and effects of time."""
+    """Samplers that keep gradients, SGLD, whose RMSE is 41 after 2,000 sweeps of the matrix of
+    `statistical/test_bounds_law.py`, and effects of time.
+    """
     path = write_measured(tmp_path / "r.h5", bounded=True)
     config = build(settings).resolved()
     with Ratings(path) as ratings, pytest.raises(InputError, match=message):
