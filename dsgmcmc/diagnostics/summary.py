@@ -223,20 +223,29 @@ def _symbol(label: str) -> str:
 
 
 def _mixing(summary: Summary) -> list[str]:
-    """Name the shared parameters that are not to be interpreted, and a remedy; no line if none."""
+    """Name the shared parameters that are not to be interpreted, and a remedy; no line if none.
+
+    Nor is there one if a warning names them (`_unmixed`).
+    """
     slow = (summary.get("slowest") or {}).get("shared", {})
     names = [_symbol(label) for label in slow.get("uncertain", [])]
-    if not names:
+    if not names or _unmixed(summary):
         return []
-    listed = ", ".join(names[:NAMED])
-    if len(names) > NAMED:
-        listed += f" and {len(names) - NAMED} more"
+    listed = _listed(names)
     return [
         f"do not interpret {listed} from this run: the ESS of"
         f" {_symbol(slow['label'])} is {slow['ess']:,.0f}, and its mean {slow['mean']:.4g} is known"
         f" to ± {slow['error']:.2g}; about {slow['iterations']:,} iterations would do:"
         f" {named('resume')} {named('until')} none {named('iterations')} {slow['iterations']}"
     ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first names, and the number of others."""
+    listed = ", ".join(names[:NAMED])
+    if len(names) > NAMED:
+        listed += f" and {len(names) - NAMED} more"
+    return listed
 
 
 def _speed(summary: Summary) -> list[str]:
@@ -378,20 +387,25 @@ def _fell_back(event: Mapping[str, Any]) -> str:
 
 
 def _unmixed(summary: Summary) -> list[str]:
-    """Warn of shared parameters whose R-hat is large and whose ESS is small."""
+    """Warn of shared parameters whose R-hat is large and whose ESS is small.
+
+    The same warning names the others that are not to be interpreted.
+    """
     unmixed = summary.get("unmixed")
     if not unmixed or _stopped(summary):
         return []
-    listed = ", ".join(
+    names = [
         f"{_symbol(quantity['label'])} (R-hat {quantity['rhat']:.2f}, ESS {quantity['ess']:.0f})"
-        for quantity in unmixed["quantities"][:NAMED]
-    )
-    n_others = len(unmixed["quantities"]) - NAMED
-    if n_others > 0:
-        listed += f" and {n_others} more"
+        for quantity in unmixed["quantities"]
+    ]
+    labels = {quantity["label"] for quantity in unmixed["quantities"]}
+    slow = (summary.get("slowest") or {}).get("shared", {})
+    others = [_symbol(label) for label in slow.get("uncertain", []) if label not in labels]
+    nor = f", nor {_listed(others)}" if others else ""
+    iterations = max(unmixed["iterations"], slow.get("iterations", 0))
     return [
-        f"the draws have not mixed in {listed}: continue with {named('resume')},"
-        f" {named('until')} none and {named('iterations')} {unmixed['iterations']}"
+        f"the draws have not mixed in {_listed(names)}: do not interpret these{nor}; continue with"
+        f" {named('resume')}, {named('until')} none and {named('iterations')} {iterations}"
     ]
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from dsgmcmc.model.likelihoods.base import Law
 from dsgmcmc.model.likelihoods.row_thresholds import CUTS
@@ -57,7 +58,7 @@ class RowDistributions(NamedTuple):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Draw:
     """One saved draw, in units of the ratings.
 
@@ -77,6 +78,15 @@ class Draw:
     iteration: int
     shared: Mapping[str, Float64]
     rows: Mapping[str, Mapping[str, Float32]]
+
+    @override
+    def __repr__(self) -> str:
+        rows = ", ".join(
+            f"{len(next(iter(arrays.values())))} {entity}s with {' '.join(arrays)}"
+            for entity, arrays in self.rows.items()
+        )
+        shared = " ".join(self.shared)
+        return f"<Draw: chain {self.chain}, iteration {self.iteration}, {rows}; shared {shared}>"
 
     @cached_property
     def theta(self) -> dict[str, Float32]:

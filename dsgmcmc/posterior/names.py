@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.columns import refuse_rounded
@@ -179,6 +180,13 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @override
+    def __repr__(self) -> str:
+        names = ", ".join(map(str, self.ids[:3].tolist()))
+        if len(self) > 3:
+            names += ", ..."
+        return f"<{len(self):,} {self.entity}s: {names}>"
 
     def table(self, names: Array) -> dict[str, Array]:
         """Return columns of a table with some names, (m,) each."""

@@ -133,3 +133,12 @@ def test_a_saved_run_has_its_ratings_beside_it(model: BPMF, tmp_path: Path) -> N
     pd.testing.assert_frame_equal(again.recommend([3]).to_pandas(), model.recommend([3]))
     with pytest.raises(InputError, match="exists: give another path"):
         model.save(tmp_path / "elsewhere" / "saved")
+
+
+def test_what_a_prompt_shows_is_short(model: BPMF) -> None:
+    """A draw prints no arrays, and names only the first of its users."""
+    draw = model.run_.draw(0)
+    assert repr(draw).startswith("<Draw: chain 0, iteration ")
+    assert len(repr(draw)) < 300
+    assert repr(model.run_.users).startswith(f"<{len(model.run_.users)} users: ")
+    assert len(repr(model.run_.users)) < 80

@@ -39,7 +39,9 @@ def test_a_fit_warns_with_the_lines_that_info_prints(ratings: Ratings, tmp_path:
     printed = typed("info", tmp_path / "run").out
     assert printed.count("warning: ") == len(texts)
     beginning = mixing.partition(":")[0]
-    assert f"warning: {beginning}: continue with --resume, --until none and --it" in printed
+    assert f"warning: {beginning}: do not interpret these" in printed
+    assert "continue with --resume, --until none and --iterations " in printed
+    assert printed.count("do not interpret") == 1
 
 
 def test_a_fit_warns_if_biases_alone_predict_better(ratings: Ratings) -> None:
