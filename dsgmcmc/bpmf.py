@@ -706,7 +706,8 @@ class BPMF(Estimator, FittedModel):
             if isinstance(held_out, Path):
                 options["test"] = held_out
             else:
-                sources.append(held_out._replace(test=True))
+                named_test = held_out.file._replace(path=Path("test"))
+                sources.append(held_out._replace(test=True, file=named_test))
         if run is not None and run.settings_file.exists():
             other = self._scratch.path / "other.h5"
             made = prepare_ratings(sources, other, **options)

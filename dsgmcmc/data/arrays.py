@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -291,13 +292,15 @@ def read_ratings(
     else:
         found = _read_long(X, y, parse_columns(form.columns), timed=timed, ordered=ordered)
         found = _leave_out(found, missing.words, timed=timed)
-    _convert_names(found.columns)
-    _convert_measures(found.columns)
     columns = found.columns
+    with _advising_missing(MissingValuesError):
+        _convert_names(columns)
+    _convert_measures(columns)
     if "rating" not in columns:
         return found
-    ratings = read_numbers(columns["rating"], "ratings must be numbers")
-    _refuse_rows(~np.isfinite(ratings), "rating")
+    with _advising_missing(InputError):
+        ratings = read_numbers(columns["rating"], "ratings must be numbers")
+        _refuse_rows(~np.isfinite(ratings), "rating")
     columns["rating"] = ratings
     rated = ~np.isin(ratings.astype(np.float32), missing.codes)
     if not rated.any():
@@ -418,7 +421,11 @@ def _read_wide(X: Any, columns: str | Columns | None, missing: Missing) -> Ratin
     if users is None:
         if counts_cells(values):
             raise InputError("the first column has the number of ratings of each row: leave it out")
-        refuse_names(values, "the first column", 'give a data frame and BPMF(columns="user=NAME")')
+        if hasattr(X, "columns"):
+            first = str(matrix.labels[0])
+            refuse_names(values, f"column {first}", f'BPMF(columns="user={first}")')
+        advice = 'give a data frame and BPMF(columns="user=NAME")'
+        refuse_names(values, "the first column", advice)
         users = np.arange(len(values))
     items = np.array(matrix.labels)
     row, column = np.nonzero(~np.isnan(values))
@@ -500,6 +507,10 @@ def _times(times: Array) -> Array:
     return np.array(texts, dtype=object)
 
 
+class MissingValuesError(InputError):
+    """Names or numbers are missing."""
+
+
 def _refuse_rows(bad: Mask, what: str, fault: str = "missing, NaN or infinite") -> None:
     """Raise InputError if there are `bad` rows; the error says `what` has the fault, and where."""
     rows = np.flatnonzero(bad)
@@ -512,7 +523,19 @@ def _refuse_rows(bad: Mask, what: str, fault: str = "missing, NaN or infinite") 
         if len(rows) > 5:
             shown.append("...")
         found = f"{len(rows):,} {what}s are {fault}: rows {', '.join(shown)}"
-    raise InputError(f"{found} (the first is row 0)")
+    raise MissingValuesError(f"{found} (the first is row 0)")
+
+
+@contextmanager
+def _advising_missing(errors: type[InputError]) -> Iterator[None]:
+    """Context in which such errors say how to leave out rows without a name or a rating."""
+    try:
+        yield
+    except errors as error:
+        raise InputError(
+            f"{error}; missing=[''] leaves out rows without a value, missing=['NULL'] those with"
+            " this word"
+        ) from error
 
 
 def read_pairs(

@@ -23,7 +23,7 @@ from dsgmcmc.data.encoding import Kind
 from dsgmcmc.data.frames import as_frame, plain_values
 from dsgmcmc.data.matrices import is_missing
 from dsgmcmc.data.tables import TableFile, is_number
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.types import Array
 
 _LISTS = (list, tuple, np.ndarray)  # types of a list in a cell
@@ -40,7 +40,7 @@ def read_features(
     """Make a description of users or items from features in any form.
 
     `features` may be the word ``names``; the path of a file for ``prepare --user-features``; a
-    SciPy sparse matrix, whose row numbers are the names; names and such a matrix; a data frame
+    SciPy sparse matrix, whose row numbers are the names; names and a matrix; a data frame
     (`_feature_columns`); or an array (n, 1 + F), names first. `entity` is "user" or "item";
     `separator` joins the values of a list; `columns` are the columns of the ratings, as in `BPMF`;
     `parts` are the columns of the names, if these have several parts. Raises InputError if features
@@ -115,6 +115,26 @@ class FeatureColumns(NamedTuple):
     columns: dict[str, Array]
 
 
+def sparse_matrix(matrix: Any) -> Any:
+    """Return a matrix as a SciPy sparse one. Raises InputError if it has no numbers."""
+    from scipy.sparse import csr_matrix  # slow to import
+
+    with refusing("features are a matrix of numbers", TypeError, ValueError):
+        return csr_matrix(matrix)
+
+
+def _named_matrix(entity: str, names: Any, matrix: Any) -> FeatureColumns:
+    """Return names and the columns of an array (n, F)."""
+    values = np.asarray(matrix)
+    if values.ndim != 2 or len(values) != len(names):
+        raise InputError(
+            f"{entity}_features: expected n names and a matrix (n, F), but found {len(names)} and"
+            f" {values.shape}"
+        )
+    columns = {f"feature_{k + 1}": values[:, k] for k in range(values.shape[1])}
+    return FeatureColumns(entity, typed_names(np.asarray(names), entity), columns)
+
+
 def _feature_columns(features: Any, entity: str, own: str) -> FeatureColumns:
     """Return names and features in a data frame or an array.
 
@@ -122,6 +142,8 @@ def _feature_columns(features: Any, entity: str, own: str) -> FeatureColumns:
     else it is an index with a name or of text; else it is the first column, unless no column can be
     names: integers or text, all different.
     """
+    if isinstance(features, tuple) and len(features) == 2:
+        return _named_matrix(entity, *features)
     labels = getattr(features, "columns", None)
     if labels is None:
         array = np.asarray(features)

@@ -242,7 +242,7 @@ def refuse_differences(tables: Sequence[RatingsTable]) -> None:
     if pairs[0].test:
         raise InputError(
             f"{message}: test ratings are needed; to predict the pairs of {path.name}, leave it out"
-            " here, and give it to dsgmcmc predict"
+            " here, and give it to `predict`"
         )
     raise InputError(
         f"{message}: prepare ratings and clicks apart; or name the column of ratings, or leave it"

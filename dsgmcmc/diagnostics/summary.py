@@ -362,7 +362,7 @@ def _reservations(summary: Summary) -> list[str]:
     if found.get("ess", inf) < LEAST_ESS and not _stopped(summary):
         reservations.append(
             f"predictions are only as accurate as {found['ess']:.0f} independent draws: a longer"
-            " run (--resume), or another model, may give other scores"
+            f" run ({named('resume')}), or another model, may give other scores"
         )
     simpler = summary.get("larger_error_than")
     if simpler:

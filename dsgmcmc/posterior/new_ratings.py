@@ -16,6 +16,7 @@ from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.part_rows import name_features_of
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64, Mask
 
 if TYPE_CHECKING:  # slow to import
@@ -256,13 +257,13 @@ def describe_new(
     """
     from dsgmcmc.data.descriptions import Description
     from dsgmcmc.data.encoding import Encoding
-    from dsgmcmc.data.feature_arrays import read_features
+    from dsgmcmc.data.feature_arrays import read_features, sparse_matrix
     from dsgmcmc.data.features import encode_new
 
     if not run.feature_names(entity):
         raise InputError(
             f"features of {entity}s are given, but {run.path} was sampled without them: leave them"
-            f" out, or prepare the ratings with --{entity}-features and sample again"
+            f" out, or sample again, on ratings with {named(f'{entity}_features')}"
         )
     with refusing(f"{run.path} cannot be used for new features of {entity}s", ValueError):
         encoding = Encoding.parse(run.index.encoding(entity)[0])
@@ -270,6 +271,8 @@ def describe_new(
     of_names = name_features_of(run, entity)
     if of_names is not None:
         encoding = of_names.without_names(encoding)
+    if encoding.width and type(features) is tuple and len(features) == 2:
+        features = (features[0], sparse_matrix(features[1]))
     description = features
     if not isinstance(features, Description):
         description = read_features(

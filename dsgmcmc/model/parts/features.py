@@ -233,8 +233,8 @@ class FeatureEffects(Part[FeatureSettings]):
             if number > MAX_SAMPLED_FEATURES:
                 raise InputError(
                     f"{ratings.path} has {number:,} features of users or items, and at most"
-                    f" {MAX_SAMPLED_FEATURES:,} are allowed: use `dsgmcmc prepare --feature-kinds"
-                    f" COLUMN=skip`, or {named('features')} no"
+                    f" {MAX_SAMPLED_FEATURES:,} are allowed: give columns the kind skip"
+                    f" ({named('feature_kinds')}), or use {named('features')} no"
                 )
             if model.sampler.interleaved:
                 raise InputError(

@@ -48,9 +48,10 @@ def test_coordinates_are_refused(tmp_path, name):
     error = typed(*command).expect(2).err
     assert f"m.csv: x {reason}" in error
     assert "--columns user=x" in error
-    for table in (frame, frame.to_numpy(float)):
-        with pytest.raises(InputError, match=f"the first column {reason}"):
-            BPMF(**SHORT).fit(table)
+    with pytest.raises(InputError, match=f"column x {reason}.*columns=.user=x"):
+        BPMF(**SHORT).fit(frame)
+    with pytest.raises(InputError, match=f"the first column {reason}"):
+        BPMF(**SHORT).fit(frame.to_numpy(float))
     frame.iloc[:, 1:].to_csv(tmp_path / "m.csv", index=False)
     assert "8 columns the items" in " ".join(typed(*command).expect(0).out.split())
 

@@ -153,3 +153,21 @@ def test_words_among_numbers_are_refused(tmp_path):
     frame = pd.DataFrame({"user": [1, 2, 3], "item": [1, 2, 1], "rating": [1, 2, "yes"]})
     with pytest.raises(InputError, match="ratings must be numbers: found 'yes'"):
         BPMF().fit(frame)
+
+
+def test_python_says_how_to_leave_out_rows():
+    """As the command says `--missing`: of words, empty ratings and users, not of other faults."""
+    frame = pd.DataFrame({"user": [1, 1, 2, 2], "item": [1, 2, 1, 2], "rating": [1.0, 2, 3, 4]})
+    ratings = frame["rating"].astype(object)
+    faults = {
+        "ratings must be numbers: found 'NULL'": frame.assign(rating=[*ratings[:3], "NULL"]),
+        "one rating is missing, NaN or infinite: row 3": frame.assign(rating=[*ratings[:3], None]),
+        "one user name is missing, NaN or infinite: row 0": frame.assign(user=[None, 1, 2, 2]),
+    }
+    for fault, table in faults.items():
+        with pytest.raises(InputError, match=fault) as error:
+            BPMF().fit(table)
+        assert "missing=[''] leaves out rows without a value" in str(error.value)
+    with pytest.raises(InputError, match="names of users must be integers or text") as error:
+        BPMF().fit(frame.assign(user=frame["user"] + 0.5))
+    assert "missing=" not in str(error.value)

@@ -37,7 +37,7 @@ def test_a_test_file_without_ratings_is_refused(tmp_path, files):
     test = files("test.csv", PAIRS)
     done = typed("prepare", train, tmp_path / "o.h5", "--test", test).expect(2)
     assert "test.csv has no column of ratings, unlike" in done.err
-    assert "dsgmcmc predict" in done.err
+    assert "give it to `predict`" in done.err
     assert not (tmp_path / "o.h5").exists()
 
 

@@ -92,3 +92,22 @@ def test_a_model_is_fitted_to_names_beside_a_matrix():
         BPMF(1, user_features=(names[1:], matrix)).fit(named, ratings)
     with pytest.raises(InputError, match=r"user_features=\(names, matrix\)"):
         BPMF(1, user_features=matrix).fit(named, ratings)
+
+
+def test_an_array_beside_names_is_like_an_array_with_names(model):
+    """In a fit as in a fold-in; a model of a sparse matrix takes its numbers as they are."""
+    described = bits(USERS, 0) * 20 + 30
+    pairs, ratings = ratings_of(bits(USERS, 0), 1)
+    names = np.arange(USERS)
+    settings = {"iterations": 60, "burn_in": 20}
+    beside = BPMF(1, user_features=(names, described), **settings).fit(pairs, ratings)
+    within = BPMF(1, user_features=np.c_[names, described], **settings).fit(pairs, ratings)
+    assert beside.run_.facts["data_hash"] == within.run_.facts["data_hash"]
+    new = ([700], described[:1])
+    folded = beside.fold_in(features=new).predict([[700, 3]])
+    assert folded == within.fold_in(features=np.c_[[700], described[:1]]).predict([[700, 3]])
+    dense = model.fold_in(features=([700], bits(1, 0)))
+    sparse = model.fold_in(features=([700], scipy.sparse.csr_matrix(bits(1, 0))))
+    assert dense.predict([[700, 3]]) == sparse.predict([[700, 3]])
+    with pytest.raises(InputError, match=r"expected n names and a matrix .n, F., but found 3 and"):
+        BPMF(1, user_features=([1, 2, 3], described)).fit(pairs, ratings)
