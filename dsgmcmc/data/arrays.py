@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -51,7 +50,7 @@ from dsgmcmc.data.parts import main_role, names_of, part_role
 from dsgmcmc.data.read import RatingsTable
 from dsgmcmc.data.tables import TableFile
 from dsgmcmc.data.wide import counts_cells, describe_matrix, refuse_names
-from dsgmcmc.data.words import Missing
+from dsgmcmc.data.words import Missing, MissingValuesError, advising_missing
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import in_python
 from dsgmcmc.types import Array, Mask
@@ -293,12 +292,12 @@ def read_ratings(
         found = _read_long(X, y, parse_columns(form.columns), timed=timed, ordered=ordered)
         found = _leave_out(found, missing.words, timed=timed)
     columns = found.columns
-    with _advising_missing(MissingValuesError):
+    with advising_missing(MissingValuesError):
         _convert_names(columns)
     _convert_measures(columns)
     if "rating" not in columns:
         return found
-    with _advising_missing(InputError):
+    with advising_missing(InputError):
         ratings = read_numbers(columns["rating"], "ratings must be numbers")
         _refuse_rows(~np.isfinite(ratings), "rating")
     columns["rating"] = ratings
@@ -507,10 +506,6 @@ def _times(times: Array) -> Array:
     return np.array(texts, dtype=object)
 
 
-class MissingValuesError(InputError):
-    """Names or numbers are missing."""
-
-
 def _refuse_rows(bad: Mask, what: str, fault: str = "missing, NaN or infinite") -> None:
     """Raise InputError if there are `bad` rows; the error says `what` has the fault, and where."""
     rows = np.flatnonzero(bad)
@@ -524,18 +519,6 @@ def _refuse_rows(bad: Mask, what: str, fault: str = "missing, NaN or infinite") 
             shown.append("...")
         found = f"{len(rows):,} {what}s are {fault}: rows {', '.join(shown)}"
     raise MissingValuesError(f"{found} (the first is row 0)")
-
-
-@contextmanager
-def _advising_missing(errors: type[InputError]) -> Iterator[None]:
-    """Context in which such errors say how to leave out rows without a name or a rating."""
-    try:
-        yield
-    except errors as error:
-        raise InputError(
-            f"{error}; missing=[''] leaves out rows without a value, missing=['NULL'] those with"
-            " this word"
-        ) from error
 
 
 def read_pairs(

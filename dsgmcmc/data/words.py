@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dsgmcmc.data.session import literal
 from dsgmcmc.data.tables import is_number
+from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float32
 
 #: Texts that stand for a cell without a rating, in lower case.
@@ -68,3 +70,19 @@ def truth_sql(text: str) -> str:
     """Return SQL of 1 or 0 for a text that means true or false, or NULL."""
     cases = " ".join(f"WHEN {literal(word)} THEN {number:g}" for word, number in TRUTH.items())
     return f"CASE lower(trim({text})) {cases} END"
+
+
+class MissingValuesError(InputError):
+    """Names or numbers are missing."""
+
+
+@contextmanager
+def advising_missing(errors: type[InputError]) -> Iterator[None]:
+    """Context in which such errors say how to leave out rows without a name or a rating."""
+    try:
+        yield
+    except errors as error:
+        raise InputError(
+            f"{error}; missing=[''] leaves out rows without a value, missing=['NULL'] those with"
+            " this word"
+        ) from error
