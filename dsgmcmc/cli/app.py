@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterable
 from copy import copy
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.models import CommandInfo
@@ -29,6 +30,9 @@ from dsgmcmc.terminal import complain, say
 
 #: Base class of the errors that typer raises for a wrong command line; typer does not export it.
 USAGE_ERROR: Any = typer.BadParameter.__base__
+
+#: How Python shows warnings.
+_SHOW_WARNING = warnings.showwarning
 
 # plain help, because panels of 80 columns truncate the names of options
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -99,8 +103,24 @@ def main() -> None:
     The exit status is 2 for wrong input or a missing permission, and 1 for a failed disk or another
     `OSError`. Ctrl-C raises KeyboardInterrupt.
     """
+    warnings.showwarning = _show_warning
     with settings_written(option_name):
         _run(sys.argv[1:] or ["--help"])
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning for users as a message of the program; others as Python does."""
+    if category is UserWarning:
+        complain(f"warning: {message}")
+    else:
+        _SHOW_WARNING(message, category, filename, lineno, file, line)
 
 
 def _run(arguments: list[str]) -> None:

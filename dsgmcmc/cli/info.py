@@ -120,6 +120,12 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         facts: dict[str, Any] = {name: getattr(ratings, name) for name in (*sizes, *others)}
         facts["transposed"] = ratings.orientation.transposed
         facts["untrained"] = ratings.untrained()
+        facts["bounded"] = ratings.count_bounded("train")
+        facts["bounded_test"] = ratings.count_bounded("test")
+        facts["item_levels"] = ratings.item_levels
+        facts["directions"] = None
+        if ratings.directions is not None and ratings.directions.is_open:
+            facts["directions"] = list(ratings.directions.columns)
         labelled: dict[str, Any] = {**ratings.describe()}
         if ratings.mean_weight is not None:
             labelled["weights"] = f"mean {ratings.mean_weight:.5g}"

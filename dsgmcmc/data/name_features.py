@@ -6,7 +6,8 @@ features, too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
@@ -19,9 +20,10 @@ from dsgmcmc.data.features import apply
 from dsgmcmc.data.ratings_format import Features
 from dsgmcmc.data.session import Session, literal
 from dsgmcmc.data.tables import distinct_names, scalar
+from dsgmcmc.data.time_features import read_times
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
-from dsgmcmc.types import Array
+from dsgmcmc.types import Array, Float64
 
 
 def describe_names(
@@ -62,6 +64,27 @@ def encode_names(entity: str, names: Array, encoding: Encoding) -> Features:
 
     Raises InputError if names are no times.
     """
+    with _described(entity, names, encoding) as (db, described):
+        return apply(db, described, encoding, len(names))
+
+
+def times_of_names(entity: str, names: Array, encoding: Encoding) -> Float64:
+    """Return the times that names are, (n,), in seconds.
+
+    Raises InputError if names are no times.
+    """
+    with _described(entity, names, encoding) as (db, described):
+        times = read_times(db, described, encoding.columns[0])
+    result = np.empty(len(names))
+    result[times.row] = times.time
+    return result
+
+
+@contextmanager
+def _described(
+    entity: str, names: Array, encoding: Encoding
+) -> Iterator[tuple[Session, DescriptionTable]]:
+    """Make the tables of names for an encoding that was learnt, in the order of the names."""
     (column,) = encoding.columns
     described = _table(entity, column.name)
     texts = np.array([str(name) for name in names.tolist()], object)
@@ -69,8 +92,9 @@ def encode_names(entity: str, names: Array, encoding: Encoding) -> Features:
         db.execute("SET TimeZone = 'UTC'")
         db.register("new_names", {"id": texts, "k": np.arange(len(texts))})
         db.execute(f"CREATE TABLE {entity}s AS SELECT id::VARCHAR AS id, k FROM new_names")
-        db.execute(f"CREATE TABLE {described.name} AS SELECT id, id AS c0 FROM {entity}s")
-        return apply(db, described, encoding, len(texts))
+        copied = f"SELECT id, id AS c0 FROM {entity}s ORDER BY k"
+        db.execute(f"CREATE TABLE {described.name} AS {copied}")
+        yield db, described
 
 
 def _table(entity: str, label: str) -> DescriptionTable:

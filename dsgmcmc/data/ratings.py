@@ -379,7 +379,11 @@ class Ratings(AbstractContextManager["Ratings"]):
         """
         if self._stored_resolution is not None:
             return self._stored_resolution
-        return find_resolution(self._read("train/values", 0, SAMPLE))
+        values = self._read("train/values", 0, SAMPLE)
+        if self.has_bounds:
+            lower = self._read("train/lower", 0, SAMPLE)
+            values = values[lower >= self._read("train/upper", 0, SAMPLE)]
+        return find_resolution(values)
 
     @property
     def value_bytes(self) -> int:

@@ -95,16 +95,8 @@ def time_entries(db: Session, described: DescriptionTable, encoding: ColumnEncod
     Raises InputError if the times cannot be read, or have another form than those that were learnt.
     """
     name = encoding.name
-    column = _read(db, described, name, encoding.order)
-    if isinstance(column, str):
-        raise _unread(described, name, column)
-    bumps = narrowest_bumps(encoding.families)
-    if not bumps.dated and not column.is_numeric:
-        raise _unread(described, name, "those of the run are numbers, not dates")
-    times = column.times
-    if column.is_numeric:
-        times = _scaled(times, encoding.sd)
-    _warn_outside(described, name, bumps, times.time)
+    times = read_times(db, described, encoding)
+    _warn_outside(described, name, narrowest_bumps(encoding.families), times.time)
     numbered = db.execute(
         f"SELECT d.rowid AS row, k FROM {described.name} d JOIN {described.entity}s USING (id)"
         " ORDER BY row"
@@ -113,6 +105,18 @@ def time_entries(db: Session, described: DescriptionTable, encoding: ColumnEncod
     rows = times.row[entries.position]
     numbers = np.asarray(numbered["k"], np.int64)[np.searchsorted(numbered["row"], rows)]
     return entries._replace(position=numbers)
+
+
+def read_times(db: Session, described: DescriptionTable, encoding: ColumnEncoding) -> Times:
+    """Read a column of times in the form of those that were learnt; raise InputError if wrong."""
+    column = _read(db, described, encoding.name, encoding.order)
+    if isinstance(column, str):
+        raise _unread(described, encoding.name, column)
+    if not narrowest_bumps(encoding.families).dated and not column.is_numeric:
+        raise _unread(described, encoding.name, "those of the run are numbers, not dates")
+    if column.is_numeric:
+        return _scaled(column.times, encoding.sd)
+    return column.times
 
 
 def _scaled(times: Times, size: float) -> Times:

@@ -157,11 +157,12 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
         weights=new.weights[used],
         bounds=None if new.bounds is None else new.bounds[used],
     )
+    rows_in_run = vocabulary.index_of(ids)
     described = new.described
     of_names = name_features_of(run, new.entity)
     if of_names is not None:
+        of_names.check_new(ids[rows_in_run < 0].tolist())
         described = of_names.by_name(ids.tolist()) | described
-    rows_in_run = vocabulary.index_of(ids)
     known = np.flatnonzero(rows_in_run >= 0)
     if len(known):
         with run.open_ratings(data) as stored:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from dsgmcmc.data.encoding import Encoding
 from dsgmcmc.data.parts import array_of
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.posterior.draws import RowDistributions
+from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Int32, Mask
 
@@ -38,6 +40,10 @@ class NameFeatures(ABC):
         """Return the features of names, (n, F) float64."""
 
     @abstractmethod
+    def check_new(self, names: Sequence[Any]) -> None:
+        """Raise InputError if a new name means a user (or item) that the run knows."""
+
+    @abstractmethod
     def without_names(self, encoding: Encoding) -> Encoding:
         """Return the encoding of the other features; raise InputError if there are none."""
 
@@ -55,13 +61,15 @@ class TimeFeatures(NameFeatures):
 
     Parameters
     ----------
-    entity : {"user", "item"}
+    vocabulary : Vocabulary
+        Names of the entity's users (or items) in the run.
     encoding : Encoding
         Encoding of all features of the entity.
     """
 
-    def __init__(self, entity: str, encoding: Encoding) -> None:
-        self._entity = entity
+    def __init__(self, vocabulary: Vocabulary, encoding: Encoding) -> None:
+        self._vocabulary = vocabulary
+        self._entity = vocabulary.entity
         self._encoding = encoding
 
     @override
@@ -83,6 +91,30 @@ class TimeFeatures(NameFeatures):
         if not len(names):
             return csr_matrix((0, len(self._encoding.names)))
         return encode_names(self._entity, array_of(names), self._encoding).matrix()
+
+    @override
+    def check_new(self, names: Sequence[Any]) -> None:
+        from dsgmcmc.data.name_features import times_of_names  # loads DuckDB
+
+        if not len(names):
+            return
+        times = times_of_names(self._entity, array_of(names), self._encoding)
+        for name, time in zip(names, times.tolist(), strict=True):
+            known = self._name_at.get(time)
+            if known is not None:
+                raise InputError(
+                    f"the {self._entity} {name} is unknown to the run, but has the time of the"
+                    f" {self._entity} {known}: write it so"
+                )
+
+    @cached_property
+    def _name_at(self) -> dict[float, Any]:
+        """Names that the run knows, by their times."""
+        from dsgmcmc.data.name_features import times_of_names  # loads DuckDB
+
+        known = self._vocabulary.ids
+        times = times_of_names(self._entity, known, self._encoding)
+        return dict(zip(times.tolist(), known.tolist(), strict=True))
 
     @override
     def without_names(self, encoding: Encoding) -> Encoding:
@@ -153,6 +185,10 @@ class PartFeatures(NameFeatures):
         return csr_matrix((values, (rows, columns)), shape=(len(names), self._width))
 
     @override
+    def check_new(self, names: Sequence[tuple[Any, ...]]) -> None:
+        pass  # parts are compared as they are written
+
+    @override
     def without_names(self, encoding: Encoding) -> Encoding:
         others = tuple(
             column for column in encoding.columns if column.name not in self.vocabulary.parts
@@ -183,7 +219,7 @@ def name_features_of(run: Run, entity: str) -> NameFeatures | None:
     with refusing(f"{run.path} has features of {entity}s that cannot be read", ValueError):
         encoding = Encoding.parse(stored)
     if encoding.of_names:
-        return TimeFeatures(entity, encoding)
+        return TimeFeatures(vocabulary, encoding)
     if not any(column.name in vocabulary.parts for column in encoding.columns if column.features):
         return None
     return PartFeatures(run, entity, encoding)
@@ -209,6 +245,7 @@ class PartRows:
         known = names[self._features.are_known(names)]
         new = [name for name in dict.fromkeys(known.tolist()) if name not in self._position_of]
         if new:
+            self._features.check_new(new)
             self._matrix = vstack([self._matrix, self._features.matrix(new)], "csr")
         for name in new:
             self._position_of[name] = len(self._position_of)

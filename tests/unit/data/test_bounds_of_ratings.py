@@ -1,10 +1,13 @@
 """Ratings that are known to lie within bounds: in texts, relations and columns of bounds."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
 from cases import pairs_of
 from ingest_cases import prepare
+from support import typed
 
 from dsgmcmc import BPMF
 from dsgmcmc.data.inner import InnerSplit
@@ -182,3 +185,17 @@ def test_an_empty_bound_is_no_missing_rating(tmp_path):
     assert found["c", "x"] == (1.5, 1, INF)
     assert ("c", "y") not in found
     assert found["a", "x"] == (1, 1, 1)
+
+
+def test_equal_bounds_are_no_step_of_exact_ratings(tmp_path):
+    """A fifth of the ratings have the same bound, and no exact one occurs twice: no step is found,
+    and `info` says so, with the numbers of bounds.
+    """
+    lines = [f"u{k % 20},i{k // 20},{k + k * k / 1e4:.3f}" for k in range(1, 150)]
+    lines += [f"u{k % 20},i{k // 20},<9" for k in range(150, 200)]
+    (tmp_path / "r.csv").write_text("\n".join(["user,item,rating", *lines, ""]))
+    summary = prepare(tmp_path, (tmp_path / "r.csv").read_text(), test_fraction=0.1, name="r.csv")
+    assert summary.resolution is None
+    facts = json.loads(typed("info", tmp_path / "out.h5", "--json").expect(0).out)
+    assert facts["resolution"] is None
+    assert facts["bounded"] + facts["bounded_test"] == 50

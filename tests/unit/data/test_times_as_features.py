@@ -1,12 +1,13 @@
 """Columns of times, and names that are times, become functions of time, or it is said why not."""
 
 import json
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 from ingest_cases import features_of
-from support import typed
+from support import run, typed
 
 from dsgmcmc import BPMF
 from dsgmcmc.data.encoding import Encoding
@@ -249,6 +250,29 @@ def test_new_times_are_known_by_their_names(tmp_path):
     with pytest.warns(UserWarning, match="not from 2021-03-01 to 2021-03-2.*bumps say nothing"):
         after = model.predict([["s1", pd.Timestamp("2021-05-01 06:00")]])
     assert after[0] > late + 2
+
+
+def test_another_spelling_of_a_known_time_is_refused(tmp_path):
+    """It would be predicted as a new time, without the ratings of the known one."""
+    model = BPMF(**TINY, item_features="names", out=tmp_path / "run").fit(matrix())
+    refused = "2021-03-10T06:00 is unknown.*has the time of the item 2021-03-10 06:00:00"
+    pairs = [["s1", "2021-03-10T06:00"], ["s1", "2021-03-10 07:00"]]
+    with pytest.raises(InputError, match=refused):
+        model.predict(pairs)
+    with pytest.raises(InputError, match=refused):
+        model.fold_in([[*pair, 3.0] for pair in pairs], kind="item")
+    known = np.diff(model.predict([["s1", "2021-03-10 06:00:00"], ["s1", TIMES[37]]]))
+    assert known == 0
+
+
+def test_commands_say_warnings_as_their_own_messages(tmp_path):
+    """A time beyond those of the run: no line of the program's code, and no path."""
+    BPMF(**TINY, item_features="names", out=tmp_path / "run").fit(matrix())
+    (tmp_path / "pairs.csv").write_text("user,item\ns1,2021-06-10 07:00\n")
+    paths = (tmp_path / "run", tmp_path / "pairs.csv")
+    done = run(sys.executable, "-m", "dsgmcmc", "predict", *paths).expect(0)
+    assert done.err.startswith("dsgmcmc: warning: 1 item(s) have a time in the column item")
+    assert "py" not in done.err.replace(str(tmp_path), "")
 
 
 def test_files_without_times_keep_their_encoding():
