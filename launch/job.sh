@@ -64,7 +64,8 @@ sample_in_job() {
   job=
   trap 'warned=yes; [ -z "$job" ] || stop' USR1
   before=$(saved) || true
-  rm -f "$run/listening" # left by a job that was killed
+  # left by a job that was killed; another job may hold the run and be listening
+  if [ -e "$run/listening" ] && flock -s -n "$run/lock" true; then rm -f "$run/listening"; fi
   say "job $1 on $HOSTNAME: $run, from iteration ${before:-0}"
   "${launcher[@]}" "${program[@]}" sample "$data" --out "$run" "${options[@]}" </dev/null &
   job=$!

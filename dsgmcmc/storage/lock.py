@@ -1,7 +1,8 @@
 """The lock of a run directory: one job at a time.
 
 The operating system locks a file in the directory (``flock``), and releases the lock however its
-holder ends. The file names its last holder, and is not removed. If a holder dies with its host, the
+holder ends. The file names its last holder, with its host and its job of a batch system, and is not
+removed. If a holder dies with its host, the
 file server may notice it only later; another job therefore tries again for up to `WAIT_SECONDS`. If
 a file system has no locks, a warning is logged.
 """
@@ -23,6 +24,13 @@ WAIT_SECONDS = 120.0  # for a holder on another host
 #: For a holder on this host: it may be about to end, or be a short check by `is_held`.
 GRACE_SECONDS = 1.0
 ATTEMPT_SECONDS = 0.05  # between attempts to lock the file
+#: Variables of batch systems with the number of a job, and with that of a task of an array of jobs.
+BATCH_SYSTEMS = {
+    "Slurm": ("SLURM_JOB_ID", "SLURM_ARRAY_TASK_ID"),
+    "PBS": ("PBS_JOBID", "PBS_ARRAY_INDEX"),
+    "LSF": ("LSB_JOBID", "LSB_JOBINDEX"),
+    "Flux": ("FLUX_JOB_ID", ""),
+}
 #: Errors by which a file system shows that it has no locks.
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 
@@ -53,7 +61,7 @@ class Lock:
             return False
         with suppress(OSError):  # the content is only for messages
             os.ftruncate(self._file, 0)
-            os.pwrite(self._file, f"process {os.getpid()} {on_host}".encode(), 0)
+            os.pwrite(self._file, f"process {os.getpid()}{_of_job()} {on_host}".encode(), 0)
         return True
 
     def _wait_for_holder(self, on_host: str) -> None:
@@ -64,8 +72,11 @@ class Lock:
             return
         if holder.endswith(on_host) or waited > WAIT_SECONDS:
             self.release()
+            advice = "Wait, or stop it"
+            if "array task" in _of_job():
+                advice += ". Each task of an array needs a run directory of its own"
             raise InputError(
-                f"{self._path.parent} is in use: {plain(holder)} holds its lock. Wait, or stop it"
+                f"{self._path.parent} is in use: {plain(holder)} holds its lock. {advice}"
             )
         if not self._warned:
             log.warning(
@@ -81,6 +92,26 @@ class Lock:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+def _of_job() -> str:
+    """Return the job that this process is part of, such as `` of Slurm job 12, array task 3``.
+
+    The text is empty outside of a batch system.
+    """
+    for system, (number_variable, task_variable) in BATCH_SYSTEMS.items():
+        number = os.environ.get(number_variable)
+        if not number:
+            continue
+        task = os.environ.get(task_variable)
+        if system == "Slurm" and task:
+            number = os.environ.get("SLURM_ARRAY_JOB_ID", number)
+        if system == "LSF" and task == "0":
+            task = None
+        if task:
+            return f" of {system} job {number}, array task {task},"
+        return f" of {system} job {number}"
+    return ""
 
 
 def _fails_to_lock(file: int, operation: int) -> bool:

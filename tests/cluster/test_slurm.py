@@ -5,6 +5,7 @@
 import os
 import re
 import shlex
+import socket
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -153,6 +154,36 @@ def test_without_requeueing_the_command_to_go_on_is_printed_and_works(slurm, fol
     assert command == f"cd {folder} && sbatch {folder / 'job.slurm'}"
     again = slurm.command("bash", "-c", command).expect(0).out.split()[-1]
     slurm.wait(again, folder, "COMPLETED")
+    assert digest(folder / "run") == expected(ITERATIONS)
+
+
+def test_tasks_of_an_array_share_a_run_one_at_a_time(slurm, folder):
+    """The second task is refused and told who samples the run. It leaves the first one able to
+    hear, and to be requeued without it.
+
+    Task 1 samples: as the last task it has the number of the whole array.
+    """
+    edits = slow_once(folder)
+    activate = folder / "environment" / "bin" / "activate"
+    wait = '[ "$SLURM_ARRAY_TASK_ID" = 1 ] || until [ -e run/listening ]; do sleep 0.1; done\n'
+    activate.write_text(wait + activate.read_text())
+    number = slurm.submit(folder, script(folder, edits), "--array=0-1")
+    refused = slurm.wait(f"{number}_0", folder, "FAILED")
+    assert refused["ExitCode"] == "2:0"
+    holder = rf"process \d+ of Slurm job {number}, array task 1, on {socket.gethostname()}"
+    assert re.search(
+        rf"run is in use: {holder} holds its lock\. Wait, or stop it\. Each", log(folder)
+    )
+    slurm.command("scancel", "--batch", "--signal=USR1", f"{number}_1").expect(0)
+    expect_one_restart(slurm, f"{number}_1", folder)
+    assert slurm.job(f"{number}_0")["Restarts"] == "0"
+
+
+def test_an_array_of_one_job_after_the_other_continues_a_run(slurm, folder):
+    """`--array=0-1%1`: the second task finds the run complete."""
+    number = slurm.submit(folder, script(folder), "--array=0-1%1")
+    for task in range(2):
+        slurm.wait(f"{number}_{task}", folder, "COMPLETED")
     assert digest(folder / "run") == expected(ITERATIONS)
 
 

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import re
 import socket
 import sys
 import threading
@@ -54,6 +55,38 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     assert is_held(tmp_path / "lock")
     second.release()
     assert not is_held(tmp_path / "lock")
+
+
+@pytest.mark.parametrize(
+    ("variables", "job"),
+    [
+        ({"SLURM_JOB_ID": "12"}, " of Slurm job 12"),
+        (
+            {"SLURM_JOB_ID": "13", "SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "0"},
+            " of Slurm job 12, array task 0,",
+        ),
+        (
+            {"PBS_JOBID": "12[3].server", "PBS_ARRAY_INDEX": "3"},
+            " of PBS job 12[3].server, array task 3,",
+        ),
+        ({"LSB_JOBID": "12", "LSB_JOBINDEX": "0"}, " of LSF job 12"),
+        ({"LSB_JOBID": "12", "LSB_JOBINDEX": "3"}, " of LSF job 12, array task 3,"),
+        ({"FLUX_JOB_ID": "f12"}, " of Flux job f12"),
+    ],
+)
+def test_the_holder_is_named_with_its_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], job: str
+) -> None:
+    """Tasks of an array are also told that each needs a directory."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    first = Lock(tmp_path / "lock")
+    assert first.attempt()
+    holder = f"process {os.getpid()}{job} on {socket.gethostname()} holds its lock"
+    with pytest.raises(InputError, match=re.escape(holder)) as refused:
+        wait_for(Lock(tmp_path / "lock"))
+    assert ("Each task of an array" in str(refused.value)) == ("array task" in job)
+    first.release()
 
 
 @pytest.mark.parametrize("text", [b"process 5 on elsewhere", b"\xff\x1b" * 5000])
