@@ -254,8 +254,9 @@ class RatingBlocks:
     centre : float
         Subtracted from every rating (the training mean, or 0).
     standardise : bool
-        Whether ratings, less the centre, are divided by the root mean square of the training
-        ratings.
+        Whether ratings, less the centre, are divided by `scale`.
+    scale : float, optional
+        Divisor; by default the root mean square of the training ratings, less the centre.
     codes : callable, optional
         Converts ratings, less the centre, to the stored values of `train`, such as the indices of
         levels.
@@ -303,6 +304,7 @@ class RatingBlocks:
         centre: float,
         *,
         standardise: bool = False,
+        scale: float | None = None,
         codes: Callable[[Float32], Array] = lambda values: values,
         limits: Limits = UNLIMITED,
         resolution: float | None = None,
@@ -340,7 +342,8 @@ class RatingBlocks:
             self._count_pairs(ring)
         self.scale = 1.0
         if standardise:
-            self.scale = self._standardise(ring)
+            self.scale = self._root_mean_square(ring) if scale is None else scale
+            self._divide(self.scale)
         distance = max(abs(ratings.minimum - centre), abs(ratings.maximum - centre))
         self.extreme = distance / self.scale
         self.largest_precision = inf
@@ -464,21 +467,19 @@ class RatingBlocks:
         lower, upper = (limit - np.float32(self.centre) for limit in bounds)
         return Bounds(lower, upper)
 
-    def _standardise(self, ring: Ring) -> float:
-        """Divide all ratings by the root mean square of the training ratings. Collective.
-
-        Returns
-        -------
-        float
-            The divisor; 1 if all training ratings equal the centre.
-        """
+    def _root_mean_square(self, ring: Ring) -> float:
+        """Root mean square of the training ratings, 1 if all equal the centre. Collective."""
         squares = np.zeros((len(ring.blocks), 1))
         for (b, _), block in self.train.items():
             values = block.values
             squares[b - ring.blocks.start] += np.einsum("i,i->", values, values, dtype=np.float64)
         scale = float(np.sqrt(ring.total(squares)[0] / self.n_data))
         if scale == 0:
-            scale = 1.0
+            return 1.0
+        return scale
+
+    def _divide(self, scale: float) -> None:
+        """Divide all ratings by `scale`."""
         for block in self.train.values():
             values = block.stored if block.table is None else block.table
             np.divide(values, scale, out=values)
@@ -488,7 +489,6 @@ class RatingBlocks:
         for rows in self.test.values():
             for numbers in (rows.values, *(rows.bounds or ())):
                 np.divide(numbers, scale, out=numbers)
-        return scale
 
     def _count_pairs(self, ring: Ring) -> None:
         """Set `row_pairs` and `column_pairs`. Collective."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from dsgmcmc.model.parts.rows import start_precision
 from dsgmcmc.model.rounding import is_bounded
 from dsgmcmc.model.scale import on_scale
 from dsgmcmc.model.target import FactorTarget, SamplerFields, make_parts, read_parts
+from dsgmcmc.model.unit import robust_unit
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.ring import Ring
@@ -327,7 +328,7 @@ class RatingsSource:
         ratings = self.ratings
         facts = {
             "data": str(self.path.absolute()),
-            "mean": _centre(config, config.law.transform.view(ratings)),
+            "mean": _unit(config, config.law.transform.view(ratings)).centre,
             "minimum": ratings.minimum,
             "maximum": ratings.maximum,
             "transposed": ratings.orientation.transposed,
@@ -489,15 +490,26 @@ class RatingsSource:
         return scores
 
 
-def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
-    """Return the number to subtract from ratings: their mean, or 0.
+class Unit(NamedTuple):
+    """The number to subtract from ratings, and their divisor; None: their root mean square."""
 
-    It is 0 without ``center``, and for levels and counts, which have thresholds and prior means
-    instead. Ratings, their mean and the result are on the scale of the likelihood.
+    centre: float
+    scale: float | None = None
+
+
+def _unit(config: ResolvedConfig, ratings: Ratings) -> Unit:
+    """Return the centre and the unit of ratings: their mean and root mean square, or robust ones.
+
+    The centre is 0 without ``center``, and for levels and counts, which have thresholds and prior
+    means instead. Ratings and the result are on the scale of the likelihood.
     """
-    if config.center and not config.law.replaces_mean:
-        return ratings.mean
-    return 0.0
+    if not config.center or config.law.replaces_mean:
+        return Unit(0.0)
+    if config.standardise and config.law.has_heavy_tails:
+        robust = robust_unit(ratings)
+        if robust is not None:
+            return Unit(*robust)
+    return Unit(ratings.mean)
 
 
 def _noise_resolution(config: ResolvedConfig, ratings: Ratings) -> float | None:
@@ -529,11 +541,13 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
     levels = ring.agree(partial(config.law.levels_of, ratings))
     scaled = ring.agree(partial(config.law.transform.view, ratings))
     codes = partial(config.law.codes, levels=levels)
+    unit = on_root(ring.comm, partial(_unit, config, scaled))
     blocks = RatingBlocks(
         scaled,
         ring,
-        _centre(config, scaled),
+        unit.centre,
         standardise=config.standardise,
+        scale=unit.scale,
         codes=codes,
         limits=on_root(ring.comm, partial(limits_of, ratings, config.law)),
         resolution=on_root(ring.comm, partial(_noise_resolution, config, ratings)),

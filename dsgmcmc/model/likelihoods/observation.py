@@ -32,6 +32,8 @@ class Observation(ABC):
     transform: ClassVar[Transform] = Transform()
     #: Whether ratings are counts, which have no largest value.
     of_counts: ClassVar[bool] = False
+    #: Whether single ratings that are far from all others hardly matter.
+    has_heavy_tails: ClassVar[bool] = False
     #: Whether ratings may have weights, which multiply the precision of their noise.
     takes_weights: ClassVar[bool] = False
     #: Whether ratings may be known only to lie within bounds: `quantile_between` is defined.

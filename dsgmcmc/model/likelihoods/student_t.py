@@ -115,6 +115,7 @@ class StudentT(ScaledRows, Likelihood):
     takes_weights = True
     takes_bounds = True
     exponential_has_mean = False
+    has_heavy_tails = True
     mixture = SymmetricMixture
     draws_precision = True
     scale_bound = MAX_LOG_SCALE
