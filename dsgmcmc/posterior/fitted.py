@@ -45,7 +45,7 @@ from dsgmcmc.posterior.rank import (
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import By, PredictOptions
 from dsgmcmc.posterior.similar import similar
-from dsgmcmc.posterior.slices import Slices, arranged_columns, pairs_of
+from dsgmcmc.posterior.slices import Slices, arranged_columns, pairs_of, with_named_columns
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import Scratch
 from dsgmcmc.terminal import warn
@@ -184,16 +184,17 @@ class FittedModel:
             unstored=self.unstored,
         )
 
-    def _form_of_new(self) -> InputForm:
-        """Return how new ratings in memory are read.
+    def _form_of_new(self, X: Any) -> InputForm:
+        """Return how new ratings X in memory are read.
 
-        Those of a table of three directions have its columns, in the arrangement of the run.
+        Those of a table of three directions have its columns, in the arrangement of the run. If
+        nobody said which columns have names, a data frame may have those of the run.
         """
         run = self._fitted()
         form = self._form()
-        if not run.directions:
-            return form
-        return form._replace(columns=arranged_columns(run, form.columns))
+        if run.directions:
+            return form._replace(columns=arranged_columns(run, form.columns))
+        return form._replace(columns=with_named_columns(run, form.columns, X))
 
     def _renew(self) -> None:
         """Reopen the run in its current state, and fold in the new ratings again."""
@@ -375,7 +376,7 @@ class FittedModel:
         only by bounds are left out.
         """
         if y is None:
-            rated = read_ratings(X, None, self._form_of_new())
+            rated = read_ratings(X, None, self._form_of_new(X))
             rated = rated.select(observed_of(self._fitted(), rated.columns).exact)
             y = rated.columns["rating"]
             if not len(y):
@@ -413,7 +414,7 @@ class FittedModel:
                 f"{run.config.likelihood} predicts scores, not ratings: compare rankings by"
                 " dsgmcmc.diagnostics.ranking.evaluate"
             )
-        rated = read_ratings(X, y, self._form_of_new()).columns
+        rated = read_ratings(X, y, self._form_of_new(X)).columns
         pairs = pairs_of(rated, run)
         predictor, users, items = self._predictor(pairs, PredictOptions(clip=self.clip))
         return evaluate_ratings(predictor, users, items, observed_of(run, rated))
@@ -586,7 +587,7 @@ class FittedModel:
     def _add(self, X: Any, y: Any, entity: str, features: Any) -> list[str]:
         """Fold in new ratings and features in addition to earlier ones; return notes."""
         run = self._fitted()
-        form = self._form_of_new()
+        form = self._form_of_new(X)
         new = NewRatings.read(run, entity, form, X=X, y=y, features=features)
         doubts = new.doubts(run)
         if self._new is not None:

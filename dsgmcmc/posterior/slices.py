@@ -54,6 +54,25 @@ def arranged_columns(run: Run, columns: str | NamedColumns | None) -> dict[str, 
     return arranged | {entity: run.vocabulary(entity).labels for entity in ENTITIES}
 
 
+def with_named_columns(
+    run: Run, columns: str | NamedColumns | None, table: Any
+) -> str | NamedColumns | None:
+    """Return columns of new ratings by role, with those of the run's names that a table has."""
+    labels = {entity: run.vocabulary(entity).labels for entity in ENTITIES}
+    if not any(labels.values()):
+        return columns
+    given: dict[str, Any] = parse_columns(columns)
+    found_in = {str(label) for label in getattr(as_frame(table), "columns", ())}
+    of_run = {
+        entity: of_names
+        for entity, of_names in labels.items()
+        if entity not in given and of_names and set(of_names) <= found_in
+    }
+    if not of_run:
+        return columns
+    return given | of_run
+
+
 def pairs_of(columns: dict[str, Array], run: Run) -> Array:
     """Return users and items in columns by role as an array, with a column for each part.
 

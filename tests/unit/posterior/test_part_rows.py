@@ -206,3 +206,21 @@ def test_columns_of_parts_do_not_hide_results():
     ids = np.empty(1, object)
     ids[0] = ("a", "b")
     assert Vocabulary("user", ids, ("score", "day")).columns == ["user_score", "day"]
+
+
+def test_loaded_runs_know_their_columns(tmp_path):
+    """`evaluate`, `score` and `fold_in` find the columns of names as `predict` does."""
+    frame = table()
+    options = {"user": list(PARTS), "item": "hour", "columns": "rating=passengers"}
+    fitted = BPMF(2, iterations=30, burn_in=10, out=tmp_path / "run", **options).fit(
+        frame[frame["known"]].drop(columns="known")
+    )
+    new = frame[~frame["known"]].drop(columns="known").head(20)
+    renamed = new.rename(columns={"passengers": "rating"})
+    loaded = BPMF.load(tmp_path / "run")
+    assert loaded.evaluate(renamed) == fitted.evaluate(new)
+    assert loaded.score(renamed) == fitted.score(new)
+    expected = fitted.fold_in(new).predict(new)
+    assert np.array_equal(loaded.fold_in(renamed).predict(renamed), expected)
+    with pytest.raises(InputError, match="which column is user"):
+        loaded.evaluate(renamed.rename(columns={"day": "date"}))
