@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dsgmcmc.model.likelihoods.limits import resolution_from
 from dsgmcmc.posterior.absent_levels import refuse_absent_levels
 from dsgmcmc.posterior.new_ratings import Observed
 from dsgmcmc.posterior.predict import Predictor
@@ -25,7 +26,8 @@ def evaluate_ratings(
     dict
         ``ratings`` (their number), ``rmse`` and ``mae`` of the predictions that `predict` returns;
         ``coverage``, the share of ratings inside central intervals, by level; and the mean
-        ``log_predictive_density`` or, of levels, ``log_probability``. Intervals and densities are
+        ``log_predictive_density``, unless ratings are levels, and ``log_probability`` of the
+        recorded values, if these are levels or multiples of a step. Intervals and densities are
         those of ratings of the given weights. If some ratings are known only by bounds, ``bounded``
         is their number; the log score has their log probability between the bounds, and the others
         are of exact ratings, and None if there are none.
@@ -41,6 +43,7 @@ def evaluate_ratings(
     inside = {level: np.zeros(len(ratings), bool) for level in LEVELS}
     logs: dict[str, float] = {}
     limits = predictor.run.limits
+    resolution = resolution_from(predictor.run.facts)
     for rows, predictive in predictor.distributions(users, items, weights=observed.weights):
         part = ratings[rows].astype(np.float32)
         for level in LEVELS:
@@ -49,6 +52,7 @@ def evaluate_ratings(
             above = part >= limits.clip(low).astype(np.float32)
             inside[level][rows] = above & (part <= limits.clip(high).astype(np.float32))
         error[rows] = ratings[rows] - predictor.limits.clip(point).astype(np.float32)
+        predictive.resolution = resolution
         scores = predictive.log_scores(ratings[rows], observed.bounds_at(rows))
         for name, mean in scores.items():
             if mean is not None:
