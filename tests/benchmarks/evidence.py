@@ -110,6 +110,7 @@ PARTS = {
         ),
         "tests/benchmarks/robust.py ../amounts-COMMIT.jsonl --tables",
     ],
+    "three-way": ["tests/benchmarks/three_way.py --out ../three-way"],
     "robust-measured": ["tests/benchmarks/measured.py --out ../measured --seeds 1"],
     "paper-adaptive": [f"tests/papers/adaptive.py {DIGITS} --out figures"],
     "paper-errata": ["tests/papers/errata.py"],

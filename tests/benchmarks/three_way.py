@@ -1,24 +1,31 @@
-"""Measures the figures of docs/three-way.md: ways to fold a three-way table, two kinds of holes.
+"""Measures the figures of docs/three-way.md: three-way tables as matrices and as tensors.
 
-    python tests/benchmarks/three_way.py FOLDER
+    python tests/benchmarks/three_way.py --out three-way
 
-makes the table, hides cells or whole days of stations, samples every folding with and without
-features of parts, and prints the RMSE of the hidden counts and the CPU seconds of `sample`.
+makes the table, and hides cells or whole days of stations. Every folding is sampled with features
+of parts and without; `context` leaves the folding to `--model auto`. Tensor factorisations are
+those of `tensors.py`. The table that is printed has the RMSE of the hidden counts and the processor
+seconds of `sample`, or of another program's fit. SMURFF is installed from PyPI into an environment
+below OUT. Not part of the tests.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+from bench import arguments, python_with, quietly, say, say_head
+from comparison import PACKAGES
 
 FOLDINGS = (("station+day", "hour"), ("station+hour", "day"), ("station", "hour+day"))
 COLUMNS = ("station", "day", "hour", "passengers")
+#: Programs of `tensors.py`, and ranks.
+TENSORS = {"smurff": ("SMURFF, tensor", (8, 16, 32)), "cp": ("CP by Gibbs", (8, 16))}
 
 
 def passengers() -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -58,38 +65,69 @@ def write(path: Path, values: np.ndarray, chosen: np.ndarray) -> None:
             writer.writerow([f"s{s}", f"d{d}", f"h{h}", values[s, d, h]])
 
 
-def dsgmcmc(*arguments: str | Path) -> None:
-    """Run a command."""
-    command = [sys.executable, "-m", "dsgmcmc", *map(str, arguments)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def sampled(files: list[Path], folder: Path, columns: str, *options: str) -> str:
+    """Prepare with options of `prepare`, sample, and return the RMSE and the seconds of `sample`.
+
+    The model is chosen if the columns have a context.
+    """
+    ratings = folder / "ratings.h5"
+    run = folder / "run"
+    shutil.rmtree(run, ignore_errors=True)
+    named = f"{columns},rating=passengers"
+    quietly(
+        "prepare", files[0], ratings, "--test", files[1], "--columns", named, "--force", *options
+    )
+    model = []
+    if "context=" in columns:
+        model = ["--model", "auto"]
+    seconds = quietly("sample", ratings, "--out", run, *model)[1]
+    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    return cell(summary["rmse_mean"], seconds)
 
 
-def measure(folder: Path, holes: str, folding: tuple[str, str], features: str) -> str:
-    """Return a line with the RMSE and the CPU seconds of a folding."""
-    user, item = folding
-    name = folder / f"{holes}-{user}-{item}-{features}"
-    ratings = name.with_suffix(".h5")
-    columns = f"user={user},item={item},rating=passengers"
-    files = [folder / f"{holes}-{part}.csv" for part in ("train", "test")]
-    dsgmcmc("prepare", files[0], ratings, "--test", files[1], "--columns", columns, f"--{features}")
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    dsgmcmc("sample", ratings, "--out", name)
-    seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
-    summary = json.loads((name / "summary.json").read_text())
-    return f"{holes} {user} x {item} {features}: RMSE {summary['rmse_mean']:.2f}, {seconds:.0f} s"
+def tensor(python: Path, name: str, rank: int, files: list[Path]) -> str:
+    """Return the RMSE and the seconds of a program of `tensors.py`."""
+    script = Path(__file__).with_name("tensors.py")
+    command = [python, script, name, rank, *files]
+    done = subprocess.run(
+        [str(word) for word in command], check=True, stdout=subprocess.PIPE, text=True
+    )
+    fit = json.loads(done.stdout)
+    return cell(fit["rmse"], fit["seconds"])
 
 
-def main(folder: Path) -> None:
-    """Print a line for each kind of holes and folding."""
-    folder.mkdir(parents=True)
+def cell(rmse: float, seconds: float) -> str:
+    """Return what a cell of the table says of a fit."""
+    return f"{rmse:.2f} / {seconds:.0f}"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = arguments(__doc__)
+    parser.add_argument("--out", type=Path, default=Path("three-way"))
+    out = parser.parse_args().out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
     values, masks = passengers()
+    files: dict[str, list[Path]] = {}
     for holes, hidden in masks.items():
-        write(folder / f"{holes}-train.csv", values, ~hidden)
-        write(folder / f"{holes}-test.csv", values, hidden)
-        for folding in FOLDINGS:
-            for features in ("part-features", "no-part-features"):
-                print(measure(folder, holes, folding, features), flush=True)
+        files[holes] = [out / f"{holes}-train.csv", out / f"{holes}-test.csv"]
+        write(files[holes][0], values, ~hidden)
+        write(files[holes][1], values, hidden)
+    say_head("RMSE / seconds", "two fifths of the cells", "a quarter of the days of stations")
+    for user, item in FOLDINGS:
+        for option, addition in (("--part-features", ""), ("--no-part-features", ", no features")):
+            columns = f"user={user},item={item}"
+            found = [sampled(files[holes], out, columns, option) for holes in masks]
+            say(f"`{user}` x `{item}`{addition}", *found)
+    columns = "user=station,item=hour,context=day"
+    say("`context=day`, `--model auto`", *(sampled(files[holes], out, columns) for holes in masks))
+    smurff_python = python_with(out / "env-SMURFF", *PACKAGES["SMURFF"])
+    pythons = {"smurff": smurff_python, "cp": Path(sys.executable)}
+    for name, (title, ranks) in TENSORS.items():
+        for rank in ranks:
+            fits = [tensor(pythons[name], name, rank, files[holes]) for holes in masks]
+            say(f"{title}, rank {rank}", *fits)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()
