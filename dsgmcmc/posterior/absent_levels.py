@@ -45,9 +45,33 @@ def refuse_absent_levels(run: Run, items: Int32, ratings: Array) -> None:
     absent = known[~has[items[known], nearest_level(ratings[known], run.levels)]]
     if len(absent):
         first = absent[0]
-        levels = ", ".join(f"{level:g}" for level in run.levels[has[items[first]]])
+        levels = _listed_levels(run, has[items[first]])
         raise InputError(
             f"item {run.items.ids[items[first]]} has a rating of {ratings[first]:g}, and in the"
             f" ratings of {run.path} it has only the levels {levels}: correct the rating, or fit"
             " with it"
         )
+
+
+def refuse_items_with_absent_levels(run: Run, items: Int32) -> None:
+    """Raise InputError if items lack levels; new thresholds of theirs would be between all levels.
+
+    `items`, (q,) int32, are their rows, -1 for items that the run does not know.
+    """
+    has = levels_of_items(run)
+    if has is None:
+        return
+    known = items[items >= 0]
+    lacking = known[~has[known].all(axis=1)]
+    if len(lacking):
+        raise InputError(
+            f"item {run.items.ids[lacking[0]]} has only the levels"
+            f" {_listed_levels(run, has[lacking[0]])}, which it would lose if it were folded in:"
+            " fold in users, or fit with the new ratings"
+        )
+
+
+def _listed_levels(run: Run, has: Mask) -> str:
+    """Return the levels that an item has as text, given a mask of them, (R,)."""
+    assert run.levels is not None
+    return ", ".join(f"{level:g}" for level in run.levels[has])

@@ -38,7 +38,7 @@ from dsgmcmc.model.likelihoods.limits import resolution_from
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.rounding import is_bounded, truncated_gamma
 from dsgmcmc.model.transform import Transform
-from dsgmcmc.posterior.absent_levels import refuse_absent_levels
+from dsgmcmc.posterior.absent_levels import refuse_absent_levels, refuse_items_with_absent_levels
 from dsgmcmc.posterior.drawn_rows import RatedRow, RatedRows, Spread, draw_rows
 from dsgmcmc.posterior.draws import OTHER, Draw, RowDistributions
 from dsgmcmc.posterior.names import SIDE_OF, Vocabulary, unknown_names
@@ -333,6 +333,8 @@ class FoldIn:
         law.check_new(ratings.values, float(run.facts["minimum"]))
         if names.entity == "user":
             refuse_absent_levels(run, ratings.others, ratings.values)
+        else:
+            refuse_items_with_absent_levels(run, run.items.index_of(names.ids))
         order = np.argsort(ratings.rows, kind="stable")
         values = law.transform.scaled(ratings.values[order].astype(np.float64))
         self._values = law.codes(values, run.levels)

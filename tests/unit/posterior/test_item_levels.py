@@ -95,6 +95,18 @@ def test_pupils_are_folded_in(model, answers):
         model.evaluate(new.assign(pupil="p0"))
 
 
+def test_items_that_lack_levels_are_not_folded_in(run):
+    """They would get thresholds between all levels; new items, and those with all levels, may."""
+    new = pd.DataFrame({"user": ["p1", "p2", "p3"], "item": "q0", "rating": [0.0, 1.0, 1.0]})
+    model = open_run(run)
+    said = "item q0 has only the levels 0, 1, which it would lose"
+    with pytest.raises(InputError, match=said):
+        model.fold_in(new, kind="item")
+    pairs = pd.DataFrame({"user": ["p3"], "item": ["new"]})
+    folded = model.fold_in(new.assign(item="new"), kind="item")
+    assert (folded.predict_proba(pairs) > 1e-3).all()
+
+
 def test_lists_rank_by_the_levels_of_items(model):
     """An item of 0 and 1 is never expected above 1, as `predict` says of every pair."""
     listed = model.recommend("p5", n=12, by="mean", include_rated=True)
