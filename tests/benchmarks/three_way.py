@@ -25,7 +25,7 @@ from comparison import PACKAGES
 FOLDINGS = (("station+day", "hour"), ("station+hour", "day"), ("station", "hour+day"))
 COLUMNS = ("station", "day", "hour", "passengers")
 #: Programs of `tensors.py`, and ranks.
-TENSORS = {"smurff": ("SMURFF, tensor", (8, 16, 32)), "cp": ("CP by Gibbs", (8, 16))}
+TENSORS = {"smurff": ("SMURFF, tensor", (8, 16, 32, 64)), "cp": ("CP by Gibbs", (8, 16))}
 
 
 def passengers() -> tuple[np.ndarray, dict[str, np.ndarray]]:
