@@ -243,13 +243,23 @@ def to_datatree(run: Run) -> Any:
         groups["loadings"] = {"loading": turned}
         dims["loading"] = ["item_id", "factor"]
         rows = np.arange(len(run.items), dtype=np.int32)
-        names_of_items = _names_of(run.items, rows)
-        coords["item_id"] = names_of_items.get("item", rows)
-        if run.items.parts:
-            groups["loadings"] |= names_of_items
-            dims |= {name: ["item_id"] for name in names_of_items}
+        coords["item_id"] = _names_of(run.items, rows).get("item", rows)
         coords["factor"] = 1 + np.arange(turned.shape[-1])
-    return datatree(groups, coords, dims, run.config.sampler.name)
+    tree = datatree(groups, coords, dims, run.config.sampler.name)
+    if "loadings" in groups and run.items.parts:
+        _name_loadings(tree["loadings"], run.items)
+    return tree
+
+
+def _name_loadings(loadings: Any, items: Vocabulary) -> None:
+    """Add the parts of the names of items to a group of a data tree.
+
+    ArviZ has one entry a name for the dimensions of all groups, and in `constant_data` these names
+    have a value a pair.
+    """
+    parts = _names_of(items, np.arange(len(items), dtype=np.int32))
+    named = {name: ("item_id", values) for name, values in parts.items()}
+    loadings.dataset = loadings.to_dataset().assign(named)
 
 
 def _without_dots(name: str) -> str:

@@ -3,9 +3,11 @@
 import arviz_stats
 import duckdb
 import numpy as np
+import pandas as pd
 import pytest
 import xarray
 
+from dsgmcmc import BPMF
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.export import export
 from dsgmcmc.posterior.heldout import predict_test
@@ -62,6 +64,40 @@ def test_netcdf_is_arviz_schema(finished, tmp_path):
         users = run.users.ids[run.test_pairs()[0][pairs]]
         assert tree["constant_data"]["user"].values.tolist() == users.tolist()
         assert list(arviz_stats.summary(tree, var_names=["tau"]).index) == ["tau"]
+
+
+def test_netcdf_has_parts_of_items_by_pair_and_by_item(tmp_path):
+    """Names of items of two parts stand beside monitored pairs, and beside loadings."""
+    station, day, hour = (axis.ravel() for axis in np.indices((12, 4, 3)))
+    frame = pd.DataFrame(
+        {
+            "station": [f"s{s}" for s in station],
+            "day": [f"d{d}" for d in day],
+            "hour": [f"h{h}" for h in hour],
+            "passengers": np.random.default_rng(0).normal(size=len(hour)),
+        }
+    )
+    model = BPMF(
+        rank=2,
+        iterations=60,
+        test_fraction=0.3,
+        user="station",
+        item=["day", "hour"],
+        columns="rating=passengers",
+    )
+    run = model.fit(frame).run_
+    export(run, tmp_path / "run.nc")
+    with xarray.open_datatree(tmp_path / "run.nc", engine="h5netcdf") as tree:
+        pairs = tree["posterior"]["pair"].values
+        items = run.items.ids[run.test_pairs()[1][pairs]]
+        for group, dimension, names in (
+            ("constant_data", "pair", items),
+            ("loadings", "item_id", run.items.ids),
+        ):
+            for position, part in enumerate(("day", "hour")):
+                found = tree[group][part]
+                assert found.dims == (dimension,)
+                assert found.values.tolist() == [name[position] for name in names]
 
 
 @pytest.mark.parametrize(
