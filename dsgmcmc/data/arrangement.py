@@ -1,22 +1,21 @@
 """Arranges a table of three directions as a matrix, in one of three ways.
 
-A table with the columns station (users), hour (items) and day (context) is a matrix of stations
-and pairs (hour, day), of pairs (station, day) and hours, or of pairs (station, hour) and days.
-`prepare` stores the first one as open. `arrange_ratings` makes the ratings file of any from it:
-training and test ratings stay what they are, and the names of pairs keep their parts.
+`dsgmcmc.data.directions` lists them; `prepare` stores the first one as open. `arrange_ratings`
+makes the ratings file of any from it: training and test ratings stay what they are, and the names
+of pairs keep their parts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from dsgmcmc.data import arrange
 from dsgmcmc.data.arrange import Entities
 from dsgmcmc.data.columns import NAMED_ROLES
+from dsgmcmc.data.directions import Arrangement
 from dsgmcmc.data.merging import Merging, merge_ratings
 from dsgmcmc.data.part_features import encode_parts
 from dsgmcmc.data.parts import join_sql
@@ -25,7 +24,6 @@ from dsgmcmc.data.ratings_format import (
     SIDES,
     SLAB,
     SPLITS,
-    Directions,
     Features,
     Side,
     Split,
@@ -33,8 +31,6 @@ from dsgmcmc.data.ratings_format import (
 )
 from dsgmcmc.data.ratings_writer import Origin, Sizes, write_slabs
 from dsgmcmc.data.session import Session, interruptible, open_session
-from dsgmcmc.errors import InputError
-from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Int32
 
 #: Columns of the table ``raw`` of any ratings (`dsgmcmc.data.read`).
@@ -45,49 +41,6 @@ _RAW_COLUMNS = (
     "time DOUBLE",
     "test BOOLEAN",
 )
-
-
-class Arrangement(NamedTuple):
-    """A table of three directions as a matrix: columns of the names of users, and of items."""
-
-    user: tuple[str, ...]
-    item: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """The columns, as in ``station+day x hour``."""
-        return f"{'+'.join(self.user)} x {'+'.join(self.item)}"
-
-
-def arrangements_of(directions: Directions) -> list[Arrangement]:
-    """List the arrangements of a table; the first is that of an open file."""
-    user, item, context = directions.columns
-    return [
-        Arrangement((user,), (item, context)),
-        Arrangement((user, context), (item,)),
-        Arrangement((user, item), (context,)),
-    ]
-
-
-def arrangement_of(ratings: Ratings) -> Arrangement:
-    """Return the arrangement of ratings of three directions."""
-    by_entity = {
-        entity: ratings.labels[side] for side, entity in zip(SIDES, ratings.entities, strict=True)
-    }
-    return Arrangement(**by_entity)
-
-
-def refuse_open(ratings: Ratings) -> None:
-    """Raise InputError if the arrangement of the ratings is still open."""
-    if ratings.directions is None or not ratings.directions.is_open:
-        return
-    user, item, context = ratings.directions.columns
-    raise InputError(
-        f"{ratings.path} has three directions ({user}, {item}, {context}), whose arrangement is"
-        f" open: compare models ({named('model')} auto), or say it in `prepare` by"
-        f" {named('columns')} user={user}+{context},item={item}, or"
-        f" user={user},item={item}+{context} (docs/three-way.md)"
-    )
 
 
 def arrange_ratings(ratings: Ratings, arrangement: Arrangement, out: Path) -> None:

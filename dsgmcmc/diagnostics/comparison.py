@@ -12,7 +12,7 @@ from typing import Any, Self
 import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dsgmcmc.data.arrangement import Arrangement, arrangements_of
+from dsgmcmc.data.directions import Arrangement, arrangements_of
 from dsgmcmc.data.ratings_format import Directions
 from dsgmcmc.diagnostics.summary import read_summary, save_summary
 from dsgmcmc.errors import refusing

@@ -36,8 +36,8 @@ from typing_extensions import override
 
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, merged
-from dsgmcmc.data.arrangement import Arrangement, arrange_ratings, arrangements_of
 from dsgmcmc.data.codes import find_codes
+from dsgmcmc.data.directions import Arrangement, arrangements_of
 from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.comparison import Comparison, Model
@@ -275,6 +275,8 @@ class Comparing:
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         view = inner_split_of(ratings, seed)
+        from dsgmcmc.data.arrangement import arrange_ratings  # a database: slow to import
+
         for arrangement in arrangements_of(ratings.directions):
             file = self._arranged_file(seed, arrangement)
             if not file.is_file():

@@ -14,7 +14,7 @@ from rich.filesize import decimal
 
 from dsgmcmc.config.chain import AUTO, CHANGEABLE
 from dsgmcmc.config.run import ResolvedConfig, merged
-from dsgmcmc.data.arrangement import refuse_open
+from dsgmcmc.data.directions import refuse_open
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.alone import Comm
 from dsgmcmc.parallel.comm import on_root

@@ -6,7 +6,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from dsgmcmc.data.arrangement import Arrangement, arrange_ratings, arrangement_of
+from dsgmcmc.data.directions import Arrangement, arrangement_of
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.errors import DivergenceError, InputError, StoppedError
@@ -94,6 +94,8 @@ def _arrange(ratings: Ratings, arrangement: Arrangement, file: Path) -> None:
         with Ratings(file) as written:
             if arrangement_of(written) == arrangement:
                 return
+    from dsgmcmc.data.arrangement import arrange_ratings  # a database: slow to import
+
     arrange_ratings(ratings, arrangement, file)
 
 

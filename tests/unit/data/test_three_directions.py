@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 from ingest_cases import everything, features_of, prepare, read_back
 
-from dsgmcmc.data.arrangement import Arrangement, arrange_ratings, arrangement_of, arrangements_of
+from dsgmcmc.data.arrangement import arrange_ratings
 from dsgmcmc.data.arrays import InputForm, ratings_source, read_pairs
+from dsgmcmc.data.directions import Arrangement, arrangement_of, arrangements_of
 from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.ratings import Ratings

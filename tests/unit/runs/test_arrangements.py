@@ -12,7 +12,7 @@ import pytest
 from support import typed
 
 from dsgmcmc import BPMF, open_run
-from dsgmcmc.data.arrangement import arrangement_of
+from dsgmcmc.data.directions import arrangement_of
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.errors import InputError
