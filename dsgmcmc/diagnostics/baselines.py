@@ -49,7 +49,7 @@ CONVERGED_BELOW = 0.02  # the fit ends if a sweep changes every precision by les
 MAX_SWEEPS = 50
 _SLAB = 2_000_000  # ratings read at a time
 #: Ratings that a fit keeps, in eight bytes each, which a chain needs later; more are read again.
-_KEPT = 1 << 27
+_KEPT = 1 << 22
 
 
 class BiasesOnly(NamedTuple):
