@@ -110,11 +110,9 @@ class Likelihood(Law):
 
     @override
     def log_between(self, bounds: tuple[Array, Array], state: State) -> Float64:
-        mean = np.asarray(state.mean, np.float64)[:, None]
-        variance = np.broadcast_to(np.asarray(state.variance, np.float64), len(mean))[:, None]
-        shape = [np.full((1, 1), parameter) for parameter in self.shape]
-        distributions = self.mixture(type(self), mean, variance, np.ones(1), shape=shape)
-        return distributions.log_between(*bounds)
+        mean = np.asarray(state.mean, np.float64)
+        variance = np.broadcast_to(np.asarray(state.variance, np.float64), len(mean))
+        return self._at_one_draw(mean, variance, self.shape).log_between(*bounds)
 
     @classmethod
     @override
@@ -143,12 +141,15 @@ class Likelihood(Law):
     def log_between_at(
         cls, bounds: Array, eta: Float64, scale: Float64, parameters: Array | None
     ) -> Float64:
-        given: Sequence[Any] | Array = () if parameters is None else parameters
-        variance = np.asarray(cls.variance(eta, 1 / np.asarray(scale), *given), np.float64)
-        shape = [np.full((1, 1), parameter) for parameter in given]
-        mean = cls.mean(eta, *given)[:, None]
-        distributions = cls.mixture(cls, mean, variance[:, None], np.ones(1), shape=shape)
-        return distributions.log_between(*bounds)
+        shape: Sequence[Any] | Array = () if parameters is None else parameters
+        variance = np.asarray(cls.variance(eta, 1 / np.asarray(scale), *shape), np.float64)
+        return cls._at_one_draw(cls.mean(eta, *shape), variance, shape).log_between(*bounds)
+
+    @classmethod
+    def _at_one_draw(cls, mean: Array, variance: Array, shape: Sequence[Any] | Array) -> Mixture:
+        """Distributions of ratings with these means and variances, (q,), and one `shape`."""
+        parameters = [np.full((1, 1), parameter) for parameter in shape]
+        return cls.mixture(cls, mean[:, None], variance[:, None], np.ones(1), shape=parameters)
 
     @classmethod
     @override
