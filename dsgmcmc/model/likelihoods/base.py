@@ -312,8 +312,6 @@ class Law(Observation, Part[Any]):
                 f" {named('likelihood')} all-cells"
             )
 
-    # ----------------------------------------------------------------- the scale, here the identity
-
     # ------------------------------------------------------------------ properties
 
     @classmethod

@@ -101,11 +101,11 @@ def _source(truncated: bool) -> Shaped:
             tallies=tuple(f"-(x + r{k}) * rise{k}" for k in nodes),
             tally_lines="\n".join(rises),
         )
-    above = [f"above{k} = positive32(r{k} * rise{k})" for k in nodes if k != 2]
-    expected = "above2 = positive32(r2 * log1p32(m / r2))"
+    above = [f"above{k} = positive32(r{k} * rise{k})" for k in nodes]
+    at_current = [rises.pop(2), above.pop(2)]
     return Shaped(
         "negative_binomial_above",
-        f"{_EXPECTED}\n{expected}\ne = (x - m / above2) * {slope}",
+        "\n".join([_EXPECTED, *at_current, f"e = (x - m / above2) * {slope}"]),
         parameters,
         tallies=tuple(f"-(x + r{k}) * rise{k} - log32(above{k})" for k in nodes),
         tally_lines="\n".join([*rises, *above]),
