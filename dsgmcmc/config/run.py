@@ -169,12 +169,6 @@ class RunConfig(ModelConfig, ChainConfig):
         self._refuse_unsupported_sampler()
         rank = MAX_AUTOMATIC_RANK if self.rank == "auto" else self.rank
         config = ResolvedConfig.from_settings({**self.plain(processes, finest), "rank": rank})
-        if config.interleaved and self.law.has_parameters():
-            raise InputError(
-                f"{config.sampler.name} interleaves several states, each of which would need its"
-                f" own parameters of the {self.likelihood} likelihood: use another"
-                f" {named('sampler')}"
-            )
         config.check()
         return config
 
@@ -230,9 +224,15 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         return self.rank + int(self.biases)
 
     @property
-    def interleaved(self) -> bool:
-        """Whether a chain has several states, which the sampler advances in turns."""
-        return len(self.make_sampler().positions) > 1
+    def rounding_bounds_noise(self) -> bool:
+        """Whether rounding bounds the noise of ratings with a step (`dsgmcmc.model.rounding`).
+
+        It does not if the noise is fixed or not in the unit of the ratings. That of logarithms is
+        not bounded, because the rounding of a large rating changes its logarithm by almost nothing.
+        """
+        if self.noise_precision != "sampled" or self.scale != "identity":
+            return False
+        return self.law.has_noise and self.law.is_linear
 
     @property
     def facts(self) -> ModelFacts:
@@ -269,6 +269,11 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
             The message names the setting to change.
         """
         facts = self.facts
+        if facts.sampler.interleaved and self.law.has_parameters():
+            raise InputError(
+                f"{self.sampler.name} interleaves several states, each of which would need its own"
+                f" parameters of the {self.likelihood} likelihood: use another {named('sampler')}"
+            )
         for part in self.part_types:
             part.check(self, facts)
         if self.implicit_features != "no" and self.prior == "normal-wishart":

@@ -342,8 +342,10 @@ class RatingBlocks:
             self._count_pairs(ring)
         self.scale = 1.0
         if standardise:
-            self.scale = self._root_mean_square(ring) if scale is None else scale
-            self._divide(self.scale)
+            if scale is None:
+                scale = self._root_mean_square(ring)
+            self._divide(scale)
+            self.scale = scale
         distance = max(abs(ratings.minimum - centre), abs(ratings.maximum - centre))
         self.extreme = distance / self.scale
         self.largest_precision = inf
@@ -483,12 +485,10 @@ class RatingBlocks:
         for block in self.train.values():
             values = block.stored if block.table is None else block.table
             np.divide(values, scale, out=values)
-            if block.bounds is not None:
-                np.divide(block.bounds.lower, scale, out=block.bounds.lower)
-                np.divide(block.bounds.upper, scale, out=block.bounds.upper)
+            _divide_bounds(block.bounds, scale)
         for rows in self.test.values():
-            for numbers in (rows.values, *(rows.bounds or ())):
-                np.divide(numbers, scale, out=numbers)
+            np.divide(rows.values, scale, out=rows.values)
+            _divide_bounds(rows.bounds, scale)
 
     def _count_pairs(self, ring: Ring) -> None:
         """Set `row_pairs` and `column_pairs`. Collective."""
@@ -515,6 +515,14 @@ class RatingBlocks:
                 peaks[b - ring.blocks.start, part] = max(np.diff(block.indptr).max(), columns.max())
         peaks = ring.reduce(peaks, lambda peaks: peaks, grid, np.maximum)
         return ring.total(sizes).astype(np.int64), peaks.astype(np.int64)
+
+
+def _divide_bounds(bounds: Bounds | CellBounds | None, scale: float) -> None:
+    """Divide bounds, if there are any, by `scale`."""
+    if bounds is None:
+        return
+    for limit in (bounds.lower, bounds.upper):
+        np.divide(limit, scale, out=limit)
 
 
 class _GrowingCells:

@@ -16,24 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, isnan, log, log1p, sqrt
-from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.types import Factor
-
-
-def is_bounded(config: Any) -> bool:
-    """Whether rounding bounds the noise of a run's ratings if they have a step.
-
-    It does not if the noise is fixed or not in the unit of the ratings. That of logarithms is not
-    bounded, because the rounding of a large rating changes its logarithm by almost nothing.
-    """
-    if config.noise_precision != "sampled" or config.scale != "identity":
-        return False
-    return bool(config.law.has_noise and config.law.is_linear)
 
 
 def largest_product(circulation: Circulation, factors: Sequence[Factor]) -> float:

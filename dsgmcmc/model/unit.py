@@ -1,4 +1,4 @@
-"""Centre and unit of ratings under likelihoods with heavy tails.
+"""Centre and unit of ratings: what is subtracted from them, and what they are divided by.
 
 The mean and the root mean square follow single values that are far from all others, such as one
 in another unit. If the root mean square is far above the spread of most ratings, heavy-tailed
@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.types import Float64
 
 #: Root mean square, over the robust sd, above which the robust centre and sd are used. The sd of
 #: ratings with 2.1 degrees of freedom is 7 robust sds.
@@ -23,35 +22,38 @@ SD_OF_MAD = 1.4826
 MOST = 1 << 22
 
 
-class RobustUnit(NamedTuple):
-    """Median and robust standard deviation of the training ratings."""
+class Unit(NamedTuple):
+    """Centre and unit of ratings.
+
+    Attributes
+    ----------
+    centre : float
+        Number that is subtracted from ratings.
+    scale : float or None
+        Divisor of ratings; None: their root mean square, less the centre.
+    """
 
     centre: float
-    scale: float
+    scale: float | None = None
 
 
-def robust_unit(ratings: Ratings) -> RobustUnit | None:
-    """Return the robust centre and sd of the training ratings; None if mean and sd serve as well.
+def robust_unit(ratings: Ratings) -> Unit | None:
+    """Return the median and the robust sd of the training ratings; None if mean and sd serve.
 
     Ratings are on the scale of the likelihood.
     """
-    values = _spaced(ratings)
+    every = -(-ratings.nnz // MOST)
+    spaced = []
+    first = 0
+    squares = 0.0  # about the mean
+    for slab in ratings.values("train"):
+        spaced.append(slab[-first % every :: every].astype(np.float64))
+        first += len(slab)
+        squares += float(np.square(slab - ratings.mean, dtype=np.float64).sum())
+    values = np.concatenate(spaced)
     centre = float(np.median(values))
     scale = SD_OF_MAD * float(np.median(np.abs(values - centre)))
-    squares = 0.0
-    for slab in ratings.values("train"):
-        squares += float(np.square(slab - centre, dtype=np.float64).sum())
-    if scale == 0 or np.sqrt(squares / ratings.nnz) <= FAR * scale:
+    mean_square = squares / ratings.nnz + (ratings.mean - centre) ** 2
+    if scale == 0 or np.sqrt(mean_square) <= FAR * scale:
         return None
-    return RobustUnit(centre, scale)
-
-
-def _spaced(ratings: Ratings) -> Float64:
-    """Return at most `MOST` of the training ratings, evenly spaced in the order of the file."""
-    every = -(-ratings.nnz // MOST)
-    pieces = []
-    first = 0
-    for slab in ratings.values("train"):
-        pieces.append(slab[-first % every :: every].astype(np.float64))
-        first += len(slab)
-    return np.concatenate(pieces)
+    return Unit(centre, scale)

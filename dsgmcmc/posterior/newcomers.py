@@ -36,7 +36,7 @@ from dsgmcmc.model.blocks import ROUNDING_VARIANCE
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.limits import resolution_from
 from dsgmcmc.model.parts import PARTS
-from dsgmcmc.model.rounding import is_bounded, truncated_gamma
+from dsgmcmc.model.rounding import truncated_gamma
 from dsgmcmc.model.transform import Transform
 from dsgmcmc.posterior.absent_levels import refuse_absent_levels, refuse_items_with_absent_levels
 from dsgmcmc.posterior.drawn_rows import RatedRow, RatedRows, Spread, draw_rows
@@ -506,7 +506,7 @@ class FoldIn:
         Noise has at least the variance of rounding (`dsgmcmc.model.rounding`).
         """
         step = resolution_from(self.run.facts)
-        if step is None or not is_bounded(self.run.config):
+        if step is None or not self.run.config.rounding_bounds_noise:
             return inf
         others = float(draw.noise_scale[OTHER[self.entity]].max(initial=1.0))
         weight = float(self._weights.max(initial=1.0))

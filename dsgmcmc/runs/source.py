@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,10 +26,9 @@ from dsgmcmc.model.likelihoods.ordinal import recognised_levels
 from dsgmcmc.model.limits import Limits
 from dsgmcmc.model.parts.base import ChainFacts
 from dsgmcmc.model.parts.rows import start_precision
-from dsgmcmc.model.rounding import is_bounded
 from dsgmcmc.model.scale import on_scale
 from dsgmcmc.model.target import FactorTarget, SamplerFields, make_parts, read_parts
-from dsgmcmc.model.unit import robust_unit
+from dsgmcmc.model.unit import Unit, robust_unit
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.ring import Ring
@@ -490,13 +489,6 @@ class RatingsSource:
         return scores
 
 
-class Unit(NamedTuple):
-    """The number to subtract from ratings, and their divisor; None: their root mean square."""
-
-    centre: float
-    scale: float | None = None
-
-
 def _unit(config: ResolvedConfig, ratings: Ratings) -> Unit:
     """Return the centre and the unit of ratings: their mean and root mean square, or robust ones.
 
@@ -508,13 +500,13 @@ def _unit(config: ResolvedConfig, ratings: Ratings) -> Unit:
     if config.standardise and config.law.has_heavy_tails:
         robust = robust_unit(ratings)
         if robust is not None:
-            return Unit(*robust)
+            return robust
     return Unit(ratings.mean)
 
 
 def _noise_resolution(config: ResolvedConfig, ratings: Ratings) -> float | None:
     """Return the step whose rounding bounds the noise from below; None without a bound."""
-    if not is_bounded(config):
+    if not config.rounding_bounds_noise:
         return None
     return resolution_of(ratings)
 
