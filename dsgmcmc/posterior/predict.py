@@ -304,8 +304,8 @@ class Predictor:
             return np.zeros(0, np.int64)
         entity = self.newcomers.entity
         index = np.unique({"user": users, "item": items}[entity]).astype(np.int64)
-        known, first_part_row, _ = self._index[entity]
-        return index[(index >= known) & (index < first_part_row)] - known
+        rows = self._index[entity]
+        return index[rows.is_folded(index)] - rows.known
 
     def _folded_rows(self, position: int, folded: Int64) -> NewRows | None:
         """Return the distributions of rows that were folded in at a draw; None if there are none.
@@ -338,7 +338,7 @@ class Predictor:
         entity = self.run.config.thresholds
         if entity == "shared":
             return
-        known, first_part_row, _ = self._index[entity]
-        folded = (owners >= known) & (owners < first_part_row)
+        rows = self._index[entity]
+        folded = rows.is_folded(owners)
         if folded.any():
-            thresholds[folded] = new.at(owners[folded].astype(np.int64) - known).cuts
+            thresholds[folded] = new.at(owners[folded].astype(np.int64) - rows.known).cuts

@@ -58,6 +58,11 @@ class RowIndex(NamedTuple):
         """Return which rows were not sampled."""
         return (index < 0) | (index >= self.known)
 
+    def is_folded(self, index: Array) -> Mask:
+        """Return which rows were folded in."""
+        folded: Mask = (index >= self.known) & (index < self.first_part_row)
+        return folded
+
 
 class _Side:
     """One side of some pairs.
@@ -73,8 +78,7 @@ class _Side:
         self._of_pair = of_pair.astype(np.int64)
         self._sampled = np.flatnonzero(~rows.is_new(distinct))
         self._unknown = np.flatnonzero(distinct < 0)
-        is_folded = (distinct >= rows.known) & (distinct < rows.first_part_row)
-        self._folded = np.flatnonzero(is_folded)
+        self._folded = np.flatnonzero(rows.is_folded(distinct))
         self._by_parts = np.flatnonzero(distinct >= rows.first_part_row)
         self._sampled_index = distinct[self._sampled]
         self._folded_positions = distinct[self._folded].astype(np.int64) - rows.known
