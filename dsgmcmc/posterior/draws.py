@@ -167,13 +167,6 @@ class Draw:
         """
         return self.rows[entity].get(CUTS)
 
-    @property
-    def nbytes(self) -> int:
-        """Number of bytes of the rows, and of the arrays computed from their noise scales."""
-        rows = sum(array.nbytes for arrays in self.rows.values() for array in arrays.values())
-        noise_scales = sum(8 * len(theta) for theta in self.theta.values())
-        return rows + noise_scales
-
 
 class PosteriorMoments(NamedTuple):
     """Posterior moments of one chain.
