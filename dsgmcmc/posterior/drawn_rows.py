@@ -31,6 +31,7 @@ from dsgmcmc.model.likelihoods.row_thresholds import cuts_of
 from dsgmcmc.model.likelihoods.scales import log_scale
 from dsgmcmc.model.likelihoods.thresholds import coordinates_of
 from dsgmcmc.model.predictive.base import EFFECT_NODES
+from dsgmcmc.posterior.new_ratings import joined_bounds
 from dsgmcmc.types import Array, Float64, Int64
 
 #: Slices of theta, if rows have no other parameters.
@@ -202,9 +203,9 @@ class RatedRows:
         thresholds = self._thresholds(own)
         if not effects.any():
             logs = self.law.log_likelihood_at(x, eta, scales, thresholds)
-            if not self._has_bounds:
+            bounds = joined_bounds([row.x for row in self.rows], [row.bounds for row in self.rows])
+            if bounds is None:
                 return logs
-            bounds = self._bounds
             bounded = bounds[:, 0] < bounds[:, 1]
             masses = self.law.log_between_at(bounds.T, eta, scales, thresholds)
             return np.where(bounded, masses, logs)
@@ -214,21 +215,6 @@ class RatedRows:
             for node, share in EFFECT_NODES
         ]
         return functools.reduce(np.logaddexp, terms)
-
-    @property
-    def _has_bounds(self) -> bool:
-        return any(row.bounds is not None for row in self.rows)
-
-    @property
-    def _bounds(self) -> Float64:
-        """Bounds of all ratings, (n, 2), equal if they are exact."""
-        bounds = []
-        for row in self.rows:
-            if row.bounds is None:
-                bounds.append(np.column_stack([row.x, row.x]))
-            else:
-                bounds.append(row.bounds)
-        return np.concatenate(bounds)
 
     def _thresholds(self, own: OwnParameters) -> Array | None:
         """Return the thresholds of every rating, or those that all share."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -134,7 +134,7 @@ class NewRatings(NamedTuple):
             values=np.concatenate([self.values, later.values]),
             weights=np.concatenate([self.weights, later.weights]),
             described=self.described | later.described,
-            bounds=joined_bounds([self, later]),
+            bounds=joined_bounds([self.values, later.values], [self.bounds, later.bounds]),
         )
 
 
@@ -151,29 +151,25 @@ def weights_of(run: Run, ratings: Mapping[str, Array]) -> Float64:
     return np.asarray(weights / run.facts["mean_weight"])
 
 
-class _Bounded(Protocol):
-    """Ratings, some of which may be known only by bounds."""
+def joined_bounds(values: Sequence[Array], bounds: Sequence[Array | None]) -> Array | None:
+    """Return the bounds of the ratings of several parts, (n, 2); None if all are exact.
 
-    @property
-    def values(self) -> Array:
-        """The ratings, (n,)."""
-
-    @property
-    def bounds(self) -> Array | None:
-        """Their bounds, (n, 2); None if all are exact."""
-
-
-def joined_bounds(parts: Sequence[_Bounded]) -> Array | None:
-    """Return the bounds of the ratings of all parts, (n, 2); None if all are exact."""
-    if all(part.bounds is None for part in parts):
+    Parameters
+    ----------
+    values : sequence of (m,) array
+        Ratings of each part.
+    bounds : sequence of (m, 2) array or None
+        Bounds of each part; None if its ratings are exact.
+    """
+    if all(of_part is None for of_part in bounds):
         return None
-    bounds = []
-    for part in parts:
-        if part.bounds is None:
-            bounds.append(np.column_stack([part.values, part.values]))
+    joined = []
+    for exact, of_part in zip(values, bounds, strict=True):
+        if of_part is None:
+            joined.append(np.column_stack([exact, exact]))
         else:
-            bounds.append(part.bounds)
-    return np.concatenate(bounds)
+            joined.append(of_part)
+    return np.concatenate(joined)
 
 
 class Observed(NamedTuple):

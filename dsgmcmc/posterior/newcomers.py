@@ -88,12 +88,13 @@ class RatingsOfRows(NamedTuple):
     @classmethod
     def joined(cls, parts: Sequence[RatingsOfRows]) -> RatingsOfRows:
         """Return the ratings of all parts."""
+        values = [part.values for part in parts]
         return cls(
             rows=np.concatenate([part.rows for part in parts]),
             others=np.concatenate([part.others for part in parts]),
-            values=np.concatenate([part.values for part in parts]),
+            values=np.concatenate(values),
             weights=np.concatenate([part.weights for part in parts]),
-            bounds=joined_bounds(parts),
+            bounds=joined_bounds(values, [part.bounds for part in parts]),
         )
 
     def last_of_pairs(self, others: int) -> RatingsOfRows:
