@@ -146,9 +146,7 @@ class KnownCells:
         Indices that are not in the run, such as -1, have none.
         """
         n_users, n_items = self._parts[0].shape
-        column = np.full(n_items + 1, -1)
-        known = (items >= 0) & (items < n_items)
-        column[items[known]] = np.flatnonzero(known)
+        column = _positions_of(items, n_items)
         cells = np.full((len(users), len(items)), np.nan, np.float32)
         for row, user in enumerate(users.tolist()):
             if not 0 <= user < n_users:
@@ -168,16 +166,8 @@ class KnownCells:
         left out. None if there are no such cells.
         """
         n_users, n_items = self._parts[0].shape
-        positions = []
-        for wanted, number, stored in (
-            (users, n_users, self._bounded.row),
-            (items, n_items, self._bounded.column),
-        ):
-            position_of = np.full(number, -1)
-            inside = (wanted >= 0) & (wanted < number)
-            position_of[wanted[inside]] = np.flatnonzero(inside)
-            positions.append(position_of[stored])
-        row, column = positions
+        row = _positions_of(users, n_users)[self._bounded.row]
+        column = _positions_of(items, n_items)[self._bounded.column]
         chosen = np.flatnonzero((row >= 0) & (column >= 0))
         if not len(chosen):
             return None
@@ -193,15 +183,24 @@ class KnownCells:
         for entity, names in ((later.entity, later.names), (OTHER[later.entity], later.others)):
             wanted = users if entity == "user" else items
             vocabulary = self._run.vocabulary(entity)
-            position_of = np.full(len(vocabulary) + 1, -1)
-            known = wanted >= 0
-            position_of[wanted[known]] = np.flatnonzero(known)
+            position_of = _positions_of(wanted, len(vocabulary))
             positions[entity] = position_of[vocabulary.index_of(names)]
         inside = (positions["user"] >= 0) & (positions["item"] >= 0)
         values = later.values.astype(np.float64)
         if later.bounds is not None:
             values[later.bounds[:, 0] < later.bounds[:, 1]] = np.nan
         cells[positions["user"][inside], positions["item"][inside]] = values[inside]
+
+
+def _positions_of(wanted: Int32, number: int) -> Int64:
+    """Return the positions of the rows 0 to `number` - 1 among the wanted ones, (number + 1,).
+
+    Rows that are not wanted have -1, and so has the last element, which stands for no row.
+    """
+    position_of = np.full(number + 1, -1)
+    known = (wanted >= 0) & (wanted < number)
+    position_of[wanted[known]] = np.flatnonzero(known)
+    return position_of
 
 
 def as_written(values: Float32) -> Float64:
