@@ -21,7 +21,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.limits import UNLIMITED
 from dsgmcmc.model.predictive.base import PredictorDraws
-from dsgmcmc.posterior.known_cells import BoundedCells
+from dsgmcmc.posterior.known_cells import BoundedCells, cells_in_rows
 from dsgmcmc.posterior.matrix_draws import MatrixDraws
 from dsgmcmc.posterior.moments import Moments
 from dsgmcmc.posterior.newcomers import FoldIn
@@ -95,6 +95,10 @@ class Completion:
         return MatrixDraws(self.run, self.newcomers, self.items)
 
     @cached_property
+    def _predictor(self) -> Predictor:
+        return Predictor(self.run, PredictOptions(clip=self.clip), self.newcomers)
+
+    @cached_property
     def _stack(self) -> Stack | None:
         """Rows of all items at all draws; None if means cannot be computed from them."""
         run = self.run
@@ -132,11 +136,15 @@ class Completion:
 
     # ------------------------------------------------------------------ predictions
 
-    def means(self, users: Int32) -> Array:
-        """Return the expected ratings of users and all items of the matrix, (n, J)."""
+    def means(self, users: Int32, bounded: BoundedCells | None = None) -> Array:
+        """Return the expected ratings of users and all items of the matrix, (n, J).
+
+        `bounded` are cells of these users that are known to lie within bounds: there, they are
+        those of `within`.
+        """
         average = self._average
         if average is None or not self._are_known(users, len(self.run.users)):
-            return self.moments(users).mean
+            return self.moments(users, bounded).mean
         assert self._stack is not None
         rows = self._stack.users(users)
         if self.run.config.law.is_linear:
@@ -145,13 +153,25 @@ class Completion:
         else:
             means, _ = self._stack.moments(rows, average)
             means += np.float32(average.start)
-        return self._clipped(means[:, self.items])
+        means = self._clipped(means[:, self.items])
+        if bounded is not None:
+            means[bounded.row, bounded.column] = self.within(users, bounded).mean
+        return means
 
-    def moments(self, users: Int32) -> Cells:
+    def moments(self, users: Int32, bounded: BoundedCells | None = None) -> Cells:
         """Return means and standard deviations of new ratings, (n, J) each.
 
-        The standard deviations include the noise.
+        The standard deviations include the noise. `bounded` is as for `means`.
         """
+        cells = self._moments(users)
+        if bounded is not None:
+            within = self.within(users, bounded)
+            cells.mean[bounded.row, bounded.column] = within.mean
+            cells.sd[bounded.row, bounded.column] = within.sd
+        return cells
+
+    def _moments(self, users: Int32) -> Cells:
+        """Return moments of cells of which no bounds are known."""
         if self.run.config.law.transform.name != "identity":
             return self._moments_of_pairs(users)
         known_rows = self._are_known(users, len(self.run.users))
@@ -214,8 +234,9 @@ class Completion:
 
     def _moments_of_pairs(self, users: Int32) -> Cells:
         """Return what `Predictor` predicts for all pairs."""
-        predictor = Predictor(self.run, PredictOptions(clip=self.clip), self.newcomers)
-        prediction = predictor(np.repeat(users, len(self.items)), np.tile(self.items, len(users)))
+        prediction = self._predictor(
+            np.repeat(users, len(self.items)), np.tile(self.items, len(users))
+        )
         shape = (len(users), len(self.items))
         return Cells(prediction.mean.reshape(shape), prediction.sd.reshape(shape))
 
@@ -236,11 +257,10 @@ class Completion:
             Users of the rows in which the cells are.
         bounded : BoundedCells
         """
-        predictor = Predictor(self.run, PredictOptions(clip=False), self.newcomers)
         cells = Cells(np.empty(len(bounded.row)), np.empty(len(bounded.row)))
         for start in range(0, len(bounded.row), PAIRS_WITHIN):
             part = bounded.select(slice(start, start + PAIRS_WITHIN))
-            draws = predictor.draws(users[part.row], self.items[part.column])
+            draws = self._predictor.draws(users[part.row], self.items[part.column])
             mean = np.zeros(len(part.row))
             square = np.zeros(len(part.row))
             for node, share in zip(NODES, SHARES, strict=True):
@@ -328,7 +348,7 @@ class Completion:
                     first=rows.start,
                     number=number,
                     position=position,
-                    bounded=None if bounded is None else bounded.of_rows(rows),
+                    bounded=cells_in_rows(bounded, rows),
                 )
                 yield ImputedBlock(number, rows, drawn)
 
@@ -357,12 +377,11 @@ class MatrixTarget:
     build: Callable[[Float64], Any]
     bounded: BoundedCells | None = None
 
-    def bounded_in(self, rows: slice) -> BoundedCells | None:
-        """Return the cells in some rows that are known only by bounds; None without any."""
-        if self.bounded is None:
+    def predicted_within(self, *, fitted: bool) -> BoundedCells | None:
+        """Return the cells that are predicted within bounds: none if all cells are `fitted`."""
+        if fitted:
             return None
-        cells = self.bounded.of_rows(rows)
-        return cells if len(cells.row) else None
+        return self.bounded
 
 
 def complete(completion: Completion, target: MatrixTarget, *, fitted: bool) -> Any:
@@ -371,12 +390,9 @@ def complete(completion: Completion, target: MatrixTarget, *, fitted: bool) -> A
     The values of `target` become those of the result.
     """
     values = target.values
+    bounded = target.predicted_within(fitted=fitted)
     for rows in completion.blocks(target.users):
-        users = target.users[rows]
-        means = completion.means(users)
-        bounded = target.bounded_in(rows)
-        if bounded is not None and not fitted:
-            means[bounded.row, bounded.column] = completion.within(users, bounded).mean
+        means = completion.means(target.users[rows], cells_in_rows(bounded, rows))
         _fill(values[rows], means, fitted=fitted)
     return target.build(values)
 
@@ -390,14 +406,9 @@ def complete_with_sd(
     """
     values = target.values
     sds = np.where(np.isnan(values), np.nan, 0.0)
+    bounded = target.predicted_within(fitted=fitted)
     for rows in completion.blocks(target.users, by_draws=True):
-        users = target.users[rows]
-        cells = completion.moments(users)
-        bounded = target.bounded_in(rows)
-        if bounded is not None and not fitted:
-            within = completion.within(users, bounded)
-            cells.mean[bounded.row, bounded.column] = within.mean
-            cells.sd[bounded.row, bounded.column] = within.sd
+        cells = completion.moments(target.users[rows], cells_in_rows(bounded, rows))
         _fill(sds[rows], cells.sd, fitted=fitted)
         _fill(values[rows], cells.mean, fitted=fitted)
     return target.build(values), target.build(sds)
@@ -409,7 +420,7 @@ def impute(
     """Return matrices whose holes, or all cells if `fitted`, are draws of new ratings."""
     completion.need_distribution()
     matrices = [target.values.copy() for _ in range(imputations)]
-    bounded = None if fitted else target.bounded
+    bounded = target.predicted_within(fitted=fitted)
     for number, rows, drawn in completion.imputed_blocks(target.users, imputations, bounded):
         _fill(matrices[number][rows], drawn, fitted=fitted)
     return [target.build(values) for values in matrices]

@@ -72,11 +72,16 @@ class BoundedCells(NamedTuple):
             weights=self.weights[chosen],
         )
 
-    def of_rows(self, rows: slice) -> BoundedCells:
-        """Return the cells in some rows, counted from the first of them."""
-        start, stop = np.searchsorted(self.row, (rows.start, rows.stop))
-        cells = self.select(slice(start, stop))
-        return cells._replace(row=cells.row - rows.start)
+
+def cells_in_rows(cells: BoundedCells | None, rows: slice) -> BoundedCells | None:
+    """Return the cells in some rows, counted from the first of them; None without any."""
+    if cells is None:
+        return None
+    start, stop = np.searchsorted(cells.row, (rows.start, rows.stop))
+    if start == stop:
+        return None
+    found = cells.select(slice(start, stop))
+    return found._replace(row=found.row - rows.start)
 
 
 def _bounded_of(ratings: Ratings, split: Split) -> BoundedCells:

@@ -28,7 +28,7 @@ import numpy as np
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.completion import Completion
 from dsgmcmc.posterior.export import require
-from dsgmcmc.posterior.known_cells import KnownCells
+from dsgmcmc.posterior.known_cells import KnownCells, cells_in_rows
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.files import check_target, remove_folder, replacing, sync, write_file
@@ -150,12 +150,7 @@ class MatrixFile:
         bounded = cells.bounded(self.users, self.items)
         if not self.imputations:
             for rows in completion.blocks(self.users):
-                users = self.users[rows]
-                means = completion.means(users)
-                if bounded is not None:
-                    of_rows = bounded.of_rows(rows)
-                    within = completion.within(users, of_rows)
-                    means[of_rows.row, of_rows.column] = within.mean
+                means = completion.means(self.users[rows], cells_in_rows(bounded, rows))
                 yield Block(0, rows, self._filled(cells, rows, means))
             return
         drawn_blocks = completion.imputed_blocks(self.users, self.imputations, bounded)
