@@ -1,5 +1,8 @@
 """A small set of ratings, which is prepared in several ways, and reading a ratings file back."""
 
+import csv
+import io
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cases import rated_pairs
@@ -21,6 +24,8 @@ RATINGS = [
     (999999, 7, 2.5, 300),
     (41, 900001, 1.5, 300),
 ]
+#: Every tuple of some is a name; with any joining character some of them would be one.
+ODD = ["a", "a,b", "a=b", 'a"b', "a|b", "a+b", "a\x1fb", "ä ", "b"]
 
 
 def lines(
@@ -29,6 +34,13 @@ def lines(
     """Write ratings as text."""
     rows = [("userId", "movieId", "rating", "timestamp")] if header else []
     return "".join(delimiter.join(map(str, row)) + end for row in [*rows, *ratings])
+
+
+def csv_of(header: Sequence[str], rows: Iterable[Sequence]) -> str:
+    """Write rows under a header as CSV, with quotes where fields need them."""
+    text = io.StringIO()
+    csv.writer(text).writerows([header, *rows])
+    return text.getvalue()
 
 
 def case(content: str | bytes, expected: object, name: str = "r.csv", **options: object) -> tuple:

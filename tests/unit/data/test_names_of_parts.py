@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pandas as pd
 import pytest
-from ingest_cases import everything, features_of, prepare, read_back
+from ingest_cases import ODD, csv_of, everything, features_of, prepare, read_back
 
 from dsgmcmc.data.arrays import InputForm, list_names, ratings_source, read_pairs
 from dsgmcmc.data.columns import Heading, assign_columns, parse_columns
@@ -21,15 +19,11 @@ from dsgmcmc.errors import InputError
 
 COLUMNS = "user=station+day,item=hour,rating=passengers"
 HEADER = ["station", "day", "hour", "passengers"]
-#: Every pair of the two is a name; with any joining character some of them would be one.
-ODD = ["a", "a,b", "a=b", 'a"b', "a|b", "a+b", "a\x1fb", "ä ", "b"]
 
 
 def as_csv(rows: list[tuple]) -> str:
     """Write rows under the header."""
-    text = io.StringIO()
-    csv.writer(text).writerows([HEADER, *rows])
-    return text.getvalue()
+    return csv_of(HEADER, rows)
 
 
 def grid(n_stations: int = 4, n_days: int = 6, n_hours: int = 5) -> list[tuple]:

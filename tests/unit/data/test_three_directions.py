@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pandas as pd
 import pytest
-from ingest_cases import everything, features_of, prepare, read_back
+from ingest_cases import ODD, csv_of, everything, features_of, prepare, read_back
 
 from dsgmcmc.data.arrangement import arrange_ratings
 from dsgmcmc.data.arrays import InputForm, ratings_source, read_pairs
@@ -22,15 +20,11 @@ from dsgmcmc.errors import InputError
 
 COLUMNS = "user=place,item=hour,context=day,rating=number"
 HEADER = ["place", "day", "hour", "number"]
-#: Every triple of the three is a cell; with any joining character some of them would be one.
-ODD = ["a", "a,b", "a=b", 'a"b', "a|b", "a+b", "a\x1fb", "ä ", "b"]
 
 
 def as_csv(rows: list[tuple]) -> str:
     """Write rows under the header."""
-    text = io.StringIO()
-    csv.writer(text).writerows([HEADER, *rows])
-    return text.getvalue()
+    return csv_of(HEADER, rows)
 
 
 def grid(n_places: int = 5, n_days: int = 6, n_hours: int = 4) -> list[tuple]:
